@@ -1,0 +1,433 @@
+-- All that a new store in schema "rillflow" is made of; generated from src/schema/migrations.
+
+-- schema rillflow
+
+create schema if not exists "rillflow";
+
+-- table migrations
+
+create table "rillflow"."migrations" (
+  applied_at timestamptz not null default now(),
+  id integer primary key,
+  breaking boolean not null,
+  name text not null,
+  checksum text not null
+);
+
+-- migration 1 (events)
+
+create sequence "rillflow"."events_position"
+  as bigint
+  increment by 1
+  minvalue 1
+  start with 1
+  cache 1
+  no cycle;
+
+create table "rillflow"."streams" (
+  version bigint not null,
+  created_at timestamptz not null default now(),
+  archived_at timestamptz,
+  tombstoned_at timestamptz,
+  stream text collate "C" primary key,
+  reason text
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
+
+create index streams_archived on "rillflow"."streams" (stream) where archived_at is not null;
+
+create table "rillflow"."events" (
+  position bigint primary key,
+  version bigint not null,
+  created_at timestamptz not null,
+  event_id uuid not null,
+  schema_version integer not null,
+  stream text collate "C" not null,
+  type text collate "C" not null,
+  correlation_id text collate "C" not null,
+  causation_id text collate "C",
+  user_id text collate "C",
+  data jsonb not null,
+  headers jsonb
+) with (autovacuum_vacuum_insert_scale_factor = 0.1);
+
+create unique index events_stream_version on "rillflow"."events" (stream, version);
+
+create unique index events_event_id on "rillflow"."events" (event_id);
+
+create index events_correlation on "rillflow"."events" (correlation_id, position);
+
+create index events_created_at on "rillflow"."events" using brin (created_at);
+
+create table "rillflow"."idempotency_keys" (
+  created_at timestamptz not null default now(),
+  key text collate "C" primary key,
+  digest text not null,
+  event_ids uuid[] not null
+);
+
+create table "rillflow"."stream_aliases" (
+  created_at timestamptz not null default now(),
+  alias text collate "C" primary key,
+  stream text collate "C" not null
+);
+
+create table "rillflow"."imports" (
+  events bigint not null,
+  updated_at timestamptz not null default now(),
+  name text collate "C" primary key,
+  digest text not null
+);
+
+insert into "rillflow"."migrations" (id, name, checksum, breaking)
+values (1, 'events', '06d7496425887c4c8d3dd70ba89fe03498321475482be47dee42ddf191d0f11a', true);
+
+-- migration 2 (settle)
+
+create function "rillflow"."signed32"(value bigint) returns integer
+language sql immutable parallel safe
+return ((value & 4294967295) - case when value & 2147483648 <> 0 then 4294967296 else 0 end)::integer;
+
+create function "rillflow"."announce"() returns void
+language plpgsql volatile
+as '
+declare
+  sequence_oid constant bigint := ''"rillflow"."events_position"''::regclass::oid::bigint;
+  announced constant text := ''rillflow.announced_'' || sequence_oid;
+  bound bigint;
+begin
+  if coalesce(current_setting(announced, true), '''') <> '''' then
+    return;
+  end if;
+  select case when is_called then last_value else last_value - 1 end
+    into bound
+    from "rillflow"."events_position";
+  perform pg_advisory_xact_lock_shared(
+    "rillflow"."signed32"(sequence_oid),
+    "rillflow"."signed32"(bound));
+  perform set_config(announced, bound::text, true);
+end
+';
+
+create function "rillflow"."settle"(out head bigint, out settled bigint, out timeline text, out started timestamptz)
+language plpgsql volatile
+as '
+declare
+  sequence_oid constant bigint := ''"rillflow"."events_position"''::regclass::oid::bigint;
+  bound bigint;
+begin
+  if pg_is_in_recovery() then
+    raise exception ''settle() needs the primary'' using errcode = ''RF001'';
+  end if;
+  if current_setting(''transaction_isolation'') <> ''read committed'' then
+    raise exception ''settle() needs read committed'' using errcode = ''RF002'';
+  end if;
+  timeline := left(pg_walfile_name(pg_current_wal_lsn()), 8);
+  started := pg_postmaster_start_time();
+  select case when is_called then last_value else last_value - 1 end
+    into head
+    from "rillflow"."events_position";
+  select min(head + "rillflow"."signed32"(locks.objid::bigint - head))
+    into bound
+    from pg_locks as locks
+    where locks.locktype = ''advisory''
+      and locks.database = (select oid from pg_database where datname = current_database())
+      and locks.classid::bigint = sequence_oid
+      and locks.objsubid = 2
+      and locks.mode = ''ShareLock'';
+  settled := least(head, bound);
+end
+';
+
+insert into "rillflow"."migrations" (id, name, checksum, breaking)
+values (2, 'settle', 'dc53ef691cb5e7b85ef3cb414824f84f3abb3a730da18ff6aa5445a559b6fcb6', true);
+
+-- migration 3 (append)
+
+create function "rillflow"."append_one"(
+  p_stream text,
+  p_expected bigint,
+  p_allow_archived boolean,
+  p_count integer,
+  p_events jsonb,
+  out outcome integer,
+  out at_version bigint,
+  out at_position bigint)
+language plpgsql volatile
+as '
+declare
+  found_stream "rillflow"."streams";
+begin
+  outcome := 0;
+  loop
+    update "rillflow"."streams" as s
+      set version = s.version + p_count
+      where s.stream = p_stream
+        and (s.version = p_expected or p_expected = -1 or (p_expected = -2 and s.version > 0))
+        and s.tombstoned_at is null
+        and (s.archived_at is null or p_allow_archived)
+      returning s.version into at_version;
+    exit when found;
+    if p_expected in (-1, 0) then
+      insert into "rillflow"."streams" (stream, version)
+        values (p_stream, p_count)
+        on conflict do nothing
+        returning version into at_version;
+      exit when found;
+    end if;
+    select * into found_stream
+      from "rillflow"."streams" as s
+      where s.stream = p_stream
+      for update;
+    at_version := coalesce(found_stream.version, 0);
+    if found_stream.tombstoned_at is not null then
+      outcome := 3;
+      return;
+    elsif found_stream.archived_at is not null and not p_allow_archived then
+      outcome := 2;
+      return;
+    elsif (p_expected >= 0 and at_version <> p_expected) or (p_expected = -2 and at_version = 0) then
+      outcome := 1;
+      return;
+    end if;
+    -- It changed between the statements so that it fits now: once more.
+  end loop;
+  perform "rillflow"."announce"();
+  with inserted as (
+    insert into "rillflow"."events" (
+      position, stream, version, event_id, type, schema_version, data, headers,
+      correlation_id, causation_id, user_id, created_at)
+    select
+      nextval(''"rillflow"."events_position"''), p_stream, at_version - p_count + e.n, e.id, e.t, e.v, e.d, e.h,
+      e.co, e.ca, e.u, clock_timestamp()
+    from jsonb_to_recordset(p_events) as e(
+      n bigint, id uuid, t text, v integer, d jsonb, h jsonb, co text, ca text, u text)
+    returning position)
+  select max(position) into at_position from inserted;
+end
+';
+
+create function "rillflow"."append_batch"(
+  p_streams text[],
+  p_part_append integer[],
+  p_part_stream integer[],
+  p_part_expected bigint[],
+  p_part_count integer[],
+  p_allow_archived boolean[],
+  p_check_ids boolean[],
+  p_keys text[],
+  p_digests text[],
+  p_events jsonb,
+  p_wait boolean,
+  out outcomes integer[],
+  out failed_parts integer[],
+  out versions bigint[],
+  out positions bigint[])
+language plpgsql volatile
+as '
+declare
+  appends constant integer := cardinality(p_allow_archived);
+  parts constant integer := cardinality(p_part_append);
+  current bigint[] := array_fill(null::bigint, array[cardinality(p_streams)]);
+  before bigint[] := array_fill(null::bigint, array[cardinality(p_streams)]);
+  archived boolean[] := array_fill(false, array[cardinality(p_streams)]);
+  tombstoned boolean[] := array_fill(false, array[cardinality(p_streams)]);
+  base bigint[] := array_fill(null::bigint, array[parts]);
+  any_appended boolean := false;
+  r record;
+  a integer;
+  p integer;
+  q integer;
+  s integer;
+  missing bigint;
+begin
+  outcomes := array_fill(0, array[appends]);
+  failed_parts := array_fill(0, array[appends]);
+  versions := array_fill(null::bigint, array[parts]);
+  positions := ''{}'';
+  if not p_wait then
+    perform set_config(''lock_timeout'', ''50ms'', true);
+  end if;
+
+  -- Keys. Inserting one waits for whoever is just using it; what is then there was used before.
+  if p_keys is not null then
+    insert into "rillflow"."idempotency_keys" (key, digest, event_ids)
+      select k.key, k.digest, array(
+          select e.id
+          from jsonb_to_recordset(p_events) as e(p integer, id uuid)
+          where p_part_append[e.p] = k.a)
+      from unnest(p_keys, p_digests) with ordinality as k(key, digest, a)
+      where k.key is not null
+      order by k.key collate "C"
+      on conflict do nothing;
+    for r in
+      select k.a, known.digest = k.digest as same, exists (
+          select from jsonb_to_recordset(p_events) as e(p integer, id uuid)
+          where p_part_append[e.p] = k.a and e.id = any(known.event_ids)) as own
+      from unnest(p_keys, p_digests) with ordinality as k(key, digest, a)
+      join "rillflow"."idempotency_keys" as known on known.key = k.key
+    loop
+      if not r.own then
+        outcomes[r.a] := case when r.same then 5 else 6 end;
+      end if;
+    end loop;
+  end if;
+
+  -- Streams. In a batch those that exist are locked unless somebody else has them.
+  if p_wait then
+    insert into "rillflow"."streams" (stream, version)
+      select u.stream, 0
+      from unnest(p_streams) as u(stream)
+      where exists (
+        select from unnest(p_part_stream, p_part_expected) as x(stream_index, expected)
+        where p_streams[x.stream_index] = u.stream and x.expected in (-1, 0))
+      order by u.stream collate "C"
+      on conflict do nothing;
+    for r in
+      select u.i, t.version, t.archived_at, t.tombstoned_at
+      from unnest(p_streams) with ordinality as u(stream, i)
+      join "rillflow"."streams" as t on t.stream = u.stream
+      order by t.stream
+      for update of t
+    loop
+      current[r.i] := r.version;
+      archived[r.i] := r.archived_at is not null;
+      tombstoned[r.i] := r.tombstoned_at is not null;
+    end loop;
+  else
+    for r in
+      select u.i, t.version, t.archived_at, t.tombstoned_at
+      from unnest(p_streams) with ordinality as u(stream, i)
+      join "rillflow"."streams" as t on t.stream = u.stream
+      order by t.stream
+      for update of t skip locked
+    loop
+      current[r.i] := r.version;
+      archived[r.i] := r.archived_at is not null;
+      tombstoned[r.i] := r.tombstoned_at is not null;
+    end loop;
+  end if;
+  before := current;
+  -- What is still unknown does not exist yet (version 0), or is held by somebody (stays null: busy).
+  if array_position(current, null) is not null then
+    for r in
+      select u.i
+      from unnest(p_streams, current) with ordinality as u(stream, version, i)
+      where u.version is null
+        and not exists (select from "rillflow"."streams" as t where t.stream = u.stream)
+    loop
+      current[r.i] := 0;
+    end loop;
+  end if;
+
+  -- Ids, where the events may have been stored before.
+  if true = any(p_check_ids) then
+    for r in
+      select
+        p_part_append[e.p] as a,
+        count(known.event_id) as present,
+        count(*) as wanted,
+        bool_and(known.event_id is null or (known.stream = e.s and known.type = e.t and known.data = e.d)) as same
+      from jsonb_to_recordset(p_events) as e(p integer, s text, id uuid, t text, d jsonb)
+      left join "rillflow"."events" as known on known.event_id = e.id
+      where p_check_ids[p_part_append[e.p]]
+      group by 1
+    loop
+      if outcomes[r.a] = 0 and r.present > 0 then
+        outcomes[r.a] := case when r.same and r.present = r.wanted then 7 else 8 end;
+      end if;
+    end loop;
+  end if;
+
+  -- Versions, append by append, since one may follow another on the same stream.
+  p := 1;
+  for a in 1 .. appends loop
+    q := p;
+    while q <= parts and p_part_append[q] = a loop
+      s := p_part_stream[q];
+      versions[q] := current[s];
+      if outcomes[a] = 0 then
+        if current[s] is null then
+          outcomes[a] := 4;
+        elsif tombstoned[s] then
+          outcomes[a] := 3;
+        elsif archived[s] and not p_allow_archived[a] then
+          outcomes[a] := 2;
+        elsif (p_part_expected[q] >= 0 and current[s] <> p_part_expected[q])
+          or (p_part_expected[q] = -2 and current[s] = 0) then
+          outcomes[a] := 1;
+        end if;
+        if outcomes[a] <> 0 then
+          failed_parts[a] := q;
+        end if;
+      end if;
+      q := q + 1;
+    end loop;
+    if outcomes[a] = 0 then
+      any_appended := true;
+      for i in p .. q - 1 loop
+        s := p_part_stream[i];
+        base[i] := current[s];
+        current[s] := current[s] + p_part_count[i];
+        versions[i] := current[s];
+      end loop;
+    end if;
+    p := q;
+  end loop;
+
+  if any_appended then
+    update "rillflow"."streams" as t
+      set version = u.version
+      from unnest(p_streams, before, current) as u(stream, before, version)
+      where t.stream = u.stream
+        and u.before < u.version;
+    if array_position(before, null) is not null then
+      insert into "rillflow"."streams" (stream, version)
+        select u.stream, u.version
+        from unnest(p_streams, before, current) as u(stream, before, version)
+        where u.before is null
+          and u.version > 0
+        order by u.stream collate "C"
+        on conflict do nothing;
+      get diagnostics missing = row_count;
+      if missing < (
+        select count(*)
+        from unnest(before, current) as u(before, version)
+        where u.before is null and u.version > 0) then
+        -- Somebody else made one of them in the meantime: the caller splits the batch.
+        raise exception ''a stream was created by another append'' using errcode = ''55P03'';
+      end if;
+    end if;
+    perform "rillflow"."announce"();
+    with inserted as (
+      insert into "rillflow"."events" (
+        position, stream, version, event_id, type, schema_version, data, headers,
+        correlation_id, causation_id, user_id, created_at)
+      select
+        nextval(''"rillflow"."events_position"''), e.s, base[e.p] + e.n, e.id, e.t, e.v, e.d, e.h,
+        e.co, e.ca, e.u, clock_timestamp()
+      from jsonb_to_recordset(p_events) as e(
+        p integer, s text, n bigint, id uuid, t text, v integer, d jsonb, h jsonb, co text, ca text, u text)
+      where base[e.p] is not null
+      returning position)
+    select array_agg(position) into positions from inserted;
+  end if;
+
+  -- What a rejected append has left behind: its key, and streams made for it while waiting.
+  if 0 <> any(outcomes) then
+    if p_keys is not null then
+      delete from "rillflow"."idempotency_keys" as k
+        using unnest(p_keys, outcomes) as u(key, outcome)
+        where k.key = u.key
+          and u.outcome in (1, 2, 3, 4, 7, 8);
+    end if;
+    if p_wait then
+      delete from "rillflow"."streams" as t
+        where t.stream = any(p_streams)
+          and t.version = 0;
+    end if;
+  end if;
+end
+';
+
+insert into "rillflow"."migrations" (id, name, checksum, breaking)
+values (3, 'append', 'acd73a5caa1312e749780441cf5a82cfbabe289a2399a41d6a6fbde5ec26e01e', true);

@@ -1,0 +1,34 @@
+/** COPY through `pg-copy-streams`, a whole page at a time: a page is bounded, and no connection waits for a reader. */
+import { once } from 'node:events'
+import { finished } from 'node:stream/promises'
+import type pg from 'pg'
+import { toRillflowError } from './sqlstate.ts'
+
+export async function copyToText(pool: pg.Pool, text: string): Promise<string> {
+  const { to } = await import('pg-copy-streams')
+  const client = await pool.connect().catch(error => {
+    throw toRillflowError(error, 'copy')
+  })
+  try {
+    const stream = client.query(to(`copy (${text}) to stdout`))
+    const chunks: Buffer[] = []
+    for await (const chunk of stream) chunks.push(chunk as Buffer)
+    client.release()
+    return Buffer.concat(chunks).toString('utf8')
+  } catch (error) {
+    client.release(error as Error)
+    throw toRillflowError(error, 'copy')
+  }
+}
+
+export async function copyFromText(client: pg.ClientBase, text: string, rows: string): Promise<void> {
+  const { from } = await import('pg-copy-streams')
+  const stream = client.query(from(text))
+  const done = finished(stream)
+  done.catch(() => {})
+  // Slices, so that the socket's buffer and not a copy of the whole page holds what the server has not taken yet.
+  for (let at = 0; at < rows.length && !stream.destroyed; at += 65_536)
+    if (!stream.write(rows.slice(at, at + 65_536))) await Promise.race([once(stream, 'drain'), done])
+  stream.end()
+  await done
+}

@@ -1,0 +1,75 @@
+/**
+ * What a driver's error means. Classified by SQLSTATE (and Node's socket codes) only: messages are translated by
+ * servers, and the fields for table and constraint are missing behind some of them.
+ */
+import {
+  AuthenticationFailed,
+  ConnectionLost,
+  DatabaseFailed,
+  DatabaseMissing,
+  DatabaseUnreachable,
+  isRillflowError,
+  type RillflowError,
+  SerializationFailed,
+  ServerInRecovery,
+} from '../core/errors.ts'
+
+/** The five-character SQLSTATE of a driver's error, if it has one. */
+export function sqlStateOf(error: unknown): string | undefined {
+  const code = (error as { code?: unknown } | null)?.code
+  return typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) ? code : undefined
+}
+
+/** Turns an error of one of our own statements into one of the catalogue. */
+export function toRillflowError(error: unknown, statement: string): RillflowError {
+  if (isRillflowError(error)) return error
+  const sqlState = sqlStateOf(error)
+  const reason = error instanceof Error ? error.message : String(error)
+  if (isConnectionLost(error)) return new ConnectionLost({ reason }, error)
+  if (sqlState === undefined) return new DatabaseFailed({ sqlState: 'none', reason, statement }, error)
+  if (isCollision(sqlState)) return new SerializationFailed({ reason }, error)
+  if (sqlState === notPrimary) return new ServerInRecovery({}, error)
+  return new DatabaseFailed({ sqlState, reason, statement }, error)
+}
+
+/** Turns an error of the first contact into one that says which part of the url is wrong. */
+export function toConnectError(error: unknown, to: { address: string; user: string; database: string }): RillflowError {
+  if (isRillflowError(error)) return error
+  const sqlState = sqlStateOf(error)
+  const reason = reasonOf(error)
+  if (sqlState?.startsWith('28')) return new AuthenticationFailed({ user: to.user, reason }, error)
+  if (sqlState === '3D000') return new DatabaseMissing({ database: to.database }, error)
+  return new DatabaseUnreachable({ address: to.address, reason }, error)
+}
+
+/** Nothing is known of what was under way on the connection. */
+export function isConnectionLost(error: unknown): boolean {
+  const sqlState = sqlStateOf(error)
+  // 57P01…57P03: shut down, crashed, starting up. 57P05: idle too long. 25P03, 25P04: cut off inside a transaction.
+  if (sqlState !== undefined) return /^(08...|57P0[1-35]|25P0[34]|53300)$/.test(sqlState)
+  const code = (error as { code?: unknown } | null)?.code
+  if (typeof code === 'string' && /^(E[A-Z]+)$/.test(code)) return true
+  return error instanceof Error && /connection|socket|not queryable|client was closed/i.test(error.message)
+}
+
+/** Rolled back because of a neighbour: the same transaction can simply run again. */
+export function isCollision(sqlState: string | undefined): boolean {
+  return sqlState === '40001' || sqlState === '40P01'
+}
+
+/** A lock was not free within lock_timeout. */
+export const lockNotAvailable = '55P03'
+
+export const uniqueViolation = '23505'
+
+/** Raised by our own functions on a server in recovery (55000 is what PostgreSQL itself uses there). */
+export const notPrimary = 'RF001'
+
+/** Raised by our own functions when the transaction is not read committed. */
+export const wrongIsolation = 'RF002'
+
+function reasonOf(error: unknown): string {
+  // A host name with several addresses fails with one error each.
+  const inner = error instanceof AggregateError ? error.errors[0] : error
+  return inner instanceof Error ? inner.message : String(inner)
+}

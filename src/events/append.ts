@@ -1,0 +1,160 @@
+/**
+ * One call of append, from the caller's arguments to its results: grouped with others of this process, or inside a
+ * transaction of the caller's.
+ */
+import { isPromise } from '../core/core.ts'
+import { InvalidOption, VersionConflict } from '../core/errors.ts'
+import { jsonable } from '../core/json.ts'
+import { throwIfAborted } from '../core/lifecycle.ts'
+import { checkName } from '../core/name.ts'
+import type { Executor } from '../database/database.ts'
+import { sql } from '../database/sql.ts'
+import { type AnyTransaction, isOwnTransaction } from '../database/transaction.ts'
+import { channels } from '../telemetry/telemetry.ts'
+import { type GroupCommit, idsOf } from './group-commit.ts'
+import type { Log } from './log.ts'
+import {
+  type AppendDefaults,
+  digestOf,
+  type Expected,
+  expectedNumber,
+  type Part,
+  prepareParts,
+  type StreamEvents,
+} from './prepare.ts'
+import { rereadable } from './read.ts'
+import { type Append, type AppendResult, earlierResults, repeatedBy, resultsOf, sendBatch } from './send.ts'
+import type { Wake } from './wake.ts'
+
+export interface AppendOptions extends AppendDefaults {
+  /** The version the stream must have. Default 'any'. */
+  expected?: Expected | undefined
+  /** Makes the append repeatable across processes: a second one with this key returns the first one's outcome. */
+  idempotencyKey?: string | undefined
+  /** What a repeat of the key does: return the first outcome (default), or raise `IdempotencyConflict`. */
+  onRepeat?: 'return' | 'error' | undefined
+  /** Also append to an archived stream. Default false. */
+  allowArchived?: boolean | undefined
+  /** Take an advisory lock on the stream first, as a shared rule with SQL of yours. Default false. */
+  advisoryLock?: boolean | undefined
+  /** Append inside this transaction: one of the store's, or a `pg` client with an open transaction of yours. */
+  tx?: AnyTransaction | undefined
+  signal?: AbortSignal | undefined
+}
+
+export interface AppendParts {
+  readonly log: Log
+  readonly group: GroupCommit
+  readonly wake: Wake
+  /** Runs our statements in a transaction of the store's or of the user's. */
+  executorOf(tx: AnyTransaction): Executor
+  /** What the caller appended inside a transaction of the store's, in case its commit is left unknown. */
+  rememberIds(tx: AnyTransaction, ids: readonly string[]): void
+}
+
+export async function appendEvents(
+  parts: AppendParts,
+  streams: readonly StreamEvents[],
+  options: AppendOptions,
+): Promise<AppendResult[]> {
+  const { log } = parts
+  const started = performance.now()
+  const events = streams.reduce((sum, part) => sum + part.events.length, 0)
+  const tell = (error?: unknown): void =>
+    log.telemetry.publish(channels.append, () => {
+      const message = { schema: log.schema, streams: streams.map(part => part.stream), events }
+      return { ...message, durationMs: performance.now() - started, ...(error === undefined ? {} : { error }) }
+    })
+  try {
+    const results = await appendAll(parts, streams, options)
+    log.telemetry.count('event_appends_total')
+    log.telemetry.count('events_appended_total', events)
+    tell()
+    return results
+  } catch (error) {
+    if (error instanceof VersionConflict) log.telemetry.count('event_conflicts_total')
+    tell(error)
+    throw error
+  }
+}
+
+async function appendAll(
+  parts: AppendParts,
+  streams: readonly StreamEvents[],
+  options: AppendOptions,
+): Promise<AppendResult[]> {
+  const { log } = parts
+  throwIfAborted(options.signal)
+  if (streams.length === 0) return []
+  if (streams.every(({ events }) => events.length === 0)) return nothingAppended(log, streams, options)
+  if (streams.some(({ events }) => events.length === 0))
+    throw new InvalidOption({ option: 'streams', reason: 'one of them has no events; leave it out' })
+  if (options.idempotencyKey !== undefined) checkName('Idempotency key', options.idempotencyKey)
+  if (options.tx === undefined) log.database.refuseInsideTransaction('append')
+  const prepared = prepareParts(log, streams, options)
+  const checked: readonly Part[] = isPromise(prepared) ? await prepared : prepared
+  const append: Append = {
+    parts: checked,
+    key: options.idempotencyKey,
+    digest: options.idempotencyKey === undefined ? undefined : digestOf(streams),
+    onRepeat: options.onRepeat ?? 'return',
+    allowArchived: options.allowArchived ?? false,
+    advisoryLock: options.advisoryLock ?? false,
+    checkIds: streams.some(({ events }) => events.some(event => event.id !== undefined)),
+    eventCount: streams.reduce((sum, { events }) => sum + events.length, 0),
+    bytes: checked.reduce((sum, part) => part.events.reduce((all, event) => all + event.bytes, sum), 0),
+  }
+  return options.tx === undefined ? appendGrouped(parts, append, options.signal) : appendIn(parts, append, options.tx)
+}
+
+async function appendGrouped(parts: AppendParts, append: Append, signal?: AbortSignal): Promise<AppendResult[]> {
+  const { log, group, wake } = parts
+  const { outcome, resent } = await group.submit(append, signal)
+  const repeated = repeatedBy(append, outcome)
+  if (repeated === undefined) {
+    const results = resultsOf(append, outcome)
+    wake.appended()
+    return results
+  }
+  const earlier = await rereadable(log.database, log, () => earlierResults(log.database, log, append, repeated))
+  if (resent && repeated === 'ids') return earlier.map(result => Object.assign(result, { repeated: false }))
+  log.telemetry.count('event_repeats_total')
+  return earlier
+}
+
+async function appendIn(parts: AppendParts, append: Append, tx: AnyTransaction): Promise<AppendResult[]> {
+  const { log, wake } = parts
+  const executor = parts.executorOf(tx)
+  const [outcome] = await sendBatch(executor, log, [append], true)
+  const repeated = repeatedBy(append, outcome!)
+  if (repeated !== undefined) return earlierResults(executor, log, append, repeated)
+  const results = resultsOf(append, outcome!)
+  parts.rememberIds(tx, idsOf(append))
+  if (isOwnTransaction(tx)) tx.afterCommit(() => wake.appended())
+  else await wake.appendedIn(executor)
+  return results
+}
+
+/** No events: nothing is stored, but what was expected is still looked at. */
+async function nothingAppended(
+  log: Log,
+  streams: readonly StreamEvents[],
+  options: AppendOptions,
+): Promise<AppendResult[]> {
+  const results: AppendResult[] = []
+  for (const { stream, expected = 'any' } of streams) {
+    const [row] = await log.database.run<{ version: bigint; position: bigint }>(sql`/* events.last */
+      select version, position
+      from ${log.names.events}
+      where stream = ${checkName('Stream', stream)}::text
+      order by version desc
+      limit 1`)
+    const version = Number(row?.version ?? 0)
+    const wanted = expectedNumber(expected)
+    if ((wanted >= 0 && wanted !== version) || (wanted === -2 && version === 0))
+      throw new VersionConflict({ stream, expected: expected === 'any' ? 0 : expected, actual: version })
+    results.push(jsonable({ stream, version, position: row?.position ?? 0n, eventIds: [], repeated: false }))
+  }
+  throwIfAborted(options.signal)
+  return results
+}

@@ -1,0 +1,98 @@
+/**
+ * What kinds of events there are, said once, and the types that follow from it.
+ *
+ * A definition is a map from type name to data, written either as a TypeScript type alone (nothing is checked at run
+ * time) or as a Standard Schema per type (checked when appended). It is given to the store and types append, read and
+ * everything that consumes the log; without one, names are strings and data is unknown.
+ *
+ * A schema only checks a fact, it never changes what is stored. So the type of the data is the schema's *input*, the
+ * same for append and read. (A Date is stored, and so read back, as ISO text: describe it as text.)
+ */
+import type { StandardSchemaV1 } from '@standard-schema/spec'
+
+/**
+ * Defines events by type: a union of `{ type: 'OrderPlaced'; data: … }`, or a map `{ OrderPlaced: … }`.
+ *
+ *     const shopEvents = defineEvents<ShopEvents>()
+ *     const shopEvents = defineEvents({ OrderPlaced: z.object({ total: z.number() }) })
+ */
+export function defineEvents<Events extends object>(): EventDefinitions<MapOf<Events>>
+export function defineEvents<Schemas extends EventSchemas>(schemas: Schemas): EventDefinitions<InputsOf<Schemas>>
+export function defineEvents(schemas: EventSchemas = {}): EventDefinitions<UntypedEvents> {
+  return { schemas: new Map(Object.entries(schemas)) }
+}
+
+export interface EventDefinitions<M extends EventMap = UntypedEvents> {
+  /** The schemas by type name; a type without one is not checked. */
+  readonly schemas: ReadonlyMap<string, StandardSchemaV1>
+  /** Never there at run time: it carries the map to where types are inferred. */
+  readonly '~events'?: M
+}
+
+/** The map inside a definition: `EventsOf<typeof shopEvents>`. */
+export type EventsOf<D extends EventDefinitions> = NonNullable<D['~events']>
+
+/** Type name to data. */
+export interface EventMap {
+  readonly [type: string]: unknown
+}
+
+/** The map when nothing was defined: any name, any data. */
+export interface UntypedEvents {
+  readonly [type: string]: unknown
+}
+
+export interface EventSchemas {
+  readonly [type: string]: StandardSchemaV1
+}
+
+/** An event to be appended: one kind per type of the map, told apart by `type`. */
+export type NewEvent<M extends EventMap = UntypedEvents> = {
+  [T in keyof M & string]: NewEventOf<T, M[T]>
+}[keyof M & string]
+
+export interface NewEventOf<Type extends string, Data> {
+  readonly type: Type
+  readonly data: Data
+  /** A UUID; default: a new UUIDv7. */
+  readonly id?: string | undefined
+  /** The version of the data's shape; default: the newest that the upcasters of the type lead to, else 1. */
+  readonly schemaVersion?: number | undefined
+  readonly headers?: Readonly<Record<string, unknown>> | undefined
+  /** What all events of one workflow share; default: the event's own id. */
+  readonly correlationId?: string | undefined
+  /** The id of what caused this event. */
+  readonly causationId?: string | undefined
+  readonly userId?: string | undefined
+}
+
+/** An event of the log: one kind per type of the map, told apart by `type`. */
+export type RecordedEvent<M extends EventMap = UntypedEvents> = {
+  [T in keyof M & string]: RecordedEventOf<T, M[T]>
+}[keyof M & string]
+
+export interface RecordedEventOf<Type extends string, Data> {
+  readonly id: string
+  readonly type: Type
+  readonly data: Data
+  readonly stream: string
+  /** Its number in its stream, from 1. */
+  readonly version: number
+  /** Its place in the log. As JSON it is text. */
+  readonly position: bigint
+  readonly schemaVersion: number
+  readonly headers: Readonly<Record<string, unknown>>
+  readonly correlationId: string
+  readonly causationId?: string | undefined
+  readonly userId?: string | undefined
+  readonly createdAt: Date
+}
+
+// In brackets, so that a union is looked at as a whole and not member by member.
+type MapOf<Events extends object> = [Events] extends [infer E extends { type: string; data: unknown }]
+  ? { readonly [Event in E as Event['type']]: Event['data'] }
+  : { readonly [T in keyof Events & string]: Events[T] }
+
+type InputsOf<Schemas extends EventSchemas> = {
+  readonly [T in keyof Schemas & string]: StandardSchemaV1.InferInput<Schemas[T]>
+}

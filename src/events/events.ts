@@ -1,0 +1,158 @@
+/**
+ * The log: appending facts, and reading them back in the order they became facts.
+ *
+ *     append ─► prepare ─► group-commit ─► append_one / append_batch ─► [streams] [events]
+ *                                                │ wake (a hint)
+ *     read, readAll ◄── rows ◄── settle ◄────────┴─► watch ─► tail, waitFor
+ *
+ * Guarantees:
+ * - An append is stored whole or not at all, its events numbered without gaps in their stream (`version`) and in
+ *   strictly rising order in the log (`position`, which may have gaps).
+ * - It has one known outcome. After a lost connection it is sent again with the same event ids; an event is never
+ *   stored twice. What cannot be known ends in `OutcomeUnknown`, which names the ids to ask for.
+ * - `expected: 'any'` never conflicts; of several appends that expect one version exactly one wins, the others get
+ *   `VersionConflict` with the actual version.
+ * - Readers of the log never skip, repeat or reorder an event, whatever commits, rolls back or stalls meanwhile.
+ *
+ * What it does not do: wait for consumers (see `waitFor` for the log itself), or change an event once it is stored.
+ */
+import { canonicalUuid } from '../core/id.ts'
+import { jsonable } from '../core/json.ts'
+import { deadline } from '../core/lifecycle.ts'
+import type { Executor } from '../database/database.ts'
+import { sql } from '../database/sql.ts'
+import type { AnyTransaction } from '../database/transaction.ts'
+import { type AppendOptions, type AppendParts, appendEvents } from './append.ts'
+import { type AppendBuilder, appendBuilder } from './builder.ts'
+import type { EventMap, NewEvent, RecordedEvent, UntypedEvents } from './definition.ts'
+import { type ImportedEvent, type ImportOptions, type ImportProgress, importEvents } from './import.ts'
+import type { Expected } from './prepare.ts'
+import { type ReadOptions, readStream, rereadable } from './read.ts'
+import { type ReadLogOptions, readLog } from './read-log.ts'
+import { eventsOfRows } from './rows.ts'
+import type { AppendResult } from './send.ts'
+import { type EventSequence, eventSequence } from './sequence.ts'
+import { type HeldBackBy, heldBackBy, settle } from './settle.ts'
+import { type TailOptions, tailLog } from './tail.ts'
+import type { LogWatch } from './watch.ts'
+
+/** One stream of an append over several. */
+export interface StreamAppend<M extends EventMap = UntypedEvents> {
+  readonly stream: string
+  readonly events: NewEvent<M> | readonly NewEvent<M>[]
+  /** Default 'any'. */
+  readonly expected?: Expected | undefined
+}
+
+export interface LogState {
+  /** The last position drawn. */
+  readonly head: bigint
+  /** Every event up to here is visible, or will never exist. */
+  readonly settled: bigint
+  /** The open transactions that have appended, oldest first; empty if settled is head. */
+  readonly heldBackBy: readonly HeldBackBy[]
+}
+
+export interface Events<M extends EventMap = UntypedEvents> {
+  /** Appends to one stream. */
+  append(stream: string, events: NewEvent<M> | readonly NewEvent<M>[], options?: AppendOptions): Promise<AppendResult>
+  /** Appends to several streams, all or none. */
+  append(streams: readonly StreamAppend<M>[], options?: Omit<AppendOptions, 'expected'>): Promise<AppendResult[]>
+  /** An append put together step by step: `builder('order-42').expected('empty').push(…).send()`. */
+  builder(stream: string): AppendBuilder<M>
+  /** One stream's events. */
+  read(stream: string, options?: ReadOptions & { tx?: AnyTransaction | undefined }): EventSequence<RecordedEvent<M>>
+  /** All events in position order, as far as the log is settled when reading begins. */
+  readAll<T extends keyof M & string>(options?: ReadLogOptions<T>): EventSequence<RecordedEvent<Pick<M, T>>>
+  /** Events as they come, for ever; ends when the iteration is left, throws when the signal aborts. */
+  tail<T extends keyof M & string>(options?: TailOptions<T>): AsyncIterable<RecordedEvent<Pick<M, T>>>
+  get(eventId: string): Promise<RecordedEvent<M> | undefined>
+  has(eventId: string): Promise<boolean>
+  /** Loads many events fast, in chunks. Not atomic as a whole; resumable under a name. */
+  import(
+    source: AsyncIterable<ImportedEvent> | Iterable<ImportedEvent>,
+    options?: ImportOptions,
+  ): Promise<ImportProgress>
+  /** The last position drawn. */
+  head(): Promise<bigint>
+  /** How far the log is final, and what holds it back. */
+  settled(): Promise<LogState>
+  /** Waits until the log is settled up to a position. */
+  waitFor(
+    position: bigint,
+    options?: { timeoutMs?: number | undefined; signal?: AbortSignal | undefined },
+  ): Promise<void>
+}
+
+export function openEvents<M extends EventMap>(parts: AppendParts & { readonly watch: LogWatch }): Events<M> {
+  const { log, wake, watch } = parts
+  const { database } = log
+
+  const executorFor = (tx: AnyTransaction | undefined): Executor => (tx === undefined ? database : parts.executorOf(tx))
+
+  const events: Events = {
+    append: (async (
+      target: string | readonly StreamAppend[],
+      second?: NewEvent | readonly NewEvent[] | AppendOptions,
+      third?: AppendOptions,
+    ) => {
+      if (typeof target !== 'string') {
+        const streams = target.map(part => ({ ...part, events: listOf(part.events) }))
+        return appendEvents(parts, streams, (second ?? {}) as AppendOptions)
+      }
+      const options = third ?? {}
+      const list = listOf(second as NewEvent | readonly NewEvent[])
+      const results = await appendEvents(parts, [{ stream: target, events: list, expected: options.expected }], options)
+      return results[0]!
+    }) as Events['append'],
+    builder: stream => appendBuilder((list, options) => events.append(stream, list, options)),
+    read: (stream, { tx, ...options } = {}) => eventSequence(() => readStream(log, executorFor(tx), stream, options)),
+    readAll: ((options = {}) => eventSequence(() => readLog(log, database, options))) as Events['readAll'],
+    tail: ((options = {}) => ({ [Symbol.asyncIterator]: () => tailLog(log, watch, options) })) as Events['tail'],
+    async get(eventId) {
+      const id = canonicalUuid(eventId)
+      if (id === undefined) return undefined
+      const rows = await rereadable(database, log, () =>
+        database.runArrays(sql`/* events.get */
+          select
+            position, stream, version, event_id, type, schema_version, data, headers,
+            correlation_id, causation_id, user_id, created_at
+          from ${log.names.events}
+          where event_id = ${id}::uuid`),
+      )
+      return (await eventsOfRows(log, rows))[0]
+    },
+    async has(eventId) {
+      const id = canonicalUuid(eventId)
+      if (id === undefined) return false
+      const rows = await rereadable(database, log, () =>
+        database.run(sql`/* events.has */
+          select 1
+          from ${log.names.events}
+          where event_id = ${id}::uuid`),
+      )
+      return rows.length > 0
+    },
+    import: (source, options = {}) => importEvents(log, source, options, () => wake.appended()),
+    head: async () => (await settle(log)).head,
+    async settled() {
+      const { head, settled } = await settle(log)
+      return jsonable({ head, settled, heldBackBy: settled < head ? await heldBackBy(log) : [] })
+    },
+    async waitFor(position, { timeoutMs, signal } = {}) {
+      database.refuseInsideTransaction('waitFor')
+      const limit = deadline(signal, timeoutMs, { what: `Position ${position} in the settled log`, clock: log.clock })
+      try {
+        let seen = await rereadable(database, log, () => settle(log))
+        while (seen.settled < position) seen = await watch.beyond(position - 1n, seen, limit.signal)
+      } finally {
+        limit.dispose()
+      }
+    },
+  }
+  return events as unknown as Events<M>
+}
+
+function listOf<T>(one: T | readonly T[]): readonly T[] {
+  return Array.isArray(one) ? one : [one as T]
+}

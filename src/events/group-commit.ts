@@ -1,0 +1,355 @@
+/**
+ * Joining concurrent appends of this process into one call to the database, each with its own outcome.
+ *
+ *     submit ─► queue ─► pump ─┬─ one waiting ──► append_one            goes at once: a lone append never waits
+ *                              └─ several ─────► append_batch           one call under way; a second when hundreds wait
+ *                                   │ busy: a stream is held elsewhere ─► alone, on another connection
+ *                                   │ broken by one of them ────────────► halves, until that one fails alone
+ *                                   └ connection lost ──────────────────► sent again with the same ids
+ *
+ * Invariants:
+ * - A stream is in at most one call at a time (`held`), and appends to it leave the queue in the order they came.
+ * - An append sent twice is sent with `checkIds`: stored the first time, it comes back as that outcome.
+ * - The queue is bounded in number and bytes; beyond that a call is refused with `Overloaded`.
+ *
+ * Measured at 8 callers: waiting one turn of the event loop after a group doubles the next group, because the callers
+ * just answered come back within that turn; without it groups of 1 and 7 alternate.
+ */
+import { Aborted, ConnectionLost, isRillflowError, OutcomeUnknown, Overloaded, StoreClosed } from '../core/errors.ts'
+import { deferred, onAbort, sleep } from '../core/lifecycle.ts'
+import { type Backoff, defaultBackoff, delay } from '../core/retry.ts'
+import { sql } from '../database/sql.ts'
+import { isCollision, lockNotAvailable, sqlStateOf, uniqueViolation } from '../database/sqlstate.ts'
+import { runOutside } from '../database/transaction.ts'
+import { channels } from '../telemetry/telemetry.ts'
+import type { Log } from './log.ts'
+import { type Append, busy, type Outcome, sendBatch, sendOne } from './send.ts'
+
+export interface GroupCommit {
+  submit(append: Append, signal?: AbortSignal): Promise<Submitted>
+  /** Refuses new appends and waits for those under way. */
+  drain(): Promise<void>
+}
+
+export interface Submitted {
+  readonly outcome: Outcome
+  /** Whether it was sent more than once: an earlier outcome found is then this call's own. */
+  readonly resent: boolean
+}
+
+export interface GroupLimits {
+  readonly maxQueued: number
+  readonly maxQueuedBytes: number
+  /** How long an append is sent again after its connection broke, before its outcome is given up as unknown. */
+  readonly resendMs: number
+}
+
+export const defaultGroupLimits: GroupLimits = { maxQueued: 10_000, maxQueuedBytes: 64 * 1024 * 1024, resendMs: 30_000 }
+
+interface Pending {
+  readonly append: Append
+  readonly resolve: (submitted: Submitted) => void
+  readonly reject: (error: unknown) => void
+  state: 'queued' | 'sent' | 'done'
+  /** Whether the database may have seen it in a call whose answer never came. */
+  unanswered: boolean
+}
+
+const maxGroupBytes = 4 * 1024 * 1024
+const secondGroupFrom = 250
+/** A lone call that takes longer waits for a stream held elsewhere; the others must not wait with it. */
+const patienceMs = 10
+const shortBackoff: Backoff = { baseMs: 2, factor: 2, maxMs: 100, jitter: 0.5 }
+
+type ErrorWithCause = Error & { readonly cause?: unknown }
+
+export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
+  const { database } = log
+  // Half of the connections may wait for streams held elsewhere; the rest are for everybody else.
+  const maxAlone = Math.floor(database.maxConnections / 2)
+  const waits = database.engine === 'pglite' || maxAlone > 0
+  let queue: Pending[] = []
+  const held = new Map<string, number>()
+  let queuedBytes = 0
+  let groups = 0
+  let alone = 0
+  let open = 0
+  let scheduled = false
+  let closing: ReturnType<typeof deferred<void>> | undefined
+
+  return {
+    submit(append, signal) {
+      if (closing !== undefined) return Promise.reject(new StoreClosed({}))
+      if (queue.length >= limits.maxQueued || queuedBytes + append.bytes > limits.maxQueuedBytes)
+        return Promise.reject(new Overloaded({ queue: 'append', limit: limits.maxQueued }))
+      return new Promise<Submitted>((resolve, reject) => {
+        const pending: Pending = { append, resolve, reject, state: 'queued', unanswered: false }
+        if (signal !== undefined) watchSignal(pending, signal)
+        queue.push(pending)
+        queuedBytes += append.bytes
+        open++
+        if (!scheduled) pump()
+      })
+    },
+    async drain() {
+      closing ??= deferred<void>()
+      if (open === 0) closing.resolve()
+      await closing.promise
+    },
+  }
+
+  function watchSignal(pending: Pending, signal: AbortSignal): void {
+    const release = onAbort(signal, () => {
+      if (pending.state === 'queued') {
+        queue = queue.filter(each => each !== pending)
+        queuedBytes -= pending.append.bytes
+        finish(pending, () => pending.reject(new Aborted({}, signal.reason)))
+      } else if (pending.state === 'sent') {
+        const reason = 'the call was aborted after it had been sent'
+        pending.reject(new OutcomeUnknown({ eventIds: idsOf(pending.append), reason }, signal.reason))
+      }
+    })
+    const { resolve, reject } = pending
+    Object.assign(pending, {
+      resolve: (submitted: Submitted) => {
+        release()
+        resolve(submitted)
+      },
+      reject: (error: unknown) => {
+        release()
+        reject(error)
+      },
+    })
+  }
+
+  function finish(pending: Pending, settle: () => void): void {
+    if (pending.state === 'done') return
+    pending.state = 'done'
+    open--
+    settle()
+    if (open === 0) closing?.resolve()
+  }
+
+  /** Sends what waits, as far as calls are free. */
+  function pump(): void {
+    scheduled = false
+    while (queue.length > 0 && groups < (queue.length >= secondGroupFrom && waits ? 2 : 1)) {
+      const group = takeGroup()
+      if (group.length === 0) return
+      groups++
+      // The caller may be inside a transaction that ends before the next group is sent.
+      runOutside(() => void dispatch(group))
+    }
+  }
+
+  function schedulePump(): void {
+    if (scheduled || queue.length === 0) return
+    scheduled = true
+    setImmediate(pump)
+  }
+
+  /** The oldest appends that fit into one call and whose streams are free, in their order. */
+  function takeGroup(): Pending[] {
+    const group: Pending[] = []
+    const rest: Pending[] = []
+    const passed = new Set<string>()
+    let events = 0
+    let bytes = 0
+    for (let at = 0; at < queue.length; at++) {
+      const pending = queue[at]!
+      const { append } = pending
+      const full =
+        group.length > 0 &&
+        (events + append.eventCount > database.batch.appendEvents || bytes + append.bytes > maxGroupBytes)
+      if (full || (append.advisoryLock && group.length > 0)) {
+        for (; at < queue.length; at++) rest.push(queue[at]!)
+        break
+      }
+      if (append.parts.some(({ stream }) => held.has(stream) || passed.has(stream))) {
+        for (const { stream } of append.parts) passed.add(stream)
+        rest.push(pending)
+        continue
+      }
+      group.push(pending)
+      events += append.eventCount
+      bytes += append.bytes
+      if (append.advisoryLock) {
+        for (at++; at < queue.length; at++) rest.push(queue[at]!)
+        break
+      }
+    }
+    queue = rest
+    queuedBytes -= bytes
+    for (const pending of group) {
+      pending.state = 'sent'
+      for (const { stream } of pending.append.parts) held.set(stream, (held.get(stream) ?? 0) + 1)
+    }
+    return group
+  }
+
+  async function dispatch(group: Pending[]): Promise<void> {
+    let counted = true
+    const giveBack = (): void => {
+      if (counted) groups--
+      counted = false
+    }
+    const lone = group.length === 1
+    const impatient = lone && waits && alone < maxAlone ? setTimeout(leaveWaiting, patienceMs) : undefined
+    function leaveWaiting(): void {
+      alone++
+      giveBack()
+      pump()
+    }
+    const wasAlone = (): boolean => impatient !== undefined && !counted
+    const started = performance.now()
+    await sendGroup(group, lone && waits && (alone < maxAlone || database.engine === 'pglite'))
+    clearTimeout(impatient)
+    if (wasAlone()) alone--
+    giveBack()
+    log.telemetry.count('event_append_groups_total')
+    log.telemetry.publish(channels.group, () => ({
+      schema: log.schema,
+      appends: group.length,
+      events: group.reduce((sum, { append }) => sum + append.eventCount, 0),
+      durationMs: performance.now() - started,
+    }))
+    // A lone caller that comes straight back must not wait a turn for company it has not got.
+    if (lone && queue.length === 0) return
+    schedulePump()
+  }
+
+  /** Sends a group until every member has its outcome or waits elsewhere. Never rejects. */
+  async function sendGroup(given: readonly Pending[], wait: boolean, tries = 1): Promise<void> {
+    const firstTry = performance.now()
+    let group = given
+    for (let attempt = tries; group.length > 0; attempt++) {
+      try {
+        const outcomes = await send(group, wait)
+        group.forEach((pending, at) => {
+          if (outcomes[at]!.code !== busy) settle(pending, outcomes[at]!)
+        })
+        const left = group.filter((_, at) => outcomes[at]!.code === busy)
+        return sendHeld(left, attempt)
+      } catch (error) {
+        const state = sqlStateOf((error as Error).cause)
+        if (isRillflowError(error, 'connection_lost')) {
+          if (performance.now() - firstTry > limits.resendMs) return giveUp(group, error)
+          await beforeResend(group, error, attempt)
+        } else if (isCollision(state) && attempt < tries + 5) {
+          await sleep(delay(shortBackoff, attempt))
+        } else if (state === uniqueViolation && !group.every(({ append }) => append.checkIds)) {
+          for (const { append } of group) append.checkIds = true
+        } else if (group.length > 1) {
+          const middle = group.length >> 1
+          await sendGroup(group.slice(0, middle), wait)
+          group = group.slice(middle)
+        } else if (state === lockNotAvailable) {
+          return sendHeld(group, attempt)
+        } else {
+          return fail(group[0]!, error)
+        }
+      }
+    }
+  }
+
+  /**
+   * Streams held elsewhere are waited for on connections of their own, or looked at again later if none is free. Nobody
+   * awaits it here: the group they came with is done.
+   */
+  function sendHeld(group: readonly Pending[], attempt: number): void {
+    for (const chain of chainsOf(group)) {
+      if (waits && alone < maxAlone) {
+        alone++
+        void sendGroup(chain, true).finally(() => {
+          alone--
+        })
+      } else {
+        void sleep(delay(shortBackoff, attempt)).then(() => sendGroup(chain, false, attempt + 1))
+      }
+    }
+  }
+
+  async function beforeResend(group: readonly Pending[], error: ErrorWithCause, attempt: number): Promise<void> {
+    for (const pending of group) {
+      if (!isNeverSent(error.cause)) pending.unanswered = true
+      pending.append.checkIds = true
+    }
+    log.telemetry.count('event_resends_total', group.length)
+    log.telemetry.publish(channels.resend, () => ({ schema: log.schema, attempt, error }))
+    await sleep(delay(defaultBackoff, attempt))
+  }
+
+  async function send(group: readonly Pending[], wait: boolean): Promise<Outcome[]> {
+    const { append } = group[0]!
+    if (append.advisoryLock) return database.transaction(tx => lockThenSend(tx, append), { timeoutMs: limits.resendMs })
+    const simple = group.length === 1 && append.parts.length === 1 && append.key === undefined && !append.checkIds
+    if (simple && wait) return [await sendOne(database, log, append)]
+    return sendBatch(
+      database,
+      log,
+      group.map(each => each.append),
+      wait,
+    )
+  }
+
+  async function lockThenSend(tx: Parameters<typeof sendBatch>[0], append: Append): Promise<Outcome[]> {
+    await tx.run(sql`/* events.advisory_lock */
+      select pg_advisory_xact_lock(key)
+      from (
+        select distinct hashtextextended(stream, 0) as key
+        from unnest(${append.parts.map(part => `${log.schema}/${part.stream}`)}::text[]) as s(stream)
+        order by key
+      ) as keys`)
+    return sendBatch(tx, log, [append], true)
+  }
+
+  function settle(pending: Pending, outcome: Outcome): void {
+    release(pending)
+    finish(pending, () => pending.resolve({ outcome, resent: pending.unanswered }))
+  }
+
+  function fail(pending: Pending, error: unknown): void {
+    release(pending)
+    finish(pending, () => pending.reject(error))
+  }
+
+  function giveUp(group: readonly Pending[], error: unknown): void {
+    for (const pending of group) {
+      const reason = `the connection was lost, and for ${limits.resendMs} ms no server answered`
+      const unknown = new OutcomeUnknown({ eventIds: idsOf(pending.append), reason }, error)
+      fail(pending, pending.unanswered ? unknown : new ConnectionLost({ reason: (error as Error).message }, error))
+    }
+  }
+
+  function release(pending: Pending): void {
+    for (const { stream } of pending.append.parts) {
+      const count = held.get(stream)! - 1
+      if (count === 0) held.delete(stream)
+      else held.set(stream, count)
+    }
+    if (groups === 0) schedulePump()
+  }
+}
+
+/** Appends that share a stream stay together, in their order; those that share none go their own ways. */
+function chainsOf(appends: readonly Pending[]): Pending[][] {
+  const chains = new Map<string, Pending[]>()
+  for (const pending of appends) {
+    const streams = pending.append.parts.map(part => part.stream)
+    const joined = [...new Set(streams.flatMap(stream => chains.get(stream) ?? []))]
+    const chain = [...joined, pending]
+    for (const { append } of chain) for (const part of append.parts) chains.set(part.stream, chain)
+  }
+  return [...new Set(chains.values())]
+}
+
+export function idsOf(append: Append): string[] {
+  return append.parts.flatMap(part => part.events.map(event => event.id))
+}
+
+/** The connection was refused, so the statement cannot have been seen. */
+function isNeverSent(cause: unknown): boolean {
+  const code = (cause as { code?: unknown } | null)?.code
+  const refused = typeof code === 'string' && /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|57P03|53300)$/.test(code)
+  return refused || (cause instanceof Error && /timeout exceeded when trying to connect/.test(cause.message))
+}

@@ -1,0 +1,264 @@
+/**
+ * Loading many events fast, by COPY.
+ *
+ * The source is cut into chunks; each is one transaction that locks its streams, announces, draws positions, copies and
+ * commits, so that readers never wait for more than one chunk. The import as a whole is **not** atomic: when it fails,
+ * what came before the failing chunk stays. Under a name it is resumable: count and digest of what was stored are
+ * committed with each chunk, and a source given again under that name is skipped, and compared, up to there.
+ */
+import { createHash, type Hash } from 'node:crypto'
+import { DuplicateEventId, ImportMismatch, InvalidOption, StreamArchived, StreamTombstoned } from '../core/errors.ts'
+import { throwIfAborted } from '../core/lifecycle.ts'
+import { checkName } from '../core/name.ts'
+import { copyField } from '../database/copy-text.ts'
+import type { Transaction } from '../database/database.ts'
+import { sql } from '../database/sql.ts'
+import { sqlStateOf, uniqueViolation } from '../database/sqlstate.ts'
+import type { NewEventOf } from './definition.ts'
+import type { Log } from './log.ts'
+import { type CheckedEvent, checkEvent } from './prepare.ts'
+
+export interface ImportOptions {
+  /** Makes the import resumable: the same source under the same name goes on where it stopped. */
+  name?: string | undefined
+  /** Events per transaction, at most 10 000. Default 5000. */
+  chunkSize?: number | undefined
+  onProgress?: ((progress: ImportProgress) => void) | undefined
+  signal?: AbortSignal | undefined
+}
+
+export interface ImportProgress {
+  /** Events of the source dealt with, those of an earlier run included. */
+  readonly events: number
+  /** Of these, stored by an earlier run. */
+  readonly resumed: number
+  /** The last position drawn; 0n if nothing was stored yet. */
+  readonly position: bigint
+  readonly eventsPerSecond: number
+}
+
+export interface ImportedEvent extends NewEventOf<string, unknown> {
+  readonly stream: string
+  /** Kept if given; default: the time of the import. */
+  readonly createdAt?: Date | undefined
+}
+
+type Source = AsyncIterable<ImportedEvent> | Iterable<ImportedEvent>
+
+const columns = [
+  'position',
+  'version',
+  'stream',
+  'event_id',
+  'type',
+  'schema_version',
+  'data',
+  'headers',
+  'correlation_id',
+  'causation_id',
+  'user_id',
+  'created_at',
+]
+const maxChunk = 10_000
+const maxChunkBytes = 8 * 1024 * 1024
+
+export async function importEvents(
+  log: Log,
+  source: Source,
+  options: ImportOptions,
+  onChunk: () => void,
+): Promise<ImportProgress> {
+  const chunkSize = options.chunkSize ?? 5000
+  if (!Number.isInteger(chunkSize) || chunkSize < 1 || chunkSize > maxChunk)
+    throw new InvalidOption({ option: 'chunkSize', reason: `must be from 1 to ${maxChunk}, not ${chunkSize}` })
+  if (options.name !== undefined) checkName('Import', options.name)
+  const resumed = await storedBefore(log, options.name)
+  const started = performance.now()
+  let done = resumed.events
+  let position = 0n
+  let storing: Promise<void> = Promise.resolve()
+  const progress = (): ImportProgress => ({
+    events: done,
+    resumed: resumed.events,
+    position,
+    eventsPerSecond: Math.round((done - resumed.events) / ((performance.now() - started) / 1000 || 1)),
+  })
+
+  // The next chunk is gathered and encoded while the database stores this one.
+  for await (const chunk of chunksOf(log, source, chunkSize, options, resumed)) {
+    await storing
+    throwIfAborted(options.signal)
+    storing = storeChunk(log, chunk, options.name, done).then(last => {
+      done += chunk.events.length
+      position = last
+      log.telemetry.count('events_imported_total', chunk.events.length)
+      onChunk()
+      options.onProgress?.(progress())
+    })
+    storing.catch(() => {})
+  }
+  await storing
+  return progress()
+}
+
+interface Chunk {
+  readonly events: readonly ImportLine[]
+  /** Of the whole source up to the end of this chunk. */
+  readonly digest: string
+}
+
+interface ImportLine {
+  readonly stream: string
+  readonly id: string
+  /** The columns after position and version. */
+  readonly line: string
+  readonly createdAt: string | undefined
+}
+
+async function* chunksOf(
+  log: Log,
+  source: Source,
+  chunkSize: number,
+  options: ImportOptions,
+  resumed: { events: number; digest: string },
+): AsyncGenerator<Chunk, void, undefined> {
+  const hash = options.name === undefined ? undefined : createHash('sha256')
+  const checks: Promise<void>[] = []
+  let skipped = 0
+  let bytes = 0
+  let events: ImportLine[] = []
+  for await (const event of source) {
+    throwIfAborted(options.signal)
+    const stream = checkName('Stream', event.stream)
+    const checked = checkEvent(log, event, {}, checks)
+    hash?.update(`${stream}\0${checked.type}\0${checked.data}\n`)
+    if (skipped < resumed.events) {
+      if (++skipped === resumed.events) refuseOther(options.name, resumed, hash)
+      continue
+    }
+    events.push({ stream, id: checked.id, line: copyLine(stream, checked), createdAt: event.createdAt?.toISOString() })
+    bytes += checked.bytes
+    if (events.length < chunkSize && bytes < maxChunkBytes) continue
+    await Promise.all(checks.splice(0))
+    yield { events, digest: digestOf(hash) }
+    events = []
+    bytes = 0
+  }
+  if (skipped < resumed.events) throw new ImportMismatch({ importName: options.name!, imported: resumed.events })
+  await Promise.all(checks)
+  if (events.length > 0) yield { events, digest: digestOf(hash) }
+}
+
+async function storeChunk(log: Log, chunk: Chunk, name: string | undefined, before: number): Promise<bigint> {
+  try {
+    return await log.database.transaction(tx => storeIn(log, tx, chunk, name, before), { timeoutMs: 120_000 })
+  } catch (error) {
+    if (sqlStateOf((error as Error).cause) !== uniqueViolation) throw error
+    throw new DuplicateEventId({ eventIds: await takenIds(log, chunk) }, error)
+  }
+}
+
+async function storeIn(
+  log: Log,
+  tx: Transaction,
+  chunk: Chunk,
+  name: string | undefined,
+  before: number,
+): Promise<bigint> {
+  if (name !== undefined) await advance(log, tx, name, before, chunk)
+  const versions = await lockStreams(log, tx, chunk)
+  const lines = chunk.events.map(({ stream }) => {
+    const version = versions.get(stream)! + 1
+    versions.set(stream, version)
+    return version
+  })
+  await tx.run(sql`/* events.import_streams */
+    update ${log.names.streams} as s
+    set version = u.version
+    from unnest(${[...versions.keys()]}::text[], ${[...versions.values()]}::bigint[]) as u(stream, version)
+    where s.stream = u.stream`)
+  await tx.run(sql`/* events.import_announce */
+    select ${log.names.announce}()`)
+  const [drawn] = await tx.run<{ positions: bigint[]; now: string }>(sql`/* events.import_positions */
+    select
+      array(
+        select nextval(${log.names.events_position.quoted}::regclass)
+        from generate_series(1, ${chunk.events.length}::integer)) as positions,
+      clock_timestamp()::text as now`)
+  const { positions, now } = drawn!
+  let rows = ''
+  chunk.events.forEach(({ line, createdAt }, at) => {
+    rows += `${positions[at]}\t${lines[at]}\t${line}\t${createdAt ?? now}\n`
+  })
+  await tx.copyIn(log.names.events.quoted, columns, rows)
+  return positions.at(-1)!
+}
+
+/** Creates what is missing and locks all streams of the chunk, in the order everybody locks in. */
+async function lockStreams(log: Log, tx: Transaction, chunk: Chunk): Promise<Map<string, number>> {
+  const streams = [...new Set(chunk.events.map(({ stream }) => stream))]
+  await tx.run(sql`/* events.import_create_streams */
+    insert into ${log.names.streams} (stream, version)
+    select u.stream, 0
+    from unnest(${streams}::text[]) as u(stream)
+    order by u.stream collate "C"
+    on conflict do nothing`)
+  const rows = await tx.runArrays(sql`/* events.import_lock_streams */
+    select stream, version, archived_at is not null, tombstoned_at is not null
+    from ${log.names.streams}
+    where stream = any(${streams}::text[])
+    order by stream
+    for update`)
+  for (const [stream, , archived, tombstoned] of rows as [string, bigint, boolean, boolean][]) {
+    if (tombstoned) throw new StreamTombstoned({ stream })
+    if (archived) throw new StreamArchived({ stream })
+  }
+  return new Map((rows as [string, bigint][]).map(([stream, version]) => [stream, Number(version)]))
+}
+
+/** Moves the import's own mark; zero rows mean that another process is at the same import. */
+async function advance(log: Log, tx: Transaction, name: string, before: number, chunk: Chunk): Promise<void> {
+  const moved = await tx.run(sql`/* events.import_advance */
+    insert into ${log.names.imports} as known (name, events, digest)
+    values (${name}::text, ${before + chunk.events.length}::bigint, ${chunk.digest}::text)
+    on conflict (name) do update
+      set events = excluded.events, digest = excluded.digest, updated_at = excluded.updated_at
+      where known.events = ${before}::bigint
+    returning name`)
+  if (moved.length === 0) throw new ImportMismatch({ importName: name, imported: before })
+}
+
+async function storedBefore(log: Log, name: string | undefined): Promise<{ events: number; digest: string }> {
+  if (name === undefined) return { events: 0, digest: '' }
+  const [row] = await log.database.run<{ events: bigint; digest: string }>(sql`/* events.import_state */
+    select events, digest
+    from ${log.names.imports}
+    where name = ${name}::text`)
+  return row === undefined ? { events: 0, digest: '' } : { events: Number(row.events), digest: row.digest }
+}
+
+async function takenIds(log: Log, chunk: Chunk): Promise<string[]> {
+  const ids = chunk.events.map(({ id }) => id)
+  const rows = await log.database.run<{ event_id: string }>(sql`/* events.import_taken */
+    select event_id
+    from ${log.names.events}
+    where event_id = any(${ids}::uuid[])
+    limit 10`)
+  if (rows.length > 0) return rows.map(row => row.event_id)
+  return ids.filter((id, at) => ids.indexOf(id) !== at).slice(0, 10)
+}
+
+function copyLine(stream: string, event: CheckedEvent): string {
+  const { id, type, schemaVersion, data, headers, correlationId, causationId, userId } = event
+  const place = `${copyField(stream)}\t${id}\t${copyField(type)}\t${schemaVersion}`
+  const context = `${copyField(correlationId)}\t${copyField(causationId)}\t${copyField(userId)}`
+  return `${place}\t${copyField(data)}\t${copyField(headers)}\t${context}`
+}
+
+function digestOf(hash: Hash | undefined): string {
+  return hash?.copy().digest('hex') ?? ''
+}
+
+function refuseOther(name: string | undefined, resumed: { events: number; digest: string }, hash?: Hash): void {
+  if (digestOf(hash) !== resumed.digest) throw new ImportMismatch({ importName: name!, imported: resumed.events })
+}

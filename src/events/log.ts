@@ -1,0 +1,44 @@
+/** What every part of this folder works on: one log, in one schema of one database. */
+import type { Clock } from '../core/clock.ts'
+import type { Ids } from '../core/id.ts'
+import type { Database } from '../database/database.ts'
+import { type Identifier, identifier } from '../database/sql.ts'
+import type { Telemetry } from '../telemetry/telemetry.ts'
+import type { EventDefinitions } from './definition.ts'
+import type { Upcasters } from './upcast.ts'
+
+export interface Log {
+  readonly database: Database
+  readonly schema: string
+  readonly names: LogNames
+  readonly channel: string
+  readonly clock: Clock
+  readonly ids: Ids
+  readonly telemetry: Telemetry
+  readonly definitions: EventDefinitions
+  readonly upcasters: Upcasters
+  /** The largest data or headers of one event, in bytes. */
+  readonly maxEventBytes: number
+  /** Whether events are checked against their schema when read, too. */
+  readonly validateOnRead: boolean
+}
+
+/** The tables and functions of the log, quoted with their schema. */
+export type LogNames = Readonly<Record<(typeof objects)[number], Identifier>>
+
+const objects = [
+  'events',
+  'streams',
+  'idempotency_keys',
+  'stream_aliases',
+  'imports',
+  'events_position',
+  'announce',
+  'settle',
+  'append_one',
+  'append_batch',
+] as const
+
+export function logNames(schema: string): LogNames {
+  return Object.fromEntries(objects.map(object => [object, identifier(schema, object)])) as LogNames
+}

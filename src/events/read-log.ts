@@ -1,0 +1,181 @@
+/**
+ * Reading the log in position order, only as far as it is settled, so that nothing can appear behind the reader later.
+ *
+ * Without a filter pages come by COPY: half of what a page costs is the driver's work per row and column, which one
+ * split per line replaces (measured: 2.1 times the driver's own keyset pages). With a filter the log is read in windows
+ * of positions, so that a rare type never scans without end in one statement. One correlation has an index of its own.
+ */
+import { InvalidOption } from '../core/errors.ts'
+import type { Executor } from '../database/database.ts'
+import { numeral, sql } from '../database/sql.ts'
+import type { RecordedEvent } from './definition.ts'
+import type { Log } from './log.ts'
+import { rereadable } from './read.ts'
+import { eventsOfCopy, eventsOfRows } from './rows.ts'
+import { inPages } from './sequence.ts'
+import { settle } from './settle.ts'
+
+/** Which events are wanted; all that is given must hold. */
+export interface EventFilter<Type extends string = string> {
+  /** The types as readers see them, after upcasting. */
+  types?: readonly Type[] | undefined
+  streams?: readonly string[] | undefined
+  /** The part of a stream's name before its first `-`. */
+  categories?: readonly string[] | undefined
+  correlationId?: string | undefined
+  /** Headers that must be there with these values. */
+  headers?: Readonly<Record<string, unknown>> | undefined
+}
+
+export interface ReadLogOptions<Type extends string = string> extends EventFilter<Type> {
+  /** Only events above this position. Default: from the beginning. */
+  after?: bigint | undefined
+  /** The highest position wanted. */
+  to?: bigint | undefined
+  limit?: number | undefined
+  pageSize?: number | undefined
+  /** Also events of archived streams. Default false. */
+  includeArchived?: boolean | undefined
+  signal?: AbortSignal | undefined
+}
+
+const window = 10_000n
+const copyPage = 5_000
+
+export async function* readLog(
+  log: Log,
+  executor: Executor,
+  options: ReadLogOptions,
+): AsyncGenerator<RecordedEvent, void, undefined> {
+  const { settled } = await rereadable(executor, log, () => settle(log, executor))
+  const to = options.to !== undefined && options.to < settled ? options.to : settled
+  yield* readSettled(log, executor, { ...options, to })
+}
+
+/** Reads up to `to`, which the caller knows to be settled. */
+export function readSettled(
+  log: Log,
+  executor: Executor,
+  options: ReadLogOptions & { to: bigint },
+): AsyncGenerator<RecordedEvent, void, undefined> {
+  const { to } = options
+  const types = options.types === undefined ? undefined : new Set<string>(options.types)
+  const pageSize = options.pageSize ?? log.database.batch.readEvents
+  let after = options.after ?? 0n
+  let wanted = options.limit ?? Number.MAX_SAFE_INTEGER
+  if (typeof after !== 'bigint' || after < 0n)
+    throw new InvalidOption({ option: 'after', reason: `must be a position (a bigint from 0n), not ${String(after)}` })
+
+  const read = pageReader(log, executor, options)
+  const next = async (): Promise<readonly RecordedEvent[] | undefined> => {
+    for (;;) {
+      if (after >= to || wanted <= 0) return undefined
+      const page = await rereadable(executor, log, () => read(after, to, Math.min(pageSize, wanted)))
+      after = page.reached
+      // An upcaster may have made another type of it.
+      const events = types === undefined ? page.events : page.events.filter(event => types.has(event.type))
+      wanted -= events.length
+      if (events.length > 0) return events
+    }
+  }
+  const ahead = executor === log.database && log.database.engine === 'postgres'
+  return inPages(next, { ahead, signal: options.signal })
+}
+
+interface Page {
+  readonly events: readonly RecordedEvent[]
+  /** Everything up to here has been looked at. */
+  readonly reached: bigint
+}
+
+type PageReader = (after: bigint, to: bigint, limit: number) => Promise<Page>
+
+function pageReader(log: Log, executor: Executor, options: ReadLogOptions): PageReader {
+  const { types, streams, categories, correlationId, headers } = options
+  const unfiltered = [types, streams, categories, correlationId, headers].every(part => part === undefined)
+  if (!unfiltered) return filteredPages(log, executor, options)
+  return executor === log.database && options.pageSize === undefined && options.limit === undefined
+    ? copiedPages(log, options)
+    : filteredPages(log, executor, options)
+}
+
+function copiedPages(log: Log, { includeArchived = false }: ReadLogOptions): PageReader {
+  const limit = Math.max(copyPage, log.database.batch.readEvents)
+  const hidden = includeArchived
+    ? ''
+    : `and not exists (
+          select from ${log.names.streams} as archived
+          where archived.stream = e.stream
+            and archived.archived_at is not null)`
+  return async (after, to) => {
+    const page = await log.database.copyOut(`
+        select
+          position, stream, version, event_id, type, schema_version, data, headers,
+          correlation_id, causation_id, user_id, created_at
+        from ${log.names.events} as e
+        where position > ${numeral(after)}
+          and position <= ${numeral(to)}
+          ${hidden}
+        order by position
+        limit ${numeral(limit)}`)
+    const events = await eventsOfCopy(log, page)
+    return { events, reached: events.length < limit ? to : events.at(-1)!.position }
+  }
+}
+
+function filteredPages(log: Log, executor: Executor, options: ReadLogOptions): PageReader {
+  const { streams = null, categories = null, correlationId = null, includeArchived = false } = options
+  const headers = options.headers === undefined ? null : JSON.stringify(options.headers)
+  const types = options.types?.flatMap(type => log.upcasters.sourcesOf(type)) ?? null
+  const filtered = types !== null || streams !== null || categories !== null || headers !== null
+  return async (after, end, limit) => {
+    const to = filtered && correlationId === null && end - after > window ? after + window : end
+    const rows = await executor.runArrays(
+      correlationId === null
+        ? sql`/* events.read_log */
+            select
+              position, stream, version, event_id, type, schema_version, data, headers,
+              correlation_id, causation_id, user_id, created_at
+            from ${log.names.events} as e
+            where position > ${after}::bigint
+              and position <= ${to}::bigint
+              and (${types}::text[] is null or type = any(${types}::text[]))
+              and (${streams}::text[] is null or stream = any(${streams}::text[]))
+              and (${categories}::text[] is null or (
+                split_part(stream, '-', 1) = any(${categories}::text[])
+                and not (length(stream) = 36 and stream ~* ${uuidPattern}::text)))
+              and (${headers}::jsonb is null or headers @> ${headers}::jsonb)
+              and (${includeArchived}::boolean or not exists (
+                select from ${log.names.streams} as archived
+                where archived.stream = e.stream
+                  and archived.archived_at is not null))
+            order by position
+            limit ${limit}::integer`
+        : sql`/* events.read_correlation */
+            select
+              position, stream, version, event_id, type, schema_version, data, headers,
+              correlation_id, causation_id, user_id, created_at
+            from ${log.names.events} as e
+            where correlation_id = ${correlationId}::text
+              and position > ${after}::bigint
+              and position <= ${to}::bigint
+              and (${types}::text[] is null or type = any(${types}::text[]))
+              and (${streams}::text[] is null or stream = any(${streams}::text[]))
+              and (${categories}::text[] is null or (
+                split_part(stream, '-', 1) = any(${categories}::text[])
+                and not (length(stream) = 36 and stream ~* ${uuidPattern}::text)))
+              and (${headers}::jsonb is null or headers @> ${headers}::jsonb)
+              and (${includeArchived}::boolean or not exists (
+                select from ${log.names.streams} as archived
+                where archived.stream = e.stream
+                  and archived.archived_at is not null))
+            order by position
+            limit ${limit}::integer`,
+    )
+    const reached = rows.length < limit ? to : (rows.at(-1)![0] as bigint)
+    return { events: await eventsOfRows(log, rows), reached }
+  }
+}
+
+/** A bare UUID has no category, although it has dashes. */
+export const uuidPattern = '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$'

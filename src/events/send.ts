@@ -1,0 +1,223 @@
+/**
+ * Sending appends: one alone by `append_one`, several in one call by `append_batch`, and what their answers mean.
+ * The functions themselves, and the order in which they lock and check, are in the schema's `append` migration.
+ */
+import {
+  DuplicateEventId,
+  IdempotencyConflict,
+  IdempotencyMismatch,
+  type RillflowError,
+  StreamArchived,
+  StreamTombstoned,
+  VersionConflict,
+} from '../core/errors.ts'
+import type { Executor } from '../database/database.ts'
+import { sql } from '../database/sql.ts'
+import type { Log } from './log.ts'
+import { expectedNumber, type Part } from './prepare.ts'
+
+/** One call of append: all of its parts are stored, or none. */
+export interface Append {
+  readonly parts: readonly Part[]
+  readonly key: string | undefined
+  readonly digest: string | undefined
+  readonly onRepeat: 'return' | 'error'
+  readonly allowArchived: boolean
+  readonly advisoryLock: boolean
+  /** Whether the events may be stored already: their ids came from outside, or the append was sent before. */
+  checkIds: boolean
+  readonly eventCount: number
+  readonly bytes: number
+}
+
+/** What one append to one stream came to. */
+export interface AppendResult {
+  readonly stream: string
+  /** The stream's version after it. */
+  readonly version: number
+  /** The position of its last event. As JSON it is text. */
+  readonly position: bigint
+  readonly eventIds: readonly string[]
+  /** True if an earlier append with this idempotency key or these event ids had stored it; this is its outcome. */
+  readonly repeated: boolean
+}
+
+/** The database's answer to one append, per part. */
+export interface Outcome {
+  readonly code: number
+  /** The index of the part that was refused. */
+  readonly failedPart: number
+  readonly versions: readonly number[]
+  readonly positions: readonly bigint[]
+}
+
+/** A stream is held by another transaction, so the batch left this append out. */
+export const busy = 4
+
+/** Waits for the stream if somebody holds it. */
+export async function sendOne(executor: Executor, log: Log, append: Append): Promise<Outcome> {
+  const part = append.parts[0]!
+  const events = part.events.map((event, at) => `{"n":${at + 1},${event.members}}`)
+  const [row] = await executor.runArrays(sql`/* events.append */
+    select outcome, at_version, at_position
+    from ${log.names.append_one}(
+      ${part.stream}::text,
+      ${expectedNumber(part.expected)}::bigint,
+      ${append.allowArchived}::boolean,
+      ${part.events.length}::integer,
+      ${`[${events.join(',')}]`}::jsonb)`)
+  const [code, version, position] = row as [number, bigint, bigint | null]
+  return { code, failedPart: 0, versions: [Number(version)], positions: position === null ? [] : [position] }
+}
+
+/** With `wait` it waits for streams that others hold; without, those come back as `busy`. */
+export async function sendBatch(
+  executor: Executor,
+  log: Log,
+  appends: readonly Append[],
+  wait: boolean,
+): Promise<Outcome[]> {
+  const parts = appends.flatMap(append => append.parts)
+  const streams = [...new Set(parts.map(part => part.stream))]
+  const streamIndex = new Map(streams.map((stream, at) => [stream, at + 1]))
+  const keyed = appends.some(append => append.key !== undefined)
+  let events = ''
+  parts.forEach((part, at) => {
+    const opening = `{"p":${at + 1},"s":${JSON.stringify(part.stream)},"n":`
+    part.events.forEach((event, n) => {
+      events += `${events === '' ? '' : ','}${opening}${n + 1},${event.members}}`
+    })
+  })
+  const [row] = await executor.runArrays(sql`/* events.append_batch */
+    select to_json(outcomes)::text, to_json(failed_parts)::text, versions::text, positions
+    from ${log.names.append_batch}(
+      ${streams}::text[],
+      ${appends.flatMap((append, at) => append.parts.map(() => at + 1))}::integer[],
+      ${parts.map(part => streamIndex.get(part.stream))}::integer[],
+      ${parts.map(part => expectedNumber(part.expected))}::bigint[],
+      ${parts.map(part => part.events.length)}::integer[],
+      ${appends.map(append => append.allowArchived)}::boolean[],
+      ${appends.map(append => append.checkIds)}::boolean[],
+      ${keyed ? appends.map(append => append.key ?? null) : null}::text[],
+      ${keyed ? appends.map(append => append.digest ?? null) : null}::text[],
+      ${`[${events}]`}::jsonb,
+      ${wait}::boolean)`)
+  const [codes, failed, versions, positions] = row as [string, string, string, bigint[]]
+  return outcomesOf(appends, JSON.parse(codes), JSON.parse(failed), versions.slice(1, -1).split(','), positions)
+}
+
+/** The answer as the caller gets it, or the error that says what was refused. */
+export function resultsOf(append: Append, outcome: Outcome): AppendResult[] {
+  if (outcome.code !== 0) throw refusal(append, outcome)
+  return append.parts.map(
+    (part, at) =>
+      new Result(
+        part.stream,
+        outcome.versions[at]!,
+        outcome.positions[at]!,
+        part.events.map(event => event.id),
+        false,
+      ),
+  )
+}
+
+/** The first outcome of an append that was stored before, found by its key or by its events' ids. */
+export async function earlierResults(
+  executor: Executor,
+  log: Log,
+  append: Append,
+  by: 'key' | 'ids',
+): Promise<AppendResult[]> {
+  const ids = append.parts.flatMap(part => part.events.map(event => event.id))
+  const rows = await executor.run<{ stream: string; version: bigint; position: bigint; ids: string }>(
+    by === 'key'
+      ? sql`/* events.outcome_of_key */
+          select e.stream, max(e.version) as version, max(e.position) as position,
+            string_agg(e.event_id::text, ',' order by e.version) as ids
+          from ${log.names.idempotency_keys} as k
+          join ${log.names.events} as e on e.event_id = any(k.event_ids)
+          where k.key = ${append.key}::text
+          group by e.stream`
+      : sql`/* events.outcome_of_ids */
+          select e.stream, max(e.version) as version, max(e.position) as position,
+            string_agg(e.event_id::text, ',' order by e.version) as ids
+          from ${log.names.events} as e
+          where e.event_id = any(${ids}::uuid[])
+          group by e.stream`,
+  )
+  const found = new Map(rows.map(row => [row.stream, row]))
+  return append.parts.map(part => {
+    const row = found.get(part.stream)
+    if (row === undefined) throw new IdempotencyMismatch({ key: append.key ?? part.stream })
+    return new Result(part.stream, Number(row.version), row.position, row.ids.split(','), true)
+  })
+}
+
+/** What was repeated, or undefined if nothing was: by its key, or by the ids of its events. */
+export function repeatedBy(append: Append, outcome: Outcome): 'key' | 'ids' | undefined {
+  if (outcome.code === 5 && append.onRepeat === 'return') return 'key'
+  return outcome.code === 7 ? 'ids' : undefined
+}
+
+function refusal(append: Append, { code, failedPart, versions }: Outcome): RillflowError {
+  const { stream, expected } = append.parts[failedPart]!
+  const key = append.key ?? ''
+  if (code === 1) {
+    const wanted = expected === 'any' ? 0 : expected
+    return new VersionConflict({ stream, expected: wanted, actual: versions[failedPart]! })
+  }
+  if (code === 2) return new StreamArchived({ stream })
+  if (code === 3) return new StreamTombstoned({ stream })
+  if (code === 5) return new IdempotencyConflict({ key })
+  if (code === 6) return new IdempotencyMismatch({ key })
+  return new DuplicateEventId({ eventIds: append.parts.flatMap(part => part.events.map(event => event.id)) })
+}
+
+function outcomesOf(
+  appends: readonly Append[],
+  codes: readonly number[],
+  failed: readonly number[],
+  versions: readonly string[],
+  positions: readonly bigint[],
+): Outcome[] {
+  let part = 0
+  let drawn = 0
+  return appends.map((append, at) => {
+    const first = part
+    part += append.parts.length
+    const last: bigint[] = []
+    if (codes[at] === 0)
+      for (const { events } of append.parts) {
+        drawn += events.length
+        last.push(positions[drawn - 1]!)
+      }
+    return {
+      code: codes[at]!,
+      failedPart: Math.max(0, failed[at]! - first - 1),
+      versions: versions.slice(first, part).map(Number),
+      positions: last,
+    }
+  })
+}
+
+/** A class only for its prototype's toJSON: a bigint cannot be put into JSON as it is. */
+class Result implements AppendResult {
+  readonly stream: string
+  readonly version: number
+  readonly position: bigint
+  readonly eventIds: readonly string[]
+  readonly repeated: boolean
+
+  constructor(stream: string, version: number, position: bigint, eventIds: readonly string[], repeated: boolean) {
+    this.stream = stream
+    this.version = version
+    this.position = position
+    this.eventIds = eventIds
+    this.repeated = repeated
+  }
+
+  toJSON(): Record<string, unknown> {
+    const { stream, version, position, eventIds, repeated } = this
+    return { stream, version, position: position.toString(), eventIds, repeated }
+  }
+}

@@ -1,0 +1,76 @@
+/**
+ * Following the log: every event after a position, in order, none twice, none skipped, until it is told to stop.
+ * Archived streams are followed too: a follower that falls behind must not miss what was archived meanwhile.
+ *
+ * Invariant: the cursor never passes `settled`. After a restart of the server it goes back to the last event given out,
+ * and that event must still be there: what lay between it and the settled head may not have been on disk yet.
+ */
+import { throwIfAborted } from '../core/lifecycle.ts'
+import { sql } from '../database/sql.ts'
+import type { RecordedEvent } from './definition.ts'
+import type { Log } from './log.ts'
+import { rereadable } from './read.ts'
+import { type EventFilter, readSettled } from './read-log.ts'
+import { type Settled, settle } from './settle.ts'
+import { type LogWatch, rewound } from './watch.ts'
+
+export interface TailOptions<Type extends string = string> extends EventFilter<Type> {
+  /** Only events above this position; 'start' for all there are, 'now' for new ones only. Default 'now'. */
+  after?: bigint | 'start' | 'now' | undefined
+  signal?: AbortSignal | undefined
+}
+
+/** From here on whole pages by COPY are worth their connection. */
+const farBehind = 5_000n
+
+export async function* tailLog(
+  log: Log,
+  watch: LogWatch,
+  options: TailOptions,
+): AsyncGenerator<RecordedEvent, void, undefined> {
+  const { after = 'now', signal, ...filter } = options
+  let seen: Settled | undefined
+  if (after === 'now') seen = await rereadable(log.database, log, () => settle(log))
+  const start = after === 'now' ? seen!.settled : after === 'start' ? 0n : after
+  let cursor = start
+  let last: RecordedEvent | undefined
+  for (;;) {
+    const now = await watch.beyond(cursor, seen, signal)
+    if (seen !== undefined && seen.startedAt.getTime() !== now.startedAt.getTime()) {
+      await verify(log, last, cursor, now)
+      cursor = last?.position ?? start
+    }
+    seen = now
+    if (now.settled <= cursor) continue
+    for await (const event of readSettled(log, log.database, {
+      ...filter,
+      after: cursor,
+      to: now.settled,
+      includeArchived: true,
+      pageSize: now.settled - cursor > farBehind ? undefined : log.database.batch.readEvents,
+      signal,
+    })) {
+      last = event
+      cursor = event.position
+      yield event
+      throwIfAborted(signal)
+    }
+    cursor = now.settled
+  }
+}
+
+/** The server has restarted: is the log still the one we read? */
+async function verify(log: Log, last: RecordedEvent | undefined, cursor: bigint, now: Settled): Promise<void> {
+  if (last === undefined) {
+    if (now.head < cursor) throw rewound(log, cursor, now, 'its head is below what was read')
+    return
+  }
+  const [found] = await rereadable(log.database, log, () =>
+    log.database.run<{ event_id: string }>(sql`/* events.verify */
+      select event_id
+      from ${log.names.events}
+      where position = ${last.position}::bigint`),
+  )
+  if (found?.event_id !== last.id)
+    throw rewound(log, cursor, now, `event ${last.id} at ${last.position} is not there any more`)
+}

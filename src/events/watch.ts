@@ -1,0 +1,129 @@
+/**
+ * Watching the end of the log, once per store for all who wait: tails, `waitFor`, and later every consumer.
+ *
+ * While somebody waits, the log is settled on every hint, and by a jittered poll, which is the truth. While something
+ * is announced but not settled it looks again after 2 ms, doubling to 250 ms, because an append that is rolled back
+ * wakes nobody. With nobody waiting it asks nothing.
+ *
+ * A restart of the server is noticed by its start time, another server by the timeline. What was read up to then may be
+ * undone: a waiter whose log it is not any more gets `LogRewound`; after a mere restart it is told, and looks itself.
+ */
+import { isRillflowError, LogRewound } from '../core/errors.ts'
+import { abortError, onAbort } from '../core/lifecycle.ts'
+import { defaultBackoff, delay } from '../core/retry.ts'
+import { runOutside } from '../database/transaction.ts'
+import { channels } from '../telemetry/telemetry.ts'
+import type { Log } from './log.ts'
+import { type Settled, settle } from './settle.ts'
+import type { Wake } from './wake.ts'
+
+export interface LogWatch {
+  /** Resolves once the log is settled beyond `after`, or at once if the server has restarted since `seen`. */
+  beyond(after: bigint, seen: Settled | undefined, signal?: AbortSignal): Promise<Settled>
+  /** Rejects all who wait. */
+  close(reason: Error): void
+}
+
+interface Waiter {
+  readonly after: bigint
+  readonly seen: Settled | undefined
+  readonly resolve: (settled: Settled) => void
+  readonly reject: (error: unknown) => void
+}
+
+export function watchLog(log: Log, wake: Wake, pollMs: number): LogWatch {
+  const waiters = new Set<Waiter>()
+  let running = false
+  let dirty = false
+  let failures = 0
+  let unsettledLooks = 0
+  let timer: { cancel(): void; unref?(): void } | undefined
+  let stopListening: (() => void) | undefined
+  let closed: Error | undefined
+
+  return {
+    beyond(after, seen, signal) {
+      if (closed !== undefined) return Promise.reject(closed)
+      if (signal?.aborted) return Promise.reject(abortError(signal))
+      return new Promise<Settled>((resolve, reject) => {
+        const waiter: Waiter = {
+          after,
+          seen,
+          resolve: value => leave(() => resolve(value)),
+          reject: error => leave(() => reject(error)),
+        }
+        const release = signal === undefined ? () => {} : onAbort(signal, () => waiter.reject(abortError(signal)))
+        const leave = (settleWaiter: () => void): void => {
+          waiters.delete(waiter)
+          release()
+          settleWaiter()
+          if (waiters.size === 0) rest()
+        }
+        waiters.add(waiter)
+        stopListening ??= wake.onHint(look)
+        look()
+      })
+    },
+    close(reason) {
+      closed = reason
+      for (const waiter of waiters) waiter.reject(reason)
+    },
+  }
+
+  function rest(): void {
+    stopListening?.()
+    stopListening = undefined
+    timer?.cancel()
+    timer = undefined
+  }
+
+  function look(): void {
+    dirty = true
+    if (!running) runOutside(() => void lookWhileDirty())
+  }
+
+  async function lookWhileDirty(): Promise<void> {
+    running = true
+    timer?.cancel()
+    while (dirty && waiters.size > 0) {
+      dirty = false
+      try {
+        const settled = await settle(log)
+        failures = 0
+        unsettledLooks = settled.settled < settled.head ? unsettledLooks + 1 : 0
+        for (const waiter of waiters) answer(waiter, settled)
+      } catch (error) {
+        // Waiting outlives a server that is away. Anything else will not mend itself.
+        failures++
+        if (!isRillflowError(error) || !error.retryable) for (const waiter of waiters) waiter.reject(error)
+      }
+    }
+    running = false
+    if (waiters.size > 0) timer = log.clock.setTimeout(look, nextLookMs())
+  }
+
+  function nextLookMs(): number {
+    if (failures > 0) return delay(defaultBackoff, failures)
+    if (unsettledLooks > 0) return Math.min(2 * 2 ** Math.min(unsettledLooks - 1, 10), 250, pollMs)
+    return pollMs * (0.8 + 0.4 * Math.random())
+  }
+
+  function answer(waiter: Waiter, now: Settled): void {
+    const { after, seen } = waiter
+    if (seen !== undefined && seen.timeline !== now.timeline) {
+      waiter.reject(rewound(log, after, now, `the server's timeline changed from ${seen.timeline} to ${now.timeline}`))
+    } else if (seen !== undefined && seen.startedAt.getTime() !== now.startedAt.getTime()) {
+      waiter.resolve(now)
+    } else if (seen !== undefined && now.head < after) {
+      waiter.reject(rewound(log, after, now, 'its head is below what was read'))
+    } else if (now.settled > after) {
+      waiter.resolve(now)
+    }
+  }
+}
+
+export function rewound(log: Log, cursor: bigint, now: Settled, reason: string): InstanceType<typeof LogRewound> {
+  const error = new LogRewound({ cursor, head: now.head, reason })
+  log.telemetry.publish(channels.rewound, () => ({ schema: log.schema, error }))
+  return error
+}

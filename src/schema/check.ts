@@ -1,0 +1,134 @@
+/**
+ * Is the schema still what its migrations and declarations made? For people (`problem`, `fix`) and machines (`kind`).
+ *
+ * Found are: migrations that are pending, changed or of a newer library; objects the migrations make that are missing
+ * or were altered; triggers and rules, which change what our statements mean; a sequence that would hand out positions
+ * out of order or twice; and where declared tables differ.
+ *
+ * The objects are compared only when the schema's migrations are exactly this library's: with one pending or one
+ * unknown, they are rightly different.
+ */
+import type { Executor } from '../database/database.ts'
+import { identifier, sql } from '../database/sql.ts'
+import type { Problem, Step } from './diff.ts'
+import { expected } from './expected.ts'
+import { type History, readHistory } from './history.ts'
+import { migrationName } from './migrations.ts'
+import { planTables, type Target } from './plan.ts'
+import { bodyHashes, type FoundShape, readShape, type SchemaShape, shapeOf } from './shape.ts'
+
+export interface CheckResult {
+  readonly ok: boolean
+  readonly problems: readonly Problem[]
+  /** Migrations of a newer library that this one can work with. Their objects, and so all of ours, are not compared. */
+  readonly newer: readonly string[]
+}
+
+export async function checkSchema(executor: Executor, target: Target): Promise<CheckResult> {
+  const { schema, migrations } = target
+  const history = await readHistory(executor, schema, migrations)
+  if (!history.hasStore) {
+    const told = history.hasSchema ? 'has no store in it' : 'does not exist'
+    const missing: Problem = { kind: 'schema_missing', object: `schema ${schema}`, problem: told, fix: bySync }
+    return { ok: false, problems: [missing], newer: [] }
+  }
+  const problems = historyProblems(history)
+  if (problems.length === 0 && history.unknown.length === 0) {
+    const found = await readShape(executor, schema, expected)
+    problems.push(...shapeProblems(found, bodyHashes(migrations, schema)))
+    if (problems.length === 0) problems.push(...(await positionProblems(executor, schema)))
+  }
+  const declared = await planTables(executor, target)
+  problems.push(...declared.steps.flatMap(lacking), ...declared.problems)
+  const newer = history.unknown.filter(each => !each.breaking).map(migrationName)
+  return { ok: problems.length === 0, problems, newer }
+}
+
+const bySync = 'open the store with { migrate: true }, or call store.schema.sync()'
+const byHand = 'undo the manual change; store.schema.plan() on an empty schema shows the statement that made it'
+
+function historyProblems({ pending, changed, unknown }: History): Problem[] {
+  const updating = 'update rillflow in this program'
+  const keeping = 'use the version of rillflow that applied it; a released migration never changes'
+  const breaking = unknown.filter(each => each.breaking)
+  return [
+    ...pending.map(each => report('migration_pending', migrationName(each), 'is not applied', bySync)),
+    ...changed.map(each => report('migration_changed', migrationName(each), 'was applied with another text', keeping)),
+    ...breaking.map(each => report('schema_newer', migrationName(each), 'is not known to this library', updating)),
+  ]
+}
+
+function shapeProblems(found: FoundShape, bodies: ReadonlyMap<string, string>): Problem[] {
+  const actual = shapeOf(found)
+  const problems = Object.keys(expected.tables).flatMap(name => tableProblems(name, found, actual))
+  problems.push(...compare('sequence', '', expected.sequences, actual.sequences))
+  problems.push(...compare('function', '', expected.functions, actual.functions))
+  for (const { name, bodyHash } of found.objects) {
+    const body = bodies.get(name)
+    if (body !== undefined && bodyHash !== null && body !== bodyHash)
+      problems.push(report('function_changed', `function ${name}`, 'has another body', byHand))
+  }
+  return problems
+}
+
+function tableProblems(name: string, found: FoundShape, actual: SchemaShape): Problem[] {
+  const wanted = expected.tables[name]!
+  const table = found.tables.get(name)
+  if (table === undefined) return [report('table_missing', `table ${name}`, 'is missing', byHand)]
+  const problems: Problem[] = []
+  if (table.kind !== 'table')
+    problems.push(report('table_changed', `table ${name}`, `is of the kind "${table.kind}"`, byHand))
+  problems.push(...compare('column', `${name}.`, wanted.columns, actual.tables[name]!.columns))
+  problems.push(...compare('index', '', wanted.indexes, actual.tables[name]!.indexes))
+  for (const index of table.indexes) {
+    if (!index.valid && Object.hasOwn(wanted.indexes, index.name))
+      problems.push(report('index_invalid', `index ${index.name}`, 'is invalid, so it is not used', 'reindex it'))
+  }
+  const dropping = `drop it: nothing may change what is written to ${name}`
+  for (const kind of ['trigger', 'rule'] as const) {
+    for (const each of table[`${kind}s`])
+      problems.push(report(kind, `${kind} ${each}`, `is on table ${name}`, dropping))
+  }
+  return problems
+}
+
+function compare(
+  kind: 'column' | 'index' | 'sequence' | 'function',
+  prefix: string,
+  wanted: Readonly<Record<string, string>>,
+  actual: Readonly<Record<string, string>>,
+): Problem[] {
+  return Object.entries(wanted).flatMap(([name, definition]) => {
+    const found = actual[name]
+    if (found === definition) return []
+    const object = `${kind} ${prefix}${name}`
+    if (found === undefined) return report(`${kind}_missing`, object, 'is missing', byHand)
+    return report(`${kind}_changed`, object, `is ${found}, expected is ${definition}`, byHand)
+  })
+}
+
+/**
+ * In one statement, because its snapshot is older than its look at the sequence, which is always the present: of an
+ * event that is in the snapshot the position was drawn before.
+ */
+async function positionProblems(executor: Executor, schema: string): Promise<Problem[]> {
+  const sequence = identifier(schema, 'events_position')
+  const [row] = await executor.run<{ drawn: bigint; used: bigint }>(sql`/* schema.positions */
+    select
+      case when is_called then last_value else last_value - 1 end as drawn,
+      (select coalesce(max(position), 0) from ${identifier(schema, 'events')}) as used
+    from ${sequence}`)
+  if (row === undefined || row.drawn >= row.used) return []
+  const told = `is at ${row.drawn}, but there is an event at position ${row.used}: the next append would fail`
+  const fix = `stop all writers, then: select setval('${sequence.quoted.replaceAll("'", "''")}', ${row.used})`
+  return [report('sequence_behind', 'sequence events_position', told, fix)]
+}
+
+function lacking({ kind, object }: Step): Problem[] {
+  const problem = kind === 'table' || kind === 'column' || kind === 'index' ? kind : 'table'
+  return [report(`${problem}_missing`, object, 'is declared and missing', bySync)]
+}
+
+function report(kind: Problem['kind'], object: string, problem: string, fix: string): Problem {
+  return { kind, object, problem, fix }
+}

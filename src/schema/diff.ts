@@ -1,0 +1,187 @@
+/**
+ * Declared tables against what is there: steps that add what is missing, problems for what only a person may decide.
+ *
+ * Invariant: after its steps have run, the same comparison gives no steps. So a step is planned only where running it
+ * makes the difference go away, and an index only when the columns it needs are there or planned.
+ * Nothing is dropped, narrowed or rewritten: another type, key or definition, and columns that are not declared (an
+ * older process may still write them) are reported and left alone. The one exception is an index that PostgreSQL itself
+ * has marked invalid: nobody can be using it, so it is built anew.
+ */
+import type { FoundColumn, FoundIndex, FoundTable } from './catalogue.ts'
+import { catalogueType, type DeclaredColumn, type DeclaredIndex, type DeclaredTable, indexesOf } from './table.ts'
+import { addColumn, createIndex, createTable, dropIndex, indexStamp, stampIndex } from './table-sql.ts'
+
+/** One statement that a sync runs. */
+export interface Step {
+  readonly kind: 'schema' | 'migration' | 'table' | 'column' | 'index'
+  /** What it makes: `table customers`. */
+  readonly object: string
+  readonly reason: string
+  readonly sql: string
+}
+
+/** Something that is not as it should be. */
+export interface Problem {
+  readonly kind: ProblemKind
+  readonly object: string
+  readonly problem: string
+  /** What to do about it. */
+  readonly fix: string
+}
+
+export type ProblemKind =
+  | `schema_${'missing' | 'newer'}`
+  | `migration_${'pending' | 'changed'}`
+  | `${'table' | 'column' | 'index' | 'sequence' | 'function'}_${'missing' | 'changed'}`
+  | 'column_extra'
+  | 'index_invalid'
+  | 'primary_key_changed'
+  | 'sequence_behind'
+  | 'trigger'
+  | 'rule'
+
+export interface Difference {
+  readonly steps: readonly Step[]
+  readonly problems: readonly Problem[]
+}
+
+/** What is known of the schema: its relations by name, and which tables hold rows. */
+export interface Surroundings {
+  readonly schema: string
+  readonly found: ReadonlyMap<string, FoundTable>
+  readonly filled: ReadonlySet<string>
+}
+
+export function diffTable(table: DeclaredTable, around: Surroundings): Difference {
+  const there = around.found.get(table.name)
+  if (there === undefined) return diffMissingTable(table, around)
+  if (!there.kind.endsWith('table')) {
+    const told = `is of the kind "${there.kind}"`
+    return only(problem('table_changed', `table ${table.name}`, told, 'rename or drop it, then sync'))
+  }
+  const columns = table.columns.map(column => diffColumn(table, column, there, around))
+  const unmet = table.columns.filter((column, i) => {
+    const type = there.columns.find(each => each.name === column.name)?.type
+    return type === undefined ? columns[i]!.steps.length === 0 : type !== catalogueType(column.type)
+  })
+  return join([
+    ...columns,
+    diffExtraColumns(table, there),
+    diffPrimaryKey(table, there),
+    ...indexesOf(table).map(index => diffIndex(table, index, unmet, around)),
+  ])
+}
+
+/** Whether it depends on there being rows what can be done: a column is missing that every row must have. */
+export function dependsOnRows(table: DeclaredTable, there: FoundTable | undefined): boolean {
+  return there !== undefined && table.columns.some(column => !has(there, column) && isDemanding(column))
+}
+
+function diffMissingTable(table: DeclaredTable, around: Surroundings): Difference {
+  const object = `table ${table.name}`
+  const made = { kind: 'table', object, reason: 'it is declared', sql: createTable(around.schema, table) } as const
+  return join([{ steps: [made], problems: [] }, ...indexesOf(table).map(index => diffIndex(table, index, [], around))])
+}
+
+function diffColumn(table: DeclaredTable, column: DeclaredColumn, there: FoundTable, around: Surroundings): Difference {
+  const object = `column ${table.name}.${column.name}`
+  const found = there.columns.find(each => each.name === column.name)
+  if (found !== undefined) return compareColumn(object, column, found)
+  if (isDemanding(column) && around.filled.has(table.name)) {
+    const fix = 'declare it nullable or with a default, or add and fill it by hand'
+    return only(problem('column_missing', object, 'has no value for the rows that are there', fix))
+  }
+  const text = addColumn(around.schema, table, column)
+  return { steps: [{ kind: 'column', object, reason: 'it is declared', sql: text }], problems: [] }
+}
+
+function compareColumn(object: string, column: DeclaredColumn, found: FoundColumn): Difference {
+  const wanted = words(catalogueType(column.type)!, column.nullable === true, column.default !== undefined)
+  const actual = words(found.type, found.nullable, found.default !== null)
+  if (wanted === actual) return nothing
+  const fix = 'change the declaration back, or alter the column by hand'
+  return only(problem('column_changed', object, `is ${actual}, declared is ${wanted}`, fix))
+}
+
+function diffExtraColumns(table: DeclaredTable, there: FoundTable): Difference {
+  const declared = new Set(table.columns.map(column => column.name))
+  const extra = there.columns.filter(column => !declared.has(column.name))
+  const fix = 'drop it by hand once nothing uses it, or declare it'
+  const report = (name: string): Problem =>
+    problem('column_extra', `column ${table.name}.${name}`, 'is not declared', fix)
+  return { steps: [], problems: extra.map(column => report(column.name)) }
+}
+
+function diffPrimaryKey(table: DeclaredTable, there: FoundTable): Difference {
+  const wanted = table.primaryKey.join(', ')
+  const actual = there.indexes.find(index => index.primaryKey !== null)?.primaryKey?.join(', ') ?? 'nothing'
+  if (actual === wanted) return nothing
+  const fix = 'change the declaration back, or the key by hand'
+  const told = `is on ${actual}, declared is ${wanted}`
+  return only(problem('primary_key_changed', `table ${table.name}`, `its primary key ${told}`, fix))
+}
+
+function diffIndex(
+  table: DeclaredTable,
+  index: DeclaredIndex,
+  unmet: readonly DeclaredColumn[],
+  around: Surroundings,
+): Difference {
+  const object = `index ${index.name}`
+  const there = around.found.get(table.name)?.indexes.find(each => each.name === index.name)
+  if (there?.valid === true) return compareIndex(object, index, there)
+  const stranger = there === undefined ? around.found.get(index.name) : undefined
+  if (stranger !== undefined) {
+    const told = `is the name of another ${stranger.kind}`
+    return only(problem('index_missing', object, told, 'rename or drop that one, then sync'))
+  }
+  const needed = unmet.filter(column => mayUse(index, column.name)).map(column => column.name)
+  if (needed.length > 0) {
+    const told = `may need column ${needed.join(', ')}, which is missing or of another type`
+    return only(problem('index_missing', object, told, 'see to the column first, then sync'))
+  }
+  const reason = there === undefined ? 'it is declared' : 'it is there, but invalid'
+  const texts = there === undefined ? [] : [dropIndex(around.schema, index)]
+  texts.push(createIndex(around.schema, table, index), stampIndex(around.schema, index))
+  return { steps: texts.map(text => ({ kind: 'index', object, reason, sql: text })), problems: [] }
+}
+
+function compareIndex(object: string, index: DeclaredIndex, there: FoundIndex): Difference {
+  if (there.comment === indexStamp(index)) return nothing
+  const told = `is ${there.unique ? 'unique ' : ''}${there.definition}, and was not made from what is declared now`
+  return only(problem('index_changed', object, told, 'drop it and sync, or change the declaration back'))
+}
+
+/** What an expression uses is not known, so it may use any column. */
+function mayUse(index: DeclaredIndex, column: string): boolean {
+  return [...index.columns, ...(index.include ?? []), index.where].some(
+    part => part === column || (typeof part === 'object' && part !== null),
+  )
+}
+
+function isDemanding(column: DeclaredColumn): boolean {
+  return column.nullable !== true && column.default === undefined
+}
+
+function has(there: FoundTable, column: DeclaredColumn): boolean {
+  return there.columns.some(each => each.name === column.name)
+}
+
+/** The default itself is not compared: PostgreSQL rewrites it, and it concerns no row that is there. */
+function words(type: string, nullable: boolean, hasDefault: boolean): string {
+  return `${type}${nullable ? '' : ' not null'}${hasDefault ? ' with a default' : ''}`
+}
+
+function problem(kind: ProblemKind, object: string, told: string, fix: string): Problem {
+  return { kind, object, problem: told, fix }
+}
+
+function only(found: Problem): Difference {
+  return { steps: [], problems: [found] }
+}
+
+const nothing: Difference = { steps: [], problems: [] }
+
+function join(parts: readonly Difference[]): Difference {
+  return { steps: parts.flatMap(part => part.steps), problems: parts.flatMap(part => part.problems) }
+}

@@ -1,0 +1,105 @@
+/**
+ * Every object that the migrations make, in PostgreSQL's words. Generated: change the migrations, then run
+ * RILLFLOW_UPDATE=1 npx vitest run --project postgres-18 test/schema
+ */
+import type { SchemaShape } from './shape.ts'
+
+export const expected: SchemaShape = {
+  tables: {
+    events: {
+      columns: {
+        position: 'bigint not null',
+        version: 'bigint not null',
+        created_at: 'timestamp with time zone not null',
+        event_id: 'uuid not null',
+        schema_version: 'integer not null',
+        stream: 'text collate "C" not null',
+        type: 'text collate "C" not null',
+        correlation_id: 'text collate "C" not null',
+        causation_id: 'text collate "C"',
+        user_id: 'text collate "C"',
+        data: 'jsonb not null',
+        headers: 'jsonb',
+      },
+      indexes: {
+        events_correlation: 'btree (correlation_id, "position")',
+        events_created_at: 'brin (created_at)',
+        events_event_id: 'unique btree (event_id)',
+        events_pkey: 'primary key btree ("position")',
+        events_stream_version: 'unique btree (stream, version)',
+      },
+    },
+    idempotency_keys: {
+      columns: {
+        created_at: 'timestamp with time zone not null default now()',
+        key: 'text collate "C" not null',
+        digest: 'text not null',
+        event_ids: 'uuid[] not null',
+      },
+      indexes: {
+        idempotency_keys_pkey: 'primary key btree (key)',
+      },
+    },
+    imports: {
+      columns: {
+        events: 'bigint not null',
+        updated_at: 'timestamp with time zone not null default now()',
+        name: 'text collate "C" not null',
+        digest: 'text not null',
+      },
+      indexes: {
+        imports_pkey: 'primary key btree (name)',
+      },
+    },
+    migrations: {
+      columns: {
+        applied_at: 'timestamp with time zone not null default now()',
+        id: 'integer not null',
+        breaking: 'boolean not null',
+        name: 'text not null',
+        checksum: 'text not null',
+      },
+      indexes: {
+        migrations_pkey: 'primary key btree (id)',
+      },
+    },
+    stream_aliases: {
+      columns: {
+        created_at: 'timestamp with time zone not null default now()',
+        alias: 'text collate "C" not null',
+        stream: 'text collate "C" not null',
+      },
+      indexes: {
+        stream_aliases_pkey: 'primary key btree (alias)',
+      },
+    },
+    streams: {
+      columns: {
+        version: 'bigint not null',
+        created_at: 'timestamp with time zone not null default now()',
+        archived_at: 'timestamp with time zone',
+        tombstoned_at: 'timestamp with time zone',
+        stream: 'text collate "C" not null',
+        reason: 'text',
+      },
+      indexes: {
+        streams_archived: 'btree (stream) WHERE (archived_at IS NOT NULL)',
+        streams_pkey: 'primary key btree (stream)',
+      },
+    },
+  },
+  sequences: {
+    events_position: 'bigint increment 1 minvalue 1 maxvalue 9223372036854775807 cache 1 no cycle',
+  },
+  functions: {
+    announce: '() returns void language plpgsql volatile',
+    append_batch:
+      '(p_streams text[], p_part_append integer[], p_part_stream integer[], p_part_expected bigint[], p_part_count integer[], p_allow_archived boolean[], p_check_ids boolean[], p_keys text[], p_digests text[], p_events jsonb, p_wait boolean, OUT outcomes integer[], OUT failed_parts integer[], OUT versions bigint[], OUT positions bigint[]) returns record language plpgsql volatile',
+    append_one:
+      '(p_stream text, p_expected bigint, p_allow_archived boolean, p_count integer, p_events jsonb, OUT outcome integer, OUT at_version bigint, OUT at_position bigint) returns record language plpgsql volatile',
+    settle:
+      '(OUT head bigint, OUT settled bigint, OUT timeline text, OUT started timestamp with time zone) returns record language plpgsql volatile',
+    signed32:
+      "(value bigint) returns integer language sql immutable RETURN (((value & '4294967295'::bigint) - CASE WHEN ((value & '2147483648'::bigint) <> 0) THEN '4294967296'::bigint ELSE (0)::bigint END))::integer",
+  },
+}

@@ -1,0 +1,14 @@
+/**
+ * Every migration there is, in the order they run. A new one goes to the end; one that was released stays as it is.
+ */
+import type { Migration } from './migration.ts'
+import { events } from './migrations/0001-events.ts'
+import { settle } from './migrations/0002-settle.ts'
+import { append } from './migrations/0003-append.ts'
+
+export const migrations: readonly Migration[] = [events, settle, append]
+
+/** As it is called in plans, errors and the log: `migration 3 (append)`. */
+export function migrationName({ id, name }: Pick<Migration, 'id' | 'name'>): string {
+  return `migration ${id} (${name})`
+}

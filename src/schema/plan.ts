@@ -1,0 +1,45 @@
+/**
+ * What a sync would do, as SQL: pending migrations first, then what declared tables lack. `sync` runs exactly this
+ * list, made anew under its lock, so that a plan shown to a person and the work done cannot differ in kind.
+ */
+import type { Executor } from '../database/database.ts'
+import { hasRows, readTables } from './catalogue.ts'
+import { type Difference, dependsOnRows, diffTable } from './diff.ts'
+import { historySteps, readHistory, refuseForeignHistory } from './history.ts'
+import type { Migration } from './migration.ts'
+import { type DeclaredTable, indexesOf } from './table.ts'
+
+/** One schema, and what it should hold. */
+export interface Target {
+  readonly schema: string
+  readonly migrations: readonly Migration[]
+  readonly tables: readonly DeclaredTable[]
+}
+
+/** `steps` is what would be run, in order; `problems` what no sync will mend. */
+export type Plan = Difference
+
+export async function makePlan(executor: Executor, target: Target): Promise<Plan> {
+  const { schema, migrations } = target
+  const history = await readHistory(executor, schema, migrations)
+  refuseForeignHistory(history, schema, migrations)
+  const declared = await planTables(executor, target)
+  return { steps: [...historySteps(history, schema), ...declared.steps], problems: declared.problems }
+}
+
+/** The part of a plan that concerns declared tables. One query, unless a column is missing that every row must have. */
+export async function planTables(executor: Executor, { schema, tables }: Target): Promise<Difference> {
+  if (tables.length === 0) return { steps: [], problems: [] }
+  const names = tables.flatMap(table => [table.name, ...indexesOf(table).map(index => index.name)])
+  const found = await readTables(executor, schema, names)
+  const filled = new Set<string>()
+  for (const table of tables) {
+    if (!dependsOnRows(table, found.get(table.name))) continue
+    if (await hasRows(executor, schema, table.name)) filled.add(table.name)
+  }
+  const differences = tables.map(table => diffTable(table, { schema, found, filled }))
+  return {
+    steps: differences.flatMap(each => each.steps),
+    problems: differences.flatMap(each => each.problems),
+  }
+}

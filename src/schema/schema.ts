@@ -1,0 +1,110 @@
+/**
+ * The schema: everything of a store lives in one schema of the database, and this folder makes it, extends it and
+ * tells whether it is still what it should be.
+ *
+ *     migrations/0001-…   the library's own tables and functions: numbered, checksummed, never changed once released
+ *     TableRegistry       tables that users' collections and projections declare: compared with what is there
+ *            │
+ *            ▼  makePlan: what is missing, as statements
+ *          plan() ──────────────► shown                      check(): is it still what they made?
+ *          sync() ──under a lock─► run, all or nothing
+ *
+ *     missing ──sync──► current ──a newer library, a new declaration──► outdated ──sync──► current
+ *                          └──a newer library's breaking migration──► newer: refused
+ *
+ * Guarantees:
+ * - After a sync the plan is empty, and a second sync changes nothing.
+ * - Many processes may sync at once: one does, the others wait and find nothing to do. One connection is enough.
+ * - Nothing is dropped, narrowed or rewritten unasked; what cannot be added is a problem in the plan, not a failure.
+ * - No triggers, no rules, no foreign key that leaves the schema; every table has a primary key.
+ * - Any name will do for the schema, except those that PostgreSQL keeps for itself. No `search_path` is relied on.
+ *
+ * What can fail: a sync that was cut off has done nothing. `SchemaNewer`, `SchemaDrift` (a migration that was applied
+ * had another text) and, where nothing may be changed, `SchemaMissing` and `SchemaOutdated` refuse the store.
+ *
+ * Deliberately not here: going back (restore a backup instead), partitions, and building indexes concurrently, which
+ * cannot be part of a transaction; run the plan's statement by hand for that, with `concurrently` put in.
+ */
+import { InvalidName, SchemaMissing, SchemaOutdated } from '../core/errors.ts'
+import type { Database } from '../database/database.ts'
+import { identifier } from '../database/sql.ts'
+import { type CheckResult, checkSchema } from './check.ts'
+import { glanceAtHistory, refuseForeignHistory } from './history.ts'
+import { migrate, type SyncOptions } from './migrate.ts'
+import type { Migration } from './migration.ts'
+import { migrations as allMigrations, migrationName } from './migrations.ts'
+import { makePlan, type Plan, planTables, type Target } from './plan.ts'
+import type { TableRegistry } from './table.ts'
+
+export interface Schema {
+  readonly name: string
+  /** What a sync would run now, without running it. */
+  plan(): Promise<Plan>
+  /** Brings the schema up to date and tells what that took: an empty plan if it was. */
+  sync(options?: SyncOptions): Promise<Plan>
+  /** Looks for all that is not as migrations and declarations made it. */
+  check(): Promise<CheckResult>
+  /** Whether the store can be used, at the cost of one query, or two if there are declared tables. */
+  state(): Promise<SchemaState>
+  /** Makes sure that the store can be used, or says why not. */
+  ensure(mode: MigrateMode, options?: SyncOptions): Promise<void>
+}
+
+export interface SchemaState {
+  readonly status: 'missing' | 'outdated' | 'current'
+  /** What a sync would make: `migration 3 (append)`, `table customers`. */
+  readonly pending: readonly string[]
+}
+
+/** `auto`: sync if needed. `check`: refuse if a sync is needed. `manual`: do not even look. */
+export type MigrateMode = 'auto' | 'check' | 'manual'
+
+export interface SchemaOptions {
+  readonly schema: string
+  readonly tables: TableRegistry
+  /** Default: all of the library's. */
+  readonly migrations?: readonly Migration[] | undefined
+}
+
+export function openSchema(database: Database, options: SchemaOptions): Schema {
+  const { schema, migrations = allMigrations, tables } = options
+  checkSchemaName(schema)
+  // Tables may be declared at any time, so each call sees those of its moment.
+  const target = (): Target => ({ schema, migrations, tables: tables.list() })
+
+  const state = async (): Promise<SchemaState> => {
+    const history = await glanceAtHistory(database, schema, migrations)
+    refuseForeignHistory(history, schema, migrations)
+    const declared = history.hasStore ? (await planTables(database, target())).steps.map(step => step.object) : []
+    const pending = [...history.pending.map(migrationName), ...new Set(declared)]
+    const status = !history.hasStore ? 'missing' : pending.length > 0 ? 'outdated' : 'current'
+    return { status, pending }
+  }
+
+  const sync = async (given?: SyncOptions): Promise<Plan> => {
+    const plan = await makePlan(database, target())
+    return plan.steps.length === 0 ? plan : migrate(database, target, given)
+  }
+
+  return {
+    name: schema,
+    plan: () => makePlan(database, target()),
+    sync,
+    check: () => checkSchema(database, target()),
+    state,
+    async ensure(mode, given) {
+      if (mode === 'manual') return
+      const { status, pending } = await state()
+      if (status === 'current') return
+      if (mode === 'auto') await sync(given)
+      else if (status === 'missing') throw new SchemaMissing({ schema })
+      else throw new SchemaOutdated({ schema, pending: [...pending] })
+    },
+  }
+}
+
+function checkSchemaName(schema: string): void {
+  identifier(schema)
+  if (schema.startsWith('pg_') || schema === 'information_schema')
+    throw new InvalidName({ what: 'Schema', given: schema, reason: 'is a name that PostgreSQL keeps for itself' })
+}

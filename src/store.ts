@@ -1,0 +1,180 @@
+/**
+ * Opening a store: the only file that knows all parts.
+ *
+ *     await using store = await openStore()                     embedded, in ./.rillflow
+ *     await using store = await openStore({ memory: true })     embedded, gone when closed
+ *     await using store = await openStore({ url, migrate: true })
+ */
+import { type Clock, systemClock } from './core/clock.ts'
+import { InvalidOption, isRillflowError, OutcomeUnknown, StoreClosed } from './core/errors.ts'
+import { type Ids, uuidv7Ids } from './core/id.ts'
+import { once } from './core/lifecycle.ts'
+import type { Database, Transaction, TransactionOptions } from './database/database.ts'
+import { parsers } from './database/parse.ts'
+import type { PostgresOptions } from './database/postgres.ts'
+import { type AnyTransaction, foreignExecutor, isOwnTransaction } from './database/transaction.ts'
+import type { EventDefinitions, EventMap, UntypedEvents } from './events/definition.ts'
+import { type Events, openEvents } from './events/events.ts'
+import { defaultGroupLimits, groupCommit } from './events/group-commit.ts'
+import { type Log, logNames } from './events/log.ts'
+import { openStreams, type Streams } from './events/streams.ts'
+import { type Upcaster, upcasters } from './events/upcast.ts'
+import { openWake } from './events/wake.ts'
+import { watchLog } from './events/watch.ts'
+import { openSchema, type Schema } from './schema/schema.ts'
+import { TableRegistry } from './schema/table.ts'
+import { type Counter, type Logger, openTelemetry } from './telemetry/telemetry.ts'
+
+export interface StoreOptions<M extends EventMap = UntypedEvents> extends PostgresOptions {
+  /** The events there are, from `defineEvents`: types them, and checks them where a schema is given. */
+  events?: EventDefinitions<M> | undefined
+  /** Where the embedded store keeps its data. Default `./.rillflow`. */
+  folder?: string | undefined
+  /** An embedded store that is gone when it is closed. Default false. */
+  memory?: boolean | undefined
+  /** The schema that holds everything of this store. Default `rillflow`. */
+  schema?: string | undefined
+  /** Whether to bring the schema up to date: true, false to refuse an outdated one, 'manual' to leave it to `store.schema`. Default: true embedded, false on a server. */
+  migrate?: boolean | 'manual' | undefined
+  /** The channel of wake-ups between processes. Default `rillflow_events`. */
+  channel?: string | undefined
+  upcasters?: readonly Upcaster[] | undefined
+  /** Check events against their schema when they are read, too. Default false. */
+  validateOnRead?: boolean | undefined
+  /** The largest data, and headers, of one event. Default 1 MiB. */
+  maxEventBytes?: number | undefined
+  /** How often whoever waits for events looks without a hint. Default 1000. */
+  pollMs?: number | undefined
+  /** How long an append is sent again after its connection broke. Default 30 000. */
+  resendMs?: number | undefined
+  /** Appends that may wait at once; more are refused with `Overloaded`. Default 10 000. */
+  maxQueuedAppends?: number | undefined
+  /** How long `close` waits for running work. Default 5000. */
+  closeMs?: number | undefined
+  clock?: Clock | undefined
+  ids?: Ids | undefined
+  /** Takes fields and a sentence, as pino does. Default: silence. */
+  logger?: Logger | undefined
+  /** A database that is open already, shared with other stores; it is not closed with this one. */
+  database?: Database | undefined
+}
+
+export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposable {
+  readonly engine: 'postgres' | 'pglite'
+  readonly events: Events<M>
+  readonly streams: Streams
+  readonly schema: Schema
+  /** Runs `work` in one transaction; pass its handle on as `{ tx }`. Rolled back if `work` throws. */
+  transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
+  /** The store's counters since it was opened. */
+  metrics(): Record<Counter, number>
+  /** Waits for running work, then frees everything. May be called again. */
+  close(): Promise<void>
+}
+
+export async function openStore<M extends EventMap = UntypedEvents>(options: StoreOptions<M> = {}): Promise<Store<M>> {
+  const database = options.database ?? (await openDatabase(options))
+  try {
+    return await openOn(database, options)
+  } catch (error) {
+    if (options.database === undefined) await database.close(0)
+    throw error
+  }
+}
+
+async function openDatabase(options: StoreOptions<EventMap>): Promise<Database> {
+  const embedded = options.memory === true || options.folder !== undefined
+  const server = options.url !== undefined || options.pool !== undefined
+  if (embedded && server)
+    throw new InvalidOption({ option: 'url', reason: 'and folder or memory exclude each other: a server or embedded' })
+  if (server) return (await import('./database/postgres.ts')).openPostgres(options)
+  const { openPglite } = await import('./database/pglite.ts')
+  const place = options.memory === true ? { memory: true as const } : { folder: options.folder ?? './.rillflow' }
+  return openPglite(place, { clock: options.clock, transactionTimeoutMs: options.transactionTimeoutMs })
+}
+
+async function openOn<M extends EventMap>(database: Database, options: StoreOptions<M>): Promise<Store<M>> {
+  const { schema: schemaName = 'rillflow', migrate = database.engine === 'pglite', closeMs = 5000 } = options
+  const telemetry = openTelemetry(options.logger)
+  const schema = openSchema(database, { schema: schemaName, tables: new TableRegistry() })
+  await schema.ensure(migrate === 'manual' ? 'manual' : migrate ? 'auto' : 'check')
+
+  const clock = options.clock ?? systemClock
+  const log: Log = {
+    database,
+    schema: schemaName,
+    names: logNames(schemaName),
+    channel: options.channel ?? 'rillflow_events',
+    clock,
+    ids: options.ids ?? uuidv7Ids({ clock }),
+    telemetry,
+    definitions: options.events ?? { schemas: new Map() },
+    upcasters: upcasters(options.upcasters ?? []),
+    maxEventBytes: options.maxEventBytes ?? 1024 * 1024,
+    validateOnRead: options.validateOnRead ?? false,
+  }
+  const wake = openWake(log)
+  const watch = watchLog(log, wake, options.pollMs ?? 1000)
+  const group = groupCommit(log, {
+    ...defaultGroupLimits,
+    maxQueued: options.maxQueuedAppends ?? defaultGroupLimits.maxQueued,
+    resendMs: options.resendMs ?? defaultGroupLimits.resendMs,
+  })
+  const transactions = rememberingTransactions(database)
+  const executorOf = (tx: AnyTransaction) => (isOwnTransaction(tx) ? tx : foreignExecutor(tx, foreignTypes))
+  const parts = { log, group, wake, watch, executorOf, rememberIds: transactions.rememberIds }
+
+  const close = once(async () => {
+    watch.close(new StoreClosed({}))
+    await withinLimit(group.drain(), closeMs)
+    await wake.close()
+    if (options.database === undefined) await database.close(closeMs)
+  })
+
+  return {
+    engine: database.engine,
+    events: openEvents<M>(parts),
+    streams: openStreams(parts),
+    schema,
+    transaction: transactions.transaction,
+    metrics: () => telemetry.counters(),
+    close,
+    [Symbol.asyncDispose]: close,
+  }
+}
+
+/** A transaction whose commit got no answer names the events that were appended in it. */
+function rememberingTransactions(database: Database): {
+  transaction: Store['transaction']
+  rememberIds(tx: AnyTransaction, ids: readonly string[]): void
+} {
+  const appended = new WeakMap<AnyTransaction, string[]>()
+  return {
+    async transaction(work, options) {
+      let eventIds: string[] = []
+      try {
+        return await database.transaction(tx => {
+          appended.set(tx, (eventIds = []))
+          return work(tx)
+        }, options)
+      } catch (error) {
+        if (!isRillflowError(error, 'outcome_unknown')) throw error
+        throw new OutcomeUnknown({ eventIds, reason: 'the connection was lost during the commit' }, error)
+      }
+    },
+    rememberIds(tx, ids) {
+      appended.get(tx)?.push(...ids)
+    },
+  }
+}
+
+const foreignTypes = { getTypeParser: (oid: number) => parsers[oid] ?? ((text: string) => text) }
+
+async function withinLimit(work: Promise<void>, limitMs: number): Promise<void> {
+  let timer: NodeJS.Timeout | undefined
+  const limit = new Promise<void>(resolve => {
+    timer = setTimeout(resolve, limitMs)
+  })
+  await Promise.race([work, limit])
+  clearTimeout(timer)
+}

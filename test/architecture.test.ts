@@ -1,0 +1,136 @@
+import { readFileSync } from 'node:fs'
+import { expect, test } from 'vitest'
+import * as rules from './support/rules.ts'
+import { readSources, type Source } from './support/source.ts'
+
+const sources = readSources('src', 'test', 'examples', 'bench', 'scripts')
+const lockFile = { path: 'package-lock.json', text: readFileSync('package-lock.json', 'utf8') }
+
+interface Example {
+  rule: rules.Rule
+  /** Made-up files, each of them an offence. */
+  caught: Record<string, string>
+  /** Made-up files that look like one and are none. */
+  passed: Record<string, string>
+  on?: Source[]
+}
+
+const sentences: Record<string, Example> = {
+  'each part of src imports only parts above it in the table of layers': {
+    rule: rules.importsOnlyFromAbove,
+    caught: {
+      'src/core/clock.ts': `import { sql } from '../database/sql.ts'`,
+      'src/events/read.ts': `import type {\n  Collection,\n} from '../documents/documents.ts'`,
+      'src/documents/bulk.ts': `const append = await import('../events/append.ts')`,
+      'src/workflows/run.ts': `export { group } from '../subscriptions/group.ts'`,
+      'src/sessions/sessions.ts': `import '../store.ts'`,
+      'src/store.ts': `import { serve } from './server/server.ts'`,
+      'src/schema/plan.ts': `import { shop } from '../../test/support/shop.ts'`,
+      'src/schema/sync.ts': `import { openStore } from 'rillflow'`,
+      'src/misc/misc.ts': '',
+    },
+    passed: {
+      'src/core/retry.ts': `import { randomInt } from 'node:crypto'\nimport { sleep } from './clock.ts'`,
+      'src/events/append.ts': `// import x from '../documents/x.ts'\nimport { sql } from '../database/sql.ts'`,
+      'src/schema/migrations/0001-events.ts': `import type { Migration } from '../migration.ts'`,
+      'src/index.ts': `export { openStore } from './store.ts'\nexport { now } from './core/clock.ts'`,
+      'src/cli/migrate.ts': `import { openStore } from '../index.ts'\nimport { serve } from '../server/server.ts'`,
+    },
+  },
+  'no file is too long to read at once': {
+    rule: rules.filesAreShort,
+    caught: { 'src/events/append.ts': 'x\n'.repeat(401), 'test/events/append.test.ts': 'x\n'.repeat(501) },
+    passed: { 'src/events/append.ts': 'x\n'.repeat(400), 'test/events/append.test.ts': 'x\n'.repeat(500) },
+  },
+  'no file is named after a drawer instead of the thing in it': {
+    rule: rules.filesAreNamedAfterThings,
+    caught: { 'src/core/utils.ts': '', 'test/support/helpers.test.ts': '', 'src/events/append-helper.ts': '' },
+    passed: { 'test/types/append.ts': '', 'src/events/event-types.ts': '' },
+  },
+  'only src/index.ts gathers exports of other files': {
+    rule: rules.onlyOneBarrel,
+    caught: { 'src/events/index.ts': '' },
+    passed: { 'src/index.ts': '', 'src/documents/indexes.ts': '' },
+  },
+  'each folder of src has a file of its name that begins with a head comment': {
+    rule: rules.foldersHaveHeads,
+    caught: { 'src/events/append.ts': '/** Appends. */', 'src/schema/schema.ts': 'export const a = 1' },
+    passed: {
+      'src/index.ts': '',
+      'src/cli/cli.ts': '#!/usr/bin/env node\n/** Commands. */',
+      'src/core/core.ts': '/**\n * Pure things.\n */',
+      'src/core/clock.ts': '',
+      'src/core/migrations/0001-events.ts': '',
+    },
+  },
+  'only the CLI prints': {
+    rule: rules.onlyTheCliPrints,
+    caught: { 'src/events/append.ts': `console.log('appended')` },
+    passed: {
+      'src/events/read.ts': `/* console.log(event) */ const a = 'console.'`,
+      'src/cli/cli.ts': 'console.log(1)',
+    },
+  },
+  'only the CLI listens to the process': {
+    rule: rules.onlyTheCliListensToTheProcess,
+    caught: { 'src/store.ts': `process.on('SIGTERM', close)`, 'src/core/clock.ts': `process.once('exit', stop)` },
+    passed: { 'src/cli/cli.ts': `process.on('SIGINT', close)`, 'src/core/id.ts': 'process.hrtime.bigint()' },
+  },
+  'nothing in src is of any type': {
+    rule: rules.nothingIsAny,
+    caught: {
+      'src/core/a.ts': 'function f(x: any) {}',
+      'src/core/b.ts': 'const x = y as any',
+      'src/core/c.ts': 'let x: Record<string, any>',
+      'src/core/d.ts': 'type X = string | any[]',
+    },
+    passed: {
+      'src/core/a.ts': `const expected: 'any' | number = 'any' // any: never conflicts`,
+      'src/core/b.ts': 'AbortSignal.any([a, b]); const options = { any: 1 }; isAny<Company>()',
+      'src/core/c.ts': 'const any = steps.get(1); return exact ? exact : any',
+    },
+  },
+  'nothing is left for later': {
+    rule: rules.nothingIsLeftForLater,
+    caught: { 'src/core/a.ts': `// ${'TO'}${'DO'} later`, 'test/a.test.ts': `/* ${'FIX'}${'ME'} */` },
+    passed: { 'src/core/a.ts': 'const todo = 1' },
+  },
+  'no test is singled out, left out or only announced': {
+    rule: rules.everyTestRuns,
+    caught: {
+      'test/a.test.ts': `test.only('a', () => {})`,
+      'test/b.test.ts': `describe.concurrent.skip('b', () => {})`,
+      'test/c.test.ts': `it.todo('c')`,
+    },
+    passed: { 'test/a.test.ts': `test('test.only is caught', () => {})`, 'test/b.test.ts': `policy.skip()` },
+  },
+  'the lock file holds no download addresses': {
+    rule: rules.lockFileHasNoAddresses,
+    caught: { 'package-lock.json': '{ "node_modules/pg": { "resolved": "" } }' },
+    passed: { 'package-lock.json': '{ "node_modules/resolved": { "version": "1.0.0" } }' },
+    on: [lockFile],
+  },
+}
+
+for (const [sentence, { rule, caught, passed, on }] of Object.entries(sentences)) {
+  test(sentence, () => {
+    expect(rule(on ?? sources)).toEqual([])
+  })
+
+  test(`the rule "${sentence}" catches what it is for and nothing else`, () => {
+    const offences = rule(madeUp(caught)).join('\n')
+
+    for (const path of Object.keys(caught)) expect(offences).toMatch(new RegExp(`^${path}:\\d+ `, 'm'))
+    expect(rule(madeUp(passed))).toEqual([])
+  })
+}
+
+test('an offence names the line it is on', () => {
+  const [offence] = rules.nothingIsAny(madeUp({ 'src/core/a.ts': '/*\n\n*/\nconst a = `\n`\nlet b: any' }))
+
+  expect(offence).toMatch(/^src\/core\/a\.ts:6 /)
+})
+
+function madeUp(files: Record<string, string>): Source[] {
+  return Object.entries(files).map(([path, text]) => ({ path, text }))
+}

@@ -1,0 +1,35 @@
+/** A clock moved by hand: timers fire, in order, when it is moved past them. */
+import type { Clock } from '../../src/core/clock.ts'
+
+export function handClock(startMs = 0): HandClock {
+  const timers = new Set<{ at: number; fn: () => void }>()
+  let nowMs = startMs
+  return {
+    now: () => new Date(nowMs),
+    setTimeout(fn, ms) {
+      const timer = { at: nowMs + ms, fn }
+      timers.add(timer)
+      return { cancel: () => timers.delete(timer) }
+    },
+    set: ms => {
+      nowMs = ms
+    },
+    async advance(ms) {
+      nowMs += ms
+      for (const timer of [...timers].filter(each => each.at <= nowMs).sort((a, b) => a.at - b.at)) {
+        timers.delete(timer)
+        timer.fn()
+      }
+      await new Promise(setImmediate)
+    },
+    pending: () => [...timers].map(timer => timer.at - nowMs),
+  }
+}
+
+export interface HandClock extends Clock {
+  set(ms: number): void
+  /** Moves on, then lets everything that this set in motion come to rest. */
+  advance(ms: number): Promise<void>
+  /** How long each waiting timer still has. */
+  pending(): number[]
+}

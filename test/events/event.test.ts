@@ -1,0 +1,74 @@
+import { expect, test } from 'vitest'
+import { z } from 'zod'
+import { defineEvents } from '../../src/events/definition.ts'
+import { reshapeEvent, toRecordedEvent } from '../../src/events/event.ts'
+
+const id = '0190b2f0-6a1c-7def-8123-456789abcdef'
+const createdAt = new Date('2026-03-01T09:00:00Z')
+const placed = toRecordedEvent(
+  9_007_199_254_740_993n,
+  'order-42',
+  1,
+  id,
+  'OrderPlaced',
+  2,
+  { total: 99 },
+  {},
+  id,
+  null,
+  'ada',
+  createdAt,
+)
+
+test('an event is made from its columns, and what is null in the database is undefined', () => {
+  expect({ ...placed }).toEqual({
+    id,
+    type: 'OrderPlaced',
+    data: { total: 99 },
+    stream: 'order-42',
+    version: 1,
+    position: 9_007_199_254_740_993n,
+    schemaVersion: 2,
+    headers: {},
+    correlationId: id,
+    causationId: undefined,
+    userId: 'ada',
+    createdAt,
+  })
+})
+
+test('an event survives JSON.stringify, its position as text without loss', () => {
+  expect(JSON.parse(JSON.stringify([placed]))[0]).toEqual({
+    id,
+    type: 'OrderPlaced',
+    data: { total: 99 },
+    stream: 'order-42',
+    version: 1,
+    position: '9007199254740993',
+    schemaVersion: 2,
+    headers: {},
+    correlationId: id,
+    userId: 'ada',
+    createdAt: '2026-03-01T09:00:00.000Z',
+  })
+})
+
+test('an event is pleasant to compare, and shows only what it is', () => {
+  expect(placed).toMatchObject({ type: 'OrderPlaced', data: { total: 99 }, version: 1 })
+  expect(Object.keys(placed)).not.toContain('toJSON')
+})
+
+test('a reshaped event is the same fact, and survives JSON.stringify too', () => {
+  const reshaped = reshapeEvent(placed, 'OrderAccepted', 1, { sum: 99 })
+
+  expect({ ...reshaped }).toEqual({ ...placed, type: 'OrderAccepted', schemaVersion: 1, data: { sum: 99 } })
+  expect(JSON.parse(JSON.stringify(reshaped)).position).toBe('9007199254740993')
+  expect(placed.data).toEqual({ total: 99 })
+})
+
+test('a definition by schemas knows them by type; one by types alone checks nothing', () => {
+  const total = z.object({ total: z.number() })
+
+  expect(defineEvents({ OrderPlaced: total }).schemas.get('OrderPlaced')).toBe(total)
+  expect(defineEvents<{ OrderPlaced: { total: number } }>().schemas.size).toBe(0)
+})

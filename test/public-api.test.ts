@@ -1,0 +1,20 @@
+import { readFileSync } from 'node:fs'
+import { expect, test } from 'vitest'
+
+const entries: Record<string, string> = JSON.parse(readFileSync('package.json', 'utf8')).exports
+
+test('users can import these names and no others', async () => {
+  const names: Record<string, string[]> = {}
+  for (const [entry, file] of Object.entries(entries)) {
+    if (file.endsWith('.js')) names[entry] = Object.keys(await import(sourceOf(file))).sort()
+  }
+
+  expect(names).toEqual({
+    '.': [],
+    './testing': [],
+  })
+})
+
+function sourceOf(built: string): string {
+  return built.replace('./dist/', '../src/').replace(/\.js$/, '.ts')
+}

@@ -1,0 +1,52 @@
+/** One database per file, one schema per test, and a way to do to it what people do by hand. */
+import { afterAll, beforeAll, inject } from 'vitest'
+import type { Database } from '../../src/database/database.ts'
+import { openPostgres } from '../../src/database/postgres.ts'
+import { identifier } from '../../src/database/sql.ts'
+import type { Migration } from '../../src/schema/migration.ts'
+import { openSchema, type Schema } from '../../src/schema/schema.ts'
+import { type DeclaredTable, TableRegistry } from '../../src/schema/table.ts'
+
+let n = 0
+export const freshSchema = () => `test_${process.pid}_${Date.now()}_${n++}`
+export const openDatabase = (o: object = {}) => openPostgres({ url: inject('postgresUrl')!, ...o })
+
+export interface Fixture {
+  readonly database: Database
+  readonly name: string
+  readonly schema: Schema
+  readonly tables: TableRegistry
+  /** The same schema as a program with other migrations or declarations sees it. */
+  as(program: { migrations?: readonly Migration[]; tables?: readonly DeclaredTable[] }): Schema
+  /** Runs SQL in which `~events` stands for the schema's table of that name. */
+  byHand<R extends object = Record<string, unknown>>(text: string): Promise<R[]>
+}
+
+/** Opens the file's database when its tests begin and closes it when they end. */
+export function useDatabase(): { make(name?: string): Fixture } {
+  let database: Database
+  beforeAll(async () => {
+    database = await openDatabase()
+  })
+  afterAll(() => database.close(1000))
+  return { make: name => makeFixture(database, name) }
+}
+
+export function makeFixture(database: Database, name: string = freshSchema()): Fixture {
+  const tables = new TableRegistry()
+  return {
+    database,
+    name,
+    tables,
+    schema: openSchema(database, { schema: name, tables }),
+    as(program) {
+      const registry = new TableRegistry()
+      for (const table of program.tables ?? []) registry.register(table)
+      return openSchema(database, { schema: name, tables: registry, migrations: program.migrations })
+    },
+    byHand<R extends object>(text: string) {
+      const named = text.replace(/~(\w+)/g, (_, object: string) => identifier(name, object).quoted)
+      return database.transaction(tx => tx.query<R>(named))
+    },
+  }
+}

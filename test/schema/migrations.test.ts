@@ -1,0 +1,130 @@
+import { expect, test } from 'vitest'
+import { expected } from '../../src/schema/expected.ts'
+import { historySteps } from '../../src/schema/history.ts'
+import { checksum } from '../../src/schema/migration.ts'
+import { migrations } from '../../src/schema/migrations.ts'
+import { bodyHashes, readShape, type SchemaShape, shapeOf } from '../../src/schema/shape.ts'
+import { type Fixture, freshSchema, useDatabase } from './fixture.ts'
+import { expectFile, printData } from './golden.ts'
+
+const { make } = useDatabase()
+
+/** A line here never changes once its migration is released; mend a migration by adding another one. */
+const released: Record<number, string> = {}
+
+test('released migrations never change', () => {
+  const checksums = Object.fromEntries(migrations.map(migration => [migration.id, checksum(migration)]))
+
+  expect(checksums).toMatchObject(released)
+})
+
+test('migrations are numbered from 1 without a gap, and each has a name of its own', () => {
+  expect(migrations.map(migration => migration.id)).toEqual(migrations.map((_, i) => i + 1))
+  expect(new Set(migrations.map(migration => migration.name)).size).toBe(migrations.length)
+})
+
+test('the checksum of a migration does not depend on the schema, and depends on every statement', () => {
+  const [first] = migrations
+  const longer = { ...first!, statements: () => [...first!.statements({ name: n => n, literal: t => t }), 'select 1'] }
+
+  expect(checksum(first!)).toMatch(/^[0-9a-f]{64}$/)
+  expect(checksum(longer)).not.toBe(checksum(first!))
+})
+
+test('docs/reference/schema.sql is what the migrations run', () => {
+  const steps = historySteps({ hasSchema: false, hasStore: false, pending: migrations }, 'rillflow')
+  const parts = steps.map(({ object, sql }, i) => (object === steps[i - 1]?.object ? sql : `-- ${object}\n\n${sql}`))
+
+  expectFile('docs/reference/schema.sql', `${head}${parts.map(part => `\n${part};\n`).join('')}`)
+})
+
+const head = `-- All that a new store in schema "rillflow" is made of; generated from src/schema/migrations.
+`
+
+test('what check() expects is what the migrations make', async () => {
+  const fixture = make()
+  await fixture.schema.sync()
+
+  const shape = shapeOf(await readShape(fixture.database, fixture.name, await namesIn(fixture)))
+
+  expectFile('src/schema/expected.ts', `${expectedHead}${printData(shape)}\n`)
+})
+
+const expectedHead = `/**
+ * Every object that the migrations make, in PostgreSQL's words. Generated: change the migrations, then run
+ * RILLFLOW_UPDATE=1 npx vitest run --project postgres-18 test/schema
+ */
+import type { SchemaShape } from './shape.ts'
+
+export const expected: SchemaShape = `
+
+test('RB-53: every table has a primary key, and what must be unique is so by an index of the table itself', async () => {
+  const fixture = make()
+  await fixture.schema.sync()
+  const { tables } = shapeOf(await readShape(fixture.database, fixture.name, await namesIn(fixture)))
+
+  for (const [name, { indexes }] of Object.entries(tables)) {
+    expect(Object.values(indexes).join('; '), name).toContain('primary key')
+  }
+  expect(Object.values(tables.events!.indexes)).toEqual(
+    expect.arrayContaining(['unique btree (stream, version)', 'unique btree (event_id)']),
+  )
+})
+
+test('no trigger, rule, foreign key, view or partition is made, and nothing outside of the schema', async () => {
+  const fixture = make()
+  const before = await countOutside(fixture)
+  await fixture.schema.sync()
+
+  const found = await fixture.byHand(`
+    select 'trigger' as what from pg_trigger where tgrelid in (select oid from pg_class where relnamespace = ${oid(fixture)})
+    union all
+    select 'foreign key' from pg_constraint where contype = 'f' and connamespace = ${oid(fixture)}
+    union all
+    select 'rule' from pg_rewrite where ev_class in (select oid from pg_class where relnamespace = ${oid(fixture)})
+    union all
+    select relkind::text from pg_class where relnamespace = ${oid(fixture)} and relkind not in ('r', 'i', 'S')`)
+
+  expect(found).toEqual([])
+  expect(await countOutside(fixture)).toEqual(before)
+})
+
+test('the body of every function is known from the migrations or the catalogue, so that a change of it is found', async () => {
+  const fixture = make(`bodies of "${freshSchema()}" \\ '$$'`)
+  await fixture.schema.sync()
+  const { objects } = await readShape(fixture.database, fixture.name, expected)
+  const bodies = bodyHashes(migrations, fixture.name)
+
+  for (const { kind, name, definition, bodyHash } of objects) {
+    if (kind === 'sequence' || / RETURN /.test(definition)) continue
+    expect(bodies.get(name), name).toBe(bodyHash)
+  }
+  expect(objects.length).toBeGreaterThan(3)
+})
+
+function oid({ name }: Fixture): string {
+  return `(select oid from pg_namespace where nspname = '${name}')`
+}
+
+async function countOutside(fixture: Fixture): Promise<object[]> {
+  return fixture.byHand(`
+    select (select count(*) from pg_proc where pronamespace = 'public'::regnamespace) as functions,
+      (select count(*) from pg_class where relnamespace = 'public'::regnamespace) as relations`)
+}
+
+async function namesIn(fixture: Fixture): Promise<SchemaShape> {
+  const named = async (text: string): Promise<string[]> =>
+    (await fixture.byHand<{ name: string }>(text)).map(row => row.name)
+  const relations = (kind: string): Promise<string[]> =>
+    named(`select relname::text as name from pg_class
+      where relkind = '${kind}' and relnamespace = ${oid(fixture)} order by 1`)
+  const functions = await named(
+    `select distinct proname::text as name from pg_proc where pronamespace = ${oid(fixture)}`,
+  )
+  const empty = { columns: {}, indexes: {} }
+  return {
+    tables: Object.fromEntries((await relations('r')).map(name => [name, empty])),
+    sequences: Object.fromEntries((await relations('S')).map(name => [name, ''])),
+    functions: Object.fromEntries(functions.map(name => [name, ''])),
+  }
+}

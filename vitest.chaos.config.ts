@@ -1,0 +1,12 @@
+/** The chaos tests for as long as it takes to trust them: `npm run test:chaos`. */
+import { defineConfig } from 'vitest/config'
+import { engineProjects, shared } from './vitest.config.ts'
+
+const HOUR_MS = 60 * 60_000
+
+export default defineConfig({
+  test: {
+    ...shared,
+    projects: engineProjects({ folders: ['chaos'], env: { RILLFLOW_CHAOS: 'long' }, testTimeout: HOUR_MS }),
+  },
+})
