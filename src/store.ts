@@ -151,10 +151,10 @@ function rememberingTransactions(database: Database): {
   const appended = new WeakMap<AnyTransaction, string[]>()
   return {
     async transaction(work, options) {
-      let eventIds: string[] = []
+      const eventIds: string[] = []
       try {
         return await database.transaction(tx => {
-          appended.set(tx, (eventIds = []))
+          appended.set(tx, eventIds)
           return work(tx)
         }, options)
       } catch (error) {

@@ -19,9 +19,19 @@ export const parsers: Readonly<Record<number, (text: string) => unknown>> = {
 /** `2026-11-15 21:01:53.123456+00` as a Date: put into ISO form, which the engine reads several times faster. */
 export function parseTimestamp(text: string): Date {
   const iso = text.replace(' ', 'T')
-  return new Date(/[+-]\d\d$/.test(iso) ? `${iso}:00` : iso)
+  const date = new Date(/[+-]\d\d$/.test(iso) ? `${iso}:00` : iso)
+  return Number.isNaN(date.getTime()) ? parseLocalMeanTime(iso) : date
 }
 
-function parseBigints(text: string): bigint[] {
-  return text === '{}' ? [] : text.slice(1, -1).split(',').map(BigInt)
+/** Before there were time zones, offsets had seconds (`+05:41:16`), which ISO does not know. */
+function parseLocalMeanTime(iso: string): Date {
+  const [, local, sign, ...offset] = /^(.+)([+-])(\d\d):(\d\d):(\d\d)$/.exec(iso) ?? []
+  const [hours, minutes, seconds] = offset.map(Number) as [number, number, number]
+  const aheadMs = ((hours * 60 + minutes) * 60 + seconds) * 1000
+  return new Date(new Date(`${local}Z`).getTime() - (sign === '-' ? -aheadMs : aheadMs))
+}
+
+function parseBigints(text: string): (bigint | null)[] {
+  const items = text === '{}' ? [] : text.slice(1, -1).split(',')
+  return items.map(item => (item === 'NULL' ? null : BigInt(item)))
 }

@@ -14,7 +14,8 @@
 import { setImmediate } from 'node:timers'
 import type { PGlite } from '@electric-sql/pglite'
 import { parsers } from './parse.ts'
-import * as wire from './pglite-wire.ts'
+import * as wire from './pglite-messages.ts'
+import { type Column, decodeReply, type Reply, type Status, statusAfter } from './pglite-reply.ts'
 import { preparedName, type Statement } from './sql.ts'
 
 export interface Engine {
@@ -26,8 +27,8 @@ export interface Engine {
   copyOut(text: string): Promise<string>
   copyIn(text: string, rows: string): Promise<void>
   readonly isInTransaction: boolean
-  /** How many statements it has run. */
-  readonly count: number
+  /** What it has done so far: statements, and kilobytes sent with them. */
+  readonly work: number
   stop(): Promise<void>
 }
 
@@ -39,16 +40,16 @@ export interface EngineOptions {
 
 interface Prepared {
   readonly name: string
-  readonly columns: readonly wire.Column[]
+  readonly columns: readonly Column[]
 }
 
 const turnMs = 5
 const replanMs = 1_000
-const maxPrepared = 500
+const maxPrepared = 1_000
 
-const discardPlans = wire.queryMessage('discard plans')
-const deallocateAll = wire.queryMessage('deallocate all')
-const noCopyData = wire.copyFailMessage('give the rows to copyIn instead')
+const discardPlans = wire.query('discard plans')
+const deallocateAll = wire.query('deallocate all')
+const noCopyData = wire.copyFail('give the rows to copyIn instead')
 
 export async function startEngine({ dataDir, onNotify }: EngineOptions): Promise<Engine> {
   const { PGlite, messages } = await import('@electric-sql/pglite')
@@ -56,20 +57,24 @@ export async function startEngine({ dataDir, onNotify }: EngineOptions): Promise
     ...(dataDir === undefined ? {} : { dataDir: `file://${dataDir}` }),
     startParams: [...PGlite.defaultStartParams, ...settings],
   })
-  const parserOf = (oid: number) => parsers[oid] ?? (pglite.parsers[oid] as wire.Column['parse'])
+  const parserOf = (oid: number) => parsers[oid] ?? (pglite.parsers[oid] as Column['parse'])
   const makeError = (message: string, length: number) => new messages.DatabaseError(message, length, 'error')
   const prepared = new Map<string, Prepared>()
-  let status: wire.Reply['status'] = 'I'
+  let status: Status | undefined = 'I'
   let turnedAt = performance.now()
   let plannedAt = turnedAt
   let hasOutdated = false
-  let count = 0
+  let work = 0
 
-  const send = async (message: readonly Buffer[], arrays = false, columns?: readonly wire.Column[]) => {
+  const send = async (message: readonly Buffer[], arrays = false, columns?: readonly Column[]) => {
     if (status === undefined) throw new Error('the embedded engine has stopped; close the store and open it again')
-    status = undefined
-    const reply = wire.decodeReply(await exchange(pglite, message), { arrays, columns, parserOf, makeError })
-    status = reply.status
+    const bytes = Buffer.concat(message)
+    work += 1 + bytes.length / 1000
+    const answer = await exchange(pglite, bytes)
+    // Before all else, since a parser may throw.
+    status = statusAfter(answer)
+    if (status === undefined) throw new Error('the embedded engine stopped in the middle of a statement')
+    const reply = decodeReply(answer, { arrays, columns, parserOf, makeError })
     for (const { channel, payload } of reply.notifications) onNotify(channel, payload)
     return reply
   }
@@ -81,7 +86,6 @@ export async function startEngine({ dataDir, onNotify }: EngineOptions): Promise
       await new Promise(setImmediate)
       turnedAt = performance.now()
     }
-    count++
     if (status === 'E') return
     if (hasOutdated) await send([deallocateAll])
     hasOutdated = false
@@ -95,22 +99,21 @@ export async function startEngine({ dataDir, onNotify }: EngineOptions): Promise
     hasOutdated = true
   }
 
-  const check = (reply: wire.Reply): wire.Reply => {
+  const check = (reply: Reply): Reply => {
     // What these commands change may be what a prepared statement gives back, or that it exists.
     if (/^(ALTER|DROP|DISCARD|DEALLOCATE)/.test(reply.tag)) forgetPrepared()
     if (reply.error !== undefined) throw reply.error
-    if (reply.status === undefined) throw new Error('the embedded engine stopped in the middle of a statement')
     return reply
   }
 
-  const sendPrepared = async (statement: Statement, arrays: boolean): Promise<wire.Reply> => {
+  const sendPrepared = async (statement: Statement, arrays: boolean): Promise<Reply> => {
     const known = prepared.get(statement.text)
     const name = known?.name ?? preparedName(statement)
-    const message = [wire.bindMessage(name, statement.values), wire.executeMessage, wire.syncMessage]
+    const message = [wire.bind(name, statement.values), wire.execute, wire.sync]
     if (known !== undefined) return send(message, arrays, known.columns)
-    message.unshift(wire.parseMessage(name, statement.text), wire.describeMessage(name))
+    message.unshift(wire.parse(name, statement.text), wire.describe(name))
     const [oldest] = prepared.size < maxPrepared ? [] : prepared
-    if (oldest !== undefined && prepared.delete(oldest[0])) message.unshift(wire.closeMessage(oldest[1].name))
+    if (oldest !== undefined && prepared.delete(oldest[0])) message.unshift(wire.close(oldest[1].name))
     const reply = await send(message, arrays)
     if (reply.isPrepared) prepared.set(statement.text, { name, columns: reply.columns })
     return reply
@@ -129,26 +132,26 @@ export async function startEngine({ dataDir, onNotify }: EngineOptions): Promise
     },
     async query(text, values) {
       await prelude()
-      const opening = [wire.parseMessage('', text), wire.describeMessage(''), wire.bindMessage('', values)]
-      return check(await send([...opening, wire.executeMessage, noCopyData, wire.syncMessage])).rows
+      const opening = [wire.parse('', text), wire.describe(''), wire.bind('', values)]
+      return check(await send([...opening, wire.execute, noCopyData, wire.sync])).rows
     },
     async command(text) {
       await prelude()
-      return check(await send([wire.queryMessage(text)])).tag
+      return check(await send([wire.query(text)])).tag
     },
     async copyOut(text) {
       await prelude()
-      return Buffer.concat(check(await send([wire.queryMessage(text)])).copied).toString('utf8')
+      return Buffer.concat(check(await send([wire.query(text)])).copied).toString('utf8')
     },
     async copyIn(text, rows) {
       await prelude()
-      check(await send([wire.queryMessage(text), wire.copyDataMessage(rows), wire.copyDoneMessage]))
+      check(await send([wire.query(text), wire.copyData(rows), wire.copyDone]))
     },
     get isInTransaction() {
       return status === 'T' || status === 'E'
     },
-    get count() {
-      return count
+    get work() {
+      return work
     },
     async stop() {
       status = undefined
@@ -157,16 +160,17 @@ export async function startEngine({ dataDir, onNotify }: EngineOptions): Promise
   }
 }
 
-const settings: readonly string[] = (process.env['RF_SETTINGS'] ?? '')
-  .split(' ')
-  .filter(Boolean)
-  .flatMap(s => ['-c', s])
+/**
+ * A new segment of the write-ahead log is not filled with zeros first: that stopped the thread for 60–100 ms, once per
+ * 20,000 events. Freed segments are kept up to `max_wal_size`; `pglite-vacuum.ts` decides when they are freed.
+ */
+const settings: readonly string[] = ['-c', 'wal_init_zero=off', '-c', 'min_wal_size=32MB', '-c', 'max_wal_size=128MB']
 
-async function exchange(pglite: PGlite, message: readonly Buffer[]): Promise<Buffer> {
+async function exchange(pglite: PGlite, message: Buffer): Promise<Buffer> {
   const chunks: Buffer[] = []
   // Neither file system needs the sync that PGlite does after each statement: both write at once.
   const onRawData = (bytes: Uint8Array): void => void chunks.push(Buffer.from(bytes))
-  await pglite.execProtocolRawStream(Buffer.concat(message), { syncToFs: false, onRawData })
+  await pglite.execProtocolRawStream(message, { syncToFs: false, onRawData }).catch(() => {})
   return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)
 }
 

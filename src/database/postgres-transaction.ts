@@ -50,6 +50,10 @@ export async function runPostgresTransaction<T>(
   const hooks: (() => void)[] = []
   try {
     const begun = begin(connection, options)
+    // Looked at before the commit; a transaction that ends another way does not need it.
+    begun.catch(() => {})
+    // Work that fails before its first statement is answered leaves nobody to hear of it.
+    begun.catch(() => {})
     const tx = transactionOn(connection, parts, state, begun, hooks)
     const result = await Promise.race([runInside(state, () => work(tx)), revoked.promise])
     state.open = false

@@ -49,6 +49,12 @@ export function numeral(value: bigint | number): Identifier {
   return new Identifier(BigInt(value).toString())
 }
 
+/** A string in SQL text, for what takes no bind parameters: a function's body, an index's expression. */
+export function literal(text: string): string {
+  const doubled = text.replaceAll("'", "''")
+  return doubled.includes('\\') ? `E'${doubled.replaceAll('\\', '\\\\')}'` : `'${doubled}'`
+}
+
 /**
  * The name a statement is prepared under. The text is part of it, because the same statement has another text in
  * each schema, and one connection may serve many.

@@ -108,7 +108,7 @@ export interface FoundObject {
   readonly kind: 'sequence' | 'function'
   readonly name: string
   readonly definition: string
-  /** SHA-256 of a function's body; null for others. */
+  /** SHA-256 of the body, if it is one function. */
   readonly bodyHash: string | null
 }
 
@@ -152,7 +152,7 @@ export async function readObjects(
         case when p.prosecdef then 'security definer' end,
         'set ' || array_to_string(p.proconfig, ' set '),
         pg_get_function_sqlbody(p.oid)), ' and ' order by p.oid),
-      min(encode(sha256(convert_to(p.prosrc, 'UTF8')), 'hex'))
+      case when count(*) = 1 then min(encode(sha256(convert_to(p.prosrc, 'UTF8')), 'hex')) end
     from pg_proc as p
     join pg_namespace as n on n.oid = p.pronamespace
     join pg_language as l on l.oid = p.prolang

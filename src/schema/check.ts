@@ -10,7 +10,7 @@
  */
 import type { Executor } from '../database/database.ts'
 import { identifier, sql } from '../database/sql.ts'
-import type { Problem, Step } from './diff.ts'
+import { type Problem, report, type Step } from './difference.ts'
 import { expected } from './expected.ts'
 import { type History, readHistory } from './history.ts'
 import { migrationName } from './migrations.ts'
@@ -29,20 +29,24 @@ export async function checkSchema(executor: Executor, target: Target): Promise<C
   const history = await readHistory(executor, schema, migrations)
   if (!history.hasStore) {
     const told = history.hasSchema ? 'has no store in it' : 'does not exist'
-    const missing: Problem = { kind: 'schema_missing', object: `schema ${schema}`, problem: told, fix: bySync }
-    return { ok: false, problems: [missing], newer: [] }
+    return { ok: false, problems: [report('schema_missing', `schema ${schema}`, told, bySync)], newer: [] }
   }
   const problems = historyProblems(history)
   if (problems.length === 0 && history.unknown.length === 0) {
     const found = await readShape(executor, schema, expected)
     problems.push(...shapeProblems(found, bodyHashes(migrations, schema)))
-    if (problems.length === 0) problems.push(...(await positionProblems(executor, schema)))
+    const isReadable = !problems.some(each => vital.includes(each.object) && each.kind !== 'sequence_changed')
+    if (isReadable) problems.push(...(await positionProblems(executor, schema)))
   }
   const declared = await planTables(executor, target)
-  problems.push(...declared.steps.flatMap(lacking), ...declared.problems)
+  const lacking = new Map(declared.steps.map(step => [step.object, lack(step)]))
+  problems.push(...lacking.values(), ...declared.problems)
   const newer = history.unknown.filter(each => !each.breaking).map(migrationName)
   return { ok: problems.length === 0, problems, newer }
 }
+
+/** What the positions are read from. */
+const vital = ['table events', 'column events.position', 'sequence events_position']
 
 const bySync = 'open the store with { migrate: true }, or call store.schema.sync()'
 const byHand = 'undo the manual change; store.schema.plan() on an empty schema shows the statement that made it'
@@ -75,9 +79,9 @@ function tableProblems(name: string, found: FoundShape, actual: SchemaShape): Pr
   const wanted = expected.tables[name]!
   const table = found.tables.get(name)
   if (table === undefined) return [report('table_missing', `table ${name}`, 'is missing', byHand)]
-  const problems: Problem[] = []
-  if (table.kind !== 'table')
-    problems.push(report('table_changed', `table ${name}`, `is of the kind "${table.kind}"`, byHand))
+  const kind = table.kind === 'table' ? [] : [report('table_changed', `table ${name}`, `is: ${table.kind}`, byHand)]
+  if (!table.kind.endsWith('table')) return kind
+  const problems = [...kind]
   problems.push(...compare('column', `${name}.`, wanted.columns, actual.tables[name]!.columns))
   problems.push(...compare('index', '', wanted.indexes, actual.tables[name]!.indexes))
   for (const index of table.indexes) {
@@ -124,11 +128,7 @@ async function positionProblems(executor: Executor, schema: string): Promise<Pro
   return [report('sequence_behind', 'sequence events_position', told, fix)]
 }
 
-function lacking({ kind, object }: Step): Problem[] {
-  const problem = kind === 'table' || kind === 'column' || kind === 'index' ? kind : 'table'
-  return [report(`${problem}_missing`, object, 'is declared and missing', bySync)]
-}
-
-function report(kind: Problem['kind'], object: string, problem: string, fix: string): Problem {
-  return { kind, object, problem, fix }
+function lack({ kind, object }: Step): Problem {
+  const what = kind === 'column' || kind === 'index' ? kind : 'table'
+  return report(`${what}_missing`, object, 'is declared and missing', bySync)
 }

@@ -8,42 +8,9 @@
  * has marked invalid: nobody can be using it, so it is built anew.
  */
 import type { FoundColumn, FoundIndex, FoundTable } from './catalogue.ts'
+import { type Difference, join, nothing, problem } from './difference.ts'
 import { catalogueType, type DeclaredColumn, type DeclaredIndex, type DeclaredTable, indexesOf } from './table.ts'
 import { addColumn, createIndex, createTable, dropIndex, indexStamp, stampIndex } from './table-sql.ts'
-
-/** One statement that a sync runs. */
-export interface Step {
-  readonly kind: 'schema' | 'migration' | 'table' | 'column' | 'index'
-  /** What it makes: `table customers`. */
-  readonly object: string
-  readonly reason: string
-  readonly sql: string
-}
-
-/** Something that is not as it should be. */
-export interface Problem {
-  readonly kind: ProblemKind
-  readonly object: string
-  readonly problem: string
-  /** What to do about it. */
-  readonly fix: string
-}
-
-export type ProblemKind =
-  | `schema_${'missing' | 'newer'}`
-  | `migration_${'pending' | 'changed'}`
-  | `${'table' | 'column' | 'index' | 'sequence' | 'function'}_${'missing' | 'changed'}`
-  | 'column_extra'
-  | 'index_invalid'
-  | 'primary_key_changed'
-  | 'sequence_behind'
-  | 'trigger'
-  | 'rule'
-
-export interface Difference {
-  readonly steps: readonly Step[]
-  readonly problems: readonly Problem[]
-}
 
 /** What is known of the schema: its relations by name, and which tables hold rows. */
 export interface Surroundings {
@@ -56,8 +23,7 @@ export function diffTable(table: DeclaredTable, around: Surroundings): Differenc
   const there = around.found.get(table.name)
   if (there === undefined) return diffMissingTable(table, around)
   if (!there.kind.endsWith('table')) {
-    const told = `is of the kind "${there.kind}"`
-    return only(problem('table_changed', `table ${table.name}`, told, 'rename or drop it, then sync'))
+    return problem('table_changed', `table ${table.name}`, `is: ${there.kind}`, 'rename or drop it, then sync')
   }
   const columns = table.columns.map(column => diffColumn(table, column, there, around))
   const unmet = table.columns.filter((column, i) => {
@@ -89,7 +55,7 @@ function diffColumn(table: DeclaredTable, column: DeclaredColumn, there: FoundTa
   if (found !== undefined) return compareColumn(object, column, found)
   if (isDemanding(column) && around.filled.has(table.name)) {
     const fix = 'declare it nullable or with a default, or add and fill it by hand'
-    return only(problem('column_missing', object, 'has no value for the rows that are there', fix))
+    return problem('column_missing', object, 'has no value for the rows that are there', fix)
   }
   const text = addColumn(around.schema, table, column)
   return { steps: [{ kind: 'column', object, reason: 'it is declared', sql: text }], problems: [] }
@@ -100,16 +66,14 @@ function compareColumn(object: string, column: DeclaredColumn, found: FoundColum
   const actual = words(found.type, found.nullable, found.default !== null)
   if (wanted === actual) return nothing
   const fix = 'change the declaration back, or alter the column by hand'
-  return only(problem('column_changed', object, `is ${actual}, declared is ${wanted}`, fix))
+  return problem('column_changed', object, `is ${actual}, declared is ${wanted}`, fix)
 }
 
 function diffExtraColumns(table: DeclaredTable, there: FoundTable): Difference {
   const declared = new Set(table.columns.map(column => column.name))
   const extra = there.columns.filter(column => !declared.has(column.name))
   const fix = 'drop it by hand once nothing uses it, or declare it'
-  const report = (name: string): Problem =>
-    problem('column_extra', `column ${table.name}.${name}`, 'is not declared', fix)
-  return { steps: [], problems: extra.map(column => report(column.name)) }
+  return join(extra.map(({ name }) => problem('column_extra', `column ${table.name}.${name}`, 'is not declared', fix)))
 }
 
 function diffPrimaryKey(table: DeclaredTable, there: FoundTable): Difference {
@@ -118,7 +82,7 @@ function diffPrimaryKey(table: DeclaredTable, there: FoundTable): Difference {
   if (actual === wanted) return nothing
   const fix = 'change the declaration back, or the key by hand'
   const told = `is on ${actual}, declared is ${wanted}`
-  return only(problem('primary_key_changed', `table ${table.name}`, `its primary key ${told}`, fix))
+  return problem('primary_key_changed', `table ${table.name}`, `its primary key ${told}`, fix)
 }
 
 function diffIndex(
@@ -133,12 +97,12 @@ function diffIndex(
   const stranger = there === undefined ? around.found.get(index.name) : undefined
   if (stranger !== undefined) {
     const told = `is the name of another ${stranger.kind}`
-    return only(problem('index_missing', object, told, 'rename or drop that one, then sync'))
+    return problem('index_missing', object, told, 'rename or drop that one, then sync')
   }
   const needed = unmet.filter(column => mayUse(index, column.name)).map(column => column.name)
   if (needed.length > 0) {
     const told = `may need column ${needed.join(', ')}, which is missing or of another type`
-    return only(problem('index_missing', object, told, 'see to the column first, then sync'))
+    return problem('index_missing', object, told, 'see to the column first, then sync')
   }
   const reason = there === undefined ? 'it is declared' : 'it is there, but invalid'
   const texts = there === undefined ? [] : [dropIndex(around.schema, index)]
@@ -149,7 +113,7 @@ function diffIndex(
 function compareIndex(object: string, index: DeclaredIndex, there: FoundIndex): Difference {
   if (there.comment === indexStamp(index)) return nothing
   const told = `is ${there.unique ? 'unique ' : ''}${there.definition}, and was not made from what is declared now`
-  return only(problem('index_changed', object, told, 'drop it and sync, or change the declaration back'))
+  return problem('index_changed', object, told, 'drop it and sync, or change the declaration back')
 }
 
 /** What an expression uses is not known, so it may use any column. */
@@ -170,18 +134,4 @@ function has(there: FoundTable, column: DeclaredColumn): boolean {
 /** The default itself is not compared: PostgreSQL rewrites it, and it concerns no row that is there. */
 function words(type: string, nullable: boolean, hasDefault: boolean): string {
   return `${type}${nullable ? '' : ' not null'}${hasDefault ? ' with a default' : ''}`
-}
-
-function problem(kind: ProblemKind, object: string, told: string, fix: string): Problem {
-  return { kind, object, problem: told, fix }
-}
-
-function only(found: Problem): Difference {
-  return { steps: [], problems: [found] }
-}
-
-const nothing: Difference = { steps: [], problems: [] }
-
-function join(parts: readonly Difference[]): Difference {
-  return { steps: parts.flatMap(part => part.steps), problems: parts.flatMap(part => part.problems) }
 }

@@ -4,14 +4,14 @@
  * The table that remembers them is made like any other step of a plan, and so is the row of each: the SQL of a plan
  * run by hand leaves the same schema behind as `sync` does.
  */
-import { isRillflowError, SchemaDrift, SchemaNewer } from '../core/errors.ts'
+import { DatabaseFailed, SchemaDrift, SchemaNewer } from '../core/errors.ts'
 import type { Executor } from '../database/database.ts'
 import { identifier, sql } from '../database/sql.ts'
-import type { Step } from './diff.ts'
+import type { Step } from './difference.ts'
 import { checksum, type Migration, renderMigration } from './migration.ts'
 import { migrationName } from './migrations.ts'
 
-export interface AppliedMigration {
+interface AppliedMigration {
   readonly id: number
   readonly name: string
   readonly checksum: string
@@ -56,8 +56,7 @@ export async function glanceAtHistory(
   try {
     return { ...compare(await readApplied(executor, schema), known), hasSchema: true, hasStore: true }
   } catch (error) {
-    if (!isRillflowError(error, 'database_failed') || !('sqlState' in error) || error.sqlState !== undefinedTable)
-      throw error
+    if (!(error instanceof DatabaseFailed) || error.sqlState !== undefinedTable) throw error
     return { ...compare([], known), hasSchema: false, hasStore: false }
   }
 }
@@ -94,6 +93,7 @@ export function historySteps(history: Omit<History, 'changed' | 'unknown'>, sche
 }
 
 const undefinedTable = '42P01'
+const undefinedColumn = '42703'
 
 const memory: Migration = {
   id: 0,
@@ -118,11 +118,16 @@ values (${migration.id}, ${literal(migration.name)}, ${literal(checksum(migratio
   return { ...migration, statements: statement }
 }
 
-function readApplied(executor: Executor, schema: string): Promise<AppliedMigration[]> {
-  return executor.run<AppliedMigration & object>(sql`/* schema.migrations */
-    select id, name, checksum, breaking
-    from ${identifier(schema, 'migrations')}
-    order by id`)
+async function readApplied(executor: Executor, schema: string): Promise<AppliedMigration[]> {
+  try {
+    return await executor.run<AppliedMigration>(sql`/* schema.migrations */
+      select id, name, checksum, breaking
+      from ${identifier(schema, 'migrations')}
+      order by id`)
+  } catch (error) {
+    if (!(error instanceof DatabaseFailed) || error.sqlState !== undefinedColumn) throw error
+    throw new SchemaDrift({ schema, problems: ['its table "migrations" belongs to somebody else'] }, error)
+  }
 }
 
 function compare(applied: readonly AppliedMigration[], known: readonly Migration[]) {

@@ -15,7 +15,7 @@ import { type Backoff, delay, retry } from '../core/retry.ts'
 import type { Database, Transaction } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import { lockNotAvailable, sqlStateOf, toRillflowError } from '../database/sqlstate.ts'
-import type { Step } from './diff.ts'
+import type { Step } from './difference.ts'
 import { makePlan, type Plan, type Target } from './plan.ts'
 
 export interface SyncOptions {
@@ -89,7 +89,7 @@ async function runStep(tx: Transaction, step: Step, lockMs: number): Promise<voi
     await tx.query(step.sql)
   } catch (error) {
     if (sqlStateOf(error) === lockNotAvailable)
-      throw new TimedOut({ what: `The lock for ${step.object}`, timeoutMs: lockMs }, error)
+      throw new TimedOut({ what: `Getting the lock for ${step.object}`, timeoutMs: lockMs }, error)
     throw toRillflowError(error, step.object)
   }
 }

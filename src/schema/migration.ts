@@ -3,7 +3,7 @@
  * different text under the same number is an error.
  */
 import { createHash } from 'node:crypto'
-import { identifier } from '../database/sql.ts'
+import { identifier, literal } from '../database/sql.ts'
 
 export interface Migration {
   readonly id: number
@@ -32,9 +32,4 @@ export function checksum(migration: Migration): string {
   const hash = createHash('sha256')
   for (const statement of renderMigration(migration, 'rillflow')) hash.update(statement).update('\0')
   return hash.digest('hex')
-}
-
-function literal(text: string): string {
-  const doubled = text.replaceAll("'", "''")
-  return doubled.includes('\\') ? `E'${doubled.replaceAll('\\', '\\\\')}'` : `'${doubled}'`
 }

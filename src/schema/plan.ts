@@ -4,7 +4,8 @@
  */
 import type { Executor } from '../database/database.ts'
 import { hasRows, readTables } from './catalogue.ts'
-import { type Difference, dependsOnRows, diffTable } from './diff.ts'
+import { dependsOnRows, diffTable } from './diff.ts'
+import { type Difference, join, nothing } from './difference.ts'
 import { historySteps, readHistory, refuseForeignHistory } from './history.ts'
 import type { Migration } from './migration.ts'
 import { type DeclaredTable, indexesOf } from './table.ts'
@@ -23,13 +24,12 @@ export async function makePlan(executor: Executor, target: Target): Promise<Plan
   const { schema, migrations } = target
   const history = await readHistory(executor, schema, migrations)
   refuseForeignHistory(history, schema, migrations)
-  const declared = await planTables(executor, target)
-  return { steps: [...historySteps(history, schema), ...declared.steps], problems: declared.problems }
+  return join([{ steps: historySteps(history, schema), problems: [] }, await planTables(executor, target)])
 }
 
 /** The part of a plan that concerns declared tables. One query, unless a column is missing that every row must have. */
 export async function planTables(executor: Executor, { schema, tables }: Target): Promise<Difference> {
-  if (tables.length === 0) return { steps: [], problems: [] }
+  if (tables.length === 0) return nothing
   const names = tables.flatMap(table => [table.name, ...indexesOf(table).map(index => index.name)])
   const found = await readTables(executor, schema, names)
   const filled = new Set<string>()
@@ -37,9 +37,5 @@ export async function planTables(executor: Executor, { schema, tables }: Target)
     if (!dependsOnRows(table, found.get(table.name))) continue
     if (await hasRows(executor, schema, table.name)) filled.add(table.name)
   }
-  const differences = tables.map(table => diffTable(table, { schema, found, filled }))
-  return {
-    steps: differences.flatMap(each => each.steps),
-    problems: differences.flatMap(each => each.problems),
-  }
+  return join(tables.map(table => diffTable(table, { schema, found, filled })))
 }

@@ -18,7 +18,7 @@ export interface SchemaShape {
   readonly functions: Readonly<Record<string, string>>
 }
 
-export interface TableShape {
+interface TableShape {
   readonly columns: Readonly<Record<string, string>>
   readonly indexes: Readonly<Record<string, string>>
 }

@@ -37,7 +37,7 @@ export interface DeclaredIndex {
   readonly include?: readonly string[] | undefined
 }
 
-export type ColumnType = ScalarType | `${ScalarType}[]` | 'text collate "C"' | `numeric(${number},${number})`
+type ColumnType = ScalarType | `${ScalarType}[]` | 'text collate "C"' | `numeric(${number},${number})`
 
 type ScalarType = keyof typeof catalogueTypes
 

@@ -1,15 +1,11 @@
-/** One database per file, one schema per test, and a way to do to it what people do by hand. */
-import { afterAll, beforeAll, inject } from 'vitest'
+/** A schema per test, and a way to do to it what people do by hand. */
+import { beforeAll } from 'vitest'
 import type { Database } from '../../src/database/database.ts'
-import { openPostgres } from '../../src/database/postgres.ts'
 import { identifier } from '../../src/database/sql.ts'
 import type { Migration } from '../../src/schema/migration.ts'
 import { openSchema, type Schema } from '../../src/schema/schema.ts'
 import { type DeclaredTable, TableRegistry } from '../../src/schema/table.ts'
-
-let n = 0
-export const freshSchema = () => `test_${process.pid}_${Date.now()}_${n++}`
-export const openDatabase = (o: object = {}) => openPostgres({ url: inject('postgresUrl')!, ...o })
+import { freshSchema, openDatabase } from '../support/engines.ts'
 
 export interface Fixture {
   readonly database: Database
@@ -22,13 +18,12 @@ export interface Fixture {
   byHand<R extends object = Record<string, unknown>>(text: string): Promise<R[]>
 }
 
-/** Opens the file's database when its tests begin and closes it when they end. */
+/** Opens the engine's database before the tests of a file. */
 export function useDatabase(): { make(name?: string): Fixture } {
   let database: Database
   beforeAll(async () => {
     database = await openDatabase()
   })
-  afterAll(() => database.close(1000))
   return { make: name => makeFixture(database, name) }
 }
 

@@ -1,21 +1,26 @@
 import { expect, test } from 'vitest'
 import { expected } from '../../src/schema/expected.ts'
 import { historySteps } from '../../src/schema/history.ts'
-import { checksum } from '../../src/schema/migration.ts'
+import { checksum, type Migration } from '../../src/schema/migration.ts'
 import { migrations } from '../../src/schema/migrations.ts'
 import { bodyHashes, readShape, type SchemaShape, shapeOf } from '../../src/schema/shape.ts'
-import { type Fixture, freshSchema, useDatabase } from './fixture.ts'
+import { freshSchema } from '../support/engines.ts'
+import { type Fixture, useDatabase } from './fixture.ts'
 import { expectFile, printData } from './golden.ts'
 
 const { make } = useDatabase()
 
-/** A line here never changes once its migration is released; mend a migration by adding another one. */
-const released: Record<number, string> = {}
+/** A line here never changes once its migration is released: what is wrong with it is mended by another one. */
+const released: Record<number, string> = {
+  1: '06d7496425887c4c8d3dd70ba89fe03498321475482be47dee42ddf191d0f11a',
+  2: 'dc53ef691cb5e7b85ef3cb414824f84f3abb3a730da18ff6aa5445a559b6fcb6',
+  3: 'acd73a5caa1312e749780441cf5a82cfbabe289a2399a41d6a6fbde5ec26e01e',
+}
 
-test('released migrations never change', () => {
+test('RB-54: a released migration never changes', () => {
   const checksums = Object.fromEntries(migrations.map(migration => [migration.id, checksum(migration)]))
 
-  expect(checksums).toMatchObject(released)
+  expect(checksums).toEqual(released)
 })
 
 test('migrations are numbered from 1 without a gap, and each has a name of its own', () => {
@@ -23,11 +28,12 @@ test('migrations are numbered from 1 without a gap, and each has a name of its o
   expect(new Set(migrations.map(migration => migration.name)).size).toBe(migrations.length)
 })
 
-test('the checksum of a migration does not depend on the schema, and depends on every statement', () => {
+test('the checksum of a migration depends on every statement of it', () => {
   const [first] = migrations
-  const longer = { ...first!, statements: () => [...first!.statements({ name: n => n, literal: t => t }), 'select 1'] }
+  const longer: Migration = { ...first!, statements: quote => [...first!.statements(quote), 'select 1'] }
+  const same: Migration = { ...first!, statements: quote => [...first!.statements(quote)] }
 
-  expect(checksum(first!)).toMatch(/^[0-9a-f]{64}$/)
+  expect(checksum(same)).toBe(checksum(first!))
   expect(checksum(longer)).not.toBe(checksum(first!))
 })
 
@@ -71,9 +77,8 @@ test('RB-53: every table has a primary key, and what must be unique is so by an 
   )
 })
 
-test('no trigger, rule, foreign key, view or partition is made, and nothing outside of the schema', async () => {
+test('no trigger, rule, foreign key, view or partition is made', async () => {
   const fixture = make()
-  const before = await countOutside(fixture)
   await fixture.schema.sync()
 
   const found = await fixture.byHand(`
@@ -86,7 +91,6 @@ test('no trigger, rule, foreign key, view or partition is made, and nothing outs
     select relkind::text from pg_class where relnamespace = ${oid(fixture)} and relkind not in ('r', 'i', 'S')`)
 
   expect(found).toEqual([])
-  expect(await countOutside(fixture)).toEqual(before)
 })
 
 test('the body of every function is known from the migrations or the catalogue, so that a change of it is found', async () => {
@@ -104,12 +108,6 @@ test('the body of every function is known from the migrations or the catalogue, 
 
 function oid({ name }: Fixture): string {
   return `(select oid from pg_namespace where nspname = '${name}')`
-}
-
-async function countOutside(fixture: Fixture): Promise<object[]> {
-  return fixture.byHand(`
-    select (select count(*) from pg_proc where pronamespace = 'public'::regnamespace) as functions,
-      (select count(*) from pg_class where relnamespace = 'public'::regnamespace) as relations`)
 }
 
 async function namesIn(fixture: Fixture): Promise<SchemaShape> {

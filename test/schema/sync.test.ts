@@ -1,13 +1,16 @@
 import { spawn } from 'node:child_process'
-import { expect, inject, test } from 'vitest'
+import { fileURLToPath } from 'node:url'
+import { expect, test } from 'vitest'
 import { isRillflowError } from '../../src/core/errors.ts'
+import { deferred } from '../../src/core/lifecycle.ts'
+import { openPostgres } from '../../src/database/postgres.ts'
 import { lockKey } from '../../src/schema/migrate.ts'
 import type { Migration } from '../../src/schema/migration.ts'
 import { migrations } from '../../src/schema/migrations.ts'
-import { freshSchema, makeFixture, openDatabase, useDatabase } from './fixture.ts'
+import { engine, freshSchema, postgresUrl } from '../support/engines.ts'
+import { makeFixture, useDatabase } from './fixture.ts'
 
 const { make } = useDatabase()
-const isServer = inject('engine') !== 'pglite'
 
 const notes: Migration = {
   id: migrations.length + 1,
@@ -269,15 +272,24 @@ test('a migration that was applied with another text is refused', async () => {
   await schema.ensure('check')
 })
 
+test('a schema whose table of migrations belongs to another program is refused', async () => {
+  const { schema, byHand, name } = make()
+  await byHand(`create schema "${name}"`)
+  await byHand('create table ~migrations (version text)')
+
+  await expect(schema.ensure('auto')).rejects.toMatchObject({ code: 'schema_drift' })
+  await expect(schema.sync()).rejects.toMatchObject({ code: 'schema_drift' })
+})
+
 test('inside a transaction of the same database, where it would wait for itself, a sync fails at once', async () => {
   const { schema, database } = make()
 
   await expect(database.transaction(() => schema.sync())).rejects.toMatchObject({ code: 'inside_transaction' })
 })
 
-if (isServer) {
+if (engine !== 'pglite') {
   test('eight syncs through a pool of one connection all come to an end', async () => {
-    const database = await openDatabase({ maxConnections: 1 })
+    const database = await openPostgres({ url: postgresUrl(), maxConnections: 1 })
     const { schema } = makeFixture(database)
 
     const all = await Promise.all(Array.from({ length: 8 }, () => schema.sync()))
@@ -297,20 +309,14 @@ if (isServer) {
 
   test('a process waits while another one migrates, and only as long as it is told to', async () => {
     const { schema, database, name } = make()
-    let release = (): void => {}
-    const released = new Promise<void>(resolve => {
-      release = resolve
-    })
-    let held = (): void => {}
-    const holding = new Promise<void>(resolve => {
-      held = resolve
-    })
+    const held = deferred<void>()
+    const release = deferred<void>()
     const other = database.transaction(async tx => {
       await tx.query(`select pg_advisory_xact_lock(${lockKey(name)})`)
-      held()
-      await released
+      held.resolve()
+      await release.promise
     })
-    await holding
+    await held.promise
 
     await expect(schema.sync({ timeoutMs: 50 })).rejects.toMatchObject({ code: 'timed_out' })
     const controller = new AbortController()
@@ -318,7 +324,7 @@ if (isServer) {
     controller.abort()
     await expect(impatient).rejects.toMatchObject({ code: 'aborted' })
     const patient = schema.sync()
-    release()
+    release.resolve()
 
     expect((await patient).steps.length).toBeGreaterThan(0)
     await other
@@ -329,10 +335,10 @@ if (isServer) {
     const role = name.toLowerCase()
     await byHand(`create role "${role}" login password 'shop'`)
     await byHand(`create schema "${name}" authorization "${role}"`)
-    const url = new URL(inject('postgresUrl')!)
+    const url = new URL(postgresUrl())
     Object.assign(url, { username: role, password: 'shop' })
 
-    const limited = await openDatabase({ url: url.href })
+    const limited = await openPostgres({ url: url.href })
     const { schema } = makeFixture(limited, name)
     await schema.sync()
     const checked = await schema.check()
@@ -352,7 +358,8 @@ if (isServer) {
 
 /** How many steps each of four syncs took in a process of its own. */
 async function syncInProcess(name: string): Promise<number[]> {
-  const script = ['--import', 'tsx', 'test/schema/sync-process.ts', inject('postgresUrl')!, name]
+  const program = fileURLToPath(new URL('./sync-process.ts', import.meta.url))
+  const script = ['--import', 'tsx', program, postgresUrl(), name]
   const child = spawn(process.execPath, script, { stdio: ['ignore', 'pipe', 'inherit'] })
   let output = ''
   for await (const chunk of child.stdout) output += chunk

@@ -1,0 +1,98 @@
+import { expect, test } from 'vitest'
+import type { Database } from '../../../src/database/database.ts'
+import { sql } from '../../../src/database/sql.ts'
+import { freshSchema } from '../../support/engines.ts'
+import { waitUntil } from '../../support/wait.ts'
+import { useShop } from './shop.ts'
+
+export function exerciseListening(open: () => Promise<Database>): void {
+  const shop = useShop(open)
+  const notify = (channel: string, payload: string) => sql`select pg_notify(${channel}::text, ${payload}::text)`
+
+  async function listen(channel: string) {
+    const heard: string[] = []
+    // An empty payload only says that listening began: look, you may have missed something.
+    const listener = shop().database.listen(channel, payload => void (payload && heard.push(payload)))
+    await listener.ready
+    return { heard, listener }
+  }
+
+  test('a notification is heard with its payload', async () => {
+    const channel = freshSchema()
+    const { heard, listener } = await listen(channel)
+
+    await shop().database.run(notify(channel, 'order-42 🫖'))
+
+    await waitUntil(() => heard.length > 0)
+    expect(heard).toEqual(['order-42 🫖'])
+    await listener.close()
+  })
+
+  test('a notification of a transaction is heard after its commit, and not at all after a rollback', async () => {
+    const { database } = shop()
+    const channel = freshSchema()
+    const { heard, listener } = await listen(channel)
+
+    const failing = database.transaction(async tx => {
+      await tx.run(notify(channel, 'undone'))
+      throw new Error('out of tea')
+    })
+    await expect(failing).rejects.toThrow()
+    await database.transaction(tx => tx.run(notify(channel, 'done')))
+
+    await waitUntil(() => heard.length > 0)
+    expect(heard).toEqual(['done'])
+    await listener.close()
+  })
+
+  test('a channel may have any name, and each listener hears only its own', async () => {
+    const { database } = shop()
+    const channel = `Orders "${freshSchema()}" é`
+    const [one, other] = [await listen(channel), await listen(freshSchema())]
+
+    await database.run(notify(channel, 'order-42'))
+
+    await waitUntil(() => one.heard.length > 0)
+    expect(one.heard).toEqual(['order-42'])
+    expect(other.heard).toEqual([])
+    await Promise.all([one.listener.close(), other.listener.close()])
+  })
+
+  test('all listeners of a channel hear, until each is closed', async () => {
+    const { database } = shop()
+    const channel = freshSchema()
+    const [one, other] = [await listen(channel), await listen(channel)]
+
+    await one.listener.close()
+    await one.listener.close()
+    await database.run(notify(channel, 'order-42'))
+
+    await waitUntil(() => other.heard.length > 0)
+    expect(one.heard).toEqual([])
+    await other.listener.close()
+  })
+
+  test('what a listener does is outside of any transaction', async () => {
+    const { database } = shop()
+    const channel = freshSchema()
+    let answer: unknown
+    const listener = database.listen(channel, payload => {
+      if (payload === '') return
+      database.run(sql`select 'served' as answer`).then(
+        rows => {
+          answer = rows
+        },
+        error => {
+          answer = error
+        },
+      )
+    })
+    await listener.ready
+
+    await database.transaction(tx => tx.run(notify(channel, 'order-42')))
+
+    await waitUntil(() => answer !== undefined)
+    expect(answer).toEqual([{ answer: 'served' }])
+    await listener.close()
+  })
+}

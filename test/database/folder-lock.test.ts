@@ -1,0 +1,217 @@
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises'
+import { hostname, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { type FolderLock, lockFolder } from '../../src/database/folder-lock.ts'
+import { openPglite } from '../../src/database/pglite.ts'
+import { type FolderProcess, startFolderProcess } from '../support/folder-process.ts'
+import { waitUntil } from '../support/wait.ts'
+
+let folder: string
+const processes: FolderProcess[] = []
+const locks: FolderLock[] = []
+
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'rillflow-lock-'))
+})
+
+afterEach(async () => {
+  await Promise.all(processes.splice(0).map(each => each.kill()))
+  await Promise.all(locks.splice(0).map(lock => lock.release()))
+  await rm(folder, { recursive: true })
+})
+
+function startProcess(): FolderProcess {
+  const started = startFolderProcess()
+  processes.push(started)
+  return started
+}
+
+async function lock(options?: Parameters<typeof lockFolder>[1]): Promise<FolderLock> {
+  const taken = await lockFolder(folder, options)
+  locks.push(taken)
+  return taken
+}
+
+/** The lock file of a holder that is this process in all but the given. */
+async function pretendHolder(different: Record<string, unknown>): Promise<string> {
+  const own = await lockFolder(folder)
+  const [name] = (await readdir(folder)) as [string]
+  const holder = JSON.parse(await readFile(join(folder, name), 'utf8'))
+  await own.release()
+  await writeFile(join(folder, name), JSON.stringify({ ...holder, ...different }))
+  return join(folder, name)
+}
+
+async function ageBy(path: string, ms: number): Promise<void> {
+  const then = new Date(Date.now() - ms)
+  await utimes(path, then, then)
+}
+
+describe('a store in a folder', () => {
+  let shared: string
+  let first: FolderProcess
+  let second: FolderProcess
+
+  beforeAll(async () => {
+    shared = await mkdtemp(join(tmpdir(), 'rillflow-folder-'))
+    first = startFolderProcess()
+    second = startFolderProcess()
+  })
+
+  afterAll(async () => {
+    await Promise.all([first.kill(), second.kill()])
+    await rm(shared, { recursive: true })
+  })
+
+  test('is made anew where its making was interrupted', { timeout: 60_000 }, async () => {
+    await mkdir(join(shared, 'data'))
+    await writeFile(join(shared, 'data', 'PG_VERSION'), '18\n')
+    await writeFile(join(shared, 'unfinished'), '')
+
+    expect(await first.ask('open', shared)).toEqual({ pid: first.pid })
+    expect(await readdir(shared)).not.toContain('unfinished')
+  })
+
+  test('refuses a second process, and says who has it', async () => {
+    const refused = { code: 'folder_locked', pid: first.pid, host: hostname(), retryable: true }
+
+    expect(await second.ask('open', shared)).toMatchObject({ error: refused })
+    await expect(openPglite({ folder: shared })).rejects.toMatchObject(refused)
+  })
+
+  test('opens at once after its process was killed, with all that was acknowledged', { timeout: 60_000 }, async () => {
+    void first.ask('write').catch(() => {})
+    await waitUntil(() => first.acknowledged > 200)
+
+    await first.kill()
+
+    expect(await second.ask('open', shared)).toEqual({ pid: second.pid })
+    expect((await second.ask('count')).orders).toBeGreaterThanOrEqual(first.acknowledged)
+  })
+
+  test('does no more work once another process has taken the folder', { timeout: 60_000 }, async () => {
+    const [name] = (await readdir(shared)).filter(each => each.startsWith('lock.')) as [string]
+    const later = join(shared, `lock.${Number(name.slice(5)) + 1}`)
+    expect(await second.ask('count')).toMatchObject({ orders: expect.any(Number) })
+
+    await writeFile(later, JSON.stringify({ pid: 4711, host: 'elsewhere', since: 'now', token: 'other' }))
+    await waitUntil(async () => (await second.ask('count')).error !== undefined)
+
+    const { error } = await second.ask('count')
+    expect(error).toMatchObject({ code: 'folder_locked', pid: 4711, host: 'elsewhere' })
+    expect(await second.ask('close')).toEqual({})
+  })
+})
+
+test('of five processes that want the folder of a dead one, exactly one gets it', { timeout: 120_000 }, async () => {
+  const rivals = Array.from({ length: 5 }, startProcess)
+  for (let round = 0; round < 3; round++) {
+    await Promise.all(rivals.map(rival => rival.ask('wake')))
+
+    const at = Date.now() + 50
+    const answers = await Promise.all(rivals.map(rival => rival.ask('lock', folder, at)))
+
+    const winner = rivals.findIndex((_, index) => answers[index]!.pid !== undefined)
+    const { pid } = rivals[winner]!
+    const locked = { error: expect.objectContaining({ code: 'folder_locked', pid }) }
+    expect(answers).toEqual(rivals.map((_, index) => (index === winner ? { pid } : locked)))
+    await rivals[winner]!.kill()
+    rivals[winner] = startProcess()
+  }
+})
+
+test('of many calls at once that want the folder of a dead holder, exactly one gets it, every time', async () => {
+  for (let round = 0; round < 20; round++) {
+    await pretendHolder({ pid: 2 ** 22 + 1, token: `dead-${round}` })
+
+    const outcomes = await Promise.allSettled(Array.from({ length: 20 }, () => lock()))
+
+    expect(outcomes.filter(outcome => outcome.status === 'fulfilled')).toHaveLength(1)
+    await Promise.all(locks.splice(0).map(each => each.release()))
+  }
+  expect(await readdir(folder)).toEqual([expect.stringMatching(/^lock\.\d+$/)])
+})
+
+test('a process cannot take a folder it holds a second time', async () => {
+  await lock()
+
+  await expect(lock()).rejects.toMatchObject({ code: 'folder_locked', pid: process.pid })
+})
+
+test('a folder that was released can be taken at once', async () => {
+  const first = await lock()
+  await first.release()
+  await first.release()
+
+  expect((await lock()).lost()).toBeUndefined()
+})
+
+test('a process that got the number of a dead one is not taken for it', async () => {
+  await pretendHolder({ started: '1' })
+
+  await expect(lock()).resolves.toBeDefined()
+})
+
+test.each([
+  { holder: 'on another host', different: { host: 'elsewhere' } },
+  { holder: 'of another boot', different: { boot: 'before' } },
+  { holder: 'in another process namespace', different: { namespace: 'pid:[1]' } },
+  { holder: 'that says nothing of its start', different: { started: undefined } },
+])('a holder $holder is judged by its heartbeat', async ({ different }) => {
+  const path = await pretendHolder(different)
+
+  await ageBy(path, 50_000)
+  await expect(lock()).rejects.toMatchObject({ code: 'folder_locked', pid: process.pid })
+  await ageBy(path, 70_000)
+  await expect(lock()).resolves.toBeDefined()
+})
+
+test('a lock file that says nothing is judged by its age', async () => {
+  const path = join(folder, 'lock.3')
+  await writeFile(path, '')
+
+  await expect(lock()).rejects.toMatchObject({ code: 'folder_locked', pid: 0 })
+  await ageBy(path, 70_000)
+  await expect(lock()).resolves.toBeDefined()
+})
+
+test('a holder rewrites its file, so that others see it live', async () => {
+  await lock({ heartbeatMs: 10 })
+  const path = join(folder, 'lock.1')
+  await ageBy(path, 70_000)
+
+  await waitUntil(async () => Date.now() - (await stat(path)).mtimeMs < 10_000)
+  expect(JSON.parse(await readFile(path, 'utf8'))).toMatchObject({ pid: process.pid, host: hostname() })
+})
+
+test('a holder whose folder was taken finds out, says so once, and never touches the new lock', async () => {
+  const told: unknown[] = []
+  const holder = await lock({ heartbeatMs: 10, onLost: error => told.push(error) })
+  const taken = JSON.stringify({ pid: 4711, host: 'elsewhere', since: 'now', token: 'other' })
+
+  await writeFile(join(folder, 'lock.2'), taken)
+  await waitUntil(() => holder.lost() !== undefined)
+  await holder.release()
+
+  expect(holder.lost()).toMatchObject({ code: 'folder_locked', pid: 4711, host: 'elsewhere' })
+  expect(told).toEqual([holder.lost()])
+  expect(await readFile(join(folder, 'lock.2'), 'utf8')).toBe(taken)
+})
+
+test('a holder whose lock file is gone no longer trusts the folder', async () => {
+  const holder = await lock({ heartbeatMs: 10 })
+
+  await rm(join(folder, 'lock.1'))
+
+  await waitUntil(() => holder.lost() !== undefined)
+  expect(holder.lost()).toMatchObject({ code: 'folder_locked' })
+})
+
+test('a folder that cannot be written is refused with the reason', async () => {
+  await writeFile(join(folder, 'file'), '')
+
+  const below = lockFolder(join(folder, 'file', 'store'))
+
+  await expect(below).rejects.toMatchObject({ code: 'folder_not_writable', reason: expect.stringContaining('ENOTDIR') })
+})

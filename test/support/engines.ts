@@ -1,0 +1,52 @@
+/**
+ * The database of the engine that the current project runs on.
+ *
+ *     const database = await openDatabase()      one per worker and shared: never close it
+ *     const schema = freshSchema()               a name that no other test uses
+ *
+ * PGlite takes seconds to start and 350 MB, so a worker has one, in memory, for all its files; tests keep apart by
+ * schema. It hangs on the process, since modules are evaluated anew for each project.
+ */
+import { randomBytes } from 'node:crypto'
+import { inject } from 'vitest'
+import type { Database } from '../../src/database/database.ts'
+import { openPglite } from '../../src/database/pglite.ts'
+import { openPostgres } from '../../src/database/postgres.ts'
+import { sql } from '../../src/database/sql.ts'
+import type { EngineName } from './global-setup.ts'
+
+export const engine: EngineName = inject('engine')
+
+/** The worker's database. One that a test has closed after all is replaced. */
+export async function openDatabase(): Promise<Database> {
+  const known = worker[shared]?.get(engine)
+  if (known !== undefined && (await isOpen(known))) return known
+  const opening = engine === 'pglite' ? openPglite({ memory: true }) : openPostgres({ url: postgresUrl() })
+  worker[shared] ??= new Map()
+  worker[shared].set(engine, opening)
+  return opening
+}
+
+/** The address of the server all tests share. */
+export function postgresUrl(): string {
+  const url = inject('postgresUrl')
+  if (url === undefined) throw new Error(`there is no server in the project of ${engine}`)
+  return url
+}
+
+/** A name for the schema of one test. Nobody has made it yet. */
+export function freshSchema(): string {
+  return `test_${randomBytes(8).toString('hex')}`
+}
+
+const shared: unique symbol = Symbol.for('rillflow.test.databases') as never
+const worker = globalThis as { [shared]?: Map<EngineName, Promise<Database>> }
+
+async function isOpen(known: Promise<Database>): Promise<boolean> {
+  try {
+    await (await known).run(sql`/* test.probe */ select 1`)
+    return true
+  } catch {
+    return false
+  }
+}
