@@ -12,6 +12,9 @@ const ON_AN_ENGINE = ['database', 'schema', 'events', 'model', 'chaos', 'docs', 
 /** Files about the server itself. */
 const ONLY_ON_A_SERVER = ['test/database/server.test.ts']
 
+/** Files about the embedded engine itself. */
+const ONLY_EMBEDDED = ['folder-lock', 'line', 'pglite'].map(name => `test/database/${name}.test.ts`)
+
 /** What the oldest server runs. Name fewer folders here when the whole run exceeds ten minutes. */
 const ON_THE_OLDEST = ON_AN_ENGINE
 
@@ -40,7 +43,7 @@ function engineProject(engine: EngineName, groupOrder: number, run: EngineRun): 
     test: {
       name: engine,
       include: folders.map(folder => `test/${folder}/**/*.test.ts`),
-      exclude: engine === 'pglite' ? ONLY_ON_A_SERVER : [],
+      exclude: engine === 'pglite' ? ONLY_ON_A_SERVER : ONLY_EMBEDDED,
       provide: { engine },
       env: run.env ?? {},
       testTimeout: run.testTimeout ?? 30_000,

@@ -87,7 +87,7 @@ async function takeNumber(path: string, draft: string, own: Holder, staleMs: num
 /** True if it was this call that made the file, which appears with its whole content or not at all. */
 async function createOnce(path: string, draft: string): Promise<boolean> {
   try {
-    await writeFile(path, await readFile(draft))
+    await link(draft, path)
     return true
   } catch (error) {
     const code = codeOf(error)

@@ -36,13 +36,13 @@ const forcedWalBytes = 128 * 2 ** 20
 const smallBytes = 32 * 2 ** 20
 const frozenAge = 500_000_000
 
-const readState = sql`/* pglite.state */
+const selectState = sql`/* pglite.state */
   select
     pg_wal_lsn_diff(pg_current_wal_insert_lsn(), redo_lsn)::bigint,
     (select age(datfrozenxid) from pg_database where datname = current_database())
   from pg_control_checkpoint()`
 
-const findTables = sql`/* pglite.tables */
+const selectTables = sql`/* pglite.tables */
   select
     stat.schemaname,
     stat.relname,
@@ -56,34 +56,39 @@ const findTables = sql`/* pglite.tables */
 export function keepUp({ engine, line, clock }: UpkeepOptions): Upkeep {
   let timer: Timer | undefined
   let isStopped = false
-  let seen = engine.work
+  let tended = engine.work
+  const isWanted = (): boolean => line.waiting > 0 || isStopped
 
   const look = async (): Promise<void> => {
     const leave = await line.enter()
     try {
-      seen = engine.work
-      const [state] = (await engine.run(readState, true)) as [[bigint, number]]
-      const [walBytes, age] = state
-      if (walBytes > forcedWalBytes || (walBytes > idleWalBytes && line.waiting === 0))
-        await engine.command('checkpoint')
-      if (age > frozenAge && line.waiting === 0) await engine.command('vacuum (freeze)')
-      if (line.waiting === 0) await tendTables()
+      const { walBytes, age } = await readState()
+      if (walBytes > forcedWalBytes) await engine.command('checkpoint')
+      if (age > frozenAge && !isWanted()) await engine.command('vacuum (freeze)')
+      for (const command of isWanted() ? [] : await findUpkeep()) if (!isWanted()) await engine.command(command)
+      // Last, because vacuum and analyze write to the log too.
+      if (!isWanted() && (await readState()).walBytes > idleWalBytes) await engine.command('checkpoint')
+      if (!isWanted()) tended = engine.work
     } finally {
       leave()
     }
   }
 
-  const tendTables = async (): Promise<void> => {
-    const tables = (await engine.run(findTables, true)) as [string, string, boolean][]
-    for (const [schema, table, isChurning] of tables) {
-      if (line.waiting > 0 || isStopped) return
-      await engine.command(`${isChurning ? 'vacuum (analyze)' : 'analyze'} ${identifier(schema, table).quoted}`)
-    }
+  const readState = async (): Promise<{ walBytes: bigint; age: number }> => {
+    const [[walBytes, age]] = (await engine.run(selectState, true)) as [[bigint, number]]
+    return { walBytes, age }
+  }
+
+  const findUpkeep = async (): Promise<string[]> => {
+    const tables = (await engine.run(selectTables, true)) as [string, string, boolean][]
+    return tables.map(([schema, table, isChurning]) => {
+      return `${isChurning ? 'vacuum (analyze)' : 'analyze'} ${identifier(schema, table).quoted}`
+    })
   }
 
   return {
     noteWork() {
-      if (isStopped || timer !== undefined || engine.work - seen < workPerLook) return
+      if (isStopped || timer !== undefined || engine.work - tended < workPerLook) return
       timer = clock.setTimeout(() => {
         timer = undefined
         look().catch(() => {})

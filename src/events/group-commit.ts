@@ -143,7 +143,7 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
   }
 
   function schedulePump(): void {
-    if (scheduled || queue.length === 0) return
+    if (scheduled) return
     scheduled = true
     setImmediate(pump)
   }
@@ -213,9 +213,9 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
       events: group.reduce((sum, { append }) => sum + append.eventCount, 0),
       durationMs: performance.now() - started,
     }))
-    // A lone caller that comes straight back must not wait a turn for company it has not got.
-    if (lone && queue.length === 0) return
-    schedulePump()
+    // A lone caller that comes straight back must not wait a turn for company it has not got; those of a group must,
+    // or the first to come back would go alone and the others wait for it.
+    if (!lone || queue.length > 0) schedulePump()
   }
 
   /** Sends a group until every member has its outcome or waits elsewhere. Never rejects. */

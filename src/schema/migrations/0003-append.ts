@@ -80,6 +80,8 @@ begin
 end
 `)}`,
     // Many appends, each with its own outcome. An append has one part per stream; it is taken as a whole or not at all.
+    // Its plans are made, and kept by each connection, while the tables are still small and a sequential scan looks cheap;
+    // minutes later it is not. So the function plans for what it will be: a few rows of a large table, by index.
     // p_wait: wait for streams that others hold (an append sent alone), or report them as busy (a batch, which must not
     // be held up by one stream; creating one may wait as long as the caller's lock_timeout says).
     `create function ${name('append_batch')}(
@@ -99,6 +101,9 @@ end
   out versions bigint[],
   out positions bigint[])
 language plpgsql volatile
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 as ${literal(`
 declare
   appends constant integer := cardinality(p_allow_archived);
