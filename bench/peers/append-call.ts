@@ -1,0 +1,32 @@
+/** Our own `append_one` function, called straight through `pg`: one prepared call per append, no store in between. */
+import pg from 'pg'
+import type { Appender } from '../appender.ts'
+import { eventId } from '../workload.ts'
+import { storeTables } from './store.ts'
+
+const statement = `
+  select outcome, at_version, at_position
+  from rillflow.append_one($1::text, $2::bigint, $3::boolean, $4::integer, $5::jsonb)`
+
+/** The schema must be there. */
+export function openAppendCall(url: string, poolSize: number): Appender {
+  const pool = new pg.Pool({ connectionString: url, max: poolSize, idleTimeoutMillis: 0 })
+  return {
+    tables: storeTables,
+    async append(stream, version, events) {
+      const encoded = JSON.stringify(
+        events.map(({ type, data, headers }, at) => {
+          const id = eventId()
+          return { n: at + 1, id, t: type, v: 1, d: data, h: headers, co: id }
+        }),
+      )
+      const { rows } = await pool.query({
+        name: 'append_one',
+        text: statement,
+        values: [stream, version === 'any' ? -1 : version, false, events.length, encoded],
+      })
+      if (rows[0].outcome !== 0) throw new Error(`conflict at version ${rows[0].at_version}`)
+    },
+    [Symbol.asyncDispose]: () => pool.end(),
+  }
+}

@@ -1,0 +1,94 @@
+/**
+ * The toy domain of the tests: a shop that takes orders.
+ *
+ *     const { store, query } = await openShop()      a store of its own for this test, gone when the test is over
+ *
+ * Stores of one test share the worker's database; a `sibling` is a second store on the same schema, on a server with
+ * connections of its own, as another process would have them.
+ */
+import pg from 'pg'
+import { onTestFinished } from 'vitest'
+import type { Database } from '../../src/database/database.ts'
+import { identifier } from '../../src/database/sql.ts'
+import { defineEvents, type EventsOf, type NewEvent } from '../../src/events/definition.ts'
+import { openStore, type Store, type StoreOptions } from '../../src/store.ts'
+import { engine, freshSchema, openDatabase, postgresUrl } from './engines.ts'
+
+export type ShopEvent =
+  | { type: 'OrderPlaced'; data: { total: number; note?: string } }
+  | { type: 'OrderPaid'; data: { method: 'card' | 'cash' } }
+  | { type: 'OrderShipped'; data: { parcel: string } }
+
+export const shopEvents = defineEvents<ShopEvent>()
+export type ShopMap = EventsOf<typeof shopEvents>
+
+export const onServer: boolean = engine !== 'pglite'
+
+export interface Shop {
+  readonly store: Store<ShopMap>
+  readonly schema: string
+  readonly database: Database
+  /** Runs SQL beside the store; `~events` is the shop's own table of that name. */
+  query<R extends object = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<R[]>
+  /** The text with `~name` put in full. */
+  named(text: string): string
+  /** A second store on the same schema. */
+  sibling(options?: StoreOptions<ShopMap>): Promise<Store<ShopMap>>
+}
+
+export async function openShop(options: StoreOptions<ShopMap> = {}): Promise<Shop> {
+  const database = options.database ?? (await openDatabase())
+  const schema = options.schema ?? freshSchema()
+  const store = await openStore<ShopMap>({ events: shopEvents, ...options, database, schema, migrate: true })
+  const named = (text: string): string => text.replaceAll(/~(\w+)/g, (_, name) => identifier(schema, name).quoted)
+  const query = <R extends object>(text: string, values: readonly unknown[] = []): Promise<R[]> =>
+    database.transaction(tx => tx.query<R>(named(text), values))
+  onTestFinished(async () => {
+    await store.close()
+    await query(`drop schema ${identifier(schema).quoted} cascade`)
+  })
+  const sibling = async (more: StoreOptions<ShopMap> = {}): Promise<Store<ShopMap>> => {
+    const own = onServer ? { url: postgresUrl() } : { database }
+    const other = await openStore<ShopMap>({ events: shopEvents, ...own, ...more, schema })
+    onTestFinished(() => other.close())
+    return other
+  }
+  return { store, schema, database, query, named, sibling }
+}
+
+/** A connection of the user's own, closed when the test is over. Only on a server. */
+export async function connect(url: string = postgresUrl()): Promise<pg.Client> {
+  const client = new pg.Client(url)
+  client.on('error', () => {})
+  await client.connect()
+  onTestFinished(() => client.end())
+  return client
+}
+
+export function placed(total = 99, more: object = {}): NewEvent<ShopMap> & { type: 'OrderPlaced' } {
+  return { type: 'OrderPlaced', data: { total }, ...more }
+}
+
+export const paid: NewEvent<ShopMap> = { type: 'OrderPaid', data: { method: 'card' } }
+
+export function shipped(parcel = 'parcel-1'): NewEvent<ShopMap> {
+  return { type: 'OrderShipped', data: { parcel } }
+}
+
+/** The first `count` of a sequence, which is left then. */
+export async function take<T>(source: AsyncIterable<T>, count: number): Promise<T[]> {
+  const taken: T[] = []
+  for await (const item of source) {
+    taken.push(item)
+    if (taken.length === count) break
+  }
+  return taken
+}
+
+/** What a promise came to, so that it can be looked at later without having been waited for. */
+export function outcome<T>(promise: Promise<T>): Promise<{ value?: T; error?: unknown }> {
+  return promise.then(
+    value => ({ value }),
+    (error: unknown) => ({ error }),
+  )
+}
