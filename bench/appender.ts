@@ -7,3 +7,13 @@ export interface Appender extends AsyncDisposable {
   /** What it writes to, to be emptied between runs. */
   readonly tables: readonly string[]
 }
+
+/** What a peer throws if the stream is elsewhere; ours has an error of its own with the same field. */
+export class Conflict extends Error {
+  readonly actual: number
+
+  constructor(actual: number) {
+    super(`the stream is at version ${actual}`)
+    this.actual = actual
+  }
+}

@@ -12,9 +12,8 @@ export interface LoadOptions {
 }
 
 export interface LoadSample extends Sample {
-  readonly calls: number
-  /** The longest call, in milliseconds. */
-  readonly slowest: number
+  /** Milliseconds each call took. */
+  readonly latencies: readonly number[]
   /** How many of the machine's cores this process used. */
   readonly cores: number
 }
@@ -48,8 +47,7 @@ export async function closedLoop(
     value: (latencies.length * unitsPerCall) / seconds,
     p50: percentile(latencies, 0.5),
     p99: percentile(latencies, 0.99),
-    calls: latencies.length,
-    slowest: latencies.reduce((most, each) => Math.max(most, each), 0),
+    latencies,
     cores: (user + system) / 1e6 / seconds,
   }
 }

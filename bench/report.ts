@@ -80,10 +80,12 @@ function rowOf(result: Result): string[] {
 }
 
 function aligned(rows: readonly (readonly string[])[]): string[] {
+  const used = columns.map((_, at) => at).filter(at => rows.some((row, line) => line > 0 && row[at] !== ''))
   const widths = columns.map((_, at) => Math.max(...rows.map(row => row[at]!.length)))
   return rows.map(row => {
-    const cells = row.map((cell, at) => (leftAligned.has(at) ? cell.padEnd(widths[at]!) : cell.padStart(widths[at]!)))
-    return `  ${cells.join('  ')}`.trimEnd()
+    const cell = (at: number): string =>
+      leftAligned.has(at) ? row[at]!.padEnd(widths[at]!) : row[at]!.padStart(widths[at]!)
+    return `  ${used.map(cell).join('  ')}`.trimEnd()
   })
 }
 

@@ -32,6 +32,15 @@ export function orderEvents(count: number, from: number): OrderEvent[] {
   return Array.from({ length: count }, (_, at) => orderEvent(from + at))
 }
 
+/** Many events in streams of 10, or all in the given one. */
+export function* orders(count: number, given?: string): Generator<OrderEvent & { stream: string }, void, undefined> {
+  let stream = given ?? ''
+  for (let at = 0; at < count; at++) {
+    if (given === undefined && at % eventsPerStream === 0) stream = randomUUID()
+    yield { stream, ...orderEvent(at) }
+  }
+}
+
 /** Where one caller stands: it fills a stream, then begins the next. */
 export class StreamCursor {
   stream: string = randomUUID()

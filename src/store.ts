@@ -125,10 +125,11 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
   const parts = { log, group, wake, watch, executorOf, rememberIds: transactions.rememberIds }
 
   const close = once(async () => {
+    const until = performance.now() + closeMs
     watch.close(new StoreClosed({}))
     await withinLimit(group.drain(), closeMs)
     await wake.close()
-    if (options.database === undefined) await database.close(closeMs)
+    if (options.database === undefined) await database.close(Math.max(0, until - performance.now()))
   })
 
   return {

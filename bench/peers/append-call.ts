@@ -1,6 +1,6 @@
 /** Our own `append_one` function, called straight through `pg`: one prepared call per append, no store in between. */
 import pg from 'pg'
-import type { Appender } from '../appender.ts'
+import { type Appender, Conflict } from '../appender.ts'
 import { eventId } from '../workload.ts'
 import { storeTables } from './store.ts'
 
@@ -25,7 +25,7 @@ export function openAppendCall(url: string, poolSize: number): Appender {
         text: statement,
         values: [stream, version === 'any' ? -1 : version, false, events.length, encoded],
       })
-      if (rows[0].outcome !== 0) throw new Error(`conflict at version ${rows[0].at_version}`)
+      if (rows[0].outcome !== 0) throw new Conflict(Number(rows[0].at_version))
     },
     [Symbol.asyncDispose]: () => pool.end(),
   }

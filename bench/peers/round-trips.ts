@@ -1,6 +1,6 @@
 /** What one writes first: begin, select the version, insert, commit; prepared, on a table with the shape of ours. */
 import pg from 'pg'
-import type { Appender } from '../appender.ts'
+import { type Appender, Conflict } from '../appender.ts'
 import { eventId, type OrderEvent } from '../workload.ts'
 
 /** The schema of ours must be there: the table is made like it, indexes included. */
@@ -21,7 +21,7 @@ export async function openRoundTrips(url: string, poolSize: number): Promise<App
           values: [stream],
         })
         const current = Number(rows[0].version)
-        if (version !== 'any' && current !== version) throw new Error(`conflict at version ${current}`)
+        if (version !== 'any' && current !== version) throw new Conflict(current)
         await client.query(insertion(stream, current, events))
         await client.query('commit')
       } catch (error) {

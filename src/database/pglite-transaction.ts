@@ -50,11 +50,12 @@ export async function runPgliteTransaction<T>(
     opened.open = false
     revoked.reject(error)
   }
-  await command(opened, `begin isolation level ${isolation}`, 'begin')
   const timer = clock.setTimeout(() => revoke(new TransactionTimeout({ timeoutMs })), timeoutMs)
   const releaseSignal = signal && onAbort(signal, () => revoke(abortError(signal)))
   const onEnd = parts.onOpen(revoke)
   try {
+    await command(opened, `begin isolation level ${isolation}`, 'begin')
+    if (!opened.open) return await revoked.promise
     const ended = runInside(opened, async () => work(transactionOn(opened))).then(async result => {
       opened.open = false
       await line.empty()

@@ -21,16 +21,18 @@ export interface SendOptions {
   readonly prepare: boolean
   readonly arrays: boolean
   readonly types: DriverTypes
+  readonly timeoutMs?: number | undefined
 }
 
 /** Works on a pool and on a single connection alike. */
 export function send(
   to: { query(query: pg.QueryConfig): Promise<pg.QueryResult> },
   statement: Statement,
-  { prepare, arrays, types }: SendOptions,
+  { prepare, arrays, types, timeoutMs }: SendOptions,
 ): Promise<pg.QueryResult> {
   const query: Record<string, unknown> = { text: statement.text, values: statement.values, types }
   if (prepare) query['name'] = preparedName(statement)
   if (arrays) query['rowMode'] = 'array'
+  if (timeoutMs !== undefined) query['query_timeout'] = timeoutMs
   return to.query(query as unknown as pg.QueryConfig)
 }

@@ -46,13 +46,11 @@ export async function runPostgresTransaction<T>(
   const releaseSignal = options.signal && onAbort(options.signal, () => revoke(abortError(options.signal!)))
   parts.openTransactions.add(revoke)
 
-  const connection = pipelinedConnection(client)
+  const connection = pipelinedConnection(client, error => revoke(toRillflowError(error, 'transaction')))
   const hooks: (() => void)[] = []
   try {
     const begun = begin(connection, options)
     // Looked at before the commit; a transaction that ends another way does not need it.
-    begun.catch(() => {})
-    // Work that fails before its first statement is answered leaves nobody to hear of it.
     begun.catch(() => {})
     const tx = transactionOn(connection, parts, state, begun, hooks)
     const result = await Promise.race([runInside(state, () => work(tx)), revoked.promise])
@@ -132,7 +130,8 @@ function transactionOn(
 }
 
 async function begin(connection: Connection, options: TransactionOptions & { timeoutMs: number }): Promise<void> {
-  const limit = `${options.timeoutMs}ms`
+  // Ours comes first, and leaves the connection whole; the server's is for a process that has stopped.
+  const limit = `${options.timeoutMs + 1_000}ms`
   const isolation = { 'read committed': 0, 'repeatable read': 0, serializable: 0 }
   const level = options.isolation ?? 'read committed'
   if (!(level in isolation)) throw new TypeError(`isolation ${level}`)
@@ -176,7 +175,9 @@ interface Connection {
 }
 
 /** Switches the connection to pipelining for the time of the transaction, where the driver knows it. */
-function pipelinedConnection(client: pg.PoolClient): Connection {
+function pipelinedConnection(client: pg.PoolClient, onLost: (error: Error) => void): Connection {
+  // What breaks between two statements is told by an event; unheard, it would end the process.
+  client.on('error', onLost)
   const switchable = client as unknown as { pipeline?: boolean }
   const pipelines = switchable.pipeline !== undefined
   const before = switchable.pipeline
@@ -184,6 +185,7 @@ function pipelinedConnection(client: pg.PoolClient): Connection {
   const pending = new Set<Promise<unknown>>()
   const giveBack = (error?: Error | boolean): void => {
     if (pipelines) switchable.pipeline = before as boolean
+    if (error === undefined) client.off('error', onLost)
     client.release(error)
   }
   const connection: Connection = {

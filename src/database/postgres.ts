@@ -31,6 +31,8 @@ export interface PostgresOptions {
   prepare?: boolean | undefined
   /** False to do without a listener connection: other processes' appends are then seen by polling. Default true. */
   listen?: boolean | undefined
+  /** How long a statement may go unanswered before its connection is given up as dead. Default 60 000. */
+  answerTimeoutMs?: number | undefined
   /** Default limit of a transaction. Default 30 000. */
   transactionTimeoutMs?: number | undefined
 }
@@ -56,7 +58,9 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   const prepare = options.prepare ?? true
   const maxConnections = pool.options.max ?? 10
   const transactionTimeoutMs = options.transactionTimeoutMs ?? 30_000
+  const timeoutMs = options.answerTimeoutMs ?? 60_000
   const types = driverTypes(driver)
+  const active = owned ? activeClients(pool) : new Set<pg.PoolClient>()
 
   const server = await firstContact(pool, options.url).catch(async error => {
     if (owned) await pool.end()
@@ -72,7 +76,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
     if (closed) throw new StoreClosed({})
     if (!implicit) return database.transaction(tx => (arrays ? tx.runArrays(statement) : tx.run(statement)))
     try {
-      return (await send(pool, statement, { prepare, arrays, types })).rows
+      return (await send(pool, statement, { prepare, arrays, types, timeoutMs })).rows
     } catch (error) {
       throw toRillflowError(error, statement.label)
     }
@@ -103,7 +107,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
     async close(closeMs) {
       if (closed) return
       closed = true
-      await closePool(pool, owned, openTransactions, closeMs)
+      await closePool(pool, owned, { openTransactions, active }, closeMs)
     },
   }
   return database
@@ -168,18 +172,27 @@ function listenerConfig(options: PostgresOptions, pool: pg.Pool): pg.ClientConfi
   return { ...config, ...(options.ssl === undefined ? {} : { ssl: options.ssl }), keepAlive: true } as pg.ClientConfig
 }
 
+/** The connections that somebody has out of the pool right now. */
+function activeClients(pool: pg.Pool): Set<pg.PoolClient> {
+  const active = new Set<pg.PoolClient>()
+  pool.on('acquire', client => active.add(client))
+  pool.on('release', (_error, client) => active.delete(client))
+  return active
+}
+
 async function closePool(
   pool: pg.Pool,
   owned: boolean,
-  openTransactions: Set<(error: Error) => void>,
+  running: { openTransactions: Set<(error: Error) => void>; active: Set<pg.PoolClient> },
   closeMs: number,
 ): Promise<void> {
-  const drained = owned ? pool.end() : Promise.resolve()
   const cutOff = setTimeout(() => {
-    for (const revoke of openTransactions) revoke(new StoreClosed({}))
+    for (const revoke of running.openTransactions) revoke(new StoreClosed({}))
+    // A statement under way ends with its connection; the pool waits for both.
+    for (const client of running.active) void (client as unknown as pg.Client).end().catch(() => {})
   }, closeMs)
   try {
-    await drained
+    if (owned) await pool.end()
   } finally {
     clearTimeout(cutOff)
   }

@@ -15,6 +15,7 @@ import { type GroupCommit, idsOf } from './group-commit.ts'
 import type { Log } from './log.ts'
 import {
   type AppendDefaults,
+  checkExpected,
   digestOf,
   type Expected,
   expectedNumber,
@@ -23,7 +24,16 @@ import {
   type StreamEvents,
 } from './prepare.ts'
 import { rereadable } from './read.ts'
-import { type Append, type AppendResult, earlierResults, repeatedBy, resultsOf, sendBatch } from './send.ts'
+import {
+  type Append,
+  type AppendResult,
+  busy,
+  earlierResults,
+  lockStreams,
+  repeatedBy,
+  resultsOf,
+  sendBatch,
+} from './send.ts'
 import type { Wake } from './wake.ts'
 
 export interface AppendOptions extends AppendDefaults {
@@ -68,7 +78,8 @@ export async function appendEvents(
   try {
     const results = await appendAll(parts, streams, options)
     log.telemetry.count('event_appends_total')
-    log.telemetry.count('events_appended_total', events)
+    if (results[0]?.repeated === true) log.telemetry.count('event_repeats_total')
+    else log.telemetry.count('events_appended_total', events)
     tell()
     return results
   } catch (error) {
@@ -86,11 +97,11 @@ async function appendAll(
   const { log } = parts
   throwIfAborted(options.signal)
   if (streams.length === 0) return []
-  if (streams.every(({ events }) => events.length === 0)) return nothingAppended(log, streams, options)
+  if (options.tx === undefined) log.database.refuseInsideTransaction('append')
+  if (streams.every(({ events }) => events.length === 0)) return nothingAppended(parts, streams, options)
   if (streams.some(({ events }) => events.length === 0))
     throw new InvalidOption({ option: 'streams', reason: 'one of them has no events; leave it out' })
   if (options.idempotencyKey !== undefined) checkName('Idempotency key', options.idempotencyKey)
-  if (options.tx === undefined) log.database.refuseInsideTransaction('append')
   const prepared = prepareParts(log, streams, options)
   const checked: readonly Part[] = isPromise(prepared) ? await prepared : prepared
   const append: Append = {
@@ -110,22 +121,23 @@ async function appendAll(
 async function appendGrouped(parts: AppendParts, append: Append, signal?: AbortSignal): Promise<AppendResult[]> {
   const { log, group, wake } = parts
   const { outcome, resent } = await group.submit(append, signal)
-  const repeated = repeatedBy(append, outcome)
+  const repeated = repeatedBy(append, outcome, resent)
   if (repeated === undefined) {
     const results = resultsOf(append, outcome)
     wake.appended()
     return results
   }
   const earlier = await rereadable(log.database, log, () => earlierResults(log.database, log, append, repeated))
-  if (resent && repeated === 'ids') return earlier.map(result => Object.assign(result, { repeated: false }))
-  log.telemetry.count('event_repeats_total')
-  return earlier
+  return resent && repeated === 'ids' ? earlier.map(result => Object.assign(result, { repeated: false })) : earlier
 }
 
 async function appendIn(parts: AppendParts, append: Append, tx: AnyTransaction): Promise<AppendResult[]> {
   const { log, wake } = parts
   const executor = parts.executorOf(tx)
-  const [outcome] = await sendBatch(executor, log, [append], true)
+  if (append.advisoryLock) await lockStreams(executor, log, append)
+  let [outcome] = await sendBatch(executor, log, [append], true)
+  // A stream was made by somebody else between two looks at it: it is there now.
+  while (outcome!.code === busy) [outcome] = await sendBatch(executor, log, [append], true)
   const repeated = repeatedBy(append, outcome!)
   if (repeated !== undefined) return earlierResults(executor, log, append, repeated)
   const results = resultsOf(append, outcome!)
@@ -137,13 +149,15 @@ async function appendIn(parts: AppendParts, append: Append, tx: AnyTransaction):
 
 /** No events: nothing is stored, but what was expected is still looked at. */
 async function nothingAppended(
-  log: Log,
+  { log, executorOf }: AppendParts,
   streams: readonly StreamEvents[],
   options: AppendOptions,
 ): Promise<AppendResult[]> {
+  const executor = options.tx === undefined ? log.database : executorOf(options.tx)
   const results: AppendResult[] = []
   for (const { stream, expected = 'any' } of streams) {
-    const [row] = await log.database.run<{ version: bigint; position: bigint }>(sql`/* events.last */
+    checkExpected(expected)
+    const [row] = await executor.run<{ version: bigint; position: bigint }>(sql`/* events.last */
       select version, position
       from ${log.names.events}
       where stream = ${checkName('Stream', stream)}::text

@@ -8,22 +8,22 @@
  *                                   └ connection lost ──────────────────► sent again with the same ids
  *
  * Invariants:
- * - A stream is in at most one call at a time (`held`), and appends to it leave the queue in the order they came.
+ * - A stream, or an idempotency key, is in at most one call at a time (`held`); appends to it leave the queue in the
+ *   order they came, and none overtakes one that has to wait elsewhere.
  * - An append sent twice is sent with `checkIds`: stored the first time, it comes back as that outcome.
  * - The queue is bounded in number and bytes; beyond that a call is refused with `Overloaded`.
  *
  * Measured at 8 callers: waiting one turn of the event loop after a group doubles the next group, because the callers
  * just answered come back within that turn; without it groups of 1 and 7 alternate.
  */
-import { Aborted, ConnectionLost, isRillflowError, OutcomeUnknown, Overloaded, StoreClosed } from '../core/errors.ts'
+import { Aborted, isRillflowError, OutcomeUnknown, Overloaded, StoreClosed } from '../core/errors.ts'
 import { deferred, onAbort, sleep } from '../core/lifecycle.ts'
 import { type Backoff, defaultBackoff, delay } from '../core/retry.ts'
-import { sql } from '../database/sql.ts'
 import { isCollision, lockNotAvailable, sqlStateOf, uniqueViolation } from '../database/sqlstate.ts'
 import { runOutside } from '../database/transaction.ts'
 import { channels } from '../telemetry/telemetry.ts'
 import type { Log } from './log.ts'
-import { type Append, busy, type Outcome, sendBatch, sendOne } from './send.ts'
+import { type Append, busy, lockStreams, type Outcome, sendBatch, sendOne } from './send.ts'
 
 export interface GroupCommit {
   submit(append: Append, signal?: AbortSignal): Promise<Submitted>
@@ -48,6 +48,8 @@ export const defaultGroupLimits: GroupLimits = { maxQueued: 10_000, maxQueuedByt
 
 interface Pending {
   readonly append: Append
+  /** What no other call may use meanwhile: its streams and its key, which a NUL tells from a stream's name. */
+  readonly names: readonly string[]
   readonly resolve: (submitted: Submitted) => void
   readonly reject: (error: unknown) => void
   state: 'queued' | 'sent' | 'done'
@@ -80,10 +82,13 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
   return {
     submit(append, signal) {
       if (closing !== undefined) return Promise.reject(new StoreClosed({}))
-      if (queue.length >= limits.maxQueued || queuedBytes + append.bytes > limits.maxQueuedBytes)
+      const isFull = queue.length > 0 && queuedBytes + append.bytes > limits.maxQueuedBytes
+      if (isFull || queue.length >= limits.maxQueued)
         return Promise.reject(new Overloaded({ queue: 'append', limit: limits.maxQueued }))
       return new Promise<Submitted>((resolve, reject) => {
-        const pending: Pending = { append, resolve, reject, state: 'queued', unanswered: false }
+        const names = append.parts.map(part => part.stream)
+        if (append.key !== undefined) names.push(`\0${append.key}`)
+        const pending: Pending = { append, names, resolve, reject, state: 'queued', unanswered: false }
         if (signal !== undefined) watchSignal(pending, signal)
         queue.push(pending)
         queuedBytes += append.bytes
@@ -153,6 +158,9 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
     const group: Pending[] = []
     const rest: Pending[] = []
     const passed = new Set<string>()
+    // Two appends to one stream may go together, one after the other. Two with one key may not: the second must know what
+    // became of the first.
+    const taken = new Set<string>()
     let events = 0
     let bytes = 0
     for (let at = 0; at < queue.length; at++) {
@@ -165,12 +173,14 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
         for (; at < queue.length; at++) rest.push(queue[at]!)
         break
       }
-      if (append.parts.some(({ stream }) => held.has(stream) || passed.has(stream))) {
-        for (const { stream } of append.parts) passed.add(stream)
+      const keyIsTaken = append.key !== undefined && taken.has(pending.names.at(-1)!)
+      if (keyIsTaken || pending.names.some(name => held.has(name) || passed.has(name))) {
+        for (const name of pending.names) passed.add(name)
         rest.push(pending)
         continue
       }
       group.push(pending)
+      if (append.key !== undefined) taken.add(pending.names.at(-1)!)
       events += append.eventCount
       bytes += append.bytes
       if (append.advisoryLock) {
@@ -182,7 +192,7 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
     queuedBytes -= bytes
     for (const pending of group) {
       pending.state = 'sent'
-      for (const { stream } of pending.append.parts) held.set(stream, (held.get(stream) ?? 0) + 1)
+      for (const name of pending.names) held.set(name, (held.get(name) ?? 0) + 1)
     }
     return group
   }
@@ -219,34 +229,48 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
   }
 
   /** Sends a group until every member has its outcome or waits elsewhere. Never rejects. */
-  async function sendGroup(given: readonly Pending[], wait: boolean, tries = 1): Promise<void> {
-    const firstTry = performance.now()
-    let group = given
-    for (let attempt = tries; group.length > 0; attempt++) {
+  async function sendGroup(group: readonly Pending[], wait: boolean, tries = 1): Promise<void> {
+    sendHeld(await sendNow(group, wait, tries), tries)
+  }
+
+  /** The same, giving back those whose streams are held elsewhere. */
+  async function sendNow(group: readonly Pending[], wait: boolean, tries: number): Promise<readonly Pending[]> {
+    let lostAt: number | undefined
+    for (let attempt = tries; ; attempt++) {
       try {
         const outcomes = await send(group, wait)
         group.forEach((pending, at) => {
           if (outcomes[at]!.code !== busy) settle(pending, outcomes[at]!)
         })
-        const left = group.filter((_, at) => outcomes[at]!.code === busy)
-        return sendHeld(left, attempt)
+        return group.filter((_, at) => outcomes[at]!.code === busy)
       } catch (error) {
         const state = sqlStateOf((error as Error).cause)
-        if (isRillflowError(error, 'connection_lost')) {
-          if (performance.now() - firstTry > limits.resendMs) return giveUp(group, error)
+        if (isRillflowError(error, 'connection_lost') || isRillflowError(error, 'outcome_unknown')) {
+          lostAt ??= performance.now()
+          if (performance.now() - lostAt > limits.resendMs) {
+            giveUp(group, error)
+            return []
+          }
           await beforeResend(group, error, attempt)
         } else if (isCollision(state) && attempt < tries + 5) {
           await sleep(delay(shortBackoff, attempt))
         } else if (state === uniqueViolation && !group.every(({ append }) => append.checkIds)) {
           for (const { append } of group) append.checkIds = true
+        } else if (state === uniqueViolation && group.length === 1 && attempt < tries + 5) {
+          // Somebody stored the id between our look and our insert: the next look finds it.
+        } else if (isRillflowError(error, 'store_closed')) {
+          giveUp(group, error)
+          return []
         } else if (group.length > 1) {
           const middle = group.length >> 1
-          await sendGroup(group.slice(0, middle), wait)
-          group = group.slice(middle)
+          const waiting = await sendNow(group.slice(0, middle), wait, tries)
+          const [behind, free] = apart(waiting, group.slice(middle))
+          return [...waiting, ...behind, ...(free.length === 0 ? [] : await sendNow(free, wait, tries))]
         } else if (state === lockNotAvailable) {
-          return sendHeld(group, attempt)
+          return group
         } else {
-          return fail(group[0]!, error)
+          fail(group[0]!, error)
+          return []
         }
       }
     }
@@ -293,13 +317,7 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
   }
 
   async function lockThenSend(tx: Parameters<typeof sendBatch>[0], append: Append): Promise<Outcome[]> {
-    await tx.run(sql`/* events.advisory_lock */
-      select pg_advisory_xact_lock(key)
-      from (
-        select distinct hashtextextended(stream, 0) as key
-        from unnest(${append.parts.map(part => `${log.schema}/${part.stream}`)}::text[]) as s(stream)
-        order by key
-      ) as keys`)
+    await lockStreams(tx, log, append)
     return sendBatch(tx, log, [append], true)
   }
 
@@ -313,19 +331,20 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
     finish(pending, () => pending.reject(error))
   }
 
-  function giveUp(group: readonly Pending[], error: unknown): void {
+  /** No answer will come any more. */
+  function giveUp(group: readonly Pending[], error: Error): void {
     for (const pending of group) {
-      const reason = `the connection was lost, and for ${limits.resendMs} ms no server answered`
+      const reason = `no answer came (${error.message})`
       const unknown = new OutcomeUnknown({ eventIds: idsOf(pending.append), reason }, error)
-      fail(pending, pending.unanswered ? unknown : new ConnectionLost({ reason: (error as Error).message }, error))
+      fail(pending, pending.unanswered ? unknown : error)
     }
   }
 
   function release(pending: Pending): void {
-    for (const { stream } of pending.append.parts) {
-      const count = held.get(stream)! - 1
-      if (count === 0) held.delete(stream)
-      else held.set(stream, count)
+    for (const name of pending.names) {
+      const count = held.get(name)! - 1
+      if (count === 0) held.delete(name)
+      else held.set(name, count)
     }
     if (groups === 0) schedulePump()
   }
@@ -335,12 +354,24 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
 function chainsOf(appends: readonly Pending[]): Pending[][] {
   const chains = new Map<string, Pending[]>()
   for (const pending of appends) {
-    const streams = pending.append.parts.map(part => part.stream)
-    const joined = [...new Set(streams.flatMap(stream => chains.get(stream) ?? []))]
+    const joined = [...new Set(pending.names.flatMap(name => chains.get(name) ?? []))]
     const chain = [...joined, pending]
-    for (const { append } of chain) for (const part of append.parts) chains.set(part.stream, chain)
+    for (const { names } of chain) for (const name of names) chains.set(name, chain)
   }
   return [...new Set(chains.values())]
+}
+
+/** Those that come after one that waits, on one of its streams, and those that do not. */
+function apart(waiting: readonly Pending[], group: readonly Pending[]): [Pending[], Pending[]] {
+  const waitedFor = new Set(waiting.flatMap(({ names }) => names))
+  const behind: Pending[] = []
+  const free: Pending[] = []
+  for (const pending of group) {
+    const isBehind = pending.names.some(name => waitedFor.has(name))
+    if (isBehind) for (const name of pending.names) waitedFor.add(name)
+    ;(isBehind ? behind : free).push(pending)
+  }
+  return [behind, free]
 }
 
 export function idsOf(append: Append): string[] {

@@ -8,6 +8,7 @@
  */
 import { createHash, type Hash } from 'node:crypto'
 import { DuplicateEventId, ImportMismatch, InvalidOption, StreamArchived, StreamTombstoned } from '../core/errors.ts'
+import { jsonable } from '../core/json.ts'
 import { throwIfAborted } from '../core/lifecycle.ts'
 import { checkName } from '../core/name.ts'
 import { copyField } from '../database/copy-text.ts'
@@ -77,12 +78,13 @@ export async function importEvents(
   let done = resumed.events
   let position = 0n
   let storing: Promise<void> = Promise.resolve()
-  const progress = (): ImportProgress => ({
-    events: done,
-    resumed: resumed.events,
-    position,
-    eventsPerSecond: Math.round((done - resumed.events) / ((performance.now() - started) / 1000 || 1)),
-  })
+  const progress = (): ImportProgress =>
+    jsonable({
+      events: done,
+      resumed: resumed.events,
+      position,
+      eventsPerSecond: Math.round((done - resumed.events) / ((performance.now() - started) / 1000 || 1)),
+    })
 
   // The next chunk is gathered and encoded while the database stores this one.
   for await (const chunk of chunksOf(log, source, chunkSize, options, resumed)) {

@@ -92,6 +92,8 @@ export function checkEvent(
   defaults: AppendDefaults,
   checks: Promise<void>[],
 ): CheckedEvent {
+  if (typeof event !== 'object' || event === null)
+    throw new InvalidEvent({ type: '', path: 'event', reason: `is ${String(event)}, not an object` })
   const { type } = event
   const fault = typeof type === 'string' ? nameFault(type) : 'is not a string'
   if (fault !== undefined) throw new InvalidEvent({ type: String(type ?? ''), path: 'type', reason: fault })
@@ -149,8 +151,12 @@ function checkAgainstSchema(log: Log, type: string, text: string, checks: Promis
   const schema = log.definitions.schemas.get(type)
   if (schema === undefined) return
   const issues = checkSchema(schema, JSON.parse(text), 'data')
-  if (isPromise(issues)) checks.push(issues.then(late => refuseIssues(type, late)))
-  else refuseIssues(type, issues)
+  if (isPromise(issues)) {
+    const check = issues.then(late => refuseIssues(type, late))
+    // Whoever fails before it waits for this one leaves nobody to hear of it.
+    check.catch(() => {})
+    checks.push(check)
+  } else refuseIssues(type, issues)
 }
 
 export function refuseIssues(type: string, issues: readonly SchemaIssue[]): void {
@@ -159,12 +165,12 @@ export function refuseIssues(type: string, issues: readonly SchemaIssue[]): void
     throw new InvalidEvent({ type, path: issue.path, reason: `does not fit its schema: ${issue.message}` })
 }
 
-function checkExpected(expected: Expected): void {
+export function checkExpected(expected: Expected): void {
   if (expected === 'any' || expected === 'empty' || expected === 'exists') return
   if (Number.isSafeInteger(expected) && expected >= 0) return
   throw new InvalidOption({
     option: 'expected',
-    reason: `must be 'any', 'empty', 'exists' or a version from 0, not ${JSON.stringify(expected)}`,
+    reason: `must be 'any', 'empty', 'exists' or a version from 0, not ${String(expected)}`,
   })
 }
 

@@ -106,6 +106,17 @@ export async function sendBatch(
   return outcomesOf(appends, JSON.parse(codes), JSON.parse(failed), versions.slice(1, -1).split(','), positions)
 }
 
+/** The advisory locks of an append's streams, until the transaction ends: on the hash of `schema/stream`, sorted. */
+export async function lockStreams(executor: Executor, log: Log, append: Append): Promise<void> {
+  await executor.run(sql`/* events.advisory_lock */
+    select pg_advisory_xact_lock(key)
+    from (
+      select distinct hashtextextended(stream, 0) as key
+      from unnest(${append.parts.map(part => `${log.schema}/${part.stream}`)}::text[]) as s(stream)
+      order by key
+    ) as keys`)
+}
+
 /** The answer as the caller gets it, or the error that says what was refused. */
 export function resultsOf(append: Append, outcome: Outcome): AppendResult[] {
   if (outcome.code !== 0) throw refusal(append, outcome)
@@ -153,10 +164,12 @@ export async function earlierResults(
   })
 }
 
-/** What was repeated, or undefined if nothing was: by its key, or by the ids of its events. */
-export function repeatedBy(append: Append, outcome: Outcome): 'key' | 'ids' | undefined {
-  if (outcome.code === 5 && append.onRepeat === 'return') return 'key'
-  return outcome.code === 7 ? 'ids' : undefined
+/** What was repeated, or undefined if nothing was, or must not be: by its key, or by the ids of its events. */
+export function repeatedBy(append: Append, { code }: Outcome, resent = false): 'key' | 'ids' | undefined {
+  // Sent twice by us it is still the caller's first call.
+  if (code === 7 && (resent || append.key === undefined)) return 'ids'
+  if ((code !== 5 && code !== 7) || append.onRepeat === 'error') return undefined
+  return code === 5 ? 'key' : 'ids'
 }
 
 function refusal(append: Append, { code, failedPart, versions }: Outcome): RillflowError {
@@ -168,7 +181,7 @@ function refusal(append: Append, { code, failedPart, versions }: Outcome): Rillf
   }
   if (code === 2) return new StreamArchived({ stream })
   if (code === 3) return new StreamTombstoned({ stream })
-  if (code === 5) return new IdempotencyConflict({ key })
+  if (code === 5 || code === 7) return new IdempotencyConflict({ key })
   if (code === 6) return new IdempotencyMismatch({ key })
   return new DuplicateEventId({ eventIds: append.parts.flatMap(part => part.events.map(event => event.id)) })
 }

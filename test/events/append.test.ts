@@ -188,9 +188,9 @@ test('the builder gathers an append step by step, and a half-built one can be us
     correlationId: 'checkout-1',
     userId: 'ada',
   })
-  await expect(base.idempotencyKey('place-42', 'error').push(placed()).extend([paid, shipped()]).send()).rejects.toMatchObject(
-    { code: 'idempotency_conflict' },
-  )
+  await expect(
+    base.idempotencyKey('place-42', 'error').push(placed()).extend([paid, shipped()]).send(),
+  ).rejects.toMatchObject({ code: 'idempotency_conflict' })
 })
 
 test('headers of the append and of the event are merged key by key, the event wins', async () => {

@@ -112,8 +112,10 @@ declare
   before bigint[] := array_fill(null::bigint, array[cardinality(p_streams)]);
   archived boolean[] := array_fill(false, array[cardinality(p_streams)]);
   tombstoned boolean[] := array_fill(false, array[cardinality(p_streams)]);
+  passed_over boolean[] := array_fill(false, array[cardinality(p_streams)]);
   base bigint[] := array_fill(null::bigint, array[parts]);
   any_appended boolean := false;
+  new_keys text[];
   r record;
   a integer;
   p integer;
@@ -131,7 +133,8 @@ begin
 
   -- Keys. Inserting one waits for whoever is just using it; what is then there was used before.
   if p_keys is not null then
-    insert into ${name('idempotency_keys')} (key, digest, event_ids)
+    with inserted as (
+      insert into ${name('idempotency_keys')} (key, digest, event_ids)
       select k.key, k.digest, array(
           select e.id
           from jsonb_to_recordset(p_events) as e(p integer, id uuid)
@@ -139,7 +142,9 @@ begin
       from unnest(p_keys, p_digests) with ordinality as k(key, digest, a)
       where k.key is not null
       order by k.key collate "C"
-      on conflict do nothing;
+      on conflict do nothing
+      returning key)
+    select array_agg(key) into new_keys from inserted;
     for r in
       select k.a, known.digest = k.digest as same, exists (
           select from jsonb_to_recordset(p_events) as e(p integer, id uuid)
@@ -147,7 +152,8 @@ begin
       from unnest(p_keys, p_digests) with ordinality as k(key, digest, a)
       join ${name('idempotency_keys')} as known on known.key = k.key
     loop
-      if not r.own then
+      -- The same events under the same key: this very append, sent before. Their ids tell what became of it.
+      if not (r.own and r.same) then
         outcomes[r.a] := case when r.same then 5 else 6 end;
       end if;
     end loop;
@@ -227,7 +233,7 @@ begin
       s := p_part_stream[q];
       versions[q] := current[s];
       if outcomes[a] = 0 then
-        if current[s] is null then
+        if current[s] is null or passed_over[s] then
           outcomes[a] := 4;
         elsif tombstoned[s] then
           outcomes[a] := 3;
@@ -250,6 +256,11 @@ begin
         base[i] := current[s];
         current[s] := current[s] + p_part_count[i];
         versions[i] := current[s];
+      end loop;
+    elsif outcomes[a] = 4 then
+      -- What comes after it on one of its streams must not overtake it.
+      for i in p .. q - 1 loop
+        passed_over[p_part_stream[i]] := true;
       end loop;
     end if;
     p := q;
@@ -293,13 +304,14 @@ begin
     select array_agg(position) into positions from inserted;
   end if;
 
-  -- What a rejected append has left behind: its key, and streams made for it while waiting.
+  -- What a rejected append has left behind: the key it brought, and streams made for it while waiting.
   if 0 <> any(outcomes) then
     if p_keys is not null then
       delete from ${name('idempotency_keys')} as k
         using unnest(p_keys, outcomes) as u(key, outcome)
         where k.key = u.key
-          and u.outcome in (1, 2, 3, 4, 7, 8);
+          and k.key = any(new_keys)
+          and u.outcome in (1, 2, 3, 4, 8);
     end if;
     if p_wait then
       delete from ${name('streams')} as t

@@ -1,0 +1,37 @@
+/**
+ * Programs that run in processes of their own: rivals, and readers whose memory is looked at.
+ *
+ * A program is a file in `programs/` that calls `answer`; it is given one message, gives one back and ends.
+ */
+import { fork } from 'node:child_process'
+
+const limitMs = 300_000
+
+export function runProgram<Answer>(name: string, input: object): Promise<Answer> {
+  const child = fork(`${import.meta.dirname}/programs/${name}.ts`, { serialization: 'advanced' })
+  return new Promise<Answer>((resolve, reject) => {
+    let given: { answer?: Answer; error?: string } = { error: `${name} ended without an answer` }
+    const limit = setTimeout(() => child.kill('SIGKILL'), limitMs)
+    child.once('error', reject)
+    child.once('message', message => {
+      given = message as typeof given
+    })
+    // Only when it is gone, so that it takes nothing from whoever runs next.
+    child.once('exit', () => {
+      clearTimeout(limit)
+      if (given.error === undefined) resolve(given.answer as Answer)
+      else reject(new Error(given.error))
+    })
+    child.send(input)
+  })
+}
+
+export function answer<Input>(work: (input: Input) => Promise<unknown>): void {
+  const reply = (message: object): void => void process.send!(message, () => process.disconnect())
+  process.once('message', input => {
+    work(input as Input).then(
+      result => reply({ answer: result }),
+      error => reply({ error: error.stack ?? String(error) }),
+    )
+  })
+}

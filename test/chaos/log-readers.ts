@@ -1,0 +1,235 @@
+/**
+ * Readers of the log for the ordering torture: those that the store has, and those that look equal and lose events.
+ *
+ * Each broken one differs from the right one (`settleThenRead`) in one thing only. Where the moment in which it can
+ * lose is short, a pause makes it longer; the right one has the same pause, so that it cannot be the pause that loses.
+ */
+import type pg from 'pg'
+import type { Store } from '../../src/store.ts'
+import { pause, type Random } from './chaos.ts'
+
+export interface LogReader {
+  readonly name: string
+  /** The positions it gave out, in the order it did. */
+  readonly delivered: bigint[]
+  /** Everything up to here it believes to have given out. */
+  cursor: bigint
+  /** Reads until it is told to stop; then no further than it has come. */
+  run(): Promise<void>
+  stop(): void
+}
+
+export interface Verdict {
+  readonly name: string
+  readonly delivered: number
+  readonly missed: number
+  readonly repeated: number
+  readonly disordered: number
+}
+
+/** What the reader made of the log, as far as it has come; `truth` are all positions there are. */
+export function judge(reader: LogReader, truth: readonly bigint[]): Verdict {
+  const { name, delivered, cursor } = reader
+  const given = new Set(delivered)
+  return {
+    name,
+    delivered: delivered.length,
+    missed: truth.filter(position => position <= cursor && !given.has(position)).length,
+    repeated: delivered.length - given.size,
+    disordered: delivered.filter((position, at) => at > 0 && position < delivered[at - 1]!).length,
+  }
+}
+
+export const clean = { missed: 0, repeated: 0, disordered: 0 }
+
+/** A reader made of single steps: each gives out what comes after the cursor, and says how far it has come. */
+export interface Step {
+  readonly positions: readonly bigint[]
+  readonly reached: bigint
+}
+
+function stepping(name: string, from: bigint, random: Random, step: (after: bigint) => Promise<Step>): LogReader {
+  let running = true
+  const reader: LogReader = {
+    name,
+    delivered: [],
+    cursor: from,
+    stop() {
+      running = false
+    },
+    async run() {
+      while (running) {
+        const { positions, reached } = await step(reader.cursor)
+        reader.delivered.push(...positions)
+        if (reached > reader.cursor) reader.cursor = reached
+        await pause(random, 3)
+      }
+    },
+  }
+  return reader
+}
+
+// ── Right ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export function tailing(store: Store, from: bigint, filter: { types?: string[] } = {}): LogReader {
+  const stop = new AbortController()
+  const reader: LogReader = {
+    name: filter.types === undefined ? 'tail' : 'filtered tail',
+    delivered: [],
+    cursor: from,
+    stop: () => stop.abort(),
+    async run() {
+      try {
+        for await (const event of store.events.tail({ after: from, signal: stop.signal, ...filter })) {
+          reader.delivered.push(event.position)
+          reader.cursor = event.position
+        }
+      } catch (error) {
+        if (!stop.signal.aborted) throw error
+      }
+    },
+  }
+  return reader
+}
+
+export function readingAll(store: Store, from: bigint, random: Random): LogReader {
+  return stepping('readAll', from, random, async after => {
+    const events = await store.events.readAll({ after, includeArchived: true }).toArray()
+    return { positions: events.map(event => event.position), reached: events.at(-1)?.position ?? after }
+  })
+}
+
+/** By hand, with a pause between the statements: what they rely on must not be their nearness. */
+export function settleThenRead(client: pg.Client, schema: string, from: bigint, random: Random): LogReader {
+  return stepping('settle, then read', from, random, async after => {
+    const settled = await settledBy(client, `select settled from "${schema}".slow_settle()`)
+    await pause(random, 5)
+    return readUpTo(client, schema, after, settled)
+  })
+}
+
+// ── Broken ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** No settling at all. */
+export function naive(client: pg.Client, schema: string, from: bigint, random: Random): LogReader {
+  return stepping('position > last', from, random, async after => {
+    const positions = await positionsOf(client, `select position from "${schema}".events where position > ${after}`)
+    return { positions, reached: positions.at(-1) ?? after }
+  })
+}
+
+/** The snapshot of the one statement is older than what settling finds. */
+export function oneStatement(client: pg.Client, schema: string, from: bigint, random: Random): LogReader {
+  return stepping('settle and read in one statement', from, random, after =>
+    together(
+      client,
+      after,
+      `with s as materialized (select settled from "${schema}".slow_settle())
+       select s.settled, e.position
+       from s left join "${schema}".events as e on e.position > ${after} and e.position <= s.settled`,
+    ),
+  )
+}
+
+/** All statements of a STABLE function see with the snapshot of its caller. */
+export function stableFunction(client: pg.Client, schema: string, from: bigint, random: Random): LogReader {
+  return stepping('a STABLE function', from, random, after =>
+    together(client, after, `select settled, position from "${schema}".stable_read(${after})`),
+  )
+}
+
+/** The snapshot is that of the transaction, taken before settling. */
+export function repeatableRead(client: pg.Client, other: pg.Client, schema: string, from: bigint, random: Random) {
+  return stepping('a repeatable-read transaction', from, random, async after => {
+    await client.query('begin isolation level repeatable read')
+    await client.query('select 1')
+    const settled = await settledBy(other, `select settled from "${schema}".slow_settle()`)
+    const step = await readUpTo(client, schema, after, settled)
+    await client.query('commit')
+    return step
+  })
+}
+
+/** The snapshot is that of the cursor, opened before settling. */
+export function openedCursor(client: pg.Client, schema: string, from: bigint, random: Random): LogReader {
+  return stepping('a cursor opened before', from, random, async after => {
+    await client.query('begin')
+    await client.query(
+      `declare log cursor for select position from "${schema}".events where position > ${after} order by position`,
+    )
+    const settled = await settledBy(client, `select settled from "${schema}".slow_settle()`)
+    const positions = await positionsOf(client, 'fetch all from log')
+    await client.query('commit')
+    return { positions: positions.filter(position => position <= settled), reached: settled }
+  })
+}
+
+/** Who announces between the two reads has drawn below the head that is read last. */
+export function locksBeforeHead(client: pg.Client, schema: string, from: bigint, random: Random): LogReader {
+  return stepping('the locks before the head', from, random, async after => {
+    const settled = await settledBy(client, `select settled from "${schema}".locks_first()`)
+    return readUpTo(client, schema, after, settled)
+  })
+}
+
+/** What the readers above call: settling with a pause before it, and the variants that are wrong on the server. */
+export function readerFunctions(schema: string): string[] {
+  const sequence = `'"${schema}".events_position'::regclass::oid`
+  const bounds = `
+    select min(head + "${schema}".signed32(objid::bigint - head)) from pg_locks
+    where locktype = 'advisory' and classid = ${sequence} and objsubid = 2 and mode = 'ShareLock'
+      and database = (select oid from pg_database where datname = current_database())`
+  const head = `select case when is_called then last_value else last_value - 1 end from "${schema}".events_position`
+  return [
+    `create function "${schema}".slow_settle(out settled bigint) language plpgsql volatile as $$
+     begin
+       perform pg_sleep(0.003);
+       settled := (select s.settled from "${schema}".settle() as s);
+     end $$`,
+    `create function "${schema}".stable_read(p_after bigint) returns table (settled bigint, "position" bigint)
+     language plpgsql stable as $$
+     declare
+       head bigint;
+     begin
+       perform pg_sleep(0.003);
+       head := (${head});
+       settled := least(head, (${bounds}));
+       return query
+         select stable_read.settled, e.position
+         from (select) as one
+         left join "${schema}".events as e on e.position > p_after and e.position <= stable_read.settled
+         order by 2;
+     end $$`,
+    `create function "${schema}".locks_first(out settled bigint) language plpgsql volatile as $$
+     declare
+       head bigint := (${head});
+       bound bigint := (${bounds});
+     begin
+       perform pg_sleep(0.003);
+       settled := least((${head}), bound);
+     end $$`,
+  ]
+}
+
+async function settledBy(client: pg.Client, text: string): Promise<bigint> {
+  return BigInt((await client.query(text)).rows[0].settled)
+}
+
+async function positionsOf(client: pg.Client, text: string): Promise<bigint[]> {
+  const { rows } = await client.query(text.startsWith('fetch') ? text : `${text} order by position`)
+  return rows.map(row => BigInt(row.position))
+}
+
+async function readUpTo(client: pg.Client, schema: string, after: bigint, settled: bigint): Promise<Step> {
+  const where = `position > ${after} and position <= ${settled}`
+  return {
+    positions: await positionsOf(client, `select position from "${schema}".events where ${where}`),
+    reached: settled,
+  }
+}
+
+async function together(client: pg.Client, after: bigint, text: string): Promise<Step> {
+  const { rows } = await client.query(`${text} order by 2`)
+  const positions = rows.filter(row => row.position !== null).map(row => BigInt(row.position))
+  return { positions, reached: BigInt(rows[0]?.settled ?? after) }
+}

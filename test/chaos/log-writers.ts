@@ -1,0 +1,245 @@
+/**
+ * Writers for the ordering torture: every way in which a transaction can append, slowly, and the ways of announcing
+ * that look equal and let readers pass.
+ *
+ *     announce ── pause ── draw ── pause ── insert ── pause ── commit, or not
+ */
+import type pg from 'pg'
+import type { Store } from '../../src/store.ts'
+import { pause, pick, type Random } from './chaos.ts'
+
+export interface Writer {
+  readonly client: pg.Client
+  readonly store: Store
+  readonly schema: string
+  readonly random: Random
+  /** Unlike that of any other writer. */
+  readonly name: string
+  count: number
+}
+
+/** One transaction, or several; it may fail as transactions do. */
+export type Work = (writer: Writer) => Promise<void>
+
+export const types = ['Packed', 'Shipped'] as const
+const maxPauseMs = 4
+
+// ── Right ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** The protocol by hand, statement by statement. */
+export const slowSteps: Work = async writer => {
+  await begin(writer)
+  await announce(writer)
+  for (let draws = drawsOf(writer); draws > 0; draws--) await drawAndInsert(writer)
+  await end(writer)
+}
+
+/** One call of the store, grouped with others. */
+export const grouped: Work = async writer => {
+  const stream = writer.random() < 0.5 ? `hot-${Math.floor(writer.random() * 5)}` : nextStream(writer)
+  await writer.store.events.append(stream, eventsOf(writer))
+  await pause(writer.random, maxPauseMs)
+}
+
+/** Appends of the store inside a transaction that is the user's. */
+export const insideUsersTransaction: Work = async writer => {
+  await begin(writer)
+  for (let appends = drawsOf(writer); appends > 0; appends--) {
+    await writer.store.events.append(nextStream(writer), eventsOf(writer), { tx: writer.client })
+    await pause(writer.random, maxPauseMs)
+  }
+  await end(writer)
+}
+
+/** What was announced inside a savepoint is gone with it, and must be announced again. */
+export const savepointRolledBack: Work = async writer => {
+  const { client, store } = writer
+  await begin(writer)
+  if (writer.random() < 0.5) await store.events.append(nextStream(writer), eventsOf(writer), { tx: client })
+  await client.query('savepoint before_it')
+  await store.events.append(nextStream(writer), eventsOf(writer), { tx: client })
+  await pause(writer.random, maxPauseMs)
+  await client.query('rollback to savepoint before_it')
+  await pause(writer.random, maxPauseMs)
+  await store.events.append(nextStream(writer), eventsOf(writer), { tx: client })
+  await pause(writer.random, maxPauseMs)
+  await end(writer)
+}
+
+/** The same by an exception block in the database. */
+export const exceptionBlock: Work = async writer => {
+  await begin(writer)
+  await writer.client.query(`select "${writer.schema}".append_after_failure($1, $2)`, [
+    nextStream(writer),
+    nextStream(writer),
+  ])
+  await pause(writer.random, 2 * maxPauseMs)
+  await end(writer)
+}
+
+/** Between its two phases it has no session, only locks. */
+export const prepared: Work = async writer => {
+  const { client, random } = writer
+  const gid = `${writer.schema} ${writer.name} ${++writer.count}`
+  await begin(writer)
+  await client.query(`select "${writer.schema}".append_raw($1)`, [nextStream(writer)])
+  await pause(random, maxPauseMs)
+  await client.query(`prepare transaction '${gid}'`)
+  await pause(random, 2 * maxPauseMs)
+  await client.query(`${random() < 0.8 ? 'commit' : 'rollback'} prepared '${gid}'`)
+}
+
+/** The store's own transactions, their savepoints and their rollbacks: the only kind that the embedded engine has. */
+export const insideStoresTransaction: Work = async writer => {
+  const { store, random } = writer
+  const abandoned = new Error('abandoned')
+  const work = store.transaction(async tx => {
+    await store.events.append(nextStream(writer), eventsOf(writer), { tx })
+    await tx
+      .savepoint(async () => {
+        await store.events.append(nextStream(writer), eventsOf(writer), { tx })
+        if (random() < 0.5) throw abandoned
+      })
+      .catch(expectOnly(abandoned))
+    await store.events.append(nextStream(writer), eventsOf(writer), { tx })
+    if (random() < 0.2) throw abandoned
+  })
+  await work.catch(expectOnly(abandoned))
+}
+
+// ── Broken ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** The client remembers that it has announced; the rollback to a savepoint has taken the lock, not the memory. */
+export const rememberedInClient: Work = async writer => {
+  const { client } = writer
+  await begin(writer)
+  await client.query('savepoint before_it')
+  await announce(writer)
+  await drawAndInsert(writer)
+  await client.query('rollback to savepoint before_it')
+  await drawAndInsert(writer)
+  await end(writer)
+}
+
+const connectionsAnnounced = new WeakSet<pg.Client>()
+
+/** Announced by the first transaction of the connection, which takes the lock with it. */
+export const oncePerConnection: Work = async writer => {
+  await begin(writer)
+  if (!connectionsAnnounced.has(writer.client)) await announce(writer)
+  connectionsAnnounced.add(writer.client)
+  await drawAndInsert(writer)
+  await end(writer)
+}
+
+/** The bound is then what was drawn, and too late. */
+export const afterDrawing: Work = async writer => {
+  await begin(writer)
+  const position = await draw(writer)
+  await pause(writer.random, maxPauseMs)
+  await announce(writer)
+  await insert(writer, position)
+  await end(writer)
+}
+
+/** Its lock goes with its transaction. */
+export const inTransactionOfItsOwn: Work = async writer => {
+  await announce(writer)
+  await begin(writer)
+  await drawAndInsert(writer)
+  await end(writer)
+}
+
+/** Which part of a statement runs first is not ours to say. */
+export const inSameStatement: Work = async writer => {
+  await begin(writer)
+  await writer.client.query(
+    `with inserted as (
+       insert into "${writer.schema}".events (${columns})
+       select nextval('"${writer.schema}".events_position'), ${values}
+       returning position
+     ),
+     announced as (select "${writer.schema}".announce())
+     select position, announced from inserted, announced`,
+    [nextStream(writer), pick(writer.random, types)],
+  )
+  await pause(writer.random, maxPauseMs)
+  await end(writer)
+}
+
+// ── Parts ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** What the writers above call. */
+export function writerFunctions(schema: string): string[] {
+  const event = `jsonb_build_array(jsonb_build_object(
+    'n', 1, 'id', gen_random_uuid(), 't', 'Shipped', 'v', 1, 'd', '{}'::jsonb, 'co', 'torture'))`
+  return [
+    `create function "${schema}".append_raw(p_stream text) returns void language plpgsql as $$
+     begin
+       perform "${schema}".append_one(p_stream, -1, false, 1, ${event});
+     end $$`,
+    `create function "${schema}".append_after_failure(p_first text, p_second text) returns void language plpgsql as $$
+     begin
+       begin
+         perform "${schema}".append_raw(p_first);
+         perform pg_sleep(0.002);
+         raise exception 'undone';
+       exception when raise_exception then
+         perform pg_sleep(0.002);
+       end;
+       perform "${schema}".append_raw(p_second);
+     end $$`,
+  ]
+}
+
+const columns = 'position, version, created_at, event_id, schema_version, stream, type, correlation_id, data'
+const values = `1, now(), gen_random_uuid(), 1, $1, $2, 'torture', '{}'`
+
+async function begin({ client, random }: Writer): Promise<void> {
+  const level = random() < 0.7 ? 'read committed' : pick(random, ['repeatable read', 'serializable'])
+  await client.query(`begin isolation level ${level}`)
+}
+
+async function end({ client, random }: Writer): Promise<void> {
+  await pause(random, 2 * maxPauseMs)
+  await client.query(random() < 0.85 ? 'commit' : 'rollback')
+}
+
+async function announce({ client, schema, random }: Writer): Promise<void> {
+  await client.query(`select "${schema}".announce()`)
+  await pause(random, maxPauseMs)
+}
+
+async function draw({ client, schema }: Writer): Promise<string> {
+  return (await client.query(`select nextval('"${schema}".events_position') as position`)).rows[0].position
+}
+
+async function insert(writer: Writer, position: string): Promise<void> {
+  const text = `insert into "${writer.schema}".events (${columns}) values (${position}, ${values})`
+  await writer.client.query(text, [nextStream(writer), pick(writer.random, types)])
+  await pause(writer.random, maxPauseMs)
+}
+
+async function drawAndInsert(writer: Writer): Promise<void> {
+  const position = await draw(writer)
+  await pause(writer.random, maxPauseMs)
+  await insert(writer, position)
+}
+
+function drawsOf({ random }: Writer): number {
+  return 1 + Math.floor(random() * 3)
+}
+
+function nextStream(writer: Writer): string {
+  return `${writer.name}-${++writer.count}`
+}
+
+function eventsOf({ random }: Writer): { type: string; data: object }[] {
+  return Array.from({ length: 1 + Math.floor(random() * 2) }, () => ({ type: pick(random, types), data: {} }))
+}
+
+function expectOnly(expected: Error): (error: unknown) => void {
+  return error => {
+    if (error !== expected) throw error
+  }
+}

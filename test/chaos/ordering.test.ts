@@ -1,0 +1,177 @@
+/**
+ * Nothing is skipped, repeated or out of order, whatever the writers do (DESIGN 2.2). The torture is trusted only
+ * because it catches each relative of the protocol that loses events.
+ */
+import { expect, test } from 'vitest'
+import { openStore } from '../../src/store.ts'
+import { engine, freshSchema, openDatabase, postgresUrl } from '../support/engines.ts'
+import { waitUntil } from '../support/wait.ts'
+import { connect, long, seeded, times } from './chaos.ts'
+import {
+  clean,
+  judge,
+  locksBeforeHead,
+  naive,
+  oneStatement,
+  openedCursor,
+  readingAll,
+  repeatableRead,
+  settleThenRead,
+  stableFunction,
+  tailing,
+} from './log-readers.ts'
+import {
+  afterDrawing,
+  exceptionBlock,
+  grouped,
+  inSameStatement,
+  insideStoresTransaction,
+  insideUsersTransaction,
+  inTransactionOfItsOwn,
+  oncePerConnection,
+  prepared,
+  rememberedInClient,
+  savepointRolledBack,
+  slowSteps,
+  type Work,
+  type Writer,
+} from './log-writers.ts'
+import { type TortureParts, torture } from './torture.ts'
+
+const everything: Work[] = [
+  slowSteps,
+  slowSteps,
+  grouped,
+  grouped,
+  insideUsersTransaction,
+  savepointRolledBack,
+  exceptionBlock,
+  insideStoresTransaction,
+]
+/** Longer than any broken variant has ever lived. */
+const mostRounds = 60
+
+if (engine === 'pglite') {
+  test('nothing is missed, repeated or out of order on one connection', async () => {
+    await using store = await openStore({ database: await openDatabase(), schema: freshSchema() })
+    const readers = [tailing(store, 0n), tailing(store, 0n), readingAll(store, 0n, seeded(1))]
+    const reading = readers.map(reader => reader.run())
+    const work = async (writer: Writer): Promise<void> => {
+      for (let at = 0; at < (long ? 2_000 : 40); at++) await (at % 2 ? grouped : insideStoresTransaction)(writer)
+    }
+    const client = undefined as unknown as Writer['client']
+    await Promise.all(
+      times(16, at => work({ client, store, schema: '', random: seeded(at), name: `w${at}`, count: 0 })),
+    )
+    const truth = (await store.events.readAll().toArray()).map(event => event.position)
+    await waitUntil(() => readers.every(reader => reader.cursor === truth.at(-1)))
+    for (const reader of readers) reader.stop()
+    await Promise.all(reading)
+
+    expect(truth.length).toBeGreaterThan(500)
+    for (const reader of readers) expect(judge(reader, truth)).toMatchObject({ ...clean, delivered: truth.length })
+  })
+} else {
+  const withPrepared = async (): Promise<Work[]> => {
+    const client = await connect(postgresUrl())
+    const { rows } = await client.query('show max_prepared_transactions')
+    await client.end()
+    return Number(rows[0].max_prepared_transactions) >= 16 ? [...everything, prepared] : everything
+  }
+
+  const rightReaders = async ({ stores, from, client }: TortureParts, schema: string) => [
+    tailing(stores[0]!, from),
+    tailing(stores[1]!, from, { types: ['Packed'] }),
+    readingAll(stores[0]!, from, seeded(1)),
+    settleThenRead(await client(), schema, from, seeded(2)),
+  ]
+
+  const brokenReaders = [
+    'position > last',
+    'settle and read in one statement',
+    'a STABLE function',
+    'a repeatable-read transaction',
+    'a cursor opened before',
+    'the locks before the head',
+  ]
+
+  test('no reader misses, repeats or reorders an event, and every broken reader is caught missing some', async () => {
+    const schema = freshSchema()
+    const verdicts = await torture({
+      url: postgresUrl(),
+      schema,
+      work: await withPrepared(),
+      broken: brokenReaders,
+      roundMs: long ? 5_000 : 500,
+      done: (all, round) =>
+        round >= mostRounds ||
+        (round >= 6 && all.every(({ name, missed }) => !brokenReaders.includes(name) || missed > 0)),
+      readers: async parts => [
+        ...(await rightReaders(parts, schema)),
+        naive(await parts.client(), schema, parts.from, seeded(3)),
+        oneStatement(await parts.client(), schema, parts.from, seeded(4)),
+        stableFunction(await parts.client(), schema, parts.from, seeded(5)),
+        repeatableRead(await parts.client(), await parts.client(), schema, parts.from, seeded(6)),
+        openedCursor(await parts.client(), schema, parts.from, seeded(7)),
+        locksBeforeHead(await parts.client(), schema, parts.from, seeded(8)),
+      ],
+    })
+    if (process.env['RILLFLOW_CHAOS_SHOW']) console.table([...verdicts.values()])
+
+    for (const [name, verdict] of verdicts)
+      if (brokenReaders.includes(name)) expect(verdict.missed, name).toBeGreaterThan(0)
+      else expect(verdict).toMatchObject({ ...clean, delivered: expect.toSatisfy((count: number) => count > 100) })
+  }, 60_000)
+
+  test.each([
+    ['2^31', 2n ** 31n],
+    ['2^32', 2n ** 32n],
+  ])(
+    'nothing is missed across position %s',
+    async (_, boundary) => {
+      const schema = freshSchema()
+      const startAt = boundary - 150n
+      const verdicts = await torture({
+        url: postgresUrl(),
+        schema,
+        work: await withPrepared(),
+        startAt,
+        roundMs: long ? 10_000 : 400,
+        done: all => all.every(({ delivered }) => delivered > 300),
+        readers: parts => rightReaders(parts, schema),
+      })
+      if (process.env['RILLFLOW_CHAOS_SHOW']) console.table([...verdicts.values()])
+
+      for (const verdict of verdicts.values()) expect(verdict).toMatchObject(clean)
+    },
+    60_000,
+  )
+
+  test.each<[string, Work, string[]]>([
+    ['in the memory of a client whose savepoint was rolled back', rememberedInClient, []],
+    ['once per connection', oncePerConnection, []],
+    ['after drawing', afterDrawing, []],
+    ['in a transaction of its own', inTransactionOfItsOwn, []],
+    ['in the same statement as the insert', inSameStatement, []],
+    ['but drawing from a sequence that caches', slowSteps, ['cache 20']],
+  ])(
+    'announcing %s is caught: a right reader misses events',
+    async (_, broken, sequence) => {
+      const schema = freshSchema()
+      const verdicts = await torture({
+        url: postgresUrl(),
+        schema,
+        work: [broken],
+        prepareSchema: sequence.map(setting => `alter sequence "${schema}".events_position ${setting}`),
+        broken: ['settle, then read'],
+        roundMs: 100,
+        done: ([reader], round) => round >= mostRounds || reader!.missed > 0,
+        readers: async ({ client, from }) => [settleThenRead(await client(), schema, from, seeded(2))],
+      })
+      if (process.env['RILLFLOW_CHAOS_SHOW']) console.table([...verdicts.values()])
+
+      expect(verdicts.get('settle, then read')!.missed).toBeGreaterThan(0)
+    },
+    60_000,
+  )
+}

@@ -1,0 +1,129 @@
+/**
+ * The ordering torture: writers that do whatever transactions can do, as slowly as chance will have it, and readers
+ * that must give out every event once, in order. `broken` readers and writers are its self-check.
+ */
+import { openStore, type Store } from '../../src/store.ts'
+import { waitUntil } from '../support/wait.ts'
+import { connections, pause, pick, seeded, times } from './chaos.ts'
+import { judge, type LogReader, readerFunctions, type Verdict } from './log-readers.ts'
+import { types, type Work, type Writer, writerFunctions } from './log-writers.ts'
+
+export interface TortureOptions {
+  url: string
+  schema: string
+  /** What the writers do, each picked as often as it stands here. */
+  work: readonly Work[]
+  writers?: number
+  /** The readers, made when the schema is there. */
+  readers(parts: TortureParts): Promise<LogReader[]>
+  /** Goes on until this holds, asked after every round of about this long. */
+  roundMs: number
+  done(verdicts: readonly Verdict[], round: number): boolean
+  /** Names of readers that are expected to lose events: nobody waits for them to catch up. */
+  broken?: readonly string[]
+  /** The last position drawn before it begins. */
+  startAt?: bigint
+  seed?: number
+  prepareSchema?: readonly string[]
+}
+
+export interface TortureParts {
+  readonly stores: readonly Store[]
+  readonly from: bigint
+  client(): Promise<import('pg').Client>
+}
+
+export async function torture(options: TortureOptions): Promise<Map<string, Verdict>> {
+  const { url, schema, startAt = 0n, broken = [], seed = Math.floor(Math.random() * 2 ** 32) } = options
+  await using stores = await openStores(url, schema)
+  await using clients = connections(url)
+  const admin = await clients.open()
+  if (startAt > 0n) await admin.query(`select setval('"${schema}".events_position', ${startAt})`)
+  const prepare = [...readerFunctions(schema), ...writerFunctions(schema), ...(options.prepareSchema ?? [])]
+  for (const text of prepare) await admin.query(text)
+
+  // Somebody else's transaction, open all the time, with a snapshot and an id of its own: it must not matter.
+  const unrelated = await clients.open()
+  await unrelated.query('begin isolation level repeatable read')
+  await unrelated.query(`create table "${schema}".unrelated (id integer)`)
+
+  const readers = await options.readers({ stores: stores.all, from: startAt, client: clients.open })
+  const reading = readers.map(reader => reader.run())
+  const failed = Promise.race(reading.map(run => run.then(() => new Promise<never>(() => {}))))
+  failed.catch(() => {})
+  let writing = true
+  const writers = await Promise.all(
+    times(options.writers ?? 16, async (at): Promise<Writer> => {
+      const random = seeded(seed + at)
+      const store = pick(random, stores.all)
+      return { client: await clients.open(), store, schema, random, name: `w${at}`, count: 0 }
+    }),
+  )
+  const written = Promise.all(writers.map(writer => writeOn(writer, options.work, () => writing)))
+  try {
+    for (let round = 1; ; round++) {
+      await Promise.race([new Promise(resolve => setTimeout(resolve, options.roundMs)), written, failed])
+      if (options.done([...(await verdictsNow()).values()], round)) break
+    }
+    writing = false
+    await written
+    const truth = await truthNow()
+    const right = readers.filter(reader => !broken.includes(reader.name))
+    await Promise.race([
+      failed,
+      waitUntil(() => right.every(reader => reader.cursor >= (truthOf(reader, truth).at(-1) ?? 0n)), {
+        what: `the end of the log for ${right.map(reader => `${reader.name} at ${reader.cursor}`)}`,
+      }),
+    ])
+  } finally {
+    writing = false
+    for (const reader of readers) reader.stop()
+    await Promise.allSettled([written, ...reading])
+  }
+  await Promise.all(reading)
+  await unrelated.query('rollback')
+  return verdictsNow()
+
+  async function verdictsNow(): Promise<Map<string, Verdict>> {
+    // Frozen first: what they have passed by now, the log read afterwards must have.
+    const frozen = readers.map(reader => ({ ...reader, cursor: reader.cursor, delivered: [...reader.delivered] }))
+    const truth = await truthNow()
+    return new Map(frozen.map(reader => [reader.name, judge(reader, truthOf(reader, truth))]))
+  }
+
+  async function truthNow(): Promise<{ position: bigint; type: string }[]> {
+    const { rows } = await admin.query(`select position, type from "${schema}".events order by position`)
+    return rows.map(({ position, type }) => ({ position: BigInt(position), type }))
+  }
+
+  function truthOf({ name }: { name: string }, truth: readonly { position: bigint; type: string }[]): bigint[] {
+    const wanted = name === 'filtered tail' ? truth.filter(({ type }) => type === types[0]) : truth
+    return wanted.map(({ position }) => position)
+  }
+}
+
+async function writeOn(writer: Writer, work: readonly Work[], goOn: () => boolean): Promise<void> {
+  while (goOn()) {
+    try {
+      await pick(writer.random, work)(writer)
+    } catch (error) {
+      // Stricter isolation levels collide; that is what they are for.
+      const state =
+        (error as { code?: string; cause?: { code?: string } }).cause?.code ?? (error as { code: string }).code
+      if (state !== '40001' && state !== '40P01') throw error
+      await writer.client.query('rollback')
+    }
+    await pause(writer.random, 2)
+  }
+}
+
+async function openStores(url: string, schema: string): Promise<{ all: Store[] } & AsyncDisposable> {
+  const options = { url, schema, channel: schema, maxConnections: 6 }
+  const all = [await openStore({ ...options, migrate: true }), await openStore({ ...options, maxConnections: 2 })]
+  return {
+    all,
+    async [Symbol.asyncDispose]() {
+      for (const store of all) await store.close()
+    },
+  }
+}
