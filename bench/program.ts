@@ -10,17 +10,18 @@ const limitMs = 300_000
 export function runProgram<Answer>(name: string, input: object): Promise<Answer> {
   const child = fork(`${import.meta.dirname}/programs/${name}.ts`, { serialization: 'advanced' })
   return new Promise<Answer>((resolve, reject) => {
-    let given: { answer?: Answer; error?: string } = { error: `${name} ended without an answer` }
+    let given: { answer?: Answer; error?: string } | undefined
     const limit = setTimeout(() => child.kill('SIGKILL'), limitMs)
     child.once('error', reject)
     child.once('message', message => {
       given = message as typeof given
     })
     // Only when it is gone, so that it takes nothing from whoever runs next.
-    child.once('exit', () => {
+    child.once('close', (code, signal) => {
       clearTimeout(limit)
-      if (given.error === undefined) resolve(given.answer as Answer)
-      else reject(new Error(given.error))
+      if (given === undefined) reject(new Error(`${name} ended without an answer (${signal ?? code})`))
+      else if (given.error !== undefined) reject(new Error(given.error))
+      else resolve(given.answer as Answer)
     })
     child.send(input)
   })

@@ -10,6 +10,7 @@ import { InvalidOption, isRillflowError, OutcomeUnknown, StoreClosed } from './c
 import { type Ids, uuidv7Ids } from './core/id.ts'
 import { once } from './core/lifecycle.ts'
 import type { Database, Transaction, TransactionOptions } from './database/database.ts'
+import { lendDatabase } from './database/lend.ts'
 import { parsers } from './database/parse.ts'
 import type { PostgresOptions } from './database/postgres.ts'
 import { type AnyTransaction, foreignExecutor, isOwnTransaction } from './database/transaction.ts'
@@ -73,24 +74,24 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
 }
 
 export async function openStore<M extends EventMap = UntypedEvents>(options: StoreOptions<M> = {}): Promise<Store<M>> {
-  const database = options.database ?? (await openDatabase(options))
+  const database = options.database === undefined ? await openDatabase(options) : lendDatabase(options.database)
   try {
     return await openOn(database, options)
   } catch (error) {
-    if (options.database === undefined) await database.close(0)
+    await database.close(0)
     throw error
   }
 }
 
 async function openDatabase(options: StoreOptions<EventMap>): Promise<Database> {
-  const embedded = options.memory === true || options.folder !== undefined
-  const server = options.url !== undefined || options.pool !== undefined
-  if (embedded && server)
-    throw new InvalidOption({ option: 'url', reason: 'and folder or memory exclude each other: a server or embedded' })
-  if (server) return (await import('./database/postgres.ts')).openPostgres(options)
+  const places = { folder: options.folder, memory: options.memory || undefined, url: options.url, pool: options.pool }
+  const [place, other] = Object.entries(places).flatMap(([name, given]) => (given === undefined ? [] : [name]))
+  if (place !== undefined && other !== undefined)
+    throw new InvalidOption({ option: other, reason: `and ${place} exclude each other: a store is in one place` })
+  if (place === 'url' || place === 'pool') return (await import('./database/postgres.ts')).openPostgres(options)
   const { openPglite } = await import('./database/pglite.ts')
-  const place = options.memory === true ? { memory: true as const } : { folder: options.folder ?? './.rillflow' }
-  return openPglite(place, { clock: options.clock, transactionTimeoutMs: options.transactionTimeoutMs })
+  const where = options.memory === true ? { memory: true as const } : { folder: options.folder ?? './.rillflow' }
+  return openPglite(where, { clock: options.clock, transactionTimeoutMs: options.transactionTimeoutMs })
 }
 
 async function openOn<M extends EventMap>(database: Database, options: StoreOptions<M>): Promise<Store<M>> {
@@ -129,7 +130,7 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
     watch.close(new StoreClosed({}))
     await withinLimit(group.drain(), closeMs)
     await wake.close()
-    if (options.database === undefined) await database.close(Math.max(0, until - performance.now()))
+    await database.close(Math.max(0, until - performance.now()))
   })
 
   return {

@@ -4,7 +4,7 @@ import { promisify } from 'node:util'
 import type { Bench } from '../bench.ts'
 import { compare, interleave } from '../rounds.ts'
 
-const root = `${import.meta.dirname}/..`
+const root = `${import.meta.dirname}/../..`
 const notYet = ['pg', '@electric-sql/pglite', 'pg-copy-streams']
 
 export const bench: Bench = {

@@ -6,7 +6,8 @@ import { storeTables } from './store.ts'
 
 const statement = `
   select outcome, at_version, at_position
-  from rillflow.append_one($1::text, $2::bigint, $3::boolean, $4::integer, $5::jsonb)`
+  from rillflow.append_one(
+    $1::text, $2::bigint, $3::boolean, $4::uuid[], $5::text[], null, $6::jsonb, $7::jsonb, null, null, null)`
 
 /** The schema must be there. */
 export function openAppendCall(url: string, poolSize: number): Appender {
@@ -14,16 +15,18 @@ export function openAppendCall(url: string, poolSize: number): Appender {
   return {
     tables: storeTables,
     async append(stream, version, events) {
-      const encoded = JSON.stringify(
-        events.map(({ type, data, headers }, at) => {
-          const id = eventId()
-          return { n: at + 1, id, t: type, v: 1, d: data, h: headers, co: id }
-        }),
-      )
       const { rows } = await pool.query({
         name: 'append_one',
         text: statement,
-        values: [stream, version === 'any' ? -1 : version, false, events.length, encoded],
+        values: [
+          stream,
+          version === 'any' ? -1 : version,
+          false,
+          events.map(() => eventId()),
+          events.map(event => event.type),
+          JSON.stringify(events.map(event => event.data)),
+          JSON.stringify(events.map(event => event.headers)),
+        ],
       })
       if (rows[0].outcome !== 0) throw new Conflict(Number(rows[0].at_version))
     },

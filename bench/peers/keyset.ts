@@ -1,32 +1,46 @@
 /** Reading as one does by hand: the driver's own prepared keyset pages of 1000, rows as objects, its default parsers. */
 import type pg from 'pg'
 
-const columns = `position, stream, version, event_id, type, schema_version, data, headers, correlation_id, causation_id,
-  user_id, created_at`
+export interface Row {
+  readonly position: string
+  readonly version: string
+  readonly data: unknown
+}
 
-export const pageStatement = `
-  select ${columns} from rillflow.events where position > $1 order by position limit 1000`
+const pageSize = 1000
+const columns = `
+  position, stream, version, event_id, type, schema_version, data, headers, correlation_id, causation_id, user_id,
+  created_at`
 
-type Row = { position: string; version: string } & Record<string, unknown>
+export const logPage = `
+  select ${columns} from rillflow.events where position > $1 order by position limit ${pageSize}`
+export const streamPage = `
+  select ${columns} from rillflow.events where stream = $1 and version > $2 order by version limit ${pageSize}`
 
-export async function* keysetPages(client: pg.ClientBase): AsyncGenerator<Row, void, undefined> {
-  let after = '0'
+/** Page after page, each asked for when the one before has been dealt with. */
+export async function readPages(
+  next: (last: Row | undefined) => Promise<readonly Row[]>,
+  onRow: (row: Row) => void,
+): Promise<void> {
+  let last: Row | undefined
   for (;;) {
-    const { rows } = await client.query<Row>({ name: 'page', text: pageStatement, values: [after] })
-    yield* rows
-    if (rows.length < 1000) return
-    after = rows.at(-1)!.position
+    const rows = await next(last)
+    for (const row of rows) onRow(row)
+    if (rows.length < pageSize) return
+    last = rows.at(-1)
   }
 }
 
-export async function* keysetStream(client: pg.Pool, stream: string): AsyncGenerator<Row, void, undefined> {
-  const text = `
-    select ${columns} from rillflow.events where stream = $1 and version > $2 order by version limit 1000`
-  let after = '0'
-  for (;;) {
-    const { rows } = await client.query<Row>({ name: 'stream', text, values: [stream, after] })
-    yield* rows
-    if (rows.length < 1000) return
-    after = rows.at(-1)!.version
-  }
+export function readLogPages(client: pg.ClientBase, onRow: (row: Row) => void): Promise<void> {
+  return readPages(async last => {
+    const { rows } = await client.query<Row>({ name: 'log', text: logPage, values: [last?.position ?? '0'] })
+    return rows
+  }, onRow)
+}
+
+export function readStreamPages(pool: pg.Pool, stream: string, onRow: (row: Row) => void): Promise<void> {
+  return readPages(async last => {
+    const { rows } = await pool.query<Row>({ name: 'stream', text: streamPage, values: [stream, last?.version ?? '0'] })
+    return rows
+  }, onRow)
 }

@@ -2,7 +2,7 @@
 import pg from 'pg'
 import { closedLoop } from '../load.ts'
 import { type MemoryPeak, watchMemory } from '../memory.ts'
-import { keysetPages, keysetStream } from '../peers/keyset.ts'
+import { readLogPages, readStreamPages } from '../peers/keyset.ts'
 import { answer } from '../program.ts'
 import { openStore } from '../rillflow.ts'
 import type { Sample } from '../rounds.ts'
@@ -19,53 +19,67 @@ export interface ReaderAnswer extends Sample, MemoryPeak {
   readonly events: number
 }
 
-type Source = () => AsyncIterable<{ data?: unknown }>
+/** Reads all there is of one thing and shows each event. */
+type Read = (onEvent: (event: { readonly data: unknown }) => void) => Promise<void>
 
-answer<ReaderInput>(async input => (input.who === 'ours' ? readWithStore(input) : readWithDriver(input)))
+answer<ReaderInput>(input => (input.who === 'ours' ? readWithStore(input) : readWithDriver(input)))
 
 async function readWithStore({ what, url, streams }: ReaderInput): Promise<ReaderAnswer> {
   await using store = await openStore({ url })
-  if (what === 'streams') return readStreams(streams, stream => store.events.read(stream))
-  if (what === 'long stream') return readOnce(() => store.events.read(streams[0]!))
-  return readOnce(() => store.events.readAll(what === 'rebuild' ? { includeArchived: true } : {}))
+  const all = (source: AsyncIterable<{ readonly data: unknown }>): Read => {
+    return async onEvent => {
+      for await (const event of source) onEvent(event)
+    }
+  }
+  if (what === 'streams') return await readMany(streams, stream => all(store.events.read(stream)))
+  if (what === 'long stream') return await readOnce(all(store.events.read(streams[0]!)))
+  return await readOnce(all(store.events.readAll(what === 'rebuild' ? { includeArchived: true } : {})))
 }
 
 async function readWithDriver({ what, url, streams }: ReaderInput): Promise<ReaderAnswer> {
   const pool = new pg.Pool({ connectionString: url, max: 10 })
   const client = await pool.connect()
+  const whole = (stream: string): Read => {
+    return onEvent => readStreamPages(pool, stream, onEvent)
+  }
   try {
-    if (what === 'streams') return await readStreams(streams, stream => keysetStream(pool, stream))
-    if (what === 'long stream') return await readOnce(() => keysetStream(pool, streams[0]!))
-    return await readOnce(() => keysetPages(client))
+    if (what === 'streams') return await readMany(streams, whole)
+    if (what === 'long stream') return await readOnce(whole(streams[0]!))
+    return await readOnce(onEvent => readLogPages(client, onEvent))
   } finally {
     client.release()
     await pool.end()
   }
 }
 
-async function readOnce(source: Source): Promise<ReaderAnswer> {
-  const memory = watchMemory()
+async function readOnce(read: Read): Promise<ReaderAnswer> {
+  const watch = watchEvents()
   const started = performance.now()
-  let events = 0
-  for await (const event of source()) {
-    if (event.data === undefined) throw new Error('an event without data')
-    events++
-    memory.tick()
-  }
-  return { value: events / ((performance.now() - started) / 1000), events, ...memory.peak() }
+  await read(watch.see)
+  const value = watch.events() / ((performance.now() - started) / 1000)
+  return { value, events: watch.events(), ...watch.peak() }
 }
 
 /** Whole streams, each by one of 8 callers. */
-async function readStreams(streams: readonly string[], source: (stream: string) => ReturnType<Source>): Promise<ReaderAnswer> {
+async function readMany(streams: readonly string[], readOf: (stream: string) => Read): Promise<ReaderAnswer> {
+  const watch = watchEvents()
+  let next = 0
+  const { value, p50, p99 } = await closedLoop({ callers: 8, ms: 1500, warmUpMs: 300 }, () =>
+    readOf(streams[next++ % streams.length]!)(watch.see),
+  )
+  return { value, p50, p99, events: watch.events(), ...watch.peak() }
+}
+
+function watchEvents(): { see(event: { readonly data: unknown }): void; events(): number; peak(): MemoryPeak } {
   const memory = watchMemory()
   let events = 0
-  let next = 0
-  const sample = await closedLoop({ callers: 8, ms: 1500, warmUpMs: 300 }, async () => {
-    for await (const event of source(streams[next++ % streams.length]!)) {
-      if (event.data === undefined) throw new Error('an event without data')
+  return {
+    see(event) {
+      if (typeof event.data !== 'object') throw new Error('an event without data')
       events++
       memory.tick()
-    }
-  })
-  return { value: sample.value, p50: sample.p50, p99: sample.p99, events, ...memory.peak() }
+    },
+    events: () => events,
+    peak: () => memory.peak(),
+  }
 }

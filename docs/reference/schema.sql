@@ -147,14 +147,21 @@ create function "rillflow"."append_one"(
   p_stream text,
   p_expected bigint,
   p_allow_archived boolean,
-  p_count integer,
-  p_events jsonb,
+  p_ids uuid[],
+  p_types text[],
+  p_schema_versions integer[],
+  p_data jsonb,
+  p_headers jsonb,
+  p_correlations text[],
+  p_causations text[],
+  p_users text[],
   out outcome integer,
   out at_version bigint,
   out at_position bigint)
 language plpgsql volatile
 as '
 declare
+  p_count constant integer := cardinality(p_ids);
   found_stream "rillflow"."streams";
 begin
   outcome := 0;
@@ -197,10 +204,12 @@ begin
       position, stream, version, event_id, type, schema_version, data, headers,
       correlation_id, causation_id, user_id, created_at)
     select
-      nextval(''"rillflow"."events_position"''), p_stream, at_version - p_count + e.n, e.id, e.t, e.v, e.d, e.h,
-      e.co, e.ca, e.u, clock_timestamp()
-    from jsonb_to_recordset(p_events) as e(
-      n bigint, id uuid, t text, v integer, d jsonb, h jsonb, co text, ca text, u text)
+      nextval(''"rillflow"."events_position"''), p_stream, at_version - p_count + e.n, e.id, e.t,
+      coalesce(e.v, 1), e.d, nullif(e.h, ''null''), coalesce(e.co, e.id::text), e.ca, e.u, clock_timestamp()
+    from rows from (
+      unnest(p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
+      jsonb_array_elements(p_data),
+      jsonb_array_elements(p_headers)) with ordinality as e(id, t, v, co, ca, u, d, h, n)
     returning position)
   select max(position) into at_position from inserted;
 end
@@ -216,8 +225,18 @@ create function "rillflow"."append_batch"(
   p_check_ids boolean[],
   p_keys text[],
   p_digests text[],
-  p_events jsonb,
+  p_simple boolean,
   p_wait boolean,
+  p_event_part integer[],
+  p_event_number integer[],
+  p_ids uuid[],
+  p_types text[],
+  p_schema_versions integer[],
+  p_data jsonb,
+  p_headers jsonb,
+  p_correlations text[],
+  p_causations text[],
+  p_users text[],
   out outcomes integer[],
   out failed_parts integer[],
   out versions bigint[],
@@ -230,36 +249,33 @@ as '
 declare
   appends constant integer := cardinality(p_allow_archived);
   parts constant integer := cardinality(p_part_append);
-  current bigint[] := array_fill(null::bigint, array[cardinality(p_streams)]);
-  before bigint[] := array_fill(null::bigint, array[cardinality(p_streams)]);
-  archived boolean[] := array_fill(false, array[cardinality(p_streams)]);
-  tombstoned boolean[] := array_fill(false, array[cardinality(p_streams)]);
-  passed_over boolean[] := array_fill(false, array[cardinality(p_streams)]);
-  base bigint[] := array_fill(null::bigint, array[parts]);
-  any_appended boolean := false;
+  -- By stream: the version it is at (null: somebody else holds it), whether its row was there, 2 archived, 3 tombstoned.
+  current bigint[];
+  known boolean[];
+  marks integer[];
+  -- By part: the version before its first event, null if it is refused.
+  base bigint[];
+  passed_over boolean[];
   new_keys text[];
   r record;
-  a integer;
   p integer;
   q integer;
   s integer;
-  missing bigint;
+  wanted bigint;
+  made bigint;
 begin
-  outcomes := array_fill(0, array[appends]);
-  failed_parts := array_fill(0, array[appends]);
-  versions := array_fill(null::bigint, array[parts]);
-  positions := ''{}'';
   if not p_wait then
     perform set_config(''lock_timeout'', ''50ms'', true);
   end if;
 
+  outcomes := array_fill(0, array[appends]);
   -- Keys. Inserting one waits for whoever is just using it; what is then there was used before.
   if p_keys is not null then
     with inserted as (
       insert into "rillflow"."idempotency_keys" (key, digest, event_ids)
       select k.key, k.digest, array(
           select e.id
-          from jsonb_to_recordset(p_events) as e(p integer, id uuid)
+          from unnest(p_event_part, p_ids) as e(p, id)
           where p_part_append[e.p] = k.a)
       from unnest(p_keys, p_digests) with ordinality as k(key, digest, a)
       where k.key is not null
@@ -268,11 +284,13 @@ begin
       returning key)
     select array_agg(key) into new_keys from inserted;
     for r in
-      select k.a, known.digest = k.digest as same, exists (
-          select from jsonb_to_recordset(p_events) as e(p integer, id uuid)
-          where p_part_append[e.p] = k.a and e.id = any(known.event_ids)) as own
+      select k.a, stored.digest = k.digest as same, exists (
+          select
+          from unnest(p_event_part, p_ids) as e(p, id)
+          where p_part_append[e.p] = k.a
+            and e.id = any(stored.event_ids)) as own
       from unnest(p_keys, p_digests) with ordinality as k(key, digest, a)
-      join "rillflow"."idempotency_keys" as known on known.key = k.key
+      join "rillflow"."idempotency_keys" as stored on stored.key = k.key
     loop
       -- The same events under the same key: this very append, sent before. Their ids tell what became of it.
       if not (r.own and r.same) then
@@ -285,59 +303,55 @@ begin
   if p_wait then
     insert into "rillflow"."streams" (stream, version)
       select u.stream, 0
-      from unnest(p_streams) as u(stream)
+      from unnest(p_streams) with ordinality as u(stream, i)
       where exists (
-        select from unnest(p_part_stream, p_part_expected) as x(stream_index, expected)
-        where p_streams[x.stream_index] = u.stream and x.expected in (-1, 0))
-      order by u.stream collate "C"
+        select
+        from unnest(p_part_stream, p_part_expected) as x(i, expected)
+        where x.i = u.i
+          and x.expected in (-1, 0))
+      order by u.i
       on conflict do nothing;
-    for r in
-      select u.i, t.version, t.archived_at, t.tombstoned_at
-      from unnest(p_streams) with ordinality as u(stream, i)
-      join "rillflow"."streams" as t on t.stream = u.stream
-      order by t.stream
-      for update of t
-    loop
-      current[r.i] := r.version;
-      archived[r.i] := r.archived_at is not null;
-      tombstoned[r.i] := r.tombstoned_at is not null;
-    end loop;
+    select array_agg(t.version), array_agg(t.mark), array_agg(t.version is not null)
+      into current, marks, known
+      from unnest(p_streams) as u(stream)
+      left join lateral (
+        select s.version, case when s.tombstoned_at is not null then 3 when s.archived_at is not null then 2 else 0 end as mark
+        from "rillflow"."streams" as s
+        where s.stream = u.stream
+        for update) as t on true;
   else
-    for r in
-      select u.i, t.version, t.archived_at, t.tombstoned_at
-      from unnest(p_streams) with ordinality as u(stream, i)
-      join "rillflow"."streams" as t on t.stream = u.stream
-      order by t.stream
-      for update of t skip locked
-    loop
-      current[r.i] := r.version;
-      archived[r.i] := r.archived_at is not null;
-      tombstoned[r.i] := r.tombstoned_at is not null;
-    end loop;
+    select array_agg(t.version), array_agg(t.mark), array_agg(t.version is not null)
+      into current, marks, known
+      from unnest(p_streams) as u(stream)
+      left join lateral (
+        select s.version, case when s.tombstoned_at is not null then 3 when s.archived_at is not null then 2 else 0 end as mark
+        from "rillflow"."streams" as s
+        where s.stream = u.stream
+        for update skip locked) as t on true;
   end if;
-  before := current;
-  -- What is still unknown does not exist yet (version 0), or is held by somebody (stays null: busy).
-  if array_position(current, null) is not null then
-    for r in
-      select u.i
-      from unnest(p_streams, current) with ordinality as u(stream, version, i)
-      where u.version is null
-        and not exists (select from "rillflow"."streams" as t where t.stream = u.stream)
-    loop
-      current[r.i] := 0;
-    end loop;
+  -- What is still unknown does not exist yet (version 0), or is held by somebody (stays null).
+  if false = any(known) then
+    select array_agg(case
+        when u.version is null and not exists (
+          select
+          from "rillflow"."streams" as s
+          where s.stream = u.stream) then 0
+        else u.version end)
+      into current
+      from unnest(p_streams, current) as u(stream, version);
   end if;
 
   -- Ids, where the events may have been stored before.
-  if true = any(p_check_ids) then
+  if p_check_ids is not null then
     for r in
       select
         p_part_append[e.p] as a,
-        count(known.event_id) as present,
+        count(stored.event_id) as present,
         count(*) as wanted,
-        bool_and(known.event_id is null or (known.stream = e.s and known.type = e.t and known.data = e.d)) as same
-      from jsonb_to_recordset(p_events) as e(p integer, s text, id uuid, t text, d jsonb)
-      left join "rillflow"."events" as known on known.event_id = e.id
+        bool_and(stored.event_id is null or (
+          stored.stream = p_streams[p_part_stream[e.p]] and stored.type = e.t and stored.data = e.d)) as same
+      from rows from (unnest(p_event_part, p_ids, p_types), jsonb_array_elements(p_data)) as e(p, id, t, d)
+      left join "rillflow"."events" as stored on stored.event_id = e.id
       where p_check_ids[p_part_append[e.p]]
       group by 1
     loop
@@ -347,67 +361,84 @@ begin
     end loop;
   end if;
 
-  -- Versions, append by append, since one may follow another on the same stream.
-  p := 1;
-  for a in 1 .. appends loop
-    q := p;
-    while q <= parts and p_part_append[q] = a loop
-      s := p_part_stream[q];
-      versions[q] := current[s];
+  -- Versions.
+  versions := current;
+  if p_simple then
+    select array_agg(u.outcome), array_agg(case when u.outcome = 0 then u.version end)
+      into outcomes, base
+      from (
+        select x.version, case
+          when x.version is null then 4
+          when x.mark = 3 or (x.mark = 2 and not x.allow) then x.mark
+          when (x.expected >= 0 and x.version <> x.expected) or (x.expected = -2 and x.version = 0) then 1
+          else 0 end as outcome
+        from unnest(current, marks, p_part_expected, p_allow_archived) as x(version, mark, expected, allow)) as u;
+    select array_agg(coalesce(u.base + u.count, u.version))
+      into current
+      from unnest(current, base, p_part_count) as u(version, base, count);
+  else
+    -- Append by append, since one may follow another on the same stream.
+    failed_parts := array_fill(0, array[appends]);
+    versions := array_fill(null::bigint, array[parts]);
+    base := array_fill(null::bigint, array[parts]);
+    passed_over := array_fill(false, array[cardinality(p_streams)]);
+    p := 1;
+    for a in 1 .. appends loop
+      q := p;
+      while q <= parts and p_part_append[q] = a loop
+        s := p_part_stream[q];
+        versions[q] := current[s];
+        if outcomes[a] = 0 then
+          outcomes[a] := case
+            when current[s] is null or passed_over[s] then 4
+            when marks[s] = 3 or (marks[s] = 2 and not p_allow_archived[a]) then marks[s]
+            when (p_part_expected[q] >= 0 and current[s] <> p_part_expected[q])
+              or (p_part_expected[q] = -2 and current[s] = 0) then 1
+            else 0 end;
+          if outcomes[a] <> 0 then
+            failed_parts[a] := q;
+          end if;
+        end if;
+        q := q + 1;
+      end loop;
       if outcomes[a] = 0 then
-        if current[s] is null or passed_over[s] then
-          outcomes[a] := 4;
-        elsif tombstoned[s] then
-          outcomes[a] := 3;
-        elsif archived[s] and not p_allow_archived[a] then
-          outcomes[a] := 2;
-        elsif (p_part_expected[q] >= 0 and current[s] <> p_part_expected[q])
-          or (p_part_expected[q] = -2 and current[s] = 0) then
-          outcomes[a] := 1;
-        end if;
-        if outcomes[a] <> 0 then
-          failed_parts[a] := q;
-        end if;
+        for i in p .. q - 1 loop
+          s := p_part_stream[i];
+          base[i] := current[s];
+          versions[i] := current[s];
+          current[s] := current[s] + p_part_count[i];
+        end loop;
+      elsif outcomes[a] = 4 then
+        -- What comes after it on one of its streams must not overtake it.
+        for i in p .. q - 1 loop
+          passed_over[p_part_stream[i]] := true;
+        end loop;
       end if;
-      q := q + 1;
+      p := q;
     end loop;
-    if outcomes[a] = 0 then
-      any_appended := true;
-      for i in p .. q - 1 loop
-        s := p_part_stream[i];
-        base[i] := current[s];
-        current[s] := current[s] + p_part_count[i];
-        versions[i] := current[s];
-      end loop;
-    elsif outcomes[a] = 4 then
-      -- What comes after it on one of its streams must not overtake it.
-      for i in p .. q - 1 loop
-        passed_over[p_part_stream[i]] := true;
-      end loop;
-    end if;
-    p := q;
-  end loop;
+  end if;
 
-  if any_appended then
+  if 0 = any(outcomes) then
     update "rillflow"."streams" as t
       set version = u.version
-      from unnest(p_streams, before, current) as u(stream, before, version)
+      from unnest(p_streams, known, current) as u(stream, known, version)
       where t.stream = u.stream
-        and u.before < u.version;
-    if array_position(before, null) is not null then
+        and u.known
+        and t.version < u.version;
+    if false = any(known) then
+      select count(*) into wanted
+        from unnest(known, current) as u(known, version)
+        where not u.known
+          and u.version > 0;
       insert into "rillflow"."streams" (stream, version)
         select u.stream, u.version
-        from unnest(p_streams, before, current) as u(stream, before, version)
-        where u.before is null
+        from unnest(p_streams, known, current) with ordinality as u(stream, known, version, i)
+        where not u.known
           and u.version > 0
-        order by u.stream collate "C"
+        order by u.i
         on conflict do nothing;
-      get diagnostics missing = row_count;
-      if missing < (
-        select count(*)
-        from unnest(before, current) as u(before, version)
-        where u.before is null and u.version > 0) then
-        -- Somebody else made one of them in the meantime: the caller splits the batch.
+      get diagnostics made = row_count;
+      if made < wanted then
         raise exception ''a stream was created by another append'' using errcode = ''55P03'';
       end if;
     end if;
@@ -417,16 +448,19 @@ begin
         position, stream, version, event_id, type, schema_version, data, headers,
         correlation_id, causation_id, user_id, created_at)
       select
-        nextval(''"rillflow"."events_position"''), e.s, base[e.p] + e.n, e.id, e.t, e.v, e.d, e.h,
-        e.co, e.ca, e.u, clock_timestamp()
-      from jsonb_to_recordset(p_events) as e(
-        p integer, s text, n bigint, id uuid, t text, v integer, d jsonb, h jsonb, co text, ca text, u text)
+        nextval(''"rillflow"."events_position"''), p_streams[p_part_stream[e.p]], base[e.p] + e.n, e.id, e.t,
+        coalesce(e.v, 1), e.d, nullif(e.h, ''null''), coalesce(e.co, e.id::text), e.ca, e.u, clock_timestamp()
+      from rows from (
+        unnest(
+          p_event_part, p_event_number, p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
+        jsonb_array_elements(p_data),
+        jsonb_array_elements(p_headers)) as e(p, n, id, t, v, co, ca, u, d, h)
       where base[e.p] is not null
       returning position)
     select array_agg(position) into positions from inserted;
   end if;
 
-  -- What a rejected append has left behind: the key it brought, and streams made for it while waiting.
+  -- What a refused append has left behind: the key it brought, and streams made for it while waiting.
   if 0 <> any(outcomes) then
     if p_keys is not null then
       delete from "rillflow"."idempotency_keys" as k
@@ -437,7 +471,8 @@ begin
     end if;
     if p_wait then
       delete from "rillflow"."streams" as t
-        where t.stream = any(p_streams)
+        using unnest(p_streams) as u(stream)
+        where t.stream = u.stream
           and t.version = 0;
     end if;
   end if;
@@ -445,4 +480,4 @@ end
 ';
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (3, 'append', 'b560c180611eb85125239024edd208560de40f4860839618aeadcf7abcce617d', true);
+values (3, 'append', '8d1fb882faaebeedcb0e58f282beb8224623a88dfe70e358b5a0cadf99ffcde0', true);

@@ -167,7 +167,8 @@ function describeTarget(pool: pg.Pool, url: string | undefined): { address: stri
 }
 
 function listenerConfig(options: PostgresOptions, pool: pg.Pool): pg.ClientConfig {
-  const { max: _max, ...own } = pool.options
+  // The pool hides its password from whoever copies its options.
+  const { max: _max, ...own } = { ...pool.options, password: pool.options.password }
   const config = options.url === undefined ? own : { connectionString: options.url }
   return { ...config, ...(options.ssl === undefined ? {} : { ssl: options.ssl }), keepAlive: true } as pg.ClientConfig
 }

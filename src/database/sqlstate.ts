@@ -49,7 +49,7 @@ export function isConnectionLost(error: unknown): boolean {
   if (sqlState !== undefined) return /^(08...|57P0[1-35]|25P0[34]|53300)$/.test(sqlState)
   const code = (error as { code?: unknown } | null)?.code
   if (typeof code === 'string' && /^(E[A-Z]+)$/.test(code)) return true
-  return error instanceof Error && /connection|socket|not queryable|client was closed|read timeout/i.test(error.message)
+  return error instanceof Error && /connect|socket|not queryable|client was closed|read timeout/i.test(error.message)
 }
 
 /** Rolled back because of a neighbour: the same transaction can simply run again. */

@@ -9,7 +9,7 @@ import { throwIfAborted } from '../core/lifecycle.ts'
 import { checkName } from '../core/name.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
-import { type AnyTransaction, isOwnTransaction } from '../database/transaction.ts'
+import type { AnyTransaction } from '../database/transaction.ts'
 import { channels } from '../telemetry/telemetry.ts'
 import { type GroupCommit, idsOf } from './group-commit.ts'
 import type { Log } from './log.ts'
@@ -142,8 +142,7 @@ async function appendIn(parts: AppendParts, append: Append, tx: AnyTransaction):
   if (repeated !== undefined) return earlierResults(executor, log, append, repeated)
   const results = resultsOf(append, outcome!)
   parts.rememberIds(tx, idsOf(append))
-  if (isOwnTransaction(tx)) tx.afterCommit(() => wake.appended())
-  else await wake.appendedIn(executor)
+  await wake.appendedIn(tx, executor)
   return results
 }
 

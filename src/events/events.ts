@@ -28,7 +28,7 @@ import type { EventMap, NewEvent, RecordedEvent, UntypedEvents } from './definit
 import { type ImportedEvent, type ImportOptions, type ImportProgress, importEvents } from './import.ts'
 import type { Expected } from './prepare.ts'
 import { type ReadOptions, readStream, rereadable } from './read.ts'
-import { type ReadLogOptions, readLog } from './read-log.ts'
+import { checkPosition, type ReadLogOptions, readLog } from './read-log.ts'
 import { eventsOfRows } from './rows.ts'
 import type { AppendResult } from './send.ts'
 import { type EventSequence, eventSequence } from './sequence.ts'
@@ -141,6 +141,7 @@ export function openEvents<M extends EventMap>(parts: AppendParts & { readonly w
     },
     async waitFor(position, { timeoutMs, signal } = {}) {
       database.refuseInsideTransaction('waitFor')
+      checkPosition('position', position)
       const limit = deadline(signal, timeoutMs, { what: `Position ${position} in the settled log`, clock: log.clock })
       try {
         let seen = await rereadable(database, log, () => settle(log))

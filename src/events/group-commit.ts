@@ -82,6 +82,8 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
   return {
     submit(append, signal) {
       if (closing !== undefined) return Promise.reject(new StoreClosed({}))
+      // An asynchronous check of its events may have taken until after the abort.
+      if (signal?.aborted) return Promise.reject(new Aborted({}, signal.reason))
       const isFull = queue.length > 0 && queuedBytes + append.bytes > limits.maxQueuedBytes
       if (isFull || queue.length >= limits.maxQueued)
         return Promise.reject(new Overloaded({ queue: 'append', limit: limits.maxQueued }))
@@ -269,7 +271,8 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
         } else if (state === lockNotAvailable) {
           return group
         } else {
-          fail(group[0]!, error)
+          // Sent before without an answer, the first one may still be stored.
+          giveUp(group, error as Error)
           return []
         }
       }

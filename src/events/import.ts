@@ -7,7 +7,14 @@
  * committed with each chunk, and a source given again under that name is skipped, and compared, up to there.
  */
 import { createHash, type Hash } from 'node:crypto'
-import { DuplicateEventId, ImportMismatch, InvalidOption, StreamArchived, StreamTombstoned } from '../core/errors.ts'
+import {
+  DuplicateEventId,
+  ImportMismatch,
+  InvalidEvent,
+  InvalidOption,
+  StreamArchived,
+  StreamTombstoned,
+} from '../core/errors.ts'
 import { jsonable } from '../core/json.ts'
 import { throwIfAborted } from '../core/lifecycle.ts'
 import { checkName } from '../core/name.ts'
@@ -86,20 +93,26 @@ export async function importEvents(
       eventsPerSecond: Math.round((done - resumed.events) / ((performance.now() - started) / 1000 || 1)),
     })
 
-  // The next chunk is gathered and encoded while the database stores this one.
-  for await (const chunk of chunksOf(log, source, chunkSize, options, resumed)) {
-    await storing
-    throwIfAborted(options.signal)
-    storing = storeChunk(log, chunk, options.name, done).then(last => {
-      done += chunk.events.length
-      position = last
-      log.telemetry.count('events_imported_total', chunk.events.length)
-      onChunk()
-      options.onProgress?.(progress())
-    })
-    storing.catch(() => {})
+  const store = async (chunk: Chunk): Promise<void> => {
+    position = await storeChunk(log, chunk, options.name, done)
+    done += chunk.events.length
+    log.telemetry.count('events_imported_total', chunk.events.length)
+    onChunk()
+    options.onProgress?.(progress())
   }
-  await storing
+
+  try {
+    // The next chunk is gathered and encoded while the database stores this one.
+    for await (const chunk of chunksOf(log, source, chunkSize, options, resumed)) {
+      await storing
+      throwIfAborted(options.signal)
+      storing = store(chunk)
+      storing.catch(() => {})
+    }
+  } finally {
+    // Also when the source failed: what is under way is done before the caller hears of it.
+    await storing
+  }
   return progress()
 }
 
@@ -131,14 +144,14 @@ async function* chunksOf(
   let events: ImportLine[] = []
   for await (const event of source) {
     throwIfAborted(options.signal)
-    const stream = checkName('Stream', event.stream)
     const checked = checkEvent(log, event, {}, checks)
+    const stream = checkName('Stream', event.stream)
     hash?.update(`${stream}\0${checked.type}\0${checked.data}\n`)
     if (skipped < resumed.events) {
       if (++skipped === resumed.events) refuseOther(options.name, resumed, hash)
       continue
     }
-    events.push({ stream, id: checked.id, line: copyLine(stream, checked), createdAt: event.createdAt?.toISOString() })
+    events.push({ stream, id: checked.id, line: copyLine(stream, checked), createdAt: timeOf(event) })
     bytes += checked.bytes
     if (events.length < chunkSize && bytes < maxChunkBytes) continue
     await Promise.all(checks.splice(0))
@@ -248,6 +261,12 @@ async function takenIds(log: Log, chunk: Chunk): Promise<string[]> {
     limit 10`)
   if (rows.length > 0) return rows.map(row => row.event_id)
   return ids.filter((id, at) => ids.indexOf(id) !== at).slice(0, 10)
+}
+
+function timeOf({ type, createdAt }: ImportedEvent): string | undefined {
+  if (createdAt === undefined) return undefined
+  if (createdAt instanceof Date && !Number.isNaN(createdAt.getTime())) return createdAt.toISOString()
+  throw new InvalidEvent({ type, path: 'createdAt', reason: `is ${String(createdAt)}, not a valid Date` })
 }
 
 function copyLine(stream: string, event: CheckedEvent): string {

@@ -29,21 +29,14 @@ export interface StreamEvents {
   readonly expected?: Expected | undefined
 }
 
-/** The events of one stream within an append, checked and encoded. */
+/** The events of one stream within an append, checked. */
 export interface Part {
   readonly stream: string
   readonly expected: Expected
-  readonly events: readonly EncodedEvent[]
+  readonly events: readonly CheckedEvent[]
 }
 
-export interface EncodedEvent {
-  readonly id: string
-  /** Its members in the jsonb array that `append_one` and `append_batch` take. */
-  readonly members: string
-  readonly bytes: number
-}
-
-/** Checks and encodes; a promise only where a schema is asynchronous. */
+/** Checks all of it; a promise only where a schema is asynchronous. */
 export function prepareParts(
   log: Log,
   parts: readonly StreamEvents[],
@@ -53,7 +46,7 @@ export function prepareParts(
   const prepared = parts.map(({ stream, events, expected = 'any' }): Part => {
     checkName('Stream', stream)
     checkExpected(expected)
-    return { stream, expected, events: events.map(event => encodeEvent(checkEvent(log, event, defaults, checks))) }
+    return { stream, expected, events: events.map(event => checkEvent(log, event, defaults, checks)) }
   })
   refuseRepeated(prepared)
   return checks.length === 0 ? prepared : Promise.all(checks).then(() => prepared)
@@ -112,16 +105,6 @@ export function checkEvent(
   if (userId !== undefined) checkName('User id', userId)
   const bytes = data.bytes + (headers?.length ?? 0) + 200
   return { id, type, schemaVersion, data: data.text, headers, correlationId, causationId, userId, bytes }
-}
-
-function encodeEvent(event: CheckedEvent): EncodedEvent {
-  const { id, headers, causationId, userId } = event
-  let members = `"id":"${id}","t":${JSON.stringify(event.type)},"v":${event.schemaVersion},"d":${event.data}`
-  if (headers !== undefined) members += `,"h":${headers}`
-  members += `,"co":${JSON.stringify(event.correlationId)}`
-  if (causationId !== undefined) members += `,"ca":${JSON.stringify(causationId)}`
-  if (userId !== undefined) members += `,"u":${JSON.stringify(userId)}`
-  return { id, members, bytes: event.bytes }
 }
 
 function eventId(log: Log, event: NewEventOf<string, unknown>): string {

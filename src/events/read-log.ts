@@ -10,7 +10,7 @@ import type { Executor } from '../database/database.ts'
 import { numeral, sql } from '../database/sql.ts'
 import type { RecordedEvent } from './definition.ts'
 import type { Log } from './log.ts'
-import { rereadable } from './read.ts'
+import { checkPaging, rereadable } from './read.ts'
 import { eventsOfCopy, eventsOfRows } from './rows.ts'
 import { inPages } from './sequence.ts'
 import { settle } from './settle.ts'
@@ -47,6 +47,9 @@ export async function* readLog(
   executor: Executor,
   options: ReadLogOptions,
 ): AsyncGenerator<RecordedEvent, void, undefined> {
+  checkPosition('after', options.after)
+  checkPosition('to', options.to)
+  checkPaging(options)
   const { settled } = await rereadable(executor, log, () => settle(log, executor))
   const to = options.to !== undefined && options.to < settled ? options.to : settled
   yield* readSettled(log, executor, { ...options, to })
@@ -63,8 +66,6 @@ export function readSettled(
   const pageSize = options.pageSize ?? log.database.batch.readEvents
   let after = options.after ?? 0n
   let wanted = options.limit ?? Number.MAX_SAFE_INTEGER
-  if (typeof after !== 'bigint' || after < 0n)
-    throw new InvalidOption({ option: 'after', reason: `must be a position (a bigint from 0n), not ${String(after)}` })
 
   const read = pageReader(log, executor, options)
   const next = async (): Promise<readonly RecordedEvent[] | undefined> => {
@@ -175,6 +176,11 @@ function filteredPages(log: Log, executor: Executor, options: ReadLogOptions): P
     const reached = rows.length < limit ? to : (rows.at(-1)![0] as bigint)
     return { events: await eventsOfRows(log, rows), reached }
   }
+}
+
+export function checkPosition(option: string, position: unknown): void {
+  if (position === undefined || (typeof position === 'bigint' && position >= 0n)) return
+  throw new InvalidOption({ option, reason: `must be a position (a bigint from 0n), not ${String(position)}` })
 }
 
 /** A bare UUID has no category, although it has dashes. */

@@ -117,10 +117,24 @@ export function rereadable<T>(executor: Executor, log: Log, read: () => Promise<
 }
 
 function checkRange(options: ReadOptions): void {
-  for (const name of ['from', 'after', 'to', 'limit', 'pageSize'] as const) {
-    const value = options[name]
-    const least = name === 'pageSize' ? 1 : 0
-    if (value !== undefined && !(Number.isSafeInteger(value) && value >= least))
-      throw new InvalidOption({ option: name, reason: `must be a whole number from ${least}, not ${value}` })
+  for (const name of ['from', 'after', 'to'] as const) checkWhole(name, options[name], 0)
+  checkPaging(options)
+  for (const name of ['since', 'until'] as const) {
+    const time = options[name]
+    if (time !== undefined && !(time instanceof Date && !Number.isNaN(time.getTime())))
+      throw new InvalidOption({ option: name, reason: `must be a valid Date, not ${String(time)}` })
   }
+  const { direction = 'forwards' } = options
+  if (direction !== 'forwards' && direction !== 'backwards')
+    throw new InvalidOption({ option: 'direction', reason: `must be 'forwards' or 'backwards', not ${direction}` })
+}
+
+export function checkPaging({ limit, pageSize }: { limit?: number | undefined; pageSize?: number | undefined }): void {
+  checkWhole('limit', limit, 0)
+  checkWhole('pageSize', pageSize, 1)
+}
+
+function checkWhole(option: string, value: number | undefined, least: number): void {
+  if (value !== undefined && !(Number.isSafeInteger(value) && value >= least))
+    throw new InvalidOption({ option, reason: `must be a whole number from ${least}, not ${String(value)}` })
 }

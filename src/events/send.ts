@@ -14,7 +14,7 @@ import {
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from './log.ts'
-import { expectedNumber, type Part } from './prepare.ts'
+import { type CheckedEvent, expectedNumber, type Part } from './prepare.ts'
 
 /** One call of append: all of its parts are stored, or none. */
 export interface Append {
@@ -57,15 +57,21 @@ export const busy = 4
 /** Waits for the stream if somebody holds it. */
 export async function sendOne(executor: Executor, log: Log, append: Append): Promise<Outcome> {
   const part = append.parts[0]!
-  const events = part.events.map((event, at) => `{"n":${at + 1},${event.members}}`)
+  const columns = columnsOf(part.events)
   const [row] = await executor.runArrays(sql`/* events.append */
     select outcome, at_version, at_position
     from ${log.names.append_one}(
       ${part.stream}::text,
       ${expectedNumber(part.expected)}::bigint,
       ${append.allowArchived}::boolean,
-      ${part.events.length}::integer,
-      ${`[${events.join(',')}]`}::jsonb)`)
+      ${columns.ids}::uuid[],
+      ${columns.types}::text[],
+      ${columns.schemaVersions}::integer[],
+      ${columns.data}::jsonb,
+      ${columns.headers}::jsonb,
+      ${columns.correlations}::text[],
+      ${columns.causations}::text[],
+      ${columns.users}::text[])`)
   const [code, version, position] = row as [number, bigint, bigint | null]
   return { code, failedPart: 0, versions: [Number(version)], positions: position === null ? [] : [position] }
 }
@@ -74,22 +80,23 @@ export async function sendOne(executor: Executor, log: Log, append: Append): Pro
 export async function sendBatch(
   executor: Executor,
   log: Log,
-  appends: readonly Append[],
+  given: readonly Append[],
   wait: boolean,
 ): Promise<Outcome[]> {
+  const single = given.every(append => append.parts.length === 1)
+  // Appends to one stream keep their order. Among streams it is the order everybody locks in.
+  const appends =
+    single && given.length > 1 ? [...given].sort((a, b) => byBytes(a.parts[0]!.stream, b.parts[0]!.stream)) : given
   const parts = appends.flatMap(append => append.parts)
   const streams = [...new Set(parts.map(part => part.stream))]
+  if (!single) streams.sort(byBytes)
   const streamIndex = new Map(streams.map((stream, at) => [stream, at + 1]))
   const keyed = appends.some(append => append.key !== undefined)
-  let events = ''
-  parts.forEach((part, at) => {
-    const opening = `{"p":${at + 1},"s":${JSON.stringify(part.stream)},"n":`
-    part.events.forEach((event, n) => {
-      events += `${events === '' ? '' : ','}${opening}${n + 1},${event.members}}`
-    })
-  })
+  const checked = appends.some(append => append.checkIds)
+  const simple = single && !keyed && !checked && streams.length === appends.length
+  const columns = columnsOf(parts.flatMap(part => part.events))
   const [row] = await executor.runArrays(sql`/* events.append_batch */
-    select to_json(outcomes)::text, to_json(failed_parts)::text, versions::text, positions
+    select outcomes::text, failed_parts::text, versions::text, positions
     from ${log.names.append_batch}(
       ${streams}::text[],
       ${appends.flatMap((append, at) => append.parts.map(() => at + 1))}::integer[],
@@ -97,13 +104,86 @@ export async function sendBatch(
       ${parts.map(part => expectedNumber(part.expected))}::bigint[],
       ${parts.map(part => part.events.length)}::integer[],
       ${appends.map(append => append.allowArchived)}::boolean[],
-      ${appends.map(append => append.checkIds)}::boolean[],
+      ${checked ? appends.map(append => append.checkIds) : null}::boolean[],
       ${keyed ? appends.map(append => append.key ?? null) : null}::text[],
       ${keyed ? appends.map(append => append.digest ?? null) : null}::text[],
-      ${`[${events}]`}::jsonb,
-      ${wait}::boolean)`)
-  const [codes, failed, versions, positions] = row as [string, string, string, bigint[]]
-  return outcomesOf(appends, JSON.parse(codes), JSON.parse(failed), versions.slice(1, -1).split(','), positions)
+      ${simple}::boolean,
+      ${wait}::boolean,
+      ${parts.flatMap((part, at) => part.events.map(() => at + 1))}::integer[],
+      ${parts.flatMap(part => part.events.map((_, n) => n + 1))}::integer[],
+      ${columns.ids}::uuid[],
+      ${columns.types}::text[],
+      ${columns.schemaVersions}::integer[],
+      ${columns.data}::jsonb,
+      ${columns.headers}::jsonb,
+      ${columns.correlations}::text[],
+      ${columns.causations}::text[],
+      ${columns.users}::text[])`)
+  const [codes, failed, versions, positions] = row as [string, string | null, string, bigint[] | null]
+  const outcomes = outcomesOf(
+    appends,
+    numbersOf(codes),
+    numbersOf(failed ?? '{}'),
+    numbersOf(versions),
+    positions ?? [],
+  )
+  return appends === given ? outcomes : given.map(append => outcomes[appends.indexOf(append)]!)
+}
+
+/** Events by column, as the functions take them: null where every row has the default. */
+function columnsOf(events: readonly CheckedEvent[]): Columns {
+  const column = <T>(of: (event: CheckedEvent) => T, isDefault: (event: CheckedEvent) => boolean): T[] | null =>
+    events.every(isDefault) ? null : events.map(of)
+  const headers = column(
+    event => event.headers ?? 'null',
+    event => event.headers === undefined,
+  )
+  return {
+    ids: events.map(event => event.id),
+    types: events.map(event => event.type),
+    schemaVersions: column(
+      event => event.schemaVersion,
+      event => event.schemaVersion === 1,
+    ),
+    data: `[${events.map(event => event.data).join(',')}]`,
+    headers: headers === null ? null : `[${headers.join(',')}]`,
+    correlations: column(
+      event => event.correlationId,
+      event => event.correlationId === event.id,
+    ),
+    causations: column(
+      event => event.causationId ?? null,
+      event => event.causationId === undefined,
+    ),
+    users: column(
+      event => event.userId ?? null,
+      event => event.userId === undefined,
+    ),
+  }
+}
+
+interface Columns {
+  readonly ids: string[]
+  readonly types: string[]
+  readonly schemaVersions: number[] | null
+  readonly data: string
+  readonly headers: string | null
+  readonly correlations: string[] | null
+  readonly causations: (string | null)[] | null
+  readonly users: (string | null)[] | null
+}
+
+/** The order of collation C: by UTF-8 bytes, which for ASCII names is how JavaScript compares anyway. */
+function byBytes(a: string, b: string): number {
+  if (a === b) return 0
+  if (beyondAscii.test(a) || beyondAscii.test(b)) return Buffer.compare(Buffer.from(a), Buffer.from(b))
+  return a < b ? -1 : 1
+}
+
+const beyondAscii = /[^\0-\x7f]/
+
+function numbersOf(array: string): number[] {
+  return array === '{}' ? [] : array.slice(1, -1).split(',').map(Number)
 }
 
 /** The advisory locks of an append's streams, until the transaction ends: on the hash of `schema/stream`, sorted. */
@@ -190,7 +270,7 @@ function outcomesOf(
   appends: readonly Append[],
   codes: readonly number[],
   failed: readonly number[],
-  versions: readonly string[],
+  versions: readonly number[],
   positions: readonly bigint[],
 ): Outcome[] {
   let part = 0
@@ -206,8 +286,9 @@ function outcomesOf(
       }
     return {
       code: codes[at]!,
-      failedPart: Math.max(0, failed[at]! - first - 1),
-      versions: versions.slice(first, part).map(Number),
+      failedPart: Math.max(0, (failed[at] ?? 0) - first - 1),
+      // What the database gives is the version before; of an append that was stored, the caller wants the one after.
+      versions: append.parts.map(({ events }, n) => (versions[first + n] ?? 0) + (codes[at] === 0 ? events.length : 0)),
       positions: last,
     }
   })

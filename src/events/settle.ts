@@ -60,8 +60,12 @@ export async function heldBackBy(log: Log): Promise<HeldBackBy[]> {
       left(coalesce(activity.query, ''), 500) as query
     from pg_locks as locks
     left join pg_stat_activity as activity on activity.pid = locks.pid
-    left join pg_prepared_xacts as prepared
-      on locks.pid is null and locks.virtualtransaction = '-1/' || prepared.transaction::text
+    -- A prepared transaction has no process; what all its locks share leads to the one on its own id.
+    left join pg_locks as own
+      on locks.pid is null and own.pid is null
+      and own.virtualtransaction = locks.virtualtransaction
+      and own.locktype = 'transactionid' and own.mode = 'ExclusiveLock'
+    left join pg_prepared_xacts as prepared on prepared.transaction = own.transactionid
     where locks.locktype = 'advisory'
       and locks.database = (select oid from pg_database where datname = current_database())
       and locks.classid = ${log.names.events_position.quoted}::regclass::oid

@@ -7,7 +7,7 @@
  * Both are marks on the stream's row. Its events stay where they are, so numbering, uniqueness and positions cannot be
  * touched by it, and rebuilds and followers, which read all there is, still see them.
  */
-import { InvalidOption, StreamNotFound } from '../core/errors.ts'
+import { InvalidName, InvalidOption, StreamNotFound } from '../core/errors.ts'
 import { jsonable } from '../core/json.ts'
 import { category, checkName } from '../core/name.ts'
 import type { Executor } from '../database/database.ts'
@@ -70,9 +70,12 @@ export function openStreams(parts: Pick<AppendParts, 'log' | 'wake' | 'executorO
     archive: (stream, { tx, reason } = {}) => archiveStream(log, executorFor(tx), stream, reason),
     restore: (stream, { tx } = {}) => restoreStream(log, executorFor(tx), stream),
     async tombstone(stream, { tx, reason } = {}) {
-      if (tx !== undefined) return tombstoneStream(log, executorOf(tx), stream, reason)
-      await log.database.transaction(own => tombstoneStream(log, own, stream, reason))
-      wake.appended()
+      if (tx === undefined) {
+        await log.database.transaction(own => tombstoneStream(log, own, stream, reason))
+        return wake.appended()
+      }
+      await tombstoneStream(log, executorOf(tx), stream, reason)
+      await wake.appendedIn(tx, executorOf(tx))
     },
   }
 }
@@ -122,6 +125,8 @@ async function resolveAlias(
   checkName('Alias', alias)
   const made = options.category === undefined ? log.ids.next() : `${options.category}-${log.ids.next()}`
   checkName('Stream', made)
+  if (category(made) !== options.category)
+    throw new InvalidName({ what: 'Category', given: String(options.category), reason: 'is empty or contains a "-"' })
   const known = sql`/* streams.alias */
     select stream
     from ${log.names.stream_aliases}

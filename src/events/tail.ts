@@ -10,7 +10,7 @@ import { sql } from '../database/sql.ts'
 import type { RecordedEvent } from './definition.ts'
 import type { Log } from './log.ts'
 import { rereadable } from './read.ts'
-import { type EventFilter, readSettled } from './read-log.ts'
+import { checkPosition, type EventFilter, readSettled } from './read-log.ts'
 import { type Settled, settle } from './settle.ts'
 import { type LogWatch, rewound } from './watch.ts'
 
@@ -29,6 +29,8 @@ export async function* tailLog(
   options: TailOptions,
 ): AsyncGenerator<RecordedEvent, void, undefined> {
   const { after = 'now', signal, ...filter } = options
+  log.database.refuseInsideTransaction('tail')
+  if (after !== 'now' && after !== 'start') checkPosition('after', after)
   let seen: Settled | undefined
   if (after === 'now') seen = await rereadable(log.database, log, () => settle(log))
   const start = after === 'now' ? seen!.settled : after === 'start' ? 0n : after

@@ -7,14 +7,14 @@
  */
 import type { Executor, Listener } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
-import { runOutside } from '../database/transaction.ts'
+import { type AnyTransaction, isOwnTransaction, runOutside } from '../database/transaction.ts'
 import type { Log } from './log.ts'
 
 export interface Wake {
   /** Something was committed by this process. */
   appended(): void
-  /** The same for a user's transaction: the hint travels with its commit. */
-  appendedIn(executor: Executor): Promise<void>
+  /** The same in a transaction: told after its commit, or with it if it is the user's own. */
+  appendedIn(tx: AnyTransaction, executor: Executor): Promise<void>
   /** Calls back on every hint until the function returned is called. Starts listening on first use. */
   onHint(hear: () => void): () => void
   close(): Promise<void>
@@ -34,16 +34,19 @@ export function openWake(log: Log): Wake {
     for (const hear of hearers) hear()
   }
 
+  const appended = (): void => {
+    if (hearers.size > 0) hint()
+    // Embedded there is no other process.
+    if (closed || log.database.engine === 'pglite') return
+    if (sending !== undefined) again = true
+    else sending = runOutside(sendUntilQuiet)
+  }
+
   return {
-    appended() {
-      if (hearers.size > 0) hint()
-      // Embedded there is no other process.
-      if (closed || log.database.engine === 'pglite') return
-      if (sending !== undefined) again = true
-      else sending = runOutside(sendUntilQuiet)
-    },
-    async appendedIn(executor) {
-      await executor.run(notification())
+    appended,
+    async appendedIn(tx, executor) {
+      if (isOwnTransaction(tx)) tx.afterCommit(appended)
+      else await executor.run(notification())
     },
     onHint(hear) {
       hearers.add(hear)

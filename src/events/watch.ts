@@ -87,11 +87,13 @@ export function watchLog(log: Log, wake: Wake, pollMs: number): LogWatch {
     timer?.cancel()
     while (dirty && waiters.size > 0) {
       dirty = false
+      // Who comes during the look may have seen more than it will show; it is answered by the next one.
+      const present = [...waiters]
       try {
         const settled = await settle(log)
         failures = 0
         unsettledLooks = settled.settled < settled.head ? unsettledLooks + 1 : 0
-        for (const waiter of waiters) answer(waiter, settled)
+        for (const waiter of present) if (waiters.has(waiter)) answer(waiter, settled)
       } catch (error) {
         // Waiting outlives a server that is away. Anything else will not mend itself.
         failures++
@@ -114,7 +116,7 @@ export function watchLog(log: Log, wake: Wake, pollMs: number): LogWatch {
       waiter.reject(rewound(log, after, now, `the server's timeline changed from ${seen.timeline} to ${now.timeline}`))
     } else if (seen !== undefined && seen.startedAt.getTime() !== now.startedAt.getTime()) {
       waiter.resolve(now)
-    } else if (seen !== undefined && now.head < after) {
+    } else if (seen !== undefined && now.head < seen.head) {
       waiter.reject(rewound(log, after, now, 'its head is below what was read'))
     } else if (now.settled > after) {
       waiter.resolve(now)

@@ -94,9 +94,9 @@ export const expected: SchemaShape = {
   functions: {
     announce: '() returns void language plpgsql volatile',
     append_batch:
-      '(p_streams text[], p_part_append integer[], p_part_stream integer[], p_part_expected bigint[], p_part_count integer[], p_allow_archived boolean[], p_check_ids boolean[], p_keys text[], p_digests text[], p_events jsonb, p_wait boolean, OUT outcomes integer[], OUT failed_parts integer[], OUT versions bigint[], OUT positions bigint[]) returns record language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off',
+      '(p_streams text[], p_part_append integer[], p_part_stream integer[], p_part_expected bigint[], p_part_count integer[], p_allow_archived boolean[], p_check_ids boolean[], p_keys text[], p_digests text[], p_simple boolean, p_wait boolean, p_event_part integer[], p_event_number integer[], p_ids uuid[], p_types text[], p_schema_versions integer[], p_data jsonb, p_headers jsonb, p_correlations text[], p_causations text[], p_users text[], OUT outcomes integer[], OUT failed_parts integer[], OUT versions bigint[], OUT positions bigint[]) returns record language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off',
     append_one:
-      '(p_stream text, p_expected bigint, p_allow_archived boolean, p_count integer, p_events jsonb, OUT outcome integer, OUT at_version bigint, OUT at_position bigint) returns record language plpgsql volatile',
+      '(p_stream text, p_expected bigint, p_allow_archived boolean, p_ids uuid[], p_types text[], p_schema_versions integer[], p_data jsonb, p_headers jsonb, p_correlations text[], p_causations text[], p_users text[], OUT outcome integer, OUT at_version bigint, OUT at_position bigint) returns record language plpgsql volatile',
     settle:
       '(OUT head bigint, OUT settled bigint, OUT timeline text, OUT started timestamp with time zone) returns record language plpgsql volatile',
     signed32:

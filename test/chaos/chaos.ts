@@ -4,7 +4,7 @@ import { inject } from 'vitest'
 import type { Major } from '../support/postgres-binaries.ts'
 
 /** `RILLFLOW_CHAOS=long` for as long as it takes to trust them; otherwise as long as every run can bear. */
-export const long: boolean = process.env['RILLFLOW_CHAOS'] === 'long'
+export const long: boolean = process.env.RILLFLOW_CHAOS === 'long'
 
 /** The server's version in this project, for tests that need a server of their own. */
 export const major: Major = inject('engine') === 'postgres-15' ? 15 : 18
@@ -57,4 +57,9 @@ export function pick<T>(random: Random, from: readonly T[]): T {
 
 export function times<T>(count: number, make: (at: number) => T): T[] {
   return Array.from({ length: count }, (_, at) => make(at))
+}
+
+/** Prints what was counted, for whoever asks by `RILLFLOW_CHAOS_SHOW=1`. */
+export function show(counts: unknown): void {
+  if (process.env.RILLFLOW_CHAOS_SHOW) console.table(counts)
 }

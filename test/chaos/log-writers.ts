@@ -171,12 +171,12 @@ export const inSameStatement: Work = async writer => {
 
 /** What the writers above call. */
 export function writerFunctions(schema: string): string[] {
-  const event = `jsonb_build_array(jsonb_build_object(
-    'n', 1, 'id', gen_random_uuid(), 't', 'Shipped', 'v', 1, 'd', '{}'::jsonb, 'co', 'torture'))`
   return [
     `create function "${schema}".append_raw(p_stream text) returns void language plpgsql as $$
      begin
-       perform "${schema}".append_one(p_stream, -1, false, 1, ${event});
+       perform "${schema}".announce();
+       insert into "${schema}".events (${columns})
+       select nextval('"${schema}".events_position'), 1, now(), gen_random_uuid(), 1, p_stream, 'Shipped', 'torture', '{}';
      end $$`,
     `create function "${schema}".append_after_failure(p_first text, p_second text) returns void language plpgsql as $$
      begin

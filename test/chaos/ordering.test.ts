@@ -92,7 +92,6 @@ if (engine === 'pglite') {
     'a STABLE function',
     'a repeatable-read transaction',
     'a cursor opened before',
-    'the locks before the head',
   ]
 
   test('no reader misses, repeats or reorders an event, and every broken reader is caught missing some', async () => {
@@ -113,10 +112,8 @@ if (engine === 'pglite') {
         stableFunction(await parts.client(), schema, parts.from, seeded(5)),
         repeatableRead(await parts.client(), await parts.client(), schema, parts.from, seeded(6)),
         openedCursor(await parts.client(), schema, parts.from, seeded(7)),
-        locksBeforeHead(await parts.client(), schema, parts.from, seeded(8)),
       ],
     })
-    if (process.env['RILLFLOW_CHAOS_SHOW']) console.table([...verdicts.values()])
 
     for (const [name, verdict] of verdicts)
       if (brokenReaders.includes(name)) expect(verdict.missed, name).toBeGreaterThan(0)
@@ -140,12 +137,33 @@ if (engine === 'pglite') {
         done: all => all.every(({ delivered }) => delivered > 300),
         readers: parts => rightReaders(parts, schema),
       })
-      if (process.env['RILLFLOW_CHAOS_SHOW']) console.table([...verdicts.values()])
 
       for (const verdict of verdicts.values()) expect(verdict).toMatchObject(clean)
     },
     60_000,
   )
+
+  test('reading the locks before the head is caught', async () => {
+    const schema = freshSchema()
+    const verdicts = await torture({
+      url: postgresUrl(),
+      schema,
+      // With many writers somebody's older bound is nearly always there, and hides it.
+      writers: 2,
+      work: [slowSteps],
+      broken: ['the locks before the head'],
+      roundMs: 100,
+      done: (all, round) => round >= mostRounds || all.some(({ missed }) => missed > 0),
+      readers: async parts => [
+        ...(await rightReaders(parts, schema)),
+        locksBeforeHead(await parts.client(), schema, parts.from, seeded(8)),
+      ],
+    })
+
+    for (const [name, verdict] of verdicts)
+      if (name === 'the locks before the head') expect(verdict.missed).toBeGreaterThan(0)
+      else expect(verdict).toMatchObject(clean)
+  }, 60_000)
 
   test.each<[string, Work, string[]]>([
     ['in the memory of a client whose savepoint was rolled back', rememberedInClient, []],
@@ -168,7 +186,6 @@ if (engine === 'pglite') {
         done: ([reader], round) => round >= mostRounds || reader!.missed > 0,
         readers: async ({ client, from }) => [settleThenRead(await client(), schema, from, seeded(2))],
       })
-      if (process.env['RILLFLOW_CHAOS_SHOW']) console.table([...verdicts.values()])
 
       expect(verdicts.get('settle, then read')!.missed).toBeGreaterThan(0)
     },

@@ -4,7 +4,7 @@
  */
 import { openStore, type Store } from '../../src/store.ts'
 import { waitUntil } from '../support/wait.ts'
-import { connections, pause, pick, seeded, times } from './chaos.ts'
+import { connections, pause, pick, seeded, show, times } from './chaos.ts'
 import { judge, type LogReader, readerFunctions, type Verdict } from './log-readers.ts'
 import { types, type Work, type Writer, writerFunctions } from './log-writers.ts'
 
@@ -82,7 +82,9 @@ export async function torture(options: TortureOptions): Promise<Map<string, Verd
   }
   await Promise.all(reading)
   await unrelated.query('rollback')
-  return verdictsNow()
+  const verdicts = await verdictsNow()
+  show([...verdicts.values()])
+  return verdicts
 
   async function verdictsNow(): Promise<Map<string, Verdict>> {
     // Frozen first: what they have passed by now, the log read afterwards must have.

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { connect, onServer, openShop, outcome, paid, placed, shipped } from '../support/shop.ts'
+import { connect, onServer, openShop, outcome, paid, placed, shipped, waitersFor } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 const id = '0190b2f0-6a1c-7def-8123-456789abcdef'
@@ -180,10 +180,7 @@ if (onServer) {
 
     const waiting = outcome(store.events.append('order-42', placed(), { idempotencyKey: 'checkout-1' }))
     const others = await Promise.all(Array.from({ length: 30 }, (_, n) => store.events.append(`order-${n}`, placed(n))))
-    await waitUntil(async () => {
-      const { rows } = await client.query(`select 1 from pg_locks where not granted and locktype = 'transactionid'`)
-      return rows.length > 0
-    })
+    await waitUntil(async () => (await waitersFor(client)) === 1)
     await client.query('rollback')
 
     expect(others).toHaveLength(30)

@@ -220,9 +220,9 @@ test('a check while others append never takes the sequence for being behind', as
   const { schema, byHand } = make()
   await schema.sync()
   const append = (i: number): Promise<unknown> =>
-    byHand(`select ~append_one('order-${i}', 0, false, 1, '[{
-      "n": 1, "id": "00000000-0000-7000-8000-${String(i).padStart(12, '0')}",
-      "t": "OrderPlaced", "v": 1, "d": {}, "co": "c"}]')`)
+    byHand(`select ~append_one(
+      'order-${i}', 0, false, '{00000000-0000-7000-8000-${String(i).padStart(12, '0')}}', '{OrderPlaced}', null, '[{}]',
+      null, null, null, null)`)
 
   const appends = Array.from({ length: 100 }, (_, i) => append(i))
   const checks = await Promise.all(Array.from({ length: 20 }, () => schema.check()))

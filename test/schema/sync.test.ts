@@ -106,8 +106,9 @@ test('RB-54: a later migration keeps the data and every invariant of a schema in
   expect(await later.check()).toMatchObject({ ok: true })
 })
 
-const placeOrder = `select * from ~append_one('order-1', 0, false, 1, '[{
-  "n": 1, "id": "00000000-0000-7000-8000-000000000001", "t": "OrderPlaced", "v": 1, "d": {"total": 99}, "co": "c"}]')`
+const placeOrder = `select * from ~append_one(
+  'order-1', 0, false, '{00000000-0000-7000-8000-000000000001}', '{OrderPlaced}', null, '[{"total": 99}]',
+  null, null, null, null)`
 
 const names = [
   `we'ird "$$" name`,

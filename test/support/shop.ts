@@ -92,3 +92,12 @@ export function outcome<T>(promise: Promise<T>): Promise<{ value?: T; error?: un
     (error: unknown) => ({ error }),
   )
 }
+
+/** How many sessions wait for a lock that this connection holds. */
+export async function waitersFor(client: pg.Client): Promise<number> {
+  const { rows } = await client.query(`
+    select count(distinct pid)::integer as waiters
+    from pg_locks
+    where not granted and pg_backend_pid() = any(pg_blocking_pids(pid))`)
+  return rows[0].waiters
+}

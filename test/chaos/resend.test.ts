@@ -1,0 +1,324 @@
+/**
+ * One outcome, stored once (DESIGN 2.4): appends through a proxy that breaks the connection before they arrive, after
+ * they were stored, or while the server still works on them; and that may hand over the original when the store has
+ * long sent it again.
+ */
+import type pg from 'pg'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { AppendOptions } from '../../src/events/append.ts'
+import type { AppendResult } from '../../src/events/send.ts'
+import { openStore, type Store, type StoreOptions } from '../../src/store.ts'
+import { freshSchema, postgresUrl } from '../support/engines.ts'
+import { waitUntil } from '../support/wait.ts'
+import { connect, times } from './chaos.ts'
+import { type Link, startProxy, type TroubleProxy } from './proxy.ts'
+
+const schema = freshSchema()
+let server: pg.Client
+let holder: pg.Client
+
+beforeAll(async () => {
+  server = await connect(postgresUrl())
+  holder = await connect(postgresUrl())
+  await (await openStore({ url: postgresUrl(), schema, migrate: true, listen: false })).close()
+})
+
+afterAll(async () => {
+  await server.end()
+  await holder.end()
+})
+
+/** A store behind a proxy, with connections that are open and idle, and the streams `old-…` in place. */
+async function openBehindProxy(options: StoreOptions = {}) {
+  const proxy = await startProxy(postgresUrl())
+  const store = await openStore({ url: proxy.url, schema, listen: false, maxConnections: 4, ...options })
+  const name = `s${++counter}`
+  await store.events.append(`${name}-old`, one)
+  await store.events.append(`${name}-old`, one)
+  return {
+    proxy,
+    store,
+    name,
+    async [Symbol.asyncDispose]() {
+      await store.close()
+      await proxy[Symbol.asyncDispose]()
+    },
+  }
+}
+let counter = 0
+
+const one = { type: 'OrderPlaced', data: { total: 1 } }
+const two = [one, { type: 'OrderShipped', data: { carrier: 'snail' } }]
+
+interface Case {
+  readonly title: string
+  send(store: Store, name: string): Promise<AppendResult[]>
+  readonly streams: (name: string) => Record<string, number>
+  /** Whether it takes more than one statement. */
+  readonly inTransaction?: boolean
+}
+
+const single = (title: string, suffix: string, version: number, options: AppendOptions): Case => ({
+  title,
+  send: async (store, name) => [
+    await store.events.append(`${name}-${suffix}`, two, {
+      ...options,
+      ...(options.idempotencyKey === undefined ? {} : { idempotencyKey: `${name}-${options.idempotencyKey}` }),
+    }),
+  ],
+  streams: name => ({ [`${name}-${suffix}`]: version }),
+  inTransaction: options.advisoryLock === true,
+})
+
+const cases: Case[] = [
+  single('one append at any version', 'old', 4, {}),
+  single('one append at an exact version', 'old', 4, { expected: 2 }),
+  single('one append to an empty stream', 'new', 2, { expected: 'empty' }),
+  single('one append with an idempotency key', 'old', 4, { idempotencyKey: 'key', expected: 2 }),
+  single('one append under an advisory lock', 'old', 4, { advisoryLock: true, expected: 'exists' }),
+  {
+    title: 'one append to several streams',
+    send: (store, name) =>
+      store.events.append([
+        { stream: `${name}-new`, events: two, expected: 'empty' },
+        { stream: `${name}-old`, events: one, expected: 2 },
+      ]),
+    streams: name => ({ [`${name}-new`]: 2, [`${name}-old`]: 3 }),
+  },
+  {
+    title: 'a group of 50 appends',
+    send: (store, name) =>
+      Promise.all(
+        times(50, at =>
+          at % 5 === 0
+            ? store.events.append(`${name}-old`, one, { expected: 2 + at / 5 })
+            : store.events.append(`${name}-new-${at % 7}`, one, at % 3 ? {} : { idempotencyKey: `${name}-${at}` }),
+        ),
+      ),
+    streams: name => ({
+      [`${name}-old`]: 12,
+      ...Object.fromEntries(
+        times(7, stream => [
+          `${name}-new-${stream}`,
+          times(50, at => at).filter(at => at % 5 && at % 7 === stream).length,
+        ]),
+      ),
+    }),
+  },
+]
+
+describe.each(cases)('$title', ({ send, streams, inTransaction }) => {
+  test('is stored once when the answer is lost', async () => {
+    await using behind = await openBehindProxy()
+    const { proxy, store, name } = behind
+    proxy.loseAnswerTo(inTransaction ? /commit/ : /events\.append/)
+    const sent = send(store, name)
+    sent.catch(() => {})
+    await waitUntil(async () => (await storedIn(streams(name))) > 0, { what: 'the append on the server' })
+    for (const link of proxy.cutClients()) link.drop()
+
+    await expectStoredOnce(name, await sent)
+  })
+
+  test('is stored when it was cut off before it arrived', async () => {
+    await using behind = await openBehindProxy()
+    const { proxy, store, name } = behind
+    const { sent, links } = await sendIntoHold(proxy, () => send(store, name))
+    for (const link of links) link.drop()
+
+    await expectStoredOnce(name, await sent)
+  })
+
+  test('is stored once when the original arrives after it was sent again', async () => {
+    await using behind = await openBehindProxy()
+    const { proxy, store, name } = behind
+    const { sent, links } = await sendIntoHold(proxy, () => send(store, name))
+    const results = await sent
+    for (const link of links) await link.deliver()
+
+    await expectStoredOnce(name, results)
+  })
+
+  test('is stored once when the original waits for a lock while it is sent again', async () => {
+    await using behind = await openBehindProxy()
+    const { proxy, store, name } = behind
+    const held = Object.keys(streams(name)).at(-1)!
+    await holder.query('begin')
+    await holder.query(
+      `insert into "${schema}".streams (stream, version) values ($1, 0)
+       on conflict (stream) do update set version = streams.version`,
+      [held],
+    )
+    const sent = send(store, name)
+    sent.catch(() => {})
+    await waitUntil(async () => (await waiting()) > 0, { what: 'the original waiting' })
+    const links = proxy.cutClients()
+    // Its commit will never come, and only its end lets go of the advisory lock.
+    if (inTransaction) for (const link of links) link.drop()
+    const before = store.metrics().event_resends_total
+    await waitUntil(() => store.metrics().event_resends_total > before, { what: 'sending again' })
+    await holder.query('rollback')
+    const results = await sent
+    for (const link of links) await link.deliver()
+
+    await expectStoredOnce(name, results)
+  })
+
+  async function expectStoredOnce(name: string, results: readonly AppendResult[]): Promise<void> {
+    const { rows: events } = await server.query(
+      `select event_id, stream, version::integer, position from "${schema}".events where stream like $1`,
+      [`${name}-%`],
+    )
+    const { rows: versions } = await server.query(
+      `select stream, version::integer from "${schema}".streams where stream like $1`,
+      [`${name}-%`],
+    )
+    for (const [stream, version] of Object.entries(streams(name))) {
+      const own = events.filter(event => event.stream === stream).map(event => event.version)
+      expect(own.sort((a, b) => a - b)).toEqual(times(version, at => at + 1))
+      expect(versions).toContainEqual({ stream, version })
+    }
+    const byId = new Map(events.map(event => [event.event_id, event]))
+    for (const result of results) {
+      const last = byId.get(result.eventIds.at(-1)!)
+      expect(result).toMatchObject({ stream: last.stream, version: last.version, repeated: false })
+      expect(result.position).toBe(BigInt(last.position))
+    }
+  }
+})
+
+test('an idempotency key stands after its append was sent again', async () => {
+  await using behind = await openBehindProxy()
+  const { proxy, store, name } = behind
+  const send = () => store.events.append(`${name}-old`, one, { idempotencyKey: name })
+  proxy.hold('down')
+  const sent = send()
+  await waitUntil(async () => (await storedIn({ [`${name}-old`]: 3 })) > 0)
+  for (const link of proxy.cutClients()) link.drop()
+  const first = await sent
+
+  expect(await send()).toMatchObject({ repeated: true, eventIds: first.eventIds, version: 3 })
+  expect(await send()).toMatchObject({ repeated: true, eventIds: first.eventIds, version: 3 })
+})
+
+test('a conflict stays a conflict when it was sent again', async () => {
+  await using behind = await openBehindProxy()
+  const { proxy, store, name } = behind
+  const { sent, links } = await sendIntoHold(proxy, () => store.events.append(`${name}-old`, one, { expected: 1 }))
+  for (const link of links) link.drop()
+
+  await expect(sent).rejects.toMatchObject({ code: 'version_conflict', actual: 2 })
+})
+
+test('an append that nobody answered for resendMs ends in OutcomeUnknown with its ids', async () => {
+  await using behind = await openBehindProxy({ resendMs: 300 })
+  const { proxy, store, name } = behind
+  proxy.hold('down')
+  const sent = store.events.append(`${name}-old`, two)
+  sent.catch(() => {})
+  await waitUntil(async () => (await storedIn({ [`${name}-old`]: 4 })) > 0)
+  proxy.accepting = false
+  for (const link of proxy.cutClients()) link.drop()
+
+  const error = await sent.catch(error => error)
+  expect(error).toMatchObject({ code: 'outcome_unknown', eventIds: [expect.any(String), expect.any(String)] })
+  proxy.accepting = true
+  expect(await store.events.has(error.eventIds[0])).toBe(true)
+})
+
+test('an append that could never be sent fails as that', async () => {
+  await using behind = await openBehindProxy({ resendMs: 300 })
+  const { proxy, store, name } = behind
+  await proxy[Symbol.asyncDispose]()
+  await waitUntil(() => proxy.links.length === 0)
+
+  await expect(store.events.append(`${name}-old`, one)).rejects.toMatchObject({
+    code: expect.stringMatching(/^(connection_lost|outcome_unknown)$/),
+  })
+  expect(await storedIn({ [`${name}-old`]: 3 })).toBe(0)
+})
+
+test('an append aborted after it was sent ends in OutcomeUnknown with its ids', async () => {
+  await using behind = await openBehindProxy()
+  const { proxy, store, name } = behind
+  const stop = new AbortController()
+  proxy.hold('up')
+  const sent = store.events.append(`${name}-old`, one, { signal: stop.signal })
+  sent.catch(() => {})
+  await waitUntil(() => proxy.links.some(isAppending))
+  stop.abort()
+
+  const error = await sent.catch(error => error)
+  expect(error).toMatchObject({ code: 'outcome_unknown', eventIds: [expect.any(String)] })
+  proxy.release()
+  await waitUntil(() => store.events.has(error.eventIds[0]))
+})
+
+test('a transaction cut off during its commit ends in OutcomeUnknown with the ids of its events', async () => {
+  await using behind = await openBehindProxy()
+  const { proxy, store, name } = behind
+  const ids: string[] = []
+  const work = store.transaction(async tx => {
+    ids.push(...(await store.events.append(`${name}-old`, two, { tx })).eventIds)
+    ids.push(...(await store.events.append(`${name}-new`, one, { tx })).eventIds)
+    proxy.hold('down')
+  })
+  work.catch(() => {})
+  await waitUntil(async () => (await storedIn({ [`${name}-new`]: 1 })) > 0, { what: 'the commit' })
+  for (const link of proxy.cutClients()) link.drop()
+
+  await expect(work).rejects.toMatchObject({ code: 'outcome_unknown', eventIds: ids })
+  expect(await store.events.has(ids[0]!)).toBe(true)
+})
+
+test('a transaction cut off before its commit is rolled back and says that the connection was lost', async () => {
+  await using behind = await openBehindProxy()
+  const { proxy, store, name } = behind
+  const work = store.transaction(async tx => {
+    await store.events.append(`${name}-old`, two, { tx })
+    for (const link of proxy.cutClients()) link.drop()
+    await tx.query('select 1')
+  })
+
+  await expect(work).rejects.toSatisfy((error: { code?: string; message: string }) =>
+    /connection_lost|Connection terminated/.test(`${error.code} ${error.message}`),
+  )
+  expect(await storedIn({ [`${name}-old`]: 4 })).toBe(0)
+  expect(await store.events.append(`${name}-old`, one)).toMatchObject({ version: 3 })
+})
+
+/** Sends, and cuts the client off while the statement is in the proxy. */
+async function sendIntoHold<T>(
+  proxy: TroubleProxy,
+  send: () => Promise<T>,
+): Promise<{ sent: Promise<T>; links: Link[] }> {
+  proxy.hold('up')
+  const sent = send()
+  sent.catch(() => {})
+  await waitUntil(() => proxy.links.some(isAppending), { what: 'the append in the proxy' })
+  return { sent, links: proxy.cutClients() }
+}
+
+function isAppending(link: Link): boolean {
+  return /events\.(append|advisory_lock)|begin/.test(link.heldUp)
+}
+
+/** How many of the streams have come to their version. */
+async function storedIn(streams: Record<string, number>): Promise<number> {
+  const { rows } = await server.query(
+    `select count(*)::integer as count from "${schema}".events
+     join unnest($1::text[], $2::bigint[]) as s(stream, version) using (stream, version)`,
+    [Object.keys(streams), Object.values(streams)],
+  )
+  return rows[0].count
+}
+
+/** How many sessions wait for what the holder holds. */
+async function waiting(): Promise<number> {
+  const { rows } = await server.query(
+    `select count(*)::integer as count from pg_stat_activity
+     where application_name = 'rillflow' and $1 = any(pg_blocking_pids(pid))`,
+    [(holder as unknown as { processID: number }).processID],
+  )
+  return rows[0].count
+}

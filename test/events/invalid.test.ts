@@ -1,0 +1,184 @@
+import { type } from 'arktype'
+import * as v from 'valibot'
+import { expect, test } from 'vitest'
+import { z } from 'zod'
+import { defineEvents } from '../../src/events/definition.ts'
+import { openStore } from '../../src/store.ts'
+import { openShop, outcome, placed } from '../support/shop.ts'
+
+const cyclic: Record<string, unknown> = { total: 1 }
+cyclic.self = cyclic
+const holed = [1]
+holed[2] = 3
+
+const wrongData: Record<string, [data: unknown, path: string]> = {
+  'no data': [undefined, 'data'],
+  'undefined in an array': [{ items: [1, undefined] }, 'data.items[1]'],
+  'a hole in an array': [{ items: holed }, 'data.items[1]'],
+  'a function': [{ onPaid: () => {} }, 'data.onPaid'],
+  'a function as data': [() => {}, 'data'],
+  'a symbol': [{ kind: Symbol('kind') }, 'data.kind'],
+  NaN: [{ lines: [{ price: Number.NaN }] }, 'data.lines[0].price'],
+  Infinity: [{ price: Number.POSITIVE_INFINITY }, 'data.price'],
+  'a BigInt': [{ total: 1n }, 'data.total'],
+  'a cycle': [cyclic, 'data.self'],
+  'a Map': [{ lines: new Map([['a', 1]]) }, 'data.lines'],
+  'an invalid Date': [{ at: new Date(Number.NaN) }, 'data.at'],
+  'a NUL character': [{ note: 'a\0b' }, 'data.note'],
+  'a NUL character in a key': [{ 'a\0b': 1 }, 'data["a\\u0000b"]'],
+  'half a character': [{ note: '\ud83d' }, 'data.note'],
+}
+
+for (const [what, [data, path]] of Object.entries(wrongData)) {
+  test(`${what} is refused by its path before anything is sent`, async () => {
+    const { store } = await openShop()
+
+    const appending = store.events.append('order-42', [placed(), { type: 'OrderPlaced', data: data as never }])
+
+    await expect(appending).rejects.toMatchObject({ code: 'invalid_event', type: 'OrderPlaced', path })
+    expect(await store.events.head()).toBe(0n)
+  })
+}
+
+test('what JSON drops is dropped and a Date becomes its ISO text, as JSON does', async () => {
+  const { store } = await openShop()
+  const data = { total: 1, note: undefined, at: new Date('2026-03-01T09:00:00Z'), nested: { gone: undefined } }
+
+  await store.events.append('order-42', { type: 'OrderPlaced', data })
+
+  expect((await store.events.read('order-42').first())!.data).toEqual({
+    total: 1,
+    at: '2026-03-01T09:00:00.000Z',
+    nested: {},
+  })
+})
+
+const wrongEvents: Record<string, [event: unknown, code: string, fields: object]> = {
+  nothing: [undefined, 'invalid_event', { path: 'event' }],
+  null: [null, 'invalid_event', { path: 'event' }],
+  'a type that is no text': [{ type: 7, data: {} }, 'invalid_event', { path: 'type' }],
+  'an empty type': [{ type: '', data: {} }, 'invalid_event', { path: 'type' }],
+  'a type over 255 bytes': [{ type: 'é'.repeat(128), data: {} }, 'invalid_event', { path: 'type' }],
+  'a type with a NUL': [{ type: 'a\0', data: {} }, 'invalid_event', { path: 'type' }],
+  'headers that are a list': [placed(1, { headers: [] }), 'invalid_event', { path: 'headers' }],
+  'headers with a BigInt': [placed(1, { headers: { n: 1n } }), 'invalid_event', { path: 'headers.n' }],
+  'schema version 0': [placed(1, { schemaVersion: 0 }), 'invalid_event', { path: 'schemaVersion' }],
+  'schema version 1.5': [placed(1, { schemaVersion: 1.5 }), 'invalid_event', { path: 'schemaVersion' }],
+  'an empty correlation id': [placed(1, { correlationId: '' }), 'invalid_name', { what: 'Correlation id' }],
+  'a causation id that is too long': [
+    placed(1, { causationId: 'x'.repeat(256) }),
+    'invalid_name',
+    { what: 'Causation id' },
+  ],
+  'a user id that is no text': [placed(1, { userId: 42 }), 'invalid_name', { what: 'User id' }],
+}
+
+for (const [what, [event, code, fields]] of Object.entries(wrongEvents)) {
+  test(`an event that is or has ${what} is refused before anything is sent`, async () => {
+    const { store } = await openShop()
+
+    const appending = store.events.append('order-42', event as never)
+
+    await expect(appending).rejects.toMatchObject({ code, ...fields })
+    expect(await store.events.head()).toBe(0n)
+  })
+}
+
+test('a stream name of 255 bytes is taken, and one that is longer, empty or no text is refused', async () => {
+  const { store } = await openShop()
+  const longest = `${'é'.repeat(127)}x`
+
+  await store.events.append(longest, placed())
+
+  expect(await store.events.read(longest).toArray()).toHaveLength(1)
+  for (const stream of [`${longest}x`, '', 'a\0b', '\udc00']) {
+    await expect(store.events.append(stream, placed())).rejects.toMatchObject({ code: 'invalid_name', what: 'Stream' })
+    await expect(store.events.read(stream).toArray()).rejects.toMatchObject({ code: 'invalid_name' })
+    await expect(store.streams.describe(stream)).rejects.toMatchObject({ code: 'invalid_name' })
+  }
+})
+
+test('data of 1 MiB is taken and a byte more is refused, unless the store allows more', async () => {
+  const { store, sibling } = await openShop()
+  const generous = await sibling({ maxEventBytes: 2 * 1024 * 1024 })
+  const ofBytes = (bytes: number) => ({ type: 'OrderShipped', data: { parcel: 'x'.repeat(bytes - 13) } }) as const
+
+  await store.events.append('order-1', ofBytes(1024 * 1024))
+  const refused = store.events.append('order-2', ofBytes(1024 * 1024 + 1))
+
+  await expect(refused).rejects.toMatchObject({ code: 'invalid_event', path: 'data' })
+  await generous.events.append('order-2', ofBytes(1024 * 1024 + 1))
+  expect((await store.events.read('order-2').first())!.data).toEqual(ofBytes(1024 * 1024 + 1).data)
+})
+
+const schemas = {
+  zod: { OrderPlaced: z.object({ total: z.number(), lines: z.array(z.object({ sku: z.string() })).optional() }) },
+  valibot: { OrderPlaced: v.object({ total: v.number(), lines: v.optional(v.array(v.object({ sku: v.string() }))) }) },
+  arktype: { OrderPlaced: type({ total: 'number', 'lines?': type({ sku: 'string' }).array() }) },
+}
+
+for (const [library, definition] of Object.entries(schemas)) {
+  test(`a schema of ${library} is held to at append, and if asked at read; the error names type, field and reason`, async () => {
+    const { store: writer, schema, database } = await openShop()
+    const events = defineEvents(definition)
+    await using store = await openStore({ events, schema, database, validateOnRead: true })
+    await using lenient = await openStore({ events, schema, database })
+    await writer.events.append('order-old', { type: 'OrderPlaced', data: { total: '99' } as never })
+
+    await store.events.append('order-new', { type: 'OrderPlaced', data: { total: 99, lines: [{ sku: 'tea' }] } })
+    const wrong = store.events.append('order-new', {
+      type: 'OrderPlaced',
+      data: { total: 1, lines: [{ sku: 7 }] } as never,
+    })
+    const reading = outcome(store.events.read('order-old').toArray())
+
+    await expect(wrong).rejects.toMatchObject({
+      code: 'invalid_event',
+      type: 'OrderPlaced',
+      path: 'data.lines[0].sku',
+      reason: expect.stringContaining('does not fit its schema'),
+    })
+    expect((await reading).error).toMatchObject({ code: 'invalid_event', type: 'OrderPlaced', path: 'data.total' })
+    expect(await store.events.read('order-new').toArray()).toHaveLength(1)
+    expect(await lenient.events.read('order-old').toArray()).toHaveLength(1)
+    await expect(store.events.readAll().toArray()).rejects.toMatchObject({ code: 'invalid_event' })
+  })
+}
+
+test('a schema only checks: defaults, coercions and stripped keys change nothing of what is stored', async () => {
+  const { schema, database } = await openShop()
+  const events = defineEvents({
+    OrderPlaced: z.object({ total: z.coerce.number(), currency: z.string().default('EUR') }),
+  })
+  await using store = await openStore({ events, schema, database })
+
+  await store.events.append('order-1', { type: 'OrderPlaced', data: { total: '7', more: true } as never })
+
+  expect((await store.events.read('order-1').first())!.data).toEqual({ total: '7', more: true })
+})
+
+test('an asynchronous schema is waited for, and its failure never goes unheard', async () => {
+  const { schema, database } = await openShop()
+  const OrderPlaced = z.object({ total: z.number() }).refine(async ({ total }) => total < 100, { path: ['total'] })
+  await using store = await openStore({ events: defineEvents({ OrderPlaced }), schema, database })
+  const ordered = (total: number) => ({ type: 'OrderPlaced', data: { total } }) as const
+
+  const good = await store.events.append('order-1', ordered(1))
+  const late = store.events.append('order-1', [ordered(1), ordered(100)])
+  const both = store.events.append('order-1', [ordered(100), { type: 'OrderPlaced', data: { total: Number.NaN } }])
+
+  expect(good.version).toBe(1)
+  await expect(late).rejects.toMatchObject({ code: 'invalid_event', path: 'data.total' })
+  await expect(both).rejects.toMatchObject({ code: 'invalid_event', path: 'data.total' })
+  expect(await store.events.read('order-1').toArray()).toHaveLength(1)
+})
+
+test('the message of a refusal says what was wrong, where, and that nothing was sent', async () => {
+  const { store } = await openShop()
+
+  const { error } = await outcome(store.events.append('order-1', { type: 'OrderPlaced', data: { total: Number.NaN } }))
+
+  expect((error as Error).message).toBe(
+    'Event OrderPlaced: data.total is NaN, which JSON cannot hold. Nothing was sent.',
+  )
+})

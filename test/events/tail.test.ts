@@ -1,0 +1,182 @@
+import { expect, test } from 'vitest'
+import type { RecordedEvent } from '../../src/events/definition.ts'
+import { onServer, openShop, outcome, paid, placed, type ShopMap, shipped, take } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
+
+/** So long that what comes was hinted at, not found by looking. */
+const never = 600_000
+
+const names = (events: readonly RecordedEvent<ShopMap>[]): string[] =>
+  events.map(event => `${event.stream}/${event.version}`)
+
+test('a tail from the start gives what is there and goes on with what comes', async () => {
+  const { store } = await openShop({ pollMs: never })
+  await store.events.append('order-1', [placed(), paid])
+
+  const tailing = take(store.events.tail({ after: 'start' }), 4)
+  await store.events.append('order-2', placed())
+  await store.events.append('order-1', shipped())
+
+  expect(names(await tailing)).toEqual(['order-1/1', 'order-1/2', 'order-2/1', 'order-1/3'])
+})
+
+test('a tail from a position gives only what is above it', async () => {
+  const { store } = await openShop({ pollMs: never })
+  const { position } = await store.events.append('order-1', [placed(), paid])
+
+  const tailing = take(store.events.tail({ after: position }), 1)
+  await store.events.append('order-2', placed())
+
+  expect(names(await tailing)).toEqual(['order-2/1'])
+})
+
+test('a tail from now on, which is the default, gives only what comes', async () => {
+  const { store } = await openShop({ pollMs: never })
+  await store.events.append('order-1', [placed(), paid])
+  const before = store.metrics().settles_total
+
+  const tailing = take(store.events.tail(), 1)
+  // The first look tells where now is, the second that nothing has come yet.
+  await waitUntil(() => store.metrics().settles_total >= before + 2)
+  await store.events.append('order-2', placed())
+
+  expect(names(await tailing)).toEqual(['order-2/1'])
+})
+
+test('a tail gives each of many concurrent appends once, in the order of positions', async () => {
+  const { store, sibling } = await openShop()
+  const other = await sibling({ pollMs: 20 })
+  const tailing = take(other.events.tail({ after: 'start' }), 300)
+  const appending = Array.from({ length: 100 }, (_, n) =>
+    (n % 2 === 0 ? store : other).events.append(`order-${n % 7}`, [placed(n), paid, shipped()]),
+  )
+
+  await Promise.all(appending)
+  const positions = (await tailing).map(event => event.position)
+
+  expect(new Set(positions).size).toBe(300)
+  expect(positions).toEqual([...positions].sort((a, b) => (a < b ? -1 : 1)))
+})
+
+test('a tail with a filter gives what fits, and two tails at once do not disturb each other', async () => {
+  const { store } = await openShop({ pollMs: never })
+
+  const paying = take(store.events.tail({ after: 'start', types: ['OrderPaid'] }), 2)
+  const second = take(store.events.tail({ after: 'start', streams: ['order-2'] }), 2)
+  const ordering = take(store.events.tail({ after: 'start', categories: ['order'], headers: { vip: true } }), 1)
+  await store.events.append('order-1', [placed(), paid])
+  await store.events.append('order-2', placed(5, { headers: { vip: true } }))
+  await store.events.append('stock-1', paid)
+  await store.events.append('order-2', shipped())
+
+  expect(names(await paying)).toEqual(['order-1/2', 'stock-1/1'])
+  expect(names(await second)).toEqual(['order-2/1', 'order-2/2'])
+  expect(names(await ordering)).toEqual(['order-2/1'])
+})
+
+test('a tail follows archived streams too, so that who falls behind misses nothing', async () => {
+  const { store } = await openShop({ pollMs: never })
+  await store.events.append('order-1', placed())
+  await store.streams.archive('order-1')
+  await store.events.append('order-2', placed())
+  await store.streams.tombstone('order-2')
+
+  const events = await take(store.events.tail({ after: 'start' }), 3)
+
+  expect(events.map(event => event.type)).toEqual(['OrderPlaced', 'OrderPlaced', '$tombstone'])
+})
+
+test('a tail sees what is committed in a transaction, also the end of a stream', async () => {
+  const { store } = await openShop({ pollMs: never })
+  await store.events.append('order-1', placed())
+
+  const tailing = take(store.events.tail({ after: 'start' }), 3)
+  await store.transaction(async tx => {
+    await store.events.append('order-2', placed(), { tx })
+    await store.streams.tombstone('order-1', { tx })
+  })
+
+  expect(names(await tailing)).toEqual(['order-1/1', 'order-2/1', 'order-1/2'])
+})
+
+test('a tail that is left stops asking', async () => {
+  const { store } = await openShop({ pollMs: 1 })
+  await store.events.append('order-1', placed())
+
+  await take(store.events.tail({ after: 'start' }), 1)
+  const before = store.metrics().settles_total
+  for (let n = 0; n < 5; n++) await store.events.append('order-1', placed(n))
+
+  expect(store.metrics().settles_total).toBe(before)
+})
+
+test('a tail ends with its signal, while it waits and before it begins, and others go on', async () => {
+  const { store } = await openShop({ pollMs: never })
+  const abort = new AbortController()
+  const before = store.metrics().settles_total
+  const aborted = outcome(take(store.events.tail({ after: 'start', signal: abort.signal }), 1))
+  const other = take(store.events.tail({ after: 'start' }), 1)
+  await waitUntil(() => store.metrics().settles_total > before)
+
+  abort.abort('closing time')
+  const late = outcome(take(store.events.tail({ signal: abort.signal }), 1))
+
+  expect((await aborted).error).toMatchObject({ code: 'aborted', cause: 'closing time' })
+  expect((await late).error).toMatchObject({ code: 'aborted' })
+  await store.events.append('order-1', placed())
+  expect(await other).toHaveLength(1)
+})
+
+test('a tail from what is no position is refused', async () => {
+  const { store } = await openShop()
+
+  for (const after of [5, -1n, 'yesterday']) {
+    const { error } = await outcome(take(store.events.tail({ after: after as 'now' }), 1))
+
+    expect(error).toMatchObject({ code: 'invalid_option', option: 'after' })
+  }
+})
+
+test('a tail hears of appends of another store without a hint, by looking', async () => {
+  const { store, sibling } = await openShop({ pollMs: 20 })
+  const other = await sibling()
+
+  const tailing = take(store.events.tail({ after: 'start' }), 1)
+  await other.events.append('order-1', placed())
+
+  expect(names(await tailing)).toEqual(['order-1/1'])
+})
+
+if (onServer) {
+  test('a tail is woken by the appends of another process, and of a transaction of the user', async () => {
+    const { store, sibling } = await openShop({ pollMs: never })
+    const other = await sibling()
+    const tailing = take(store.events.tail({ after: 'start' }), 2)
+
+    await other.events.append('order-1', placed())
+    await other.transaction(tx => other.events.append('order-1', paid, { tx }))
+
+    expect(names(await tailing)).toEqual(['order-1/1', 'order-1/2'])
+  })
+
+  test('without a listener connection the appends of another process are found by looking', async () => {
+    const { store, sibling } = await openShop()
+    const deaf = await sibling({ listen: false, pollMs: 20 })
+    const tailing = take(deaf.events.tail({ after: 'start' }), 1)
+
+    await store.events.append('order-1', placed())
+
+    expect(names(await tailing)).toEqual(['order-1/1'])
+  })
+
+  test('a store on another channel hears only its own, and still sees everything', async () => {
+    const { store, sibling } = await openShop()
+    const elsewhere = await sibling({ channel: 'the other channel', pollMs: 50 })
+    const tailing = take(elsewhere.events.tail({ after: 'start' }), 2)
+
+    await store.events.append('order-1', placed())
+    await elsewhere.events.append('order-1', paid)
+
+    expect(names(await tailing)).toEqual(['order-1/1', 'order-1/2'])
+  })
+}
