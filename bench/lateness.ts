@@ -1,7 +1,8 @@
 /** How late timers fire while something else keeps the thread busy. */
 export interface LatenessWatch {
   /** The worst so far, in milliseconds. A timer that is overdue at this very moment counts. */
-  stop(): number
+  worst(): number
+  stop(): void
 }
 
 const everyMs = 5
@@ -22,10 +23,10 @@ export function watchLateness(): LatenessWatch {
   }
   next()
   return {
-    stop() {
+    worst() {
       look()
-      clearTimeout(timer)
       return worst
     },
+    stop: () => clearTimeout(timer),
   }
 }

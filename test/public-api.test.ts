@@ -10,10 +10,19 @@ test('users can import these names and no others', async () => {
   }
 
   expect(names).toEqual({
-    '.': [],
-    './testing': [],
+    '.': [...errors.trim().split(/\s+/), 'channels', 'defineEvents', 'isRillflowError', 'openStore', 'upcaster'],
+    './testing': ['countingIds', 'fakeClock', 'temporaryStore'],
   })
 })
+
+const errors = `
+  Aborted AuthenticationFailed ConnectionLost DatabaseFailed DatabaseMissing DatabaseUnreachable
+  DuplicateEventId FolderLocked FolderNotWritable FolderVersionMismatch IdempotencyConflict IdempotencyMismatch
+  ImportMismatch InsideTransaction InvalidEvent InvalidName InvalidOption LogRewound OutcomeUnknown Overloaded
+  RillflowError SchemaDrift SchemaMissing SchemaNewer SchemaOutdated SerializationFailed ServerInRecovery
+  ServerUnsupported StoreClosed StreamArchived StreamNotFound StreamTombstoned TimedOut TransactionClosed
+  TransactionTimeout UpcasterCycle UpcasterFailed VersionConflict
+`
 
 function sourceOf(built: string): string {
   return built.replace('./dist/', '../src/').replace(/\.js$/, '.ts')

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { PGlite } from '@electric-sql/pglite'
 import { watchLateness } from '../lateness.ts'
 import { closedLoop } from '../load.ts'
+import { appendOne, appendOneValues } from '../peers/append-call.ts'
 import { logPage, type Row, readPages } from '../peers/keyset.ts'
 import { storeTables } from '../peers/store.ts'
 import { answer } from '../program.ts'
@@ -75,24 +76,19 @@ async function embeddedStore(folder: string): Promise<Engine> {
 
 async function plainPglite(folder: string): Promise<Engine> {
   const pglite = await PGlite.create(`file://${folder}/data`)
-  const statement = 'select * from rillflow.append_one($1::text, $2::bigint, false, 1, $3::jsonb)'
-  const append: Engine['append'] = (stream, version, { type, data, headers }) => {
-    const id = eventId()
-    return pglite.query(statement, [stream, version, [{ n: 1, id, t: type, v: 1, d: data, h: headers, co: id }]])
+  const append = (to: Pick<PGlite, 'query'>, stream: string, version: number, event: OrderEvent): Promise<unknown> => {
+    return to.query(appendOne, appendOneValues(stream, version, [event]))
   }
   return {
-    append,
-    async load(events) {
-      await pglite.transaction(async tx => {
+    append: (stream, version, event) => append(pglite, stream, version, event),
+    load: events =>
+      pglite.transaction(async tx => {
         const cursor = new StreamCursor()
         for (let at = 0; at < events; at++) {
           const { stream, version } = cursor.next(1)
-          const { type, data, headers } = orderEvent(at)
-          const id = eventId()
-          await tx.query(statement, [stream, version, [{ n: 1, id, t: type, v: 1, d: data, h: headers, co: id }]])
+          await append(tx as unknown as PGlite, stream, version, orderEvent(at))
         }
-      })
-    },
+      }),
     async readAll() {
       let events = 0
       await readPages(
@@ -117,6 +113,10 @@ function appendLoad(engine: Engine, callers: number, ms: number): Promise<Sample
 
 async function late(work: () => Promise<Sample>): Promise<EmbeddedSample> {
   const watch = watchLateness()
-  const { value, p50, p99 } = await work()
-  return { value, p50, p99, lateMs: watch.stop() }
+  try {
+    const { value, p50, p99 } = await work()
+    return { value, p50, p99, lateMs: watch.worst() }
+  } finally {
+    watch.stop()
+  }
 }

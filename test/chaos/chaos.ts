@@ -32,33 +32,6 @@ export function connections(url: string): { open(): Promise<pg.Client> } & Async
   }
 }
 
-export type Random = () => number
-
-/** Numbers from 0 to 1 that are the same for the same seed. */
-export function seeded(seed: number): Random {
-  let state = seed >>> 0
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
-  }
-}
-
-/** Up to so many milliseconds, and often none at all. */
-export function pause(random: Random, maxMs: number): Promise<void> {
-  if (random() < 0.3) return Promise.resolve()
-  return new Promise(resolve => setTimeout(resolve, random() * maxMs))
-}
-
-export function pick<T>(random: Random, from: readonly T[]): T {
-  return from[Math.floor(random() * from.length)]!
-}
-
-export function times<T>(count: number, make: (at: number) => T): T[] {
-  return Array.from({ length: count }, (_, at) => make(at))
-}
-
 /** Prints what was counted, for whoever asks by `RILLFLOW_CHAOS_SHOW=1`. */
 export function show(counts: unknown): void {
   if (process.env.RILLFLOW_CHAOS_SHOW) console.table(counts)

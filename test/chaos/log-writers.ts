@@ -6,7 +6,7 @@
  */
 import type pg from 'pg'
 import type { Store } from '../../src/store.ts'
-import { pause, pick, type Random } from './chaos.ts'
+import { pause, pick, type Random } from './pace.ts'
 
 export interface Writer {
   readonly client: pg.Client

@@ -6,7 +6,7 @@ import { expect, test } from 'vitest'
 import { openStore } from '../../src/store.ts'
 import { engine, freshSchema, openDatabase, postgresUrl } from '../support/engines.ts'
 import { waitUntil } from '../support/wait.ts'
-import { connect, long, seeded, times } from './chaos.ts'
+import { connect, long } from './chaos.ts'
 import {
   clean,
   judge,
@@ -36,6 +36,7 @@ import {
   type Work,
   type Writer,
 } from './log-writers.ts'
+import { seeded, times } from './pace.ts'
 import { type TortureParts, torture } from './torture.ts'
 
 const everything: Work[] = [

@@ -33,6 +33,8 @@ export interface TroubleProxy extends AsyncDisposable {
 export interface Link {
   /** What is held on its way up, as text: statements are found by their names in it. */
   readonly heldUp: string
+  /** Whether such a statement has gone up here. */
+  carried(statement: RegExp): boolean
   hold(direction: Direction): void
   release(): void
   cutClient(): void
@@ -108,6 +110,7 @@ export async function startProxy(target: string): Promise<TroubleProxy> {
 function openLink(client: Socket, upstream: Socket, onClientGone: () => void): Link {
   const held: Record<Direction, Buffer[] | undefined> = { up: undefined, down: undefined }
   let cut = false
+  let gone = ''
   const pass = (direction: Direction, to: Socket) => (chunk: Buffer) => {
     if (held[direction] !== undefined) held[direction].push(chunk)
     else if (!to.destroyed) to.write(chunk)
@@ -119,6 +122,9 @@ function openLink(client: Socket, upstream: Socket, onClientGone: () => void): L
   }
   client.setNoDelay(true)
   upstream.setNoDelay(true)
+  client.on('data', (chunk: Buffer) => {
+    gone = (gone + chunk.toString('latin1')).slice(-65_536)
+  })
   client.on('data', pass('up', upstream))
   upstream.on('data', pass('down', client))
   client.on('error', () => {})
@@ -132,6 +138,7 @@ function openLink(client: Socket, upstream: Socket, onClientGone: () => void): L
     get heldUp() {
       return Buffer.concat(held.up ?? []).toString('latin1')
     },
+    carried: statement => statement.test(gone),
     hold(direction) {
       held[direction] ??= []
     },

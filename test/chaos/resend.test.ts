@@ -10,7 +10,8 @@ import type { AppendResult } from '../../src/events/send.ts'
 import { openStore, type Store, type StoreOptions } from '../../src/store.ts'
 import { freshSchema, postgresUrl } from '../support/engines.ts'
 import { waitUntil } from '../support/wait.ts'
-import { connect, times } from './chaos.ts'
+import { connect } from './chaos.ts'
+import { times } from './pace.ts'
 import { type Link, startProxy, type TroubleProxy } from './proxy.ts'
 
 const schema = freshSchema()
@@ -111,7 +112,7 @@ describe.each(cases)('$title', ({ send, streams, inTransaction }) => {
   test('is stored once when the answer is lost', async () => {
     await using behind = await openBehindProxy()
     const { proxy, store, name } = behind
-    proxy.loseAnswerTo(inTransaction ? /commit/ : /events\.append/)
+    proxy.loseAnswerTo(inTransaction ? /commit(?!ted)/ : /events\.append/)
     const sent = send(store, name)
     sent.catch(() => {})
     await waitUntil(async () => (await storedIn(streams(name))) > 0, { what: 'the append on the server' })

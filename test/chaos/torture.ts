@@ -4,9 +4,10 @@
  */
 import { openStore, type Store } from '../../src/store.ts'
 import { waitUntil } from '../support/wait.ts'
-import { connections, pause, pick, seeded, show, times } from './chaos.ts'
+import { connections, show } from './chaos.ts'
 import { judge, type LogReader, readerFunctions, type Verdict } from './log-readers.ts'
 import { types, type Work, type Writer, writerFunctions } from './log-writers.ts'
+import { pause, pick, seeded, times } from './pace.ts'
 
 export interface TortureOptions {
   url: string

@@ -110,9 +110,10 @@ if (onServer) {
     const { store, schema } = await openShop()
     const client = await connect()
     const gid = `till ${schema}`
-    await client.query('begin')
-    await store.events.append('order-1', placed(), { tx: client })
-    await client.query(`prepare transaction '${gid}'`)
+    await store.transaction(async tx => {
+      await store.events.append('order-1', placed(), { tx })
+      await tx.query(`prepare transaction '${gid}'`)
+    })
     const later = await store.events.append('order-2', placed())
 
     const state = await store.events.settled()

@@ -1,0 +1,196 @@
+/**
+ * A stream, or a key, that somebody's open transaction holds delays only its own appends (DESIGN 2.3). Told by the order
+ * of completion: everything else is done while the holder still holds.
+ */
+import type pg from 'pg'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { openStore, type Store } from '../../src/store.ts'
+import { freshSchema, postgresUrl } from '../support/engines.ts'
+import { waitUntil } from '../support/wait.ts'
+import { connect, long } from './chaos.ts'
+import { times } from './pace.ts'
+
+const schema = freshSchema()
+const one = { type: 'OrderPlaced', data: { total: 1 } }
+const others = long ? 5_000 : 200
+let holder: pg.Client
+let setup: Store
+
+beforeAll(async () => {
+  holder = await connect(postgresUrl())
+  setup = await openStore({ url: postgresUrl(), schema, migrate: true, listen: false })
+})
+
+afterAll(async () => {
+  await setup.close()
+  await holder.end()
+})
+
+interface Hold {
+  readonly title: string
+  /** Takes it in the holder's transaction. */
+  take(name: string): Promise<unknown>
+  /** An append that has to wait for it. */
+  append(store: Store, name: string, at: number): Promise<{ version: number; repeated: boolean }>
+  /** The version it then gets. */
+  readonly version: number
+  /** Whether there is something to hold before the transaction begins. */
+  readonly exists: boolean
+}
+
+const holds: Hold[] = [
+  {
+    title: 'a stream',
+    take: name => setup.events.append(`${name}-held`, one, { tx: holder }),
+    append: (store, name) => store.events.append(`${name}-held`, one),
+    version: 3,
+    exists: true,
+  },
+  {
+    title: 'a stream locked by hand',
+    take: name => holder.query(`select from "${schema}".streams where stream = $1 for update`, [`${name}-held`]),
+    append: (store, name, at) => store.events.append(`${name}-held`, one, { expected: 1 + at }),
+    version: 2,
+    exists: true,
+  },
+  {
+    title: 'a stream that is being created',
+    take: name => setup.events.append(`${name}-held`, one, { tx: holder }),
+    append: (store, name) => store.events.append(`${name}-held`, one),
+    version: 2,
+    exists: false,
+  },
+  {
+    title: 'one of the streams of an append',
+    take: name => setup.events.append(`${name}-held`, one, { tx: holder }),
+    append: async (store, name) =>
+      (
+        await store.events.append([
+          { stream: `${name}-before`, events: one },
+          { stream: `${name}-held`, events: one },
+        ])
+      )[1]!,
+    version: 3,
+    exists: true,
+  },
+  {
+    title: 'an idempotency key',
+    take: name => setup.events.append(`${name}-held`, one, { tx: holder, idempotencyKey: name }),
+    append: (store, name) => store.events.append(`${name}-held`, one, { idempotencyKey: name }),
+    version: 2,
+    exists: true,
+  },
+]
+
+describe.each([1, 2, 3, 10])('with %i connections', maxConnections => {
+  test.each(holds)('only appends to $title wait while it is held', async hold => {
+    await using store = await openStore({ url: postgresUrl(), schema, maxConnections, listen: false })
+    const name = freshSchema()
+    if (hold.exists) await setup.events.append(`${name}-held`, one)
+    await holder.query('begin')
+    await hold.take(name)
+
+    const finished: string[] = []
+    const waiting = times(3, at => hold.append(store, name, at))
+    for (const append of waiting) void append.then(() => finished.push('held'))
+    const group = times(others, at => store.events.append(`${name}-${at % 50}`, one))
+    const oneByOne = (async () => {
+      for (let at = 0; at < 20; at++) await store.events.append(`${name}-alone`, one)
+    })()
+    await Promise.all([...group, oneByOne])
+    expect(await store.events.read(`${name}-alone`).toArray()).toHaveLength(20)
+    expect(finished).toEqual([])
+    await holder.query('commit')
+
+    const results = await Promise.all(waiting)
+    const isKey = hold.title === 'an idempotency key'
+    expect(results.map(({ version }) => version)).toEqual(times(3, at => hold.version + (isKey ? 0 : at)))
+    expect(results.every(({ repeated }) => repeated === isKey)).toBe(true)
+  })
+})
+
+test('more held streams than connections delay nobody else', async () => {
+  await using store = await openStore({ url: postgresUrl(), schema, maxConnections: 4, listen: false })
+  const name = freshSchema()
+  const names = times(30, at => `${name}-held-${at}`)
+  await setup.events.append(names.map(stream => ({ stream, events: one })))
+  await holder.query('begin')
+  await holder.query(`select from "${schema}".streams where stream = any($1) for update`, [names])
+
+  let released = false
+  const early: string[] = []
+  const waiting = names.map(stream =>
+    store.events.append(stream, one).then(result => {
+      if (!released) early.push(stream)
+      return result
+    }),
+  )
+  // One by one, so that each is a call of its own.
+  for (const stream of names.slice(0, 10)) {
+    waiting.push(store.events.append(stream, one))
+    await store.events.append(`${name}-free`, one)
+  }
+  await Promise.all(times(others, at => store.events.append(`${name}-${at % 50}`, one)))
+  expect((await store.events.read(`${name}-free`).toArray()).length).toBe(10)
+  expect(early).toEqual([])
+  released = true
+  await holder.query('rollback')
+
+  const results = await Promise.all(waiting)
+  expect(results.map(result => result.version)).toEqual([...times(30, () => 2), ...times(10, () => 3)])
+})
+
+test('what waits for a held stream keeps the order of its calls', async () => {
+  await using store = await openStore({ url: postgresUrl(), schema, maxConnections: 4, listen: false })
+  const name = freshSchema()
+  await setup.events.append(`${name}-held`, one)
+  await holder.query('begin')
+  await holder.query(`select from "${schema}".streams where stream = $1 for update`, [`${name}-held`])
+
+  const calls: Promise<unknown>[] = []
+  for (let at = 0; at < 40; at++) {
+    calls.push(
+      at % 4 === 0
+        ? store.events.append([
+            { stream: `${name}-held`, events: { type: 'Numbered', data: at } },
+            { stream: `${name}-side`, events: { type: 'Numbered', data: at } },
+          ])
+        : store.events.append(`${name}-${at % 4 === 1 ? 'side' : 'held'}`, { type: 'Numbered', data: at }),
+    )
+    if (at % 10 === 0) await store.events.append(`${name}-free`, one)
+  }
+  await holder.query('rollback')
+  await Promise.all(calls)
+
+  for (const stream of ['held', 'side']) {
+    const events = await store.events.read(`${name}-${stream}`).toArray()
+    const numbers = events.filter(event => event.type === 'Numbered').map(event => event.data as number)
+    expect(numbers).toEqual([...numbers].sort((a, b) => a - b))
+    expect(numbers.length).toBeGreaterThan(10)
+  }
+})
+
+test('a store that closes does not wait longer than closeMs for a held stream', async () => {
+  const store = await openStore({ url: postgresUrl(), schema, maxConnections: 4, closeMs: 200 })
+  const name = freshSchema()
+  await setup.events.append(`${name}-held`, one)
+  await holder.query('begin')
+  await holder.query(`select from "${schema}".streams where stream = $1 for update`, [`${name}-held`])
+  const lone = store.events.append(`${name}-held`, one).catch(error => error)
+  const queued = times(5, () => store.events.append(`${name}-held`, one).catch(error => error))
+  const started = performance.now()
+  let isClosed = false
+  const closing = store.close().then(() => {
+    isClosed = true
+  })
+  await waitUntil(() => isClosed, { deadlineMs: 5_000, what: 'closing' })
+  await closing
+
+  expect(performance.now() - started).toBeLessThan(4_000)
+  const errors = await Promise.all([lone, ...queued])
+  expect(errors.map(error => error.code).every(code => /outcome_unknown|store_closed/.test(code))).toBe(true)
+  await holder.query('rollback')
+  // What is unknown may be there, but not twice.
+  const events = await setup.events.read(`${name}-held`).toArray()
+  expect(events.length).toBeLessThanOrEqual(7)
+})

@@ -1,0 +1,253 @@
+/**
+ * A server that dies under load, loses its connections, or falls silent: no acknowledged append is lost, none is stored
+ * twice, followers go on where they were, and the store works again by itself.
+ */
+import pg from 'pg'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { openStore, type Store, type StoreOptions } from '../../src/store.ts'
+import { type PostgresServer, startServer } from '../support/postgres-server.ts'
+import { waitUntil } from '../support/wait.ts'
+import { connect, long, major, show } from './chaos.ts'
+import { times } from './pace.ts'
+import { startProxy } from './proxy.ts'
+
+const one = { type: 'OrderPlaced', data: { total: 1 } }
+const schema = 'shop'
+let server: PostgresServer
+
+beforeEach(async () => {
+  // What a commit waits for is the disk; what nobody waits for stays in memory for as long as it may.
+  server = await startServer({ major, durable: true, settings: { wal_writer_delay: '10s', autovacuum: 'off' } })
+})
+
+afterEach(() => server[Symbol.asyncDispose]())
+
+test('a server killed under load loses no acknowledged append, and followers neither miss nor repeat', async () => {
+  await using shop = await openShop()
+  const { load, tails } = shop
+  for (let round = 0; round < (long ? 20 : 2); round++) {
+    const before = load.acknowledged.length
+    await waitUntil(() => load.acknowledged.length > before + 200)
+    await server.kill()
+    await server.restart()
+    const back = load.acknowledged.length
+    await waitUntil(() => load.acknowledged.length > back + 100, { what: 'appends after the restart' })
+  }
+  await load.stop()
+
+  expect(load.errors).toEqual([])
+  await expectAllOnce(shop.stores[0]!, load.acknowledged, tails)
+}, 120_000)
+
+test('backends terminated under load lose no acknowledged append, and followers neither miss nor repeat', async () => {
+  await using shop = await openShop()
+  const { load, tails } = shop
+  const admin = await connect(server.url)
+  for (let round = 0; round < (long ? 500 : 30); round++) {
+    const before = load.acknowledged.length
+    await waitUntil(() => load.acknowledged.length > before + 20)
+    await admin.query(`
+      select pg_terminate_backend(pid) from pg_stat_activity
+      where backend_type = 'client backend' and pid <> pg_backend_pid() order by random() limit 3`)
+  }
+  await admin.end()
+  await load.stop()
+
+  expect(load.errors).toEqual([])
+  await expectAllOnce(shop.stores[0]!, load.acknowledged, tails)
+}, 120_000)
+
+test('an event at a position that a crash has given back is not passed over', async () => {
+  await using store = await open({ pollMs: 20 })
+  const tail = follow(store)
+  const first = await store.events.append('order-1', one)
+  await tail.reached(first.position)
+  // Drawn by a transaction that rolls back, and on no disk: sequences are logged in advance by 32.
+  const other = await connect(server.url)
+  await other.query('begin')
+  await other.query(`select "${schema}".announce()`)
+  const drawn = await other.query(
+    `select nextval('"${schema}".events_position') as position from generate_series(1, 40)`,
+  )
+  await other.query('rollback')
+  const highest = BigInt(drawn.rows.at(-1).position)
+  expect((await store.events.settled()).settled).toBe(highest)
+  const looks = store.metrics().settles_total
+  await waitUntil(() => store.metrics().settles_total > looks + 3, { what: 'the follower to have looked' })
+
+  // One backend dies, and the postmaster starts all others anew. Its own time of start stays.
+  const { rows } = await other.query('select pg_backend_pid() as pid, pg_postmaster_start_time() as started')
+  process.kill(rows[0].pid, 'SIGKILL')
+  await waitUntil(async () => (await asked('select pg_postmaster_start_time() as started')).started !== undefined)
+  await other.end().catch(() => {})
+  const again = await store.events.append('order-2', one)
+  show({ highest, again: again.position })
+
+  expect(again.position).toBeLessThan(highest)
+  await tail.reached(again.position)
+  await tail.stop()
+}, 60_000)
+
+test('a listener whose connection has fallen silent notices, and hears again', async () => {
+  await using direct = await open({})
+  await using proxy = await startProxy(server.url)
+  await using store = await openStore({ url: proxy.url, schema, pollMs: 600_000 })
+  const tail = follow(store)
+  await waitUntil(() => proxy.links.some(link => link.carried(/listen "/)), { what: 'listening' })
+  const first = await direct.events.append('order-1', one)
+  await tail.reached(first.position)
+  const silent = proxy.links.find(link => link.carried(/listen "/))!
+  silent.hold('up')
+  silent.hold('down')
+
+  const unheard = await direct.events.append('order-1', one)
+  await tail.reached(unheard.position)
+  const heard = await direct.events.append('order-1', one)
+  await tail.reached(heard.position)
+  await tail.stop()
+}, 60_000)
+
+test('connections that have fallen silent are given up after answerTimeoutMs, and the work goes on', async () => {
+  await using proxy = await startProxy(server.url)
+  await (await open({})).close()
+  await using store = await openStore({ url: proxy.url, schema, pollMs: 50, answerTimeoutMs: 500, listen: false })
+  const tail = follow(store)
+  const first = await store.events.append('order-1', one)
+  await tail.reached(first.position)
+  proxy.hold('up')
+  proxy.hold('down')
+
+  const results = await Promise.all(times(20, at => store.events.append(`order-${at}`, one)))
+  await tail.reached(results.reduce((last, { position }) => (position > last ? position : last), 0n))
+  await tail.stop()
+  expect(new Set(tail.ids).size).toBe(21)
+  expect(tail.ids.length).toBe(21)
+}, 60_000)
+
+test('waitFor outlives a restart of the server', async () => {
+  await using store = await open({ pollMs: 100 })
+  const { position } = await store.events.append('order-1', one)
+  // A crash may give back up to 32 positions that nobody has used; a restart in good order none.
+  const waiting = store.events.waitFor(position + 1n, { timeoutMs: 30_000 })
+  await server.stop()
+  await server.restart()
+  const next = await store.events.append('order-1', one)
+
+  expect(next.position).toBeGreaterThan(position)
+  await waiting
+}, 60_000)
+
+async function open(options: StoreOptions): Promise<Store> {
+  return openStore({ url: server.url, schema, migrate: true, ...options })
+}
+
+/** Two stores, followers on both, and callers that append to both all the time. */
+async function openShop() {
+  const stores = [await open({ pollMs: 200 }), await open({ pollMs: 200, maxConnections: 3 })]
+  const tails = stores.map(follow)
+  const load = appendAllTheTime(stores)
+  return {
+    stores,
+    tails,
+    load,
+    async [Symbol.asyncDispose]() {
+      await load.stop()
+      for (const tail of tails) await tail.stop()
+      for (const store of stores) await store.close()
+    },
+  }
+}
+
+function appendAllTheTime(stores: readonly Store[]) {
+  const acknowledged: string[] = []
+  const errors: string[] = []
+  let going = true
+  const callers = times(16, async caller => {
+    for (let at = 0; going; at++) {
+      const store = stores[caller % stores.length]!
+      const events = at % 3 ? one : [one, one]
+      const stream = `order-${caller}-${at % 5}`
+      const options = at % 4 ? {} : { idempotencyKey: `${caller}-${at}` }
+      try {
+        acknowledged.push(...(await store.events.append(stream, events, options)).eventIds)
+      } catch (error) {
+        errors.push(`${(error as { code?: string }).code} ${(error as Error).message}`)
+      }
+    }
+  })
+  return {
+    acknowledged,
+    errors,
+    async stop() {
+      going = false
+      await Promise.all(callers)
+    },
+  }
+}
+
+interface Tail {
+  readonly ids: string[]
+  readonly positions: bigint[]
+  reached(position: bigint): Promise<void>
+  stop(): Promise<void>
+}
+
+function follow(store: Store): Tail {
+  const stop = new AbortController()
+  const ids: string[] = []
+  const positions: bigint[] = []
+  let failure: unknown
+  const following = (async () => {
+    try {
+      for await (const event of store.events.tail({ after: 'start', signal: stop.signal })) {
+        ids.push(event.id)
+        positions.push(event.position)
+      }
+    } catch (error) {
+      if (!stop.signal.aborted) failure = error
+    }
+  })()
+  return {
+    ids,
+    positions,
+    reached: position =>
+      waitUntil(() => failure !== undefined || positions.includes(position), { what: `${position} followed` }).then(
+        () => {
+          if (failure !== undefined) throw failure
+        },
+      ),
+    async stop() {
+      stop.abort()
+      await following
+      if (failure !== undefined) throw failure
+    },
+  }
+}
+
+async function expectAllOnce(store: Store, acknowledged: readonly string[], tails: readonly Tail[]): Promise<void> {
+  const events = await store.events.readAll().toArray()
+  const ids = events.map(event => event.id)
+  const stored = new Set(ids)
+  expect(stored.size).toBe(ids.length)
+  expect(acknowledged.filter(id => !stored.has(id))).toEqual([])
+  expect(new Set(acknowledged).size).toBe(acknowledged.length)
+  // Every call was answered, so nothing is there that nobody was told of.
+  expect(ids.length).toBe(acknowledged.length)
+  for (const tail of tails) {
+    await tail.reached(events.at(-1)!.position)
+    expect(tail.positions).toEqual(events.map(event => event.position))
+    expect(tail.ids).toEqual(ids)
+  }
+  show({ acknowledged: acknowledged.length, followed: tails.map(tail => tail.ids.length) })
+}
+
+async function asked(text: string): Promise<Record<string, unknown>> {
+  const client = new pg.Client(server.url)
+  client.on('error', () => {})
+  try {
+    await client.connect()
+    return (await client.query(text)).rows[0]
+  } finally {
+    await client.end().catch(() => {})
+  }
+}

@@ -1,0 +1,223 @@
+import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, onTestFinished, test } from 'vitest'
+import { identifier } from '../../src/database/sql.ts'
+import { openStore, type StoreOptions } from '../../src/store.ts'
+import { freshSchema, openDatabase, postgresUrl } from '../support/engines.ts'
+import { startServer } from '../support/postgres-server.ts'
+import { onServer, openShop, outcome, paid, placed, take } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
+
+async function refusal(options: StoreOptions): Promise<unknown> {
+  const { value, error } = await outcome(openStore(options))
+  await value?.close()
+  return error
+}
+
+test('a store is in one place: options that name two are refused', async () => {
+  const wrong: StoreOptions[] = [
+    { url: 'postgres://localhost/shop', memory: true },
+    { url: 'postgres://localhost/shop', folder: './shop' },
+    { memory: true, folder: './shop' },
+    { url: 'postgres://localhost/shop', pool: { connect: () => Promise.reject(new Error('unused')) } },
+  ]
+
+  for (const options of wrong) {
+    expect(await refusal(options)).toMatchObject({ code: 'invalid_option', retryable: false })
+  }
+})
+
+test('a schema name that PostgreSQL keeps for itself, or cannot hold, is refused', async () => {
+  const database = await openDatabase()
+
+  for (const schema of ['pg_shop', 'information_schema', '', 'x'.repeat(64), 'a\0b']) {
+    expect(await refusal({ database, schema, migrate: true })).toMatchObject({ code: 'invalid_name' })
+  }
+})
+
+test('a schema that is not there is refused with the option that makes it', async () => {
+  const database = await openDatabase()
+  const schema = freshSchema()
+
+  const error = await refusal({ database, schema, migrate: false })
+
+  expect(error).toMatchObject({ code: 'schema_missing', schema, message: expect.stringContaining('migrate: true') })
+})
+
+test('a schema that lacks a migration is refused with its name, and brought up to date when asked', async () => {
+  const { database, schema, query } = await openShop()
+  await query('delete from ~migrations where id = 3')
+  await query('drop function ~append_one')
+  await query('drop function ~append_batch')
+
+  const error = await refusal({ database, schema, migrate: false })
+  await using store = await openStore({ database, schema, migrate: true })
+
+  expect(error).toMatchObject({ code: 'schema_outdated', schema, pending: ['migration 3 (append)'] })
+  expect(await store.events.append('order-1', placed())).toMatchObject({ version: 1 })
+})
+
+test('a schema left to the user is opened as it is, and can be made by hand', async () => {
+  const database = await openDatabase()
+  const schema = freshSchema()
+  await using store = await openStore({ database, schema, migrate: 'manual' })
+  onTestFinished(async () => {
+    await database.transaction(tx => tx.query(`drop schema ${identifier(schema).quoted} cascade`))
+  })
+
+  const before = await store.schema.state()
+  await store.schema.sync()
+
+  expect(before).toMatchObject({ status: 'missing' })
+  expect(await store.events.append('order-1', placed())).toMatchObject({ version: 1 })
+})
+
+test('a schema of a newer library is refused', async () => {
+  const { database, schema, query } = await openShop()
+  await query(`insert into ~migrations (id, name, checksum, breaking) values (9000, 'future', 'x', true)`)
+
+  const error = await refusal({ database, schema })
+
+  expect(error).toMatchObject({ code: 'schema_newer', schema, found: 9000, known: expect.any(Number) })
+})
+
+test('a closed store refuses every call with the same code, closing twice is no error', async () => {
+  const { store } = await openShop()
+  await store.events.append('order-1', placed())
+
+  await Promise.all([store.close(), store.close()])
+  await store.close()
+
+  const calls: Record<string, Promise<unknown>> = {
+    append: store.events.append('order-1', paid),
+    nothing: store.events.append('order-1', []),
+    read: store.events.read('order-1').toArray(),
+    readAll: store.events.readAll().toArray(),
+    filtered: store.events.readAll({ types: ['OrderPaid'] }).toArray(),
+    tail: take(store.events.tail({ after: 'start' }), 1),
+    get: store.events.get('0190b2f0-6a1c-7def-8123-456789abcdef'),
+    head: store.events.head(),
+    waitFor: store.events.waitFor(9n),
+    import: store.events.import([{ stream: 'order-1', ...placed() }]),
+    list: store.streams.list(),
+    archive: store.streams.archive('order-1'),
+    transaction: store.transaction(async () => {}),
+    plan: store.schema.plan(),
+  }
+  for (const [name, call] of Object.entries(calls)) {
+    expect((await outcome(call)).error, name).toMatchObject({ code: 'store_closed' })
+  }
+})
+
+test('closing waits for appends under way, and ends tails and waits', async () => {
+  const { store, sibling } = await openShop()
+  const other = await sibling()
+  const before = store.metrics().settles_total
+  const tailing = outcome(take(store.events.tail({ after: 'start' }), 1000))
+  const waiting = outcome(store.events.waitFor(100_000n))
+  await waitUntil(() => store.metrics().settles_total > before)
+  const appending = Array.from({ length: 40 }, (_, n) => outcome(store.events.append(`order-${n % 5}`, placed(n))))
+
+  await store.close()
+
+  const outcomes = await Promise.all(appending)
+  expect(outcomes.every(each => each.value !== undefined)).toBe(true)
+  expect((await tailing).error).toMatchObject({ code: 'store_closed' })
+  expect((await waiting).error).toMatchObject({ code: 'store_closed' })
+  expect(await other.events.readAll().toArray()).toHaveLength(40)
+})
+
+test('a store on a shared database leaves it open when it closes', async () => {
+  const { store, database, schema } = await openShop()
+  await store.events.append('order-1', placed())
+
+  await store.close()
+
+  await using again = await openStore({ database, schema })
+  expect(await again.events.read('order-1').toArray()).toHaveLength(1)
+})
+
+if (!onServer) {
+  test('an embedded store keeps its events in its folder from one opening to the next', {
+    timeout: 60_000,
+  }, async () => {
+    const folder = await temporaryFolder()
+    const first = await openStore({ folder })
+    await first.events.append('order-1', { type: 'OrderPlaced', data: {} })
+    const locked = await refusal({ folder })
+    await first.close()
+
+    await using second = await openStore({ folder })
+
+    expect(locked).toMatchObject({ code: 'folder_locked', folder, pid: process.pid, retryable: true })
+    expect(second.engine).toBe('pglite')
+    expect(await second.events.read('order-1').toArray()).toHaveLength(1)
+    expect(await second.events.append('order-1', { type: 'OrderPaid', data: {} })).toMatchObject({ version: 2 })
+  })
+
+  test('a folder that cannot be written is refused with the reason', async () => {
+    const folder = await temporaryFolder()
+    await writeFile(join(folder, 'file'), '')
+    const forbidden = join(folder, 'forbidden')
+    await mkdir(forbidden)
+    await chmod(forbidden, 0o500)
+    const places = process.getuid?.() === 0 ? ['file/shop'] : ['file/shop', 'forbidden/shop']
+
+    for (const place of places) {
+      expect(await refusal({ folder: join(folder, place) })).toMatchObject({ code: 'folder_not_writable' })
+    }
+  })
+
+  async function temporaryFolder(): Promise<string> {
+    const folder = await mkdtemp(join(tmpdir(), 'shop-'))
+    onTestFinished(() => rm(folder, { recursive: true, force: true }))
+    return folder
+  }
+}
+
+if (onServer) {
+  test('a wrong password is told from a server that is not there, a database that is missing and a wrong user', async () => {
+    const url = new URL(postgresUrl())
+    const change = (part: 'password' | 'username' | 'port' | 'pathname', value: string): string => {
+      const changed = new URL(url)
+      changed[part] = value
+      return changed.href
+    }
+
+    expect(await refusal({ url: change('password', 'wrong') })).toMatchObject({
+      code: 'authentication_failed',
+      user: url.username,
+    })
+    expect(await refusal({ url: change('username', 'nobody') })).toMatchObject({
+      code: 'authentication_failed',
+      user: 'nobody',
+    })
+    expect(await refusal({ url: change('port', '1') })).toMatchObject({
+      code: 'database_unreachable',
+      address: `${url.hostname}:1`,
+      retryable: true,
+    })
+    expect(await refusal({ url: change('pathname', '/no-such-shop') })).toMatchObject({
+      code: 'database_missing',
+      database: 'no-such-shop',
+    })
+  })
+
+  test('no error tells the password', async () => {
+    const url = new URL(postgresUrl())
+    url.password = 'very-secret'
+
+    const error = (await refusal({ url: url.href })) as Error
+
+    expect(JSON.stringify(error) + error.message + error.stack).not.toContain('very-secret')
+  })
+
+  test('a server that is too old is refused with its version', { timeout: 60_000 }, async () => {
+    await using server = await startServer({ major: 14 })
+
+    const error = await refusal({ url: server.url, migrate: true })
+
+    expect(error).toMatchObject({ code: 'server_unsupported', version: expect.stringMatching(/^14\./), oldest: 15 })
+  })
+}

@@ -1,0 +1,82 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
+import { expect, onTestFinished, test } from 'vitest'
+import { channels } from '../../src/telemetry/telemetry.ts'
+import { openShop, outcome, paid, placed } from '../support/shop.ts'
+
+/** What is published about one schema while the test runs. */
+function listenTo(channel: string, schema: string): Record<string, unknown>[] {
+  const messages: Record<string, unknown>[] = []
+  const hear = (message: unknown): void => {
+    const fields = message as Record<string, unknown>
+    if (fields.schema === schema) messages.push(fields)
+  }
+  subscribe(channel, hear)
+  onTestFinished(() => void unsubscribe(channel, hear))
+  return messages
+}
+
+test('an append is told with its streams, the number of its events and how long it took', async () => {
+  const { store, schema } = await openShop()
+  const messages = listenTo(channels.append, schema)
+
+  await store.events.append('order-1', [placed(), paid])
+  await store.events.append([
+    { stream: 'order-2', events: placed() },
+    { stream: 'order-3', events: placed() },
+  ])
+
+  expect(messages).toEqual([
+    { schema, streams: ['order-1'], events: 2, durationMs: expect.any(Number) },
+    { schema, streams: ['order-2', 'order-3'], events: 2, durationMs: expect.any(Number) },
+  ])
+})
+
+test('an append that was refused is told with its error', async () => {
+  const { store, schema } = await openShop()
+  const messages = listenTo(channels.append, schema)
+
+  const { error } = await outcome(store.events.append('order-1', placed(), { expected: 'exists' }))
+
+  expect(messages).toMatchObject([{ streams: ['order-1'], error }])
+})
+
+test('a group of appends is told with how many travelled together', async () => {
+  const { store, schema } = await openShop()
+  const messages = listenTo(channels.group, schema)
+
+  await Promise.all(Array.from({ length: 50 }, (_, n) => store.events.append(`order-${n}`, placed(n))))
+
+  const appends = messages.map(message => message.appends as number)
+  expect(appends.reduce((sum, each) => sum + each, 0)).toBe(50)
+  expect(Math.max(...appends)).toBeGreaterThan(10)
+})
+
+test('counters count what was stored, refused, repeated, read and imported', async () => {
+  const { store } = await openShop()
+  const fresh = store.metrics()
+  await store.events.append('order-1', [placed(), paid], { idempotencyKey: 'k' })
+  await store.events.append('order-1', [placed(), paid], { idempotencyKey: 'k' })
+  await outcome(store.events.append('order-1', placed(), { expected: 'empty' }))
+  await store.events.import([{ stream: 'order-2', ...placed() }])
+  await store.events.readAll().toArray()
+
+  const counted = store.metrics()
+
+  expect(Object.values(fresh).every(count => count === 0)).toBe(true)
+  expect(counted).toMatchObject({
+    events_appended_total: 2,
+    event_appends_total: 2,
+    event_repeats_total: 1,
+    event_conflicts_total: 1,
+    events_imported_total: 1,
+    events_read_total: 3,
+  })
+  expect(counted).not.toBe(store.metrics())
+})
+
+test('every channel has the name of the library before it, and each its own', () => {
+  const names = Object.values(channels)
+
+  expect(names.every(name => /^rillflow:[a-z]+\.[a-z]+$/.test(name))).toBe(true)
+  expect(new Set(names).size).toBe(names.length)
+})

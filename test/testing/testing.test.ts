@@ -1,0 +1,78 @@
+import { expect, test } from 'vitest'
+import { countingIds, fakeClock, temporaryStore } from '../../src/testing/testing.ts'
+import { openDatabase, postgresUrl } from '../support/engines.ts'
+import { onServer, placed, shopEvents } from '../support/shop.ts'
+
+test('a temporary store is empty, typed like any other, and gone with its schema when it is closed', async () => {
+  const database = await openDatabase()
+  const store = await temporaryStore({ events: shopEvents, database })
+  const schema = store.schema.name
+
+  const result = await store.events.append('order-1', placed(), { expected: 'empty' })
+  await store.close()
+  await store.close()
+
+  expect(result).toMatchObject({ version: 1, position: 1n })
+  const left = await database.transaction(tx => tx.query('select 1 from pg_namespace where nspname = $1', [schema]))
+  expect(left).toEqual([])
+})
+
+test('two temporary stores know nothing of each other', async () => {
+  const database = await openDatabase()
+  await using one = await temporaryStore({ database })
+  await using two = await temporaryStore({ database })
+
+  await one.events.append('order-1', placed())
+
+  expect(await two.events.readAll().toArray()).toEqual([])
+})
+
+test('counting ids are the same in every run, and can be stored', async () => {
+  const database = await openDatabase()
+  await using store = await temporaryStore({ database, ids: countingIds() })
+
+  const { eventIds } = await store.events.append('order-1', [placed(), placed()])
+
+  expect(eventIds).toEqual(['00000000-0000-7000-8000-000000000001', '00000000-0000-7000-8000-000000000002'])
+})
+
+test('a fake clock stands still, and runs what falls due when it is moved, in order', () => {
+  const clock = fakeClock('2030-05-01T12:00:00Z')
+  const ran: string[] = []
+  const at = (name: string) => () => void ran.push(`${name} ${clock.now().toISOString()}`)
+  clock.setTimeout(at('late'), 2000)
+  clock.setTimeout(at('early'), 1000)
+  clock.setTimeout(at('never'), 1500).cancel()
+  clock.setTimeout(() => clock.setTimeout(at('follow-up'), 500), 1000)
+
+  clock.advance(1000)
+  const first = [...ran]
+  clock.advance(1000)
+
+  expect(first).toEqual(['early 2030-05-01T12:00:01.000Z'])
+  expect(ran).toEqual([
+    'early 2030-05-01T12:00:01.000Z',
+    'follow-up 2030-05-01T12:00:01.500Z',
+    'late 2030-05-01T12:00:02.000Z',
+  ])
+  expect(clock.now()).toEqual(new Date('2030-05-01T12:00:02Z'))
+})
+
+if (onServer) {
+  test('with a url the temporary store is on that server', async () => {
+    await using store = await temporaryStore({ url: postgresUrl() })
+
+    expect(store.engine).toBe('postgres')
+    expect(await store.events.append('order-1', placed())).toMatchObject({ version: 1 })
+  })
+} else {
+  test('without anything the temporary stores of a process share one engine in memory', async () => {
+    await using store = await temporaryStore()
+    await using other = await temporaryStore()
+
+    await store.events.append('order-1', placed())
+
+    expect([store.engine, other.engine]).toEqual(['pglite', 'pglite'])
+    expect(await other.events.head()).toBe(0n)
+  })
+}
