@@ -9,7 +9,7 @@ import { storeTables } from '../peers/store.ts'
 import { answer } from '../program.ts'
 import { openStore } from '../rillflow.ts'
 import type { Sample } from '../rounds.ts'
-import { eventId, type OrderEvent, orderEvent, orders, StreamCursor } from '../workload.ts'
+import { type OrderEvent, orderEvent, orders, StreamCursor } from '../workload.ts'
 
 export interface EmbeddedInput {
   readonly who: 'ours' | 'driver'

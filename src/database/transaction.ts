@@ -17,13 +17,21 @@ export interface OpenTransaction {
 const surroundings = new AsyncLocalStorage<readonly OpenTransaction[]>()
 
 /** Runs `work` marked as the inside of a transaction. */
-export function runInside<T>(transaction: OpenTransaction, work: () => Promise<T>): Promise<T> {
-  return surroundings.run([...(surroundings.getStore() ?? []), transaction], work)
+export async function runInside<T>(transaction: OpenTransaction, work: () => Promise<T>): Promise<T> {
+  open++
+  try {
+    return await surroundings.run([...(surroundings.getStore() ?? []), transaction], work)
+  } finally {
+    // Following contexts makes every promise of the process dearer (an append costs half as much again), so it is
+    // done only while there is something to follow.
+    if (--open === 0) surroundings.disable()
+  }
 }
+
+let open = 0
 
 /** Runs `work` as if outside of any transaction: for loops started from inside one that outlive it. */
 export function runOutside<T>(work: () => T): T {
-  // Entering a context makes every promise of the process dearer, so none is entered without need.
   return surroundings.getStore() === undefined ? work() : surroundings.exit(work)
 }
 

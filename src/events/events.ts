@@ -34,7 +34,7 @@ import type { AppendResult } from './send.ts'
 import { type EventSequence, eventSequence } from './sequence.ts'
 import { type HeldBackBy, heldBackBy, settle } from './settle.ts'
 import { type TailOptions, tailLog } from './tail.ts'
-import type { LogWatch } from './watch.ts'
+import { type LogWatch, rewound } from './watch.ts'
 
 /** One stream of an append over several. */
 export interface StreamAppend<M extends EventMap = UntypedEvents> {
@@ -145,7 +145,12 @@ export function openEvents<M extends EventMap>(parts: AppendParts & { readonly w
       const limit = deadline(signal, timeoutMs, { what: `Position ${position} in the settled log`, clock: log.clock })
       try {
         let seen = await rereadable(database, log, () => settle(log))
-        while (seen.settled < position) seen = await watch.beyond(position - 1n, seen, limit.signal)
+        while (seen.settled < position) {
+          const now = await watch.beyond(position - 1n, seen, limit.signal)
+          if (now.head < position && position <= seen.head)
+            throw rewound(log, position, now, 'its head is below the position waited for')
+          seen = now
+        }
       } finally {
         limit.dispose()
       }

@@ -14,8 +14,8 @@ export interface Settled {
   readonly settled: bigint
   /** Changes when another server takes over. */
   readonly timeline: string
-  /** Changes when the server restarts. */
-  readonly startedAt: Date
+  /** Changes when the server may have restarted: what was in its memory only is then gone. */
+  readonly epoch: number
 }
 
 /** A transaction that has appended and is still open. */
@@ -34,11 +34,29 @@ export interface HeldBackBy {
 export async function settle(log: Log, executor: Executor = log.database): Promise<Settled> {
   log.telemetry.count('settles_total')
   const [row] = await executor.runArrays(sql`/* events.settle */
-    select head, settled, timeline, started
+    select head, settled, timeline, session
     from ${log.names.settle}()`)
-  const [head, settled, timeline, startedAt] = row as [bigint, bigint, string, Date]
-  return { head, settled, timeline, startedAt }
+  const [head, settled, timeline, session] = row as [bigint, bigint, string, string]
+  return { head, settled, timeline, epoch: epochOf(log, session) }
 }
+
+/**
+ * A session that has answered before proves that the server has not crashed since: none outlives that. A new one proves
+ * nothing, so it begins an epoch; there are as many of those as connections, and each costs a follower one look.
+ */
+function epochOf(log: Log, session: string): number {
+  const known = sessionsOf.get(log) ?? { epoch: 0, sessions: new Set<string>() }
+  sessionsOf.set(log, known)
+  if (!known.sessions.has(session)) {
+    if (known.sessions.size >= mostSessions) known.sessions.clear()
+    known.sessions.add(session)
+    known.epoch++
+  }
+  return known.epoch
+}
+
+const sessionsOf = new WeakMap<Log, { epoch: number; sessions: Set<string> }>()
+const mostSessions = 1_000
 
 /** Who holds the log back, the lowest bound first. */
 export async function heldBackBy(log: Log): Promise<HeldBackBy[]> {

@@ -3,8 +3,10 @@
  * Archived streams are followed too: a follower that falls behind must not miss what was archived meanwhile.
  *
  * Invariant: the cursor never passes `settled`. After a restart of the server it goes back to the last event given out,
- * and that event must still be there: what lay between it and the settled head may not have been on disk yet.
+ * and that event must still be there: positions between it and the settled head may not have been on disk yet, and are
+ * then drawn again. A server that is away is waited for.
  */
+import { isRillflowError } from '../core/errors.ts'
 import { throwIfAborted } from '../core/lifecycle.ts'
 import { sql } from '../database/sql.ts'
 import type { RecordedEvent } from './definition.ts'
@@ -32,41 +34,46 @@ export async function* tailLog(
   log.database.refuseInsideTransaction('tail')
   if (after !== 'now' && after !== 'start') checkPosition('after', after)
   let seen: Settled | undefined
-  if (after === 'now') seen = await rereadable(log.database, log, () => settle(log))
-  const start = after === 'now' ? seen!.settled : after === 'start' ? 0n : after
+  if (after !== 'start') seen = await rereadable(log.database, log, () => settle(log))
+  let start = after === 'now' ? seen!.settled : after === 'start' ? 0n : after
+  if (seen !== undefined && seen.head < start) throw rewound(log, start, seen, 'its head is below where to begin')
   let cursor = start
   let last: RecordedEvent | undefined
   for (;;) {
     const now = await watch.beyond(cursor, seen, signal)
-    if (seen !== undefined && seen.startedAt.getTime() !== now.startedAt.getTime()) {
-      await verify(log, last, cursor, now)
-      cursor = last?.position ?? start
-    }
-    seen = now
-    if (now.settled <= cursor) continue
-    for await (const event of readSettled(log, log.database, {
-      ...filter,
-      after: cursor,
-      to: now.settled,
-      includeArchived: true,
-      pageSize: now.settled - cursor > farBehind ? undefined : log.database.batch.readEvents,
-      signal,
-    })) {
-      last = event
-      cursor = event.position
-      yield event
+    try {
+      if (seen !== undefined && seen.epoch !== now.epoch) {
+        if (last !== undefined) await verify(log, last, now)
+        // The head that was 'now' may have been in the server's memory only.
+        else if (after === 'now' && now.head < start) start = now.head
+        else if (now.head < start) throw rewound(log, start, now, 'its head is below where to begin')
+        cursor = last?.position ?? start
+      }
+      seen = now
+      if (now.settled <= cursor) continue
+      for await (const event of readSettled(log, log.database, {
+        ...filter,
+        after: cursor,
+        to: now.settled,
+        includeArchived: true,
+        pageSize: now.settled - cursor > farBehind ? undefined : log.database.batch.readEvents,
+        signal,
+      })) {
+        last = event
+        cursor = event.position
+        yield event
+        throwIfAborted(signal)
+      }
+      cursor = now.settled
+    } catch (error) {
       throwIfAborted(signal)
+      if (!isRillflowError(error) || !error.retryable) throw error
     }
-    cursor = now.settled
   }
 }
 
-/** The server has restarted: is the log still the one we read? */
-async function verify(log: Log, last: RecordedEvent | undefined, cursor: bigint, now: Settled): Promise<void> {
-  if (last === undefined) {
-    if (now.head < cursor) throw rewound(log, cursor, now, 'its head is below what was read')
-    return
-  }
+/** The server may have restarted: is the log still the one we read? */
+async function verify(log: Log, last: RecordedEvent, now: Settled): Promise<void> {
   const [found] = await rereadable(log.database, log, () =>
     log.database.run<{ event_id: string }>(sql`/* events.verify */
       select event_id
@@ -74,5 +81,5 @@ async function verify(log: Log, last: RecordedEvent | undefined, cursor: bigint,
       where position = ${last.position}::bigint`),
   )
   if (found?.event_id !== last.id)
-    throw rewound(log, cursor, now, `event ${last.id} at ${last.position} is not there any more`)
+    throw rewound(log, last.position, now, `event ${last.id} at ${last.position} is not there any more`)
 }

@@ -5,7 +5,7 @@
  * is announced but not settled it looks again after 2 ms, doubling to 250 ms, because an append that is rolled back
  * wakes nobody. With nobody waiting it asks nothing.
  *
- * A restart of the server is noticed by its start time, another server by the timeline. What was read up to then may be
+ * A restart of the server is noticed by its sessions, another server by the timeline. What was read up to then may be
  * undone: a waiter whose log it is not any more gets `LogRewound`; after a mere restart it is told, and looks itself.
  */
 import { isRillflowError, LogRewound } from '../core/errors.ts'
@@ -18,7 +18,7 @@ import { type Settled, settle } from './settle.ts'
 import type { Wake } from './wake.ts'
 
 export interface LogWatch {
-  /** Resolves once the log is settled beyond `after`, or at once if the server has restarted since `seen`. */
+  /** Resolves once the log is settled beyond `after`, or at once if the server may have restarted since `seen`. */
   beyond(after: bigint, seen: Settled | undefined, signal?: AbortSignal): Promise<Settled>
   /** Rejects all who wait. */
   close(reason: Error): void
@@ -114,7 +114,7 @@ export function watchLog(log: Log, wake: Wake, pollMs: number): LogWatch {
     const { after, seen } = waiter
     if (seen !== undefined && seen.timeline !== now.timeline) {
       waiter.reject(rewound(log, after, now, `the server's timeline changed from ${seen.timeline} to ${now.timeline}`))
-    } else if (seen !== undefined && seen.startedAt.getTime() !== now.startedAt.getTime()) {
+    } else if (seen !== undefined && seen.epoch !== now.epoch) {
       waiter.resolve(now)
     } else if (seen !== undefined && now.head < seen.head) {
       waiter.reject(rewound(log, after, now, 'its head is below what was read'))

@@ -98,7 +98,7 @@ export const expected: SchemaShape = {
     append_one:
       '(p_stream text, p_expected bigint, p_allow_archived boolean, p_ids uuid[], p_types text[], p_schema_versions integer[], p_data jsonb, p_headers jsonb, p_correlations text[], p_causations text[], p_users text[], OUT outcome integer, OUT at_version bigint, OUT at_position bigint) returns record language plpgsql volatile',
     settle:
-      '(OUT head bigint, OUT settled bigint, OUT timeline text, OUT started timestamp with time zone) returns record language plpgsql volatile',
+      '(OUT head bigint, OUT settled bigint, OUT timeline text, OUT session text) returns record language plpgsql volatile',
     signed32:
       "(value bigint) returns integer language sql immutable RETURN (((value & '4294967295'::bigint) - CASE WHEN ((value & '2147483648'::bigint) <> 0) THEN '4294967296'::bigint ELSE (0)::bigint END))::integer",
   },

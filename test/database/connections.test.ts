@@ -95,7 +95,7 @@ if (onServer) {
   test('the parsers that the user set for the whole driver neither change nor disturb', async () => {
     const { store } = await openShop()
     const oids = [20, 1184, 3802, 114, 1016] as const
-    const before = oids.map(oid => pg.types.getTypeParser(oid))
+    const before = oids.map(oid => pg.types.getTypeParser(oid as 20))
     for (const oid of oids) pg.types.setTypeParser(oid as number, () => 'spoilt')
     onTestFinished(() => {
       for (const [at, oid] of oids.entries()) pg.types.setTypeParser(oid as number, before[at]!)

@@ -89,24 +89,24 @@ test('a closed store refuses every call with the same code, closing twice is no 
   await Promise.all([store.close(), store.close()])
   await store.close()
 
-  const calls: Record<string, Promise<unknown>> = {
-    append: store.events.append('order-1', paid),
-    nothing: store.events.append('order-1', []),
-    read: store.events.read('order-1').toArray(),
-    readAll: store.events.readAll().toArray(),
-    filtered: store.events.readAll({ types: ['OrderPaid'] }).toArray(),
-    tail: take(store.events.tail({ after: 'start' }), 1),
-    get: store.events.get('0190b2f0-6a1c-7def-8123-456789abcdef'),
-    head: store.events.head(),
-    waitFor: store.events.waitFor(9n),
-    import: store.events.import([{ stream: 'order-1', ...placed() }]),
-    list: store.streams.list(),
-    archive: store.streams.archive('order-1'),
-    transaction: store.transaction(async () => {}),
-    plan: store.schema.plan(),
+  const calls: Record<string, () => Promise<unknown>> = {
+    append: () => store.events.append('order-1', paid),
+    nothing: () => store.events.append('order-1', []),
+    read: () => store.events.read('order-1').toArray(),
+    readAll: () => store.events.readAll().toArray(),
+    filtered: () => store.events.readAll({ types: ['OrderPaid'] }).toArray(),
+    tail: () => take(store.events.tail({ after: 'start' }), 1),
+    get: () => store.events.get('0190b2f0-6a1c-7def-8123-456789abcdef'),
+    head: () => store.events.head(),
+    waitFor: () => store.events.waitFor(9n),
+    import: () => store.events.import([{ stream: 'order-1', ...placed() }]),
+    list: () => store.streams.list(),
+    archive: () => store.streams.archive('order-1'),
+    transaction: () => store.transaction(async () => {}),
+    plan: () => store.schema.plan(),
   }
   for (const [name, call] of Object.entries(calls)) {
-    expect((await outcome(call)).error, name).toMatchObject({ code: 'store_closed' })
+    expect((await outcome(call())).error, name).toMatchObject({ code: 'store_closed' })
   }
 })
 

@@ -90,16 +90,16 @@ test('RB-60: a step that fails fails the read, whichever way, and names the even
   })
   await using store = await oldShop([renamed, broken])
 
-  const reads: Promise<unknown>[] = [
-    store.events.read('order-1').toArray(),
-    store.events.readAll().toArray(),
-    store.events.readAll({ pageSize: 1 }).toArray(),
-    take(store.events.tail({ after: 'start' }), 1),
-    store.events.get(id),
+  const reads: (() => Promise<unknown>)[] = [
+    () => store.events.read('order-1').toArray(),
+    () => store.events.readAll().toArray(),
+    () => store.events.readAll({ pageSize: 1 }).toArray(),
+    () => take(store.events.tail({ after: 'start' }), 1),
+    () => store.events.get(id),
   ]
 
   for (const read of reads) {
-    const { error } = await outcome(read)
+    const { error } = await outcome(read())
     expect(error).toMatchObject({ code: 'upcaster_failed', type: 'OrderPlaced', schemaVersion: 1, eventId: id })
     expect((error as Error).cause).toMatchObject({ message: 'no currency known' })
   }

@@ -44,8 +44,10 @@ begin
   perform set_config(announced, bound::text, true);
 end
 `)}`,
-    // The epoch changes when the server restarts or another one takes over: what was read before may then be undone.
-    `create function ${name('settle')}(out head bigint, out settled bigint, out timeline text, out started timestamptz)
+    // The timeline changes when another server takes over. Sessions do not outlive a crash, after which positions that
+    // were drawn, but not on disk yet, are drawn again: only a session known from before proves that there was none. (The
+    // postmaster's time of start does not tell: it stays when one backend is killed and all others are started anew.)
+    `create function ${name('settle')}(out head bigint, out settled bigint, out timeline text, out session text)
 language plpgsql volatile
 as ${literal(`
 declare
@@ -59,7 +61,8 @@ begin
     raise exception 'settle() needs read committed' using errcode = 'RF002';
   end if;
   timeline := left(pg_walfile_name(pg_current_wal_lsn()), 8);
-  started := pg_postmaster_start_time();
+  session := pg_backend_pid() || coalesce(
+    (select '@' || extract(epoch from backend_start) from pg_stat_get_activity(pg_backend_pid())), '');
   select case when is_called then last_value else last_value - 1 end
     into head
     from ${name('events_position')};
