@@ -97,7 +97,10 @@ export function load(): string {
 
 /** 12 345 · 12.3 · 0.123 */
 export function shown(value: number): string {
-  if (value >= 1000 || Number.isInteger(value)) return Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, ' ')
+  if (value >= 1000 || Number.isInteger(value))
+    return Math.round(value)
+      .toString()
+      .replace(/\B(?=(\d{3})+$)/g, ' ')
   return value >= 10 ? value.toFixed(1) : value.toFixed(3)
 }
 

@@ -46,7 +46,11 @@ export interface Comparison {
   readonly most: number
 }
 
-export function compare(ours: readonly Sample[], peer: readonly Sample[], better: 'more' | 'less' = 'more'): Comparison {
+export function compare(
+  ours: readonly Sample[],
+  peer: readonly Sample[],
+  better: 'more' | 'less' = 'more',
+): Comparison {
   const ratios = ours.map(({ value }, round) => {
     const other = peer[round]!.value
     return better === 'more' ? value / other : other / value

@@ -38,7 +38,7 @@ report.close()
 
 /** Their words go to stderr: stdout is for results. */
 function npm(args: string[], cwd: string): void {
-  const program = process.env['npm_execpath']
+  const program = process.env.npm_execpath
   const command: [string, string[]] = program === undefined ? ['npm', args] : [process.execPath, [program, ...args]]
   execFileSync(...command, { cwd, stdio: ['ignore', 2, 2] })
 }

@@ -22,7 +22,16 @@ export const bench: Bench = {
     const samples = await interleave(
       [
         { name: 'ours', run: () => timed(() => store.events.import(orders(events))) },
-        { name: 'copy', run: () => timed(() => copyIn(client.connection, orderRows(rows => rows >= events))) },
+        {
+          name: 'copy',
+          run: () =>
+            timed(() =>
+              copyIn(
+                client.connection,
+                orderRows(rows => rows >= events),
+              ),
+            ),
+        },
         {
           name: 'ready',
           run() {

@@ -37,12 +37,19 @@ interface RivalSample extends Sample, RivalAnswer {
 
 async function hotStreams({ quick, report }: BenchContext, server: BenchServer): Promise<void> {
   const ms = quick ? 2000 : 4000
-  const contestants: Contestant<RivalSample>[] = kinds.map(kind => ({ name: kind, run: () => rivalry(server, kind, ms) }))
+  const contestants: Contestant<RivalSample>[] = kinds.map(kind => ({
+    name: kind,
+    run: () => rivalry(server, kind, ms),
+  }))
   const samples = await interleave(contestants, {
     rounds: quick ? 2 : 4,
     before: () => startAfresh(server.admin, [...storeTables, 'naive.events']),
   })
-  const [ours, call, roundTrips] = kinds.map(kind => samples.get(kind)!) as [RivalSample[], RivalSample[], RivalSample[]]
+  const [ours, call, roundTrips] = kinds.map(kind => samples.get(kind)!) as [
+    RivalSample[],
+    RivalSample[],
+    RivalSample[],
+  ]
   const rate = { case: 'hot streams', unit: 'appends/s' }
   report.result({ ...rate, peerName: 'round trips', ...compare(ours, roundTrips) })
   report.result({ ...rate, peerName: 'per-append call', ...compare(ours, call) })

@@ -33,10 +33,22 @@ export const bench: Bench = {
       report.result({ case: '1', peerName, peerNote: 'PGlite', unit, ...compare(one, pick(driver, 'one')) })
       report.result({ case: '64', peerName, peerNote: 'PGlite', unit, ...compare(many, pick(driver, 'many')) })
       report.result({ case: '64 to 1', peerName, peerNote: 'ours, 1 caller', unit, ...compare(many, one) })
-      report.result({ case: 'read', peerName: 'driver', peerNote: 'PGlite', unit, ...compare(read, pick(driver, 'read')) })
+      report.result({
+        case: 'read',
+        peerName: 'driver',
+        peerNote: 'PGlite',
+        unit,
+        ...compare(read, pick(driver, 'read')),
+      })
       const lateness = (list: readonly EmbeddedAnswer[]): Sample[] => list.map(({ many }) => ({ value: many.lateMs }))
       const late = compare(lateness(ours), lateness(driver), 'less')
-      report.result({ case: 'worst timer, 64 callers', peerName: 'driver', peerNote: 'PGlite', unit: 'ms late', ...late })
+      report.result({
+        case: 'worst timer, 64 callers',
+        peerName: 'driver',
+        peerNote: 'PGlite',
+        unit: 'ms late',
+        ...late,
+      })
       report.table(`embedded, ${input.events} events read`)
       for (const [who, list] of samples) report.say(`  ${who}: ${latenessOf(list)}`)
     } finally {

@@ -18,7 +18,9 @@ export const bench: Bench = {
     report.table('import')
     const files = await filesLoaded('rillflow')
     const packages = notYet.filter(name => files.some(file => file.includes(`/node_modules/${name}/`)))
-    report.say(`  import 'rillflow' loads ${files.length} files; of ${notYet.join(', ')}: ${packages.join(', ') || 'none'}`)
+    report.say(
+      `  import 'rillflow' loads ${files.length} files; of ${notYet.join(', ')}: ${packages.join(', ') || 'none'}`,
+    )
     if (packages.length > 0) throw new Error(`import 'rillflow' loads ${packages.join(', ')}`)
   },
 }

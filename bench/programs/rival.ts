@@ -59,7 +59,11 @@ async function open({ kind, url }: RivalInput): Promise<Appender> {
 
 /** The version the stream was at, if that is what the error says. */
 function note(seen: RivalAnswer, error: unknown, version: number | 'any'): number | undefined {
-  const { actual, code, cause, message } = error as Error & { actual?: number; code?: string; cause?: { code?: string } }
+  const { actual, code, cause, message } = error as Error & {
+    actual?: number
+    code?: string
+    cause?: { code?: string }
+  }
   if (actual !== undefined && version !== 'any') {
     seen.conflicts++
     return actual

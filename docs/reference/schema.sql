@@ -108,7 +108,7 @@ begin
 end
 ';
 
-create function "rillflow"."settle"(out head bigint, out settled bigint, out timeline text, out started timestamptz)
+create function "rillflow"."settle"(out head bigint, out settled bigint, out timeline text, out session text)
 language plpgsql volatile
 as '
 declare
@@ -122,7 +122,8 @@ begin
     raise exception ''settle() needs read committed'' using errcode = ''RF002'';
   end if;
   timeline := left(pg_walfile_name(pg_current_wal_lsn()), 8);
-  started := pg_postmaster_start_time();
+  session := pg_backend_pid() || coalesce(
+    (select ''@'' || extract(epoch from backend_start) from pg_stat_get_activity(pg_backend_pid())), '''');
   select case when is_called then last_value else last_value - 1 end
     into head
     from "rillflow"."events_position";
@@ -139,7 +140,7 @@ end
 ';
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (2, 'settle', 'dc53ef691cb5e7b85ef3cb414824f84f3abb3a730da18ff6aa5445a559b6fcb6', true);
+values (2, 'settle', 'ddcbfa0f9585829fa4d4e0a30c25bb55e8b9d4a6641851df7c6bf4e618bd3703', true);
 
 -- migration 3 (append)
 

@@ -5,7 +5,7 @@ import type { shopEvents } from './events.ts'
 type ShopEvent = RecordedEvent<EventsOf<typeof shopEvents>>
 
 const colours = { OrderPlaced: 36, OrderPaid: 32, OrderShipped: 34, OrderCancelled: 31 }
-const coloured = process.stdout.isTTY === true && process.env['NO_COLOR'] === undefined
+const coloured = process.stdout.isTTY === true && process.env.NO_COLOR === undefined
 
 export function say(line: string): void {
   console.log(line)

@@ -161,7 +161,7 @@ function describeTarget(pool: pg.Pool, url: string | undefined): { address: stri
   const parsed = url !== undefined && URL.canParse(url) ? new URL(url) : undefined
   return {
     address: `${parsed?.hostname || host || 'localhost'}:${parsed?.port || port || 5432}`,
-    user: decodeURIComponent(parsed?.username ?? '') || user || process.env['PGUSER'] || 'unknown',
+    user: decodeURIComponent(parsed?.username ?? '') || user || process.env.PGUSER || 'unknown',
     database: decodeURIComponent(parsed?.pathname.slice(1) ?? '') || database || 'unknown',
   }
 }

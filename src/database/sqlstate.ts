@@ -65,9 +65,6 @@ export const uniqueViolation = '23505'
 /** Raised by our own functions on a server in recovery (55000 is what PostgreSQL itself uses there). */
 export const notPrimary = 'RF001'
 
-/** Raised by our own functions when the transaction is not read committed. */
-export const wrongIsolation = 'RF002'
-
 function reasonOf(error: unknown): string {
   // A host name with several addresses fails with one error each.
   const inner = error instanceof AggregateError ? error.errors[0] : error

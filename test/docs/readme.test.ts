@@ -40,7 +40,8 @@ describe.runIf(engine === 'postgres-18')('the README', () => {
     const tsx = join(root, 'node_modules', 'tsx', 'dist', 'cli.mjs')
     // The process ends by itself only if the block left nothing open, or says so.
     const script = join(folder, `block-${number}.ts`)
-    if (number === 2) writeFileSync(script, `${blocks[1]}\nawait Promise.all([embedded, inMemory, onServer].map(s => s.close()))\n`)
+    if (number === 2)
+      writeFileSync(script, `${blocks[1]}\nawait Promise.all([embedded, inMemory, onServer].map(s => s.close()))\n`)
 
     const env = { ...process.env, DATABASE_URL: postgresUrl() }
     const { stdout } = await run(process.execPath, [tsx, script], { cwd: folder, env, timeout: 80_000 })

@@ -1,0 +1,215 @@
+/**
+ * The hot statements use their indexes and never scan a table that grows, neither planned for the values at hand nor,
+ * as a prepared statement is after a while, for any. What the store sends is recorded and explained as it was sent;
+ * what runs inside the functions is run, and the server asked which tables and indexes it scanned.
+ */
+import { expect, test } from 'vitest'
+import type { Database, Transaction } from '../../src/database/database.ts'
+import { toText } from '../../src/database/pglite-messages.ts'
+import { literal, type Statement } from '../../src/database/sql.ts'
+import { type Log, logNames } from '../../src/events/log.ts'
+import { type Append, sendBatch, sendOne } from '../../src/events/send.ts'
+import { openDatabase } from '../support/engines.ts'
+import { openShop, paid, placed, type Shop } from '../support/shop.ts'
+
+const id = '0190b2f0-6a1c-7def-8123-456789abcdef'
+
+/** A shop of 1000 streams and 20 000 events, some archived, and all that its store sends from now on. */
+async function largeShop(): Promise<Shop & { sent: Map<string, Statement> }> {
+  const sent = new Map<string, Statement>()
+  const database = recording(await openDatabase(), statement => sent.set(statement.label, statement))
+  const shop = await openShop({ database })
+  await shop.store.events.import(
+    Array.from({ length: 20_000 }, (_, n) => ({
+      stream: `order-${n % 1000}`,
+      ...placed(n, { correlationId: `checkout-${n % 500}` }),
+    })),
+  )
+  for (let n = 0; n < 20; n++) await shop.store.streams.archive(`order-${n * 50 + 1}`)
+  await shop.query('analyze ~events')
+  await shop.query('analyze ~streams')
+  sent.clear()
+  return { ...shop, sent }
+}
+
+function recording(database: Database, record: (statement: Statement) => void): Database {
+  return {
+    ...database,
+    run: statement => {
+      record(statement)
+      return database.run(statement)
+    },
+    runArrays: statement => {
+      record(statement)
+      return database.runArrays(statement)
+    },
+    copyOut: text => {
+      record({ label: 'copy', text, values: [] })
+      return database.copyOut(text)
+    },
+  }
+}
+
+const indexesOf: Record<string, string[]> = {
+  'events.read': ['events_stream_version'],
+  'events.read_backwards': ['events_stream_version'],
+  'events.read_log': ['events_pkey'],
+  'events.read_correlation': ['events_correlation'],
+  'events.get': ['events_event_id'],
+  'events.has': ['events_event_id'],
+  'events.last': ['events_stream_version'],
+  'events.outcome_of_ids': ['events_event_id'],
+  'streams.list': ['streams_pkey', 'events_stream_version'],
+  'streams.describe': ['streams_pkey', 'events_stream_version'],
+  copy: ['events_pkey'],
+}
+
+test('each statement that reads goes by its index, whatever values it was planned for', async () => {
+  const { store, sent, query, database } = await largeShop()
+  const own = { ...placed(1, { id }) }
+  await store.events.append('order-new', own)
+  await store.events.append('order-new', own)
+  await store.events.append('order-1', [])
+  await store.events.read('order-7', { after: 3 }).toArray()
+  await store.events.read('order-7', { direction: 'backwards', limit: 1 }).toArray()
+  await store.events.readAll({ types: ['OrderPaid'], after: 100n }).toArray()
+  await store.events.readAll({ correlationId: 'checkout-7' }).toArray()
+  await store.events.readAll({ after: 5000n }).first()
+  await store.events.get(id)
+  await store.events.has(id)
+  await store.streams.list({ after: 'order-5' })
+  await store.streams.describe('order-7')
+
+  for (const [label, indexes] of Object.entries(indexesOf)) {
+    const statement = sent.get(label)
+    expect(statement, label).toBeDefined()
+    for (const mode of ['force_custom_plan', 'force_generic_plan']) {
+      const plan = await database.transaction(tx => explain(tx, statement!, mode))
+
+      expect(plan, `${label}, ${mode}`).not.toMatch(/Seq Scan on (events|streams)/)
+      for (const index of indexes) expect(plan, `${label}, ${mode}`).toContain(index)
+    }
+  }
+  await query('select 1')
+})
+
+test('a category is listed by its own stretch of the index, and no further', async () => {
+  const { store, sent, database } = await largeShop()
+  await store.events.append('zebra-1', paid)
+
+  expect(await store.streams.list({ category: 'zebra' })).toHaveLength(1)
+
+  const plan = await database.transaction(tx => explain(tx, sent.get('streams.list_category')!, 'force_generic_plan'))
+  expect(plan).toMatch(/Index Scan using streams_pkey[^\n]*\n\s*Index Cond: [^\n]*>=[^\n]*</)
+  expect(plan).not.toMatch(/Seq Scan on (events|streams)/)
+})
+
+/** One run of each way to append, on streams that exist and on new ones. */
+const ways: Record<string, (tx: Transaction, log: Log) => Promise<unknown>> = {
+  'append_one to a stream': (tx, log) => sendOne(tx, log, appendTo('order-7')),
+  'append_one to a new stream': (tx, log) => sendOne(tx, log, appendTo('order-new')),
+  'append_one that is refused': (tx, log) => sendOne(tx, log, appendTo('order-7', { expected: 3 })),
+  'append_batch that waits': (tx, log) => sendBatch(tx, log, [appendTo('order-7'), appendTo('order-new')], true),
+  'append_batch of many': (tx, log) =>
+    sendBatch(
+      tx,
+      log,
+      [...Array.from({ length: 50 }, (_, n) => appendTo(`order-${n + 2}`)), appendTo('order-new')],
+      false,
+    ),
+  'append_batch to one stream again and again': (tx, log) =>
+    sendBatch(
+      tx,
+      log,
+      Array.from({ length: 20 }, () => appendTo('order-7')),
+      false,
+    ),
+  'append_batch with ids and keys': (tx, log) =>
+    sendBatch(
+      tx,
+      log,
+      [appendTo('order-7', { checkIds: true, key: 'k' }), appendTo('order-8', { checkIds: true })],
+      true,
+    ),
+  'append_batch that is refused': (tx, log) =>
+    sendBatch(tx, log, [appendTo('order-7', { expected: 3, key: 'k' }), appendTo('order-1')], true),
+}
+
+for (const [way, run] of Object.entries(ways)) {
+  test(`${way} scans neither events nor streams`, async () => {
+    const { database, schema, named } = await largeShop()
+    const log = { names: logNames(schema), schema } as Log
+
+    const scans = await database.transaction(async tx => {
+      await run(tx, log)
+      return tx.query<{ table: string; seq: bigint }>(
+        named(`
+          select relname as table, seq_scan as seq from pg_stat_xact_user_tables
+          where relid in ('~events'::regclass, '~streams'::regclass) order by 1`),
+      )
+    })
+
+    expect(scans).toEqual([
+      { table: 'events', seq: 0n },
+      { table: 'streams', seq: 0n },
+    ])
+  })
+}
+
+test('settling looks at the sequence and the locks, not at any table of events', async () => {
+  const { database, named } = await largeShop()
+
+  const scans = await database.transaction(async tx => {
+    await tx.query(named('select * from ~settle()'))
+    return tx.query<{ scans: bigint }>(
+      named(`
+        select coalesce(seq_scan, 0) + coalesce(idx_scan, 0) as scans from pg_stat_xact_user_tables
+        where relid in ('~events'::regclass, '~streams'::regclass)`),
+    )
+  })
+
+  expect(scans).toEqual([{ scans: 0n }, { scans: 0n }])
+})
+
+async function explain(tx: Transaction, statement: Statement, mode: string): Promise<string> {
+  await tx.query(`set local plan_cache_mode = ${mode}`)
+  await tx.query(`prepare hot as ${statement.text}`)
+  try {
+    const values = statement.values.map(value => (toText(value) === null ? 'null' : literal(toText(value)!)))
+    const rows = await tx.query(`explain execute hot${values.length === 0 ? '' : `(${values.join(', ')})`}`)
+    return rows.map(row => String(Object.values(row)[0])).join('\n')
+  } finally {
+    await tx.query('deallocate hot')
+  }
+}
+
+let made = 0
+
+function appendTo(
+  stream: string,
+  { expected = 'any', ...more }: Partial<Append> & { expected?: 'any' | number } = {},
+): Append {
+  const event = {
+    id: `0190b2f0-6a1c-7def-8123-${String(++made).padStart(12, '0')}`,
+    type: 'OrderPlaced',
+    schemaVersion: 1,
+    data: '{"total":1}',
+    headers: undefined,
+    correlationId: 'checkout-1',
+    causationId: undefined,
+    userId: undefined,
+    bytes: 0,
+  }
+  return {
+    parts: [{ stream, expected, events: [event] }],
+    key: undefined,
+    digest: more.key === undefined ? undefined : 'digest',
+    onRepeat: 'return',
+    allowArchived: false,
+    advisoryLock: false,
+    checkIds: false,
+    eventCount: 1,
+    bytes: 0,
+    ...more,
+  }
+}
