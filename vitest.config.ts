@@ -10,10 +10,16 @@ import type { EngineName } from './test/support/global-setup.ts'
 const ON_AN_ENGINE = ['database', 'schema', 'events', 'model', 'chaos', 'docs', 'telemetry', 'testing']
 
 /** Files about the server itself. */
-const ONLY_ON_A_SERVER = ['test/database/server.test.ts']
+const ONLY_ON_A_SERVER = [
+  'test/database/server.test.ts',
+  'test/chaos/{held-stream,resend,rewound,server-killed,silent-server}.test.ts',
+]
 
 /** Files about the embedded engine itself. */
-const ONLY_EMBEDDED = ['folder-lock', 'line', 'pglite'].map(name => `test/database/${name}.test.ts`)
+const ONLY_EMBEDDED = [
+  ...['folder-lock', 'line', 'pglite'].map(name => `test/database/${name}.test.ts`),
+  'test/chaos/embedded.test.ts',
+]
 
 /** What the oldest server runs. Name fewer folders here when the whole run exceeds ten minutes. */
 const ON_THE_OLDEST = ON_AN_ENGINE

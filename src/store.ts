@@ -127,10 +127,11 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
 
   const close = once(async () => {
     const until = performance.now() + closeMs
+    const left = (): number => Math.max(0, until - performance.now())
     watch.close(new StoreClosed({}))
-    await withinLimit(group.drain(), closeMs)
-    await wake.close()
-    await database.close(Math.max(0, until - performance.now()))
+    await withinLimit(group.drain(), left())
+    await withinLimit(wake.close(), left())
+    await database.close(left())
   })
 
   return {

@@ -125,7 +125,9 @@ async function heldStreams(
 
 async function appendBesideHeld(server: BenchServer, appender: Appender, count: number): Promise<Sample> {
   const held = Array.from({ length: count }, (_, at) => `held-${at}`)
-  await Promise.all(held.map(stream => appender.append(stream, 'any', [orderEvent(0)])))
+  // Also opens all connections before anything is held.
+  const first = [...held, ...Array.from({ length: 32 }, (_, at) => `free-${at}`)]
+  await Promise.all(first.map(stream => appender.append(stream, 'any', [orderEvent(0)])))
   const holder = new pg.Client(server.url)
   await holder.connect()
   await holder.query('begin')

@@ -15,7 +15,7 @@ export const bench: Bench = {
     try {
       const store = await openStore({ folder })
       await store.close()
-      const input = { folder, ms: quick ? 1500 : 4000, events: quick ? 20_000 : 100_000 }
+      const input = { folder, ms: quick ? 1000 : 4000, events: quick ? 20_000 : 100_000 }
       const contestants = (['ours', 'driver'] as const).map(who => ({
         name: who,
         async run() {

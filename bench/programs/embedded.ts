@@ -1,4 +1,5 @@
 /** The embedded store, or PGlite alone on the same folder: appends, a read, and how late timers fire meanwhile. */
+import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { PGlite } from '@electric-sql/pglite'
 import { watchLateness } from '../lateness.ts'
@@ -9,7 +10,7 @@ import { storeTables } from '../peers/store.ts'
 import { answer } from '../program.ts'
 import { openStore } from '../rillflow.ts'
 import type { Sample } from '../rounds.ts'
-import { type OrderEvent, orderEvent, orders, StreamCursor } from '../workload.ts'
+import { eventsPerStream, type OrderEvent, orderEvent, orderEvents, orders, StreamCursor } from '../workload.ts'
 
 export interface EmbeddedInput {
   readonly who: 'ours' | 'driver'
@@ -76,19 +77,14 @@ async function embeddedStore(folder: string): Promise<Engine> {
 
 async function plainPglite(folder: string): Promise<Engine> {
   const pglite = await PGlite.create(`file://${folder}/data`)
-  const append = (to: Pick<PGlite, 'query'>, stream: string, version: number, event: OrderEvent): Promise<unknown> => {
-    return to.query(appendOne, appendOneValues(stream, version, [event]))
-  }
+  const append = (stream: string, version: number, events: readonly OrderEvent[]): Promise<unknown> =>
+    pglite.query(appendOne, appendOneValues(stream, version, events))
   return {
-    append: (stream, version, event) => append(pglite, stream, version, event),
-    load: events =>
-      pglite.transaction(async tx => {
-        const cursor = new StreamCursor()
-        for (let at = 0; at < events; at++) {
-          const { stream, version } = cursor.next(1)
-          await append(tx as unknown as PGlite, stream, version, orderEvent(at))
-        }
-      }),
+    append: (stream, version, event) => append(stream, version, [event]),
+    async load(events) {
+      for (let at = 0; at < events; at += eventsPerStream)
+        await append(randomUUID(), 0, orderEvents(eventsPerStream, at))
+    },
     async readAll() {
       let events = 0
       await readPages(

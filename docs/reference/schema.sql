@@ -285,11 +285,11 @@ begin
       returning key)
     select array_agg(key) into new_keys from inserted;
     for r in
-      select k.a, stored.digest = k.digest as same, exists (
+      select k.a, stored.digest = k.digest as same, not exists (
           select
           from unnest(p_event_part, p_ids) as e(p, id)
           where p_part_append[e.p] = k.a
-            and e.id = any(stored.event_ids)) as own
+            and e.id <> all(stored.event_ids)) as own
       from unnest(p_keys, p_digests) with ordinality as k(key, digest, a)
       join "rillflow"."idempotency_keys" as stored on stored.key = k.key
     loop
@@ -481,4 +481,4 @@ end
 ';
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (3, 'append', '8d1fb882faaebeedcb0e58f282beb8224623a88dfe70e358b5a0cadf99ffcde0', true);
+values (3, 'append', 'afd2860fd71c511e395da0cd2e72db21ee07e783aa8e8b147a4b226670bfd988', true);

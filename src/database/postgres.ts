@@ -53,14 +53,14 @@ const oldestMajor = 15
 
 export async function openPostgres(options: PostgresOptions): Promise<Database> {
   const { default: driver } = await import('pg')
-  const pool = options.pool === undefined ? ownPool(driver, options) : (options.pool as pg.Pool)
+  const clients = new Set<pg.Client>()
+  const pool = options.pool === undefined ? ownPool(driver, options, clients) : (options.pool as pg.Pool)
   const owned = options.pool === undefined
   const prepare = options.prepare ?? true
   const maxConnections = pool.options.max ?? 10
   const transactionTimeoutMs = options.transactionTimeoutMs ?? 30_000
   const timeoutMs = options.answerTimeoutMs ?? 60_000
   const types = driverTypes(driver)
-  const active = owned ? activeClients(pool) : new Set<pg.PoolClient>()
 
   const server = await firstContact(pool, options.url).catch(async error => {
     if (owned) await pool.end()
@@ -107,37 +107,54 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
     async close(closeMs) {
       if (closed) return
       closed = true
-      await closePool(pool, owned, { openTransactions, active }, closeMs)
+      await closePool(pool, owned, { openTransactions, clients }, closeMs)
     },
   }
   return database
 }
 
-function ownPool(driver: typeof pg, options: PostgresOptions): pg.Pool {
+function ownPool(driver: typeof pg, options: PostgresOptions, clients: Set<pg.Client>): pg.Pool {
   if (options.url === undefined) throw new InvalidOption({ option: 'url', reason: 'is missing, and no pool was given' })
+  const connectTimeoutMs = options.connectTimeoutMs ?? 10_000
   const pool = new driver.Pool({
+    Client: trackedClient(driver, clients),
     connectionString: options.url,
     max: options.maxConnections ?? 10,
-    connectionTimeoutMillis: options.connectTimeoutMs ?? 10_000,
+    connectionTimeoutMillis: connectTimeoutMs,
     idleTimeoutMillis: 30_000,
     keepAlive: true,
     keepAliveInitialDelayMillis: 10_000,
     application_name: 'rillflow',
     ...(options.ssl === undefined ? {} : { ssl: options.ssl }),
-    ...(options.prepare === false ? {} : { onConnect: noticeDeadClients }),
+    ...(options.prepare === false
+      ? {}
+      : { onConnect: (client: pg.ClientBase) => noticeDeadClients(client, connectTimeoutMs) }),
   } as pg.PoolConfig)
   // An idle connection that dies is replaced on next use; unheard, its error would end the process.
   pool.on('error', () => {})
   return pool
 }
 
+/** Adds each connection to `clients` from its first attempt to its end, whether the pool has given it out or not. */
+function trackedClient(driver: typeof pg, clients: Set<pg.Client>): typeof pg.Client {
+  return class extends driver.Client {
+    constructor(config?: string | pg.ClientConfig) {
+      super(config)
+      clients.add(this)
+      this.once('end', () => clients.delete(this))
+    }
+  }
+}
+
 /** Lets the server notice within half a minute that this machine is gone, and free the locks of its sessions. */
-async function noticeDeadClients(client: pg.ClientBase): Promise<void> {
-  await client.query(`
+async function noticeDeadClients(client: pg.ClientBase, timeoutMs: number): Promise<void> {
+  const text = `
     select
       set_config('tcp_keepalives_idle', '10', false),
       set_config('tcp_keepalives_interval', '5', false),
-      set_config('tcp_keepalives_count', '3', false)`)
+      set_config('tcp_keepalives_count', '3', false)`
+  // The pool's own limit ends with the connecting.
+  await client.query({ text, query_timeout: timeoutMs } as pg.QueryConfig)
 }
 
 async function firstContact(pool: pg.Pool, url: string | undefined): Promise<{ isolation: string }> {
@@ -173,24 +190,19 @@ function listenerConfig(options: PostgresOptions, pool: pg.Pool): pg.ClientConfi
   return { ...config, ...(options.ssl === undefined ? {} : { ssl: options.ssl }), keepAlive: true } as pg.ClientConfig
 }
 
-/** The connections that somebody has out of the pool right now. */
-function activeClients(pool: pg.Pool): Set<pg.PoolClient> {
-  const active = new Set<pg.PoolClient>()
-  pool.on('acquire', client => active.add(client))
-  pool.on('release', (_error, client) => active.delete(client))
-  return active
-}
-
 async function closePool(
   pool: pg.Pool,
   owned: boolean,
-  running: { openTransactions: Set<(error: Error) => void>; active: Set<pg.PoolClient> },
+  running: { openTransactions: Set<(error: Error) => void>; clients: Set<pg.Client> },
   closeMs: number,
 ): Promise<void> {
   const cutOff = setTimeout(() => {
     for (const revoke of running.openTransactions) revoke(new StoreClosed({}))
-    // A statement under way ends with its connection; the pool waits for both.
-    for (const client of running.active) void (client as unknown as pg.Client).end().catch(() => {})
+    // A statement under way ends with its connection, and the pool waits for both; a server that is silent never ends it.
+    for (const client of running.clients) {
+      client.end().catch(() => {})
+      ;(client as unknown as { connection: { stream: { destroy(): void } } }).connection.stream.destroy()
+    }
   }, closeMs)
   try {
     if (owned) await pool.end()

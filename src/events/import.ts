@@ -12,12 +12,14 @@ import {
   ImportMismatch,
   InvalidEvent,
   InvalidOption,
+  isRillflowError,
   StreamArchived,
   StreamTombstoned,
 } from '../core/errors.ts'
 import { jsonable } from '../core/json.ts'
 import { throwIfAborted } from '../core/lifecycle.ts'
 import { checkName } from '../core/name.ts'
+import { retry } from '../core/retry.ts'
 import { copyField } from '../database/copy-text.ts'
 import type { Transaction } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
@@ -69,6 +71,7 @@ const columns = [
 ]
 const maxChunk = 10_000
 const maxChunkBytes = 8 * 1024 * 1024
+const turnMs = 2
 
 export async function importEvents(
   log: Log,
@@ -142,8 +145,14 @@ async function* chunksOf(
   let skipped = 0
   let bytes = 0
   let events: ImportLine[] = []
+  let turnedAt = performance.now()
   for await (const event of source) {
     throwIfAborted(options.signal)
+    // A source that never waits would keep the event loop, and with it the chunk that is just being stored.
+    if (performance.now() - turnedAt > turnMs) {
+      await new Promise(setImmediate)
+      turnedAt = performance.now()
+    }
     const checked = checkEvent(log, event, {}, checks)
     const stream = checkName('Stream', event.stream)
     hash?.update(`${stream}\0${checked.type}\0${checked.data}\n`)
@@ -165,8 +174,10 @@ async function* chunksOf(
 }
 
 async function storeChunk(log: Log, chunk: Chunk, name: string | undefined, before: number): Promise<bigint> {
+  const store = (): Promise<bigint> =>
+    log.database.transaction(tx => storeIn(log, tx, chunk, name, before), { timeoutMs: 120_000 })
   try {
-    return await log.database.transaction(tx => storeIn(log, tx, chunk, name, before), { timeoutMs: 120_000 })
+    return await retry(store, { retries: 5, when: error => isRillflowError(error, 'serialization_failed') })
   } catch (error) {
     if (sqlStateOf((error as Error).cause) !== uniqueViolation) throw error
     throw new DuplicateEventId({ eventIds: await takenIds(log, chunk) }, error)
@@ -181,43 +192,64 @@ async function storeIn(
   before: number,
 ): Promise<bigint> {
   if (name !== undefined) await advance(log, tx, name, before, chunk)
-  const versions = await lockStreams(log, tx, chunk)
-  const lines = chunk.events.map(({ stream }) => {
-    const version = versions.get(stream)! + 1
-    versions.set(stream, version)
-    return version
-  })
-  await tx.run(sql`/* events.import_streams */
-    update ${log.names.streams} as s
-    set version = u.version
-    from unnest(${[...versions.keys()]}::text[], ${[...versions.values()]}::bigint[]) as u(stream, version)
-    where s.stream = u.stream`)
-  await tx.run(sql`/* events.import_announce */
+  const versions = await takeStreams(log, tx, chunk)
+  const announced = tx.run(sql`/* events.import_announce */
     select ${log.names.announce}()`)
-  const [drawn] = await tx.run<{ positions: bigint[]; now: string }>(sql`/* events.import_positions */
+  const drawing = tx.run<{ positions: string; now: string }>(sql`/* events.import_positions */
     select
       array(
         select nextval(${log.names.events_position.quoted}::regclass)
-        from generate_series(1, ${chunk.events.length}::integer)) as positions,
+        from generate_series(1, ${chunk.events.length}::integer))::text as positions,
       clock_timestamp()::text as now`)
-  const { positions, now } = drawn!
+  const [[drawn]] = await Promise.all([drawing, announced])
+  const { now } = drawn!
+  const positions = drawn!.positions.slice(1, -1).split(',')
   let rows = ''
-  chunk.events.forEach(({ line, createdAt }, at) => {
-    rows += `${positions[at]}\t${lines[at]}\t${line}\t${createdAt ?? now}\n`
+  chunk.events.forEach(({ stream, line, createdAt }, at) => {
+    const version = versions.get(stream)! + 1
+    versions.set(stream, version)
+    rows += `${positions[at]}\t${version}\t${line}\t${createdAt ?? now}\n`
   })
   await tx.copyIn(log.names.events.quoted, columns, rows)
-  return positions.at(-1)!
+  return BigInt(positions.at(-1)!)
 }
 
-/** Creates what is missing and locks all streams of the chunk, in the order everybody locks in. */
-async function lockStreams(log: Log, tx: Transaction, chunk: Chunk): Promise<Map<string, number>> {
-  const streams = [...new Set(chunk.events.map(({ stream }) => stream))]
-  await tx.run(sql`/* events.import_create_streams */
-    insert into ${log.names.streams} (stream, version)
-    select u.stream, 0
-    from unnest(${streams}::text[]) as u(stream)
-    order by u.stream collate "C"
-    on conflict do nothing`)
+/** Locks the chunk's streams, moves them on by its events, and gives the versions they had before. */
+async function takeStreams(log: Log, tx: Transaction, chunk: Chunk): Promise<Map<string, number>> {
+  const counts = new Map<string, number>()
+  for (const { stream } of chunk.events) counts.set(stream, (counts.get(stream) ?? 0) + 1)
+  const versions = await lockStreams(log, tx, [...counts.keys()])
+  const missing = [...counts.keys()].filter(stream => !versions.has(stream))
+  if (missing.length > 0) {
+    // A new stream is written once, with the version it will have.
+    const made = await tx.runArrays(sql`/* events.import_create_streams */
+      insert into ${log.names.streams} (stream, version)
+      select u.stream, u.version
+      from unnest(${missing}::text[], ${missing.map(stream => counts.get(stream)!)}::bigint[]) as u(stream, version)
+      order by u.stream collate "C"
+      on conflict do nothing
+      returning stream`)
+    const own = new Set(made.map(([stream]) => stream as string))
+    // Somebody else made these meanwhile.
+    const others = missing.filter(stream => !own.has(stream))
+    for (const [stream, version] of await lockStreams(log, tx, others)) versions.set(stream, version)
+  }
+  const moved = [...versions.keys()]
+  if (moved.length > 0)
+    await tx.run(sql`/* events.import_streams */
+      update ${log.names.streams} as s
+      set version = u.version
+      from unnest(
+        ${moved}::text[],
+        ${moved.map(stream => versions.get(stream)! + counts.get(stream)!)}::bigint[]) as u(stream, version)
+      where s.stream = u.stream`)
+  for (const stream of missing) if (!versions.has(stream)) versions.set(stream, 0)
+  return versions
+}
+
+/** Locks those that exist, in the order everybody locks in. */
+async function lockStreams(log: Log, tx: Transaction, streams: readonly string[]): Promise<Map<string, number>> {
+  if (streams.length === 0) return new Map()
   const rows = await tx.runArrays(sql`/* events.import_lock_streams */
     select stream, version, archived_at is not null, tombstoned_at is not null
     from ${log.names.streams}

@@ -11,7 +11,7 @@ import { InvalidName, InvalidOption, StreamNotFound } from '../core/errors.ts'
 import { jsonable } from '../core/json.ts'
 import { category, checkName } from '../core/name.ts'
 import type { Executor } from '../database/database.ts'
-import { sql } from '../database/sql.ts'
+import { type Statement, sql } from '../database/sql.ts'
 import type { AnyTransaction } from '../database/transaction.ts'
 import type { AppendParts } from './append.ts'
 import type { Log } from './log.ts'
@@ -87,22 +87,38 @@ async function listStreams(log: Log, options: ListStreamsOptions = {}): Promise<
   const { after = '', limit = 100, state = 'open' } = options
   if (!Number.isInteger(limit) || limit < 1 || limit > 10_000)
     throw new InvalidOption({ option: 'limit', reason: `must be from 1 to 10 000, not ${limit}` })
-  // Names sort by bytes, and '.' comes right after '-': the streams of a category lie side by side.
-  const low = options.category === undefined ? null : `${checkName('Stream', options.category)}-`
-  const high = options.category === undefined ? null : `${options.category}.`
-  const rows = await log.database.run<StreamRow>(sql`/* streams.list */
-    select s.stream, s.version, s.created_at, s.archived_at, s.tombstoned_at, s.reason, e.created_at as last_event_at,
-      e.position as last_position
+  const rows = await log.database.run<StreamRow>(
+    options.category === undefined
+      ? sql`/* streams.list */
+          select s.stream, s.version, s.created_at, s.archived_at, s.tombstoned_at, s.reason,
+            e.created_at as last_event_at, e.position as last_position
+          from ${log.names.streams} as s
+          join ${log.names.events} as e on e.stream = s.stream and e.version = s.version
+          where s.stream > ${after}::text
+            and (${state}::text = 'all' or (${state}::text = 'archived') = (s.archived_at is not null))
+          order by s.stream
+          limit ${limit}::integer`
+      : listCategory(log, checkName('Stream', options.category), { after, limit, state }),
+  )
+  return rows.map(describe)
+}
+
+/** Names sort by bytes, and '.' comes right after '-': a category lies between its own name and that with a dot. */
+function listCategory(log: Log, category: string, options: Required<Omit<ListStreamsOptions, 'category'>>): Statement {
+  const { after, limit, state } = options
+  return sql`/* streams.list_category */
+    select s.stream, s.version, s.created_at, s.archived_at, s.tombstoned_at, s.reason,
+      e.created_at as last_event_at, e.position as last_position
     from ${log.names.streams} as s
     join ${log.names.events} as e on e.stream = s.stream and e.version = s.version
     where s.stream > ${after}::text
-      and (${low}::text is null or s.stream = ${options.category ?? null}::text or (
-        s.stream >= ${low}::text collate "C" and s.stream < ${high}::text collate "C"
-        and not (length(s.stream) = 36 and s.stream ~* ${uuidPattern}::text)))
+      and s.stream >= ${category}::text
+      and s.stream < ${`${category}.`}::text
+      and (s.stream = ${category}::text or s.stream >= ${`${category}-`}::text)
+      and not (length(s.stream) = 36 and s.stream ~* ${uuidPattern}::text)
       and (${state}::text = 'all' or (${state}::text = 'archived') = (s.archived_at is not null))
     order by s.stream
-    limit ${limit}::integer`)
-  return rows.map(describe)
+    limit ${limit}::integer`
 }
 
 async function describeStream(log: Log, stream: string): Promise<StreamDescription | undefined> {

@@ -170,6 +170,33 @@ test('what waits for a held stream keeps the order of its calls', async () => {
   }
 })
 
+test('a stream made while an append waits for another one is seen, inside a transaction too', async () => {
+  const user = await connect(postgresUrl())
+  for (const tx of [undefined, user]) {
+    const name = freshSchema()
+    await setup.events.append(`${name}-a`, one)
+    await holder.query('begin')
+    await holder.query(`select from "${schema}".streams where stream = $1 for update`, [`${name}-a`])
+    await user.query('begin')
+    const both = setup.events.append(
+      [
+        { stream: `${name}-a`, events: one },
+        { stream: `${name}-b`, events: one, expected: 1 },
+      ],
+      { tx },
+    )
+    both.catch(() => {})
+    await waitUntil(async () => (await waitingFor(holder)) > 0, { what: 'the append waiting' })
+    await holder.query(`select "${schema}".announce()`)
+    await setup.events.append(`${name}-b`, one, { tx: holder })
+    await holder.query('commit')
+
+    expect((await both).map(({ version }) => version)).toEqual([2, 2])
+    await user.query('commit')
+  }
+  await user.end()
+})
+
 test('a store that closes does not wait longer than closeMs for a held stream', async () => {
   const store = await openStore({ url: postgresUrl(), schema, maxConnections: 4, closeMs: 200 })
   const name = freshSchema()
@@ -194,3 +221,11 @@ test('a store that closes does not wait longer than closeMs for a held stream', 
   const events = await setup.events.read(`${name}-held`).toArray()
   expect(events.length).toBeLessThanOrEqual(7)
 })
+
+/** How many sessions wait for what this one holds. */
+async function waitingFor(client: pg.Client): Promise<number> {
+  const { rows } = await client.query(
+    'select count(*)::integer as count from pg_stat_activity where pg_backend_pid() = any(pg_blocking_pids(pid))',
+  )
+  return rows[0].count
+}

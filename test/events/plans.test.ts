@@ -65,7 +65,7 @@ const indexesOf: Record<string, string[]> = {
 }
 
 test('each statement that reads goes by its index, whatever values it was planned for', async () => {
-  const { store, sent, query, database } = await largeShop()
+  const { store, sent, database } = await largeShop()
   const own = { ...placed(1, { id }) }
   await store.events.append('order-new', own)
   await store.events.append('order-new', own)
@@ -90,7 +90,6 @@ test('each statement that reads goes by its index, whatever values it was planne
       for (const index of indexes) expect(plan, `${label}, ${mode}`).toContain(index)
     }
   }
-  await query('select 1')
 })
 
 test('a category is listed by its own stretch of the index, and no further', async () => {
@@ -100,21 +99,21 @@ test('a category is listed by its own stretch of the index, and no further', asy
   expect(await store.streams.list({ category: 'zebra' })).toHaveLength(1)
 
   const plan = await database.transaction(tx => explain(tx, sent.get('streams.list_category')!, 'force_generic_plan'))
-  expect(plan).toMatch(/Index Scan using streams_pkey[^\n]*\n\s*Index Cond: [^\n]*>=[^\n]*</)
+  expect(plan).toMatch(/streams_pkey[^\n]*\n\s*Index Cond: [^\n]*stream >= [^\n]*stream < /)
   expect(plan).not.toMatch(/Seq Scan on (events|streams)/)
 })
 
 /** One run of each way to append, on streams that exist and on new ones. */
 const ways: Record<string, (tx: Transaction, log: Log) => Promise<unknown>> = {
   'append_one to a stream': (tx, log) => sendOne(tx, log, appendTo('order-7')),
-  'append_one to a new stream': (tx, log) => sendOne(tx, log, appendTo('order-new')),
+  'append_one to a new stream': (tx, log) => sendOne(tx, log, appendTo('order-new-1')),
   'append_one that is refused': (tx, log) => sendOne(tx, log, appendTo('order-7', { expected: 3 })),
-  'append_batch that waits': (tx, log) => sendBatch(tx, log, [appendTo('order-7'), appendTo('order-new')], true),
+  'append_batch that waits': (tx, log) => sendBatch(tx, log, [appendTo('order-7'), appendTo('order-new-2')], true),
   'append_batch of many': (tx, log) =>
     sendBatch(
       tx,
       log,
-      [...Array.from({ length: 50 }, (_, n) => appendTo(`order-${n + 2}`)), appendTo('order-new')],
+      [...Array.from({ length: 50 }, (_, n) => appendTo(`order-${n + 2}`)), appendTo('order-new-3')],
       false,
     ),
   'append_batch to one stream again and again': (tx, log) =>
@@ -135,41 +134,44 @@ const ways: Record<string, (tx: Transaction, log: Log) => Promise<unknown>> = {
     sendBatch(tx, log, [appendTo('order-7', { expected: 3, key: 'k' }), appendTo('order-1')], true),
 }
 
-for (const [way, run] of Object.entries(ways)) {
-  test(`${way} scans neither events nor streams`, async () => {
-    const { database, schema, named } = await largeShop()
-    const log = { names: logNames(schema), schema } as Log
+test('no way to append scans events or streams', async () => {
+  const { database, schema, named } = await largeShop()
+  const log = { names: logNames(schema), schema } as Log
 
-    const scans = await database.transaction(async tx => {
+  for (const [way, run] of Object.entries(ways)) {
+    const [before, after] = await database.transaction(async tx => {
+      const counted = await scansOf(tx, named)
       await run(tx, log)
-      return tx.query<{ table: string; seq: bigint }>(
-        named(`
-          select relname as table, seq_scan as seq from pg_stat_xact_user_tables
-          where relid in ('~events'::regclass, '~streams'::regclass) order by 1`),
-      )
+      return [counted, await scansOf(tx, named)]
     })
 
-    expect(scans).toEqual([
-      { table: 'events', seq: 0n },
-      { table: 'streams', seq: 0n },
-    ])
-  })
-}
+    expect(after!.sequential, way).toBe(before!.sequential)
+    expect(after!.index, way).toBeGreaterThan(before!.index)
+  }
+})
 
 test('settling looks at the sequence and the locks, not at any table of events', async () => {
   const { database, named } = await largeShop()
 
-  const scans = await database.transaction(async tx => {
+  const [before, after] = await database.transaction(async tx => {
+    const counted = await scansOf(tx, named)
     await tx.query(named('select * from ~settle()'))
-    return tx.query<{ scans: bigint }>(
-      named(`
-        select coalesce(seq_scan, 0) + coalesce(idx_scan, 0) as scans from pg_stat_xact_user_tables
-        where relid in ('~events'::regclass, '~streams'::regclass)`),
-    )
+    return [counted, await scansOf(tx, named)]
   })
 
-  expect(scans).toEqual([{ scans: 0n }, { scans: 0n }])
+  expect(after).toEqual(before)
 })
+
+/** What this connection has scanned of both tables so far, as far as it has not reported it yet: only rises within a transaction. */
+async function scansOf(tx: Transaction, named: Shop['named']): Promise<{ sequential: bigint; index: bigint }> {
+  const [row] = await tx.query<{ sequential: string; index: string }>(
+    named(`
+      select sum(seq_scan)::text as sequential, sum(coalesce(idx_scan, 0))::text as index
+      from pg_stat_xact_user_tables
+      where relid in ('~events'::regclass, '~streams'::regclass)`),
+  )
+  return { sequential: BigInt(row!.sequential), index: BigInt(row!.index) }
+}
 
 async function explain(tx: Transaction, statement: Statement, mode: string): Promise<string> {
   await tx.query(`set local plan_cache_mode = ${mode}`)

@@ -98,17 +98,18 @@ test('a log longer than a page and than a window is read whole, in order, withou
   )
   const before = store.metrics().events_read_total
   let given = 0
+  let backwards = 0
   let last = 0n
   let most = 0
 
   for await (const event of store.events.readAll()) {
     given++
-    expect(event.position > last).toBe(true)
+    if (event.position <= last) backwards++
     last = event.position
     most = Math.max(most, store.metrics().events_read_total - before - given)
   }
 
-  expect(given).toBe(count)
+  expect([given, backwards]).toEqual([count, 0])
   expect(most).toBeLessThanOrEqual(10_000)
   expect(await store.events.readAll({ types: ['OrderPaid'] }).toArray()).toHaveLength(3)
   expect(await store.events.readAll({ streams: ['order-99'], pageSize: 7 }).toArray()).toHaveLength(count / 100)

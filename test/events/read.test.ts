@@ -80,14 +80,15 @@ test('20 000 events are read with no more than two pages held at a time', async 
   const pageSize = 100
   let given = 0
   let most = 0
+  let gaps = 0
 
   for await (const event of store.events.read('order-42', { pageSize })) {
     given++
     most = Math.max(most, store.metrics().events_read_total - before - given)
-    expect(event.version).toBe(given)
+    if (event.version !== given) gaps++
   }
 
-  expect(given).toBe(20_000)
+  expect([given, gaps]).toEqual([20_000, 0])
   expect(most).toBeLessThanOrEqual(2 * pageSize)
 })
 

@@ -184,7 +184,7 @@ class Server implements PostgresServer {
   /** PostgreSQL writes its state into the eighth line of its pid file; one left by a killed server has another pid. */
   async #isReady(child: ChildProcess): Promise<boolean> {
     const lines = (await readFile(join(this.dataDir, 'postmaster.pid'), 'utf8').catch(() => '')).split('\n')
-    return Number(lines[0]) === child.pid && lines[7]?.trim() === 'ready'
+    return Number(lines[0]) === child.pid && /^(ready|standby)\b/.test(lines[7] ?? '')
   }
 
   #arguments(): string[] {

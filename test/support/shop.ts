@@ -7,7 +7,7 @@
  * connections of its own, as another process would have them.
  */
 import pg from 'pg'
-import { onTestFinished } from 'vitest'
+import { beforeAll, onTestFinished } from 'vitest'
 import type { Database } from '../../src/database/database.ts'
 import { identifier } from '../../src/database/sql.ts'
 import { defineEvents, type EventsOf, type NewEvent } from '../../src/events/definition.ts'
@@ -23,6 +23,11 @@ export const shopEvents = defineEvents<ShopEvent>()
 export type ShopMap = EventsOf<typeof shopEvents>
 
 export const onServer: boolean = engine !== 'pglite'
+
+// The embedded engine takes seconds to start: not on the time of the first test. (This module is loaded once per worker.)
+beforeAll(async () => {
+  await openDatabase()
+})
 
 export interface Shop {
   readonly store: Store<ShopMap>

@@ -165,11 +165,11 @@ begin
       returning key)
     select array_agg(key) into new_keys from inserted;
     for r in
-      select k.a, stored.digest = k.digest as same, exists (
+      select k.a, stored.digest = k.digest as same, not exists (
           select
           from unnest(p_event_part, p_ids) as e(p, id)
           where p_part_append[e.p] = k.a
-            and e.id = any(stored.event_ids)) as own
+            and e.id <> all(stored.event_ids)) as own
       from unnest(p_keys, p_digests) with ordinality as k(key, digest, a)
       join ${name('idempotency_keys')} as stored on stored.key = k.key
     loop

@@ -1,0 +1,79 @@
+/**
+ * The embedded store under load: a process that is killed in the middle of it leaves every acknowledged append behind,
+ * and while it works, timers and sockets of the same thread live.
+ */
+import { once } from 'node:events'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { type AddressInfo, connect, createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { openStore } from '../../src/store.ts'
+import { freshSchema, openDatabase } from '../support/engines.ts'
+import { waitUntil } from '../support/wait.ts'
+import { startAppending } from './appending-process.ts'
+import { long, show } from './chaos.ts'
+import { times } from './pace.ts'
+
+const one = { type: 'OrderPlaced', data: { total: 1 } }
+
+test('a process killed while it appends leaves all that was acknowledged, once', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'rf-embedded-'))
+  try {
+    const acknowledged: string[] = []
+    for (let round = 0; round < (long ? 10 : 2); round++) {
+      await using child = startAppending({ folder })
+      await child.ready
+      child.ask({ kind: 'endless', callers: 8 }).catch(() => {})
+      await waitUntil(() => child.acknowledged.length > 200, { deadlineMs: 60_000, what: 'appends of the child' })
+      await child.kill()
+      acknowledged.push(...child.acknowledged)
+    }
+
+    await using store = await openStore({ folder })
+    const events = await store.events.readAll().toArray()
+    const stored = new Set(events.map(event => event.id))
+    expect(acknowledged.filter(id => !stored.has(id))).toEqual([])
+    expect(stored.size).toBe(events.length)
+    for (const { stream, version } of await store.streams.list({ limit: 1_000 })) {
+      const own = events.filter(event => event.stream === stream).map(event => event.version)
+      expect(own).toEqual(times(version, at => at + 1))
+      // Each append has two events; none of them came alone.
+      expect(version % 2).toBe(0)
+    }
+    show({ acknowledged: acknowledged.length, stored: stored.size })
+    expect((await store.schema.check()).problems).toEqual([])
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}, 120_000)
+
+test('timers and sockets live while 64 callers append all the time', async () => {
+  await using store = await openStore({ database: await openDatabase(), schema: freshSchema() })
+  const echo = createServer(socket => socket.pipe(socket)).listen(0, '127.0.0.1')
+  await once(echo, 'listening')
+  const socket = connect((echo.address() as AddressInfo).port, '127.0.0.1')
+  let working = true
+  const callers = times(64, async caller => {
+    while (working) await store.events.append(`order-${caller}`, one)
+  })
+
+  const gaps: number[] = []
+  const until = performance.now() + (long ? 30_000 : 1_500)
+  while (performance.now() < until) {
+    const before = performance.now()
+    socket.write('ping')
+    await Promise.all([once(socket, 'data'), new Promise(resolve => setTimeout(resolve, 5))])
+    gaps.push(performance.now() - before)
+  }
+  working = false
+  await Promise.all(callers)
+  socket.destroy()
+  echo.close()
+  const { head } = await store.events.settled()
+  show({ appended: head, rounds: gaps.length, longestMs: Math.max(...gaps) })
+
+  // A thread that is starved has a handful of rounds at best, or one.
+  expect(gaps.length).toBeGreaterThan(10)
+  expect(head).toBeGreaterThan(100n)
+}, 60_000)

@@ -1,0 +1,125 @@
+/**
+ * A server put back to an earlier copy of its data, as a restored backup is, or a promoted standby that lacks the last
+ * writes: what was read is not the log any more, and who follows it must be told (`LogRewound`), not left to guess.
+ */
+import { cp, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
+import { openStore, type Store } from '../../src/store.ts'
+import { freshSchema } from '../support/engines.ts'
+import { giveTo, serverAccount } from '../support/postgres-binaries.ts'
+import { type PostgresServer, startServer } from '../support/postgres-server.ts'
+import { waitUntil } from '../support/wait.ts'
+import { connect, major } from './chaos.ts'
+import { follow } from './follow.ts'
+import { times } from './pace.ts'
+
+const one = { type: 'OrderPlaced', data: { total: 1 } }
+let server: PostgresServer
+let store: Store
+let copy: string
+
+beforeAll(async () => {
+  server = await startServer({ major })
+  copy = `${server.dataDir}-before`
+})
+
+afterAll(() => server[Symbol.asyncDispose]())
+
+beforeEach(async () => {
+  store = await openStore({ url: server.url, schema: freshSchema(), migrate: true, pollMs: 100 })
+})
+
+afterEach(async () => {
+  await store.close()
+  await rm(copy, { recursive: true, force: true })
+})
+
+/** Ten events that last, and ten that will be undone; a follower has seen all of them. */
+async function appendCopyAppend() {
+  const tail = follow(store)
+  const kept = await appendTen('kept')
+  await tail.reached(kept)
+  await server.stop()
+  await cp(server.dataDir, copy, { recursive: true })
+  await server.restart()
+  const lost = await appendTen('lost')
+  await tail.reached(lost)
+  return { tail, kept, lost }
+}
+
+async function appendTen(stream: string): Promise<bigint> {
+  return (
+    await store.events.append(
+      stream,
+      times(10, () => one),
+    )
+  ).position
+}
+
+async function putBack(prepare: () => Promise<void> = async () => {}): Promise<void> {
+  await server.stop()
+  await rm(server.dataDir, { recursive: true })
+  await cp(copy, server.dataDir, { recursive: true })
+  await prepare()
+  giveTo(serverAccount(), server.dataDir)
+  await server.restart()
+}
+
+test('whoever follows or waits for a log that was put back gets LogRewound, and who begins anew does not', async () => {
+  const { tail, kept, lost } = await appendCopyAppend()
+  // One that looks only when it is told to.
+  await using quiet = await openStore({ ...options(), pollMs: 600_000, listen: false })
+  const quietTail = follow(quiet)
+  await quietTail.reached(lost)
+  // One that waits for what is drawn and not settled: somebody has it open.
+  const holder = await connect(server.url)
+  await holder.query('begin')
+  await store.events.append('held', one, { tx: holder })
+  const drawn = await store.events.head()
+  const looks = store.metrics().settles_total
+  const waiting = store.events.waitFor(drawn)
+  waiting.catch(() => {})
+  await waitUntil(() => store.metrics().settles_total > looks + 1, { what: 'waiting' })
+  await putBack()
+  await holder.end().catch(() => {})
+
+  await expect(tail.failed).rejects.toMatchObject({ code: 'log_rewound', cursor: lost })
+  await expect(waiting).rejects.toMatchObject({ code: 'log_rewound', cursor: drawn })
+  // A position that this log has not come to is refused at once, or its events up to there would be passed over.
+  await expect(follow(store, lost).failed).rejects.toMatchObject({ code: 'log_rewound', cursor: lost })
+  const again = follow(store)
+  await again.reached(kept)
+  const next = await appendTen('kept')
+  await again.reached(next)
+  expect(again.ids).toHaveLength(20)
+  await again.stop()
+
+  // When the new log has come as far as the old one, its head does not tell any more; the events do.
+  for (let position = next; position <= drawn; ) position = await appendTen('kept')
+  await quiet.events.append('kept', one)
+  await expect(quietTail.failed).rejects.toMatchObject({ code: 'log_rewound' })
+}, 60_000)
+
+test('a promoted standby that lacks the last writes is told by its timeline', async () => {
+  const { tail } = await appendCopyAppend()
+  // A standby of nobody: it recovers what it has, and waits for more until it is promoted.
+  await putBack(() => writeFile(join(server.dataDir, 'standby.signal'), ''))
+  const admin = await connect(server.url)
+  const { rows } = await admin.query('select pg_is_in_recovery() as recovering')
+  expect(rows).toEqual([{ recovering: true }])
+  // In recovery nobody can tell what is settled.
+  await expect(store.events.settled()).rejects.toMatchObject({ code: 'server_in_recovery', retryable: true })
+  await admin.query('select pg_promote()')
+  await admin.end()
+
+  await expect(tail.failed).rejects.toMatchObject({ code: 'log_rewound', message: expect.stringContaining('timeline') })
+  const again = follow(store)
+  await again.reached(await appendTen('kept'))
+  expect(again.ids).toHaveLength(20)
+  await again.stop()
+}, 60_000)
+
+function options(): { url: string; schema: string } {
+  return { url: server.url, schema: store.schema.name }
+}

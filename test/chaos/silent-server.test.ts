@@ -1,0 +1,77 @@
+/**
+ * A server that is there but does not answer, as behind a broken network: whoever waits for it must not wait for ever.
+ */
+import { expect, test } from 'vitest'
+import { openStore } from '../../src/store.ts'
+import { freshSchema, postgresUrl } from '../support/engines.ts'
+import { waitUntil } from '../support/wait.ts'
+import { follow } from './follow.ts'
+import { times } from './pace.ts'
+import { startProxy } from './proxy.ts'
+
+const one = { type: 'OrderPlaced', data: { total: 1 } }
+
+test('a listener whose connection has fallen silent notices, and hears again', async () => {
+  const schema = freshSchema()
+  await using direct = await openStore({ url: postgresUrl(), schema, channel: schema, migrate: true })
+  await using proxy = await startProxy(postgresUrl())
+  await using store = await openStore({ url: proxy.url, schema, channel: schema, pollMs: 600_000 })
+  const tail = follow(store)
+  await waitUntil(() => proxy.links.some(link => link.carried(/listen "/)), { what: 'listening' })
+  const first = await direct.events.append('order-1', one)
+  await tail.reached(first.position)
+  const silent = proxy.links.find(link => link.carried(/listen "/))!
+  silent.hold('up')
+  silent.hold('down')
+
+  const unheard = await direct.events.append('order-1', one)
+  await tail.reached(unheard.position)
+  const heard = await direct.events.append('order-1', one)
+  await tail.reached(heard.position)
+  await tail.stop()
+}, 60_000)
+
+test('connections that have fallen silent are given up after answerTimeoutMs, and the work goes on', async () => {
+  await using proxy = await startProxy(postgresUrl())
+  const options = { url: proxy.url, schema: freshSchema(), pollMs: 50, answerTimeoutMs: 500, listen: false }
+  await using store = await openStore({ ...options, migrate: true })
+  const tail = follow(store)
+  const first = await store.events.append('order-1', one)
+  await tail.reached(first.position)
+  proxy.hold('up')
+  proxy.hold('down')
+
+  const results = await Promise.all(times(20, at => store.events.append(`order-${at}`, one)))
+  for (const { position } of results) await tail.reached(position)
+  await tail.stop()
+  expect(new Set(tail.ids).size).toBe(21)
+  expect(tail.ids.length).toBe(21)
+}, 60_000)
+
+test('a store closes within closeMs though nobody answers', async () => {
+  await using proxy = await startProxy(postgresUrl())
+  const schema = freshSchema()
+  const options = { url: proxy.url, schema, channel: schema, closeMs: 300 }
+  await using store = await openStore({ ...options, migrate: true })
+  const tail = follow(store)
+  await tail.reached((await store.events.append('order-1', one)).position)
+  proxy.hold('up', { newLinks: true })
+  proxy.hold('down', { newLinks: true })
+  const outcomes = times(5, at => store.events.append(`order-${at}`, one).catch(error => error))
+  const transaction = store.transaction(tx => tx.query('select 1')).catch(error => error)
+  const reading = store.events
+    .readAll()
+    .toArray()
+    .catch(error => error)
+  await waitUntil(() => proxy.links.some(link => /events\.append/.test(link.heldUp)), { what: 'appends under way' })
+
+  let isClosed = false
+  void store.close().then(() => {
+    isClosed = true
+  })
+  await waitUntil(() => isClosed, { deadlineMs: 5_000, what: 'closing' })
+  for (const error of await Promise.all(outcomes)) expect(error.code).toMatch(/outcome_unknown|store_closed/)
+  expect((await transaction).code).toMatch(/store_closed|connection_lost/)
+  expect((await reading).code).toMatch(/store_closed|connection_lost/)
+  await expect(tail.failed).rejects.toMatchObject({ code: 'store_closed' })
+}, 60_000)
