@@ -13,6 +13,7 @@ import type { AnyTransaction } from '../database/transaction.ts'
 import { channels } from '../telemetry/telemetry.ts'
 import { type GroupCommit, idsOf } from './group-commit.ts'
 import type { Log } from './log.ts'
+import { type AppendResult, earlierResults, repeatedBy, resultsOf } from './outcome.ts'
 import {
   type AppendDefaults,
   checkExpected,
@@ -24,16 +25,7 @@ import {
   type StreamEvents,
 } from './prepare.ts'
 import { rereadable } from './read.ts'
-import {
-  type Append,
-  type AppendResult,
-  busy,
-  earlierResults,
-  lockStreams,
-  repeatedBy,
-  resultsOf,
-  sendBatch,
-} from './send.ts'
+import { type Append, busy, lockStreams, sendBatch } from './send.ts'
 import type { Wake } from './wake.ts'
 
 export interface AppendOptions extends AppendDefaults {

@@ -6,7 +6,7 @@
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { AppendOptions } from '../../src/events/append.ts'
-import type { AppendResult } from '../../src/events/send.ts'
+import type { AppendResult } from '../../src/events/outcome.ts'
 import { openStore, type Store, type StoreOptions } from '../../src/store.ts'
 import { freshSchema, postgresUrl } from '../support/engines.ts'
 import { waitUntil } from '../support/wait.ts'

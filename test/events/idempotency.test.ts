@@ -129,6 +129,16 @@ test('a key outlives repeats by its own event ids, however often', async () => {
   expect(await store.events.read('order-42').toArray()).toHaveLength(1)
 })
 
+test('a repeat of a key is one, also if only some of its events come with the ids they had', async () => {
+  const { store } = await openShop()
+  const idempotencyKey = 'checkout-1'
+  const first = await store.events.append('order-42', [placed(1, { id }), paid], { idempotencyKey })
+
+  const again = await store.events.append('order-42', [placed(1, { id }), paid], { idempotencyKey })
+
+  expect(again).toEqual({ ...first, repeated: true })
+})
+
 test('with onRepeat: error a repeat with its own event ids is refused too', async () => {
   const { store } = await openShop()
   const once = { idempotencyKey: 'checkout-1', onRepeat: 'error' } as const
