@@ -9,10 +9,13 @@ export async function copyToText(pool: pg.Pool, text: string): Promise<string> {
   const client = await pool.connect().catch(error => {
     throw toRillflowError(error, 'copy')
   })
+  // The stream fails with the connection; the client's own event of it, unheard, would end the process.
+  client.on('error', ignore)
   try {
     const stream = client.query(to(`copy (${text}) to stdout`))
     const chunks: Buffer[] = []
     for await (const chunk of stream) chunks.push(chunk as Buffer)
+    client.off('error', ignore)
     client.release()
     return Buffer.concat(chunks).toString('utf8')
   } catch (error) {
@@ -20,6 +23,8 @@ export async function copyToText(pool: pg.Pool, text: string): Promise<string> {
     throw toRillflowError(error, 'copy')
   }
 }
+
+const ignore = (): void => {}
 
 export async function copyFromText(client: pg.ClientBase, text: string, rows: string): Promise<void> {
   const { from } = await import('pg-copy-streams')

@@ -199,10 +199,9 @@ async function closePool(
   const cutOff = setTimeout(() => {
     for (const revoke of running.openTransactions) revoke(new StoreClosed({}))
     // A statement under way ends with its connection, and the pool waits for both; a server that is silent never ends it.
-    for (const client of running.clients) {
-      client.end().catch(() => {})
-      ;(client as unknown as { connection: { stream: { destroy(): void } } }).connection.stream.destroy()
-    }
+    // (Not by `end`: of a connection that is just being made the pool would then never hear again.)
+    for (const client of running.clients)
+      (client as unknown as { connection: { stream: { destroy(): void } } }).connection.stream.destroy()
   }, closeMs)
   try {
     if (owned) await pool.end()

@@ -48,6 +48,10 @@ test('backends terminated under load lose no acknowledged append, and followers 
   await using shop = await openShop()
   const { load, tails } = shop
   const admin = await connect(server.url)
+  let reading = true
+  const readers = times(3, async at => {
+    while (reading) expect((await shop.stores[at % 2]!.events.readAll().toArray()).length).toBeGreaterThanOrEqual(0)
+  })
   for (let round = 0; round < (long ? 500 : 30); round++) {
     const before = load.acknowledged.length
     await waitUntil(() => load.acknowledged.length > before + 20)
@@ -56,6 +60,8 @@ test('backends terminated under load lose no acknowledged append, and followers 
       where backend_type = 'client backend' and pid <> pg_backend_pid() order by random() limit 3`)
   }
   await admin.end()
+  reading = false
+  await Promise.all(readers)
   await load.stop()
 
   expect(load.errors).toEqual([])
