@@ -190,10 +190,13 @@ export const SchemaDrift: ErrorKind<'schema_drift', { schema: string; problems: 
 
 // ── Events ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-export const InvalidEvent: ErrorKind<'invalid_event', { type: string; path: string; reason: string }> = defineError(
+export const InvalidEvent: ErrorKind<
   'invalid_event',
-  d => `Event ${d.type === '' ? 'without type' : d.type}: ${d.path} ${d.reason}. Nothing was sent.`,
-)
+  { type: string; path: string; reason: string; eventId?: string | undefined }
+> = defineError('invalid_event', d => {
+  const told = d.eventId === undefined ? 'Nothing was sent.' : `It is stored so, as event ${d.eventId}.`
+  return `Event ${d.type === '' ? 'without type' : d.type}: ${d.path} ${d.reason}. ${told}`
+})
 export const InvalidName: ErrorKind<'invalid_name', { what: string; given: string; reason: string }> = defineError(
   'invalid_name',
   d => `${d.what} ${JSON.stringify(d.given.slice(0, 80))} ${d.reason}.`,

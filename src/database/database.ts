@@ -30,7 +30,7 @@ export interface Database extends Executor {
   readonly batch: { readonly appendEvents: number; readonly readEvents: number }
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
   /** The rows of a query in COPY's text form. The statement takes no parameters: only numbers are ever put in. */
-  copyOut(text: string): Promise<string>
+  copyOut(text: string): Promise<Buffer>
   /** Calls back for each notification until it is closed; reconnects by itself. */
   listen(channel: string, onNotify: (payload: string) => void): Listener
   /** Fails if called inside an open transaction of this database; `call` names the caller for people. */

@@ -24,7 +24,7 @@ export interface Engine {
   query(text: string, values: readonly unknown[]): Promise<unknown[]>
   /** SQL without parameters or rows; gives its command tag. */
   command(text: string): Promise<string>
-  copyOut(text: string): Promise<string>
+  copyOut(text: string): Promise<Buffer>
   copyIn(text: string, rows: string): Promise<void>
   readonly isInTransaction: boolean
   /** What it has done so far: statements, and kilobytes sent with them. */
@@ -141,7 +141,7 @@ export async function startEngine({ dataDir, onNotify }: EngineOptions): Promise
     },
     async copyOut(text) {
       await prelude()
-      return Buffer.concat(check(await send([wire.query(text)])).copied).toString('utf8')
+      return Buffer.concat(check(await send([wire.query(text)])).copied)
     },
     async copyIn(text, rows) {
       await prelude()

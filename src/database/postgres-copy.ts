@@ -4,27 +4,26 @@ import { finished } from 'node:stream/promises'
 import type pg from 'pg'
 import { toRillflowError } from './sqlstate.ts'
 
-export async function copyToText(pool: pg.Pool, text: string): Promise<string> {
+export async function copyToBuffer(pool: pg.Pool, text: string): Promise<Buffer> {
   const { to } = await import('pg-copy-streams')
   const client = await pool.connect().catch(error => {
     throw toRillflowError(error, 'copy')
   })
-  // The stream fails with the connection; the client's own event of it, unheard, would end the process.
-  client.on('error', ignore)
   try {
-    const stream = client.query(to(`copy (${text}) to stdout`))
+    const stream = client.query(to(`copy (${text}) to stdout`, { highWaterMark }))
     const chunks: Buffer[] = []
-    for await (const chunk of stream) chunks.push(chunk as Buffer)
-    client.off('error', ignore)
+    stream.on('data', (chunk: Buffer) => chunks.push(chunk))
+    await finished(stream)
     client.release()
-    return Buffer.concat(chunks).toString('utf8')
+    return Buffer.concat(chunks)
   } catch (error) {
     client.release(error as Error)
     throw toRillflowError(error, 'copy')
   }
 }
 
-const ignore = (): void => {}
+/** A page is bounded anyway; a smaller buffer would only make the socket wait for us. */
+const highWaterMark = 1024 * 1024
 
 export async function copyFromText(client: pg.ClientBase, text: string, rows: string): Promise<void> {
   const { from } = await import('pg-copy-streams')

@@ -6,7 +6,7 @@
  * an empty payload: notifications sent in between are lost, and whoever waits must look.
  */
 import type pg from 'pg'
-import { deferred, sleep } from '../core/lifecycle.ts'
+import { type Deferred, deferred, sleep } from '../core/lifecycle.ts'
 import { type Backoff, delay } from '../core/retry.ts'
 import type { Listener } from './database.ts'
 import { identifier } from './sql.ts'
@@ -63,15 +63,9 @@ export function listenPostgres(
     try {
       await Promise.race([client.connect(), gone.promise])
       if (stop.signal.aborted) return
-      await client.query(`listen ${identifier(channel).quoted}`)
+      if (await isSilent(client.query(`listen ${identifier(channel).quoted}`), gone)) return
       onListening()
-      heartbeat = setInterval(() => {
-        const silent = setTimeout(() => gone.resolve(), silenceMs)
-        client.query('select 1').then(
-          () => clearTimeout(silent),
-          () => clearTimeout(silent),
-        )
-      }, heartbeatMs)
+      heartbeat = setInterval(() => void isSilent(client.query('select 1'), gone).catch(() => {}), heartbeatMs)
       heartbeat.unref()
       await gone.promise
     } finally {
@@ -80,5 +74,15 @@ export function listenPostgres(
       client.end().catch(() => {})
       ;(client as unknown as { connection?: { stream?: { destroy(): void } } }).connection?.stream?.destroy()
     }
+  }
+}
+
+/** Whether the connection is gone before the answer, or has to be given up because none comes. */
+async function isSilent(answer: Promise<unknown>, gone: Deferred<void>): Promise<boolean> {
+  const timer = setTimeout(() => gone.resolve(), silenceMs)
+  try {
+    return await Promise.race([answer.then(() => false), gone.promise.then(() => true)])
+  } finally {
+    clearTimeout(timer)
   }
 }

@@ -7,8 +7,9 @@
  */
 import type pg from 'pg'
 import { InvalidOption, ServerUnsupported, StoreClosed } from '../core/errors.ts'
+import { trackCalls } from './calls.ts'
 import type { Database, Listener, Transaction, TransactionOptions } from './database.ts'
-import { copyToText } from './postgres-copy.ts'
+import { copyToBuffer } from './postgres-copy.ts'
 import { listenPostgres } from './postgres-listen.ts'
 import { driverTypes, send } from './postgres-query.ts'
 import { runPostgresTransaction } from './postgres-transaction.ts'
@@ -69,6 +70,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   const implicit = server.isolation === 'read committed'
 
   let closed = false
+  const calls = trackCalls()
   const openTransactions = new Set<(error: Error) => void>()
 
   const runStatement = async (statement: Statement, arrays: boolean): Promise<unknown[]> => {
@@ -76,7 +78,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
     if (closed) throw new StoreClosed({})
     if (!implicit) return database.transaction(tx => (arrays ? tx.runArrays(statement) : tx.run(statement)))
     try {
-      return (await send(pool, statement, { prepare, arrays, types, timeoutMs })).rows
+      return (await calls.track(() => send(pool, statement, { prepare, arrays, types, timeoutMs }))).rows
     } catch (error) {
       throw toRillflowError(error, statement.label)
     }
@@ -92,12 +94,13 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
       database.refuseInsideTransaction('transaction')
       if (closed) throw new StoreClosed({})
       const timeoutMs = given.timeoutMs ?? transactionTimeoutMs
-      return runPostgresTransaction({ database, pool, types, prepare, openTransactions }, work, { ...given, timeoutMs })
+      const parts = { database, pool, types, prepare, openTransactions }
+      return calls.track(() => runPostgresTransaction(parts, work, { ...given, timeoutMs }))
     },
     async copyOut(text) {
       database.refuseInsideTransaction('copy')
       if (closed) throw new StoreClosed({})
-      return copyToText(pool, text)
+      return calls.track(() => copyToBuffer(pool, text))
     },
     listen(channel, onNotify): Listener {
       if (options.listen === false) return { ready: Promise.resolve(), close: async () => {} }
@@ -107,7 +110,10 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
     async close(closeMs) {
       if (closed) return
       closed = true
-      await closePool(pool, owned, { openTransactions, clients }, closeMs)
+      const until = performance.now() + closeMs
+      await calls.quiet(closeMs)
+      await closePool(pool, owned, { openTransactions, clients }, Math.max(0, until - performance.now()))
+      calls.end(new StoreClosed({}))
     },
   }
   return database

@@ -142,10 +142,12 @@ function checkAgainstSchema(log: Log, type: string, text: string, checks: Promis
   } else refuseIssues(type, issues)
 }
 
-export function refuseIssues(type: string, issues: readonly SchemaIssue[]): void {
+/** With the id of an event that was read; without, it is one to be written. */
+export function refuseIssues(type: string, issues: readonly SchemaIssue[], eventId?: string): void {
   const issue = issues[0]
-  if (issue !== undefined)
-    throw new InvalidEvent({ type, path: issue.path, reason: `does not fit its schema: ${issue.message}` })
+  if (issue === undefined) return
+  const reason = `does not fit its schema: ${issue.message}`
+  throw new InvalidEvent({ type, path: issue.path, reason, ...(eventId === undefined ? {} : { eventId }) })
 }
 
 export function checkExpected(expected: Expected): void {

@@ -10,7 +10,7 @@ import type { Executor } from '../database/database.ts'
 import { numeral, sql } from '../database/sql.ts'
 import type { RecordedEvent } from './definition.ts'
 import type { Log } from './log.ts'
-import { checkPaging, rereadable } from './read.ts'
+import { checkPaging, readsAhead, rereadable } from './read.ts'
 import { eventsOfCopy, eventsOfRows } from './rows.ts'
 import { inPages } from './sequence.ts'
 import { settle } from './settle.ts'
@@ -42,17 +42,20 @@ export interface ReadLogOptions<Type extends string = string> extends EventFilte
 const window = 10_000n
 const copyPage = 5_000
 
-export async function* readLog(
-  log: Log,
-  executor: Executor,
-  options: ReadLogOptions,
-): AsyncGenerator<RecordedEvent, void, undefined> {
+export function readLog(log: Log, executor: Executor, options: ReadLogOptions): AsyncIterableIterator<RecordedEvent> {
   checkPosition('after', options.after)
   checkPosition('to', options.to)
   checkPaging(options)
-  const { settled } = await rereadable(executor, log, () => settle(log, executor))
-  const to = options.to !== undefined && options.to < settled ? options.to : settled
-  yield* readSettled(log, executor, { ...options, to })
+  let pages: Pages | undefined
+  const next: Pages = async () => {
+    if (pages === undefined) {
+      const { settled } = await rereadable(executor, log, () => settle(log, executor))
+      const to = options.to !== undefined && options.to < settled ? options.to : settled
+      pages = pagesUpTo(log, executor, { ...options, to })
+    }
+    return pages()
+  }
+  return inPages(next, { ahead: readsAhead(log, executor), signal: options.signal })
 }
 
 /** Reads up to `to`, which the caller knows to be settled. */
@@ -60,15 +63,21 @@ export function readSettled(
   log: Log,
   executor: Executor,
   options: ReadLogOptions & { to: bigint },
-): AsyncGenerator<RecordedEvent, void, undefined> {
+): AsyncIterableIterator<RecordedEvent> {
+  return inPages(pagesUpTo(log, executor, options), { ahead: readsAhead(log, executor), signal: options.signal })
+}
+
+/** One page per call, undefined at the end. */
+type Pages = () => Promise<readonly RecordedEvent[] | undefined>
+
+function pagesUpTo(log: Log, executor: Executor, options: ReadLogOptions & { to: bigint }): Pages {
   const { to } = options
   const types = options.types === undefined ? undefined : new Set<string>(options.types)
   const pageSize = options.pageSize ?? log.database.batch.readEvents
   let after = options.after ?? 0n
   let wanted = options.limit ?? Number.MAX_SAFE_INTEGER
-
   const read = pageReader(log, executor, options)
-  const next = async (): Promise<readonly RecordedEvent[] | undefined> => {
+  return async () => {
     for (;;) {
       if (after >= to || wanted <= 0) return undefined
       const page = await rereadable(executor, log, () => read(after, to, Math.min(pageSize, wanted)))
@@ -79,8 +88,6 @@ export function readSettled(
       if (events.length > 0) return events
     }
   }
-  const ahead = executor === log.database && log.database.engine === 'postgres'
-  return inPages(next, { ahead, signal: options.signal })
 }
 
 interface Page {

@@ -39,7 +39,7 @@ export function readStream(
   executor: Executor,
   stream: string,
   options: ReadOptions,
-): AsyncGenerator<RecordedEvent, void, undefined> {
+): AsyncIterableIterator<RecordedEvent> {
   checkName('Stream', stream)
   checkRange(options)
   const backwards = options.direction === 'backwards'
@@ -62,8 +62,7 @@ export function readStream(
     else low = last
     return eventsOfRows(log, rows)
   }
-  const ahead = executor === log.database && log.database.engine === 'postgres'
-  return inPages(next, { ahead, signal: options.signal })
+  return inPages(next, { ahead: readsAhead(log, executor), signal: options.signal })
 }
 
 interface PageOptions extends ReadOptions {
@@ -109,6 +108,11 @@ function pageOf(log: Log, stream: string, page: PageOptions): ReturnType<typeof 
               and archived.archived_at is not null))
         order by version
         limit ${limit}::integer`
+}
+
+/** Embedded the next page would only take the thread from the consumer; in a transaction its statements would wait. */
+export function readsAhead(log: Log, executor: Executor): boolean {
+  return executor === log.database && log.database.engine === 'postgres'
 }
 
 /** Reading again after a lost connection is always safe; inside a transaction there is nothing to come back to. */

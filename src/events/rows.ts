@@ -17,16 +17,28 @@ export function eventsOfRows(log: Log, rows: readonly unknown[][]): Awaitable<Re
   return finish(log, rows.map(eventOfRow))
 }
 
-/** The same from a page in COPY's text form. */
-export function eventsOfCopy(log: Log, page: string): Awaitable<RecordedEvent[]> {
+/**
+ * The same from a page in COPY's text form. Each field is taken from the bytes by itself: a slice of a page's text would
+ * keep the whole page in memory as long as one event of it.
+ */
+export function eventsOfCopy(log: Log, page: Buffer): Awaitable<RecordedEvent[]> {
   const events: RecordedEvent[] = []
+  const fields: string[] = []
   for (let at = 0; at < page.length; ) {
-    const end = page.indexOf('\n', at)
-    events.push(eventOfFields(page.slice(at, end).split('\t')))
-    at = end + 1
+    const end = page.indexOf(newline, at)
+    for (let field = 0; at <= end; field++) {
+      const tab = page.indexOf(tabulator, at)
+      const stop = tab === -1 || tab > end ? end : tab
+      fields[field] = page.toString('utf8', at, stop)
+      at = stop + 1
+    }
+    events.push(eventOfFields(fields))
   }
   return finish(log, events)
 }
+
+const newline = 10
+const tabulator = 9
 
 function eventOfRow(row: unknown[]): RecordedEvent {
   const [position, stream, version, id, type, schemaVersion, data, headers, correlation, causation, user, createdAt] =
@@ -86,9 +98,9 @@ function validated(log: Log, event: Awaitable<RecordedEvent>): Awaitable<Recorde
   const issues = checkSchema(schema, event.data, 'data')
   if (isPromise(issues))
     return issues.then(late => {
-      refuseIssues(event.type, late)
+      refuseIssues(event.type, late, event.id)
       return event
     })
-  refuseIssues(event.type, issues)
+  refuseIssues(event.type, issues, event.id)
   return event
 }

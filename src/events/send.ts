@@ -106,7 +106,9 @@ export async function sendBatch(
     numbersOf(versions),
     positions ?? [],
   )
-  return appends === given ? outcomes : given.map(append => outcomes[appends.indexOf(append)]!)
+  if (appends === given) return outcomes
+  const outcomeOf = new Map(appends.map((append, at) => [append, outcomes[at]!]))
+  return given.map(append => outcomeOf.get(append)!)
 }
 
 /** Events by column, as the functions take them: null where every row has the default. */

@@ -11,7 +11,7 @@ import { startProxy } from './proxy.ts'
 
 const one = { type: 'OrderPlaced', data: { total: 1 } }
 
-test('a listener whose connection has fallen silent notices, and hears again', async () => {
+test.concurrent('a listener whose connection has fallen silent notices, and hears again', async () => {
   const schema = freshSchema()
   await using direct = await openStore({ url: postgresUrl(), schema, channel: schema, migrate: true })
   await using proxy = await startProxy(postgresUrl())
@@ -26,6 +26,25 @@ test('a listener whose connection has fallen silent notices, and hears again', a
 
   const unheard = await direct.events.append('order-1', one)
   await tail.reached(unheard.position)
+  const heard = await direct.events.append('order-1', one)
+  await tail.reached(heard.position)
+  await tail.stop()
+}, 60_000)
+
+test.concurrent('a listener that never hears that it listens tries again', async () => {
+  const schema = freshSchema()
+  await using direct = await openStore({ url: postgresUrl(), schema, channel: schema, migrate: true })
+  await using proxy = await startProxy(postgresUrl())
+  proxy.loseAnswerTo(/listen "/)
+  await using store = await openStore({ url: proxy.url, schema, channel: schema, pollMs: 600_000 })
+  const tail = follow(store)
+  await waitUntil(() => proxy.links.some(link => link.carried(/listen "/)), { what: 'the first attempt' })
+  proxy.loseAnswerTo(/never/)
+  const first = proxy.links.find(link => link.carried(/listen "/))
+  await waitUntil(() => proxy.links.some(link => link !== first && link.carried(/listen "/)), {
+    what: 'the second one',
+  })
+
   const heard = await direct.events.append('order-1', one)
   await tail.reached(heard.position)
   await tail.stop()

@@ -37,6 +37,16 @@ export function exerciseClosing(open: () => Promise<Database>): void {
     await expect(database.run(sql`select 1`)).rejects.toMatchObject({ code: 'store_closed' })
   })
 
+  test('calls made just before closing are answered, more of them than there are connections', async () => {
+    const calls = Array.from({ length: 30 }, (_, n) => database.runArrays(sql`select ${n}::integer`))
+    const copied = database.copyOut('select 1')
+
+    await database.close(30_000)
+
+    expect(await Promise.all(calls)).toEqual(calls.map((_, n) => [[n]]))
+    expect(String(await copied)).toBe('1\n')
+  })
+
   test('closing cuts off what does not end in time', async () => {
     const begun = deferred<void>()
     let kept!: Transaction

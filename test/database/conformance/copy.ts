@@ -33,7 +33,7 @@ export function exerciseCopy(open: () => Promise<Database>): void {
     const { database, orders } = shop()
     await database.transaction(tx => tx.copyIn(orders.quoted, ['id', 'note'], rows))
 
-    const text = await database.copyOut(`select id, note from ${orders} order by id`)
+    const text = String(await database.copyOut(`select id, note from ${orders} order by id`))
 
     const fields = text
       .split('\n')
@@ -42,7 +42,7 @@ export function exerciseCopy(open: () => Promise<Database>): void {
     expect(fields.map(field => (field === '\\N' ? undefined : copiedValue(field)))).toEqual(notes)
     await database.run(sql`delete from ${orders}`)
     await database.transaction(tx => tx.copyIn(orders.quoted, ['id', 'note'], text))
-    expect(await database.copyOut(`select id, note from ${orders} order by id`)).toBe(text)
+    expect(String(await database.copyOut(`select id, note from ${orders} order by id`))).toBe(text)
   })
 
   test('columns are given by name, whatever the name', async () => {
@@ -51,7 +51,7 @@ export function exerciseCopy(open: () => Promise<Database>): void {
 
     await database.transaction(tx => tx.copyIn(orders.quoted, ['Paid "in" full', 'id'], 't\t1\n'))
 
-    expect(await database.copyOut(`select * from ${orders}`)).toBe('1\t\\N\tt\n')
+    expect(String(await database.copyOut(`select * from ${orders}`))).toBe('1\t\\N\tt\n')
   })
 
   test('many rows are copied in and out whole', async () => {
@@ -60,7 +60,7 @@ export function exerciseCopy(open: () => Promise<Database>): void {
 
     await database.transaction(tx => tx.copyIn(orders.quoted, ['id', 'note'], many))
 
-    expect(await database.copyOut(`select id, note from ${orders} order by id`)).toBe(many)
+    expect(String(await database.copyOut(`select id, note from ${orders} order by id`))).toBe(many)
   })
 
   test('copying nothing is no error', async () => {
@@ -68,7 +68,7 @@ export function exerciseCopy(open: () => Promise<Database>): void {
 
     await database.transaction(tx => tx.copyIn(orders.quoted, ['id', 'note'], ''))
 
-    expect(await database.copyOut(`select id from ${orders}`)).toBe('')
+    expect(String(await database.copyOut(`select id from ${orders}`))).toBe('')
   })
 
   test('rows copied in are undone with their transaction', async () => {
@@ -110,6 +110,6 @@ export function exerciseCopy(open: () => Promise<Database>): void {
     const failing = database.copyOut('select 10 / (5 - n) from generate_series(1, 9) as n')
 
     await expect(failing).rejects.toMatchObject({ code: 'database_failed', sqlState: '22012', statement: 'copy' })
-    expect(await database.copyOut('select 1')).toBe('1\n')
+    expect(String(await database.copyOut('select 1'))).toBe('1\n')
   })
 }
