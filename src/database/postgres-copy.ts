@@ -9,11 +9,14 @@ export async function copyToBuffer(pool: pg.Pool, text: string): Promise<Buffer>
   const client = await pool.connect().catch(error => {
     throw toRillflowError(error, 'copy')
   })
+  // The stream fails with the connection; the client's own event of it, unheard, would end the process.
+  client.on('error', ignore)
   try {
     const stream = client.query(to(`copy (${text}) to stdout`, { highWaterMark }))
     const chunks: Buffer[] = []
     stream.on('data', (chunk: Buffer) => chunks.push(chunk))
     await finished(stream)
+    client.off('error', ignore)
     client.release()
     return Buffer.concat(chunks)
   } catch (error) {
@@ -21,6 +24,8 @@ export async function copyToBuffer(pool: pg.Pool, text: string): Promise<Buffer>
     throw toRillflowError(error, 'copy')
   }
 }
+
+const ignore = (): void => {}
 
 /** A page is bounded anyway; a smaller buffer would only make the socket wait for us. */
 const highWaterMark = 1024 * 1024

@@ -148,6 +148,9 @@ function trackedClient(driver: typeof pg, clients: Set<pg.Client>): typeof pg.Cl
       super(config)
       clients.add(this)
       this.once('end', () => clients.delete(this))
+      // One that breaks between the pool's hands and ours has nobody else to hear of it, which would end the process; the
+      // next statement on it fails anyway.
+      this.on('error', () => {})
     }
   }
 }

@@ -11,7 +11,7 @@ import { numeral, sql } from '../database/sql.ts'
 import type { RecordedEvent } from './definition.ts'
 import type { Log } from './log.ts'
 import { checkPaging, readsAhead, rereadable } from './read.ts'
-import { eventsOfCopy, eventsOfRows } from './rows.ts'
+import { eventsOfCopy, eventsOfRows, lastPosition } from './rows.ts'
 import { inPages } from './sequence.ts'
 import { settle } from './settle.ts'
 
@@ -40,7 +40,7 @@ export interface ReadLogOptions<Type extends string = string> extends EventFilte
 }
 
 const window = 10_000n
-const copyPage = 5_000
+const copyPage = 2_000
 
 export function readLog(log: Log, executor: Executor, options: ReadLogOptions): AsyncIterableIterator<RecordedEvent> {
   checkPosition('after', options.after)
@@ -55,7 +55,7 @@ export function readLog(log: Log, executor: Executor, options: ReadLogOptions): 
     }
     return pages()
   }
-  return inPages(next, { ahead: readsAhead(log, executor), signal: options.signal })
+  return inPages(next, { ahead: asksAhead(log, executor, options), signal: options.signal })
 }
 
 /** Reads up to `to`, which the caller knows to be settled. */
@@ -64,7 +64,8 @@ export function readSettled(
   executor: Executor,
   options: ReadLogOptions & { to: bigint },
 ): AsyncIterableIterator<RecordedEvent> {
-  return inPages(pagesUpTo(log, executor, options), { ahead: readsAhead(log, executor), signal: options.signal })
+  const ahead = asksAhead(log, executor, options)
+  return inPages(pagesUpTo(log, executor, options), { ahead, signal: options.signal })
 }
 
 /** One page per call, undefined at the end. */
@@ -99,24 +100,30 @@ interface Page {
 type PageReader = (after: bigint, to: bigint, limit: number) => Promise<Page>
 
 function pageReader(log: Log, executor: Executor, options: ReadLogOptions): PageReader {
-  const { types, streams, categories, correlationId, headers } = options
-  const unfiltered = [types, streams, categories, correlationId, headers].every(part => part === undefined)
-  if (!unfiltered) return filteredPages(log, executor, options)
-  return executor === log.database && options.pageSize === undefined && options.limit === undefined
-    ? copiedPages(log, options)
-    : filteredPages(log, executor, options)
+  return isCopied(log, executor, options) ? copiedPages(log, options) : filteredPages(log, executor, options)
 }
 
+function isCopied(log: Log, executor: Executor, options: ReadLogOptions): boolean {
+  const { types, streams, categories, correlationId, headers, pageSize, limit } = options
+  const wishes = [types, streams, categories, correlationId, headers, pageSize, limit]
+  return executor === log.database && wishes.every(wish => wish === undefined)
+}
+
+/** Copied pages are asked for ahead as they come, not as they are handed over. */
+function asksAhead(log: Log, executor: Executor, options: ReadLogOptions): boolean {
+  return readsAhead(log, executor) && !isCopied(log, executor, options)
+}
+
+/** The next page is asked for before this one is taken apart, so that the server works while we do. */
 function copiedPages(log: Log, { includeArchived = false }: ReadLogOptions): PageReader {
-  const limit = Math.max(copyPage, log.database.batch.readEvents)
   const hidden = includeArchived
     ? ''
     : `and not exists (
           select from ${log.names.streams} as archived
           where archived.stream = e.stream
             and archived.archived_at is not null)`
-  return async (after, to) => {
-    const page = await log.database.copyOut(`
+  const copy = (after: bigint, to: bigint): Promise<Buffer> =>
+    log.database.copyOut(`
         select
           position, stream, version, event_id, type, schema_version, data, headers,
           correlation_id, causation_id, user_id, created_at
@@ -125,9 +132,20 @@ function copiedPages(log: Log, { includeArchived = false }: ReadLogOptions): Pag
           and position <= ${numeral(to)}
           ${hidden}
         order by position
-        limit ${numeral(limit)}`)
+        limit ${numeral(copyPage)}`)
+  let coming: { after: bigint; page: Promise<Buffer> } | undefined
+  return async (after, to) => {
+    const asked = coming?.after === after ? coming.page : copy(after, to)
+    coming = undefined
+    const page = await asked
+    const last = lastPosition(page)
+    if (last !== undefined && last < to && readsAhead(log, log.database)) {
+      coming = { after: last, page: copy(last, to) }
+      // If nobody reads on, nobody will look at it.
+      coming.page.catch(() => {})
+    }
     const events = await eventsOfCopy(log, page)
-    return { events, reached: events.length < limit ? to : events.at(-1)!.position }
+    return { events, reached: events.length < copyPage ? to : last! }
   }
 }
 

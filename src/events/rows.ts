@@ -37,6 +37,13 @@ export function eventsOfCopy(log: Log, page: Buffer): Awaitable<RecordedEvent[]>
   return finish(log, events)
 }
 
+/** The position in the last line of such a page. */
+export function lastPosition(page: Buffer): bigint | undefined {
+  if (page.length === 0) return undefined
+  const start = page.lastIndexOf(newline, page.length - 2) + 1
+  return BigInt(page.toString('latin1', start, page.indexOf(tabulator, start)))
+}
+
 const newline = 10
 const tabulator = 9
 
