@@ -9,7 +9,7 @@
  */
 import type pg from 'pg'
 import { DatabaseFailed, OutcomeUnknown, TransactionTimeout } from '../core/errors.ts'
-import { abortError, deferred, onAbort } from '../core/lifecycle.ts'
+import { abortable, abortError, deferred, onAbort } from '../core/lifecycle.ts'
 import type { Database, Transaction, TransactionOptions } from './database.ts'
 import { copyFromText } from './postgres-copy.ts'
 import { type DriverTypes, send } from './postgres-query.ts'
@@ -32,9 +32,7 @@ export async function runPostgresTransaction<T>(
   options: TransactionOptions & { timeoutMs: number },
 ): Promise<T> {
   if (options.signal?.aborted) throw abortError(options.signal)
-  const client = await parts.pool.connect().catch(error => {
-    throw toRillflowError(error, 'connect')
-  })
+  const client = await connect(parts.pool, options.signal)
   const state: OpenTransaction = { database: parts.database, open: true }
   const revoked = deferred<never>()
   revoked.promise.catch(() => {})
@@ -68,6 +66,20 @@ export async function runPostgresTransaction<T>(
     clearTimeout(timer)
     releaseSignal?.()
     parts.openTransactions.delete(revoke)
+  }
+}
+
+/** A connection that comes after the caller has given up goes straight back. */
+async function connect(pool: pg.Pool, signal: AbortSignal | undefined): Promise<pg.PoolClient> {
+  const connecting = pool.connect()
+  try {
+    return await abortable(connecting, signal)
+  } catch (error) {
+    connecting.then(
+      client => client.release(),
+      () => {},
+    )
+    throw toRillflowError(error, 'connect')
   }
 }
 

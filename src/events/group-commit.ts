@@ -85,7 +85,8 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
       // An asynchronous check of its events may have taken until after the abort.
       if (signal?.aborted) return Promise.reject(new Aborted({}, signal.reason))
       const isFull = queue.length > 0 && queuedBytes + append.bytes > limits.maxQueuedBytes
-      if (isFull || queue.length >= limits.maxQueued)
+      if (isFull) return Promise.reject(new Overloaded({ queue: 'append (in bytes)', limit: limits.maxQueuedBytes }))
+      if (queue.length >= limits.maxQueued)
         return Promise.reject(new Overloaded({ queue: 'append', limit: limits.maxQueued }))
       return new Promise<Submitted>((resolve, reject) => {
         const names = append.parts.map(part => part.stream)

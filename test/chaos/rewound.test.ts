@@ -72,17 +72,19 @@ test('whoever follows or waits for a log that was put back gets LogRewound, and 
   await using quiet = await openStore({ ...options(), pollMs: 600_000, listen: false })
   const quietTail = follow(quiet)
   await quietTail.reached(lost)
-  // One that waits for what is drawn and not settled: somebody has it open.
+  // One that waits for what is drawn and not settled: a prepared transaction has it, which the end of a session does not end.
   const holder = await connect(server.url)
   await holder.query('begin')
-  await store.events.append('held', one, { tx: holder })
+  await holder.query(`select "${store.schema.name}".announce()`)
+  await holder.query(`select nextval('"${store.schema.name}".events_position')`)
+  await holder.query(`prepare transaction 'held'`)
+  await holder.end()
   const drawn = await store.events.head()
   const looks = store.metrics().settles_total
   const waiting = store.events.waitFor(drawn)
   waiting.catch(() => {})
   await waitUntil(() => store.metrics().settles_total > looks + 1, { what: 'waiting' })
   await putBack()
-  await holder.end().catch(() => {})
 
   await expect(tail.failed).rejects.toMatchObject({ code: 'log_rewound', cursor: lost })
   await expect(waiting).rejects.toMatchObject({ code: 'log_rewound', cursor: drawn })

@@ -333,6 +333,22 @@ export function exerciseTransactions(open: () => Promise<Database>): void {
     expect(await placed()).toEqual([])
   })
 
+  test('a transaction that still waits for a connection can be aborted, and takes none with it', async () => {
+    const { database } = shop()
+    const finish = deferred<void>()
+    const busy = Array.from({ length: database.maxConnections }, () => database.transaction(() => finish.promise))
+    const controller = new AbortController()
+
+    const waiting = database.transaction(async () => 'never', { signal: controller.signal })
+    controller.abort('too long')
+
+    await expect(waiting).rejects.toMatchObject({ code: 'aborted', cause: 'too long' })
+    finish.resolve()
+    await Promise.all(busy)
+    const after = Array.from({ length: database.maxConnections + 1 }, () => database.runArrays(sql`select 1`))
+    expect(await Promise.all(after)).toHaveLength(database.maxConnections + 1)
+  })
+
   test('a transaction whose signal has aborted before never begins', async () => {
     let hasBegun = false
 
