@@ -3,7 +3,7 @@
  * transaction of the caller's.
  */
 import { isPromise } from '../core/core.ts'
-import { InvalidOption, VersionConflict } from '../core/errors.ts'
+import { InvalidOption, OutcomeUnknown, VersionConflict } from '../core/errors.ts'
 import { jsonable } from '../core/json.ts'
 import { throwIfAborted } from '../core/lifecycle.ts'
 import { checkName } from '../core/name.ts'
@@ -13,7 +13,7 @@ import type { AnyTransaction } from '../database/transaction.ts'
 import { channels } from '../telemetry/telemetry.ts'
 import { type GroupCommit, idsOf } from './group-commit.ts'
 import type { Log } from './log.ts'
-import { type AppendResult, earlierResults, repeatedBy, resultsOf } from './outcome.ts'
+import { type AppendResult, earlierResults, mayStillBeStored, refusal, repeatedBy, resultsOf } from './outcome.ts'
 import {
   type AppendDefaults,
   checkExpected,
@@ -114,6 +114,10 @@ async function appendGrouped(parts: AppendParts, append: Append, signal?: AbortS
   const { log, group, wake } = parts
   const { outcome, resent } = await group.submit(append, signal)
   const repeated = repeatedBy(append, outcome, resent)
+  if (resent && mayStillBeStored(append, outcome)) {
+    const reason = 'it was refused when sent again, but the first one may still be on its way'
+    throw new OutcomeUnknown({ eventIds: idsOf(append), reason }, refusal(append, outcome))
+  }
   if (repeated === undefined) {
     const results = resultsOf(append, outcome)
     wake.appended()

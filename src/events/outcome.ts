@@ -11,6 +11,7 @@ import {
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from './log.ts'
+import { expectedNumber } from './prepare.ts'
 import type { Append, Outcome } from './send.ts'
 
 /** What one append to one stream came to. */
@@ -80,7 +81,18 @@ export function repeatedBy(append: Append, { code }: Outcome, resent = false): '
   return code === 5 ? 'key' : 'ids'
 }
 
-function refusal(append: Append, { code, failedPart, versions }: Outcome): RillflowError {
+/**
+ * Whether an append that was refused might be taken if it came later: an archived stream may be restored, and one that
+ * has not got to the expected version yet may get there. One that is past it never comes back.
+ */
+export function mayStillBeStored(append: Append, { code, failedPart, versions }: Outcome): boolean {
+  if (code === 2) return true
+  if (code !== 1) return false
+  const expected = expectedNumber(append.parts[failedPart]!.expected)
+  return expected === -2 || versions[failedPart]! < expected
+}
+
+export function refusal(append: Append, { code, failedPart, versions }: Outcome): RillflowError {
   const { stream, expected } = append.parts[failedPart]!
   const key = append.key ?? ''
   if (code === 1) {

@@ -1,5 +1,5 @@
 /**
- * A stream, or a key, that somebody's open transaction holds delays only its own appends (DESIGN 2.3). Told by the order
+ * A stream, or a key, that somebody's open transaction holds delays only its own appends. Told by the order
  * of completion: everything else is done while the holder still holds.
  */
 import type pg from 'pg'

@@ -1,5 +1,5 @@
 /**
- * Races for a version (DESIGN 2.3, 2.4): of all who expect the same one exactly one wins and the others are told the
+ * Races for a version: of all who expect the same one exactly one wins and the others are told the
  * actual one; whoever expects none never conflicts; and nobody fails because of a neighbour.
  */
 import { expect, test } from 'vitest'

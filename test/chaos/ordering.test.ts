@@ -1,5 +1,5 @@
 /**
- * Nothing is skipped, repeated or out of order, whatever the writers do (DESIGN 2.2). The torture is trusted only
+ * Nothing is skipped, repeated or out of order, whatever the writers do. The torture is trusted only
  * because it catches each relative of the protocol that loses events.
  */
 import { expect, test } from 'vitest'

@@ -1,5 +1,5 @@
 /**
- * One outcome, stored once (DESIGN 2.4): appends through a proxy that breaks the connection before they arrive, after
+ * One outcome, stored once: appends through a proxy that breaks the connection before they arrive, after
  * they were stored, or while the server still works on them; and that may hand over the original when the store has
  * long sent it again.
  */
@@ -209,6 +209,18 @@ test('a conflict stays a conflict when it was sent again', async () => {
   for (const link of links) link.drop()
 
   await expect(sent).rejects.toMatchObject({ code: 'version_conflict', actual: 2 })
+})
+
+test('a refusal that the original, come late, might not meet is no outcome', async () => {
+  await using behind = await openBehindProxy()
+  const { proxy, store, name } = behind
+  const { sent, links } = await sendIntoHold(proxy, () => store.events.append(`${name}-old`, one, { expected: 7 }))
+  for (const link of links) link.drop()
+
+  const error = await sent.catch(error => error)
+
+  expect(error).toMatchObject({ code: 'outcome_unknown', eventIds: [expect.any(String)] })
+  expect(error.cause).toMatchObject({ code: 'version_conflict', actual: 2, expected: 7 })
 })
 
 test('an append that nobody answered for resendMs ends in OutcomeUnknown with its ids', async () => {
