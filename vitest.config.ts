@@ -21,6 +21,9 @@ const ONLY_EMBEDDED = [
   'test/chaos/embedded.test.ts',
 ]
 
+/** The README's blocks choose their engines themselves: once is enough. */
+const ONCE = 'test/docs/**'
+
 /** What the oldest server runs. Name fewer folders here when the whole run exceeds ten minutes. */
 const ON_THE_OLDEST = ON_AN_ENGINE
 
@@ -49,7 +52,10 @@ function engineProject(engine: EngineName, groupOrder: number, run: EngineRun): 
     test: {
       name: engine,
       include: folders.map(folder => `test/${folder}/**/*.test.ts`),
-      exclude: engine === 'pglite' ? ONLY_ON_A_SERVER : ONLY_EMBEDDED,
+      exclude: [
+        ...(engine === 'pglite' ? ONLY_ON_A_SERVER : ONLY_EMBEDDED),
+        ...(engine === 'postgres-18' ? [] : [ONCE]),
+      ],
       provide: { engine },
       env: run.env ?? {},
       testTimeout: run.testTimeout ?? 30_000,

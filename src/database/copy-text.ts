@@ -6,10 +6,82 @@ export function copyField(value: string | undefined): string {
   return special.test(value) ? value.replace(/[\\\t\n\r]/g, character => escapes[character]!) : value
 }
 
-/** A field's value. Null has to be looked for before: it is `\N`. */
-export function copiedValue(field: string): string {
-  return field.includes('\\') ? field.replace(/\\(.)/g, (_, letter: string) => meanings[letter] ?? letter) : field
+/**
+ * Reads lines, field by field, straight from the bytes: numbers and nulls without making a string of them (a fifth of
+ * the time a page takes).
+ */
+export class CopiedLine {
+  readonly #page: Buffer
+  #at: number
+  #stop = 0
+
+  constructor(page: Buffer, at = 0) {
+    this.#page = page
+    this.#at = at
+  }
+
+  /** False at the end of the page. Call it only where a line is read to its end. */
+  next(): boolean {
+    return this.#at < this.#page.length
+  }
+
+  text(): string {
+    const start = this.#field()
+    const field = this.#page.toString('utf8', start, this.#stop)
+    return field.includes('\\') ? field.replace(/\\(.)/g, (_, letter: string) => meanings[letter] ?? letter) : field
+  }
+
+  textOrNull(): string | null {
+    // Null is \N, and a text that begins with a backslash has two of them.
+    if (this.#page[this.#at] !== backslash || this.#page[this.#at + 1] !== capitalN) return this.text()
+    this.#field()
+    return null
+  }
+
+  /** A text of plain characters only, such as a UUID or a time. */
+  plain(): string {
+    const start = this.#field()
+    return this.#page.toString('latin1', start, this.#stop)
+  }
+
+  number(): number {
+    let value = 0
+    for (let at = this.#field(); at < this.#stop; at++) value = value * 10 + this.#page[at]! - zero
+    return value
+  }
+
+  bigint(): bigint {
+    const start = this.#at
+    const value = this.number()
+    return Number.isSafeInteger(value) ? BigInt(value) : BigInt(this.#page.toString('latin1', start, this.#stop))
+  }
+
+  /** Moves on to the next field and gives the start of this one; its end is in `#stop`. */
+  #field(): number {
+    const page = this.#page
+    const start = this.#at
+    let at = start
+    const near = start + 64
+    while (at < near && page[at]! !== tabulator && page[at]! !== newline) at++
+    if (at === near) at = endOfField(page, at)
+    this.#stop = at
+    this.#at = at + 1
+    return start
+  }
 }
+
+/** Beyond a few characters the engine's own search is faster than a loop. */
+function endOfField(page: Buffer, from: number): number {
+  const line = page.indexOf(newline, from)
+  const tab = page.indexOf(tabulator, from)
+  return tab === -1 || tab > line ? line : tab
+}
+
+export const newline = 10
+const tabulator = 9
+const backslash = 92
+const capitalN = 78
+const zero = 48
 
 const special = /[\\\t\n\r]/
 const escapes: Readonly<Record<string, string>> = { '\\': '\\\\', '\t': '\\t', '\n': '\\n', '\r': '\\r' }

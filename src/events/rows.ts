@@ -3,7 +3,7 @@
  */
 import { type Awaitable, isPromise } from '../core/core.ts'
 import { checkSchema } from '../core/schema-check.ts'
-import { copiedValue } from '../database/copy-text.ts'
+import { CopiedLine, newline } from '../database/copy-text.ts'
 import { parseTimestamp } from '../database/parse.ts'
 import type { RecordedEvent } from './definition.ts'
 import { toRecordedEvent } from './event.ts'
@@ -23,29 +23,45 @@ export function eventsOfRows(log: Log, rows: readonly unknown[][]): Awaitable<Re
  */
 export function eventsOfCopy(log: Log, page: Buffer): Awaitable<RecordedEvent[]> {
   const events: RecordedEvent[] = []
-  const fields: string[] = []
-  for (let at = 0; at < page.length; ) {
-    const end = page.indexOf(newline, at)
-    for (let field = 0; at <= end; field++) {
-      const tab = page.indexOf(tabulator, at)
-      const stop = tab === -1 || tab > end ? end : tab
-      fields[field] = page.toString('utf8', at, stop)
-      at = stop + 1
-    }
-    events.push(eventOfFields(fields))
-  }
+  const line = new CopiedLine(page)
+  while (line.next()) events.push(eventOfLine(line))
   return finish(log, events)
+}
+
+function eventOfLine(line: CopiedLine): RecordedEvent {
+  // In the order of the columns: each call takes the next field.
+  const position = line.bigint()
+  const stream = line.text()
+  const version = line.number()
+  const id = line.plain()
+  const type = line.text()
+  const schemaVersion = line.number()
+  const data: unknown = JSON.parse(line.text())
+  const headers = line.textOrNull()
+  const correlation = line.text()
+  const causation = line.textOrNull()
+  const user = line.textOrNull()
+  return toRecordedEvent(
+    position,
+    stream,
+    version,
+    id,
+    type,
+    schemaVersion,
+    data,
+    headers === null ? noHeaders : (JSON.parse(headers) as Record<string, unknown>),
+    correlation === id ? id : correlation,
+    causation,
+    user,
+    parseTimestamp(line.plain()),
+  )
 }
 
 /** The position in the last line of such a page. */
 export function lastPosition(page: Buffer): bigint | undefined {
   if (page.length === 0) return undefined
-  const start = page.lastIndexOf(newline, page.length - 2) + 1
-  return BigInt(page.toString('latin1', start, page.indexOf(tabulator, start)))
+  return new CopiedLine(page, page.lastIndexOf(newline, page.length - 2) + 1).bigint()
 }
-
-const newline = 10
-const tabulator = 9
 
 function eventOfRow(row: unknown[]): RecordedEvent {
   const [position, stream, version, id, type, schemaVersion, data, headers, correlation, causation, user, createdAt] =
@@ -65,24 +81,6 @@ function eventOfRow(row: unknown[]): RecordedEvent {
     ]
   const place = [position, stream, Number(version), id, type, schemaVersion, data, headers ?? noHeaders] as const
   return toRecordedEvent(...place, correlation, causation, user, createdAt)
-}
-
-function eventOfFields(fields: string[]): RecordedEvent {
-  const headers = fields[7] === '\\N' ? noHeaders : (JSON.parse(copiedValue(fields[7]!)) as Record<string, unknown>)
-  return toRecordedEvent(
-    BigInt(fields[0]!),
-    copiedValue(fields[1]!),
-    Number(fields[2]),
-    fields[3]!,
-    copiedValue(fields[4]!),
-    Number(fields[5]),
-    JSON.parse(copiedValue(fields[6]!)),
-    headers,
-    copiedValue(fields[8]!),
-    fields[9] === '\\N' ? null : copiedValue(fields[9]!),
-    fields[10] === '\\N' ? null : copiedValue(fields[10]!),
-    parseTimestamp(fields[11]!),
-  )
 }
 
 /** Events in the shape readers expect; a promise only if an upcaster or a schema is asynchronous. */

@@ -4,7 +4,7 @@ import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { engine, postgresUrl } from '../support/engines.ts'
+import { postgresUrl } from '../support/engines.ts'
 
 const run = promisify(execFile)
 const root = new URL('../..', import.meta.url).pathname
@@ -12,7 +12,7 @@ const root = new URL('../..', import.meta.url).pathname
 const folder = join(root, '.test-results', 'readme')
 const blocks = [...readFileSync(join(root, 'README.md'), 'utf8').matchAll(/```ts\n(.*?)```/gs)].map(match => match[1]!)
 
-describe.runIf(engine === 'postgres-18')('the README', () => {
+describe('the README', () => {
   beforeAll(() => {
     rmSync(folder, { recursive: true, force: true })
     mkdirSync(folder, { recursive: true })

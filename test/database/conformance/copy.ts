@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { copiedValue, copyField } from '../../../src/database/copy-text.ts'
+import { CopiedLine, copyField } from '../../../src/database/copy-text.ts'
 import type { Database } from '../../../src/database/database.ts'
 import { sql } from '../../../src/database/sql.ts'
 import { useShop } from './shop.ts'
@@ -35,11 +35,10 @@ export function exerciseCopy(open: () => Promise<Database>): void {
 
     const text = String(await database.copyOut(`select id, note from ${orders} order by id`))
 
-    const fields = text
-      .split('\n')
-      .slice(0, -1)
-      .map(line => line.split('\t')[1]!)
-    expect(fields.map(field => (field === '\\N' ? undefined : copiedValue(field)))).toEqual(notes)
+    const line = new CopiedLine(Buffer.from(text))
+    const fields: [number, string | undefined][] = []
+    while (line.next()) fields.push([line.number(), line.textOrNull() ?? undefined])
+    expect(fields).toEqual(notes.map((note, at) => [at, note]))
     await database.run(sql`delete from ${orders}`)
     await database.transaction(tx => tx.copyIn(orders.quoted, ['id', 'note'], text))
     expect(String(await database.copyOut(`select id, note from ${orders} order by id`))).toBe(text)
