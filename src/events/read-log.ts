@@ -1,9 +1,10 @@
 /**
  * Reading the log in position order, only as far as it is settled, so that nothing can appear behind the reader later.
  *
- * Without a filter pages come by COPY: half of what a page costs is the driver's work per row and column, which one
- * split per line replaces (measured: 2.1 times the driver's own keyset pages). With a filter the log is read in windows
- * of positions, so that a rare type never scans without end in one statement. One correlation has an index of its own.
+ * Without a filter pages come by COPY: half of what a page costs is the driver's work per row and column, and taking
+ * fields from the bytes costs less (measured: 6.6 µs of CPU an event against the driver's 10.3). With a filter the log is
+ * read in windows of positions, so that a rare type never scans without end in one statement. One correlation has an
+ * index of its own.
  */
 import { InvalidOption } from '../core/errors.ts'
 import type { Executor } from '../database/database.ts'
@@ -116,14 +117,12 @@ function asksAhead(log: Log, executor: Executor, options: ReadLogOptions): boole
 
 /** The next page is asked for before this one is taken apart, so that the server works while we do. */
 function copiedPages(log: Log, { includeArchived = false }: ReadLogOptions): PageReader {
-  const hidden = includeArchived
-    ? ''
-    : `and not exists (
-          select from ${log.names.streams} as archived
-          where archived.stream = e.stream
-            and archived.archived_at is not null)`
-  const copy = (after: bigint, to: bigint): Promise<Buffer> =>
-    log.database.copyOut(`
+  // Embedded a page keeps the thread for as long as it takes, so it is a smaller one.
+  const limit = log.database.engine === 'pglite' ? log.database.batch.readEvents : copyPage
+  let hidden: string | undefined
+  const copy = async (after: bigint, to: bigint): Promise<Buffer> => {
+    hidden ??= includeArchived ? '' : await archivedClause(log)
+    return log.database.copyOut(`
         select
           position, stream, version, event_id, type, schema_version, data, headers,
           correlation_id, causation_id, user_id, created_at
@@ -132,7 +131,8 @@ function copiedPages(log: Log, { includeArchived = false }: ReadLogOptions): Pag
           and position <= ${numeral(to)}
           ${hidden}
         order by position
-        limit ${numeral(copyPage)}`)
+        limit ${numeral(limit)}`)
+  }
   let coming: { after: bigint; page: Promise<Buffer> } | undefined
   return async (after, to) => {
     const asked = coming?.after === after ? coming.page : copy(after, to)
@@ -147,8 +147,22 @@ function copiedPages(log: Log, { includeArchived = false }: ReadLogOptions): Pag
       await new Promise(setImmediate)
     }
     const events = await eventsOfCopy(log, page)
-    return { events, reached: events.length < copyPage ? to : last! }
+    return { events, reached: events.length < limit ? to : last! }
   }
+}
+
+/** Looking up each event's stream costs a third of the reading, so it is done only if there is anything to leave out. */
+async function archivedClause(log: Log): Promise<string> {
+  const [row] = await log.database.run<{ found: boolean }>(sql`/* events.has_archived */
+    select exists (
+      select
+      from ${log.names.streams}
+      where archived_at is not null) as found`)
+  if (row?.found !== true) return ''
+  return `and not exists (
+            select from ${log.names.streams} as archived
+            where archived.stream = e.stream
+              and archived.archived_at is not null)`
 }
 
 function filteredPages(log: Log, executor: Executor, options: ReadLogOptions): PageReader {

@@ -21,7 +21,7 @@ export interface Wake {
 }
 
 /** Shorter would cost a busy writer more statements than it gains readers in time. */
-const notifyEveryMs = 10
+const notifyEveryMs = 20
 
 export function openWake(log: Log): Wake {
   const hearers = new Set<() => void>()
