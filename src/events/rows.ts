@@ -21,12 +21,18 @@ export function eventsOfRows(log: Log, rows: readonly unknown[][]): Awaitable<Re
  * The same from a page in COPY's text form. Each field is taken from the bytes by itself: a slice of a page's text would
  * keep the whole page in memory as long as one event of it.
  */
-export function eventsOfCopy(log: Log, page: Buffer): Awaitable<RecordedEvent[]> {
+export async function eventsOfCopy(log: Log, page: Buffer): Promise<RecordedEvent[]> {
   const events: RecordedEvent[] = []
   const line = new CopiedLine(page)
-  while (line.next()) events.push(eventOfLine(line))
+  while (line.next()) {
+    events.push(eventOfLine(line))
+    // The next page is coming in meanwhile, if its bytes are let in.
+    if (events.length % turnEvery === 0) await new Promise(setImmediate)
+  }
   return finish(log, events)
 }
+
+const turnEvery = 250
 
 function eventOfLine(line: CopiedLine): RecordedEvent {
   // In the order of the columns: each call takes the next field.
