@@ -135,11 +135,15 @@ test('AB-23: appends under way block neither timers nor each other', async () =>
   let ticks = 0
   const timer = setInterval(() => ticks++, 1)
 
-  const done = await Promise.all(Array.from({ length: 400 }, (_, n) => store.events.append(`order-${n}`, placed(n))))
+  // Where appends keep the thread, no number of them lets a timer fire.
+  let rounds = 0
+  while (ticks < 5 && rounds < 200) {
+    const name = `order-${rounds++}`
+    await Promise.all(Array.from({ length: 50 }, (_, n) => store.events.append(`${name}-${n}`, placed(n))))
+  }
   clearInterval(timer)
 
-  expect(done).toHaveLength(400)
-  expect(ticks).toBeGreaterThan(2)
+  expect(ticks).toBeGreaterThanOrEqual(5)
 })
 
 test('AB-24: type, stream and data are apart, whatever signs they contain and whatever kind the data is', async () => {
