@@ -22,9 +22,10 @@ import { openStreams, type Streams } from './events/streams.ts'
 import { type Upcaster, upcasters } from './events/upcast.ts'
 import { openWake } from './events/wake.ts'
 import { watchLog } from './events/watch.ts'
+import type { Step } from './schema/difference.ts'
 import { openSchema, type Schema } from './schema/schema.ts'
 import { TableRegistry } from './schema/table.ts'
-import { type Counter, type Logger, openTelemetry } from './telemetry/telemetry.ts'
+import { type Counter, channels, type Logger, openTelemetry } from './telemetry/telemetry.ts'
 
 export interface StoreOptions<M extends EventMap = UntypedEvents> extends PostgresOptions {
   /** The events there are, from `defineEvents`: types them, and checks them where a schema is given. */
@@ -97,7 +98,11 @@ async function openDatabase(options: StoreOptions<EventMap>): Promise<Database> 
 async function openOn<M extends EventMap>(database: Database, options: StoreOptions<M>): Promise<Store<M>> {
   const { schema: schemaName = 'rillflow', migrate = database.engine === 'pglite', closeMs = 5000 } = options
   const telemetry = openTelemetry(options.logger)
-  const schema = openSchema(database, { schema: schemaName, tables: new TableRegistry() })
+  const onStep = ({ object, reason }: Step): void => {
+    telemetry.publish(channels.migrate, () => ({ schema: schemaName, object, reason }))
+    telemetry.log.info({ schema: schemaName, object, reason }, 'a step of the schema was made')
+  }
+  const schema = openSchema(database, { schema: schemaName, tables: new TableRegistry(), onStep })
   await schema.ensure(migrate === 'manual' ? 'manual' : migrate ? 'auto' : 'check')
 
   const clock = options.clock ?? systemClock

@@ -303,6 +303,7 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
       pending.append.checkIds = true
     }
     log.telemetry.count('event_resends_total', group.length)
+    log.telemetry.log.warn({ schema: log.schema, attempt, error }, 'the connection broke: appends are sent again')
     log.telemetry.publish(channels.resend, () => ({ schema: log.schema, attempt, error }))
     await sleep(delay(defaultBackoff, attempt))
   }

@@ -126,6 +126,7 @@ export function watchLog(log: Log, wake: Wake, pollMs: number): LogWatch {
 
 export function rewound(log: Log, cursor: bigint, now: Settled, reason: string): InstanceType<typeof LogRewound> {
   const error = new LogRewound({ cursor, head: now.head, reason })
+  log.telemetry.log.error({ schema: log.schema, error }, 'the log is not the one that was read before')
   log.telemetry.publish(channels.rewound, () => ({ schema: log.schema, error }))
   return error
 }

@@ -29,6 +29,7 @@ import { InvalidName, SchemaMissing, SchemaOutdated } from '../core/errors.ts'
 import type { Database } from '../database/database.ts'
 import { identifier } from '../database/sql.ts'
 import { type CheckResult, checkSchema } from './check.ts'
+import type { Step } from './difference.ts'
 import { glanceAtHistory, refuseForeignHistory } from './history.ts'
 import { migrate, type SyncOptions } from './migrate.ts'
 import type { Migration } from './migration.ts'
@@ -64,10 +65,12 @@ export interface SchemaOptions {
   readonly tables: TableRegistry
   /** Default: all of the library's. */
   readonly migrations?: readonly Migration[] | undefined
+  /** Told of each step that a sync has run. */
+  readonly onStep?: ((step: Step) => void) | undefined
 }
 
 export function openSchema(database: Database, options: SchemaOptions): Schema {
-  const { schema, migrations = allMigrations, tables } = options
+  const { schema, migrations = allMigrations, tables, onStep } = options
   checkSchemaName(schema)
   // Tables may be declared at any time, so each call sees those of its moment.
   const target = (): Target => ({ schema, migrations, tables: tables.list() })
@@ -83,7 +86,12 @@ export function openSchema(database: Database, options: SchemaOptions): Schema {
 
   const sync = async (given?: SyncOptions): Promise<Plan> => {
     const plan = await makePlan(database, target())
-    return plan.steps.length === 0 ? plan : migrate(database, target, given)
+    if (plan.steps.length === 0) return plan
+    const onProgress: SyncOptions['onProgress'] = progress => {
+      onStep?.(progress.step)
+      given?.onProgress?.(progress)
+    }
+    return migrate(database, target, { ...given, onProgress })
   }
 
   return {

@@ -34,7 +34,7 @@ export const channels = {
   resend: 'rillflow:events.resend',
   /** The log is not the one that was read before: `{ schema, error }`. */
   rewound: 'rillflow:events.rewound',
-  /** A migration was applied: `{ schema, id, name }`. */
+  /** A step of a sync was run, a migration's or a declared table's: `{ schema, object, reason }`. */
   migrate: 'rillflow:schema.migrate',
 } as const
 

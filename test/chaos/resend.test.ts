@@ -202,13 +202,16 @@ test('an idempotency key stands after its append was sent again', async () => {
   expect(await send()).toMatchObject({ repeated: true, eventIds: first.eventIds, version: 3 })
 })
 
-test('a conflict stays a conflict when it was sent again', async () => {
-  await using behind = await openBehindProxy()
+test('a conflict stays a conflict when it was sent again, and the logger hears of the broken connection', async () => {
+  const warnings: string[] = []
+  const warn = (_fields: object, message: string): void => void warnings.push(message)
+  await using behind = await openBehindProxy({ logger: { debug() {}, info() {}, warn, error() {} } })
   const { proxy, store, name } = behind
   const { sent, links } = await sendIntoHold(proxy, () => store.events.append(`${name}-old`, one, { expected: 1 }))
   for (const link of links) link.drop()
 
   await expect(sent).rejects.toMatchObject({ code: 'version_conflict', actual: 2 })
+  expect(warnings[0]).toContain('sent again')
 })
 
 test('a refusal that the original, come late, might not meet is no outcome', async () => {

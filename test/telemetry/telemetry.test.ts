@@ -1,6 +1,7 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { expect, onTestFinished, test } from 'vitest'
 import { channels } from '../../src/telemetry/telemetry.ts'
+import { freshSchema } from '../support/engines.ts'
 import { openShop, outcome, paid, placed } from '../support/shop.ts'
 
 /** What is published about one schema while the test runs. */
@@ -29,6 +30,19 @@ test('an append is told with its streams, the number of its events and how long 
     { schema, streams: ['order-1'], events: 2, durationMs: expect.any(Number) },
     { schema, streams: ['order-2', 'order-3'], events: 2, durationMs: expect.any(Number) },
   ])
+})
+
+test('what is made of the schema is told, on the channel and to the logger', async () => {
+  const schema = freshSchema()
+  const messages = listenTo(channels.migrate, schema)
+  const logged: [object, string][] = []
+  const info = (fields: object, message: string): void => void logged.push([fields, message])
+
+  await openShop({ schema, logger: { debug() {}, info, warn() {}, error() {} } })
+
+  expect(messages.length).toBeGreaterThan(0)
+  expect(messages[0]).toEqual({ schema, object: expect.any(String), reason: expect.any(String) })
+  expect(logged.map(([fields]) => fields)).toEqual(messages)
 })
 
 test('an append that was refused is told with its error', async () => {
