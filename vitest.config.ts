@@ -7,7 +7,10 @@
 import { defineConfig, type TestProjectInlineConfiguration, type ViteUserConfig } from 'vitest/config'
 import type { EngineName } from './test/support/global-setup.ts'
 
-const ON_AN_ENGINE = ['database', 'schema', 'events', 'model', 'chaos', 'docs', 'telemetry', 'testing']
+const ON_AN_ENGINE = [
+  ...['database', 'schema', 'events', 'consumers', 'projections', 'subscriptions'],
+  ...['model', 'chaos', 'docs', 'telemetry', 'testing'],
+]
 
 /** Files about the server itself. */
 const ONLY_ON_A_SERVER = [

@@ -482,3 +482,83 @@ end
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
 values (3, 'append', 'afd2860fd71c511e395da0cd2e72db21ee07e783aa8e8b147a4b226670bfd988', true);
+
+-- migration 4 (consumers)
+
+create sequence "rillflow"."consumers_fence"
+  as bigint
+  increment by 1
+  minvalue 1
+  start with 1
+  cache 1
+  no cycle;
+
+create table "rillflow"."consumers" (
+  checkpoint bigint not null,
+  fence bigint not null default 0,
+  lease_until timestamptz,
+  retry_at timestamptz,
+  paused_at timestamptz,
+  created_at timestamptz not null default now(),
+  progressed_at timestamptz not null default now(),
+  attempts integer not null default 0,
+  name text collate "C" primary key,
+  kind text not null,
+  state text not null default 'active',
+  owner text,
+  definition jsonb not null default '{}',
+  last_error jsonb
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
+
+create table "rillflow"."daemons" (
+  heartbeat_at timestamptz not null,
+  started_at timestamptz not null default now(),
+  lease_ms integer not null,
+  owner text collate "C" primary key,
+  role text not null,
+  node text collate "C",
+  consumers text[] not null
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
+
+create unique index daemons_node on "rillflow"."daemons" (node) where node is not null;
+
+create table "rillflow"."dead_letters" (
+  position bigint not null,
+  version bigint not null,
+  fence bigint not null default 0,
+  first_failed_at timestamptz not null default now(),
+  last_failed_at timestamptz not null default now(),
+  retry_at timestamptz,
+  event_id uuid not null,
+  attempts integer not null,
+  consumer text collate "C" not null,
+  state text not null default 'open',
+  stream text collate "C" not null,
+  type text collate "C" not null,
+  note text,
+  errors jsonb not null,
+  history jsonb not null default '[]',
+  primary key (consumer, event_id)
+);
+
+create index dead_letters_position on "rillflow"."dead_letters" (consumer, position);
+
+create index dead_letters_requested on "rillflow"."dead_letters" (consumer, retry_at) where retry_at is not null;
+
+insert into "rillflow"."migrations" (id, name, checksum, breaking)
+values (4, 'consumers', '4555c2912744559dbc7987dfeaf325499a1f2f5b34001e01864f7b6afacb5515', false);
+
+-- migration 5 (subscriptions)
+
+create table "rillflow"."deliveries" (
+  position bigint not null,
+  acked_at timestamptz,
+  retry_at timestamptz,
+  deliveries integer not null,
+  consumer text collate "C" not null,
+  last_error jsonb,
+  primary key (consumer, position)
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
+
+insert into "rillflow"."migrations" (id, name, checksum, breaking)
+values (5, 'subscriptions', 'cc2074c7429b7e6c4ddf39163573743f3713c1bcb72dd52fe461bcc72640dd5b', false);

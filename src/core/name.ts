@@ -31,6 +31,9 @@ export type NameKind =
   | 'Correlation id'
   | 'Causation id'
   | 'User id'
+  | 'Consumer'
+  | 'Group'
+  | 'Node'
 
 /** Why this text cannot be a name, ready to follow the name in a sentence; undefined if it can. */
 export function nameFault(name: string): string | undefined {

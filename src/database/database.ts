@@ -24,6 +24,10 @@ import type { Statement } from './sql.ts'
 
 export interface Database extends Executor {
   readonly engine: 'postgres' | 'pglite'
+  /**
+   * Set where nobody else can use this database: who left a lease under another sign is gone. A new one with each opening.
+   */
+  readonly soleUser: string | undefined
   /** How many statements can be under way at once. */
   readonly maxConnections: number
   /** Work worth sending in one call: about 10 ms of the embedded engine's thread, more on a server. */
@@ -64,6 +68,10 @@ export interface TransactionOptions {
   /** Rolled back after this long. Default 30 000, embedded 5 000. */
   timeoutMs?: number | undefined
   signal?: AbortSignal | undefined
+  /** How long the server lets it idle between two statements before it is cut off. Default: as long as it may take. */
+  idleMs?: number | undefined
+  /** How long one of its statements may wait for a lock. Default: as long as it may take. */
+  lockTimeoutMs?: number | undefined
   isolation?: 'read committed' | 'repeatable read' | 'serializable' | undefined
 }
 

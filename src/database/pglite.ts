@@ -12,6 +12,7 @@
  * The data survives the death of the process at any moment, but PGlite never syncs its files: a power cut or a crash
  * of the operating system may cost the last writes, or the folder.
  */
+import { randomUUID } from 'node:crypto'
 import { type Clock, systemClock } from '../core/clock.ts'
 import { StoreClosed } from '../core/errors.ts'
 import type { Database, Listener, Transaction, TransactionOptions } from './database.ts'
@@ -84,6 +85,7 @@ export async function openPglite(where: PgliteLocation, options: PgliteOptions =
 
   const database: Database = {
     engine: 'pglite',
+    soleUser: randomUUID(),
     maxConnections: 1,
     // Measured on the table of events with all its indexes: 200 appended 6–8 ms, 500 read 3 ms, of a kilobyte each 6 ms.
     batch: { appendEvents: 200, readEvents: 500 },

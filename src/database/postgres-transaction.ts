@@ -144,14 +144,17 @@ function transactionOn(
 async function begin(connection: Connection, options: TransactionOptions & { timeoutMs: number }): Promise<void> {
   // Ours comes first, and leaves the connection whole; the server's is for a process that has stopped.
   const limit = `${options.timeoutMs + 1_000}ms`
+  const idle = options.idleMs === undefined ? limit : `${Math.max(1, Math.ceil(options.idleMs))}ms`
+  const lock = options.lockTimeoutMs === undefined ? null : `${Math.max(1, Math.ceil(options.lockTimeoutMs))}ms`
   const isolation = { 'read committed': 0, 'repeatable read': 0, serializable: 0 }
   const level = options.isolation ?? 'read committed'
   if (!(level in isolation)) throw new TypeError(`isolation ${level}`)
   const opening = connection.track(connection.client.query(`begin isolation level ${level}`))
   const limits = sql`/* transaction.limits */
     select
-      set_config('idle_in_transaction_session_timeout', ${limit}::text, true),
-      set_config('statement_timeout', ${limit}::text, true)`
+      set_config('idle_in_transaction_session_timeout', ${idle}::text, true),
+      set_config('statement_timeout', ${limit}::text, true),
+      set_config('lock_timeout', coalesce(${lock}::text, current_setting('lock_timeout')), true)`
   if (!connection.pipelines) await opening
   const limiting = connection.track(connection.client.query({ text: limits.text, values: limits.values as unknown[] }))
   const both = Promise.all([opening, limiting]).then(() => {})

@@ -37,6 +37,11 @@ const objects = [
   'settle',
   'append_one',
   'append_batch',
+  'consumers',
+  'consumers_fence',
+  'daemons',
+  'dead_letters',
+  'deliveries',
 ] as const
 
 export function logNames(schema: string): LogNames {

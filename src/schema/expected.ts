@@ -6,6 +6,79 @@ import type { SchemaShape } from './shape.ts'
 
 export const expected: SchemaShape = {
   tables: {
+    consumers: {
+      columns: {
+        checkpoint: 'bigint not null',
+        fence: 'bigint not null default 0',
+        lease_until: 'timestamp with time zone',
+        retry_at: 'timestamp with time zone',
+        paused_at: 'timestamp with time zone',
+        created_at: 'timestamp with time zone not null default now()',
+        progressed_at: 'timestamp with time zone not null default now()',
+        attempts: 'integer not null default 0',
+        name: 'text collate "C" not null',
+        kind: 'text not null',
+        state: "text not null default 'active'::text",
+        owner: 'text',
+        definition: "jsonb not null default '{}'::jsonb",
+        last_error: 'jsonb',
+      },
+      indexes: {
+        consumers_pkey: 'primary key btree (name)',
+      },
+    },
+    daemons: {
+      columns: {
+        heartbeat_at: 'timestamp with time zone not null',
+        started_at: 'timestamp with time zone not null default now()',
+        lease_ms: 'integer not null',
+        owner: 'text collate "C" not null',
+        role: 'text not null',
+        node: 'text collate "C"',
+        consumers: 'text[] not null',
+      },
+      indexes: {
+        daemons_node: 'unique btree (node) WHERE (node IS NOT NULL)',
+        daemons_pkey: 'primary key btree (owner)',
+      },
+    },
+    dead_letters: {
+      columns: {
+        position: 'bigint not null',
+        version: 'bigint not null',
+        fence: 'bigint not null default 0',
+        first_failed_at: 'timestamp with time zone not null default now()',
+        last_failed_at: 'timestamp with time zone not null default now()',
+        retry_at: 'timestamp with time zone',
+        event_id: 'uuid not null',
+        attempts: 'integer not null',
+        consumer: 'text collate "C" not null',
+        state: "text not null default 'open'::text",
+        stream: 'text collate "C" not null',
+        type: 'text collate "C" not null',
+        note: 'text',
+        errors: 'jsonb not null',
+        history: "jsonb not null default '[]'::jsonb",
+      },
+      indexes: {
+        dead_letters_pkey: 'primary key btree (consumer, event_id)',
+        dead_letters_position: 'btree (consumer, "position")',
+        dead_letters_requested: 'btree (consumer, retry_at) WHERE (retry_at IS NOT NULL)',
+      },
+    },
+    deliveries: {
+      columns: {
+        position: 'bigint not null',
+        acked_at: 'timestamp with time zone',
+        retry_at: 'timestamp with time zone',
+        deliveries: 'integer not null',
+        consumer: 'text collate "C" not null',
+        last_error: 'jsonb',
+      },
+      indexes: {
+        deliveries_pkey: 'primary key btree (consumer, "position")',
+      },
+    },
     events: {
       columns: {
         position: 'bigint not null',
@@ -89,6 +162,7 @@ export const expected: SchemaShape = {
     },
   },
   sequences: {
+    consumers_fence: 'bigint increment 1 minvalue 1 maxvalue 9223372036854775807 cache 1 no cycle',
     events_position: 'bigint increment 1 minvalue 1 maxvalue 9223372036854775807 cache 1 no cycle',
   },
   functions: {

@@ -5,8 +5,10 @@ import type { Migration } from './migration.ts'
 import { events } from './migrations/0001-events.ts'
 import { settle } from './migrations/0002-settle.ts'
 import { append } from './migrations/0003-append.ts'
+import { consumers } from './migrations/0004-consumers.ts'
+import { subscriptions } from './migrations/0005-subscriptions.ts'
 
-export const migrations: readonly Migration[] = [events, settle, append]
+export const migrations: readonly Migration[] = [events, settle, append, consumers, subscriptions]
 
 /** As it is called in plans, errors and the log: `migration 3 (append)`. */
 export function migrationName({ id, name }: Pick<Migration, 'id' | 'name'>): string {

@@ -15,6 +15,8 @@ const released: Record<number, string> = {
   1: '06d7496425887c4c8d3dd70ba89fe03498321475482be47dee42ddf191d0f11a',
   2: 'ddcbfa0f9585829fa4d4e0a30c25bb55e8b9d4a6641851df7c6bf4e618bd3703',
   3: 'afd2860fd71c511e395da0cd2e72db21ee07e783aa8e8b147a4b226670bfd988',
+  4: '4555c2912744559dbc7987dfeaf325499a1f2f5b34001e01864f7b6afacb5515',
+  5: 'cc2074c7429b7e6c4ddf39163573743f3713c1bcb72dd52fe461bcc72640dd5b',
 }
 
 test('RB-54: a released migration never changes', () => {

@@ -1,0 +1,84 @@
+/** A consumer as the protocol sees it: what it wants of the log, and what it does with it. */
+import { InvalidOption } from '../core/errors.ts'
+import { checkName } from '../core/name.ts'
+import type { Transaction } from '../database/database.ts'
+import type { RecordedEvent } from '../events/definition.ts'
+import type { EventFilter } from '../events/read-log.ts'
+import type { BreakerOptions } from './breaker.ts'
+import { checkPolicy, deadLetter, type FailurePolicy } from './policy.ts'
+
+export type ConsumerKind = 'projection' | 'processor' | 'subscription' | 'snapshotter' | 'dispatcher'
+
+/** Which events a consumer wants; all that is given must hold. All but `where` is looked at by the database. */
+export interface ConsumerFilter<Type extends string = string> extends EventFilter<Type> {
+  /** Looked at here, for what a filter cannot say. */
+  where?: ((event: RecordedEvent) => boolean) | undefined
+}
+
+/** Where a consumer begins that has no checkpoint yet. */
+export type StartFrom = 'beginning' | 'now' | bigint
+
+export interface Consumer {
+  readonly name: string
+  readonly kind: ConsumerKind
+  readonly filter: ConsumerFilter
+  readonly startFrom: StartFrom
+  /** The most events handed over at once. */
+  readonly batchSize: number
+  readonly leaseMs: number
+  /** How long the handler may keep a transaction open; undefined: 30 s, embedded 5 s. */
+  readonly timeoutMs: number | undefined
+  readonly policy: FailurePolicy
+  readonly breaker: BreakerOptions | undefined
+  /**
+   * Applies events in the order of their positions, within `ctx.tx`. If it throws, all it did there is undone, and the
+   * same events come again one by one. It may be called with any number of events from 1 to `batchSize`.
+   */
+  handle(events: readonly RecordedEvent[], ctx: BatchContext): Promise<void>
+}
+
+export interface BatchContext {
+  readonly consumer: string
+  readonly tx: Transaction
+  /** Aborts when the time of the handler is over, or the consumer has to stop at once. */
+  readonly signal: AbortSignal
+  /** How often the first of the events has been tried, this time included. */
+  readonly attempt: number
+  /** True for a dead letter that is tried again: newer events were applied before. */
+  readonly isReplay: boolean
+}
+
+export interface ConsumerOptions {
+  /** The most events handed over at once. Default 500. */
+  batchSize?: number | undefined
+  /** How long a lease lasts without being renewed. Default 30 000. */
+  leaseMs?: number | undefined
+  /** How long a handler may keep its transaction open. Default 30 000, embedded 5000. */
+  timeoutMs?: number | undefined
+  /** What becomes of events that fail. */
+  policy?: FailurePolicy | undefined
+  /** Pauses the consumer while its target is down, instead of using up its retries. */
+  breaker?: BreakerOptions | undefined
+  /** Where it begins when it is new. Default 'beginning'. */
+  startFrom?: StartFrom | undefined
+}
+
+export function consumer(
+  given: Pick<Consumer, 'name' | 'kind' | 'filter' | 'handle'>,
+  options: ConsumerOptions = {},
+): Consumer {
+  const { batchSize = 500, leaseMs = 30_000, timeoutMs, startFrom = 'beginning', breaker } = options
+  checkName('Consumer', given.name)
+  checkWhole('batchSize', batchSize, 1)
+  checkWhole('leaseMs', leaseMs, 50)
+  if (timeoutMs !== undefined) checkWhole('timeoutMs', timeoutMs, 1)
+  const isStart = startFrom === 'beginning' || startFrom === 'now' || (typeof startFrom === 'bigint' && startFrom >= 0n)
+  if (!isStart) throw new InvalidOption({ option: 'startFrom', reason: "must be 'beginning', 'now' or a position" })
+  const policy = checkPolicy(options.policy ?? deadLetter())
+  return { ...given, batchSize, leaseMs, timeoutMs, startFrom, policy, breaker }
+}
+
+function checkWhole(option: string, value: number, least: number): void {
+  if (!Number.isSafeInteger(value) || value < least || value > 2 ** 31 - 1)
+    throw new InvalidOption({ option, reason: `must be a whole number from ${least}, not ${String(value)}` })
+}

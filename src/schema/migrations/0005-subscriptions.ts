@@ -1,0 +1,22 @@
+/**
+ * What a subscription knows beyond its checkpoint: events above it that were acknowledged out of order, and those that
+ * were given back, with the time they are due again. Never more rows per consumer than it may have in flight.
+ */
+import type { Migration } from '../migration.ts'
+
+export const subscriptions: Migration = {
+  id: 5,
+  name: 'subscriptions',
+  breaking: false,
+  statements: ({ name }) => [
+    `create table ${name('deliveries')} (
+  position bigint not null,
+  acked_at timestamptz,
+  retry_at timestamptz,
+  deliveries integer not null,
+  consumer text collate "C" not null,
+  last_error jsonb,
+  primary key (consumer, position)
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)`,
+  ],
+}
