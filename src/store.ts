@@ -5,6 +5,10 @@
  *     await using store = await openStore({ memory: true })     embedded, gone when closed
  *     await using store = await openStore({ url, migrate: true })
  */
+
+import { openConsumers } from './consumers/consumers.ts'
+import { type Daemon, type DaemonOptions, openDaemons } from './consumers/daemon.ts'
+import { administerDaemons, type Daemons } from './consumers/daemons.ts'
 import { type Clock, systemClock } from './core/clock.ts'
 import { InvalidOption, isRillflowError, OutcomeUnknown, StoreClosed } from './core/errors.ts'
 import { type Ids, uuidv7Ids } from './core/id.ts'
@@ -66,6 +70,10 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly events: Events<M>
   readonly streams: Streams
   readonly schema: Schema
+  /** The daemons of all processes. */
+  readonly daemons: Daemons
+  /** A daemon that runs the consumers registered here, once it is started. */
+  daemon(options?: DaemonOptions): Daemon
   /** Runs `work` in one transaction; pass its handle on as `{ tx }`. Rolled back if `work` throws. */
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
   /** The store's counters since it was opened. */
@@ -130,9 +138,13 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
   const executorOf = (tx: AnyTransaction) => (isOwnTransaction(tx) ? tx : foreignExecutor(tx, foreignTypes))
   const parts = { log, group, wake, watch, executorOf, rememberIds: transactions.rememberIds }
 
+  const consumers = openConsumers({ log, wake, watch })
+  const daemons = openDaemons(consumers)
+
   const close = once(async () => {
     const until = performance.now() + closeMs
     const left = (): number => Math.max(0, until - performance.now())
+    await withinLimit(daemons.stopAll(), left())
     watch.close(new StoreClosed({}))
     await withinLimit(group.drain(), left())
     await withinLimit(wake.close(), left())
@@ -144,6 +156,8 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
     events: openEvents<M>(parts),
     streams: openStreams(parts),
     schema,
+    daemons: administerDaemons({ log, wake }),
+    daemon: daemons.daemon,
     transaction: transactions.transaction,
     metrics: () => telemetry.counters(),
     close,
