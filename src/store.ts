@@ -25,6 +25,7 @@ import { watchLog } from './events/watch.ts'
 import type { Step } from './schema/difference.ts'
 import { openSchema, type Schema } from './schema/schema.ts'
 import { TableRegistry } from './schema/table.ts'
+import { openSubscriptions, type Subscribe, type Subscriptions } from './subscriptions/subscriptions.ts'
 import { type Counter, channels, type Logger, openTelemetry } from './telemetry/telemetry.ts'
 
 export interface StoreOptions<M extends EventMap = UntypedEvents> extends PostgresOptions {
@@ -66,6 +67,10 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly events: Events<M>
   readonly streams: Streams
   readonly schema: Schema
+  /** Events of the log for code of yours, with acknowledgements. */
+  readonly subscribe: Subscribe<M>
+  /** The subscriptions that are stored: their state, and what operators do with them. */
+  readonly subscriptions: Subscriptions<M>
   /** Runs `work` in one transaction; pass its handle on as `{ tx }`. Rolled back if `work` throws. */
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
   /** The store's counters since it was opened. */
@@ -130,9 +135,12 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
   const executorOf = (tx: AnyTransaction) => (isOwnTransaction(tx) ? tx : foreignExecutor(tx, foreignTypes))
   const parts = { log, group, wake, watch, executorOf, rememberIds: transactions.rememberIds }
 
+  const { subscribe, subscriptions, stopAll } = openSubscriptions<M>(parts)
+
   const close = once(async () => {
     const until = performance.now() + closeMs
     const left = (): number => Math.max(0, until - performance.now())
+    await withinLimit(stopAll(), left())
     watch.close(new StoreClosed({}))
     await withinLimit(group.drain(), left())
     await withinLimit(wake.close(), left())
@@ -144,6 +152,8 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
     events: openEvents<M>(parts),
     streams: openStreams(parts),
     schema,
+    subscribe,
+    subscriptions,
     transaction: transactions.transaction,
     metrics: () => telemetry.counters(),
     close,
