@@ -124,7 +124,8 @@ export function openAdministration(parts: SubscriptionParts): Administration {
       change(name, group, async (tx, names) => {
         await tx.run(sql`/* subscriptions.resume */
           update ${log.names.consumers}
-          set paused_at = null
+          set paused_at = null,
+            state = 'active'
           where name = any(${names}::text[])`)
       }),
     async reset(name, position, group) {

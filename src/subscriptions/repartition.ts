@@ -2,10 +2,11 @@
  * Another number of partitions. An event's partition changes with it, so first everything up to one position must be done
  * in the old ones, and nothing beyond it:
  *
- *     set the barrier: the highest position any of them has done ─► each runs up to it ─► all there: old rows go, new ones come
+ *     close the group: holders let go ─► set the barrier, the highest position that any has done, and open the group
+ *       ─► each partition runs up to the barrier ─► all are there: the old rows go, the new ones come
  *
- * Setting the barrier draws new fences, so nobody can deliver beyond it who does not know of it; what was out is delivered
- * again. Whoever dies on the way leaves a barrier: calling again goes on from there, and a call that gives up removes it.
+ * Who does not let go in time loses its lease by a new fence, so nobody can deliver beyond the barrier who does not know of
+ * it. Whoever dies on the way leaves it unfinished: calling again goes on from there; one that gives up takes it all back.
  */
 import { deadline, sleep } from '../core/lifecycle.ts'
 import type { Executor } from '../database/database.ts'
@@ -20,6 +21,9 @@ export interface RepartitionOptions {
   timeoutMs?: number | undefined
   signal?: AbortSignal | undefined
 }
+
+/** How long holders are waited for that could let go by themselves. */
+const letGoMs = 10_000
 
 interface Group {
   readonly name: string
@@ -45,8 +49,12 @@ export async function repartition(
   const what = `The barrier of "${group.name}/${group.group}", which needs every partition run up to it,`
   const limit = deadline(signal, timeoutMs, { what, clock: log.clock })
   try {
-    const isSame = await setBarrier(parts, group, partitions)
-    if (isSame) return
+    if (await closeGroup(parts, group, partitions)) return
+    wake.changed()
+    const until = performance.now() + Math.min(letGoMs, timeoutMs / 3)
+    while (performance.now() < until && (await isHeld(parts, group)))
+      await sleep(20, { signal: limit.signal, clock: log.clock })
+    await setBarrier(parts, group)
     wake.changed()
     while (!(await divide(parts, group, partitions))) await sleep(20, { signal: limit.signal, clock: log.clock })
   } catch (error) {
@@ -58,22 +66,48 @@ export async function repartition(
   }
 }
 
-/** True if there is nothing to change. */
-function setBarrier(parts: SubscriptionParts, group: Group, partitions: number): Promise<boolean> {
+/** Nobody takes the partitions any more. True if there is nothing to change. */
+function closeGroup(parts: SubscriptionParts, group: Group, partitions: number): Promise<boolean> {
   const { log } = parts
   return log.database.transaction(async tx => {
     const rows = await lockRows(parts, tx, group)
     if (rows.length === 0) throw await notFound(log, tx, group.name, group.group)
     if (rows.length === partitions) return true
+    await tx.run(sql`/* subscriptions.close */
+      update ${log.names.consumers}
+      set state = 'repartitioning'
+      where name = any(${rows.map(row => row.name)}::text[])`)
+    return false
+  })
+}
+
+async function isHeld({ log }: SubscriptionParts, { name, group }: Group): Promise<boolean> {
+  const rows = await log.database.run(sql`/* subscriptions.held */
+    select 1
+    from ${log.names.consumers}
+    where kind = 'subscription'
+      and definition ->> 'subscription' = ${name}::text
+      and definition ->> 'group' = ${group}::text
+      and owner is not null
+      and lease_until > clock_timestamp()
+    limit 1`)
+  return rows.length > 0
+}
+
+async function setBarrier(parts: SubscriptionParts, group: Group): Promise<void> {
+  const { log } = parts
+  await log.database.transaction(async tx => {
+    const rows = await lockRows(parts, tx, group)
+    if (rows.length === 0) throw await notFound(log, tx, group.name, group.group)
     const barrier = rows.map(row => row.highest).reduce((a, b) => (a > b ? a : b))
     await tx.run(sql`/* subscriptions.barrier */
       update ${log.names.consumers}
       set definition = jsonb_set(definition, '{barrier}', to_jsonb(${barrier.toString()}::text)),
+        state = 'active',
         fence = nextval(${log.names.consumers_fence.quoted}::regclass),
         owner = null,
         lease_until = null
       where name = any(${rows.map(row => row.name)}::text[])`)
-    return false
   })
 }
 
@@ -104,13 +138,14 @@ async function removeBarrier(parts: SubscriptionParts, { name, group }: Group): 
     .run(sql`/* subscriptions.unbar */
       update ${log.names.consumers}
       set definition = definition - 'barrier',
+        state = 'active',
         fence = nextval(${log.names.consumers_fence.quoted}::regclass),
         owner = null,
         lease_until = null
       where kind = 'subscription'
         and definition ->> 'subscription' = ${name}::text
         and definition ->> 'group' = ${group}::text
-        and definition ? 'barrier'`)
+        and (state = 'repartitioning' or definition ? 'barrier')`)
     .catch(() => {})
 }
 

@@ -122,14 +122,14 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
       const { leaseMs, startFrom } = plan
       hosted = rowNames(now).map((name, index) => ({
         ...{ name, kind: 'subscription', startFrom, leaseMs, definition: now },
-        run: (hold: Hold) => runPartition(hold, index, now.partitions),
+        run: (hold: Hold) => runPartition(hold, index),
       }))
       host?.refresh()
     }
     stored = now
   }
 
-  async function runPartition({ lease, drain, lost }: Hold, index: number, of: number): Promise<void> {
+  async function runPartition({ lease, drain, lost }: Hold, index: number): Promise<void> {
     const { remnants, stored: row, isPaused } = await loadRow(log, lease)
     if (isPaused) return
     const { checkpoint } = lease
@@ -143,7 +143,8 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
       onChange: serve,
     })
     const barrier = row.barrier === undefined ? undefined : BigInt(row.barrier)
-    const entry: Held = { partition, index, of, barrier, isClosing: false, turn: 0 }
+    // The row's own number of partitions: another one may have been set since they were listed.
+    const entry: Held = { partition, index, of: row.partitions, barrier, isClosing: false, turn: 0 }
     held.set(lease.consumer, entry)
     const releases = [onAbort(lost, () => partition.lose()), onAbort(drain, () => close(entry))]
     reader?.nudge()

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
-import type { Delivery } from '../../src/subscriptions/delivery.ts'
-import { connect, onServer, openShop, outcome, paid, placed, type ShopMap, shipped, take } from '../support/shop.ts'
+import { connect, onServer, openShop, outcome, paid, placed, shipped, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
+import { quick, several } from './deliveries.ts'
 
 const manual = { ack: 'manual' } as const
 
@@ -180,12 +180,3 @@ test('a burst of acknowledgements is stored with a few statements', async () => 
   expect(await store.subscriptions.status('mailer')).toMatchObject({ checkpoint: position })
   await deliveries.return!()
 })
-
-/** Tries again almost at once. */
-const quick = { retries: 3, backoff: { baseMs: 1, factor: 1, maxMs: 1, jitter: 0 }, end: 'dead-letter' } as const
-
-async function several(deliveries: AsyncIterator<Delivery<ShopMap>>, count: number): Promise<Delivery<ShopMap>[]> {
-  const all: Delivery<ShopMap>[] = []
-  while (all.length < count) all.push((await deliveries.next()).value)
-  return all
-}
