@@ -5,6 +5,10 @@
  *     await using store = await openStore({ memory: true })     embedded, gone when closed
  *     await using store = await openStore({ url, migrate: true })
  */
+
+import { openConsumers } from './consumers/consumers.ts'
+import { type Daemon, type DaemonOptions, openDaemons } from './consumers/daemon.ts'
+import { administerDaemons, type Daemons } from './consumers/daemons.ts'
 import { type Clock, systemClock } from './core/clock.ts'
 import { InvalidOption, isRillflowError, OutcomeUnknown, StoreClosed } from './core/errors.ts'
 import { type Ids, uuidv7Ids } from './core/id.ts'
@@ -71,6 +75,10 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly subscribe: Subscribe<M>
   /** The subscriptions that are stored: their state, and what operators do with them. */
   readonly subscriptions: Subscriptions<M>
+  /** The daemons of all processes. */
+  readonly daemons: Daemons
+  /** A daemon that runs the consumers registered here, once it is started. */
+  daemon(options?: DaemonOptions): Daemon
   /** Runs `work` in one transaction; pass its handle on as `{ tx }`. Rolled back if `work` throws. */
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
   /** The store's counters since it was opened. */
@@ -136,11 +144,13 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
   const parts = { log, group, wake, watch, executorOf, rememberIds: transactions.rememberIds }
 
   const { subscribe, subscriptions, stopAll } = openSubscriptions<M>(parts)
+  const consumers = openConsumers({ log, wake, watch })
+  const daemons = openDaemons(consumers)
 
   const close = once(async () => {
     const until = performance.now() + closeMs
     const left = (): number => Math.max(0, until - performance.now())
-    await withinLimit(stopAll(), left())
+    await withinLimit(Promise.all([daemons.stopAll(), stopAll()]), left())
     watch.close(new StoreClosed({}))
     await withinLimit(group.drain(), left())
     await withinLimit(wake.close(), left())
@@ -154,6 +164,8 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
     schema,
     subscribe,
     subscriptions,
+    daemons: administerDaemons({ log, wake }),
+    daemon: daemons.daemon,
     transaction: transactions.transaction,
     metrics: () => telemetry.counters(),
     close,
@@ -188,7 +200,7 @@ function rememberingTransactions(database: Database): {
 
 const foreignTypes = { getTypeParser: (oid: number) => parsers[oid] ?? ((text: string) => text) }
 
-async function withinLimit(work: Promise<void>, limitMs: number): Promise<void> {
+async function withinLimit(work: Promise<unknown>, limitMs: number): Promise<void> {
   let timer: NodeJS.Timeout | undefined
   const limit = new Promise<void>(resolve => {
     timer = setTimeout(resolve, limitMs)

@@ -46,6 +46,11 @@ export interface BatchContext {
   readonly attempt: number
   /** True for a dead letter that is tried again: newer events were applied before. */
   readonly isReplay: boolean
+  /**
+   * Tells which event is being worked on, so that only it counts as failed and the ones before it are kept without being
+   * tried one by one; undefined while that cannot be told.
+   */
+  at(event: RecordedEvent | undefined): void
 }
 
 export interface ConsumerOptions {

@@ -121,6 +121,8 @@ export interface Progress {
   /** The wait before the next try. */
   readonly retryInMs?: number | undefined
   readonly error?: object | undefined
+  /** Also pauses the consumer. */
+  readonly pause?: boolean | undefined
 }
 
 /**
@@ -133,13 +135,14 @@ export async function saveProgress(
   lease: Pick<Lease, 'consumer' | 'fence'>,
   progress: Progress,
 ): Promise<{ isPaused: boolean }> {
-  const { checkpoint, attempts = 0, retryInMs, error } = progress
+  const { checkpoint, attempts = 0, retryInMs, error, pause = false } = progress
   const [row] = await executor.run<{ paused: boolean }>(sql`/* consumers.checkpoint */
     update ${log.names.consumers}
     set checkpoint = ${checkpoint}::bigint,
       attempts = ${attempts}::integer,
       retry_at = clock_timestamp() + make_interval(secs => ${retryInMs ?? null}::float8 / 1000),
       progressed_at = case when checkpoint < ${checkpoint}::bigint then clock_timestamp() else progressed_at end,
+      paused_at = case when ${pause}::boolean then coalesce(paused_at, clock_timestamp()) else paused_at end,
       last_error = coalesce(${error === undefined ? null : JSON.stringify(error)}::jsonb, last_error)
     where name = ${lease.consumer}::text
       and fence = ${lease.fence}::bigint

@@ -28,6 +28,8 @@ export interface Database extends Executor {
    * Set where nobody else can use this database: who left a lease under another sign is gone. A new one with each opening.
    */
   readonly soleUser: string | undefined
+  /** Those of this process who share this database, by what they want to be told. */
+  readonly neighbours: Set<(channel: string, payload: string) => void>
   /** How many statements can be under way at once. */
   readonly maxConnections: number
   /** Work worth sending in one call: about 10 ms of the embedded engine's thread, more on a server. */

@@ -86,6 +86,7 @@ export async function openPglite(where: PgliteLocation, options: PgliteOptions =
   const database: Database = {
     engine: 'pglite',
     soleUser: randomUUID(),
+    neighbours: new Set(),
     maxConnections: 1,
     // Measured on the table of events with all its indexes: 200 appended 6–8 ms, 500 read 3 ms, of a kilobyte each 6 ms.
     batch: { appendEvents: 200, readEvents: 500 },

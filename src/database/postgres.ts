@@ -87,6 +87,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   const database: Database = {
     engine: 'postgres',
     soleUser: undefined,
+    neighbours: new Set(),
     maxConnections,
     batch: { appendEvents: 1000, readEvents: 1000 },
     run: async <R extends object>(statement: Statement) => (await runStatement(statement, false)) as R[],

@@ -166,57 +166,69 @@ async function archivedClause(log: Log): Promise<string> {
 }
 
 function filteredPages(log: Log, executor: Executor, options: ReadLogOptions): PageReader {
+  return async (after, end, limit) => {
+    const { rows, reached } = await filteredRows(log, executor, options, after, end, limit)
+    return { events: await eventsOfRows(log, rows), reached }
+  }
+}
+
+/** The rows of one page, and how far it looked. */
+export async function filteredRows(
+  log: Log,
+  executor: Executor,
+  options: ReadLogOptions,
+  after: bigint,
+  end: bigint,
+  limit: number,
+): Promise<{ rows: unknown[][]; reached: bigint }> {
   const { streams = null, categories = null, correlationId = null, includeArchived = false } = options
   const headers = options.headers === undefined ? null : JSON.stringify(options.headers)
   const types = options.types?.flatMap(type => log.upcasters.sourcesOf(type)) ?? null
   const filtered = types !== null || streams !== null || categories !== null || headers !== null
-  return async (after, end, limit) => {
-    const to = filtered && correlationId === null && end - after > window ? after + window : end
-    const rows = await executor.runArrays(
-      correlationId === null
-        ? sql`/* events.read_log */
-            select
-              position, stream, version, event_id, type, schema_version, data, headers,
-              correlation_id, causation_id, user_id, created_at
-            from ${log.names.events} as e
-            where position > ${after}::bigint
-              and position <= ${to}::bigint
-              and (${types}::text[] is null or type = any(${types}::text[]))
-              and (${streams}::text[] is null or stream = any(${streams}::text[]))
-              and (${categories}::text[] is null or (
-                split_part(stream, '-', 1) = any(${categories}::text[])
-                and not (length(stream) = 36 and stream ~* ${uuidPattern}::text)))
-              and (${headers}::jsonb is null or headers @> ${headers}::jsonb)
-              and (${includeArchived}::boolean or not exists (
-                select from ${log.names.streams} as archived
-                where archived.stream = e.stream
-                  and archived.archived_at is not null))
-            order by position
-            limit ${limit}::integer`
-        : sql`/* events.read_correlation */
-            select
-              position, stream, version, event_id, type, schema_version, data, headers,
-              correlation_id, causation_id, user_id, created_at
-            from ${log.names.events} as e
-            where correlation_id = ${correlationId}::text
-              and position > ${after}::bigint
-              and position <= ${to}::bigint
-              and (${types}::text[] is null or type = any(${types}::text[]))
-              and (${streams}::text[] is null or stream = any(${streams}::text[]))
-              and (${categories}::text[] is null or (
-                split_part(stream, '-', 1) = any(${categories}::text[])
-                and not (length(stream) = 36 and stream ~* ${uuidPattern}::text)))
-              and (${headers}::jsonb is null or headers @> ${headers}::jsonb)
-              and (${includeArchived}::boolean or not exists (
-                select from ${log.names.streams} as archived
-                where archived.stream = e.stream
-                  and archived.archived_at is not null))
-            order by position
-            limit ${limit}::integer`,
-    )
-    const reached = rows.length < limit ? to : (rows.at(-1)![0] as bigint)
-    return { events: await eventsOfRows(log, rows), reached }
-  }
+  const to = filtered && correlationId === null && end - after > window ? after + window : end
+  const rows = await executor.runArrays(
+    correlationId === null
+      ? sql`/* events.read_log */
+          select
+            position, stream, version, event_id, type, schema_version, data, headers,
+            correlation_id, causation_id, user_id, created_at
+          from ${log.names.events} as e
+          where position > ${after}::bigint
+            and position <= ${to}::bigint
+            and (${types}::text[] is null or type = any(${types}::text[]))
+            and (${streams}::text[] is null or stream = any(${streams}::text[]))
+            and (${categories}::text[] is null or (
+              split_part(stream, '-', 1) = any(${categories}::text[])
+              and not (length(stream) = 36 and stream ~* ${uuidPattern}::text)))
+            and (${headers}::jsonb is null or headers @> ${headers}::jsonb)
+            and (${includeArchived}::boolean or not exists (
+              select from ${log.names.streams} as archived
+              where archived.stream = e.stream
+                and archived.archived_at is not null))
+          order by position
+          limit ${limit}::integer`
+      : sql`/* events.read_correlation */
+          select
+            position, stream, version, event_id, type, schema_version, data, headers,
+            correlation_id, causation_id, user_id, created_at
+          from ${log.names.events} as e
+          where correlation_id = ${correlationId}::text
+            and position > ${after}::bigint
+            and position <= ${to}::bigint
+            and (${types}::text[] is null or type = any(${types}::text[]))
+            and (${streams}::text[] is null or stream = any(${streams}::text[]))
+            and (${categories}::text[] is null or (
+              split_part(stream, '-', 1) = any(${categories}::text[])
+              and not (length(stream) = 36 and stream ~* ${uuidPattern}::text)))
+            and (${headers}::jsonb is null or headers @> ${headers}::jsonb)
+            and (${includeArchived}::boolean or not exists (
+              select from ${log.names.streams} as archived
+              where archived.stream = e.stream
+                and archived.archived_at is not null))
+          order by position
+          limit ${limit}::integer`,
+  )
+  return { rows, reached: rows.length < limit ? to : (rows.at(-1)![0] as bigint) }
 }
 
 export function checkPosition(option: string, position: unknown): void {

@@ -1,6 +1,6 @@
 /**
- * Telling readers that something was appended: at once within the process, and by one notification for all that was
- * appended meanwhile to other processes. Hints only: a lost one costs a poll interval, never an event.
+ * Telling others that something happened: at once within the process, and by one notification for all that was appended
+ * meanwhile to other processes. Hints only: a lost one costs a poll interval, never an event.
  *
  * The notification goes beside the append, on a connection of its own. Inside the append's transaction it takes a
  * server-wide lock until the commit: measured, that halves the throughput of single appends.
@@ -17,66 +17,89 @@ export interface Wake {
   appendedIn(tx: AnyTransaction, executor: Executor): Promise<void>
   /** Calls back on every hint until the function returned is called. Starts listening on first use. */
   onHint(hear: () => void): () => void
+  /** Something about consumers has changed: a lease is free, one was paused or reset, a retry was asked for. */
+  changed(): void
+  /** Calls back on every such change, whoever made it. Starts listening on first use. */
+  onChange(hear: () => void): () => void
   close(): Promise<void>
 }
+
+type Kind = 'events' | 'consumers'
 
 /** Shorter would cost a busy writer more statements than it gains readers in time. */
 const notifyEveryMs = 20
 
 export function openWake(log: Log): Wake {
-  const hearers = new Set<() => void>()
+  const { database } = log
+  const hearers: Record<Kind, Set<() => void>> = { events: new Set(), consumers: new Set() }
+  const due = new Set<Kind>()
   let listener: Listener | undefined
   let closed = false
   let sending: Promise<void> | undefined
-  let again = false
 
-  const hint = (): void => {
-    for (const hear of hearers) hear()
+  const payloads: Record<Kind, string> = { events: log.schema, consumers: `${log.schema}\nconsumers` }
+
+  const hint = (kind: Kind): void => {
+    for (const hear of [...hearers[kind]]) hear()
+  }
+  const hearPayload = (payload: string): void => {
+    // An empty one stands for all that was missed while the listener was away.
+    for (const kind of ['events', 'consumers'] as const) if (payload === '' || payload === payloads[kind]) hint(kind)
+  }
+  const hearNeighbour = (channel: string, payload: string): void => {
+    if (channel === log.channel) hearPayload(payload)
+  }
+  if (database.engine === 'pglite') database.neighbours.add(hearNeighbour)
+
+  const tell = (kind: Kind): void => {
+    if (hearers[kind].size > 0) hint(kind)
+    if (closed) return
+    if (database.engine === 'pglite') {
+      // Nobody else has this database, but there may be other stores on it.
+      for (const hear of database.neighbours) if (hear !== hearNeighbour) hear(log.channel, payloads[kind])
+      return
+    }
+    due.add(kind)
+    sending ??= runOutside(sendUntilQuiet)
   }
 
-  const appended = (): void => {
-    if (hearers.size > 0) hint()
-    // Embedded there is no other process.
-    if (closed || log.database.engine === 'pglite') return
-    if (sending !== undefined) again = true
-    else sending = runOutside(sendUntilQuiet)
+  const listen = (kind: Kind, hear: () => void): (() => void) => {
+    hearers[kind].add(hear)
+    if (listener === undefined && !closed && database.engine !== 'pglite')
+      listener = runOutside(() => database.listen(log.channel, hearPayload))
+    return () => hearers[kind].delete(hear)
   }
 
   return {
-    appended,
+    appended: () => tell('events'),
     async appendedIn(tx, executor) {
-      if (isOwnTransaction(tx)) tx.afterCommit(appended)
-      else await executor.run(notification())
+      if (isOwnTransaction(tx)) tx.afterCommit(() => tell('events'))
+      else await executor.run(notification('events'))
     },
-    onHint(hear) {
-      hearers.add(hear)
-      if (listener === undefined && !closed)
-        listener = runOutside(() =>
-          log.database.listen(log.channel, payload => {
-            if (payload === '' || payload === log.schema) hint()
-          }),
-        )
-      return () => hearers.delete(hear)
-    },
+    onHint: hear => listen('events', hear),
+    changed: () => tell('consumers'),
+    onChange: hear => listen('consumers', hear),
     async close() {
       closed = true
-      hearers.clear()
+      database.neighbours.delete(hearNeighbour)
+      for (const all of Object.values(hearers)) all.clear()
       await Promise.all([listener?.close(), sending])
     },
   }
 
   async function sendUntilQuiet(): Promise<void> {
     do {
-      again = false
+      const kinds = [...due]
+      due.clear()
       // A hint that does not arrive is made up for by the readers' poll.
-      await log.database.run(notification()).catch(() => {})
+      for (const kind of kinds) await database.run(notification(kind)).catch(() => {})
       if (!closed) await new Promise<void>(resolve => setTimeout(resolve, notifyEveryMs).unref())
-    } while (again && !closed)
+    } while (due.size > 0 && !closed)
     sending = undefined
   }
 
-  function notification(): ReturnType<typeof sql> {
+  function notification(kind: Kind): ReturnType<typeof sql> {
     return sql`/* events.notify */
-      select pg_notify(${log.channel}::text, ${log.schema}::text)`
+      select pg_notify(${log.channel}::text, ${payloads[kind]}::text)`
   }
 }

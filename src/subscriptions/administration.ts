@@ -2,6 +2,7 @@
  * What operators do with subscriptions. The rows are changed, and everybody is told: a consumer at work anywhere heeds it.
  * Whatever moves a checkpoint draws a new fence, so that the operator wins over what is under way.
  */
+import { deleteConsumer, resetConsumer } from '../consumers/administer.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { jsonable } from '../core/json.ts'
 import type { Transaction } from '../database/database.ts'
@@ -137,14 +138,7 @@ export function openAdministration(parts: SubscriptionParts): Administration {
         await tx.run(sql`/* subscriptions.forget */
           delete from ${log.names.deliveries}
           where consumer = any(${names}::text[])`)
-        await tx.run(sql`/* subscriptions.reset */
-          update ${log.names.consumers}
-          set checkpoint = ${position}::bigint,
-            fence = nextval(${log.names.consumers_fence.quoted}::regclass),
-            owner = null,
-            lease_until = null,
-            last_error = null
-          where name = any(${names}::text[])`)
+        for (const each of names) await resetConsumer(log, each, position, tx)
       })
     },
     async setMaxInFlight(name, group, maxInFlight) {
@@ -167,12 +161,7 @@ export function openAdministration(parts: SubscriptionParts): Administration {
         await tx.run(sql`/* subscriptions.delete_deliveries */
           delete from ${log.names.deliveries}
           where consumer = any(${names}::text[])`)
-        await tx.run(sql`/* subscriptions.delete_letters */
-          delete from ${log.names.dead_letters}
-          where consumer = any(${names}::text[])`)
-        await tx.run(sql`/* subscriptions.delete */
-          delete from ${log.names.consumers}
-          where name = any(${names}::text[])`)
+        for (const each of names) await deleteConsumer(log, each, tx)
       })
     },
   }

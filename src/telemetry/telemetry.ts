@@ -34,6 +34,12 @@ export const channels = {
   resend: 'rillflow:events.resend',
   /** The log is not the one that was read before: `{ schema, error }`. */
   rewound: 'rillflow:events.rewound',
+  /** A batch was committed by a consumer: `{ schema, consumer, events, checkpoint, durationMs }`. */
+  batch: 'rillflow:consumers.batch',
+  /** A handler failed: `{ schema, consumer, eventId, position, attempt, error, decision }`. */
+  failure: 'rillflow:consumers.failure',
+  /** A lease was taken, given back or lost: `{ schema, consumer, owner, happened }`. */
+  lease: 'rillflow:consumers.lease',
   /** A step of a sync was run, a migration's or a declared table's: `{ schema, object, reason }`. */
   migrate: 'rillflow:schema.migrate',
 } as const
@@ -50,6 +56,14 @@ const counterNames = [
   'events_read_total',
   'events_imported_total',
   'settles_total',
+  'consumer_events_total',
+  'consumer_batches_total',
+  'consumer_failures_total',
+  'consumer_rounds_total',
+  'leases_taken_total',
+  'leases_lost_total',
+  'dead_letters_total',
+  'dead_letters_replayed_total',
 ] as const
 
 export type Counter = (typeof counterNames)[number]

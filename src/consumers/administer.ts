@@ -1,0 +1,97 @@
+/**
+ * What an operator does to a consumer's row. The operator wins: each change but a pause draws a new fence, so a batch that
+ * is under way is rolled back, and whoever runs the consumer takes its lease anew.
+ */
+import { ConsumerNotFound } from '../core/consumer-errors.ts'
+import { InvalidOption } from '../core/errors.ts'
+import { nearestName } from '../core/nearest.ts'
+import type { Executor } from '../database/database.ts'
+import { sql } from '../database/sql.ts'
+import type { Log } from '../events/log.ts'
+
+/** A batch under way still ends; nothing after it begins. */
+export async function pauseConsumer(log: Log, name: string): Promise<void> {
+  const rows = await log.database.run(sql`/* consumers.pause */
+    update ${log.names.consumers}
+    set paused_at = coalesce(paused_at, clock_timestamp())
+    where name = ${name}::text
+    returning name`)
+  if (rows.length === 0) throw await notFound(log, name)
+}
+
+/** Goes on, at once: a wait after failures is over too. */
+export async function resumeConsumer(log: Log, name: string): Promise<void> {
+  const rows = await log.database.run(sql`/* consumers.resume */
+    update ${log.names.consumers}
+    set paused_at = null,
+      attempts = 0,
+      retry_at = null,
+      owner = null,
+      lease_until = null,
+      fence = nextval(${log.names.consumers_fence.quoted}::regclass)
+    where name = ${name}::text
+    returning name`)
+  if (rows.length === 0) throw await notFound(log, name)
+}
+
+/**
+ * Moves the checkpoint, in either direction, and nothing else: what was applied stays applied. Dead letters of events that
+ * will come again are closed by their coming.
+ */
+export async function resetConsumer(
+  log: Log,
+  name: string,
+  position: bigint,
+  executor: Executor = log.database,
+): Promise<void> {
+  if (typeof position !== 'bigint' || position < 0n)
+    throw new InvalidOption({ option: 'position', reason: `must be a position (a bigint from 0n), not ${position}` })
+  const rows = await executor.run(sql`/* consumers.reset */
+    update ${log.names.consumers}
+    set checkpoint = ${position}::bigint,
+      attempts = 0,
+      retry_at = null,
+      owner = null,
+      lease_until = null,
+      last_error = null,
+      progressed_at = clock_timestamp(),
+      fence = nextval(${log.names.consumers_fence.quoted}::regclass)
+    where name = ${name}::text
+    returning name`)
+  if (rows.length === 0) throw await notFound(log, name)
+  await executor.run(sql`/* dead_letters.superseded */
+    update ${log.names.dead_letters}
+    set state = 'resolved',
+      retry_at = null,
+      note = 'the consumer was reset to a position before this event',
+      history = history || jsonb_build_array(jsonb_build_object(
+        'at', clock_timestamp(), 'from', state, 'to', 'resolved', 'note', 'reset'))
+    where consumer = ${name}::text
+      and position > ${position}::bigint
+      and state in ('open', 'retrying')`)
+}
+
+/** The consumer's row goes, and its dead letters. */
+export async function deleteConsumer(log: Log, name: string, executor: Executor = log.database): Promise<void> {
+  const rows = await executor.run(sql`/* consumers.delete */
+    delete from ${log.names.consumers}
+    where name = ${name}::text
+    returning name`)
+  if (rows.length === 0) throw await notFound(log, name)
+  await executor.run(sql`/* dead_letters.delete_all */
+    delete from ${log.names.dead_letters}
+    where consumer = ${name}::text`)
+}
+
+export async function notFound(log: Log, name: string): Promise<InstanceType<typeof ConsumerNotFound>> {
+  const rows = await log.database.run<{ name: string }>(sql`/* consumers.names */
+    select name
+    from ${log.names.consumers}`)
+  return new ConsumerNotFound({
+    consumer: name,
+    nearest: nearestName(
+      name,
+      rows.map(row => row.name),
+    ),
+  })
+}

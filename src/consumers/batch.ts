@@ -1,0 +1,218 @@
+/**
+ * Applying one page of events: their effects and the checkpoint are one transaction.
+ *
+ *     all of them at once ──► commit                                       the usual case
+ *            └─ it fails, at a known event ──► those before it, and what the policy says of it, in a second transaction
+ *            └─ it fails, somewhere ─────────► one by one, each in a savepoint, until the one that fails
+ *
+ * Savepoints are not taken at first: two round trips an event cost more than all the rest. The first way knows the
+ * failing event where the handler says what it works on (`ctx.at`). Either way the writes of the failing event are
+ * undone, also if it was SQL that failed, and those before it are kept.
+ *
+ * What says nothing about the event (a lost connection, a lost lease) is thrown on and counts as no attempt.
+ */
+import { HandlerTimeout } from '../core/consumer-errors.ts'
+import { isRillflowError } from '../core/errors.ts'
+import type { Transaction } from '../database/database.ts'
+import { sql } from '../database/sql.ts'
+import { sqlStateOf } from '../database/sqlstate.ts'
+import type { RecordedEvent } from '../events/definition.ts'
+import type { Log } from '../events/log.ts'
+import type { Page } from '../events/read-page.ts'
+import type { Breaker } from './breaker.ts'
+import { type Conclusion, conclude } from './conclude.ts'
+import type { Consumer } from './consumer.ts'
+import { isInterruption } from './failure.ts'
+import { type Lease, saveProgress } from './lease.ts'
+
+/** A consumer at work. */
+export interface Work {
+  readonly log: Log
+  readonly consumer: Consumer
+  readonly lease: Pick<Lease, 'consumer' | 'fence'>
+  /** How often the first event after the checkpoint has failed. */
+  readonly attempts: number
+  readonly breaker: Breaker | undefined
+  /** Aborts when nothing may be done any more. */
+  readonly lost: AbortSignal
+}
+
+export interface BatchOutcome extends Conclusion {
+  /** Events that are done with: applied, skipped or set aside. */
+  readonly processed: number
+}
+
+export async function applyPage(work: Work, page: Page): Promise<BatchOutcome> {
+  const { events, faults, reached } = page
+  const bad = faults.size === 0 ? -1 : events.findIndex(event => faults.has(event.position))
+  if (bad >= 0) return failAt(work, events, bad, faults.get(events[bad]!.position))
+  const tried = await tryAll(work, events, reached)
+  if ('processed' in tried) return tried
+  return tried.at === undefined ? oneByOne(work, events, reached) : failAt(work, events, tried.at, tried.error)
+}
+
+/** What went wrong, and at which of the events, if that is known. */
+interface Trouble {
+  readonly error: unknown
+  readonly at: number | undefined
+}
+
+/** All events, and the checkpoint. */
+async function tryAll(
+  work: Work,
+  events: readonly RecordedEvent[],
+  checkpoint: bigint,
+): Promise<BatchOutcome | Trouble> {
+  const attempt = new Attempt(work, events)
+  try {
+    const { isPaused } = await attempt.run(async tx => {
+      await attempt.handle(tx, events)
+      return saveProgress(work.log, tx, work.lease, { checkpoint })
+    })
+    return {
+      processed: events.length,
+      checkpoint,
+      attempts: 0,
+      retryInMs: 0,
+      isPaused,
+      end: undefined,
+      error: undefined,
+    }
+  } catch (error) {
+    return attempt.trouble(error)
+  }
+}
+
+/** The events before the one that fails are applied; of that one the policy decides. */
+async function failAt(work: Work, events: readonly RecordedEvent[], at: number, error: unknown): Promise<BatchOutcome> {
+  const before = events.slice(0, at)
+  const attempt = new Attempt(work, before)
+  try {
+    const conclusion = await attempt.run(async tx => {
+      if (before.length > 0) await attempt.handle(tx, before)
+      return conclude(work, tx, events[at]!, error, at === 0 ? work.attempts + 1 : 1)
+    })
+    return { ...conclusion, processed: at + (conclusion.end === undefined ? 0 : conclusion.end === 'stop' ? 0 : 1) }
+  } catch (failed) {
+    if (before.length === 0) throw failed
+    const trouble = await attempt.trouble(failed)
+    return trouble.at === undefined
+      ? oneByOne(work, before, before.at(-1)!.position)
+      : failAt(work, before, trouble.at, trouble.error)
+  }
+}
+
+async function oneByOne(work: Work, events: readonly RecordedEvent[], reached: bigint): Promise<BatchOutcome> {
+  const attempt = new Attempt(work, events)
+  try {
+    return await attempt.run(async tx => {
+      for (const [at, event] of events.entries()) {
+        try {
+          await tx.savepoint(() => attempt.handle(tx, [event]))
+        } catch (error) {
+          await refuseInterruption(tx, error)
+          const conclusion = await conclude(work, tx, event, error, at === 0 ? work.attempts + 1 : 1)
+          const isDone = conclusion.end === 'skip' || conclusion.end === 'dead-letter'
+          return { ...conclusion, processed: at + (isDone ? 1 : 0) }
+        }
+      }
+      const { isPaused } = await saveProgress(work.log, tx, work.lease, { checkpoint: reached })
+      const none = { attempts: 0, retryInMs: 0, end: undefined, error: undefined }
+      return { ...none, processed: events.length, checkpoint: reached, isPaused }
+    })
+  } catch (error) {
+    const trouble = await attempt.trouble(error)
+    if (trouble.at === undefined) throw error
+    return failAt(work, events, trouble.at, trouble.error)
+  }
+}
+
+/** One transaction with the handler in it. */
+class Attempt {
+  readonly #work: Work
+  readonly #events: readonly RecordedEvent[]
+  readonly #aborting = new AbortController()
+  #current: RecordedEvent | undefined
+  /** What the handler threw, if its transaction was still whole then. */
+  #thrown: { error: unknown } | undefined
+
+  constructor(work: Work, events: readonly RecordedEvent[]) {
+    this.#work = work
+    this.#events = events
+  }
+
+  async run<T>(inside: (tx: Transaction) => Promise<T>): Promise<T> {
+    const { log, lost } = this.#work
+    try {
+      return await log.database.transaction(inside, { ...limits(this.#work), signal: lost })
+    } catch (error) {
+      // Whoever is still at it must hear that it is over.
+      this.#aborting.abort(error)
+      throw error
+    }
+  }
+
+  async handle(tx: Transaction, events: readonly RecordedEvent[]): Promise<void> {
+    const { consumer, attempts, breaker } = this.#work
+    this.#current = events.length === 1 ? events[0] : undefined
+    const ctx = {
+      consumer: consumer.name,
+      tx,
+      signal: this.#aborting.signal,
+      attempt: events[0] === this.#events[0] ? attempts + 1 : 1,
+      isReplay: false,
+      at: (event: RecordedEvent | undefined) => {
+        this.#current = event
+      },
+    }
+    try {
+      await (breaker === undefined ? consumer.handle(events, ctx) : breaker.run(() => consumer.handle(events, ctx)))
+    } catch (error) {
+      await refuseInterruption(tx, error)
+      this.#thrown = { error }
+      throw error
+    }
+    if (events.length > 1) this.#current = undefined
+  }
+
+  /** Throws on what is no trouble with an event. */
+  async trouble(error: unknown): Promise<Trouble> {
+    const { consumer, lost } = this.#work
+    const isOver = isRillflowError(error, 'transaction_timeout') || sqlStateOf(causeOf(error)) === idledTooLong
+    if (lost.aborted || (!isOver && isInterruption(error)) || isRillflowError(error, 'circuit_open')) throw error
+    const at = this.#current === undefined ? -1 : this.#events.indexOf(this.#current)
+    const { timeoutMs } = limits(this.#work)
+    const told = isOver ? new HandlerTimeout({ consumer: consumer.name, timeoutMs }, error) : error
+    // A handler that swallowed the failure of its own statement is found out by the next one of ours.
+    const isKnown = at >= 0 && (isOver || this.#thrown !== undefined)
+    if (isOver && !isKnown && this.#events.length > 1) throw told
+    return { error: told, at: isKnown ? at : undefined }
+  }
+}
+
+/** An error of a handler whose connection is gone is no error of the handler. */
+async function refuseInterruption(tx: Transaction, error: unknown): Promise<void> {
+  if (isInterruption(error)) throw error
+  await tx.run(sql`/* consumers.alive */ select 1`).catch((dead: unknown) => {
+    // A transaction that has failed answers that it has, so it is alive.
+    const isFailed = isRillflowError(dead, 'database_failed')
+    if (!isFailed) throw dead
+  })
+}
+
+/** A holder that is stopped in the middle must not block its successor for longer than a lease. */
+function limits({ log, consumer }: Work): { timeoutMs: number; idleMs: number } {
+  const { leaseMs, timeoutMs } = consumer
+  const { engine, maxConnections } = log.database
+  // With one connection nothing can be renewed meanwhile.
+  const alone = engine === 'postgres' && maxConnections === 1 ? leaseMs / 2 : undefined
+  const given = timeoutMs ?? (engine === 'pglite' ? 5_000 : 30_000)
+  return { timeoutMs: Math.min(given, alone ?? given), idleMs: leaseMs }
+}
+
+/** The server cut off a transaction in which nothing had happened for a whole lease. */
+const idledTooLong = '25P03'
+
+function causeOf(error: unknown): unknown {
+  return error instanceof Error ? error.cause : undefined
+}

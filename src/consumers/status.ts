@@ -1,0 +1,115 @@
+/** How a consumer is doing: one query for all of them. */
+import { jsonable } from '../core/json.ts'
+import { sql } from '../database/sql.ts'
+import type { Log } from '../events/log.ts'
+import { settle } from '../events/settle.ts'
+import type { ConsumerKind } from './consumer.ts'
+
+export interface ConsumerStatus {
+  readonly name: string
+  readonly kind: ConsumerKind
+  /** `active`, or `inline` (applied with each append), or `rebuilding`. */
+  readonly state: 'active' | 'inline' | 'rebuilding'
+  readonly checkpoint: bigint
+  /** The last settled position. */
+  readonly head: bigint
+  /** Positions between checkpoint and head; not all of them need be events it wants. */
+  readonly lag: bigint
+  /** How long the first event after the checkpoint has been waiting; 0 if there is none. */
+  readonly lagSeconds: number
+  readonly isPaused: boolean
+  /** Failures in a row of the event after the checkpoint. */
+  readonly attempts: number
+  /** How long it waits before it is tried again; undefined if it does not. */
+  readonly retryInMs: number | undefined
+  /** Who holds it, and for how long still. */
+  readonly lease: { readonly owner: string; readonly expiresInMs: number } | undefined
+  /** Those that are open or being retried. */
+  readonly deadLetters: number
+  readonly lastError: StoredError | undefined
+  readonly progressedAt: Date
+}
+
+export interface StoredError {
+  readonly name: string
+  readonly message: string
+  readonly code?: string | undefined
+  readonly stack?: string | undefined
+  /** The event it is about. */
+  readonly eventId?: string | undefined
+  readonly position?: string | undefined
+  readonly attempt?: number | undefined
+}
+
+interface StatusRow {
+  name: string
+  kind: ConsumerKind
+  state: ConsumerStatus['state']
+  checkpoint: bigint
+  lag_seconds: number | null
+  paused: boolean
+  attempts: number
+  retry_in: number | null
+  owner: string | null
+  expires_in: number | null
+  dead_letters: bigint
+  last_error: StoredError | null
+  progressed_at: Date
+}
+
+/** Of the consumers with these names, or of a kind, or all. */
+export async function readStatus(
+  log: Log,
+  { names, kind }: { names?: readonly string[] | undefined; kind?: ConsumerKind | undefined } = {},
+): Promise<ConsumerStatus[]> {
+  const { settled } = await settle(log)
+  const sign = log.database.soleUser ?? null
+  const rows = await log.database.run<StatusRow>(sql`/* consumers.status */
+    select
+      c.name, c.kind, c.state, c.checkpoint, c.attempts, c.progressed_at, c.last_error,
+      c.paused_at is not null as paused,
+      (extract(epoch from c.retry_at - clock_timestamp()) * 1000)::float8 as retry_in,
+      case
+        when c.lease_until > clock_timestamp()
+          and (${sign}::text is null or split_part(c.owner, '/', 1) = ${sign}::text)
+        then c.owner
+      end as owner,
+      (extract(epoch from c.lease_until - clock_timestamp()) * 1000)::float8 as expires_in,
+      (select count(*)
+        from ${log.names.dead_letters} as l
+        where l.consumer = c.name
+          and l.state in ('open', 'retrying')) as dead_letters,
+      (select extract(epoch from clock_timestamp() - e.created_at)::float8
+        from ${log.names.events} as e
+        where e.position > c.checkpoint
+          and e.position <= ${settled}::bigint
+        order by e.position
+        limit 1) as lag_seconds
+    from ${log.names.consumers} as c
+    where (${names ?? null}::text[] is null or c.name = any(${names ?? null}::text[]))
+      and (${kind ?? null}::text is null or c.kind = ${kind ?? null}::text)
+    order by c.name`)
+  return rows.map(row => statusOf(row, settled))
+}
+
+function statusOf(row: StatusRow, head: bigint): ConsumerStatus {
+  const { name, kind, state, attempts } = row
+  const isInline = state === 'inline'
+  const checkpoint = isInline && row.checkpoint < head ? head : row.checkpoint
+  return jsonable({
+    name,
+    kind,
+    state,
+    checkpoint,
+    head,
+    lag: checkpoint < head ? head - checkpoint : 0n,
+    lagSeconds: isInline ? 0 : Math.max(0, row.lag_seconds ?? 0),
+    isPaused: row.paused,
+    attempts,
+    retryInMs: row.retry_in !== null && row.retry_in > 0 ? row.retry_in : undefined,
+    lease: row.owner === null ? undefined : { owner: row.owner, expiresInMs: Math.max(0, row.expires_in ?? 0) },
+    deadLetters: Number(row.dead_letters),
+    lastError: row.last_error ?? undefined,
+    progressedAt: row.progressed_at,
+  })
+}

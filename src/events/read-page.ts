@@ -1,0 +1,88 @@
+/**
+ * One page of the log for who follows it by itself: what fits a filter, how far was looked, and which events could not be
+ * given the shape their readers expect. Those come as they are stored, each with its error: one bad event must not hide
+ * the good ones around it.
+ */
+import { canonicalJson } from '../core/json.ts'
+import { category } from '../core/name.ts'
+import type { Executor } from '../database/database.ts'
+import type { RecordedEvent } from './definition.ts'
+import type { Log } from './log.ts'
+import { rereadable } from './read.ts'
+import { type EventFilter, filteredRows } from './read-log.ts'
+import { eventsOfRows, rawEventOfRow } from './rows.ts'
+
+export interface PageRequest {
+  readonly filter: EventFilter
+  readonly after: bigint
+  /** Known to be settled. */
+  readonly to: bigint
+  readonly limit: number
+}
+
+export interface Page {
+  /** In the order of their positions. */
+  readonly events: readonly RecordedEvent[]
+  /** Everything up to here has been looked at. */
+  readonly reached: bigint
+  /** By position: why an event could not be given its shape. */
+  readonly faults: ReadonlyMap<bigint, unknown>
+}
+
+/** Archived streams are read too: a follower that falls behind must not miss what was archived meanwhile. */
+export async function readPage(log: Log, request: PageRequest, executor: Executor = log.database): Promise<Page> {
+  const { filter, after, to, limit } = request
+  const { rows, reached } = await rereadable(executor, log, () =>
+    filteredRows(log, executor, { ...filter, includeArchived: true }, after, to, limit),
+  )
+  const { events, faults } = await shaped(log, rows)
+  // An upcaster may have made another type of it.
+  const types = filter.types === undefined ? undefined : new Set<string>(filter.types)
+  const wanted = types === undefined ? events : events.filter(e => types.has(e.type) || faults.has(e.position))
+  return { events: wanted, reached, faults }
+}
+
+const noFaults: ReadonlyMap<bigint, unknown> = new Map()
+
+async function shaped(log: Log, rows: readonly unknown[][]): Promise<Pick<Page, 'events' | 'faults'>> {
+  try {
+    return { events: await eventsOfRows(log, rows), faults: noFaults }
+  } catch {
+    const faults = new Map<bigint, unknown>()
+    const events: RecordedEvent[] = []
+    for (const row of rows) {
+      const raw = rawEventOfRow(row)
+      try {
+        events.push((await eventsOfRows(log, [row]))[0]!)
+      } catch (error) {
+        faults.set(raw.position, error)
+        events.push(raw)
+      }
+    }
+    return { events, faults }
+  }
+}
+
+/** Whether an event fits, as the database would have found it. */
+export function matches(event: RecordedEvent, filter: EventFilter): boolean {
+  const { types, streams, categories, correlationId, headers } = filter
+  if (types !== undefined && !types.includes(event.type)) return false
+  if (streams !== undefined && !streams.includes(event.stream)) return false
+  if (correlationId !== undefined && event.correlationId !== correlationId) return false
+  if (categories !== undefined && !categories.includes(category(event.stream) ?? '')) return false
+  return headers === undefined || contains(event.headers, headers)
+}
+
+/** What jsonb's `@>` finds: objects part by part, arrays element by element, anything else by value. */
+function contains(whole: unknown, part: unknown): boolean {
+  if (Array.isArray(part))
+    return Array.isArray(whole) && part.every(each => whole.some(element => contains(element, each)))
+  if (typeof part === 'object' && part !== null) {
+    if (typeof whole !== 'object' || whole === null || Array.isArray(whole)) return false
+    return Object.entries(part).every(
+      ([key, value]) =>
+        value === undefined || (Object.hasOwn(whole, key) && contains((whole as Record<string, unknown>)[key], value)),
+    )
+  }
+  return canonicalJson(whole) === canonicalJson(part)
+}
