@@ -30,6 +30,7 @@ import { watchLog } from './events/watch.ts'
 import type { Step } from './schema/difference.ts'
 import { openSchema, type Schema } from './schema/schema.ts'
 import { TableRegistry } from './schema/table.ts'
+import { openSubscriptions, type Subscribe, type Subscriptions } from './subscriptions/subscriptions.ts'
 import { type Counter, channels, type Logger, openTelemetry } from './telemetry/telemetry.ts'
 
 export interface StoreOptions<M extends EventMap = UntypedEvents> extends PostgresOptions {
@@ -71,6 +72,10 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly events: Events<M>
   readonly streams: Streams
   readonly schema: Schema
+  /** Events of the log for code of yours, with acknowledgements. */
+  readonly subscribe: Subscribe<M>
+  /** The subscriptions that are stored: their state, and what operators do with them. */
+  readonly subscriptions: Subscriptions<M>
   /** The daemons of all processes. */
   readonly daemons: Daemons
   /** A daemon that runs the consumers registered here, once it is started. */
@@ -140,13 +145,14 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
   const executorOf = (tx: AnyTransaction) => (isOwnTransaction(tx) ? tx : foreignExecutor(tx, foreignTypes))
   const parts = { log, group, wake, watch, executorOf, rememberIds: transactions.rememberIds }
 
+  const { subscribe, subscriptions, stopAll } = openSubscriptions<M>(parts)
   const consumers = openConsumers({ log, wake, watch })
   const daemons = openDaemons(consumers)
 
   const close = once(async () => {
     const until = performance.now() + closeMs
     const left = (): number => Math.max(0, until - performance.now())
-    await withinLimit(daemons.stopAll(), left())
+    await withinLimit(Promise.all([daemons.stopAll(), stopAll()]), left())
     watch.close(new StoreClosed({}))
     await withinLimit(group.drain(), left())
     await withinLimit(wake.close(), left())
@@ -158,6 +164,8 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
     events: openEvents<M>(parts),
     streams: openStreams(parts),
     schema,
+    subscribe,
+    subscriptions,
     daemons: administerDaemons({ log, wake }),
     daemon: daemons.daemon,
     transaction: transactions.transaction,
@@ -194,7 +202,7 @@ function rememberingTransactions(database: Database): {
 
 const foreignTypes = { getTypeParser: (oid: number) => parsers[oid] ?? ((text: string) => text) }
 
-async function withinLimit(work: Promise<void>, limitMs: number): Promise<void> {
+async function withinLimit(work: Promise<unknown>, limitMs: number): Promise<void> {
   let timer: NodeJS.Timeout | undefined
   const limit = new Promise<void>(resolve => {
     timer = setTimeout(resolve, limitMs)
