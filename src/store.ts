@@ -27,6 +27,7 @@ import { openStreams, type Streams } from './events/streams.ts'
 import { type Upcaster, upcasters } from './events/upcast.ts'
 import { openWake } from './events/wake.ts'
 import { watchLog } from './events/watch.ts'
+import { openProjections, type Projections } from './projections/projections.ts'
 import type { Step } from './schema/difference.ts'
 import { openSchema, type Schema } from './schema/schema.ts'
 import { TableRegistry } from './schema/table.ts'
@@ -76,6 +77,7 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly subscribe: Subscribe<M>
   /** The subscriptions that are stored: their state, and what operators do with them. */
   readonly subscriptions: Subscriptions<M>
+  readonly projections: Projections
   /** The daemons of all processes. */
   readonly daemons: Daemons
   /** A daemon that runs the consumers registered here, once it is started. */
@@ -116,7 +118,8 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
     telemetry.publish(channels.migrate, () => ({ schema: schemaName, object, reason }))
     telemetry.log.info({ schema: schemaName, object, reason }, 'a step of the schema was made')
   }
-  const schema = openSchema(database, { schema: schemaName, tables: new TableRegistry(), onStep })
+  const tables = new TableRegistry()
+  const schema = openSchema(database, { schema: schemaName, tables, onStep })
   await schema.ensure(migrate === 'manual' ? 'manual' : migrate ? 'auto' : 'check')
 
   const clock = options.clock ?? systemClock
@@ -148,6 +151,11 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
   const { subscribe, subscriptions, stopAll } = openSubscriptions<M>(parts)
   const consumers = openConsumers({ log, wake, watch })
   const daemons = openDaemons(consumers)
+  const projections = openProjections({
+    ...{ consumers, schema, tables, executorOf },
+    syncs: migrate === true,
+    runConsumers: daemons.runUntil,
+  })
 
   const close = once(async () => {
     const until = performance.now() + closeMs
@@ -166,6 +174,7 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
     schema,
     subscribe,
     subscriptions,
+    projections,
     daemons: administerDaemons({ log, wake }),
     daemon: daemons.daemon,
     transaction: transactions.transaction,

@@ -7,11 +7,14 @@ import type { Consumer } from '../consumers/consumer.ts'
 import type { Consumers } from '../consumers/consumers.ts'
 import { type Lease, saveProgress } from '../consumers/lease.ts'
 import { setPace } from '../consumers/pace.ts'
+import { LeaseLost } from '../core/consumer-errors.ts'
+import { isRillflowError } from '../core/errors.ts'
 import { sleep, throwIfAborted } from '../core/lifecycle.ts'
 import { sql } from '../database/sql.ts'
+import { lockNotAvailable } from '../database/sqlstate.ts'
 import type { Log } from '../events/log.ts'
 import { settle } from '../events/settle.ts'
-import { LeaseLost } from '../core/consumer-errors.ts'
+import type { Prepare } from './prepare.ts'
 
 export interface RebuildProgress {
   readonly phase: 'building' | 'switching'
@@ -27,6 +30,22 @@ export interface RebuildProgress {
 }
 
 export type OnProgress = (progress: RebuildProgress) => void
+
+export interface RebuildOptions {
+  /** Told after each batch. */
+  onProgress?: OnProgress | undefined
+  /** Stops it; called again, it goes on where it was. */
+  signal?: AbortSignal | undefined
+  /** Throw away what a rebuild that was cut off has done. Default false. */
+  restart?: boolean | undefined
+  /** How long to try to switch while others keep the tables locked. Default 600 000. */
+  switchMs?: number | undefined
+}
+
+export interface RebuildParts {
+  readonly consumers: Consumers
+  readonly prepare: Prepare
+}
 
 /** A build under way. */
 export interface Build {
@@ -77,7 +96,10 @@ export async function catchUp(build: Build): Promise<void> {
         build.checkpoint = page.reached
       } else {
         const startedAt = performance.now()
-        const outcome = await applyPage({ log, consumer, lease, attempts: build.attempts, breaker: undefined, lost }, page)
+        const outcome = await applyPage(
+          { log, consumer, lease, attempts: build.attempts, breaker: undefined, lost },
+          page,
+        )
         if (outcome.error === undefined) pace.took(outcome.processed, performance.now() - startedAt)
         if (outcome.end === 'stop') throw outcome.error
         build.checkpoint = outcome.checkpoint
@@ -111,4 +133,20 @@ async function renew(log: Log, { lease, consumer }: Build): Promise<void> {
       and fence = ${lease.fence}::bigint
     returning name`)
   if (rows.length === 0) throw new LeaseLost({ consumer: lease.consumer, fence: lease.fence })
+}
+
+/** True for what goes away by itself: others hold a lock that is needed. */
+export function isLocked(error: unknown): boolean {
+  if (isRillflowError(error, 'serialization_failed') || isRillflowError(error, 'timed_out')) return true
+  const { sqlState } = error as { sqlState?: string }
+  return isRillflowError(error, 'database_failed') && sqlState === lockNotAvailable
+}
+
+export async function stateOf(consumers: Consumers, name: string): Promise<string | undefined> {
+  const { log } = consumers
+  const [row] = await log.database.run<{ state: string }>(sql`/* projections.state */
+    select state
+    from ${log.names.consumers}
+    where name = ${name}::text`)
+  return row?.state
 }

@@ -31,6 +31,8 @@ export interface Projection {
   readonly filter: ConsumerFilter
   readonly tables: readonly ProjectionTable[]
   readonly options: ConsumerOptions
+  /** The text of its code, to tell whether a rebuild that was cut off was made by the same. */
+  readonly source: string
   /** Undefined where there is nothing to keep: it can only be folded when it is read. */
   readonly apply: ((events: readonly RecordedEvent[], ctx: ApplyContext) => Promise<void>) | undefined
   /** Empties the read model, for one that is rebuilt in place. */
@@ -118,7 +120,7 @@ export function nameAndFilter(
   name: string,
   given: Omit<ProjectionOptions<EventMap>, 'events'>,
   handlers: ReadonlyMap<string, unknown>,
-): Pick<Projection, 'name' | 'version' | 'filter' | 'options'> {
+): Pick<Projection, 'name' | 'version' | 'filter' | 'options' | 'source'> {
   const { version = 1, filter, batchSize, leaseMs, timeoutMs, policy, breaker, startFrom } = given
   checkName('Consumer', name)
   if (!Number.isInteger(version) || version < 1 || version > 9999)
@@ -129,7 +131,15 @@ export function nameAndFilter(
     version,
     filter: types.includes('*') ? { ...filter } : { ...filter, types },
     options: { batchSize, leaseMs, timeoutMs, policy, breaker, startFrom },
+    source: sourceOf(given),
   }
+}
+
+function sourceOf(given: object): string {
+  return JSON.stringify(given, (key, value) => {
+    if (key === 'events') return undefined
+    return typeof value === 'function' || typeof value === 'bigint' ? String(value) : value
+  })
 }
 
 /** The handlers by type, looked at once. */

@@ -1,7 +1,7 @@
 /**
  * Putting the new tables in the place of the old ones, in one transaction:
  *
- *     lock the old tables ─► refuse what hangs on them ─► apply the last events ─► owner and grants
+ *     the barrier, if it is inline ─► lock the old tables ─► refuse what hangs on them ─► apply the last events ─► owner and grants
  *       ─► drop the old, rename the new ─► dead letters ─► the consumer's row: new fence, new checkpoint ─► commit
  *
  * The locks are taken in the order of a batch, tables first and the consumer's row last, so the two never wait for each
@@ -9,11 +9,13 @@
  * fence. Whoever reads waits for this transaction; it gives up after a second of waiting for readers itself, and comes
  * back later, because everybody else queues behind it.
  */
-import { LeaseLost } from '../core/consumer-errors.ts'
+
 import type { Consumer } from '../consumers/consumer.ts'
 import type { Lease } from '../consumers/lease.ts'
+import { LeaseLost } from '../core/consumer-errors.ts'
 import type { Transaction } from '../database/database.ts'
 import { identifier, sql } from '../database/sql.ts'
+import { holdInlineBarrier } from '../events/inline-barrier.ts'
 import type { Log } from '../events/log.ts'
 import { readPage } from '../events/read-page.ts'
 import { settle } from '../events/settle.ts'
@@ -30,6 +32,8 @@ export interface Switching {
   readonly shadow: Consumer
   readonly lease: Pick<Lease, 'consumer' | 'fence'>
   readonly signal: AbortSignal | undefined
+  /** Whether appends write the old tables themselves, and have to wait for the new ones. */
+  readonly isInline: boolean
 }
 
 /** The last events could not be applied: that is for the failure policy, outside of the switch. */
@@ -45,6 +49,7 @@ export function switchTables(switching: Switching): Promise<{ position: bigint; 
   const { log, projection, signal } = switching
   return log.database.transaction(
     async tx => {
+      if (switching.isInline) await holdInlineBarrier(log, tx)
       for (const { declared } of projection.tables)
         await ddl(tx, `lock table ${identifier(log.schema, declared.name)} in access exclusive mode`, declared.name)
       for (const { declared } of projection.tables)
@@ -59,10 +64,11 @@ export function switchTables(switching: Switching): Promise<{ position: bigint; 
   )
 }
 
-async function applyTail({ log, projection, shadow, lease }: Switching, tx: Transaction): Promise<{
-  position: bigint
-  events: number
-}> {
+/** Applies what is settled by now and not applied yet, which must not be much. */
+export async function applyTail(
+  { log, projection, shadow, lease }: Pick<Switching, 'log' | 'projection' | 'shadow' | 'lease'>,
+  tx: Transaction,
+): Promise<{ position: bigint; events: number }> {
   const [row] = await tx.run<{ checkpoint: bigint }>(sql`/* projections.hold_shadow */
     select checkpoint
     from ${log.names.consumers}
@@ -135,11 +141,15 @@ async function settleLetters({ log, projection, lease }: Switching, tx: Transact
     where consumer = ${lease.consumer}::text`)
 }
 
-async function moveRow({ log, projection, lease }: Switching, tx: Transaction, position: bigint): Promise<void> {
+async function moveRow(
+  { log, projection, lease, isInline }: Switching,
+  tx: Transaction,
+  position: bigint,
+): Promise<void> {
   await tx.run(sql`/* projections.forget_shadow */
     delete from ${log.names.consumers}
     where name = ${lease.consumer}::text`)
-  await tx.run(sql`/* projections.switch */
+  const rows = await tx.run(sql`/* projections.switch */
     update ${log.names.consumers}
     set checkpoint = ${position}::bigint,
       fence = nextval(${log.names.consumers_fence.quoted}::regclass),
@@ -149,5 +159,8 @@ async function moveRow({ log, projection, lease }: Switching, tx: Transaction, p
       retry_at = null,
       last_error = null,
       progressed_at = clock_timestamp()
-    where name = ${projection.name}::text`)
+    where name = ${projection.name}::text
+      and (state = 'inline') = ${isInline}::boolean
+    returning name`)
+  if (rows.length === 0) throw new TailFailed('its lifecycle was changed meanwhile')
 }
