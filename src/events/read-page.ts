@@ -6,6 +6,7 @@
 import { canonicalJson } from '../core/json.ts'
 import { category } from '../core/name.ts'
 import type { Executor } from '../database/database.ts'
+import { copyPage, isWorthCopying } from './copy-page.ts'
 import type { RecordedEvent } from './definition.ts'
 import type { Log } from './log.ts'
 import { rereadable } from './read.ts'
@@ -31,15 +32,21 @@ export interface Page {
 
 /** Archived streams are read too: a follower that falls behind must not miss what was archived meanwhile. */
 export async function readPage(log: Log, request: PageRequest, executor: Executor = log.database): Promise<Page> {
-  const { filter, after, to, limit } = request
-  const { rows, reached } = await rereadable(executor, log, () =>
-    filteredRows(log, executor, { ...filter, includeArchived: true }, after, to, limit),
-  )
-  const { events, faults } = await shaped(log, rows)
+  const { events, reached, faults } = await rereadable(executor, log, () => read(log, request, executor))
   // An upcaster may have made another type of it.
-  const types = filter.types === undefined ? undefined : new Set<string>(filter.types)
+  const types = request.filter.types === undefined ? undefined : new Set<string>(request.filter.types)
   const wanted = types === undefined ? events : events.filter(e => types.has(e.type) || faults.has(e.position))
   return { events: wanted, reached, faults }
+}
+
+async function read(log: Log, { filter, after, to, limit }: PageRequest, executor: Executor): Promise<Page> {
+  if (executor === log.database && isWorthCopying(filter, after, to, limit)) {
+    const page = await copyPage(log, filter, after, to, limit)
+    if (page !== undefined) return { ...page, faults: noFaults }
+  }
+  const wish = { ...filter, includeArchived: true }
+  const { rows, reached } = await filteredRows(log, executor, wish, after, to, limit)
+  return { ...(await shaped(log, rows)), reached }
 }
 
 const noFaults: ReadonlyMap<bigint, unknown> = new Map()

@@ -60,7 +60,6 @@ function logOf({ database, schema }: Shop, options: WorkbenchOptions): Log {
     inline: inlineRegistry(),
     maxEventBytes: 1024 * 1024,
     validateOnRead: false,
-    inline: inlineRegistry(),
   }
 }
 
