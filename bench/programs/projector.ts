@@ -1,13 +1,12 @@
 /** One projection of the whole log in a process of its own: from the first event asked for to the last commit. */
 import pg from 'pg'
 import { type MemoryPeak, watchMemory } from '../memory.ts'
-import { fold, newOrder, type Order } from '../order.ts'
 import { rebuildWithEmmett } from '../peers/emmett-projection.ts'
 import { applyByHand } from '../peers/upserts.ts'
 import { answer } from '../program.ts'
-import { documentProjection, openStore } from '../rillflow.ts'
+import { ordersProjection } from '../projection.ts'
+import { openStore } from '../rillflow.ts'
 import type { Sample } from '../rounds.ts'
-import type { OrderEvent } from '../workload.ts'
 
 export interface ProjectorInput {
   readonly who: 'daemon' | 'runUntilIdle' | 'rebuild' | 'by hand' | 'emmett'
@@ -40,16 +39,7 @@ answer<ProjectorInput>(async input => {
 
 async function projectWithStore({ who, url, head }: ProjectorInput, onEvent: () => void): Promise<number> {
   await using store = await openStore({ url, migrate: true })
-  const orders = documentProjection('orders', {
-    initial: (): Order => newOrder,
-    on: {
-      '*': (order: Order, event) => {
-        onEvent()
-        return fold(order, event as unknown as OrderEvent)
-      },
-    },
-  })
-  await store.projections.register(orders)
+  await store.projections.register(ordersProjection('orders', onEvent))
   // Its table is there before the clock starts, as everybody's.
   await store.schema.sync()
   if (who === 'rebuild') return await timed(() => store.projections.rebuild('orders'))
