@@ -1,7 +1,10 @@
 /**
- * A page of the log by COPY, for who is far behind. Taking fields from the bytes costs less than the driver's work per
- * row and column; planning the statement anew for each page costs more than it gains where pages are small.
+ * Pages of the log by COPY, for who is far behind. Taking fields from the bytes costs less than the driver's work per row
+ * and column; planning the statement anew for each page costs more than that gains where pages are small.
+ *
+ * A page comes as bytes and is made events of later, so that the server can send the next one meanwhile.
  */
+import { newline } from '../database/copy-text.ts'
 import { literal, numeral } from '../database/sql.ts'
 import type { RecordedEvent } from './definition.ts'
 import type { Log } from './log.ts'
@@ -9,7 +12,7 @@ import type { EventFilter } from './read-log.ts'
 import { eventsOfCopy, lastPosition } from './rows.ts'
 
 export interface CopiedPage {
-  readonly events: readonly RecordedEvent[]
+  readonly bytes: Buffer
   /** Everything up to here has been looked at. */
   readonly reached: bigint
 }
@@ -25,17 +28,17 @@ export function isWorthCopying(filter: EventFilter, after: bigint, to: bigint, l
   return isSimple && limit >= fewEvents && to - after > BigInt(limit)
 }
 
-/** Archived streams are read too. Undefined if an event cannot be given its shape: which one, rows tell better. */
+/** Archived streams are read too. */
 export async function copyPage(
   log: Log,
   { types }: EventFilter,
   after: bigint,
   end: bigint,
   limit: number,
-): Promise<CopiedPage | undefined> {
+): Promise<CopiedPage> {
   const to = types !== undefined && end - after > window ? after + window : end
   const stored = types?.flatMap(type => log.upcasters.sourcesOf(type)).map(literal)
-  const page = await log.database.copyOut(`/* events.copy_page */
+  const bytes = await log.database.copyOut(`/* events.copy_page */
     select
       position, stream, version, event_id, type, schema_version, data, headers,
       correlation_id, causation_id, user_id, created_at
@@ -45,8 +48,18 @@ export async function copyPage(
       ${stored === undefined ? '' : `and type = any(array[${stored.join(', ')}]::text[])`}
     order by position
     limit ${numeral(limit)}`)
-  const last = lastPosition(page)
-  const events = await eventsOfCopy(log, page).catch(() => undefined)
-  if (events === undefined) return undefined
-  return { events, reached: last === undefined || events.length < limit ? to : last }
+  const isFull = lines(bytes) >= limit
+  return { bytes, reached: isFull ? lastPosition(bytes)! : to }
+}
+
+/** Undefined if one of them cannot be given its shape: which one, rows tell better. */
+export function eventsOfCopied(log: Log, { bytes }: CopiedPage): Promise<RecordedEvent[] | undefined> {
+  return eventsOfCopy(log, bytes).catch(() => undefined)
+}
+
+/** A line end within a text is written in two characters, so each one is the end of an event. */
+function lines(bytes: Buffer): number {
+  let count = 0
+  for (let at = bytes.indexOf(newline); at !== -1; at = bytes.indexOf(newline, at + 1)) count++
+  return count
 }
