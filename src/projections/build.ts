@@ -73,7 +73,10 @@ export function beginBuild(
   return { ...rest, consumer: larger, checkpoint: from.checkpoint, attempts: from.attempts, events: 0, started }
 }
 
-/** Applies what is settled by now, and what settles meanwhile. */
+/** What came in meanwhile and is no more than this is left to whoever goes on: writers that never pause are never caught. */
+const near = 200n
+
+/** Applies what is settled, until hardly anything has settled meanwhile. */
 export async function catchUp(build: Build): Promise<void> {
   const { consumers, consumer, lease, signal } = build
   const { log, feed } = consumers
@@ -83,7 +86,7 @@ export async function catchUp(build: Build): Promise<void> {
   for (;;) {
     throwIfAborted(signal)
     const { settled } = await settle(log)
-    if (build.checkpoint >= settled) return
+    const isLast = settled - build.checkpoint <= near
     while (build.checkpoint < settled) {
       throwIfAborted(signal)
       if (performance.now() - renewedAt > consumer.leaseMs / 3) {
@@ -111,6 +114,7 @@ export async function catchUp(build: Build): Promise<void> {
       // Embedded every answer is there at once: timers and sockets need a turn of their own.
       await new Promise(setImmediate)
     }
+    if (isLast) return
   }
 }
 
