@@ -84,7 +84,6 @@ export async function catchUp(build: Build): Promise<void> {
   const lost = signal ?? new AbortController().signal
   let renewedAt = performance.now()
   for (;;) {
-    throwIfAborted(signal)
     const { settled } = await settle(log)
     const isLast = settled - build.checkpoint <= near
     while (build.checkpoint < settled) {
@@ -114,6 +113,7 @@ export async function catchUp(build: Build): Promise<void> {
       // Embedded every answer is there at once: timers and sockets need a turn of their own.
       await new Promise(setImmediate)
     }
+    throwIfAborted(signal)
     if (isLast) return
   }
 }
