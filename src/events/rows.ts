@@ -69,7 +69,8 @@ export function lastPosition(page: Buffer): bigint | undefined {
   return new CopiedLine(page, page.lastIndexOf(newline, page.length - 2) + 1).bigint()
 }
 
-function eventOfRow(row: unknown[]): RecordedEvent {
+/** The event as it is stored, in its old shape. */
+export function eventOfRow(row: unknown[]): RecordedEvent {
   const [position, stream, version, id, type, schemaVersion, data, headers, correlation, causation, user, createdAt] =
     row as [
       bigint,
