@@ -167,17 +167,18 @@ async function isHeld(log: Log, consumer: string, requested: number): Promise<bo
   return row?.held ?? false
 }
 
-async function refuseUnknown(log: Log, consumer: string): Promise<never> {
+async function refuseUnknown(log: Log, consumer: string): Promise<void> {
   const rows = await log.database.run<{ name: string }>(sql`/* dead_letters.consumers */
-    select name
+    (select name
     from ${log.names.consumers}
-    order by name
-    limit 1000`)
-  const nearest = nearestName(
-    consumer,
-    rows.map(row => row.name),
-  )
-  throw new ConsumerNotFound({ consumer, nearest })
+    limit 1000)
+    union
+    (select consumer
+    from ${log.names.dead_letters}
+    where consumer = ${consumer}::text
+    limit 1)`)
+  const names = rows.map(row => row.name)
+  if (!names.includes(consumer)) throw new ConsumerNotFound({ consumer, nearest: nearestName(consumer, names) })
 }
 
 async function resolveLetter(log: Log, consumer: string, eventId: string, note: string): Promise<void> {
