@@ -7,7 +7,7 @@ import { sql } from '../database/sql.ts'
 import type { RecordedEvent } from '../events/definition.ts'
 import type { Log } from '../events/log.ts'
 import { checkPosition } from '../events/read-log.ts'
-import { eventOfRow } from '../events/rows.ts'
+import { rawEventOfRow } from '../events/rows.ts'
 import type { DeadLetterState } from './dead-letter.ts'
 import type { ErrorDescription } from './failure.ts'
 
@@ -109,7 +109,7 @@ export async function showDeadLetter(log: Log, consumer: string, eventId: string
       and event_id = ${row.event_id}::uuid`)
   return jsonable({
     ...letterOf(row),
-    event: stored[0] === undefined ? undefined : eventOfRow(stored[0]),
+    event: stored[0] === undefined ? undefined : rawEventOfRow(stored[0]),
     errors: row.errors.map(dated),
     history: row.history.map(dated),
   })

@@ -14,7 +14,7 @@ const noHeaders: Readonly<Record<string, unknown>> = Object.freeze({})
 
 /** Rows of: position, stream, version, event_id, type, schema_version, data, headers, correlation_id, causation_id, user_id, created_at. */
 export function eventsOfRows(log: Log, rows: readonly unknown[][]): Awaitable<RecordedEvent[]> {
-  return finish(log, rows.map(eventOfRow))
+  return finish(log, rows.map(rawEventOfRow))
 }
 
 /**
@@ -69,8 +69,8 @@ export function lastPosition(page: Buffer): bigint | undefined {
   return new CopiedLine(page, page.lastIndexOf(newline, page.length - 2) + 1).bigint()
 }
 
-/** The event as it is stored, in its old shape. */
-export function eventOfRow(row: unknown[]): RecordedEvent {
+/** As it is stored, whatever readers expect. */
+export function rawEventOfRow(row: unknown[]): RecordedEvent {
   const [position, stream, version, id, type, schemaVersion, data, headers, correlation, causation, user, createdAt] =
     row as [
       bigint,
