@@ -86,7 +86,7 @@ async function apply(log: Log, consumer: Consumer, hold: Hold, letter: Letter): 
   try {
     await log.database.transaction(
       async tx => {
-        await consumer.handle([event], { ...context, tx, at: () => {} })
+        await consumer.handle([event], { ...context, tx })
         await markReplayed(log, tx, hold, letter)
       },
       {
