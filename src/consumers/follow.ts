@@ -71,6 +71,8 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: Hold)
       } catch (error) {
         if (lost.aborted || isRillflowError(error, 'lease_lost') || isRillflowError(error, 'store_closed')) return
         if (error instanceof Stopped) throw error.cause
+        // What else is held up waits for it to be mended; a processor's program is there to hear of it.
+        if (isRillflowError(error, 'dead_letter_unwritable') && consumer.kind === 'processor') throw error
         ahead = undefined
         place = undefined
         parts.feed.forget()

@@ -16,6 +16,7 @@ import { sql } from '../database/sql.ts'
 import type { RecordedEvent } from '../events/definition.ts'
 import type { Log } from '../events/log.ts'
 import { eventsOfRows } from '../events/rows.ts'
+import { refuseInterruption } from './batch.ts'
 import type { Consumer } from './consumer.ts'
 import { keptEntries } from './dead-letter.ts'
 import { describeError, isInterruption } from './failure.ts'
@@ -86,7 +87,10 @@ async function apply(log: Log, consumer: Consumer, hold: Hold, letter: Letter): 
   try {
     await log.database.transaction(
       async tx => {
-        await consumer.handle([event], { ...context, tx })
+        await consumer.handle([event], { ...context, tx, at: () => {} }).catch(async (error: unknown) => {
+          await refuseInterruption(tx, error)
+          throw error
+        })
         await markReplayed(log, tx, hold, letter)
       },
       {

@@ -54,7 +54,7 @@ export async function openLetters(database?: Database): Promise<Letters> {
       await shop.query(`update ~consumers set lease_until = now() - interval '1 second' where name = $1`, [name])
       const lease = (await takeLease(log, name, newOwner(log), leaseMs)) as Lease
       const drained = new AbortController()
-      return { lease, drain: drained.signal, lost: new AbortController().signal, drained }
+      return { lease, drain: drained.signal, lost: new AbortController().signal, onRequest: () => () => {}, drained }
     },
   }
 }
