@@ -23,6 +23,7 @@ import { type AnyTransaction, foreignExecutor, isOwnTransaction } from './databa
 import type { EventDefinitions, EventMap, UntypedEvents } from './events/definition.ts'
 import { type Events, openEvents } from './events/events.ts'
 import { defaultGroupLimits, groupCommit } from './events/group-commit.ts'
+import { inlineRegistry } from './events/inline-registry.ts'
 import { type Log, logNames } from './events/log.ts'
 import { openStreams, type Streams } from './events/streams.ts'
 import { type Upcaster, upcasters } from './events/upcast.ts'
@@ -130,6 +131,7 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
     telemetry,
     definitions: options.events ?? { schemas: new Map() },
     upcasters: upcasters(options.upcasters ?? []),
+    inline: inlineRegistry(),
     maxEventBytes: options.maxEventBytes ?? 1024 * 1024,
     validateOnRead: options.validateOnRead ?? false,
   }
