@@ -137,19 +137,24 @@ function openProcessor<M extends EventMap>(
     onShutdown()
   })
 
+  const refuseShut = (): void => {
+    if (isShut) throw new InvalidOption({ option: 'processor', reason: `"${name}" was shut down; make a new one` })
+  }
+
   return {
     name,
     get state() {
       return state
     },
     async run(signal) {
-      if (isShut) throw new InvalidOption({ option: 'processor', reason: `"${name}" was shut down; make a new one` })
+      refuseShut()
       if (running !== undefined)
         throw new InvalidOption({ option: 'processor', reason: `"${name}" is running already` })
       running = runOutside(() => run(signal))
       return running
     },
     async runOnce() {
+      refuseShut()
       const tick = await tickOnce(consumers, built)
       if (tick.result === 'stopped') throw tick.error
       return tick

@@ -4,13 +4,9 @@ import { recordDeadLetter } from '../../src/consumers/dead-letter.ts'
 import { type DeadLetters, openDeadLetters } from '../../src/consumers/dead-letters.ts'
 import type { Hold } from '../../src/consumers/host.ts'
 import { ensureConsumer, type Lease, newOwner, takeLease } from '../../src/consumers/lease.ts'
-import { systemClock } from '../../src/core/clock.ts'
-import { uuidv7Ids } from '../../src/core/id.ts'
-import type { Database } from '../../src/database/database.ts'
 import type { NewEvent, RecordedEvent } from '../../src/events/definition.ts'
-import { type Log, logNames } from '../../src/events/log.ts'
-import { type Upcaster, upcasters } from '../../src/events/upcast.ts'
-import { openTelemetry } from '../../src/telemetry/telemetry.ts'
+import type { Log } from '../../src/events/log.ts'
+import { workbench } from '../support/consumers.ts'
 import { openShop, type Shop, type ShopMap } from '../support/shop.ts'
 
 export interface Letters extends Shop {
@@ -28,9 +24,9 @@ export interface Letters extends Shop {
   hold(options?: { consumer?: string; leaseMs?: number }): Promise<Hold & { drained: AbortController }>
 }
 
-export async function openLetters(database?: Database): Promise<Letters> {
-  const shop = await openShop(database === undefined ? {} : { database })
-  const log = logOf(shop.database, shop.schema)
+export async function openLetters(): Promise<Letters> {
+  const shop = await openShop()
+  const { log } = workbench(shop)
   const failAgain: Letters['failAgain'] = (event, options = {}) => {
     const { consumer: name = 'mailer', attempts = 1 } = options
     const error = 'error' in options ? options.error : new Error('declined')
@@ -56,22 +52,6 @@ export async function openLetters(database?: Database): Promise<Letters> {
       const drained = new AbortController()
       return { lease, drain: drained.signal, lost: new AbortController().signal, onRequest: () => () => {}, drained }
     },
-  }
-}
-
-export function logOf(database: Database, schema: string, steps: readonly Upcaster[] = []): Log {
-  return {
-    database,
-    schema,
-    names: logNames(schema),
-    channel: 'rillflow_events',
-    clock: systemClock,
-    ids: uuidv7Ids(),
-    telemetry: openTelemetry(),
-    definitions: { schemas: new Map() },
-    upcasters: upcasters(steps),
-    maxEventBytes: 1024 * 1024,
-    validateOnRead: false,
   }
 }
 
