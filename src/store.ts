@@ -29,6 +29,7 @@ import { openStreams, type Streams } from './events/streams.ts'
 import { type Upcaster, upcasters } from './events/upcast.ts'
 import { openWake } from './events/wake.ts'
 import { watchLog } from './events/watch.ts'
+import { openProjections, type Projections } from './projections/projections.ts'
 import type { Step } from './schema/difference.ts'
 import { openSchema, type Schema } from './schema/schema.ts'
 import { TableRegistry } from './schema/table.ts'
@@ -73,6 +74,7 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly events: Events<M>
   readonly streams: Streams
   readonly schema: Schema
+  readonly projections: Projections
   /** The daemons of all processes. */
   readonly daemons: Daemons
   /** A daemon that runs the consumers registered here, once it is started. */
@@ -117,7 +119,8 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
     telemetry.publish(channels.migrate, () => ({ schema: schemaName, object, reason }))
     telemetry.log.info({ schema: schemaName, object, reason }, 'a step of the schema was made')
   }
-  const schema = openSchema(database, { schema: schemaName, tables: new TableRegistry(), onStep })
+  const tables = new TableRegistry()
+  const schema = openSchema(database, { schema: schemaName, tables, onStep })
   await schema.ensure(migrate === 'manual' ? 'manual' : migrate ? 'auto' : 'check')
 
   const clock = options.clock ?? systemClock
@@ -149,6 +152,11 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
   const consumers = openConsumers({ log, wake, watch })
   const daemons = openDaemons(consumers)
   const processors = openProcessors(consumers)
+  const projections = openProjections({
+    ...{ consumers, schema, tables, executorOf },
+    syncs: migrate === true,
+    runConsumers: daemons.runUntil,
+  })
 
   const close = once(async () => {
     const until = performance.now() + closeMs
@@ -165,6 +173,7 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
     events: openEvents<M>(parts),
     streams: openStreams(parts),
     schema,
+    projections,
     daemons: administerDaemons({ log, wake }),
     daemon: daemons.daemon,
     deadLetters: openDeadLetters({ log, onRequest: () => wake.changed() }),
