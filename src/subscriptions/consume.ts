@@ -169,6 +169,8 @@ async function handle(plan: Plan, delivery: Delivery, onEvent: CallbackPlan['onE
   try {
     await onEvent(delivery)
   } catch (reason) {
+    // Without a checkpoint there is nothing to go back to.
+    if (!plan.durable) throw reason
     return settled(delivery.nack({ reason }))
   }
   // Not waited for, so that many are stored together; if it cannot be, the event is delivered again.

@@ -121,7 +121,7 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
     if (stored?.partitions !== now.partitions) {
       const { leaseMs, startFrom } = plan
       hosted = rowNames(now).map((name, index) => ({
-        ...{ name, kind: 'subscription', startFrom, leaseMs, definition: now },
+        ...{ name, kind: 'subscription' as const, startFrom, leaseMs, isMade: true },
         run: (hold: Hold) => runPartition(hold, index),
       }))
       host?.refresh()
