@@ -81,7 +81,10 @@ export default defineConfig({
   test: {
     ...shared,
     projects: [
-      { extends: true, test: { name: 'unit', include: ['test/*.test.ts', 'test/core/**/*.test.ts'], testTimeout: 60_000 } },
+      {
+        extends: true,
+        test: { name: 'unit', include: ['test/*.test.ts', 'test/core/**/*.test.ts'], testTimeout: 60_000 },
+      },
       ...engineProjects(),
     ],
   },
