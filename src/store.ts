@@ -9,6 +9,8 @@
 import { openConsumers } from './consumers/consumers.ts'
 import { type Daemon, type DaemonOptions, openDaemons } from './consumers/daemon.ts'
 import { administerDaemons, type Daemons } from './consumers/daemons.ts'
+import { type DeadLetters, openDeadLetters } from './consumers/dead-letters.ts'
+import { openProcessors, type Processor, type ProcessorOptions } from './consumers/processor.ts'
 import { type Clock, systemClock } from './core/clock.ts'
 import { InvalidOption, isRillflowError, OutcomeUnknown, StoreClosed } from './core/errors.ts'
 import { type Ids, uuidv7Ids } from './core/id.ts'
@@ -31,6 +33,7 @@ import { openProjections, type Projections } from './projections/projections.ts'
 import type { Step } from './schema/difference.ts'
 import { openSchema, type Schema } from './schema/schema.ts'
 import { TableRegistry } from './schema/table.ts'
+import { openSubscriptions, type Subscribe, type Subscriptions } from './subscriptions/subscriptions.ts'
 import { type Counter, channels, type Logger, openTelemetry } from './telemetry/telemetry.ts'
 
 export interface StoreOptions<M extends EventMap = UntypedEvents> extends PostgresOptions {
@@ -73,10 +76,18 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly streams: Streams
   readonly schema: Schema
   readonly projections: Projections
+  /** Events of the log for code of yours, with acknowledgements. */
+  readonly subscribe: Subscribe<M>
+  /** The subscriptions that are stored: their state, and what operators do with them. */
+  readonly subscriptions: Subscriptions<M>
   /** The daemons of all processes. */
   readonly daemons: Daemons
   /** A daemon that runs the consumers registered here, once it is started. */
   daemon(options?: DaemonOptions): Daemon
+  /** What consumers have set aside. */
+  readonly deadLetters: DeadLetters
+  /** A consumer that this program runs itself: `await store.processor('mailer', { handlers }).run(signal)`. */
+  processor(name: string, options: ProcessorOptions<M>): Processor
   /** Runs `work` in one transaction; pass its handle on as `{ tx }`. Rolled back if `work` throws. */
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
   /** The store's counters since it was opened. */
@@ -143,8 +154,10 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
   const executorOf = (tx: AnyTransaction) => (isOwnTransaction(tx) ? tx : foreignExecutor(tx, foreignTypes))
   const parts = { log, group, wake, watch, executorOf, rememberIds: transactions.rememberIds }
 
+  const subscriptions = openSubscriptions<M>(parts)
   const consumers = openConsumers({ log, wake, watch })
   const daemons = openDaemons(consumers)
+  const processors = openProcessors(consumers)
   const projections = openProjections({
     ...{ consumers, schema, tables, executorOf },
     syncs: migrate === true,
@@ -154,7 +167,7 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
   const close = once(async () => {
     const until = performance.now() + closeMs
     const left = (): number => Math.max(0, until - performance.now())
-    await withinLimit(daemons.stopAll(), left())
+    await withinLimit(Promise.all([daemons, processors, subscriptions].map(each => each.stopAll())), left())
     watch.close(new StoreClosed({}))
     await withinLimit(group.drain(), left())
     await withinLimit(wake.close(), left())
@@ -167,8 +180,12 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
     streams: openStreams(parts),
     schema,
     projections,
+    subscribe: subscriptions.subscribe,
+    subscriptions: subscriptions.subscriptions,
     daemons: administerDaemons({ log, wake }),
     daemon: daemons.daemon,
+    deadLetters: openDeadLetters({ log, onRequest: () => wake.changed() }),
+    processor: processors.processor,
     transaction: transactions.transaction,
     metrics: () => telemetry.counters(),
     close,
@@ -203,7 +220,7 @@ function rememberingTransactions(database: Database): {
 
 const foreignTypes = { getTypeParser: (oid: number) => parsers[oid] ?? ((text: string) => text) }
 
-async function withinLimit(work: Promise<void>, limitMs: number): Promise<void> {
+async function withinLimit(work: Promise<unknown>, limitMs: number): Promise<void> {
   let timer: NodeJS.Timeout | undefined
   const limit = new Promise<void>(resolve => {
     timer = setTimeout(resolve, limitMs)

@@ -28,6 +28,8 @@ export interface Hosted {
   readonly leaseMs: number
   /** What is stored with a new row. */
   readonly definition?: object | undefined
+  /** Its row is made, and removed, by somebody else: one that is gone stays away. */
+  readonly isMade?: boolean | undefined
   /** Works under the lease; returns soon after `drain` aborts, at once after `lost` does. If it returns, it is run again. */
   run(hold: Hold): Promise<void>
 }
@@ -182,7 +184,7 @@ export function openHost(parts: { readonly log: Log; readonly wake: Wake }, opti
   async function round(): Promise<void> {
     const hosted = new Map(options.hosted().map(each => [each.name, each]))
     for (const each of hosted.values()) {
-      if (known.has(each.name)) continue
+      if (each.isMade === true || known.has(each.name)) continue
       await ensureConsumer(log, each, each.definition)
       known.add(each.name)
     }

@@ -34,7 +34,10 @@ export interface InlineShop extends Omit<Shop, 'sibling'> {
   /** What the projection has written. */
   rows(): Promise<TotalRow[]>
   /** Another process on the same log. */
-  other(options?: { maxConnections?: number }): Promise<{ log: Log; events: Events<ShopMap>; database: Database }>
+  other(options?: {
+    url?: string
+    maxConnections?: number
+  }): Promise<{ log: Log; events: Events<ShopMap>; database: Database }>
 }
 
 export interface TotalRow {
@@ -68,9 +71,9 @@ export async function openInlineShop(options: { upcasters?: readonly Upcaster[] 
     },
     retire: name => database.transaction(tx => retireInline(log, tx, name)),
     rows: () => query<TotalRow>('select stream, total, events from ~totals order by stream'),
-    async other({ maxConnections } = {}) {
+    async other({ url, maxConnections } = {}) {
       if (!onServer) return { ...partsOf(database, schema), database }
-      const own = await openPostgres({ url: postgresUrl(), maxConnections })
+      const own = await openPostgres({ url: url ?? postgresUrl(), maxConnections })
       onTestFinished(() => own.close(1000))
       return { ...partsOf(own, schema), database: own }
     },

@@ -57,9 +57,9 @@ function logOf({ database, schema }: Shop, options: WorkbenchOptions): Log {
     telemetry: openTelemetry(options.logger),
     definitions: { schemas: new Map() },
     upcasters: upcasters(options.upcasters ?? []),
+    inline: inlineRegistry(),
     maxEventBytes: 1024 * 1024,
     validateOnRead: false,
-    inline: inlineRegistry(),
   }
 }
 

@@ -1,0 +1,294 @@
+import { expect, onTestFinished, test } from 'vitest'
+import { pauseConsumer, resetConsumer, resumeConsumer } from '../../src/consumers/administer.ts'
+import { deadLetter, failFast } from '../../src/consumers/policy.ts'
+import { readStatus } from '../../src/consumers/status.ts'
+import { tickOnce } from '../../src/consumers/tick.ts'
+import { waitForConsumer } from '../../src/consumers/wait-for.ts'
+import { deferred } from '../../src/core/lifecycle.ts'
+import { openPostgres } from '../../src/database/postgres.ts'
+import { effectsOf, makeEffects, quick, recorder, type Workbench, workbench } from '../support/consumers.ts'
+import { postgresUrl } from '../support/engines.ts'
+import { onServer, openShop, outcome, paid, placed, type Shop, shipped } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
+
+async function openWorkshop(
+  options: Parameters<typeof workbench>[1] = {},
+): Promise<{ shop: Shop; consumers: Workbench }> {
+  const shop = await openShop()
+  await makeEffects(shop)
+  return { shop, consumers: workbench(shop, options) }
+}
+
+const effects = async (shop: Shop, name: string): Promise<number> => (await effectsOf(shop, name)).length
+
+test('a daemon applies what is there and what comes', async () => {
+  const { shop, consumers } = await openWorkshop()
+  consumers.register(recorder(shop, 'totals'))
+  await shop.store.events.append('order-1', [placed(), paid])
+
+  const daemon = consumers.daemon()
+  await daemon.start()
+  const { position } = await shop.store.events.append('order-1', shipped())
+  await waitForConsumer(consumers, 'totals', position)
+
+  expect((await effectsOf(shop, 'totals')).map(effect => effect.type)).toEqual([
+    'OrderPlaced',
+    'OrderPaid',
+    'OrderShipped',
+  ])
+})
+
+test('a daemon runs consumers that are registered later, and stops those that are removed', async () => {
+  const { shop, consumers } = await openWorkshop()
+  const daemon = consumers.daemon()
+  await daemon.start()
+  const { position } = await shop.store.events.append('order-1', placed())
+
+  const remove = consumers.register(recorder(shop, 'totals'))
+  await waitForConsumer(consumers, 'totals', position)
+  remove()
+  await waitUntil(() => daemon.holds().length === 0)
+
+  expect(await effects(shop, 'totals')).toBe(1)
+})
+
+test('RB-07: a consumer that fails for ever does not stop the others', async () => {
+  const { shop, consumers } = await openWorkshop()
+  const fail = (): never => {
+    throw new Error('no')
+  }
+  consumers.register(recorder(shop, 'broken', { before: fail, policy: deadLetter({ retries: 1e6, ...quick }) }))
+  consumers.register(recorder(shop, 'totals'))
+  await consumers.daemon().start()
+
+  for (let n = 1; n <= 5; n++) await shop.store.events.append(`order-${n}`, placed())
+  await waitForConsumer(consumers, 'totals', 5n)
+
+  expect(await effects(shop, 'totals')).toBe(5)
+  expect(await effects(shop, 'broken')).toBe(0)
+})
+
+test('RB-08: of two daemons in one process exactly one holds a consumer', async () => {
+  const { shop, consumers } = await openWorkshop()
+  const consumer = recorder(shop, 'totals')
+  consumers.register(consumer)
+  const daemons = [consumers.daemon(), consumers.daemon()]
+  await Promise.all(daemons.map(daemon => daemon.start()))
+
+  for (let n = 1; n <= 20; n++) await shop.store.events.append(`order-${n}`, placed())
+  await waitForConsumer(consumers, 'totals', 20n)
+
+  expect(daemons.flatMap(daemon => daemon.holds())).toEqual(['totals'])
+  expect((await tickOnce(consumers, consumer)).result).toBe('leasedByOther')
+  expect(await effects(shop, 'totals')).toBe(20)
+})
+
+test('two daemons share the consumers evenly, and one that stops leaves its own to the other at once', async () => {
+  const { shop, consumers } = await openWorkshop()
+  for (const n of ['a', 'b', 'c', 'd', 'e']) consumers.register(recorder(shop, n))
+  const other = workbench(shop)
+  for (const n of ['a', 'b', 'c', 'd', 'e']) other.register(recorder(shop, n))
+  const [first, second] = [consumers.daemon(), other.daemon()]
+  await first.start()
+  expect(first.holds()).toHaveLength(5)
+
+  await second.start()
+  await waitUntil(() => second.holds().length === 2 && first.holds().length === 3)
+  await first.stop()
+  await waitUntil(() => second.holds().length === 5)
+
+  expect(second.holds().sort()).toEqual(['a', 'b', 'c', 'd', 'e'])
+})
+
+test('RB-13: a reset during a running batch wins, and is durable (RB-18)', async () => {
+  const { shop, consumers } = await openWorkshop()
+  const [entered, go] = [deferred<void>(), deferred<void>()]
+  let isFirst = true
+  const consumer = recorder(shop, 'totals', {
+    before: async event => {
+      if (event.position !== 3n || !isFirst) return
+      isFirst = false
+      entered.resolve()
+      await go.promise
+    },
+  })
+  consumers.register(consumer)
+  await shop.store.events.append('order-1', [placed(), paid])
+  await tickOnce(consumers, consumer)
+  await shop.store.events.append('order-1', shipped())
+  // Embedded, nobody else can reach the database while a transaction is open: the reset comes before or after it.
+  if (onServer) {
+    const ticking = outcome(tickOnce(consumers, consumer))
+    await entered.promise
+    await resetConsumer(consumers.log, 'totals', 1n)
+    go.resolve()
+
+    expect(await ticking).toMatchObject({ error: { code: 'lease_lost' } })
+  } else await resetConsumer(consumers.log, 'totals', 1n)
+
+  const [status] = await readStatus(consumers.log)
+  expect(status).toMatchObject({ checkpoint: 1n })
+  isFirst = false
+  await tickOnce(consumers, consumer)
+  expect((await effectsOf(shop, 'totals')).map(effect => effect.position)).toEqual([1n, 2n, 2n, 3n])
+})
+
+test('a reset reaches a daemon that is running', async () => {
+  const { shop, consumers } = await openWorkshop()
+  consumers.register(recorder(shop, 'totals'))
+  await consumers.daemon().start()
+  await shop.store.events.append('order-1', [placed(), paid])
+  await waitForConsumer(consumers, 'totals', 2n)
+
+  await resetConsumer(consumers.log, 'totals', 0n)
+  consumers.wake.changed()
+  await waitUntil(async () => (await effects(shop, 'totals')) === 4)
+
+  expect((await effectsOf(shop, 'totals')).map(effect => effect.position)).toEqual([1n, 2n, 1n, 2n])
+})
+
+test('a paused consumer waits, in a daemon too, and goes on where it was', async () => {
+  const { shop, consumers } = await openWorkshop()
+  consumers.register(recorder(shop, 'totals'))
+  const daemon = consumers.daemon()
+  await daemon.start()
+  await shop.store.events.append('order-1', placed())
+  await waitForConsumer(consumers, 'totals', 1n)
+
+  await pauseConsumer(consumers.log, 'totals')
+  consumers.wake.changed()
+  await waitUntil(() => daemon.holds().length === 0)
+  await shop.store.events.append('order-1', paid)
+  expect(await effects(shop, 'totals')).toBe(1)
+  await resumeConsumer(consumers.log, 'totals')
+  consumers.wake.changed()
+  await waitForConsumer(consumers, 'totals', 2n)
+
+  expect(await effects(shop, 'totals')).toBe(2)
+})
+
+test('a consumer whose policy stops it is paused with its error, and told of', async () => {
+  const { shop, consumers } = await openWorkshop()
+  const fail = (): never => {
+    throw new Error('the shop is closed')
+  }
+  consumers.register(recorder(shop, 'totals', { before: fail, policy: failFast() }))
+  const failed = deferred<[string, unknown]>()
+  await shop.store.events.append('order-1', placed())
+
+  await consumers.daemon({ onFailure: (name, error) => failed.resolve([name, error]) }).start()
+
+  expect(await failed.promise).toMatchObject(['totals', { message: 'the shop is closed' }])
+  const [status] = await readStatus(consumers.log)
+  expect(status).toMatchObject({ isPaused: true, attempts: 1, lastError: { message: 'the shop is closed' } })
+})
+
+test('RB-22: stop lets a batch end that is under way, and gives back the leases', async () => {
+  const { shop, consumers } = await openWorkshop()
+  const [entered, go] = [deferred<void>(), deferred<void>()]
+  consumers.register(
+    recorder(shop, 'totals', {
+      before: async () => {
+        entered.resolve()
+        await go.promise
+      },
+    }),
+  )
+  const daemon = consumers.daemon()
+  await daemon.start()
+  await shop.store.events.append('order-1', placed())
+  await entered.promise
+
+  const stopping = Promise.all([daemon.stop(), daemon.stop()])
+  go.resolve()
+  await stopping
+
+  const [status] = await readStatus(consumers.log)
+  expect(status).toMatchObject({ checkpoint: 1n, lease: undefined })
+  expect(await effects(shop, 'totals')).toBe(1)
+  expect(daemon.isRunning).toBe(false)
+})
+
+test('RB-22: stop cuts off a handler that does not come back, and its batch is rolled back', async () => {
+  const { shop, consumers } = await openWorkshop()
+  const entered = deferred<void>()
+  let signal: AbortSignal | undefined
+  const consumer = recorder(shop, 'totals')
+  consumers.register({
+    ...consumer,
+    async handle(events, ctx) {
+      await consumer.handle(events, ctx)
+      signal = ctx.signal
+      entered.resolve()
+      await new Promise(() => {})
+    },
+  })
+  const daemon = consumers.daemon()
+  await daemon.start()
+  await shop.store.events.append('order-1', placed())
+  await entered.promise
+
+  await daemon.stop({ stopMs: 20 })
+
+  expect(signal!.aborted).toBe(true)
+  expect(await effects(shop, 'totals')).toBe(0)
+  expect((await readStatus(consumers.log))[0]).toMatchObject({ checkpoint: 0n, lease: undefined, attempts: 0 })
+})
+
+test('a daemon can be started again after it was stopped', async () => {
+  const { shop, consumers } = await openWorkshop()
+  consumers.register(recorder(shop, 'totals'))
+  const daemon = consumers.daemon()
+  await daemon.start()
+  await daemon.stop()
+
+  await daemon.start()
+  await shop.store.events.append('order-1', placed())
+  await waitForConsumer(consumers, 'totals', 1n)
+
+  expect(daemon.isRunning).toBe(true)
+})
+
+test.runIf(onServer)('a daemon works with a single connection', async () => {
+  const shop = await openShop()
+  await makeEffects(shop)
+  const database = await openPostgres({ url: postgresUrl(), maxConnections: 1 })
+  onTestFinished(() => database.close(1_000))
+  const consumers = workbench(shop, { database })
+  consumers.register(recorder(shop, 'totals', { leaseMs: 1_000 }))
+  consumers.register(recorder(shop, 'others', { leaseMs: 1_000 }))
+  const daemon = consumers.daemon()
+  await daemon.start()
+
+  for (let n = 1; n <= 20; n++) await shop.store.events.append(`order-${n}`, [placed(), paid])
+  await waitForConsumer(consumers, 'totals', 40n)
+  await waitForConsumer(consumers, 'others', 40n)
+  await daemon.stop()
+
+  expect(await effects(shop, 'totals')).toBe(40)
+})
+
+test('many consumers at the end of the log share one read', async () => {
+  const { shop, consumers } = await openWorkshop({ pollMs: 600_000 })
+  for (let n = 0; n < 12; n++) consumers.register(recorder(shop, `totals-${n}`))
+  await consumers.daemon().start()
+  await shop.store.events.append('order-1', placed())
+  for (let n = 0; n < 12; n++) await waitForConsumer(consumers, `totals-${n}`, 1n)
+  const before = consumers.log.telemetry.counters().events_read_total
+
+  await shop.store.events.append('order-1', [paid, shipped()])
+  for (let n = 0; n < 12; n++) await waitForConsumer(consumers, `totals-${n}`, 3n)
+
+  // A consumer that was late may have had to read by itself.
+  expect(consumers.log.telemetry.counters().events_read_total - before).toBeLessThan(12)
+})
+
+test('the store stops its daemons when it is closed', async () => {
+  const { store } = await openShop()
+  const daemon = store.daemon()
+  await daemon.start()
+
+  await store.close()
+
+  expect(daemon.isRunning).toBe(false)
+})

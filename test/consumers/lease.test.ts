@@ -1,0 +1,163 @@
+import { expect, test } from 'vitest'
+import {
+  ensureConsumer,
+  type Lease,
+  newOwner,
+  releaseLeases,
+  saveProgress,
+  takeLease,
+} from '../../src/consumers/lease.ts'
+import { join, look } from '../../src/consumers/members.ts'
+import { tickOnce } from '../../src/consumers/tick.ts'
+import { deferred } from '../../src/core/lifecycle.ts'
+import { effectsOf, makeEffects, recorder, type Workbench, workbench } from '../support/consumers.ts'
+import { onServer, openShop, outcome, paid, placed, type Shop } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
+
+const leaseMs = 60_000
+
+async function openLeases(): Promise<{
+  shop: Shop
+  consumers: Workbench
+  take(owner: string): Promise<Lease | string>
+}> {
+  const shop = await openShop()
+  const consumers = workbench(shop)
+  await ensureConsumer(consumers.log, { name: 'totals', kind: 'projection', startFrom: 'beginning' })
+  return { shop, consumers, take: owner => takeLease(consumers.log, 'totals', owner, leaseMs) }
+}
+
+const expire = ({ query }: Shop): Promise<unknown> =>
+  query(`update ~consumers set lease_until = now() - interval '1 s'`)
+
+test('a lease that is held is refused, one that has expired is taken under a higher fence', async () => {
+  const { shop, consumers, take } = await openLeases()
+  const [a, b] = [newOwner(consumers.log), newOwner(consumers.log)]
+
+  const first = (await take(a)) as Lease
+  expect(await take(b)).toBe('leasedByOther')
+  await expire(shop)
+  const second = (await take(b)) as Lease
+
+  expect(second.fence).toBeGreaterThan(first.fence)
+})
+
+test('RB-09: whoever lost the lease without knowing can write nothing', async () => {
+  const { shop, consumers, take } = await openLeases()
+  const stale = (await take(newOwner(consumers.log))) as Lease
+  await expire(shop)
+  const held = (await take(newOwner(consumers.log))) as Lease
+  await saveProgress(consumers.log, consumers.log.database, held, { checkpoint: 5n })
+
+  const late = saveProgress(consumers.log, consumers.log.database, stale, { checkpoint: 9n })
+
+  await expect(late).rejects.toMatchObject({ code: 'lease_lost', consumer: 'totals' })
+  expect(await shop.query('select checkpoint from ~consumers')).toEqual([{ checkpoint: 5n }])
+})
+
+test('a checkpoint never goes back', async () => {
+  const { consumers, take } = await openLeases()
+  const lease = (await take(newOwner(consumers.log))) as Lease
+  await saveProgress(consumers.log, consumers.log.database, lease, { checkpoint: 5n })
+
+  const back = saveProgress(consumers.log, consumers.log.database, lease, { checkpoint: 4n })
+
+  await expect(back).rejects.toMatchObject({ code: 'lease_lost' })
+})
+
+test('RB-11: a renewal by a former owner changes nothing', async () => {
+  const { shop, consumers, take } = await openLeases()
+  const [a, b] = [newOwner(consumers.log), newOwner(consumers.log)]
+  for (const owner of [a, b]) await join(consumers.log, { owner, node: undefined, standby: false, leaseMs })
+  const stale = (await take(a)) as Lease
+  await expire(shop)
+  await take(b)
+  const [before] = await shop.query('select owner, fence, lease_until from ~consumers')
+
+  await look(consumers.log, a, ['totals'], [{ lease: stale, leaseMs: 600_000 }])
+
+  expect(await shop.query('select owner, fence, lease_until from ~consumers')).toEqual([before])
+})
+
+test('RB-12: only the clock of the database decides', async () => {
+  const { shop, consumers, take } = await openLeases()
+  await take(newOwner(consumers.log))
+
+  const [row] = await shop.query<{ left: number }>(
+    'select extract(epoch from lease_until - clock_timestamp())::float8 as left from ~consumers',
+  )
+
+  expect(row!.left).toBeGreaterThan(leaseMs / 1000 - 30)
+  expect(row!.left).toBeLessThanOrEqual(leaseMs / 1000)
+})
+
+test('a release by a former owner leaves the new one alone', async () => {
+  const { shop, consumers, take } = await openLeases()
+  const stale = (await take(newOwner(consumers.log))) as Lease
+  await expire(shop)
+  const held = (await take(newOwner(consumers.log))) as Lease
+
+  await releaseLeases(consumers.log, [stale])
+
+  expect(await shop.query('select owner from ~consumers')).toEqual([{ owner: held.owner }])
+})
+
+test.runIf(onServer)('RB-10: two processes that tick at once apply each of 1000 events once', async () => {
+  const shop = await openShop()
+  await makeEffects(shop)
+  for (let n = 0; n < 10; n++)
+    await shop.store.events.append(
+      `order-${n}`,
+      Array.from({ length: 100 }, () => placed()),
+    )
+  const processes = [workbench(shop), workbench(shop)]
+  const workers = processes.map(consumers => ({ consumers, consumer: recorder(shop, 'totals', { batchSize: 20 }) }))
+
+  await Promise.all(
+    workers.map(({ consumers, consumer }) =>
+      waitUntil(async () => (await tickOnce(consumers, consumer)).result === 'idle', { deadlineMs: 60_000 }),
+    ),
+  )
+
+  const positions = (await effectsOf(shop, 'totals')).map(effect => effect.position)
+  expect(positions).toEqual(Array.from({ length: 1000 }, (_, n) => BigInt(n + 1)))
+})
+
+test.runIf(onServer)(
+  'RB-09: a worker that is frozen in its batch past the lease is refused when it wakes',
+  async () => {
+    const shop = await openShop()
+    await makeEffects(shop)
+    await shop.store.events.append('order-1', [placed(), paid])
+    const [frozen, other] = [workbench(shop), workbench(shop)]
+    const [entered, wake] = [deferred<void>(), deferred<void>()]
+    const sleeper = recorder(shop, 'totals', {
+      before: async () => {
+        entered.resolve()
+        await wake.promise
+      },
+    })
+
+    const late = outcome(tickOnce(frozen, sleeper))
+    await entered.promise
+    await expire(shop)
+    const tick = await tickOnce(other, recorder(shop, 'totals'))
+    wake.resolve()
+
+    expect(tick).toEqual({ result: 'processed', count: 2 })
+    expect(await late).toMatchObject({ error: { code: 'lease_lost' } })
+    expect(await effectsOf(shop, 'totals')).toHaveLength(2)
+  },
+)
+
+test('embedded, the leases of whoever had the database before are free at once', async () => {
+  const { shop, consumers, take } = await openLeases()
+  await take(newOwner(consumers.log))
+  const sign = consumers.log.database.soleUser
+  await shop.query(`update ~consumers set owner = 'gone/' || owner`)
+
+  const taken = await take(newOwner(consumers.log))
+
+  if (sign === undefined) expect(taken).toBe('leasedByOther')
+  else expect(taken).toMatchObject({ consumer: 'totals' })
+})
