@@ -43,6 +43,13 @@ export {
 } from './core/errors.ts'
 export type { Ids } from './core/id.ts'
 export { ImportBypassesInline, InlineProjectionFailed, InlineProjectionUnknown } from './core/projection-errors.ts'
+export {
+  InvalidProjectionValue,
+  ProjectionNotSynced,
+  RebuildImpossible,
+  RebuildRunning,
+  ViewsDepend,
+} from './core/read-model-errors.ts'
 export type { Transaction, TransactionOptions } from './database/database.ts'
 export type { AnyTransaction, ForeignTransaction } from './database/transaction.ts'
 export type { AppendOptions } from './events/append.ts'
@@ -67,6 +74,38 @@ export type { HeldBackBy } from './events/settle.ts'
 export type { ListStreamsOptions, StreamDescription, Streams } from './events/streams.ts'
 export type { TailOptions } from './events/tail.ts'
 export { type Upcaster, type UpcasterStep, upcaster } from './events/upcast.ts'
+export type { OnProgress, RebuildOptions, RebuildProgress } from './projections/build.ts'
+export {
+  type DocumentHandlers,
+  type DocumentOptions,
+  type DocumentProjection,
+  documentProjection,
+} from './projections/document.ts'
+export { type RowChange, type TableProjectionOptions, tableProjection } from './projections/flat-table.ts'
+export { type LiveProjection, liveProjection } from './projections/live.ts'
+export {
+  type CustomOptions,
+  type Lifecycle,
+  type Projection,
+  type ProjectionContext,
+  type ProjectionHandlers,
+  type ProjectionOptions,
+  projection,
+} from './projections/projection.ts'
+export type {
+  ProjectionDescription,
+  ProjectionMetrics,
+  Projections,
+  RegisterOptions,
+} from './projections/projections.ts'
+export type { Rebuilt } from './projections/rebuild.ts'
+export {
+  type ColumnOptions,
+  type ColumnType,
+  type IndexOptions,
+  type TableOptions,
+  table,
+} from './projections/table.ts'
 export type { CheckResult } from './schema/check.ts'
 export type { Problem, Step } from './schema/difference.ts'
 export type { Progress, SyncOptions } from './schema/migrate.ts'

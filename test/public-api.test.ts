@@ -10,18 +10,24 @@ test('users can import these names and no others', async () => {
   }
 
   expect(names).toEqual({
-    '.': [...errors.trim().split(/\s+/), 'channels', 'defineEvents', 'isRillflowError', 'openStore', 'upcaster'],
+    '.': [...errors.trim().split(/\s+/), ...functions.trim().split(/\s+/)],
     './testing': ['countingIds', 'fakeClock', 'temporaryStore'],
   })
 })
 
+const functions = `
+  channels defineEvents documentProjection isRillflowError liveProjection openStore projection table tableProjection
+  upcaster
+`
+
 const errors = `
   Aborted AuthenticationFailed ConnectionLost DatabaseFailed DatabaseMissing DatabaseUnreachable
   DuplicateEventId FolderLocked FolderNotWritable FolderVersionMismatch IdempotencyConflict IdempotencyMismatch
-  ImportBypassesInline ImportMismatch InlineProjectionFailed InlineProjectionUnknown InsideTransaction InvalidEvent InvalidName InvalidOption LogRewound OutcomeUnknown Overloaded
-  RillflowError SchemaDrift SchemaMissing SchemaNewer SchemaOutdated SerializationFailed ServerInRecovery
+  ImportBypassesInline ImportMismatch InlineProjectionFailed InlineProjectionUnknown InsideTransaction
+  InvalidEvent InvalidName InvalidOption InvalidProjectionValue LogRewound OutcomeUnknown Overloaded
+  ProjectionNotSynced RebuildImpossible RebuildRunning RillflowError SchemaDrift SchemaMissing SchemaNewer SchemaOutdated SerializationFailed ServerInRecovery
   ServerUnsupported StoreClosed StreamArchived StreamNotFound StreamTombstoned TimedOut TransactionClosed
-  TransactionTimeout UpcasterCycle UpcasterFailed VersionConflict
+  TransactionTimeout UpcasterCycle UpcasterFailed VersionConflict ViewsDepend
 `
 
 function sourceOf(built: string): string {
