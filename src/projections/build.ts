@@ -82,6 +82,7 @@ export async function catchUp(build: Build): Promise<void> {
   const { log, feed } = consumers
   const pace = setPace(log.database, consumer)
   const lost = signal ?? new AbortController().signal
+  await renew(log, build)
   let renewedAt = performance.now()
   for (;;) {
     const { settled } = await settle(log)
@@ -141,7 +142,8 @@ async function renew(log: Log, { lease, consumer }: Build): Promise<void> {
 
 /** True for what goes away by itself: others hold a lock that is needed. */
 export function isLocked(error: unknown): boolean {
-  if (isRillflowError(error, 'serialization_failed') || isRillflowError(error, 'timed_out')) return true
+  const passing = ['serialization_failed', 'timed_out', 'transaction_timeout']
+  if (isRillflowError(error) && passing.includes(error.code)) return true
   const { sqlState } = error as { sqlState?: string }
   return isRillflowError(error, 'database_failed') && sqlState === lockNotAvailable
 }

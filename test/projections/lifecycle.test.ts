@@ -127,6 +127,20 @@ test('a process that lacks the code of an inline projection cannot append past i
   expect(await totalRows(shop)).toEqual([{ stream: 'order-1', orders: 1n, total: '1' }])
 })
 
+test('an inline projection whose code is gone can be made async, so that appends go on without it', async () => {
+  const shop = await openShop()
+  await shop.store.projections.register(totals(), { lifecycle: 'inline' })
+  await shop.store.events.append('order-1', placed(1))
+  const later = await other(shop)
+
+  await later.projections.setLifecycle('order-totals', 'async')
+
+  await later.events.append('order-1', placed(2))
+  expect(await later.projections.status('order-totals')).toMatchObject({ state: 'active', checkpoint: 1n, lag: 1n })
+  await shop.store.projections.runUntilIdle()
+  expect(await totalRows(shop)).toEqual([{ stream: 'order-1', orders: 2n, total: '3' }])
+})
+
 test('what cannot be inline is refused', async () => {
   const { store } = await openShop()
   const chosen = projection('chosen', { filter: { categories: ['order'] }, on: { OrderPlaced: () => {} } })
