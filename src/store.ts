@@ -9,6 +9,8 @@
 import { openConsumers } from './consumers/consumers.ts'
 import { type Daemon, type DaemonOptions, openDaemons } from './consumers/daemon.ts'
 import { administerDaemons, type Daemons } from './consumers/daemons.ts'
+import { type DeadLetters, openDeadLetters } from './consumers/dead-letters.ts'
+import { openProcessors, type Processor, type ProcessorOptions } from './consumers/processor.ts'
 import { type Clock, systemClock } from './core/clock.ts'
 import { InvalidOption, isRillflowError, OutcomeUnknown, StoreClosed } from './core/errors.ts'
 import { type Ids, uuidv7Ids } from './core/id.ts'
@@ -27,6 +29,7 @@ import { openStreams, type Streams } from './events/streams.ts'
 import { type Upcaster, upcasters } from './events/upcast.ts'
 import { openWake } from './events/wake.ts'
 import { watchLog } from './events/watch.ts'
+import { openProjections, type Projections } from './projections/projections.ts'
 import type { Step } from './schema/difference.ts'
 import { openSchema, type Schema } from './schema/schema.ts'
 import { TableRegistry } from './schema/table.ts'
@@ -71,10 +74,15 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly events: Events<M>
   readonly streams: Streams
   readonly schema: Schema
+  readonly projections: Projections
   /** The daemons of all processes. */
   readonly daemons: Daemons
   /** A daemon that runs the consumers registered here, once it is started. */
   daemon(options?: DaemonOptions): Daemon
+  /** What consumers have set aside. */
+  readonly deadLetters: DeadLetters
+  /** A consumer that this program runs itself: `await store.processor('mailer', { handlers }).run(signal)`. */
+  processor(name: string, options: ProcessorOptions<M>): Processor
   /** Runs `work` in one transaction; pass its handle on as `{ tx }`. Rolled back if `work` throws. */
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
   /** The store's counters since it was opened. */
@@ -111,7 +119,8 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
     telemetry.publish(channels.migrate, () => ({ schema: schemaName, object, reason }))
     telemetry.log.info({ schema: schemaName, object, reason }, 'a step of the schema was made')
   }
-  const schema = openSchema(database, { schema: schemaName, tables: new TableRegistry(), onStep })
+  const tables = new TableRegistry()
+  const schema = openSchema(database, { schema: schemaName, tables, onStep })
   await schema.ensure(migrate === 'manual' ? 'manual' : migrate ? 'auto' : 'check')
 
   const clock = options.clock ?? systemClock
@@ -142,11 +151,17 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
 
   const consumers = openConsumers({ log, wake, watch })
   const daemons = openDaemons(consumers)
+  const processors = openProcessors(consumers)
+  const projections = openProjections({
+    ...{ consumers, schema, tables, executorOf },
+    syncs: migrate === true,
+    runConsumers: daemons.runUntil,
+  })
 
   const close = once(async () => {
     const until = performance.now() + closeMs
     const left = (): number => Math.max(0, until - performance.now())
-    await withinLimit(daemons.stopAll(), left())
+    await withinLimit(Promise.all([daemons.stopAll(), processors.stopAll()]), left())
     watch.close(new StoreClosed({}))
     await withinLimit(group.drain(), left())
     await withinLimit(wake.close(), left())
@@ -158,8 +173,11 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
     events: openEvents<M>(parts),
     streams: openStreams(parts),
     schema,
+    projections,
     daemons: administerDaemons({ log, wake }),
     daemon: daemons.daemon,
+    deadLetters: openDeadLetters({ log, onRequest: () => wake.changed() }),
+    processor: processors.processor,
     transaction: transactions.transaction,
     metrics: () => telemetry.counters(),
     close,
@@ -194,7 +212,7 @@ function rememberingTransactions(database: Database): {
 
 const foreignTypes = { getTypeParser: (oid: number) => parsers[oid] ?? ((text: string) => text) }
 
-async function withinLimit(work: Promise<void>, limitMs: number): Promise<void> {
+async function withinLimit(work: Promise<unknown>, limitMs: number): Promise<void> {
   let timer: NodeJS.Timeout | undefined
   const limit = new Promise<void>(resolve => {
     timer = setTimeout(resolve, limitMs)
