@@ -11,7 +11,6 @@ import { runOutside } from '../database/transaction.ts'
 import type { EventMap } from '../events/definition.ts'
 import { settle } from '../events/settle.ts'
 import { watchLog } from '../events/watch.ts'
-import { checkBreaker } from './breaker.ts'
 import { type Consumer, type ConsumerOptions, consumer } from './consumer.ts'
 import type { Consumers } from './consumers.ts'
 import { follow } from './follow.ts'
@@ -174,8 +173,7 @@ function openProcessor<M extends EventMap>(
 
 /** Refuses what could only fail later. */
 function build<M extends EventMap>(name: string, options: ProcessorOptions<M>): Consumer {
-  const { batchSize = 100, policy = failFast(), breaker, ...rest } = options
-  if (breaker !== undefined) checkBreaker(breaker)
+  const { batchSize = 100, policy = failFast() } = options
   const handlers = handlersOf(name, options)
-  return consumer({ name, kind: 'processor', ...handlers }, { ...rest, batchSize, policy, breaker })
+  return consumer({ name, kind: 'processor', ...handlers }, { ...options, batchSize, policy })
 }
