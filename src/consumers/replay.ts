@@ -57,16 +57,6 @@ export async function replayRequested(
   return { replayed, failed, nextInMs: 0 }
 }
 
-/** Which of these consumers have requests that are due: one question for all that a host holds. */
-export async function consumersWithRequests(log: Log, consumers: readonly string[]): Promise<string[]> {
-  const rows = await log.database.run<{ consumer: string }>(sql`/* dead_letters.requested */
-    select distinct consumer
-    from ${log.names.dead_letters}
-    where consumer = any(${consumers}::text[])
-      and retry_at <= clock_timestamp()`)
-  return rows.map(row => row.consumer)
-}
-
 async function replay(log: Log, consumer: Consumer, hold: Hold, letter: Letter): Promise<boolean> {
   const about = { schema: log.schema, consumer: consumer.name, eventId: letter.eventId }
   try {

@@ -12,7 +12,7 @@ import { ensureConsumer, type Lease, newOwner, releaseLeases } from '../consumer
 import { LeaseLost } from '../core/consumer-errors.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { sleep } from '../core/lifecycle.ts'
-import { RebuildRunning } from '../core/read-model-errors.ts'
+import { RebuildRunning } from '../core/projection-errors.ts'
 import { type Backoff, delay } from '../core/retry.ts'
 import type { Transaction } from '../database/database.ts'
 import { sql } from '../database/sql.ts'

@@ -13,7 +13,7 @@ import type { Consumers } from '../consumers/consumers.ts'
 import { ensureConsumer, type Lease, newOwner, releaseLeases, takeLease } from '../consumers/lease.ts'
 import { TimedOut } from '../core/errors.ts'
 import { sleep } from '../core/lifecycle.ts'
-import { RebuildImpossible, RebuildRunning } from '../core/read-model-errors.ts'
+import { RebuildImpossible, RebuildRunning } from '../core/projection-errors.ts'
 import { type Backoff, delay } from '../core/retry.ts'
 import { identifier } from '../database/sql.ts'
 import {
