@@ -43,6 +43,7 @@ export {
 } from './core/errors.ts'
 export type { Ids } from './core/id.ts'
 export { ImportBypassesInline, InlineProjectionFailed, InlineProjectionUnknown } from './core/projection-errors.ts'
+export { AlreadySettled, SubscriptionMismatch, SubscriptionNotFound } from './core/subscription-errors.ts'
 export type { Transaction, TransactionOptions } from './database/database.ts'
 export type { AnyTransaction, ForeignTransaction } from './database/transaction.ts'
 export type { AppendOptions } from './events/append.ts'
@@ -73,4 +74,15 @@ export type { Progress, SyncOptions } from './schema/migrate.ts'
 export type { Plan } from './schema/plan.ts'
 export type { MigrateMode, Schema, SchemaState } from './schema/schema.ts'
 export { openStore, type Store, type StoreOptions } from './store.ts'
+export type {
+  Administration,
+  GroupStatus,
+  PartitionStatus,
+  SubscriptionSummary,
+} from './subscriptions/administration.ts'
+export type { RunningSubscription, Subscription } from './subscriptions/consume.ts'
+export type { Delivery, NackOptions } from './subscriptions/delivery.ts'
+export type { CallbackOptions, CreateOptions, SubscribeOptions } from './subscriptions/plan.ts'
+export type { RepartitionOptions } from './subscriptions/repartition.ts'
+export type { Subscribe, Subscriptions } from './subscriptions/subscriptions.ts'
 export { type Counter, channels, type Logger } from './telemetry/telemetry.ts'

@@ -16,11 +16,11 @@ test('users can import these names and no others', async () => {
 })
 
 const errors = `
-  Aborted AuthenticationFailed ConnectionLost DatabaseFailed DatabaseMissing DatabaseUnreachable
+  Aborted AlreadySettled AuthenticationFailed ConnectionLost DatabaseFailed DatabaseMissing DatabaseUnreachable
   DuplicateEventId FolderLocked FolderNotWritable FolderVersionMismatch IdempotencyConflict IdempotencyMismatch
   ImportBypassesInline ImportMismatch InlineProjectionFailed InlineProjectionUnknown InsideTransaction InvalidEvent InvalidName InvalidOption LogRewound OutcomeUnknown Overloaded
   RillflowError SchemaDrift SchemaMissing SchemaNewer SchemaOutdated SerializationFailed ServerInRecovery
-  ServerUnsupported StoreClosed StreamArchived StreamNotFound StreamTombstoned TimedOut TransactionClosed
+  ServerUnsupported StoreClosed StreamArchived StreamNotFound StreamTombstoned SubscriptionMismatch SubscriptionNotFound TimedOut TransactionClosed
   TransactionTimeout UpcasterCycle UpcasterFailed VersionConflict
 `
 
