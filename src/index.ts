@@ -74,15 +74,11 @@ export type { Progress, SyncOptions } from './schema/migrate.ts'
 export type { Plan } from './schema/plan.ts'
 export type { MigrateMode, Schema, SchemaState } from './schema/schema.ts'
 export { openStore, type Store, type StoreOptions } from './store.ts'
-export type {
-  Administration,
-  GroupStatus,
-  PartitionStatus,
-  SubscriptionSummary,
-} from './subscriptions/administration.ts'
+export type { Administration, SubscriptionSummary } from './subscriptions/administration.ts'
 export type { RunningSubscription, Subscription } from './subscriptions/consume.ts'
 export type { Delivery, NackOptions } from './subscriptions/delivery.ts'
 export type { CallbackOptions, CreateOptions, SubscribeOptions } from './subscriptions/plan.ts'
 export type { RepartitionOptions } from './subscriptions/repartition.ts'
+export type { GroupStatus, PartitionStatus } from './subscriptions/status.ts'
 export type { Subscribe, Subscriptions } from './subscriptions/subscriptions.ts'
 export { type Counter, channels, type Logger } from './telemetry/telemetry.ts'

@@ -190,9 +190,10 @@ export function openPartition(parts: PartitionParts): Partition {
       parts.onState(state)
       parts.onChange()
     } catch (error) {
-      for (const { stored } of said) stored.reject(error)
-      if (!isRillflowError(error, 'lease_lost')) parts.onStop(error)
-      lose(error)
+      const reason = isOpen() ? error : new LeaseLost({ consumer, fence })
+      for (const { stored } of said) stored.reject(reason)
+      if (!isRillflowError(reason, 'lease_lost')) parts.onStop(reason)
+      lose(reason)
     }
   }
 

@@ -5,7 +5,8 @@
 import { type Hold, type Host, type Hosted, openHost } from '../consumers/host.ts'
 import { CheckpointBeyondHead } from '../core/consumer-errors.ts'
 import { isRillflowError } from '../core/errors.ts'
-import { type Deferred, deferred, onAbort, once } from '../core/lifecycle.ts'
+import { type Deferred, deferred, onAbort, once, settledWithin } from '../core/lifecycle.ts'
+import { retry } from '../core/retry.ts'
 import { SubscriptionNotFound } from '../core/subscription-errors.ts'
 import type { Executor } from '../database/database.ts'
 import { type AnyTransaction, runOutside } from '../database/transaction.ts'
@@ -45,6 +46,9 @@ interface Pull {
   readonly answer: Deferred<Delivery | undefined>
 }
 
+/** How long a stop waits for a start that is under way; the server may be away. */
+const startMs = 5_000
+
 export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
   const { log, wake } = parts
   const held = new Map<string, Held>()
@@ -76,7 +80,7 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
     quiet()
     stopping.abort()
     stopListening?.()
-    await started.catch(() => {})
+    await settledWithin(started, startMs)
     await host?.stop(plan.drainMs)
     await reader?.ended
   })
@@ -98,7 +102,8 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
   }
 
   async function start(): Promise<void> {
-    adopt(await registerGroup(log, plan))
+    const again = { retries: 6, clock: log.clock, signal: stopping.signal }
+    adopt(await retry(() => registerGroup(log, plan), again))
     if (stopping.signal.aborted) return
     const { leaseMs } = plan
     host = openHost(parts, { hosted: () => hosted, leaseMs, onFailure: (_, error) => fail(error) })
@@ -107,14 +112,14 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
       stopping.signal,
     )
     stopListening = wake.onChange(() => void lookAgain())
-    await host.start()
+    await retry(() => host!.start(), again)
   }
 
   function fail(error: unknown): void {
     if (failure !== undefined || stopping.signal.aborted) return
     failure = { error }
     failed.reject(error)
-    void runOutside(stop)
+    void runOutside(stop).catch(() => {})
   }
 
   /** The partitions are those that are stored. */
