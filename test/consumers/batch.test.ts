@@ -145,7 +145,7 @@ test.each([
     const letters = await shop.query<{ attempts: number; errors: { code: string }[] }>(
       'select attempts, errors from ~dead_letters',
     )
-    expect(letters).toMatchObject([{ attempts: 2, errors: [{ code: '23502' }] }])
+    expect(letters).toMatchObject([{ attempts: 2, errors: [{ code: '23502' }, { code: '23502' }] }])
   },
 )
 
