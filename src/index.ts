@@ -113,11 +113,24 @@ export type { HeldBackBy } from './events/settle.ts'
 export type { ListStreamsOptions, StreamDescription, Streams } from './events/streams.ts'
 export type { TailOptions } from './events/tail.ts'
 export { type Upcaster, type UpcasterStep, upcaster } from './events/upcast.ts'
-export type { RebuildOptions, RebuildProgress } from './projections/build.ts'
-export { type DocumentProjection, documentProjection } from './projections/document.ts'
-export { tableProjection } from './projections/flat-table.ts'
+export type { OnProgress, RebuildOptions, RebuildProgress } from './projections/build.ts'
+export {
+  type DocumentHandlers,
+  type DocumentOptions,
+  type DocumentProjection,
+  documentProjection,
+} from './projections/document.ts'
+export { type RowChange, type TableProjectionOptions, tableProjection } from './projections/flat-table.ts'
 export { type LiveProjection, liveProjection } from './projections/live.ts'
-export { type Lifecycle, type Projection, type ProjectionContext, projection } from './projections/projection.ts'
+export {
+  type CustomOptions,
+  type Lifecycle,
+  type Projection,
+  type ProjectionContext,
+  type ProjectionHandlers,
+  type ProjectionOptions,
+  projection,
+} from './projections/projection.ts'
 export type {
   ProjectionDescription,
   ProjectionMetrics,
@@ -125,7 +138,13 @@ export type {
   RegisterOptions,
 } from './projections/projections.ts'
 export type { Rebuilt } from './projections/rebuild.ts'
-export { type TableOptions, table } from './projections/table.ts'
+export {
+  type ColumnOptions,
+  type ColumnType,
+  type IndexOptions,
+  type TableOptions,
+  table,
+} from './projections/table.ts'
 export type { CheckResult } from './schema/check.ts'
 export type { Problem, Step } from './schema/difference.ts'
 export type { Progress, SyncOptions } from './schema/migrate.ts'

@@ -73,17 +73,20 @@ export function beginBuild(
   return { ...rest, consumer: larger, checkpoint: from.checkpoint, attempts: from.attempts, events: 0, started }
 }
 
-/** Applies what is settled by now, and what settles meanwhile. */
+/** What came in meanwhile and is no more than this is left to whoever goes on: writers that never pause are never caught. */
+const near = 200n
+
+/** Applies what is settled, until hardly anything has settled meanwhile. */
 export async function catchUp(build: Build): Promise<void> {
   const { consumers, consumer, lease, signal } = build
   const { log, feed } = consumers
   const pace = setPace(log.database, consumer)
   const lost = signal ?? new AbortController().signal
+  await renew(log, build)
   let renewedAt = performance.now()
   for (;;) {
-    throwIfAborted(signal)
     const { settled } = await settle(log)
-    if (build.checkpoint >= settled) return
+    const isLast = settled - build.checkpoint <= near
     while (build.checkpoint < settled) {
       throwIfAborted(signal)
       if (performance.now() - renewedAt > consumer.leaseMs / 3) {
@@ -111,6 +114,8 @@ export async function catchUp(build: Build): Promise<void> {
       // Embedded every answer is there at once: timers and sockets need a turn of their own.
       await new Promise(setImmediate)
     }
+    throwIfAborted(signal)
+    if (isLast) return
   }
 }
 
@@ -137,7 +142,8 @@ async function renew(log: Log, { lease, consumer }: Build): Promise<void> {
 
 /** True for what goes away by itself: others hold a lock that is needed. */
 export function isLocked(error: unknown): boolean {
-  if (isRillflowError(error, 'serialization_failed') || isRillflowError(error, 'timed_out')) return true
+  const passing = ['serialization_failed', 'timed_out', 'transaction_timeout']
+  if (isRillflowError(error) && passing.includes(error.code)) return true
   const { sqlState } = error as { sqlState?: string }
   return isRillflowError(error, 'database_failed') && sqlState === lockNotAvailable
 }
