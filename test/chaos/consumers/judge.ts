@@ -48,3 +48,25 @@ export function judge(
   }
   return verdict
 }
+
+/**
+ * Whether the effects of one consumer follow the log from its beginning to its end, going elsewhere only by these resets,
+ * in their order. Returns the first position that does not fit.
+ */
+export function firstAstray(
+  events: readonly Pick<RecordedEvent, 'position'>[],
+  positions: readonly bigint[],
+  resets: readonly bigint[],
+): bigint | undefined {
+  const log = events.map(event => event.position)
+  const next = new Map<bigint, bigint>()
+  for (const [at, position] of log.entries()) next.set(at === 0 ? 0n : log[at - 1]!, position)
+  const left = [...resets]
+  let cursor = 0n
+  for (const position of positions) {
+    while (next.get(cursor) !== position && left.length > 0) cursor = left.shift()!
+    if (next.get(cursor) !== position) return position
+    cursor = position
+  }
+  return cursor === log.at(-1) ? undefined : cursor
+}

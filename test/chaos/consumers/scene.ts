@@ -9,21 +9,24 @@
  */
 import type pg from 'pg'
 import { identifier } from '../../../src/database/sql.ts'
+import type { RecordedEvent } from '../../../src/events/definition.ts'
 import { openStore, type Store } from '../../../src/store.ts'
 import { freshSchema, postgresUrl } from '../../support/engines.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { connections, show } from '../chaos.ts'
 import { times } from '../pace.ts'
-import { judge, type Verdict } from './judge.ts'
-import { effectsTable, startWorker, type Worker, type WorkerOptions } from './worker-process.ts'
+import { type Effect, judge, type Verdict } from './judge.ts'
+import { effectsTable, type WorkerOptions } from './worker.ts'
+import { startWorker, type Worker } from './worker-process.ts'
 
-export const leaseMs = 1_200
 /** Reached only by a run that fails. */
 export const deadlineMs = 60_000
 
 export interface SceneOptions {
   readonly consumers: number
   readonly url?: string
+  /** Default 1200. */
+  readonly leaseMs?: number
   /** Appends all the time. Default true. */
   readonly isBusy?: boolean
   /** How long each of two callers waits between its appends. Default 25. */
@@ -40,12 +43,14 @@ export interface Scene extends AsyncDisposable {
   effects(of?: { consumer?: string; worker?: string }): Promise<number>
   /** Resolves when each of the consumers has applied so many more events. */
   progress(events: number): Promise<void>
-  /** Ends the appending, waits until all have reached the end of the log, and judges. */
+  /** Ends the appending, waits until all have reached the end of the log, and gives all that is there. */
+  drain(): Promise<{ events: readonly RecordedEvent[]; effects: readonly Effect[] }>
+  /** The same, judged. */
   finish(): Promise<Verdict>
 }
 
 export async function openScene(options: SceneOptions): Promise<Scene> {
-  const { consumers, url = postgresUrl(), isBusy = true, pauseMs = 25 } = options
+  const { consumers, url = postgresUrl(), leaseMs = 1_200, isBusy = true, pauseMs = 25 } = options
   const schema = freshSchema()
   const names = times(consumers, at => `totals-${String(at).padStart(2, '0')}`)
   const store = await openStore({ url, schema, channel: schema, migrate: true, maxConnections: 4 })
@@ -53,13 +58,16 @@ export async function openScene(options: SceneOptions): Promise<Scene> {
   let client: pg.Client | undefined
   const query = async <R extends object>(text: string, values: readonly unknown[] = []): Promise<R[]> => {
     const named = text.replaceAll(/~(\w+)/g, (_, name) => identifier(schema, name).quoted)
-    try {
-      client ??= await clients.open()
-      return (await client.query(named, [...values])).rows as R[]
-    } catch (error) {
-      // The server may have been away: the next time by another connection.
-      client = undefined
-      throw error
+    for (const until = Date.now() + deadlineMs; ; ) {
+      try {
+        client ??= await clients.open()
+        return (await client.query(named, [...values])).rows as R[]
+      } catch (error) {
+        // While the server is away; an error of the statement has a state of another class.
+        if (/^(?!08|57)[0-9A-Z]{5}$/.test(String((error as { code?: string }).code)) || Date.now() > until) throw error
+        client = undefined
+        await new Promise(resolve => setTimeout(resolve, 20))
+      }
     }
   }
   await query(effectsTable(schema))
@@ -77,6 +85,18 @@ export async function openScene(options: SceneOptions): Promise<Scene> {
   const reached = async (position: bigint): Promise<boolean> => {
     const rows = await query('select name from ~consumers where name = any($1) and checkpoint >= $2', [names, position])
     return rows.length === names.length
+  }
+
+  const drain: Scene['drain'] = async () => {
+    await load.stop()
+    const events = await store.events.readAll().toArray()
+    const last = events.at(-1)!.position
+    await waitUntil(() => reached(last), { deadlineMs, what: `all consumers at the end of the log, ${last}` })
+    const effects = await query<Effect & { worker: string }>(
+      'select consumer, position::text, worker from ~effects order by n',
+    )
+    show(counts(effects.map(({ worker }) => worker)))
+    return { events, effects }
   }
 
   return {
@@ -98,16 +118,10 @@ export async function openScene(options: SceneOptions): Promise<Scene> {
       const position = BigInt(row!.checkpoint) + BigInt(events)
       await waitUntil(() => reached(position), { deadlineMs, what: `all consumers at ${position}` })
     },
+    drain,
     async finish() {
-      await load.stop()
-      const events = await store.events.readAll().toArray()
-      const last = events.at(-1)!.position
-      await waitUntil(() => reached(last), { deadlineMs, what: `all consumers at the end of the log, ${last}` })
-      const rows = await query<{ consumer: string; position: string; worker: string }>(
-        'select consumer, position::text, worker from ~effects order by n',
-      )
-      const verdict = judge(names, events, rows)
-      show(counts(rows.map(row => row.worker)))
+      const { events, effects } = await drain()
+      const verdict = judge(names, events, effects)
       show(verdict)
       return verdict
     },
@@ -121,18 +135,18 @@ export async function openScene(options: SceneOptions): Promise<Scene> {
   }
 }
 
-/** Resolves when the numbers of consumers held by these workers are these, in any order. */
+/** Resolves when the numbers of consumers held by these workers are these, in any order, and none is held twice. */
 export async function holding(workers: readonly Worker[], wanted: readonly number[]): Promise<void> {
   const sorted = (counts: readonly number[]): string => String([...counts].sort((a, b) => a - b))
-  let seen: readonly number[] = []
-  await waitUntil(
-    async () => {
-      seen = (await Promise.all(workers.map(worker => worker.ask({ kind: 'holds' })))).map(({ holds }) => holds.length)
-      return sorted(seen) === sorted(wanted)
-    },
-    { deadlineMs, what: `holding ${wanted}` },
-  ).catch((error: Error) => {
-    throw new Error(`${error.message}; at last it was ${seen}`, { cause: error })
+  let seen: string[][] = []
+  const isSo = async (): Promise<boolean> => {
+    seen = (await Promise.all(workers.map(worker => worker.ask({ kind: 'holds' })))).map(({ holds }) => holds)
+    return (
+      sorted(seen.map(holds => holds.length)) === sorted(wanted) && new Set(seen.flat()).size === seen.flat().length
+    )
+  }
+  await waitUntil(isSo, { deadlineMs, what: `holding ${wanted}` }).catch((error: Error) => {
+    throw new Error(`${error.message}; at last it was ${JSON.stringify(seen)}`, { cause: error })
   })
 }
 

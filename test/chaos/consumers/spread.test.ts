@@ -15,8 +15,6 @@ test('twelve consumers are spread evenly over three processes, whoever leaves or
     workers.push(scene.start({ name: `d-${round}` }))
     await holding(workers, [4, 4, 4])
   }
-  const held = await Promise.all(workers.map(worker => worker.ask({ kind: 'holds' })))
 
-  expect(held.flatMap(({ holds }) => holds).sort()).toEqual(scene.names)
   expect(await scene.finish()).toEqual(flawless)
 }, 120_000)
