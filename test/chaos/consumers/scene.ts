@@ -13,7 +13,7 @@ import type { RecordedEvent } from '../../../src/events/definition.ts'
 import { openStore, type Store } from '../../../src/store.ts'
 import { freshSchema, postgresUrl } from '../../support/engines.ts'
 import { waitUntil } from '../../support/wait.ts'
-import { connections, show } from '../chaos.ts'
+import { connections, long, show } from '../chaos.ts'
 import { times } from '../pace.ts'
 import { type Effect, judge, type Verdict } from './judge.ts'
 import { effectsTable, type WorkerOptions } from './worker.ts'
@@ -21,6 +21,8 @@ import { startWorker, type Worker } from './worker-process.ts'
 
 /** Reached only by a run that fails. */
 export const deadlineMs = 60_000
+/** Of a whole test. */
+export const limitMs = long ? 3_600_000 : 120_000
 
 export interface SceneOptions {
   readonly consumers: number

@@ -3,46 +3,58 @@ import { expect, test } from 'vitest'
 import { waitUntil } from '../../support/wait.ts'
 import { long } from '../chaos.ts'
 import { flawless } from './judge.ts'
-import { deadlineMs, holding, openScene, type Scene } from './scene.ts'
+import { deadlineMs, holding, limitMs, openScene, type Scene } from './scene.ts'
 import type { Worker } from './worker-process.ts'
 
-test('a process stopped past its lease does no harm when it goes on, and gets its share again', async () => {
-  await using scene = await openScene({ consumers: 4 })
-  const workers = [scene.start({ name: 'a' }), scene.start({ name: 'b' })]
-  await holding(workers, [2, 2])
-
-  for (let round = 0; round < (long ? 30 : 2); round++) {
-    const [zombie, other] = [workers[round % 2]!, workers[(round + 1) % 2]!]
-    await scene.progress(20)
-    zombie.freeze()
-    await holding([other], [4])
-    await scene.progress(20)
-    zombie.thaw()
+test(
+  'a process stopped past its lease does no harm when it goes on, and gets its share again',
+  async () => {
+    await using scene = await openScene({ consumers: 4 })
+    const workers = [scene.start({ name: 'a' }), scene.start({ name: 'b' })]
     await holding(workers, [2, 2])
-  }
 
-  expect(await scene.finish()).toEqual(flawless)
-}, 120_000)
+    for (let round = 0; round < (long ? 30 : 2); round++) {
+      const [zombie, other] = [workers[round % 2]!, workers[(round + 1) % 2]!]
+      await scene.progress(20)
+      zombie.freeze()
+      await holding([other], [4])
+      await scene.progress(20)
+      zombie.thaw()
+      await holding(workers, [2, 2])
+    }
 
-test('a batch that was read before the process was stopped, and begun after another had gone on, is refused', async () => {
-  await using scene = await openScene({ consumers: 1, isBusy: false })
+    expect(await scene.finish()).toEqual(flawless)
+  },
+  limitMs,
+)
 
-  const ends = await beginLate(scene, { isUnfenced: false })
+test(
+  'a batch that was read before the process was stopped, and begun after another had gone on, is refused',
+  async () => {
+    await using scene = await openScene({ consumers: 1, isBusy: false })
 
-  expect(ends).toEqual(['lease_lost'])
-  expect(await scene.finish()).toEqual(flawless)
-}, 120_000)
+    const ends = await beginLate(scene, { isUnfenced: false })
 
-test('the checker sees the harm that such a batch does without its fence', async () => {
-  await using scene = await openScene({ consumers: 1, isBusy: false })
+    expect(ends).toEqual(['lease_lost'])
+    expect(await scene.finish()).toEqual(flawless)
+  },
+  limitMs,
+)
 
-  const ends = await beginLate(scene, { isUnfenced: true })
-  const verdict = await scene.finish()
+test(
+  'the checker sees the harm that such a batch does without its fence',
+  async () => {
+    await using scene = await openScene({ consumers: 1, isBusy: false })
 
-  expect(ends).toEqual(['committed'])
-  expect(verdict.repeated).toBeGreaterThan(0)
-  expect(verdict.outOfOrder).toBeGreaterThan(0)
-}, 120_000)
+    const ends = await beginLate(scene, { isUnfenced: true })
+    const verdict = await scene.finish()
+
+    expect(ends).toEqual(['committed'])
+    expect(verdict.repeated).toBeGreaterThan(0)
+    expect(verdict.outOfOrder).toBeGreaterThan(0)
+  },
+  limitMs,
+)
 
 /**
  * The first worker has read ten events and is stopped before it begins with them; the second takes over, and has applied
