@@ -42,6 +42,7 @@ export {
   VersionConflict,
 } from './core/errors.ts'
 export type { Ids } from './core/id.ts'
+export { ImportBypassesInline, InlineProjectionFailed, InlineProjectionUnknown } from './core/projection-errors.ts'
 export type { Transaction, TransactionOptions } from './database/database.ts'
 export type { AnyTransaction, ForeignTransaction } from './database/transaction.ts'
 export type { AppendOptions } from './events/append.ts'

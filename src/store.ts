@@ -9,6 +9,8 @@
 import { openConsumers } from './consumers/consumers.ts'
 import { type Daemon, type DaemonOptions, openDaemons } from './consumers/daemon.ts'
 import { administerDaemons, type Daemons } from './consumers/daemons.ts'
+import { type DeadLetters, openDeadLetters } from './consumers/dead-letters.ts'
+import { openProcessors, type Processor, type ProcessorOptions } from './consumers/processor.ts'
 import { type Clock, systemClock } from './core/clock.ts'
 import { InvalidOption, isRillflowError, OutcomeUnknown, StoreClosed } from './core/errors.ts'
 import { type Ids, uuidv7Ids } from './core/id.ts'
@@ -21,6 +23,7 @@ import { type AnyTransaction, foreignExecutor, isOwnTransaction } from './databa
 import type { EventDefinitions, EventMap, UntypedEvents } from './events/definition.ts'
 import { type Events, openEvents } from './events/events.ts'
 import { defaultGroupLimits, groupCommit } from './events/group-commit.ts'
+import { inlineRegistry } from './events/inline-registry.ts'
 import { type Log, logNames } from './events/log.ts'
 import { openStreams, type Streams } from './events/streams.ts'
 import { type Upcaster, upcasters } from './events/upcast.ts'
@@ -74,6 +77,10 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly daemons: Daemons
   /** A daemon that runs the consumers registered here, once it is started. */
   daemon(options?: DaemonOptions): Daemon
+  /** What consumers have set aside. */
+  readonly deadLetters: DeadLetters
+  /** A consumer that this program runs itself: `await store.processor('mailer', { handlers }).run(signal)`. */
+  processor(name: string, options: ProcessorOptions<M>): Processor
   /** Runs `work` in one transaction; pass its handle on as `{ tx }`. Rolled back if `work` throws. */
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
   /** The store's counters since it was opened. */
@@ -124,6 +131,7 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
     telemetry,
     definitions: options.events ?? { schemas: new Map() },
     upcasters: upcasters(options.upcasters ?? []),
+    inline: inlineRegistry(),
     maxEventBytes: options.maxEventBytes ?? 1024 * 1024,
     validateOnRead: options.validateOnRead ?? false,
   }
@@ -140,11 +148,12 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
 
   const consumers = openConsumers({ log, wake, watch })
   const daemons = openDaemons(consumers)
+  const processors = openProcessors(consumers)
 
   const close = once(async () => {
     const until = performance.now() + closeMs
     const left = (): number => Math.max(0, until - performance.now())
-    await withinLimit(daemons.stopAll(), left())
+    await withinLimit(Promise.all([daemons.stopAll(), processors.stopAll()]), left())
     watch.close(new StoreClosed({}))
     await withinLimit(group.drain(), left())
     await withinLimit(wake.close(), left())
@@ -158,6 +167,8 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
     schema,
     daemons: administerDaemons({ log, wake }),
     daemon: daemons.daemon,
+    deadLetters: openDeadLetters({ log, onRequest: () => wake.changed() }),
+    processor: processors.processor,
     transaction: transactions.transaction,
     metrics: () => telemetry.counters(),
     close,
@@ -192,7 +203,7 @@ function rememberingTransactions(database: Database): {
 
 const foreignTypes = { getTypeParser: (oid: number) => parsers[oid] ?? ((text: string) => text) }
 
-async function withinLimit(work: Promise<void>, limitMs: number): Promise<void> {
+async function withinLimit(work: Promise<unknown>, limitMs: number): Promise<void> {
   let timer: NodeJS.Timeout | undefined
   const limit = new Promise<void>(resolve => {
     timer = setTimeout(resolve, limitMs)

@@ -18,7 +18,7 @@ test('users can import these names and no others', async () => {
 const errors = `
   Aborted AuthenticationFailed ConnectionLost DatabaseFailed DatabaseMissing DatabaseUnreachable
   DuplicateEventId FolderLocked FolderNotWritable FolderVersionMismatch IdempotencyConflict IdempotencyMismatch
-  ImportMismatch InsideTransaction InvalidEvent InvalidName InvalidOption LogRewound OutcomeUnknown Overloaded
+  ImportBypassesInline ImportMismatch InlineProjectionFailed InlineProjectionUnknown InsideTransaction InvalidEvent InvalidName InvalidOption LogRewound OutcomeUnknown Overloaded
   RillflowError SchemaDrift SchemaMissing SchemaNewer SchemaOutdated SerializationFailed ServerInRecovery
   ServerUnsupported StoreClosed StreamArchived StreamNotFound StreamTombstoned TimedOut TransactionClosed
   TransactionTimeout UpcasterCycle UpcasterFailed VersionConflict

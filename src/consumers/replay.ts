@@ -16,6 +16,7 @@ import { sql } from '../database/sql.ts'
 import type { RecordedEvent } from '../events/definition.ts'
 import type { Log } from '../events/log.ts'
 import { eventsOfRows } from '../events/rows.ts'
+import { refuseInterruption } from './batch.ts'
 import type { Consumer } from './consumer.ts'
 import { keptEntries } from './dead-letter.ts'
 import { describeError, isInterruption } from './failure.ts'
@@ -24,6 +25,8 @@ import type { Hold } from './host.ts'
 export interface Replayed {
   readonly replayed: number
   readonly failed: number
+  /** When the next request is due; undefined if there is none. */
+  readonly nextInMs: number | undefined
 }
 
 interface Letter {
@@ -46,12 +49,12 @@ export async function replayRequested(
   let replayed = 0
   let failed = 0
   while (replayed + failed < limit && !hold.drain.aborted && !hold.lost.aborted) {
-    const letter = await takeNext(log, hold)
-    if (letter === undefined) break
+    const { letter, nextInMs } = await takeNext(log, hold)
+    if (letter === undefined) return { replayed, failed, nextInMs }
     if (await replay(log, consumer, hold, letter)) replayed++
     else failed++
   }
-  return { replayed, failed }
+  return { replayed, failed, nextInMs: 0 }
 }
 
 /** Which of these consumers have requests that are due: one question for all that a host holds. */
@@ -86,7 +89,10 @@ async function apply(log: Log, consumer: Consumer, hold: Hold, letter: Letter): 
   try {
     await log.database.transaction(
       async tx => {
-        await consumer.handle([event], { ...context, tx, at: () => {} })
+        await consumer.handle([event], { ...context, tx, at: () => {} }).catch(async (error: unknown) => {
+          await refuseInterruption(tx, error)
+          throw error
+        })
         await markReplayed(log, tx, hold, letter)
       },
       {
@@ -131,13 +137,17 @@ async function reopenAbandoned(log: Log, { lease }: Hold): Promise<void> {
       and fence <= ${lease.fence}::bigint`)
 }
 
-async function takeNext(log: Log, { lease }: Hold): Promise<Letter | undefined> {
+async function takeNext(
+  log: Log,
+  { lease }: Hold,
+): Promise<{ letter: Letter | undefined; nextInMs: number | undefined }> {
   const { consumer, fence } = lease
   const [row] = await log.database.run<{
     held: boolean
     position: bigint | null
     event_id: string | null
     attempts: number | null
+    next_in: number | null
   }>(sql`/* dead_letters.take */
     with held as (
       select name
@@ -162,12 +172,17 @@ async function takeNext(log: Log, { lease }: Hold): Promise<Letter | undefined> 
       where d.consumer = ${consumer}::text
         and d.event_id = due.event_id
       returning d.position, d.event_id, d.attempts)
-    select exists (select from held) as held, taken.position, taken.event_id, taken.attempts
+    select exists (select from held) as held, taken.position, taken.event_id, taken.attempts,
+      (select (extract(epoch from min(retry_at) - clock_timestamp()) * 1000)::float8
+        from ${log.names.dead_letters}
+        where consumer = ${consumer}::text
+          and retry_at is not null) as next_in
     from (select 1) as always
     left join taken on true`)
   if (row?.held !== true) throw new LeaseLost({ consumer, fence })
-  if (row.event_id === null) return undefined
-  return { position: row.position!, eventId: row.event_id, attempts: row.attempts! }
+  const nextInMs = row.next_in === null ? undefined : Math.max(0, row.next_in)
+  if (row.event_id === null) return { letter: undefined, nextInMs }
+  return { letter: { position: row.position!, eventId: row.event_id, attempts: row.attempts! }, nextInMs }
 }
 
 /** At the end of the transaction of the event's effects: they stand only if the lease is ours until the commit. */

@@ -49,6 +49,11 @@ export const DeadLetterState: ErrorKind<
   'dead_letter_state',
   d => `The dead letter of event ${d.eventId} at "${d.consumer}" is ${d.state}, so it cannot be ${d.wanted}.`,
 )
+export const DeadLetterUnwritable: ErrorKind<'dead_letter_unwritable', { consumer: string; eventId: string }> =
+  defineError('dead_letter_unwritable', d =>
+    `Event ${d.eventId} failed at "${d.consumer}", and its dead letter could not be written; error.cause says why. The
+checkpoint stays before the event. Mend what keeps the table from being written, then run it again.`.replace('\n', ' '),
+  )
 export const NodeNotFound: ErrorKind<'node_not_found', { node: string; nearest?: string | undefined }> = defineError(
   'node_not_found',
   d =>

@@ -9,11 +9,14 @@ import { throwIfAborted } from '../core/lifecycle.ts'
 import { checkName } from '../core/name.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
-import type { AnyTransaction } from '../database/transaction.ts'
+import { type AnyTransaction, isOwnTransaction } from '../database/transaction.ts'
 import { channels } from '../telemetry/telemetry.ts'
-import { type GroupCommit, idsOf } from './group-commit.ts'
+import type { GroupCommit } from './group-commit.ts'
+import { appendInline } from './inline-append.ts'
+import { foreignHandle, refuseLent } from './inline-handle.ts'
 import type { Log } from './log.ts'
 import { type AppendResult, earlierResults, mayStillBeStored, refusal, repeatedBy, resultsOf } from './outcome.ts'
+import { idsOf } from './pending.ts'
 import {
   type AppendDefaults,
   checkExpected,
@@ -25,7 +28,7 @@ import {
   type StreamEvents,
 } from './prepare.ts'
 import { rereadable } from './read.ts'
-import { type Append, busy, lockStreams, sendBatch } from './send.ts'
+import { type Append, busy, lockStreams, meetsInline, sendBatch } from './send.ts'
 import type { Wake } from './wake.ts'
 
 export interface AppendOptions extends AppendDefaults {
@@ -129,11 +132,17 @@ async function appendGrouped(parts: AppendParts, append: Append, signal?: AbortS
 
 async function appendIn(parts: AppendParts, append: Append, tx: AnyTransaction): Promise<AppendResult[]> {
   const { log, wake } = parts
+  refuseLent(tx)
   const executor = parts.executorOf(tx)
   if (append.advisoryLock) await lockStreams(executor, log, append)
   let [outcome] = await sendBatch(executor, log, [append], true)
   // A stream was made by somebody else between two looks at it: it is there now.
   while (outcome!.code === busy) [outcome] = await sendBatch(executor, log, [append], true)
+  if (outcome!.code === meetsInline) {
+    const own = isOwnTransaction(tx) ? tx : foreignHandle(executor)
+    // A projection that fails takes back its append, and leaves the rest of the transaction to its owner.
+    outcome = await own.savepoint(() => appendInline(log, append, own))
+  }
   const repeated = repeatedBy(append, outcome!)
   if (repeated !== undefined) return earlierResults(executor, log, append, repeated)
   const results = resultsOf(append, outcome!)

@@ -2,6 +2,7 @@
  * The log: appending facts, and reading them back in the order they became facts.
  *
  *     append ─► prepare ─► group-commit ─► append_one / append_batch ─► [streams] [events]
+ *                               └─ inline-append: append_check ─► inline projections ─► append_store
  *                                                │ wake (a hint)
  *     read, readAll ◄── rows ◄── settle ◄────────┴─► watch ─► tail, waitFor
  *
@@ -12,6 +13,8 @@
  *   stored twice. What cannot be known ends in `OutcomeUnknown`, which names the ids to ask for.
  * - `expected: 'any'` never conflicts; of several appends that expect one version exactly one wins, the others get
  *   `VersionConflict` with the actual version.
+ * - What an active inline projection writes is committed with the append, or neither is. Which are active is said by the
+ *   database; a process that lacks the code of one cannot append what it wants (`InlineProjectionUnknown`).
  * - Readers of the log never skip, repeat or reorder an event, whatever commits, rolls back or stalls meanwhile.
  *
  * What it does not do: wait for consumers (see `waitFor` for the log itself), or change an event once it is stored.

@@ -5,6 +5,7 @@
  *                              └─ several ─────► append_batch           one call under way; a second when hundreds wait
  *                                   │ busy: a stream is held elsewhere ─► alone, on another connection
  *                                   │ broken by one of them ────────────► halves, until that one fails alone
+ *                                   │ wanted by an inline projection ───► alone, in a transaction with its code
  *                                   └ connection lost ──────────────────► sent again with the same ids
  *
  * Invariants:
@@ -19,11 +20,14 @@
 import { Aborted, isRillflowError, OutcomeUnknown, Overloaded, StoreClosed } from '../core/errors.ts'
 import { deferred, onAbort, sleep } from '../core/lifecycle.ts'
 import { type Backoff, defaultBackoff, delay } from '../core/retry.ts'
+import type { Transaction } from '../database/database.ts'
 import { isCollision, lockNotAvailable, sqlStateOf, uniqueViolation } from '../database/sqlstate.ts'
 import { runOutside } from '../database/transaction.ts'
 import { channels } from '../telemetry/telemetry.ts'
+import { appendInline, inlineTimeout } from './inline-append.ts'
 import type { Log } from './log.ts'
-import { type Append, busy, lockStreams, type Outcome, sendBatch, sendOne } from './send.ts'
+import { apart, chainsOf, idsOf, type Pending } from './pending.ts'
+import { type Append, busy, lockStreams, meetsInline, type Outcome, sendBatch, sendOne } from './send.ts'
 
 export interface GroupCommit {
   submit(append: Append, signal?: AbortSignal): Promise<Submitted>
@@ -46,17 +50,6 @@ export interface GroupLimits {
 
 export const defaultGroupLimits: GroupLimits = { maxQueued: 10_000, maxQueuedBytes: 64 * 1024 * 1024, resendMs: 30_000 }
 
-interface Pending {
-  readonly append: Append
-  /** What no other call may use meanwhile: its streams and its key, which a NUL tells from a stream's name. */
-  readonly names: readonly string[]
-  readonly resolve: (submitted: Submitted) => void
-  readonly reject: (error: unknown) => void
-  state: 'queued' | 'sent' | 'done'
-  /** Whether the database may have seen it in a call whose answer never came. */
-  unanswered: boolean
-}
-
 const maxGroupBytes = 4 * 1024 * 1024
 const secondGroupFrom = 250
 /** A lone call that takes longer waits for a stream held elsewhere; the others must not wait with it. */
@@ -75,6 +68,8 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
   let queuedBytes = 0
   let groups = 0
   let alone = 0
+  let inline = 0
+  const inlineWaiting: (() => void)[] = []
   let open = 0
   let scheduled = false
   let closing: ReturnType<typeof deferred<void>> | undefined
@@ -91,7 +86,8 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
       return new Promise<Submitted>((resolve, reject) => {
         const names = append.parts.map(part => part.stream)
         if (append.key !== undefined) names.push(`\0${append.key}`)
-        const pending: Pending = { append, names, resolve, reject, state: 'queued', unanswered: false }
+        const isInline = log.inline.mayWant(append)
+        const pending: Pending = { append, names, resolve, reject, state: 'queued', unanswered: false, isInline }
         if (signal !== undefined) watchSignal(pending, signal)
         queue.push(pending)
         queuedBytes += append.bytes
@@ -239,13 +235,20 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
   /** The same, giving back those whose streams are held elsewhere. */
   async function sendNow(group: readonly Pending[], wait: boolean, tries: number): Promise<readonly Pending[]> {
     let lostAt: number | undefined
+    if (group.length > 1 && group.some(({ isInline }) => isInline)) {
+      const inlines = group.filter(({ isInline }) => isInline)
+      const [behind, free] = apart(inlines, group)
+      return [...behind, ...(free.length === 0 ? [] : await sendNow(free, wait, tries))]
+    }
     for (let attempt = tries; ; attempt++) {
       try {
         const outcomes = await send(group, wait)
-        group.forEach((pending, at) => {
-          if (outcomes[at]!.code !== busy) settle(pending, outcomes[at]!)
+        return group.filter((pending, at) => {
+          const { code } = outcomes[at]!
+          if (code === meetsInline) pending.isInline = true
+          else if (code !== busy) settle(pending, outcomes[at]!)
+          return code === busy || code === meetsInline
         })
-        return group.filter((_, at) => outcomes[at]!.code === busy)
       } catch (error) {
         const state = sqlStateOf((error as Error).cause)
         if (isRillflowError(error, 'connection_lost') || isRillflowError(error, 'outcome_unknown')) {
@@ -255,6 +258,10 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
             return []
           }
           await beforeResend(group, error, attempt)
+        } else if (isRillflowError(error, 'inline_projection_failed')) {
+          // Its cause may be a state that would mean something else if it came from a statement of ours.
+          giveUp(group, error)
+          return []
         } else if (isCollision(state) && attempt < tries + 5) {
           await sleep(delay(shortBackoff, attempt))
         } else if (state === uniqueViolation && !group.every(({ append }) => append.checkIds)) {
@@ -286,7 +293,8 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
    */
   function sendHeld(group: readonly Pending[], attempt: number): void {
     for (const chain of chainsOf(group)) {
-      if (waits && alone < maxAlone) {
+      if (chain.some(pending => pending.isInline)) void sendInTurn(chain)
+      else if (waits && alone < maxAlone) {
         alone++
         void sendGroup(chain, true).finally(() => {
           alone--
@@ -295,6 +303,20 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
         void sleep(delay(shortBackoff, attempt)).then(() => sendGroup(chain, false, attempt + 1))
       }
     }
+  }
+
+  /** One after the other, in their order: neither code nor failure of one is another's. */
+  async function sendInTurn(chain: readonly Pending[]): Promise<void> {
+    // A slot that is given on is never free in between.
+    if (inline < Math.max(1, maxAlone - alone)) inline++
+    else await new Promise<void>(resolve => inlineWaiting.push(resolve))
+    for (const pending of chain) {
+      for (let tries = 1; (await sendNow([pending], true, tries)).length > 0; tries++)
+        if (!pending.isInline || tries > 1) await sleep(delay(shortBackoff, tries))
+    }
+    const next = inlineWaiting.shift()
+    if (next === undefined) inline--
+    else next()
   }
 
   async function beforeResend(group: readonly Pending[], error: ErrorWithCause, attempt: number): Promise<void> {
@@ -309,7 +331,8 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
   }
 
   async function send(group: readonly Pending[], wait: boolean): Promise<Outcome[]> {
-    const { append } = group[0]!
+    const { append, isInline } = group[0]!
+    if (isInline) return [await sendInline(append)]
     if (append.advisoryLock) return database.transaction(tx => lockThenSend(tx, append), { timeoutMs: limits.resendMs })
     const simple = group.length === 1 && append.parts.length === 1 && append.key === undefined && !append.checkIds
     if (simple && wait) return [await sendOne(database, log, append)]
@@ -319,6 +342,16 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
       group.map(each => each.append),
       wait,
     )
+  }
+
+  async function sendInline(append: Append): Promise<Outcome> {
+    const over = new AbortController()
+    const send = (tx: Transaction): Promise<Outcome> => appendInline(log, append, tx, over.signal)
+    try {
+      return await database.transaction(send, { timeoutMs: inlineTimeout(log) })
+    } finally {
+      over.abort()
+    }
   }
 
   async function lockThenSend(tx: Parameters<typeof sendBatch>[0], append: Append): Promise<Outcome[]> {
@@ -353,34 +386,6 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
     }
     if (groups === 0) schedulePump()
   }
-}
-
-/** Appends that share a stream stay together, in their order; those that share none go their own ways. */
-function chainsOf(appends: readonly Pending[]): Pending[][] {
-  const chains = new Map<string, Pending[]>()
-  for (const pending of appends) {
-    const joined = [...new Set(pending.names.flatMap(name => chains.get(name) ?? []))]
-    const chain = [...joined, pending]
-    for (const { names } of chain) for (const name of names) chains.set(name, chain)
-  }
-  return [...new Set(chains.values())]
-}
-
-/** Those that come after one that waits, on one of its streams, and those that do not. */
-function apart(waiting: readonly Pending[], group: readonly Pending[]): [Pending[], Pending[]] {
-  const waitedFor = new Set(waiting.flatMap(({ names }) => names))
-  const behind: Pending[] = []
-  const free: Pending[] = []
-  for (const pending of group) {
-    const isBehind = pending.names.some(name => waitedFor.has(name))
-    if (isBehind) for (const name of pending.names) waitedFor.add(name)
-    ;(isBehind ? behind : free).push(pending)
-  }
-  return [behind, free]
-}
-
-export function idsOf(append: Append): string[] {
-  return append.parts.flatMap(part => part.events.map(event => event.id))
 }
 
 /** The connection was refused, so the statement cannot have been seen. */

@@ -2,6 +2,7 @@
  * Storing one chunk of an import: one transaction that locks its streams, announces, draws positions, copies, commits.
  */
 import { DuplicateEventId, ImportMismatch, isRillflowError, StreamArchived, StreamTombstoned } from '../core/errors.ts'
+import { ImportBypassesInline } from '../core/projection-errors.ts'
 import { retry } from '../core/retry.ts'
 import type { Transaction } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
@@ -16,6 +17,7 @@ export interface Chunk {
 
 export interface ImportLine {
   readonly stream: string
+  readonly type: string
   readonly id: string
   /** The columns after position and version. */
   readonly line: string
@@ -56,6 +58,7 @@ async function storeIn(
   name: string | undefined,
   before: number,
 ): Promise<bigint> {
+  await refuseInline(log, tx, chunk)
   if (name !== undefined) await advance(log, tx, name, before, chunk)
   const versions = await takeStreams(log, tx, chunk)
   const announced = tx.run(sql`/* events.import_announce */
@@ -126,6 +129,18 @@ async function lockStreams(log: Log, tx: Transaction, streams: readonly string[]
     if (archived) throw new StreamArchived({ stream })
   }
   return new Map((rows as [string, bigint][]).map(([stream, version]) => [stream, Number(version)]))
+}
+
+/** None becomes inline until the chunk is committed: to have looked holds the barrier. */
+async function refuseInline(log: Log, tx: Transaction, chunk: Chunk): Promise<void> {
+  const [inline] = await tx.run<{ name: string }>(sql`/* events.import_inline */
+    select name
+    from ${log.names.inline_projections}
+    where types is null
+      or types && ${[...new Set(chunk.events.map(({ type }) => type))]}::text[]
+    order by name
+    limit 1`)
+  if (inline !== undefined) throw new ImportBypassesInline({ projection: inline.name })
 }
 
 /** Moves the import's own mark; zero rows mean that another process is at the same import. */

@@ -122,7 +122,13 @@ async function* chunksOf(
       if (++skipped === resumed.events) refuseOther(options.name, resumed, hash)
       continue
     }
-    events.push({ stream, id: checked.id, line: copyLine(stream, checked), createdAt: timeOf(event) })
+    events.push({
+      stream,
+      type: checked.type,
+      id: checked.id,
+      line: copyLine(stream, checked),
+      createdAt: timeOf(event),
+    })
     bytes += checked.bytes
     if (events.length < chunkSize && bytes < maxChunkBytes) continue
     await Promise.all(checks.splice(0))

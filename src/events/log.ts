@@ -5,6 +5,7 @@ import type { Database } from '../database/database.ts'
 import { type Identifier, identifier } from '../database/sql.ts'
 import type { Telemetry } from '../telemetry/telemetry.ts'
 import type { EventDefinitions } from './definition.ts'
+import type { InlineRegistry } from './inline-registry.ts'
 import type { Upcasters } from './upcast.ts'
 
 export interface Log {
@@ -17,6 +18,8 @@ export interface Log {
   readonly telemetry: Telemetry
   readonly definitions: EventDefinitions
   readonly upcasters: Upcasters
+  /** The inline projections whose code this store has. */
+  readonly inline: InlineRegistry
   /** The largest data or headers of one event, in bytes. */
   readonly maxEventBytes: number
   /** Whether events are checked against their schema when read, too. */
@@ -42,6 +45,10 @@ const objects = [
   'daemons',
   'dead_letters',
   'deliveries',
+  'inline_projections',
+  'inline_changes',
+  'append_check',
+  'append_store',
 ] as const
 
 export function logNames(schema: string): LogNames {

@@ -33,6 +33,9 @@ export interface Outcome {
 /** A stream is held by another transaction, so the batch left this append out. */
 export const busy = 4
 
+/** An inline projection wants one of its events: nothing was stored, and it has to go another way. */
+export const meetsInline = 9
+
 /** Waits for the stream if somebody holds it. */
 export async function sendOne(executor: Executor, log: Log, append: Append): Promise<Outcome> {
   const part = append.parts[0]!
@@ -112,7 +115,7 @@ export async function sendBatch(
 }
 
 /** Events by column, as the functions take them: null where every row has the default. */
-function columnsOf(events: readonly CheckedEvent[]): Columns {
+export function columnsOf(events: readonly CheckedEvent[]): Columns {
   const column = <T>(of: (event: CheckedEvent) => T, isDefault: (event: CheckedEvent) => boolean): T[] | null =>
     events.every(isDefault) ? null : events.map(of)
   const headers = column(
@@ -155,7 +158,7 @@ interface Columns {
 }
 
 /** The order of collation C: by UTF-8 bytes, which for ASCII names is how JavaScript compares anyway. */
-function byBytes(a: string, b: string): number {
+export function byBytes(a: string, b: string): number {
   if (a === b) return 0
   if (beyondAscii.test(a) || beyondAscii.test(b)) return Buffer.compare(Buffer.from(a), Buffer.from(b))
   return a < b ? -1 : 1

@@ -124,6 +124,26 @@ export const expected: SchemaShape = {
         imports_pkey: 'primary key btree (name)',
       },
     },
+    inline_changes: {
+      columns: {
+        changes: 'bigint not null',
+        id: 'integer not null',
+      },
+      indexes: {
+        inline_changes_pkey: 'primary key btree (id)',
+      },
+    },
+    inline_projections: {
+      columns: {
+        activated_at: 'timestamp with time zone not null default now()',
+        version: 'integer not null',
+        name: 'text collate "C" not null',
+        types: 'text[]',
+      },
+      indexes: {
+        inline_projections_pkey: 'primary key btree (name)',
+      },
+    },
     migrations: {
       columns: {
         applied_at: 'timestamp with time zone not null default now()',
@@ -169,8 +189,12 @@ export const expected: SchemaShape = {
     announce: '() returns void language plpgsql volatile',
     append_batch:
       '(p_streams text[], p_part_append integer[], p_part_stream integer[], p_part_expected bigint[], p_part_count integer[], p_allow_archived boolean[], p_check_ids boolean[], p_keys text[], p_digests text[], p_simple boolean, p_wait boolean, p_event_part integer[], p_event_number integer[], p_ids uuid[], p_types text[], p_schema_versions integer[], p_data jsonb, p_headers jsonb, p_correlations text[], p_causations text[], p_users text[], OUT outcomes integer[], OUT failed_parts integer[], OUT versions bigint[], OUT positions bigint[]) returns record language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off',
+    append_check:
+      '(p_streams text[], p_part_stream integer[], p_part_expected bigint[], p_part_count integer[], p_allow_archived boolean, p_check_ids boolean, p_key text, p_digest text, p_event_part integer[], p_ids uuid[], p_types text[], p_data jsonb, OUT outcome integer, OUT failed_part integer, OUT versions bigint[], OUT created_at timestamp with time zone, OUT inline_names text[], OUT inline_versions integer[]) returns record language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off',
     append_one:
       '(p_stream text, p_expected bigint, p_allow_archived boolean, p_ids uuid[], p_types text[], p_schema_versions integer[], p_data jsonb, p_headers jsonb, p_correlations text[], p_causations text[], p_users text[], OUT outcome integer, OUT at_version bigint, OUT at_position bigint) returns record language plpgsql volatile',
+    append_store:
+      '(p_part_streams text[], p_part_versions bigint[], p_created_at timestamp with time zone, p_event_part integer[], p_event_number integer[], p_ids uuid[], p_types text[], p_schema_versions integer[], p_data jsonb, p_headers jsonb, p_correlations text[], p_causations text[], p_users text[], OUT positions bigint[]) returns bigint[] language plpgsql volatile',
     settle:
       '(OUT head bigint, OUT settled bigint, OUT timeline text, OUT session text) returns record language plpgsql volatile',
     signed32:

@@ -13,6 +13,7 @@ import { systemClock } from '../../src/core/clock.ts'
 import { uuidv7Ids } from '../../src/core/id.ts'
 import type { Database, Transaction } from '../../src/database/database.ts'
 import type { RecordedEvent } from '../../src/events/definition.ts'
+import { inlineRegistry } from '../../src/events/inline-registry.ts'
 import { type Log, logNames } from '../../src/events/log.ts'
 import { type Upcaster, upcasters } from '../../src/events/upcast.ts'
 import { openWake } from '../../src/events/wake.ts'
@@ -56,6 +57,7 @@ function logOf({ database, schema }: Shop, options: WorkbenchOptions): Log {
     telemetry: openTelemetry(options.logger),
     definitions: { schemas: new Map() },
     upcasters: upcasters(options.upcasters ?? []),
+    inline: inlineRegistry(),
     maxEventBytes: 1024 * 1024,
     validateOnRead: false,
   }
