@@ -16,12 +16,13 @@ const ON_AN_ENGINE = [
 const ONLY_ON_A_SERVER = [
   'test/database/server.test.ts',
   'test/chaos/{held-stream,resend,rewound,server-killed,silent-server}.test.ts',
+  'test/chaos/consumers/{killed,nodes,paused,server,spread,zombie}.test.ts',
 ]
 
 /** Files about the embedded engine itself. */
 const ONLY_EMBEDDED = [
   ...['folder-lock', 'line', 'pglite'].map(name => `test/database/${name}.test.ts`),
-  'test/chaos/embedded.test.ts',
+  'test/chaos/{,consumers/}embedded.test.ts',
 ]
 
 /** The README's blocks choose their engines themselves: once is enough. */

@@ -93,6 +93,7 @@ export function openHost(parts: { readonly log: Log; readonly wake: Wake }, opti
   const firstLook = deferred<void>()
   firstLook.promise.catch(() => {})
   let role: Role | undefined
+  let joining: Promise<void> | undefined
   let looking: Promise<void> | undefined
   let isDue = false
   let failures = 0
@@ -105,7 +106,9 @@ export function openHost(parts: { readonly log: Log; readonly wake: Wake }, opti
   return {
     owner,
     async start() {
-      await join(log, { owner, node: options.node, standby: options.standby ?? false, leaseMs: leaseMs() })
+      joining = join(log, { owner, node: options.node, standby: options.standby ?? false, leaseMs: leaseMs() })
+      await joining
+      if (stopping.signal.aborted) return
       stopListening = wake.onChange(lookSoon)
       lookSoon()
       await firstLook.promise
@@ -121,6 +124,8 @@ export function openHost(parts: { readonly log: Log; readonly wake: Wake }, opti
     let limitMs = 5_000
     const stop = once(async () => {
       stopping.abort()
+      // One that is stopped while it enters must not be left behind as if it were there.
+      await joining?.catch(() => {})
       stopListening?.()
       timer?.cancel()
       await looking

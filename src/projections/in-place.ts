@@ -9,7 +9,7 @@
 import { type Lease, newOwner } from '../consumers/lease.ts'
 import { LeaseLost } from '../core/consumer-errors.ts'
 import { sleep } from '../core/lifecycle.ts'
-import { RebuildImpossible, RebuildRunning } from '../core/read-model-errors.ts'
+import { RebuildImpossible, RebuildRunning } from '../core/projection-errors.ts'
 import { type Backoff, delay } from '../core/retry.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'

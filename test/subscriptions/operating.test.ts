@@ -102,7 +102,7 @@ test('the status of a subscription names each group with its lag', async () => {
   const groups = await store.subscriptions.groups('mailer')
 
   expect(groups).toMatchObject([
-    { group: 'busy', lag: 0n, lagMs: 0, maxInFlight: 1024, partitions: [{ consumer: 'mailer/busy' }] },
+    { group: 'busy', lag: 0n, lagSeconds: 0, maxInFlight: 1024, partitions: [{ consumer: 'mailer/busy' }] },
     { group: 'late', lag: 3n, checkpoint: 0n, partitions: [{ owner: undefined }] },
   ])
   expect(JSON.parse(JSON.stringify(groups))).toMatchObject([{ lag: '0' }, { lag: '3' }])
