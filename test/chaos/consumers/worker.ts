@@ -16,6 +16,7 @@ import { uuidv7Ids } from '../../../src/core/id.ts'
 import { openPglite } from '../../../src/database/pglite.ts'
 import { openPostgres } from '../../../src/database/postgres.ts'
 import { identifier } from '../../../src/database/sql.ts'
+import { inlineRegistry } from '../../../src/events/inline-registry.ts'
 import { type Log, logNames } from '../../../src/events/log.ts'
 import { upcasters } from '../../../src/events/upcast.ts'
 import { openWake, type Wake } from '../../../src/events/wake.ts'
@@ -94,6 +95,7 @@ async function start(options: WorkerOptions): Promise<Work> {
     telemetry: openTelemetry(undefined),
     definitions: { schemas: new Map() },
     upcasters: upcasters([]),
+    inline: inlineRegistry(),
     maxEventBytes: 1024 * 1024,
     validateOnRead: false,
   }
