@@ -95,6 +95,7 @@ async function start(options: WorkerOptions): Promise<Work> {
     telemetry: openTelemetry(undefined),
     definitions: { schemas: new Map() },
     upcasters: upcasters([]),
+    inline: inlineRegistry(),
     maxEventBytes: 1024 * 1024,
     inline: inlineRegistry(),
     validateOnRead: false,
