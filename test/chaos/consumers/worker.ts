@@ -97,7 +97,6 @@ async function start(options: WorkerOptions): Promise<Work> {
     upcasters: upcasters([]),
     inline: inlineRegistry(),
     maxEventBytes: 1024 * 1024,
-    inline: inlineRegistry(),
     validateOnRead: false,
   }
   let store: Store | undefined
