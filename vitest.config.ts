@@ -16,12 +16,13 @@ const ON_AN_ENGINE = [
 const ONLY_ON_A_SERVER = [
   'test/database/server.test.ts',
   'test/chaos/{held-stream,resend,rewound,server-killed,silent-server}.test.ts',
+  'test/chaos/consumers/{killed,nodes,paused,server,spread,zombie}.test.ts',
 ]
 
 /** Files about the embedded engine itself. */
 const ONLY_EMBEDDED = [
   ...['folder-lock', 'line', 'pglite'].map(name => `test/database/${name}.test.ts`),
-  'test/chaos/embedded.test.ts',
+  'test/chaos/{,consumers/}embedded.test.ts',
 ]
 
 /** The README's blocks choose their engines themselves: once is enough. */
@@ -61,7 +62,7 @@ function engineProject(engine: EngineName, groupOrder: number, run: EngineRun): 
       ],
       provide: { engine },
       env: run.env ?? {},
-      testTimeout: run.testTimeout ?? 30_000,
+      testTimeout: run.testTimeout ?? 60_000,
       globalSetup: engine === 'pglite' ? [] : ['test/support/global-setup.ts'],
       // One engine after the other: a worker, and the PGlite in it, lives only as long as the next file is of its project.
       sequence: { groupOrder },
@@ -81,7 +82,10 @@ export default defineConfig({
   test: {
     ...shared,
     projects: [
-      { extends: true, test: { name: 'unit', include: ['test/*.test.ts', 'test/core/**/*.test.ts'] } },
+      {
+        extends: true,
+        test: { name: 'unit', include: ['test/*.test.ts', 'test/core/**/*.test.ts'], testTimeout: 60_000 },
+      },
       ...engineProjects(),
     ],
   },

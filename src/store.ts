@@ -9,6 +9,8 @@
 import { openConsumers } from './consumers/consumers.ts'
 import { type Daemon, type DaemonOptions, openDaemons } from './consumers/daemon.ts'
 import { administerDaemons, type Daemons } from './consumers/daemons.ts'
+import { type DeadLetters, openDeadLetters } from './consumers/dead-letters.ts'
+import { openProcessors, type Processor, type ProcessorOptions } from './consumers/processor.ts'
 import { type Clock, systemClock } from './core/clock.ts'
 import { InvalidOption, isRillflowError, OutcomeUnknown, StoreClosed } from './core/errors.ts'
 import { type Ids, uuidv7Ids } from './core/id.ts'
@@ -73,15 +75,19 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly events: Events<M>
   readonly streams: Streams
   readonly schema: Schema
+  readonly projections: Projections
   /** Events of the log for code of yours, with acknowledgements. */
   readonly subscribe: Subscribe<M>
   /** The subscriptions that are stored: their state, and what operators do with them. */
   readonly subscriptions: Subscriptions<M>
-  readonly projections: Projections
   /** The daemons of all processes. */
   readonly daemons: Daemons
   /** A daemon that runs the consumers registered here, once it is started. */
   daemon(options?: DaemonOptions): Daemon
+  /** What consumers have set aside. */
+  readonly deadLetters: DeadLetters
+  /** A consumer that this program runs itself: `await store.processor('mailer', { handlers }).run(signal)`. */
+  processor(name: string, options: ProcessorOptions<M>): Processor
   /** Runs `work` in one transaction; pass its handle on as `{ tx }`. Rolled back if `work` throws. */
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
   /** The store's counters since it was opened. */
@@ -148,9 +154,10 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
   const executorOf = (tx: AnyTransaction) => (isOwnTransaction(tx) ? tx : foreignExecutor(tx, foreignTypes))
   const parts = { log, group, wake, watch, executorOf, rememberIds: transactions.rememberIds }
 
-  const { subscribe, subscriptions, stopAll } = openSubscriptions<M>(parts)
+  const subscriptions = openSubscriptions<M>(parts)
   const consumers = openConsumers({ log, wake, watch })
   const daemons = openDaemons(consumers)
+  const processors = openProcessors(consumers)
   const projections = openProjections({
     ...{ consumers, schema, tables, executorOf },
     syncs: migrate === true,
@@ -160,7 +167,7 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
   const close = once(async () => {
     const until = performance.now() + closeMs
     const left = (): number => Math.max(0, until - performance.now())
-    await withinLimit(Promise.all([daemons.stopAll(), stopAll()]), left())
+    await withinLimit(Promise.all([daemons, processors, subscriptions].map(each => each.stopAll())), left())
     watch.close(new StoreClosed({}))
     await withinLimit(group.drain(), left())
     await withinLimit(wake.close(), left())
@@ -172,11 +179,13 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
     events: openEvents<M>(parts),
     streams: openStreams(parts),
     schema,
-    subscribe,
-    subscriptions,
     projections,
+    subscribe: subscriptions.subscribe,
+    subscriptions: subscriptions.subscriptions,
     daemons: administerDaemons({ log, wake }),
     daemon: daemons.daemon,
+    deadLetters: openDeadLetters({ log, onRequest: () => wake.changed() }),
+    processor: processors.processor,
     transaction: transactions.transaction,
     metrics: () => telemetry.counters(),
     close,

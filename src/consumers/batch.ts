@@ -13,6 +13,7 @@
  */
 import { HandlerTimeout } from '../core/consumer-errors.ts'
 import { isRillflowError } from '../core/errors.ts'
+import { abortable } from '../core/lifecycle.ts'
 import type { Transaction } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import { sqlStateOf } from '../database/sqlstate.ts'
@@ -33,6 +34,8 @@ export interface Work {
   /** How often the first event after the checkpoint has failed. */
   readonly attempts: number
   readonly breaker: Breaker | undefined
+  /** How often the breaker had opened before this page. */
+  readonly openings: number
   /** Aborts when nothing may be done any more. */
   readonly lost: AbortSignal
 }
@@ -42,13 +45,21 @@ export interface BatchOutcome extends Conclusion {
   readonly processed: number
 }
 
-export async function applyPage(work: Work, page: Page): Promise<BatchOutcome> {
+export async function applyPage(given: Omit<Work, 'openings'>, page: Page): Promise<BatchOutcome> {
+  const work: Work = { ...given, openings: given.breaker?.openings() ?? 0 }
   const { events, faults, reached } = page
   const bad = faults.size === 0 ? -1 : events.findIndex(event => faults.has(event.position))
   if (bad >= 0) return failAt(work, events, bad, faults.get(events[bad]!.position))
   const tried = await tryAll(work, events, reached)
   if ('processed' in tried) return tried
-  return tried.at === undefined ? oneByOne(work, events, reached) : failAt(work, events, tried.at, tried.error)
+  if (tried.at === undefined) return oneByOne(work, events, reached)
+  const outcome = await failAt(work, events, tried.at, tried.error)
+  // One that was retried has waited before; those behind it can wait for the next page.
+  const isFirst = tried.at === 0 && outcome.processed === 1 && work.attempts === 0
+  if (!isFirst || outcome.isPaused || events.length === 1) return outcome
+  // Bad events seldom come alone: two transactions and a read for each would be slow.
+  const rest = await oneByOne({ ...work, attempts: 0 }, events.slice(1), reached, true)
+  return { ...rest, processed: rest.processed + 1, error: rest.error ?? outcome.error, end: rest.end ?? outcome.end }
 }
 
 /** What went wrong, and at which of the events, if that is known. */
@@ -102,18 +113,26 @@ async function failAt(work: Work, events: readonly RecordedEvent[], at: number, 
   }
 }
 
-async function oneByOne(work: Work, events: readonly RecordedEvent[], reached: bigint): Promise<BatchOutcome> {
+/** Up to the first one that fails; or, if it is to go on, past all that the policy lets pass, as long as there is time. */
+async function oneByOne(
+  work: Work,
+  events: readonly RecordedEvent[],
+  reached: bigint,
+  goesOn = false,
+): Promise<BatchOutcome> {
   const attempt = new Attempt(work, events)
+  const until = performance.now() + limits(work).timeoutMs / 4
   try {
     return await attempt.run(async tx => {
       for (const [at, event] of events.entries()) {
         try {
-          await tx.savepoint(() => attempt.handle(tx, [event]))
+          await tx.savepoint(() => attempt.handle(tx, [event], true))
         } catch (error) {
-          await refuseInterruption(tx, error)
-          const conclusion = await conclude(work, tx, event, error, at === 0 ? work.attempts + 1 : 1)
+          if (!attempt.hasThrown(error)) await refuseInterruption(tx, error)
+          const isLast = !goesOn || at === events.length - 1 || performance.now() > until
+          const conclusion = await conclude(work, tx, event, error, at === 0 ? work.attempts + 1 : 1, isLast)
           const isDone = conclusion.end === 'skip' || conclusion.end === 'dead-letter'
-          return { ...conclusion, processed: at + (isDone ? 1 : 0) }
+          if (isLast || !isDone) return { ...conclusion, processed: at + (isDone ? 1 : 0) }
         }
       }
       const { isPaused } = await saveProgress(work.log, tx, work.lease, { checkpoint: reached })
@@ -152,7 +171,8 @@ class Attempt {
     }
   }
 
-  async handle(tx: Transaction, events: readonly RecordedEvent[]): Promise<void> {
+  /** In a savepoint its end shows whether the connection is still there. */
+  async handle(tx: Transaction, events: readonly RecordedEvent[], inSavepoint = false): Promise<void> {
     const { consumer, attempts, breaker } = this.#work
     this.#current = events.length === 1 ? events[0] : undefined
     const ctx = {
@@ -166,13 +186,21 @@ class Attempt {
       },
     }
     try {
-      await (breaker === undefined ? consumer.handle(events, ctx) : breaker.run(() => consumer.handle(events, ctx)))
+      // One that never comes back is a failure of its target, too.
+      const within = (): Promise<void> => abortable(consumer.handle(events, ctx), ctx.signal)
+      await (breaker === undefined ? consumer.handle(events, ctx) : breaker.run(within))
     } catch (error) {
-      await refuseInterruption(tx, error)
+      if (isInterruption(error)) throw error
+      if (!inSavepoint) await refuseInterruption(tx, error)
       this.#thrown = { error }
       throw error
     }
     if (events.length > 1) this.#current = undefined
+  }
+
+  /** Whether this came from the handler, and not from the savepoint around it. */
+  hasThrown(error: unknown): boolean {
+    return this.#thrown !== undefined && this.#thrown.error === error
   }
 
   /** Throws on what is no trouble with an event. */
@@ -191,7 +219,7 @@ class Attempt {
 }
 
 /** An error of a handler whose connection is gone is no error of the handler. */
-async function refuseInterruption(tx: Transaction, error: unknown): Promise<void> {
+export async function refuseInterruption(tx: Transaction, error: unknown): Promise<void> {
   if (isInterruption(error)) throw error
   await tx.run(sql`/* consumers.alive */ select 1`).catch((dead: unknown) => {
     // A transaction that has failed answers that it has, so it is alive.

@@ -1,10 +1,11 @@
 /** What becomes of an event that failed, written in the transaction that keeps the ones before it. */
+import { DeadLetterUnwritable } from '../core/consumer-errors.ts'
 import type { Transaction } from '../database/database.ts'
 import type { RecordedEvent } from '../events/definition.ts'
 import { channels } from '../telemetry/telemetry.ts'
 import type { Work } from './batch.ts'
 import { recordDeadLetter } from './dead-letter.ts'
-import { describeError } from './failure.ts'
+import { describeError, isInterruption } from './failure.ts'
 import { saveProgress } from './lease.ts'
 import { decide, type FailureEnd } from './policy.ts'
 
@@ -20,12 +21,14 @@ export interface Conclusion {
   readonly error: unknown
 }
 
+/** If the event is done with and others follow, the caller may save the checkpoint with theirs. */
 export async function conclude(
   work: Work,
   tx: Transaction,
   event: RecordedEvent,
   error: unknown,
   attempt: number,
+  savesWhatIsDone = true,
 ): Promise<Conclusion> {
   const { log, consumer, lease, breaker } = work
   const told = { schema: log.schema, consumer: consumer.name, eventId: event.id, position: event.position, attempt }
@@ -34,7 +37,7 @@ export async function conclude(
   const before = event.position - 1n
 
   // A breaker that has opened over it says that the target is down, not that the event is bad.
-  if (breaker?.state() === 'open') {
+  if (breaker !== undefined && breaker.openings() > work.openings) {
     const retryInMs = breaker.retryInMs()
     const progress = { checkpoint: before, attempts: attempt - 1, retryInMs, error: stored }
     const { isPaused } = await saveProgress(log, tx, lease, progress)
@@ -53,9 +56,14 @@ export async function conclude(
   const end = decided.decision
   const checkpoint = end === 'stop' ? before : event.position
   if (end === 'dead-letter') {
-    await recordDeadLetter(log, tx, lease, { event, error, attempts: attempt })
+    await recordDeadLetter(log, tx, lease, { event, error, attempts: attempt }).catch((cause: unknown) => {
+      throw isInterruption(cause)
+        ? cause
+        : new DeadLetterUnwritable({ consumer: consumer.name, eventId: event.id }, cause)
+    })
     log.telemetry.count('dead_letters_total')
   }
+  if (end !== 'stop' && !savesWhatIsDone) return { checkpoint, attempts: 0, retryInMs: 0, isPaused: false, end, error }
   const attempts = end === 'stop' ? attempt : 0
   // A processor stops by rejecting; whatever else stops must not be started again by the next daemon.
   const pause = end === 'stop' && consumer.kind !== 'processor'

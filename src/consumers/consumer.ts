@@ -4,7 +4,7 @@ import { checkName } from '../core/name.ts'
 import type { Transaction } from '../database/database.ts'
 import type { RecordedEvent } from '../events/definition.ts'
 import type { EventFilter } from '../events/read-log.ts'
-import type { BreakerOptions } from './breaker.ts'
+import { type BreakerOptions, checkBreaker } from './breaker.ts'
 import { checkPolicy, deadLetter, type FailurePolicy } from './policy.ts'
 
 export type ConsumerKind = 'projection' | 'processor' | 'subscription' | 'snapshotter' | 'dispatcher'
@@ -81,6 +81,7 @@ export function consumer(
   if (timeoutMs !== undefined) checkWhole('timeoutMs', timeoutMs, 1)
   const isStart = startFrom === 'beginning' || startFrom === 'now' || (typeof startFrom === 'bigint' && startFrom >= 0n)
   if (!isStart) throw new InvalidOption({ option: 'startFrom', reason: "must be 'beginning', 'now' or a position" })
+  if (breaker !== undefined) checkBreaker(breaker)
   const policy = checkPolicy(options.policy ?? deadLetter())
   return { ...given, batchSize, leaseMs, timeoutMs, startFrom, policy, breaker }
 }

@@ -72,9 +72,9 @@ function messageOf(error: unknown): string {
 function textOf(value: unknown): string {
   if (typeof value !== 'object' || value === null) return String(value)
   try {
-    return JSON.stringify(value) ?? Object.prototype.toString.call(value)
+    return JSON.stringify(value) ?? 'an object'
   } catch {
-    return Object.prototype.toString.call(value)
+    return 'an object'
   }
 }
 

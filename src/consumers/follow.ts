@@ -45,6 +45,8 @@ interface Place {
 /** Events left out by the filter are saved after this long, or this many. */
 const saveEveryMs = 250
 const saveEveryEvents = 10_000n
+/** Requests that are due one after the other are carried out together, so that the log is followed in between. */
+const replayEveryMs = 100
 const troubleBackoff = { baseMs: 50, factor: 2, maxMs: 30_000, jitter: 0.3 }
 
 /** Returns when the lease is to be given back or is lost, or the consumer was paused; rejects if its policy stops it. */
@@ -65,13 +67,18 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: Hold)
         if (place === undefined) await consumer.prepare?.()
         place ??= await findPlace(log, hold)
         if (place === undefined) return
-        if (interruption.taken()) await replayRequested({ log }, consumer, hold)
+        if (interruption.taken()) {
+          const { nextInMs } = await replayRequested({ log }, consumer, hold)
+          if (nextInMs !== undefined) interruption.askIn(Math.max(nextInMs, replayEveryMs))
+        }
         const isDone = await step(place)
         troubles = 0
         if (isDone) return
       } catch (error) {
         if (lost.aborted || isRillflowError(error, 'lease_lost') || isRillflowError(error, 'store_closed')) return
         if (error instanceof Stopped) throw error.cause
+        // What else is held up waits for it to be mended; a processor's program is there to hear of it.
+        if (isRillflowError(error, 'dead_letter_unwritable') && consumer.kind === 'processor') throw error
         pages.forget()
         place = undefined
         parts.feed.forget()
@@ -206,9 +213,14 @@ async function noteError(log: Log, { lease }: Hold, error: unknown): Promise<voi
     .catch(() => {})
 }
 
+/** What is due later than this is seen with a look of the host. */
+const longestAskMs = 600_000
+
 interface Interruption {
   /** Whether somebody asked for a look at the dead letters since the last time; true at first. */
   taken(): boolean
+  /** Asks for one by itself. */
+  askIn(ms: number): void
   /** Waits, unless something comes up. */
   wait(ms: number): Promise<void>
   /** Undefined if something comes up first, or after `limitMs`. */
@@ -220,15 +232,13 @@ interface Interruption {
 function interruptible({ drain, lost, onRequest }: Hold): Interruption {
   let isAsked = true
   let current: AbortController | undefined
+  let asking: NodeJS.Timeout | undefined
   const interrupt = (): void => current?.abort()
-  const releases = [
-    onAbort(drain, interrupt),
-    onAbort(lost, interrupt),
-    onRequest(() => {
-      isAsked = true
-      interrupt()
-    }),
-  ]
+  const ask = (): void => {
+    isAsked = true
+    interrupt()
+  }
+  const releases = [onAbort(drain, interrupt), onAbort(lost, interrupt), onRequest(ask)]
   const during: Interruption['during'] = async (work, limitMs) => {
     if (isAsked || drain.aborted || lost.aborted) return undefined
     const controller = new AbortController()
@@ -250,9 +260,14 @@ function interruptible({ drain, lost, onRequest }: Hold): Interruption {
       isAsked = false
       return asked
     },
+    askIn(ms) {
+      clearTimeout(asking)
+      asking = setTimeout(ask, Math.min(ms, longestAskMs))
+    },
     wait: async ms => void (await during(signal => sleep(ms, { signal }))),
     during,
     dispose: () => {
+      clearTimeout(asking)
       for (const release of releases) release()
     },
   }

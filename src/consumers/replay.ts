@@ -11,11 +11,12 @@
 import { HandlerTimeout, LeaseLost } from '../core/consumer-errors.ts'
 import { isRillflowError } from '../core/errors.ts'
 import { onAbort } from '../core/lifecycle.ts'
-import type { Transaction } from '../database/database.ts'
+import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { RecordedEvent } from '../events/definition.ts'
 import type { Log } from '../events/log.ts'
 import { eventsOfRows } from '../events/rows.ts'
+import { refuseInterruption } from './batch.ts'
 import type { Consumer } from './consumer.ts'
 import { keptEntries } from './dead-letter.ts'
 import { describeError, isInterruption } from './failure.ts'
@@ -24,9 +25,12 @@ import type { Hold } from './host.ts'
 export interface Replayed {
   readonly replayed: number
   readonly failed: number
+  /** When the next request is due; undefined if there is none. */
+  readonly nextInMs: number | undefined
 }
 
-interface Letter {
+/** A letter that is being tried again. */
+export interface Letter {
   readonly position: bigint
   readonly eventId: string
   readonly attempts: number
@@ -46,22 +50,12 @@ export async function replayRequested(
   let replayed = 0
   let failed = 0
   while (replayed + failed < limit && !hold.drain.aborted && !hold.lost.aborted) {
-    const letter = await takeNext(log, hold)
-    if (letter === undefined) break
+    const { letter, nextInMs } = await takeNext(log, hold)
+    if (letter === undefined) return { replayed, failed, nextInMs }
     if (await replay(log, consumer, hold, letter)) replayed++
     else failed++
   }
-  return { replayed, failed }
-}
-
-/** Which of these consumers have requests that are due: one question for all that a host holds. */
-export async function consumersWithRequests(log: Log, consumers: readonly string[]): Promise<string[]> {
-  const rows = await log.database.run<{ consumer: string }>(sql`/* dead_letters.requested */
-    select distinct consumer
-    from ${log.names.dead_letters}
-    where consumer = any(${consumers}::text[])
-      and retry_at <= clock_timestamp()`)
-  return rows.map(row => row.consumer)
+  return { replayed, failed, nextInMs: 0 }
 }
 
 async function replay(log: Log, consumer: Consumer, hold: Hold, letter: Letter): Promise<boolean> {
@@ -86,7 +80,10 @@ async function apply(log: Log, consumer: Consumer, hold: Hold, letter: Letter): 
   try {
     await log.database.transaction(
       async tx => {
-        await consumer.handle([event], { ...context, tx, at: () => {} })
+        await consumer.handle([event], { ...context, tx, at: () => {} }).catch(async (error: unknown) => {
+          await refuseInterruption(tx, error)
+          throw error
+        })
         await markReplayed(log, tx, hold, letter)
       },
       {
@@ -107,7 +104,7 @@ async function apply(log: Log, consumer: Consumer, hold: Hold, letter: Letter): 
   }
 }
 
-async function readEvent(log: Log, { position, eventId }: Letter): Promise<RecordedEvent> {
+export async function readEvent(log: Log, { position, eventId }: Letter): Promise<RecordedEvent> {
   const rows = await log.database.runArrays(sql`/* dead_letters.read_event */
     select
       position, stream, version, event_id, type, schema_version, data, headers,
@@ -121,7 +118,7 @@ async function readEvent(log: Log, { position, eventId }: Letter): Promise<Recor
 }
 
 /** A letter that an older holder, or an earlier call that was interrupted, was at. */
-async function reopenAbandoned(log: Log, { lease }: Hold): Promise<void> {
+export async function reopenAbandoned(log: Log, { lease }: Pick<Hold, 'lease'>): Promise<void> {
   await log.database.run(sql`/* dead_letters.reopen */
     update ${log.names.dead_letters}
     set state = 'open'
@@ -131,13 +128,17 @@ async function reopenAbandoned(log: Log, { lease }: Hold): Promise<void> {
       and fence <= ${lease.fence}::bigint`)
 }
 
-async function takeNext(log: Log, { lease }: Hold): Promise<Letter | undefined> {
+export async function takeNext(
+  log: Log,
+  { lease }: Pick<Hold, 'lease'>,
+): Promise<{ letter: Letter | undefined; nextInMs: number | undefined }> {
   const { consumer, fence } = lease
   const [row] = await log.database.run<{
     held: boolean
     position: bigint | null
     event_id: string | null
     attempts: number | null
+    next_in: number | null
   }>(sql`/* dead_letters.take */
     with held as (
       select name
@@ -162,16 +163,26 @@ async function takeNext(log: Log, { lease }: Hold): Promise<Letter | undefined> 
       where d.consumer = ${consumer}::text
         and d.event_id = due.event_id
       returning d.position, d.event_id, d.attempts)
-    select exists (select from held) as held, taken.position, taken.event_id, taken.attempts
+    select exists (select from held) as held, taken.position, taken.event_id, taken.attempts,
+      (select (extract(epoch from min(retry_at) - clock_timestamp()) * 1000)::float8
+        from ${log.names.dead_letters}
+        where consumer = ${consumer}::text
+          and retry_at is not null) as next_in
     from (select 1) as always
     left join taken on true`)
   if (row?.held !== true) throw new LeaseLost({ consumer, fence })
-  if (row.event_id === null) return undefined
-  return { position: row.position!, eventId: row.event_id, attempts: row.attempts! }
+  const nextInMs = row.next_in === null ? undefined : Math.max(0, row.next_in)
+  if (row.event_id === null) return { letter: undefined, nextInMs }
+  return { letter: { position: row.position!, eventId: row.event_id, attempts: row.attempts! }, nextInMs }
 }
 
 /** At the end of the transaction of the event's effects: they stand only if the lease is ours until the commit. */
-async function markReplayed(log: Log, tx: Transaction, { lease }: Hold, { eventId }: Letter): Promise<void> {
+export async function markReplayed(
+  log: Log,
+  tx: Executor,
+  { lease }: Pick<Hold, 'lease'>,
+  { eventId }: Letter,
+): Promise<void> {
   const { consumer, fence } = lease
   const marked = await tx.run(sql`/* dead_letters.replayed */
     update ${log.names.dead_letters}
@@ -195,7 +206,12 @@ async function markReplayed(log: Log, tx: Transaction, { lease }: Hold, { eventI
 }
 
 /** Open again, with the error and without the request. */
-async function putBack(log: Log, { lease }: Hold, { eventId }: Letter, error: unknown): Promise<void> {
+export async function putBack(
+  log: Log,
+  { lease }: Pick<Hold, 'lease'>,
+  { eventId }: Letter,
+  error: unknown,
+): Promise<void> {
   const { consumer, fence } = lease
   const description = JSON.stringify(describeError(error))
   const rows = await log.database.run(sql`/* dead_letters.put_back */

@@ -42,13 +42,18 @@ export const DeadLetterNotFound: ErrorKind<'dead_letter_not_found', { consumer: 
     'dead_letter_not_found',
     d => `Consumer "${d.consumer}" has no dead letter of event ${d.eventId}. See store.deadLetters.list().`,
   )
-export const DeadLetterState: ErrorKind<
-  'dead_letter_state',
+export const DeadLetterConflict: ErrorKind<
+  'dead_letter_conflict',
   { consumer: string; eventId: string; state: string; wanted: string }
 > = defineError(
-  'dead_letter_state',
+  'dead_letter_conflict',
   d => `The dead letter of event ${d.eventId} at "${d.consumer}" is ${d.state}, so it cannot be ${d.wanted}.`,
 )
+export const DeadLetterUnwritable: ErrorKind<'dead_letter_unwritable', { consumer: string; eventId: string }> =
+  defineError('dead_letter_unwritable', d =>
+    `Event ${d.eventId} failed at "${d.consumer}", and its dead letter could not be written; error.cause says why. The
+checkpoint stays before the event. Mend what keeps the table from being written, then run it again.`.replace('\n', ' '),
+  )
 export const NodeNotFound: ErrorKind<'node_not_found', { node: string; nearest?: string | undefined }> = defineError(
   'node_not_found',
   d =>

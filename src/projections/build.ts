@@ -13,6 +13,7 @@ import { sleep, throwIfAborted } from '../core/lifecycle.ts'
 import { sql } from '../database/sql.ts'
 import { lockNotAvailable } from '../database/sqlstate.ts'
 import type { Log } from '../events/log.ts'
+import type { Page } from '../events/read-page.ts'
 import { settle } from '../events/settle.ts'
 import type { Prepare } from './prepare.ts'
 
@@ -62,7 +63,7 @@ export interface Build {
 }
 
 /** A page of a rebuild is larger than one of a projection that keeps up: what it writes set-based is written once. */
-const buildBatch = 2_000
+const buildBatch = 3_000
 
 export function beginBuild(
   given: Pick<Build, 'consumers' | 'lease' | 'signal' | 'onProgress'> & { consumer: Consumer; from: Lease },
@@ -73,24 +74,42 @@ export function beginBuild(
   return { ...rest, consumer: larger, checkpoint: from.checkpoint, attempts: from.attempts, events: 0, started }
 }
 
-/** Applies what is settled by now, and what settles meanwhile. */
+/** What came in meanwhile and is no more than this is left to whoever goes on: writers that never pause are never caught. */
+const near = 200n
+
+/** Applies what is settled, until hardly anything has settled meanwhile. */
 export async function catchUp(build: Build): Promise<void> {
   const { consumers, consumer, lease, signal } = build
   const { log, feed } = consumers
   const pace = setPace(log.database, consumer)
   const lost = signal ?? new AbortController().signal
+  const isAlone = log.database.engine === 'pglite' || log.database.maxConnections === 1
+  let ahead: { after: bigint; page: Promise<Page> } | undefined
+  const nextPage = (after: bigint, to: bigint): Promise<Page> => {
+    const coming = ahead?.after === after ? ahead.page : undefined
+    ahead = undefined
+    return coming ?? feed.page(consumer.filter, after, to, pace.limit())
+  }
+  /** The next page comes in while this one is applied; with one connection it would only take turns with it. */
+  const readAhead = (after: bigint, to: bigint): void => {
+    if (isAlone) return
+    ahead = { after, page: feed.page(consumer.filter, after, to, pace.limit()) }
+    // If this page fails nobody will look at that one.
+    ahead.page.catch(() => {})
+  }
+  await renew(log, build)
   let renewedAt = performance.now()
   for (;;) {
-    throwIfAborted(signal)
     const { settled } = await settle(log)
-    if (build.checkpoint >= settled) return
+    const isLast = settled - build.checkpoint <= near
     while (build.checkpoint < settled) {
       throwIfAborted(signal)
       if (performance.now() - renewedAt > consumer.leaseMs / 3) {
         await renew(log, build)
         renewedAt = performance.now()
       }
-      const page = await feed.page(consumer.filter, build.checkpoint, settled, pace.limit())
+      const page = await nextPage(build.checkpoint, settled)
+      if (page.reached < settled) readAhead(page.reached, settled)
       if (page.events.length === 0) {
         await saveProgress(log, log.database, lease, { checkpoint: page.reached })
         build.checkpoint = page.reached
@@ -111,6 +130,8 @@ export async function catchUp(build: Build): Promise<void> {
       // Embedded every answer is there at once: timers and sockets need a turn of their own.
       await new Promise(setImmediate)
     }
+    throwIfAborted(signal)
+    if (isLast) return
   }
 }
 
@@ -137,7 +158,8 @@ async function renew(log: Log, { lease, consumer }: Build): Promise<void> {
 
 /** True for what goes away by itself: others hold a lock that is needed. */
 export function isLocked(error: unknown): boolean {
-  if (isRillflowError(error, 'serialization_failed') || isRillflowError(error, 'timed_out')) return true
+  const passing = ['serialization_failed', 'timed_out', 'transaction_timeout']
+  if (isRillflowError(error) && passing.includes(error.code)) return true
   const { sqlState } = error as { sqlState?: string }
   return isRillflowError(error, 'database_failed') && sqlState === lockNotAvailable
 }

@@ -15,7 +15,7 @@
  * the events. Version: of the stream, or with `identity` the number of events folded.
  */
 import { isPromise } from '../core/core.ts'
-import { InvalidProjectionValue } from '../core/read-model-errors.ts'
+import { InvalidProjectionValue } from '../core/projection-errors.ts'
 import type { EventMap, RecordedEvent, RecordedEventOf, UntypedEvents } from '../events/definition.ts'
 import { documentTable, loadDocuments, type StoredDocument, writeDocuments } from './document-rows.ts'
 import {

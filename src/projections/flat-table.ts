@@ -17,7 +17,7 @@
  * a handful of statements, whatever its size; amounts are added by the database, so that `numeric` stays exact.
  */
 import { InvalidOption } from '../core/errors.ts'
-import { InvalidProjectionValue } from '../core/read-model-errors.ts'
+import { InvalidProjectionValue } from '../core/projection-errors.ts'
 import type { EventMap, RecordedEvent, RecordedEventOf, UntypedEvents } from '../events/definition.ts'
 import { type FlatColumn, type FlatRow, writeRows } from './flat-rows.ts'
 import { handlerFor, handlersOf, nameAndFilter, type Projection, type ProjectionOptions } from './projection.ts'
@@ -76,7 +76,7 @@ export function tableProjection<const C extends FlatColumns, M extends EventMap 
   options: TableProjectionOptions<C, M>,
 ): Projection {
   const { columns, primaryKey, version = 1, table: tableName = name.replaceAll('-', '_') } = options
-  const handlers = handlersOf<RowHandler<FlatColumns, RecordedEvent>>(name, options.on)
+  const handlers = handlersOf<RowHandler<FlatColumns, RecordedEvent>>(name, options.on, isRowHandler)
   const flat = Object.entries(columns).map(([column, type]): FlatColumn => {
     const isKey = (primaryKey as readonly string[]).includes(column)
     return { name: column, type, isKey, isNumber: numbers.has(type) && !isKey }
@@ -110,6 +110,10 @@ export function tableProjection<const C extends FlatColumns, M extends EventMap 
       await writeRows(ctx.tx, ctx.tables(tableName), flat, [...rows.values()], ctx.isInline)
     },
   }
+}
+
+function isRowHandler(given: unknown): boolean {
+  return typeof given === 'function' || given === 'delete' || (typeof given === 'object' && given !== null)
 }
 
 function declareFlat({ type, isKey, isNumber }: FlatColumn): ColumnOptions {

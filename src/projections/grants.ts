@@ -1,5 +1,5 @@
 /** What hangs on a table and must not get lost when another takes its place. */
-import { ViewsDepend } from '../core/read-model-errors.ts'
+import { ViewsDepend } from '../core/projection-errors.ts'
 import type { Executor, Transaction } from '../database/database.ts'
 import { type Identifier, identifier, sql } from '../database/sql.ts'
 import { ddl } from './shadow.ts'

@@ -9,7 +9,7 @@
 import { type Lease, newOwner } from '../consumers/lease.ts'
 import { LeaseLost } from '../core/consumer-errors.ts'
 import { sleep } from '../core/lifecycle.ts'
-import { RebuildImpossible, RebuildRunning } from '../core/read-model-errors.ts'
+import { RebuildImpossible, RebuildRunning } from '../core/projection-errors.ts'
 import { type Backoff, delay } from '../core/retry.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
@@ -33,7 +33,7 @@ export async function rebuildInPlace(
     throw new RebuildImpossible({ projection: projection.name, reason })
   }
   const consumer = inPlaceConsumer(log, projection)
-  const taken = await takeOver(log, projection.name, consumer.leaseMs, restart)
+  const taken = await takeForRebuild(log, projection.name, consumer.leaseMs, restart)
   try {
     const lease = taken.isReset ? taken.lease : await resetModel(log, projection, taken.lease, signal)
     const build = beginBuild({ consumers, consumer, lease, from: lease, signal, onProgress })
@@ -41,21 +41,29 @@ export async function rebuildInPlace(
     await finish(log, lease)
     return build
   } catch (error) {
-    await giveBack(log, taken.lease).catch(() => {})
+    await giveBack(log, taken).catch(() => {})
     throw error
   }
 }
 
-async function takeOver(
-  log: Log,
-  name: string,
-  leaseMs: number,
-  restart: boolean,
-): Promise<{ lease: Lease; isReset: boolean }> {
+interface Taken {
+  readonly lease: Lease
+  /** Whether the read model has been emptied already. */
+  readonly isReset: boolean
+  readonly wasPaused: boolean
+}
+
+async function takeForRebuild(log: Log, name: string, leaseMs: number, restart: boolean): Promise<Taken> {
   const owner = newOwner(log)
   const sign = log.database.soleUser ?? null
-  const [row] = await log.database.run<{ fence: bigint; checkpoint: bigint; attempts: number; reset: string }>(
-    sql`/* projections.take_over */
+  const [row] = await log.database.run<{
+    fence: bigint
+    checkpoint: bigint
+    attempts: number
+    reset: string
+    paused: boolean
+  }>(
+    sql`/* projections.take_for_rebuild */
       update ${log.names.consumers} as c
       set definition = case
           when c.state = 'rebuilding' and not ${restart}::boolean then c.definition
@@ -70,14 +78,12 @@ async function takeOver(
           or (c.state = 'rebuilding' and (c.owner is null
             or c.lease_until <= clock_timestamp()
             or (${sign}::text is not null and split_part(c.owner, '/', 1) <> ${sign}::text))))
-      returning c.fence, c.checkpoint, c.attempts, c.definition ->> 'reset' as reset`,
+      returning c.fence, c.checkpoint, c.attempts, c.definition ->> 'reset' as reset, c.paused_at is not null as paused`,
   )
   if (row !== undefined) {
     const { fence, checkpoint, attempts } = row
-    return {
-      lease: { consumer: name, owner, fence, checkpoint, attempts, retryInMs: 0 },
-      isReset: row.reset === 'done',
-    }
+    const lease = { consumer: name, owner, fence, checkpoint, attempts, retryInMs: 0 }
+    return { lease, isReset: row.reset === 'done', wasPaused: row.paused }
   }
   const [state] = await log.database.run<{ state: string }>(sql`/* projections.state */
     select state
@@ -149,12 +155,13 @@ async function finish(log: Log, lease: Lease): Promise<void> {
   if (rows.length === 0) throw new LeaseLost({ consumer: lease.consumer, fence: lease.fence })
 }
 
-/** Still marked: what is there is not the whole read model. A reset that did not happen is none. */
-async function giveBack(log: Log, lease: Lease): Promise<void> {
+/** Still marked: what is there is not the whole read model. A reset that did not happen is none, and its policy pauses only the rebuild. */
+async function giveBack(log: Log, { lease, wasPaused }: Taken): Promise<void> {
   await log.database.run(sql`/* projections.give_back */
     update ${log.names.consumers}
     set owner = null,
       lease_until = null,
+      paused_at = case when ${wasPaused}::boolean then paused_at end,
       state = case when definition ->> 'reset' = 'pending' then 'active' else state end,
       definition = case when definition ->> 'reset' = 'pending' then definition - 'reset' else definition end
     where name = ${lease.consumer}::text

@@ -8,15 +8,15 @@
  * consumer or with its append, never by both and never by none. Writers merely wait for that moment.
  */
 import type { Consumers } from '../consumers/consumers.ts'
-import { ensureConsumer, type Lease, newOwner, releaseLeases } from '../consumers/lease.ts'
+import { ensureConsumer, releaseLeases } from '../consumers/lease.ts'
 import { LeaseLost } from '../core/consumer-errors.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { sleep } from '../core/lifecycle.ts'
-import { RebuildRunning } from '../core/read-model-errors.ts'
+import { RebuildRunning } from '../core/projection-errors.ts'
 import { type Backoff, delay } from '../core/retry.ts'
 import type { Transaction } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
-import { activateInline, holdInlineBarrier, retireInline } from '../events/inline-barrier.ts'
+import { activateInline, holdInlineBarrier, listInline, retireInline } from '../events/inline-barrier.ts'
 import type { InlineProjection } from '../events/inline-registry.ts'
 import type { Log } from '../events/log.ts'
 import { settle } from '../events/settle.ts'
@@ -26,6 +26,7 @@ import type { Prepare } from './prepare.ts'
 import type { Projection } from './projection.ts'
 import { applyTail, TailFailed } from './switch.ts'
 import { tableNames } from './table.ts'
+import { takeOver } from './take-over.ts'
 
 const limits = { timeoutMs: 30_000, lockTimeoutMs: 1_000 }
 const waits: Backoff = { baseMs: 20, factor: 2, maxMs: 1_000, jitter: 0.5 }
@@ -63,10 +64,10 @@ export async function makeInline(consumers: Consumers, projection: Projection, p
   for (let attempt = 1; ; attempt++) {
     const state = await stateOf(consumers, name)
     if (state === 'rebuilding') throw new RebuildRunning({ projection: name })
-    if (state === 'inline')
-      // Perhaps in another version, or with other types.
-      return log.database.transaction(tx => activateInline(log, tx, { name, version, types: filter.types }), limits)
+    if (state === 'inline') return renewInline(log, projection)
     const lease = await takeOver(log, name, consumer.leaseMs)
+    if (lease === undefined)
+      throw new InvalidOption({ option: 'lifecycle', reason: `"${name}" is paused: resume it first` })
     try {
       const build = { consumers, consumer, lease, from: lease, signal: undefined, onProgress: undefined }
       await catchUp(beginBuild(build))
@@ -84,6 +85,19 @@ export async function makeInline(consumers: Consumers, projection: Projection, p
       await sleep(delay(waits, attempt))
     }
   }
+}
+
+/** It may want other types by now. Writers are made to wait only if it does. */
+async function renewInline(log: Log, { name, version, filter }: Projection): Promise<void> {
+  const wanted =
+    filter.types === undefined ? undefined : new Set(filter.types.flatMap(type => log.upcasters.sourcesOf(type)))
+  const active = (await listInline(log)).find(each => each.name === name)
+  const isSame =
+    active?.version === version &&
+    active.types?.length === wanted?.size &&
+    (active.types ?? []).every(type => wanted?.has(type) === true)
+  if (!isSame)
+    await log.database.transaction(tx => activateInline(log, tx, { name, version, types: filter.types }), limits)
 }
 
 export async function makeAsync(consumers: Consumers, name: string): Promise<void> {
@@ -107,25 +121,6 @@ export async function makeAsync(consumers: Consumers, name: string): Promise<voi
 
 function isPassing(error: unknown): boolean {
   return error instanceof TailFailed || isLocked(error) || error instanceof LeaseLost
-}
-
-/** The operator wins: whoever works for it is refused by the new fence. */
-async function takeOver(log: Log, name: string, leaseMs: number): Promise<Lease> {
-  const owner = newOwner(log)
-  const [row] = await log.database.run<{ fence: bigint; checkpoint: bigint; attempts: number }>(
-    sql`/* projections.take */
-      update ${log.names.consumers}
-      set owner = ${owner}::text,
-        fence = nextval(${log.names.consumers_fence.quoted}::regclass),
-        lease_until = clock_timestamp() + make_interval(secs => ${leaseMs}::float8 / 1000)
-      where name = ${name}::text
-        and state = 'active'
-        and paused_at is null
-      returning fence, checkpoint, attempts`,
-  )
-  if (row === undefined)
-    throw new InvalidOption({ option: 'lifecycle', reason: `"${name}" is paused: resume it first` })
-  return { consumer: name, owner, ...row, retryInMs: 0 }
 }
 
 async function refuseUnsettled(log: Log, tx: Transaction, reached: bigint): Promise<void> {

@@ -2,7 +2,7 @@
  * Makes sure that a projection's tables are there before its code runs: once per store, never per event. Where the store
  * may change the schema it does so on the spot; where it may not, it says what to call.
  */
-import { ProjectionNotSynced } from '../core/read-model-errors.ts'
+import { ProjectionNotSynced } from '../core/projection-errors.ts'
 import type { Database } from '../database/database.ts'
 import { planTables } from '../schema/plan.ts'
 import type { Schema } from '../schema/schema.ts'

@@ -101,9 +101,10 @@ export function projection<M extends EventMap = UntypedEvents>(name: string, opt
     fold: undefined,
     async apply(events, ctx) {
       const given = userContext(name, ctx)
-      for (const event of events) {
+      for (const [i, event] of events.entries()) {
         ctx.at(event)
-        await handlerFor(handlers, name, event)(event, given)
+        // Only the first can have failed before.
+        await handlerFor(handlers, name, event)(event, i === 0 ? given : { ...given, attempt: 1 })
       }
     },
   }
@@ -143,10 +144,16 @@ function sourceOf(given: object): string {
 }
 
 /** The handlers by type, looked at once. */
-export function handlersOf<H>(name: string, on: object): ReadonlyMap<string, H> {
+export function handlersOf<H>(
+  name: string,
+  on: object,
+  isHandler: (given: unknown) => boolean = given => typeof given === 'function',
+): ReadonlyMap<string, H> {
   const handlers = new Map<string, H>()
   for (const [type, handler] of Object.entries(on ?? {})) {
     if (handler === undefined) continue
+    if (!isHandler(handler))
+      throw new InvalidOption({ option: `on.${type}`, reason: `of projection "${name}" is not a handler` })
     handlers.set(type, handler as H)
   }
   if (handlers.size === 0) throw new InvalidOption({ option: 'on', reason: `of projection "${name}" has no handlers` })

@@ -83,7 +83,7 @@ export interface Projections {
   /** Moves the checkpoint only; the read model is kept, so events may count twice. To empty it too, rebuild it. */
   reset(name: string, position: bigint): Promise<void>
   rebuild(name: string, options?: RebuildOptions): Promise<Rebuilt>
-  /** Turns an async projection into an inline one, or back, while writers go on. */
+  /** Turns an async projection into an inline one, or back, while writers go on. Back also without its code. */
   setLifecycle(name: string, lifecycle: 'inline' | 'async'): Promise<void>
   /** One batch. */
   tickOnce(name: string, options?: TickOptions): Promise<Tick>
@@ -166,10 +166,10 @@ export function openProjections(parts: ProjectionParts): Projections {
   }
 
   const setLifecycle = async (name: string, lifecycle: 'inline' | 'async'): Promise<void> => {
-    const { projection } = find(name)
-    findConsumer(name)
-    if (lifecycle === 'inline') await changed(makeInline(consumers, projection, prepare))
-    else if (lifecycle === 'async') await changed(makeAsync(consumers, name))
+    if (lifecycle === 'inline') {
+      findConsumer(name)
+      await changed(makeInline(consumers, find(name).projection, prepare))
+    } else if (lifecycle === 'async') await changed(known(name).then(() => makeAsync(consumers, name)))
     else
       throw new InvalidOption({ option: 'lifecycle', reason: `must be 'inline' or 'async', not ${String(lifecycle)}` })
   }
@@ -237,7 +237,11 @@ export function openProjections(parts: ProjectionParts): Projections {
       )
     },
     runUntilIdle: async options => runUntilIdle(consumers, running(), options),
-    run: signal => parts.runConsumers([...registered.keys()], signal),
+    run: signal =>
+      parts.runConsumers(
+        running().map(each => each.name),
+        signal,
+      ),
     waitFor: (name, position, options) => waitForConsumer(consumers, name, position, options),
   }
 }

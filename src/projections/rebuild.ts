@@ -6,16 +6,17 @@
  *     with neither  refused: applying the log a second time would count everything twice
  *
  * A rebuild that was cut off, by a signal or a crash, goes on where it was when it is called again, if the code is the
- * same; `restart` begins anew. While it runs it has a lease of its own, so a second one is refused.
+ * same; `restart` begins anew. It starts from the beginning of the log, or at the position given as `startFrom`. While it runs it has a lease of its own, so a second one is refused.
  */
 
 import type { Consumers } from '../consumers/consumers.ts'
 import { ensureConsumer, type Lease, newOwner, releaseLeases, takeLease } from '../consumers/lease.ts'
 import { TimedOut } from '../core/errors.ts'
 import { sleep } from '../core/lifecycle.ts'
-import { RebuildImpossible, RebuildRunning } from '../core/read-model-errors.ts'
+import { RebuildImpossible, RebuildRunning } from '../core/projection-errors.ts'
 import { type Backoff, delay } from '../core/retry.ts'
-import { identifier } from '../database/sql.ts'
+import { identifier, sql } from '../database/sql.ts'
+import type { Log } from '../events/log.ts'
 import {
   type Build,
   beginBuild,
@@ -33,6 +34,7 @@ import type { Projection } from './projection.ts'
 import { beginShadow } from './shadow.ts'
 import { switchTables, TailFailed } from './switch.ts'
 import { shadowOf } from './table.ts'
+import { takeOver } from './take-over.ts'
 
 export interface Rebuilt {
   /** What the read model has now applied. */
@@ -60,6 +62,8 @@ export async function rebuild(
       ? await rebuildBeside(parts, projection, options)
       : await rebuildInPlace(parts, projection, options)
   consumers.wake.changed()
+  const told = { schema: log.schema, projection: projection.name, position: build.checkpoint, events: build.events }
+  log.telemetry.log.info(told, 'a projection was rebuilt')
   return { position: build.checkpoint, events: build.events, durationMs: performance.now() - startedAt }
 }
 
@@ -83,7 +87,7 @@ async function rebuildBeside(
     await switchWhenPossible(build, projection, lease, options)
     return build
   } catch (error) {
-    await releaseLeases(log, [lease]).catch(() => {})
+    await putAside(log, lease).catch(() => {})
     throw error
   }
 }
@@ -104,13 +108,17 @@ async function switchWhenPossible(
   for (let attempt = 1; ; attempt++) {
     await catchUp(build)
     report(build, 'switching', build.checkpoint)
+    const isInline = (await stateOf(build.consumers, projection.name)) === 'inline'
+    // Nothing is begun any more that would be in the way.
+    const held = isInline ? undefined : await takeOver(log, projection.name, build.consumer.leaseMs)
     try {
-      const isInline = (await stateOf(build.consumers, projection.name)) === 'inline'
       const done = await switchTables({ log, projection, shadow: build.consumer, lease, signal, isInline })
       build.checkpoint = done.position
       build.events += done.events
       return
     } catch (error) {
+      if (held !== undefined) await releaseLeases(log, [held]).catch(() => {})
+      build.consumers.wake.changed()
       if (error instanceof TailFailed) {
         if (++failures > mostFailures) throw error.cause ?? error
       } else if (!isLocked(error)) throw error
@@ -119,6 +127,17 @@ async function switchWhenPossible(
       await sleep(delay(waits, attempt), { signal })
     }
   }
+}
+
+/** Gives it back so that it can be gone on with, also if its policy has paused it. */
+async function putAside(log: Log, lease: Lease): Promise<void> {
+  await log.database.run(sql`/* projections.put_aside */
+    update ${log.names.consumers}
+    set owner = null,
+      lease_until = null,
+      paused_at = null
+    where name = ${lease.consumer}::text
+      and fence = ${lease.fence}::bigint`)
 }
 
 /** The first to read the new tables should not be the one to find out how large they are. */

@@ -3,7 +3,7 @@
  * together, so that a rebuild that was cut off can go on where it was: its row says how far the tables are.
  */
 import { createHash } from 'node:crypto'
-import { RebuildRunning } from '../core/read-model-errors.ts'
+import { RebuildRunning } from '../core/projection-errors.ts'
 import type { Transaction } from '../database/database.ts'
 import { identifier, sql } from '../database/sql.ts'
 import { toRillflowError } from '../database/sqlstate.ts'

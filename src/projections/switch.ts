@@ -7,7 +7,7 @@
  * The locks are taken in the order of a batch, tables first and the consumer's row last, so the two never wait for each
  * other in a circle. A batch that waits for a table goes on in the new one after the commit, and is then refused by the
  * fence. Whoever reads waits for this transaction; it gives up after a second of waiting for readers itself, and comes
- * back later, because everybody else queues behind it.
+ * back later, because everybody else queues behind it. Indexes that were not declared go with the old table.
  */
 
 import type { Consumer } from '../consumers/consumer.ts'

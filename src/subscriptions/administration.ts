@@ -4,51 +4,21 @@
  */
 import { deleteConsumer, resetConsumer } from '../consumers/administer.ts'
 import { InvalidOption } from '../core/errors.ts'
-import { jsonable } from '../core/json.ts'
 import type { Transaction } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import { checkPosition } from '../events/read-log.ts'
 import { settle } from '../events/settle.ts'
 import { notFound } from './not-found.ts'
-import { checkWhole, type StoredFilter, type StoredPlan } from './plan.ts'
+import { checkWhole, type StoredFilter } from './plan.ts'
 import { storedPlans } from './register.ts'
 import { type RepartitionOptions, repartition } from './repartition.ts'
 import type { SubscriptionParts } from './runner.ts'
+import { type GroupStatus, readGroups } from './status.ts'
 
 export interface SubscriptionSummary {
   readonly name: string
   readonly filter: StoredFilter
   readonly groups: readonly string[]
-}
-
-export interface GroupStatus {
-  readonly subscription: string
-  readonly group: string
-  readonly maxInFlight: number
-  readonly isPaused: boolean
-  /** Everything up to here is done. */
-  readonly checkpoint: bigint
-  readonly head: bigint
-  /** Positions from the checkpoint to the settled end of the log, of the partition that is furthest behind. */
-  readonly lag: bigint
-  /** How long the checkpoint has stood still while there was something to do; 0 if there is nothing. */
-  readonly lagMs: number
-  readonly deadLetters: number
-  readonly lastError: object | undefined
-  readonly partitions: readonly PartitionStatus[]
-}
-
-export interface PartitionStatus {
-  /** The name of its consumer, as dead letters have it. */
-  readonly consumer: string
-  readonly checkpoint: bigint
-  readonly lag: bigint
-  readonly isPaused: boolean
-  /** Who holds its lease now. */
-  readonly owner: string | undefined
-  /** Events beyond the checkpoint that are acknowledged, and those that were given back. */
-  readonly acked: number
-  readonly givenBack: number
 }
 
 export interface Administration {
@@ -110,9 +80,9 @@ export function openAdministration(parts: SubscriptionParts): Administration {
       }
       return [...byName.values()].sort((a, b) => (a.name < b.name ? -1 : 1))
     },
-    groups: name => readStatus(parts, name, undefined),
+    groups: name => readGroups(log, name),
     async status(name, group = 'default') {
-      return (await readStatus(parts, name, group))[0]!
+      return (await readGroups(log, name, group))[0]!
     },
     pause: (name, group) =>
       change(name, group, async (tx, names) => {
@@ -165,69 +135,4 @@ export function openAdministration(parts: SubscriptionParts): Administration {
       })
     },
   }
-}
-
-async function readStatus(parts: SubscriptionParts, name: string, group: string | undefined): Promise<GroupStatus[]> {
-  const { log } = parts
-  const { head, settled } = await settle(log)
-  const rows = await log.database.run<{
-    name: string
-    checkpoint: bigint
-    paused: boolean
-    owner: string | null
-    idle_ms: number
-    last_error: object | null
-    definition: StoredPlan
-    acked: number
-    given_back: number
-    letters: number
-  }>(sql`/* subscriptions.status */
-    select
-      c.name, c.checkpoint, c.last_error, c.definition,
-      c.paused_at is not null as paused,
-      case when c.lease_until > clock_timestamp() then c.owner end as owner,
-      (extract(epoch from clock_timestamp() - c.progressed_at) * 1000)::float8 as idle_ms,
-      d.acked, d.given_back,
-      (select count(*)::integer from ${log.names.dead_letters} as l where l.consumer = c.name and l.state = 'open') as letters
-    from ${log.names.consumers} as c
-    cross join lateral (
-      select
-        count(*) filter (where acked_at is not null)::integer as acked,
-        count(*) filter (where acked_at is null)::integer as given_back
-      from ${log.names.deliveries}
-      where consumer = c.name) as d
-    where c.kind = 'subscription'
-      and c.definition ->> 'subscription' = ${name}::text
-      and (${group ?? null}::text is null or c.definition ->> 'group' = ${group ?? null}::text)
-    order by c.definition ->> 'group', length(c.name), c.name`)
-  if (rows.length === 0) throw await notFound(log, log.database, name, group)
-  const byGroup = new Map<string, typeof rows>()
-  for (const row of rows) byGroup.set(row.definition.group, [...(byGroup.get(row.definition.group) ?? []), row])
-  const behind = (checkpoint: bigint): bigint => (settled > checkpoint ? settled - checkpoint : 0n)
-  return [...byGroup.values()].map(partitions => {
-    const slowest = partitions.reduce((a, b) => (b.checkpoint < a.checkpoint ? b : a))
-    return jsonable({
-      subscription: name,
-      group: slowest.definition.group,
-      maxInFlight: slowest.definition.maxInFlight,
-      isPaused: partitions.every(row => row.paused),
-      checkpoint: slowest.checkpoint,
-      head,
-      lag: behind(slowest.checkpoint),
-      lagMs: behind(slowest.checkpoint) === 0n ? 0 : Math.max(0, slowest.idle_ms),
-      deadLetters: partitions.reduce((sum, row) => sum + row.letters, 0),
-      lastError: partitions.find(row => row.last_error !== null)?.last_error ?? undefined,
-      partitions: partitions.map(row =>
-        jsonable({
-          consumer: row.name,
-          checkpoint: row.checkpoint,
-          lag: behind(row.checkpoint),
-          isPaused: row.paused,
-          owner: row.owner ?? undefined,
-          acked: row.acked,
-          givenBack: row.given_back,
-        }),
-      ),
-    })
-  })
 }

@@ -1,7 +1,7 @@
 /** The two ways to take events from a subscription: an iteration, and a callback. */
 import type { Awaitable } from '../core/core.ts'
 import { isRillflowError } from '../core/errors.ts'
-import { abortError, onAbort, once } from '../core/lifecycle.ts'
+import { abortError, onAbort, once, settledWithin } from '../core/lifecycle.ts'
 import { runOutside } from '../database/transaction.ts'
 import type { Delivery } from './delivery.ts'
 import { followLive } from './ephemeral.ts'
@@ -136,7 +136,7 @@ export function callBack(
   const source = plan.durable ? storedSource(parts, plan, concurrency) : liveSource(parts, plan)
   const stop = once(async () => {
     source.quiet()
-    await withinLimit(loops, plan.drainMs)
+    await settledWithin(loops, plan.drainMs)
     await source.stop()
     atWork.delete(stop)
     release()
@@ -151,7 +151,7 @@ export function callBack(
   const loops: Promise<unknown> = runOutside(() =>
     Promise.all(Array.from({ length: plan.durable ? concurrency : 1 }, work)),
   )
-  const release = signal === undefined ? () => {} : onAbort(signal, () => void runOutside(stop))
+  const release = signal === undefined ? () => {} : onAbort(signal, () => void runOutside(stop).catch(() => {}))
   const ended = loops.then(
     () => stop(),
     async error => {
@@ -169,6 +169,8 @@ async function handle(plan: Plan, delivery: Delivery, onEvent: CallbackPlan['onE
   try {
     await onEvent(delivery)
   } catch (reason) {
+    // Without a checkpoint there is nothing to go back to.
+    if (!plan.durable) throw reason
     return settled(delivery.nack({ reason }))
   }
   // Not waited for, so that many are stored together; if it cannot be, the event is delivered again.
@@ -203,13 +205,4 @@ function liveSource(parts: SubscriptionParts, plan: Plan): Source {
     quiet: () => void live.stop(),
     stop: () => live.stop(),
   }
-}
-
-async function withinLimit(work: Promise<unknown>, limitMs: number): Promise<void> {
-  let timer: NodeJS.Timeout | undefined
-  const limit = new Promise<void>(resolve => {
-    timer = setTimeout(resolve, limitMs)
-  })
-  await Promise.race([work.catch(() => {}), limit])
-  clearTimeout(timer)
 }

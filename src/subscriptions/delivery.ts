@@ -10,6 +10,8 @@ export type Delivery<M extends EventMap = UntypedEvents> = RecordedEvent<M> & Se
 export interface Settling {
   /** How often it has been delivered, this time included. A crash before it was given back is not counted. */
   readonly deliveries: number
+  /** True for a dead letter that is tried again: newer events were delivered before. */
+  readonly isReplay: boolean
   /** Aborts when the lease is lost or the subscription stopped: the event will be delivered to somebody else. */
   readonly signal: AbortSignal
   /**
@@ -34,23 +36,29 @@ export interface Settler {
   nack(options: NackOptions): Promise<void>
 }
 
-export function deliveryOf(event: RecordedEvent, deliveries: number, settler: Settler): Delivery {
-  return new Delivered(event, deliveries, settler) as unknown as Delivery
+export function deliveryOf(event: RecordedEvent, deliveries: number, settler: Settler, isReplay = false): Delivery {
+  return new Delivered(event, deliveries, settler, isReplay) as unknown as Delivery
 }
 
 class Delivered {
   declare readonly position: bigint
   readonly #deliveries: number
+  readonly #isReplay: boolean
   readonly #settler: Settler
 
-  constructor(event: RecordedEvent, deliveries: number, settler: Settler) {
+  constructor(event: RecordedEvent, deliveries: number, settler: Settler, isReplay: boolean) {
     Object.assign(this, event)
     this.#deliveries = deliveries
+    this.#isReplay = isReplay
     this.#settler = settler
   }
 
   get deliveries(): number {
     return this.#deliveries
+  }
+
+  get isReplay(): boolean {
+    return this.#isReplay
   }
 
   get signal(): AbortSignal {

@@ -6,19 +6,20 @@
  * all, and whoever has it now delivers again what was not stored.
  */
 import { recordDeadLetter } from '../consumers/dead-letter.ts'
+import { describeError } from '../consumers/failure.ts'
 import type { Lease } from '../consumers/lease.ts'
 import { decide } from '../consumers/policy.ts'
 import { LeaseLost } from '../core/consumer-errors.ts'
 import { isRillflowError } from '../core/errors.ts'
 import { type Deferred, deferred, sleep } from '../core/lifecycle.ts'
 import { defaultBackoff, delay } from '../core/retry.ts'
-import { AlreadySettled } from '../core/subscription-errors.ts'
 import type { Executor } from '../database/database.ts'
 import { type AnyTransaction, isOwnTransaction, runOutside } from '../database/transaction.ts'
 import type { Log } from '../events/log.ts'
 import type { Settler } from './delivery.ts'
 import type { Plan } from './plan.ts'
 import { endedInside, type RowState, saveChange, saveInside } from './save.ts'
+import { settleOnce } from './settler.ts'
 import type { Entry, Window } from './window.ts'
 
 export interface PartitionParts {
@@ -45,6 +46,8 @@ export interface Partition {
   reject(entry: Entry): Promise<void>
   /** The window has moved without anybody's word: to be stored some time soon. */
   moved(): void
+  /** The server may have restarted: only what was stored, and events that are surely there, have been read. */
+  goBack(surely: bigint): void
   /** Stores what was said up to now, then ends. */
   close(): Promise<void>
   /** Ends at once: the lease is not ours any more. */
@@ -84,6 +87,7 @@ export function openPartition(parts: PartitionParts): Partition {
     settler,
     reject: entry => settle(entry, entry.fault, { isFault: true }),
     moved,
+    goBack: surely => window.goBack(surely > saved ? surely : saved),
     async close() {
       movedTimer?.cancel()
       if (isOpen() && window.checkpoint > saved) saveSoon()
@@ -102,36 +106,11 @@ export function openPartition(parts: PartitionParts): Partition {
   }
 
   function settler(entry: Entry): Settler {
-    let settled: 'acknowledged' | 'given back' | undefined
-    let outcome: Promise<void> = Promise.resolve()
-    const once = (as: typeof settled, work: () => Promise<void>): Promise<void> => {
-      if (settled === as) return outcome
-      const { position } = entry.event
-      if (settled !== undefined) return Promise.reject(new AlreadySettled({ consumer, position, as: settled }))
-      if (!isOpen()) return Promise.reject(new LeaseLost({ consumer, fence }))
-      settled = as
-      outcome = work()
-      return outcome
-    }
-    return {
-      signal: ended.signal,
-      async ack(tx) {
-        if (tx === undefined) {
-          log.database.refuseInsideTransaction('ack')
-          return once('acknowledged', () => say(entry, 'done'))
-        }
-        return once('acknowledged', () =>
-          ackInside(entry, tx).catch(error => {
-            settled = undefined
-            throw error
-          }),
-        )
-      },
-      async nack({ delayMs, reason = 'it was given back' } = {}) {
-        log.database.refuseInsideTransaction('nack')
-        return once('given back', () => settle(entry, reason, { delayMs }))
-      },
-    }
+    return settleOnce({
+      ...{ log, lease, position: entry.event.position, ended: ended.signal },
+      ack: tx => (tx === undefined ? say(entry, 'done') : ackInside(entry, tx)),
+      nack: ({ delayMs, reason = 'it was given back' }) => settle(entry, reason, { delayMs }),
+    })
   }
 
   async function settle(
@@ -197,7 +176,7 @@ export function openPartition(parts: PartitionParts): Partition {
     for (const { entry, outcome } of said) if (outcome !== 'back' && outcome !== 'stop') window.finish(entry)
     try {
       const { checkpoint, state } = await saveUntilStored(said)
-      saved = checkpoint
+      if (checkpoint > saved) saved = checkpoint
       savedAt = performance.now()
       window.forget(checkpoint)
       const now = log.clock.now().getTime()
@@ -211,9 +190,10 @@ export function openPartition(parts: PartitionParts): Partition {
       parts.onState(state)
       parts.onChange()
     } catch (error) {
-      for (const { stored } of said) stored.reject(error)
-      if (!isRillflowError(error, 'lease_lost')) parts.onStop(error)
-      lose(error)
+      const reason = isOpen() ? error : new LeaseLost({ consumer, fence })
+      for (const { stored } of said) stored.reject(reason)
+      if (!isRillflowError(reason, 'lease_lost')) parts.onStop(reason)
+      lose(reason)
     }
   }
 
@@ -227,7 +207,7 @@ export function openPartition(parts: PartitionParts): Partition {
         .map(({ entry }) => rowOf(entry)),
       givenBack: said
         .filter(w => w.outcome === 'back' || w.outcome === 'stop')
-        .map(({ entry, delayMs, error }) => ({ ...rowOf(entry), delayMs, error: errorOf(error) })),
+        .map(({ entry, delayMs, error }) => ({ ...rowOf(entry), delayMs, error: describeError(error) })),
     }
     for (let attempt = 1; isOpen(); attempt++) {
       try {
@@ -272,7 +252,7 @@ export function openPartition(parts: PartitionParts): Partition {
     if (watching || inside.size === 0 || !isOpen()) return
     watching = true
     const timer = log.clock.setTimeout(() => {
-      void lookInside(wait).finally(() => {
+      void lookInside().finally(() => {
         watching = false
         watchInside(Math.min(wait * 2, 500))
       })
@@ -280,7 +260,7 @@ export function openPartition(parts: PartitionParts): Partition {
     timer.unref?.()
   }
 
-  async function lookInside(_wait: number): Promise<void> {
+  async function lookInside(): Promise<void> {
     const entries = [...inside]
     if (entries.length === 0 || !isOpen()) return
     try {
@@ -304,10 +284,4 @@ const rolledBack = 'the transaction it was acknowledged in was rolled back'
 
 function rowOf({ event, deliveries }: Entry): { position: bigint; deliveries: number } {
   return { position: event.position, deliveries }
-}
-
-function errorOf(error: unknown): object {
-  if (!(error instanceof Error)) return { message: String(error) }
-  const { code } = error as { code?: unknown }
-  return { name: error.name, message: error.message, ...(typeof code === 'string' ? { code } : {}) }
 }

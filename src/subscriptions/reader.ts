@@ -15,12 +15,14 @@ import { type Page, readPage } from '../events/read-page.ts'
 import type { Settled } from '../events/settle.ts'
 import { type LogWatch, rewound } from '../events/watch.ts'
 import { partitionOf } from './hash.ts'
+import type { Letters } from './letters.ts'
 import type { Partition } from './partition.ts'
 import type { Plan } from './plan.ts'
 
 /** A partition held by this process. */
 export interface Held {
   readonly partition: Partition
+  readonly letters: Letters
   readonly index: number
   /** How many partitions there are. */
   readonly of: number
@@ -96,7 +98,10 @@ export function startReader(parts: ReaderParts, signal: AbortSignal): Reader {
     if (now === undefined) return
     const isOther = seen !== undefined && seen.epoch !== now.epoch
     seen = now
-    if (isOther && last !== undefined) await verify(log, last, now)
+    if (isOther) {
+      if (last !== undefined) await verify(log, last, now)
+      for (const { partition } of parts.held()) partition.goBack(last?.position ?? 0n)
+    }
     await parts.beforePage()
   }
 

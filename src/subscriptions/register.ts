@@ -25,8 +25,7 @@ async function registerLocked(log: Log, tx: Executor, plan: Plan): Promise<Store
   const { name, stored, replace } = plan
   const rows = await storedPlans(log, tx, name)
   const other = rows.find(row => !isSame(row.filter, stored.filter))
-  if (other !== undefined && !replace)
-    throw new SubscriptionMismatch({ subscription: name, what: 'filter', stored: other.filter, given: stored.filter })
+  if (other !== undefined && !replace) checkFilter(plan, other)
   if (other !== undefined) await replaceFilter(log, tx, plan)
   const known = rows.find(row => row.group === plan.group)
   if (known !== undefined) return checkPartitions({ ...known, filter: stored.filter }, plan)
@@ -92,6 +91,12 @@ async function replaceFilter(log: Log, tx: Executor, { name, stored }: Plan): Pr
       lease_until = null
     where kind = 'subscription'
       and definition ->> 'subscription' = ${name}::text`)
+}
+
+/** Somebody may have replaced the filter by another than the one that is run here. */
+export function checkFilter({ name, stored }: Plan, row: StoredPlan): void {
+  if (isSame(row.filter, stored.filter)) return
+  throw new SubscriptionMismatch({ subscription: name, what: 'filter', stored: row.filter, given: stored.filter })
 }
 
 function checkPartitions(known: StoredPlan, { name: subscription, stored, partitionsGiven }: Plan): StoredPlan {

@@ -5,7 +5,8 @@
 import { type Hold, type Host, type Hosted, openHost } from '../consumers/host.ts'
 import { CheckpointBeyondHead } from '../core/consumer-errors.ts'
 import { isRillflowError } from '../core/errors.ts'
-import { type Deferred, deferred, onAbort, once } from '../core/lifecycle.ts'
+import { type Deferred, deferred, onAbort, once, settledWithin } from '../core/lifecycle.ts'
+import { retry } from '../core/retry.ts'
 import { SubscriptionNotFound } from '../core/subscription-errors.ts'
 import type { Executor } from '../database/database.ts'
 import { type AnyTransaction, runOutside } from '../database/transaction.ts'
@@ -14,10 +15,11 @@ import { settle } from '../events/settle.ts'
 import type { Wake } from '../events/wake.ts'
 import type { LogWatch } from '../events/watch.ts'
 import { type Delivery, deliveryOf } from './delivery.ts'
+import { openLetters } from './letters.ts'
 import { openPartition, type Partition } from './partition.ts'
 import { type Plan, rowNames, type StoredPlan } from './plan.ts'
 import { bufferedEvents, type Held, type Reader, startReader } from './reader.ts'
-import { registerGroup, storedRows } from './register.ts'
+import { checkFilter, registerGroup, storedRows } from './register.ts'
 import { loadRow, type RowState } from './save.ts'
 import { openWindow } from './window.ts'
 
@@ -43,6 +45,9 @@ interface Pull {
   readonly alone: boolean
   readonly answer: Deferred<Delivery | undefined>
 }
+
+/** How long a stop waits for a start that is under way; the server may be away. */
+const startMs = 5_000
 
 export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
   const { log, wake } = parts
@@ -75,7 +80,7 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
     quiet()
     stopping.abort()
     stopListening?.()
-    await started.catch(() => {})
+    await settledWithin(started, startMs)
     await host?.stop(plan.drainMs)
     await reader?.ended
   })
@@ -97,7 +102,8 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
   }
 
   async function start(): Promise<void> {
-    adopt(await registerGroup(log, plan))
+    const again = { retries: 6, clock: log.clock, signal: stopping.signal }
+    adopt(await retry(() => registerGroup(log, plan), again))
     if (stopping.signal.aborted) return
     const { leaseMs } = plan
     host = openHost(parts, { hosted: () => hosted, leaseMs, onFailure: (_, error) => fail(error) })
@@ -106,14 +112,14 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
       stopping.signal,
     )
     stopListening = wake.onChange(() => void lookAgain())
-    await host.start()
+    await retry(() => host!.start(), again)
   }
 
   function fail(error: unknown): void {
     if (failure !== undefined || stopping.signal.aborted) return
     failure = { error }
     failed.reject(error)
-    void runOutside(stop)
+    void runOutside(stop).catch(() => {})
   }
 
   /** The partitions are those that are stored. */
@@ -121,7 +127,7 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
     if (stored?.partitions !== now.partitions) {
       const { leaseMs, startFrom } = plan
       hosted = rowNames(now).map((name, index) => ({
-        ...{ name, kind: 'subscription', startFrom, leaseMs, definition: now },
+        ...{ name, kind: 'subscription' as const, startFrom, leaseMs, isMade: true },
         run: (hold: Hold) => runPartition(hold, index),
       }))
       host?.refresh()
@@ -129,9 +135,11 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
     stored = now
   }
 
-  async function runPartition({ lease, drain, lost }: Hold, index: number): Promise<void> {
+  async function runPartition(hold: Hold, index: number): Promise<void> {
+    const { lease, drain, lost } = hold
     const { remnants, stored: row, isPaused } = await loadRow(log, lease)
     if (isPaused) return
+    checkFilter(plan, row)
     const { checkpoint } = lease
     const { head } = await settle(log)
     if (head < checkpoint) throw new CheckpointBeyondHead({ consumer: lease.consumer, checkpoint, head })
@@ -142,11 +150,17 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
       onState: state => heed(entry, state),
       onChange: serve,
     })
+    const letters = openLetters({ log, hold, executorOf, ended: partition.ended, onChange: () => settledLetter(entry) })
     const barrier = row.barrier === undefined ? undefined : BigInt(row.barrier)
     // The row's own number of partitions: another one may have been set since they were listed.
-    const entry: Held = { partition, index, of: row.partitions, barrier, isClosing: false, turn: 0 }
+    const entry: Held = { partition, letters, index, of: row.partitions, barrier, isClosing: false, turn: 0 }
     held.set(lease.consumer, entry)
-    const releases = [onAbort(lost, () => partition.lose()), onAbort(drain, () => close(entry))]
+    const releases = [
+      onAbort(lost, () => partition.lose()),
+      onAbort(drain, () => close(entry)),
+      hold.onRequest(letters.look),
+    ]
+    letters.look()
     reader?.nudge()
     await new Promise<void>(resolve => onAbort(partition.ended, resolve))
     held.delete(lease.consumer)
@@ -159,7 +173,7 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
     if (entry.isClosing) return
     entry.isClosing = true
     const { partition } = entry
-    if (partition.window.out === 0 || stopping.signal.aborted) return void partition.close()
+    if (isIdle(entry) || stopping.signal.aborted) return void partition.close()
     const timer = log.clock.setTimeout(() => void partition.close(), plan.drainMs)
     onAbort(partition.ended, () => timer.cancel())
   }
@@ -172,10 +186,14 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
     else if (hasMore) serve()
   }
 
+  function settledLetter({ partition, letters }: Held): void {
+    partition.window.extra = letters.isOut ? 1 : 0
+    serve()
+  }
+
   /** Hands out what may be handed out. Partitions take turns. */
   function serve(): void {
-    for (const { isClosing, partition } of held.values())
-      if (isClosing && partition.window.out === 0) void partition.close()
+    for (const each of held.values()) if (each.isClosing && isIdle(each)) void each.partition.close()
     const now = log.clock.now().getTime()
     while (pulls.length > 0) {
       const delivery = next(now, pulls[0]!.alone)
@@ -195,8 +213,13 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
   function next(now: number, alone: boolean): Delivery | undefined {
     const all = [...held.values()]
     for (let tried = 0; tried < all.length; tried++) {
-      const { partition, isClosing } = all[(first + tried) % all.length]!
+      const { partition, letters, isClosing } = all[(first + tried) % all.length]!
       if (isClosing || partition.ended.aborted) continue
+      const letter = partition.window.out < partition.window.limit ? letters.take() : undefined
+      if (letter !== undefined) {
+        partition.window.extra = 1
+        return letter
+      }
       for (let entry = partition.window.take(now, alone); entry; entry = partition.window.take(now, alone)) {
         if (entry.fault === undefined) {
           first = (first + tried + 1) % all.length
@@ -234,6 +257,10 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
     })
     return looking
   }
+}
+
+function isIdle({ partition, letters }: Held): boolean {
+  return partition.window.out === 0 && !letters.isOut
 }
 
 /** The group's limit is shared out, so that all partitions together keep to it. */

@@ -43,9 +43,13 @@ export interface Window {
   readonly room: number
   /** Never more delivered than this; may change at any time. */
   limit: number
+  /** Delivered beside what is in the window; they count too. */
+  extra: number
   add(event: RecordedEvent, key: string, fault?: unknown): void
   /** Nothing is left to be added up to here. */
   reach(position: bigint): void
+  /** Only up to here has been read after all; events that were added stay. */
+  goBack(position: bigint): void
   /** The event to deliver next, if there is one that may be. With `alone`, none of a key that is out. */
   take(now: number, alone: boolean): Entry | undefined
   /** When the next one that waits is due. */
@@ -100,6 +104,7 @@ export function openWindow({ checkpoint, limit, buffer, remnants }: WindowOption
 
   return {
     limit,
+    extra: 0,
     get readTo() {
       return readTo
     },
@@ -117,6 +122,7 @@ export function openWindow({ checkpoint, limit, buffer, remnants }: WindowOption
       const { position } = event
       if (position <= readTo) return
       readTo = position
+      if (entries.has(position)) return
       const known = remnants.get(position)
       const state = known === undefined ? 'ready' : known.isDone ? 'done' : 'waiting'
       const entry: Entry = { event, key, fault, state, deliveries: known?.deliveries ?? 0, dueAt: known?.dueAt ?? 0 }
@@ -127,10 +133,13 @@ export function openWindow({ checkpoint, limit, buffer, remnants }: WindowOption
     reach(position) {
       if (position > readTo) readTo = position
     },
+    goBack(position) {
+      if (position < readTo) readTo = position
+    },
     take(now, alone) {
-      if (out >= this.limit) return undefined
+      if (out + this.extra >= this.limit) return undefined
       for (const [first] of held.values()) if (first!.state === 'waiting' && first!.dueAt <= now) return deliver(first!)
-      if (entries.size - ready.length >= this.limit) return undefined
+      if (entries.size - ready.length + this.extra >= this.limit) return undefined
       const index = ready.findIndex(entry => !held.has(entry.key) && !(alone && outKeys.has(entry.key)))
       if (index < 0) return undefined
       return deliver(index === 0 ? ready.shift()! : ready.splice(index, 1)[0]!)

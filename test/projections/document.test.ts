@@ -96,11 +96,14 @@ test('however many events a batch has, its documents are read and written once',
   const labels: string[] = []
 
   await store.transaction(tx => {
-    const note = (statement: { label: string }): void => void labels.push(statement.label)
+    const noted = <S extends { label: string }>(statement: S): S => {
+      labels.push(statement.label)
+      return statement
+    }
     const noting: Transaction = {
       ...tx,
-      run: statement => (note(statement), tx.run(statement)),
-      runArrays: statement => (note(statement), tx.runArrays(statement)),
+      run: statement => tx.run(noted(statement)),
+      runArrays: statement => tx.runArrays(noted(statement)),
     }
     const ctx = { attempt: 1, isReplay: false, isRebuild: false, isInline: false, at: () => {} }
     const tables = tableNames(schema, orders)

@@ -160,6 +160,7 @@ test('what cannot be a projection is refused when it is defined', () => {
 
   expect(() => projection('', { on })).toThrow(/Consumer "" is empty/)
   expect(() => projection('totals', { on: {} })).toThrow(/has no handlers/)
+  expect(() => projection('totals', { on: { OrderPlaced: 'insert' as never } })).toThrow(/on.OrderPlaced.*no.* handler/)
   expect(() => projection('totals', { on, version: 0 })).toThrow(/version/)
   expect(() => documentProjection(long, { on: { OrderPlaced: () => ({}) } })).toThrow(/more than 54 bytes/)
   const twice = table('t', { columns: { id: 'text' }, primaryKey: ['id'] })

@@ -66,7 +66,7 @@ test('RB-76: the checkpoint passes what the filter leaves out, so that nothing i
   const { position } = await store.events.append('order-9', placed())
   await waitUntil(async () => (await store.subscriptions.status('mailer')).lag === 0n)
 
-  expect(before).toMatchObject({ checkpoint: position - 1n, lagMs: 0 })
+  expect(before).toMatchObject({ checkpoint: position - 1n, lagSeconds: 0 })
   expect(await store.subscriptions.status('mailer')).toMatchObject({ checkpoint: position })
 })
 

@@ -6,6 +6,7 @@ import { type DocumentProjection, documentProjection } from '../../src/projectio
 import { tableProjection } from '../../src/projections/flat-table.ts'
 import { type LiveProjection, liveProjection } from '../../src/projections/live.ts'
 import { projection } from '../../src/projections/projection.ts'
+import type { Projections } from '../../src/projections/projections.ts'
 import { table } from '../../src/projections/table.ts'
 import { shopEvents } from '../support/shop.ts'
 
@@ -82,6 +83,17 @@ const live = liveProjection('order', {
   on: { OrderPlaced: (order, event) => ({ ...order, total: event.data.total }) },
 })
 same<typeof live, LiveProjection<Order>>(true)
+
+// ── What is read is what was folded ─────────────────────────────────────────────────────────────────────────────────
+
+declare const projections: Projections
+const readDocument = () => projections.get(fromInitial, 'order-1')
+const readLive = () => projections.get(live, 'order-1')
+same<ReturnType<typeof readDocument>, Promise<Order | undefined>>(true)
+same<ReturnType<typeof readLive>, Promise<Order | undefined>>(true)
+// @ts-expect-error: a projection in SQL has no documents
+const readTotals = () => projections.get(projection('totals', { on: { OrderPlaced: () => {} } }), 'order-1')
+void [readDocument, readLive, readTotals]
 
 // ── Flat tables: columns take the values of their types ─────────────────────────────────────────────────────────────
 

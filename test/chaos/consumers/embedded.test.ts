@@ -1,0 +1,51 @@
+/** An embedded store whose process is killed while its consumers work. */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { waitUntil } from '../../support/wait.ts'
+import { long, show } from '../chaos.ts'
+import { flawless, judge } from './judge.ts'
+import { deadlineMs, limitMs } from './scene.ts'
+import type { Answer } from './worker.ts'
+import { startWorker } from './worker-process.ts'
+
+test(
+  'the next process takes the leases of a killed one at once, and each event is applied once, in order',
+  async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'rf-embedded-'))
+    const consumers = ['totals', 'stock']
+    // So long that nobody could wait for it to expire.
+    const options = { folder, schema: 'shop', consumers, leaseMs: 3_600_000 }
+    try {
+      for (let round = 0; round < (long ? 20 : 1); round++) {
+        await using victim = startWorker({ ...options, name: `victim-${round}` })
+        await victim.ask({ kind: 'append', callers: 4 })
+        await waitUntil(async () => (await victim.ask({ kind: 'holds' })).appended > 300, {
+          deadlineMs,
+          what: 'appends',
+        })
+        await victim.kill()
+      }
+
+      await using heir = startWorker({ ...options, name: 'heir' })
+      let answer: Answer | undefined
+      await waitUntil(
+        async () => {
+          answer = await heir.ask({ kind: 'read' })
+          return answer.events.length > 0
+        },
+        { deadlineMs, what: 'all consumers at the end of the log' },
+      )
+
+      const events = answer!.events.map(({ position, stream }) => ({ position: BigInt(position), stream }))
+      show({ events: events.length, effects: answer!.effects.length })
+      expect(events.length).toBeGreaterThan(300)
+      expect(answer!.holds.sort()).toEqual(['stock', 'totals'])
+      expect(judge(consumers, events, answer!.effects)).toEqual(flawless)
+    } finally {
+      await rm(folder, { recursive: true, force: true })
+    }
+  },
+  limitMs,
+)

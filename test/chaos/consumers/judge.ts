@@ -1,0 +1,72 @@
+/** The checker: each event's committed effect, counted per consumer, and the order in which the effects came. */
+import type { RecordedEvent } from '../../../src/events/definition.ts'
+
+export interface Effect {
+  readonly consumer: string
+  readonly position: bigint | string
+}
+
+export interface Verdict {
+  /** Effects that are missing, came more than once, or have no event. */
+  readonly lost: number
+  readonly repeated: number
+  readonly unknown: number
+  /** Effects after one with a higher position, of the same consumer; and of the same stream. */
+  readonly outOfOrder: number
+  readonly outOfOrderInStream: number
+}
+
+export const flawless: Verdict = { lost: 0, repeated: 0, unknown: 0, outOfOrder: 0, outOfOrderInStream: 0 }
+
+/** The effects are given in the order in which they were written. */
+export function judge(
+  consumers: readonly string[],
+  events: readonly Pick<RecordedEvent, 'position' | 'stream'>[],
+  effects: readonly Effect[],
+): Verdict {
+  const verdict = { ...flawless }
+  const streams = new Map(events.map(event => [event.position, event.stream]))
+  for (const consumer of consumers) {
+    const positions = effects.filter(effect => effect.consumer === consumer).map(effect => BigInt(effect.position))
+    const seen = new Set<bigint>()
+    const lastOfStream = new Map<string, bigint>()
+    let last = -1n
+    for (const position of positions) {
+      const stream = streams.get(position)
+      if (stream === undefined) {
+        verdict.unknown++
+        continue
+      }
+      if (seen.has(position)) verdict.repeated++
+      if (position < last) verdict.outOfOrder++
+      if (position < (lastOfStream.get(stream) ?? -1n)) verdict.outOfOrderInStream++
+      seen.add(position)
+      lastOfStream.set(stream, position)
+      last = position
+    }
+    verdict.lost += events.length - seen.size
+  }
+  return verdict
+}
+
+/**
+ * Whether the effects of one consumer follow the log from its beginning to its end, going elsewhere only by these resets,
+ * in their order. Returns the first position that does not fit.
+ */
+export function firstAstray(
+  events: readonly Pick<RecordedEvent, 'position'>[],
+  positions: readonly bigint[],
+  resets: readonly bigint[],
+): bigint | undefined {
+  const log = events.map(event => event.position)
+  const next = new Map<bigint, bigint>()
+  for (const [at, position] of log.entries()) next.set(at === 0 ? 0n : log[at - 1]!, position)
+  const left = [...resets]
+  let cursor = 0n
+  for (const position of positions) {
+    while (next.get(cursor) !== position && left.length > 0) cursor = left.shift()!
+    if (next.get(cursor) !== position) return position
+    cursor = position
+  }
+  return cursor === log.at(-1) ? undefined : cursor
+}

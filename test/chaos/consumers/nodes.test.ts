@@ -1,0 +1,77 @@
+/** Nodes with names, of which one is hot and the others stand by. */
+import { expect, test } from 'vitest'
+import { waitUntil } from '../../support/wait.ts'
+import { flawless } from './judge.ts'
+import { deadlineMs, holding, limitMs, openScene, type Scene } from './scene.ts'
+
+test(
+  'RB-79: the hot node does all the work; one that lost its leases comes back as a standby, and serves again',
+  async () => {
+    await using scene = await openScene({ consumers: 3, leaseMs: 2_500 })
+    const a = scene.start({ name: 'a', node: 'a' })
+    await a.ready
+    const b = scene.start({ name: 'b', node: 'b', standby: true })
+    await b.ready
+    await roles(scene, { a: 'hot', b: 'standby' })
+    await holding([a, b], [3, 0])
+
+    await scene.store.daemons.promote('b')
+    await holding([b], [3])
+    await roles(scene, { a: 'standby', b: 'hot' })
+    await scene.store.daemons.demote('b')
+    await holding([a], [3])
+    await roles(scene, { a: 'hot', b: 'standby' })
+    a.freeze()
+    await holding([b], [3])
+    a.thaw()
+    await roles(scene, { a: 'standby', b: 'hot' })
+    await holding([a, b], [0, 3])
+    await scene.progress(20)
+    await b.kill()
+    await holding([a], [3])
+    await roles(scene, { a: 'hot' })
+
+    expect(await scene.finish()).toEqual(flawless)
+  },
+  limitMs,
+)
+
+test(
+  'RB-78: a node that is started again under its name takes over, whether the one before is gone or not',
+  async () => {
+    // A lease so long that only the name can have given it over.
+    await using scene = await openScene({ consumers: 3, leaseMs: 600_000 })
+    const first = scene.start({ name: 'first', node: 'a' })
+    await holding([first], [3])
+    await scene.progress(20)
+    await first.kill()
+
+    const second = scene.start({ name: 'second', node: 'a' })
+    await holding([second], [3])
+    await scene.progress(20)
+    const third = scene.start({ name: 'third', node: 'a' })
+    await holding([third], [3])
+    await roles(scene, { a: 'hot' })
+    await waitUntil(async () => !(await second.ask({ kind: 'holds' })).isRunning, {
+      deadlineMs,
+      what: 'the second to stop',
+    })
+
+    expect((await second.ask({ kind: 'holds' })).holds).toEqual([])
+    expect(await scene.finish()).toEqual(flawless)
+  },
+  limitMs,
+)
+
+/** Resolves when the nodes that are alive have these roles. */
+async function roles({ store }: Scene, wanted: Record<string, string>): Promise<void> {
+  await waitUntil(
+    async () => {
+      const alive = (await store.daemons.list()).filter(each => each.isAlive)
+      const seen = Object.fromEntries(alive.map(({ node, role }) => [String(node), String(role)]))
+      expect(seen).toEqual(wanted)
+      return true
+    },
+    { deadlineMs, what: `the roles ${JSON.stringify(wanted)}` },
+  )
+}

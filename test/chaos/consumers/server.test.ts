@@ -1,0 +1,71 @@
+/** A server that goes away under load, and connections that break: the daemons come back by themselves. */
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type PostgresServer, startServer } from '../../support/postgres-server.ts'
+import { long, major } from '../chaos.ts'
+import { startProxy, type TroubleProxy } from '../proxy.ts'
+import { flawless } from './judge.ts'
+import { holding, limitMs, openScene } from './scene.ts'
+
+let server: PostgresServer
+
+beforeAll(async () => {
+  server = await startServer({ major, durable: true })
+})
+
+afterAll(() => server[Symbol.asyncDispose]())
+
+test(
+  'daemons go on after the server was stopped, and after it was killed, and apply each event once',
+  async () => {
+    await using scene = await openScene({ consumers: 4, url: server.url })
+    const workers = [scene.start({ name: 'a' }), scene.start({ name: 'b' })]
+    await holding(workers, [2, 2])
+
+    for (let round = 0; round < (long ? 20 : 2); round++) {
+      await scene.progress(20)
+      await (round % 2 === 0 ? server.stop() : server.kill())
+      await server.restart()
+      await scene.progress(20)
+    }
+    await holding(workers, [2, 2])
+
+    expect(await scene.finish()).toEqual(flawless)
+  },
+  limitMs,
+)
+
+test(
+  'daemons whose connections are cut, or fall silent, apply each event once, and each gets its share again',
+  async () => {
+    await using scene = await openScene({ consumers: 4, url: server.url })
+    await using proxies = await startProxies()
+    const [a, b] = proxies.map(({ url }, at) => scene.start({ name: `worker-${at}`, url, answerTimeoutMs: 1_000 }))
+    await holding([a!, b!], [2, 2])
+
+    for (let round = 0; round < (long ? 100 : 6); round++) {
+      await scene.progress(5)
+      const proxy = proxies[round % 2]!
+      // Commits whose answers nobody gets, and statements that the server never gets.
+      proxy.hold(round % 4 < 2 ? 'up' : 'down')
+      const links = proxy.cutClients()
+      await Promise.all(links.map((link, at) => (at % 2 === 0 ? link.deliver() : link.drop())))
+    }
+    await holding([a!, b!], [2, 2])
+    proxies[0]!.hold('up', { newLinks: true })
+    proxies[0]!.hold('down', { newLinks: true })
+    await holding([b!], [4])
+    proxies[0]!.release()
+    await holding([a!, b!], [2, 2])
+
+    expect(await scene.finish()).toEqual(flawless)
+  },
+  limitMs,
+)
+
+async function startProxies(): Promise<readonly TroubleProxy[] & AsyncDisposable> {
+  const both = [await startProxy(server.url), await startProxy(server.url)]
+  const dispose = async (): Promise<void> => {
+    for (const proxy of both) await proxy[Symbol.asyncDispose]()
+  }
+  return Object.assign(both, { [Symbol.asyncDispose]: dispose })
+}

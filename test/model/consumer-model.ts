@@ -1,0 +1,214 @@
+/**
+ * A consumer as one would write it down without a database: one row, its dead letters, what was applied, and two workers
+ * that remember what they were told.
+ *
+ *     take ──► lease ──► begin ──(anything at all may happen here)──► end, or die
+ */
+
+export type WorkerName = 'a' | 'b'
+
+export interface Letter {
+  state: 'open' | 'retrying' | 'replayed' | 'resolved'
+  attempts: number
+  isRequested: boolean
+  fence: bigint
+}
+
+export interface HeldLease {
+  readonly fence: bigint
+  cursor: bigint
+  attempts: number
+}
+
+export type Job =
+  | {
+      readonly kind: 'batch'
+      readonly fence: bigint
+      readonly positions: readonly bigint[]
+      readonly fails: ReadonlySet<bigint>
+    }
+  | { readonly kind: 'replay'; readonly fence: bigint; readonly position: bigint; readonly fails: boolean }
+
+export interface Outcome {
+  readonly processed: number
+  readonly checkpoint: bigint
+  readonly attempts: number
+  readonly isPaused: boolean
+}
+
+interface Worker {
+  lease?: HeldLease | undefined
+  job?: Job | undefined
+}
+
+export class ConsumerModel {
+  readonly workers: Record<WorkerName, Worker> = { a: {}, b: {} }
+  /** The positions of the log, and where this consumer began. */
+  readonly log: bigint[] = []
+  readonly letters = new Map<bigint, Letter>()
+  readonly effects: bigint[] = []
+  readonly resets: bigint[] = []
+  /** Events that a reset to after them has left out. */
+  readonly leftOut = new Set<bigint>()
+  readonly retries: number
+  checkpoint: bigint
+  attempts = 0
+  isWaiting = false
+  isPaused = false
+  owner: WorkerName | undefined
+  isExpired = false
+  /** Of the lease that counts; undefined if none does. */
+  fence: bigint | undefined
+
+  constructor(start: bigint, retries: number) {
+    this.checkpoint = start
+    this.retries = retries
+  }
+
+  get holder(): WorkerName | undefined {
+    return this.isExpired ? undefined : this.owner
+  }
+
+  refusal(worker: WorkerName): 'paused' | 'leasedByOther' | undefined {
+    if (this.isPaused) return 'paused'
+    return this.holder !== undefined && this.holder !== worker ? 'leasedByOther' : undefined
+  }
+
+  take(worker: WorkerName, fence: bigint): void {
+    this.owner = worker
+    this.isExpired = false
+    this.fence = fence
+    this.workers[worker].lease = { fence, cursor: this.checkpoint, attempts: this.attempts }
+  }
+
+  release(worker: WorkerName): void {
+    if (this.workers[worker].lease?.fence === this.fence) this.owner = undefined
+    this.workers[worker].lease = undefined
+  }
+
+  resume(): void {
+    this.isPaused = false
+    this.#begin(this.checkpoint)
+  }
+
+  reset(position: bigint): void {
+    this.resets.push(position)
+    for (const each of this.log) if (each > this.checkpoint && each <= position) this.leftOut.add(each)
+    this.#begin(position)
+    for (const [at, letter] of this.letters)
+      if (at > position && (letter.state === 'open' || letter.state === 'retrying')) close(letter, 'resolved')
+  }
+
+  #begin(checkpoint: bigint): void {
+    Object.assign(this, { checkpoint, attempts: 0, isWaiting: false, owner: undefined, fence: undefined })
+  }
+
+  /** Which events a worker would read next. */
+  page(worker: WorkerName, limit: number): bigint[] {
+    const { cursor } = this.workers[worker].lease!
+    return this.log.filter(position => position > cursor).slice(0, limit)
+  }
+
+  endBatch(worker: WorkerName, job: Job & { kind: 'batch' }): Outcome | 'lease_lost' {
+    const me = this.workers[worker]
+    me.job = undefined
+    if (job.fence !== this.fence) {
+      me.lease = undefined
+      return 'lease_lost'
+    }
+    const processed = this.#apply(job, me.lease!.attempts)
+    const { checkpoint, attempts, isPaused } = this
+    Object.assign(me.lease!, { cursor: checkpoint, attempts })
+    return { processed, checkpoint, attempts, isPaused }
+  }
+
+  #apply({ positions, fails, fence }: Job & { kind: 'batch' }, attemptsBefore: number): number {
+    const at = positions.findIndex(position => fails.has(position))
+    const good = at < 0 ? positions : positions.slice(0, at)
+    this.effects.push(...good)
+    this.#moveTo(good.at(-1) ?? this.checkpoint)
+    if (at < 0) return positions.length
+    const failed = positions[at]!
+    const attempt = at === 0 ? attemptsBefore + 1 : 1
+    if (attempt <= this.retries) {
+      this.#moveTo(failed - 1n)
+      Object.assign(this, { attempts: attempt, isWaiting: true })
+      return at
+    }
+    this.#setAside(failed, attempt, fence)
+    if (at > 0 || attemptsBefore > 0) return at + 1
+    // Bad events seldom come alone: after the first of a page the others are passed in the same go.
+    for (const [behind, position] of positions.slice(1).entries()) {
+      if (!fails.has(position)) this.effects.push(position)
+      else if (this.retries === 0) this.#setAside(position, 1, fence)
+      else return 1 + behind
+      this.#moveTo(position)
+    }
+    return positions.length
+  }
+
+  #moveTo(checkpoint: bigint): void {
+    Object.assign(this, { checkpoint, attempts: 0, isWaiting: false })
+  }
+
+  #setAside(position: bigint, attempts: number, fence: bigint): void {
+    const known = this.letters.get(position)
+    const isRequested = known?.state === 'open' && known.isRequested
+    this.letters.set(position, { state: 'open', attempts: (known?.attempts ?? 0) + attempts, isRequested, fence })
+    this.#moveTo(position)
+  }
+
+  /** The letter that is taken, if there is one. */
+  beginReplay(worker: WorkerName, fails: boolean): Job | 'lease_lost' | undefined {
+    const me = this.workers[worker]
+    const { fence } = me.lease!
+    for (const letter of this.letters.values())
+      if (letter.state === 'retrying' && letter.isRequested && letter.fence <= fence) letter.state = 'open'
+    if (fence !== this.fence) {
+      me.lease = undefined
+      return 'lease_lost'
+    }
+    const due = [...this.letters].filter(([, letter]) => letter.state === 'open' && letter.isRequested)
+    const position = due.map(([at]) => at).sort((x, y) => (x < y ? -1 : 1))[0]
+    if (position === undefined) return undefined
+    Object.assign(this.letters.get(position)!, { state: 'retrying', fence })
+    me.job = { kind: 'replay', fence, position, fails }
+    return me.job
+  }
+
+  endReplay(worker: WorkerName, { fence, position, fails }: Job & { kind: 'replay' }): boolean | 'lease_lost' {
+    const me = this.workers[worker]
+    const letter = this.letters.get(position)!
+    me.job = undefined
+    if (fence !== this.fence || letter.state !== 'retrying' || letter.fence !== fence) {
+      me.lease = undefined
+      return 'lease_lost'
+    }
+    close(letter, fails ? 'open' : 'replayed')
+    letter.attempts++
+    if (!fails) this.effects.push(position)
+    return !fails
+  }
+
+  /** The letter as an operator finds it: one whose worker has lost its lease is open. False if it is not. */
+  open(position: bigint): boolean {
+    const letter = this.letters.get(position)!
+    const isLeft = letter.fence !== this.fence || this.holder === undefined
+    if (letter.state === 'retrying' && isLeft) letter.state = 'open'
+    return letter.state === 'open'
+  }
+
+  resolve(position: bigint): void {
+    close(this.letters.get(position)!, 'resolved')
+  }
+
+  /** How often an event may have been applied: once, and once more for each reset to before it. */
+  mostEffects(position: bigint): number {
+    return 1 + this.resets.filter(reset => reset < position).length
+  }
+}
+
+function close(letter: Letter, state: Letter['state']): void {
+  letter.state = state
+  letter.isRequested = false
+}

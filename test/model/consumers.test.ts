@@ -1,0 +1,388 @@
+/**
+ * Random walks over what two workers and an operator do to one consumer, compared step by step with a plain reference.
+ *
+ * Batches and replays come in two steps, between which the walk may do anything else, with the other worker too. On a
+ * server they wait inside of their transactions; embedded, where there is only one at a time, right before them.
+ */
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import { pauseConsumer, resetConsumer, resumeConsumer } from '../../src/consumers/administer.ts'
+import { applyPage } from '../../src/consumers/batch.ts'
+import { type Consumer, consumer } from '../../src/consumers/consumer.ts'
+import { openDeadLetters } from '../../src/consumers/dead-letters.ts'
+import { ensureConsumer, type Lease, newOwner, releaseLeases, takeLease } from '../../src/consumers/lease.ts'
+import { deadLetter } from '../../src/consumers/policy.ts'
+import { replayRequested } from '../../src/consumers/replay.ts'
+import { deferred } from '../../src/core/lifecycle.ts'
+import type { Log } from '../../src/events/log.ts'
+import { settle } from '../../src/events/settle.ts'
+import { long } from '../chaos/chaos.ts'
+import { makeEffects, quick, type Workbench, workbench } from '../support/consumers.ts'
+import { onServer, openShop, outcome, placed, type Shop } from '../support/shop.ts'
+import { ConsumerModel, type WorkerName } from './consumer-model.ts'
+
+/** One batch or replay that has been begun. */
+interface RealJob {
+  readonly done: Promise<{ value?: unknown; error?: unknown }>
+  readonly fails: ReadonlySet<bigint>
+  readonly isAtGate: Promise<void>
+  go(): void
+  die(): void
+}
+
+interface RealWorker {
+  readonly consumers: Workbench
+  readonly owner: string
+  lease?: Lease | undefined
+  job?: RealJob | undefined
+}
+
+interface Real {
+  readonly shop: Shop
+  readonly log: Log
+  readonly name: string
+  readonly retries: number
+  readonly workers: Record<WorkerName, RealWorker>
+  /** By position. */
+  readonly ids: Map<bigint, string>
+}
+
+type Command = fc.AsyncCommand<ConsumerModel, Real>
+
+const leaseMs = 600_000
+const workers = fc.constantFrom<WorkerName>('a', 'b')
+
+const appending = fc.integer({ min: 1, max: 3 }).map(count =>
+  command(`append ${count}`, async (model, real) => {
+    const events = Array.from({ length: count }, () => placed())
+    const { position, eventIds } = await real.shop.store.events.append(`order-${real.name}`, events)
+    for (const [at, id] of eventIds.entries()) {
+      const each = position - BigInt(count - 1 - at)
+      model.log.push(each)
+      real.ids.set(each, id)
+    }
+  }),
+)
+
+const taking = workers.map(who =>
+  command(
+    `${who} takes`,
+    async (model, real) => {
+      const me = real.workers[who]
+      const taken = await takeLease(real.log, real.name, me.owner, leaseMs)
+      const refusal = model.refusal(who)
+      if (refusal !== undefined) return void expect(taken).toBe(refusal)
+      const { checkpoint, attempts } = model
+      expect(taken).toMatchObject({ checkpoint, attempts })
+      me.lease = taken as Lease
+      expect(me.lease.fence).toBeGreaterThan(model.fence ?? 0n)
+      model.take(who, me.lease.fence)
+    },
+    model => model.workers[who].job === undefined,
+  ),
+)
+
+const expiring = fc.constant(
+  command('the lease expires', async (model, { shop, name }) => {
+    await shop.query(`update ~consumers set lease_until = now() - interval '1 s' where name = $1`, [name])
+    model.isExpired = true
+  }),
+)
+
+const releasing = workers.map(who =>
+  command(
+    `${who} gives back`,
+    async (model, real) => {
+      await releaseLeases(real.log, [real.workers[who].lease!])
+      real.workers[who].lease = undefined
+      model.release(who)
+    },
+    model => isFree(model, who),
+  ),
+)
+
+const beginning = fc
+  .record({
+    who: workers,
+    limit: fc.integer({ min: 1, max: 4 }),
+    bad: fc.array(fc.integer({ min: 0, max: 3 }), { maxLength: 2 }),
+  })
+  .map(({ who, limit, bad }) =>
+    command(
+      `${who} begins a batch of ${limit}, of which ${bad} fail`,
+      async (model, real) => {
+        const positions = model.page(who, limit)
+        const me = real.workers[who]
+        const { settled } = await settle(real.log)
+        const { cursor, attempts, fence } = model.workers[who].lease!
+        const page = await me.consumers.feed.page({}, cursor, settled, limit)
+        expect(page.events.map(event => event.position)).toEqual(positions)
+        const fails = new Set(bad.flatMap(at => positions[at] ?? []))
+        me.job = begin(real, fails, (log, one, lost) =>
+          applyPage({ log, consumer: one, lease: me.lease!, attempts, breaker: undefined, lost }, page),
+        )
+        await me.job.isAtGate
+        model.workers[who].job = { kind: 'batch', fence, positions, fails }
+      },
+      model => isFree(model, who) && model.page(who, 1).length > 0,
+    ),
+  )
+
+const replaying = fc.record({ who: workers, fails: fc.boolean() }).map(({ who, fails }) =>
+  command(
+    `${who} begins a replay that ${fails ? 'fails' : 'succeeds'}`,
+    async (model, real) => {
+      const me = real.workers[who]
+      const wanted = model.beginReplay(who, fails)
+      const all = new Set(fails ? model.log : [])
+      const job = begin(real, all, (log, one, lost) => {
+        const hold = { lease: me.lease!, drain: lost, lost, onRequest: () => () => {} }
+        return replayRequested({ log }, one, hold, { limit: 1 })
+      })
+      if (typeof wanted === 'object') {
+        await job.isAtGate
+        me.job = job
+        return
+      }
+      if (wanted === 'lease_lost') expect(await job.done).toMatchObject({ error: { code: 'lease_lost' } })
+      else expect(await job.done).toEqual({ value: { replayed: 0, failed: 0 } })
+    },
+    model => isFree(model, who),
+  ),
+)
+
+const ending = workers.map(who =>
+  command(
+    `${who} ends`,
+    async (model, real) => {
+      const me = real.workers[who]
+      const job = model.workers[who].job!
+      me.job!.go()
+      const found = await me.job!.done
+      me.job = undefined
+      const wanted = job.kind === 'batch' ? model.endBatch(who, job) : model.endReplay(who, job)
+      if (wanted === 'lease_lost') expect(found).toMatchObject({ error: { code: 'lease_lost' } })
+      else if (typeof wanted === 'boolean')
+        expect(found).toEqual({ value: wanted ? { replayed: 1, failed: 0 } : { replayed: 0, failed: 1 } })
+      else expect(found).toMatchObject({ value: wanted })
+      // As a host does with one that was paused.
+      if (typeof wanted === 'object' && wanted.isPaused) {
+        await releaseLeases(real.log, [me.lease!])
+        model.release(who)
+      }
+    },
+    model => model.workers[who].job !== undefined,
+  ),
+)
+
+const dying = workers.map(who =>
+  command(
+    `${who} dies`,
+    async (model, real) => {
+      const me = real.workers[who]
+      me.job?.die()
+      expect(await (me.job?.done ?? { error: 'idle' })).toHaveProperty('error')
+      me.job = undefined
+      model.workers[who] = {}
+    },
+    model => model.workers[who].lease !== undefined,
+  ),
+)
+
+const pausing = fc.constant(
+  command('pause', async (model, real) => {
+    await pauseConsumer(real.log, real.name)
+    model.isPaused = true
+  }),
+)
+
+const resuming = fc.constant(
+  command('resume', async (model, real) => {
+    await resumeConsumer(real.log, real.name)
+    model.resume()
+  }),
+)
+
+const resetting = fc.integer({ min: 0, max: 6 }).map(back =>
+  command(
+    `reset to ${back} before the end`,
+    async (model, real) => {
+      const position = model.log.at(-1 - back) ?? model.log[0]! - 1n
+      await resetConsumer(real.log, real.name, position)
+      model.reset(position)
+    },
+    model => model.log.length > 0,
+  ),
+)
+
+const administering = fc
+  .record({
+    which: fc.nat(),
+    act: fc.constantFrom('retry' as const, 'retry' as const, 'retry' as const, 'resolve' as const),
+  })
+  .map(({ which, act }) =>
+    command(
+      `${act} letter ${which}`,
+      async (model, real) => {
+        const position = [...model.letters.keys()][which % model.letters.size]!
+        const letters = openDeadLetters({ log: real.log })
+        const id = real.ids.get(position)!
+        const isOpen = model.open(position)
+        const found = await outcome<unknown>(
+          act === 'retry' ? letters.retry(real.name, id) : letters.resolve(real.name, id, 'not needed'),
+        )
+        if (!isOpen) return void expect(found).toMatchObject({ error: { code: 'dead_letter_state' } })
+        if (act === 'resolve') return model.resolve(position)
+        expect(found).toEqual({ value: { requested: 1, isRunning: model.holder !== undefined && !model.isPaused } })
+        model.letters.get(position)!.isRequested = true
+      },
+      model => model.letters.size > 0,
+    ),
+  )
+
+test(
+  'a consumer with two workers behaves as the plain reference does, whatever happens between begin and end',
+  async () => {
+    const shop = await openShop()
+    await makeEffects(shop)
+    const benches = [workbench(shop), workbench(shop)] as const
+    const often = [appending, taking, taking, beginning, beginning, beginning, ending, ending, ending]
+    const letters = [replaying, replaying, administering, administering]
+    const seldom = [expiring, releasing, dying, pausing, resuming, resuming, resetting]
+    const commands = fc.commands([...often, ...letters, ...seldom] as fc.Arbitrary<Command>[], {
+      maxCommands: long ? 120 : 50,
+      size: 'max',
+    })
+    let walks = 0
+
+    await fc.assert(
+      fc.asyncProperty(commands, fc.constantFrom(0, 1), async (walk, retries) => {
+        const real = await openWalk(shop, benches, `totals-${++walks}`, retries)
+        const model = new ConsumerModel((await settle(real.log)).settled, retries)
+        try {
+          await fc.asyncModelRun(() => ({ model, real }), walk)
+        } finally {
+          for (const { job } of Object.values(real.workers)) {
+            job?.die()
+            await job?.done
+          }
+        }
+        expectNothingLost(model)
+      }),
+      { numRuns: long ? 500 : 20 },
+    )
+  },
+  long ? 3_600_000 : 60_000,
+)
+
+async function openWalk(
+  shop: Shop,
+  [first, second]: readonly [Workbench, Workbench],
+  name: string,
+  retries: number,
+): Promise<Real> {
+  const { log } = first
+  await ensureConsumer(log, { name, kind: 'projection', startFrom: 'now' })
+  const both = {
+    a: { consumers: first, owner: newOwner(log) },
+    b: { consumers: second, owner: newOwner(log) },
+  }
+  return { shop, log, name, retries, workers: both, ids: new Map() }
+}
+
+/** Begins something that waits at its gate until it is told to go on, or to die. */
+function begin(
+  { log, name, retries, shop }: Real,
+  fails: ReadonlySet<bigint>,
+  work: (log: Log, consumer: Consumer, lost: AbortSignal) => Promise<unknown>,
+): RealJob {
+  const [atGate, open, lost] = [deferred<void>(), deferred<void>(), new AbortController()]
+  const pass = (): Promise<void> => {
+    atGate.resolve()
+    return open.promise
+  }
+  const text = shop.named('insert into ~effects (consumer, position, stream, type) values ($1, $2, $3, $4)')
+  const recording = consumer(
+    {
+      name,
+      kind: 'projection',
+      filter: {},
+      async handle(events, ctx) {
+        if (onServer) await pass()
+        for (const event of events) {
+          ctx.at(event)
+          await ctx.tx.query(text, [name, event.position, event.stream, event.type])
+          if (fails.has(event.position)) throw new Error(`${event.position} is bad`)
+        }
+      },
+    },
+    { leaseMs, policy: deadLetter({ retries, ...quick }) },
+  )
+  const { database } = log
+  const transaction: typeof database.transaction = async (inside, options) => {
+    if (!onServer) await pass()
+    return database.transaction(inside, options)
+  }
+  const done = outcome(work({ ...log, database: { ...database, transaction } }, recording, lost.signal))
+  const die = (): void => {
+    lost.abort(new Error('died'))
+    open.resolve()
+  }
+  return { done, fails, isAtGate: Promise.race([atGate.promise, done]).then(() => {}), go: open.resolve, die }
+}
+
+/** The consumer's row, its letters and its effects are those of the model. */
+async function compare(model: ConsumerModel, { shop, name, workers: both }: Real): Promise<void> {
+  const [row] = await shop.query(
+    `select checkpoint, attempts, retry_at is not null as waiting, paused_at is not null as paused,
+      case when lease_until > clock_timestamp() then owner end as owner,
+      array(select position::text from ~effects where consumer = c.name order by n) as effects,
+      array(select concat_ws(' ', position, state, attempts, case when retry_at is not null then 'requested' end)
+        from ~dead_letters where consumer = c.name order by position) as letters
+    from ~consumers as c where name = $1`,
+    [name],
+  )
+  const letters = [...model.letters].sort(([x], [y]) => (x < y ? -1 : 1))
+  expect(row).toEqual({
+    checkpoint: model.checkpoint,
+    attempts: model.attempts,
+    waiting: model.isWaiting,
+    paused: model.isPaused,
+    owner: model.holder === undefined ? null : both[model.holder].owner,
+    effects: model.effects.map(String),
+    letters: letters.map(([position, { state, attempts, isRequested }]) =>
+      [position, state, attempts, ...(isRequested ? ['requested'] : [])].join(' '),
+    ),
+  })
+}
+
+/** What must hold of the reference itself: it was compared with the database all the way. */
+function expectNothingLost(model: ConsumerModel): void {
+  for (const position of model.log) {
+    const count = model.effects.filter(each => each === position).length
+    const isPassed = position <= model.checkpoint
+    const isSetAside = model.letters.has(position) && model.letters.get(position)!.state !== 'replayed'
+    expect(count).toBeLessThanOrEqual(model.mostEffects(position))
+    if (isPassed && !isSetAside && !model.leftOut.has(position)) expect(count).toBeGreaterThan(0)
+    if (!isPassed && model.resets.length === 0) expect(count).toBe(0)
+  }
+}
+
+function isFree(model: Readonly<ConsumerModel>, who: WorkerName): boolean {
+  return model.workers[who].lease !== undefined && model.workers[who].job === undefined
+}
+
+function command(
+  name: string,
+  run: (model: ConsumerModel, real: Real) => Promise<void>,
+  check: (model: Readonly<ConsumerModel>) => boolean = () => true,
+): Command {
+  return {
+    check,
+    async run(model, real) {
+      await run(model, real)
+      await compare(model, real)
+    },
+    toString: () => name,
+  }
+}
