@@ -4,7 +4,7 @@ import { type MemoryPeak, watchMemory } from '../memory.ts'
 import { rebuildWithEmmett } from '../peers/emmett-projection.ts'
 import { applyByHand } from '../peers/upserts.ts'
 import { answer } from '../program.ts'
-import { ordersProjection } from '../projection.ts'
+import { applied, ordersProjection } from '../projection.ts'
 import { openStore } from '../rillflow.ts'
 import type { Sample } from '../rounds.ts'
 
@@ -45,9 +45,10 @@ async function projectWithStore({ who, url, head }: ProjectorInput, onEvent: () 
   if (who === 'rebuild') return await timed(() => store.projections.rebuild('orders'))
   if (who === 'runUntilIdle') return await timed(() => store.projections.runUntilIdle())
   await using daemon = store.daemon()
+  const caughtUp = new Promise<void>(resolve => applied(position => position >= head && resolve()))
   return await timed(async () => {
     await daemon.start()
-    await store.projections.waitFor('orders', head, { timeoutMs: 600_000 })
+    await caughtUp
   })
 }
 
