@@ -33,8 +33,6 @@ export interface SubscriptionParts {
 export interface Runner {
   /** The next event, once there is one; undefined when it was stopped. Rejects when it has failed. */
   pull(options: { alone: boolean }): Promise<Delivery | undefined>
-  /** Rejects when it has failed. */
-  readonly failed: Promise<never>
   /** Ends all waits; what is out can still be settled. */
   quiet(): void
   /** Ends all waits, stores what was said, gives the leases back. */
@@ -54,8 +52,6 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
   const held = new Map<string, Held>()
   const pulls: Pull[] = []
   const stopping = new AbortController()
-  const failed = deferred<never>()
-  failed.promise.catch(() => {})
   let failure: { error: unknown } | undefined
   let stored: StoredPlan | undefined
   let hosted: Hosted[] = []
@@ -96,7 +92,6 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
       serve()
       return answer.promise
     },
-    failed: failed.promise,
     quiet,
     stop: () => runOutside(stop),
   }
@@ -118,7 +113,6 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
   function fail(error: unknown): void {
     if (failure !== undefined || stopping.signal.aborted) return
     failure = { error }
-    failed.reject(error)
     void runOutside(stop).catch(() => {})
   }
 
