@@ -62,7 +62,7 @@ function engineProject(engine: EngineName, groupOrder: number, run: EngineRun): 
       ],
       provide: { engine },
       env: run.env ?? {},
-      testTimeout: run.testTimeout ?? 30_000,
+      testTimeout: run.testTimeout ?? 60_000,
       globalSetup: engine === 'pglite' ? [] : ['test/support/global-setup.ts'],
       // One engine after the other: a worker, and the PGlite in it, lives only as long as the next file is of its project.
       sequence: { groupOrder },
@@ -82,7 +82,10 @@ export default defineConfig({
   test: {
     ...shared,
     projects: [
-      { extends: true, test: { name: 'unit', include: ['test/*.test.ts', 'test/core/**/*.test.ts'] } },
+      {
+        extends: true,
+        test: { name: 'unit', include: ['test/*.test.ts', 'test/core/**/*.test.ts'], testTimeout: 60_000 },
+      },
       ...engineProjects(),
     ],
   },

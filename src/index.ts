@@ -1,5 +1,41 @@
 /** The public names of rillflow, one by one. */
+export type { BreakerOptions } from './consumers/breaker.ts'
+export type { ConsumerFilter, ConsumerOptions, StartFrom } from './consumers/consumer.ts'
+export type { Daemon, DaemonOptions } from './consumers/daemon.ts'
+export type { DaemonDescription, Daemons } from './consumers/daemons.ts'
+export type { DeadLetterState } from './consumers/dead-letter.ts'
+export type { DeadLetterStats, DeadLetters, RetryFilter, RetryRequest } from './consumers/dead-letters.ts'
+export type { DeadLetter, DeadLetterDetails, ListDeadLettersOptions } from './consumers/list-dead-letters.ts'
+export {
+  custom,
+  type Decision,
+  deadLetter,
+  type Failure,
+  type FailureEnd,
+  type FailurePolicy,
+  failFast,
+  logAndSkip,
+  type PolicyOptions,
+  retryWithBackoff,
+} from './consumers/policy.ts'
+export type { Processor, ProcessorOptions, ProcessorState } from './consumers/processor.ts'
+export type { ConsumerStatus, StoredError } from './consumers/status.ts'
+export type { Tick, TickOptions } from './consumers/tick.ts'
+export type { WaitForOptions } from './consumers/wait-for.ts'
 export type { Clock } from './core/clock.ts'
+export {
+  CheckpointBeyondHead,
+  CircuitOpen,
+  ConsumerNotFound,
+  DeadLetterConflict,
+  DeadLetterNotFound,
+  DeadLetterUnwritable,
+  DuplicateConsumer,
+  HandlerTimeout,
+  LeaseLost,
+  NodeNotFound,
+  NoHandler,
+} from './core/consumer-errors.ts'
 export {
   Aborted,
   AuthenticationFailed,
@@ -42,7 +78,17 @@ export {
   VersionConflict,
 } from './core/errors.ts'
 export type { Ids } from './core/id.ts'
-export { ImportBypassesInline, InlineProjectionFailed, InlineProjectionUnknown } from './core/projection-errors.ts'
+export {
+  ImportBypassesInline,
+  InlineProjectionFailed,
+  InlineProjectionUnknown,
+  InvalidProjectionValue,
+  ProjectionNotSynced,
+  RebuildImpossible,
+  RebuildRunning,
+  ViewsDepend,
+} from './core/projection-errors.ts'
+export { AlreadySettled, SubscriptionMismatch, SubscriptionNotFound } from './core/subscription-errors.ts'
 export type { Transaction, TransactionOptions } from './database/database.ts'
 export type { AnyTransaction, ForeignTransaction } from './database/transaction.ts'
 export type { AppendOptions } from './events/append.ts'
@@ -67,10 +113,49 @@ export type { HeldBackBy } from './events/settle.ts'
 export type { ListStreamsOptions, StreamDescription, Streams } from './events/streams.ts'
 export type { TailOptions } from './events/tail.ts'
 export { type Upcaster, type UpcasterStep, upcaster } from './events/upcast.ts'
+export type { OnProgress, RebuildOptions, RebuildProgress } from './projections/build.ts'
+export {
+  type DocumentHandlers,
+  type DocumentOptions,
+  type DocumentProjection,
+  documentProjection,
+} from './projections/document.ts'
+export { type RowChange, type TableProjectionOptions, tableProjection } from './projections/flat-table.ts'
+export { type LiveProjection, liveProjection } from './projections/live.ts'
+export {
+  type CustomOptions,
+  type Lifecycle,
+  type Projection,
+  type ProjectionContext,
+  type ProjectionHandlers,
+  type ProjectionOptions,
+  projection,
+} from './projections/projection.ts'
+export type {
+  ProjectionDescription,
+  ProjectionMetrics,
+  Projections,
+  RegisterOptions,
+} from './projections/projections.ts'
+export type { Rebuilt } from './projections/rebuild.ts'
+export {
+  type ColumnOptions,
+  type ColumnType,
+  type IndexOptions,
+  type TableOptions,
+  table,
+} from './projections/table.ts'
 export type { CheckResult } from './schema/check.ts'
 export type { Problem, Step } from './schema/difference.ts'
 export type { Progress, SyncOptions } from './schema/migrate.ts'
 export type { Plan } from './schema/plan.ts'
 export type { MigrateMode, Schema, SchemaState } from './schema/schema.ts'
 export { openStore, type Store, type StoreOptions } from './store.ts'
+export type { Administration, SubscriptionSummary } from './subscriptions/administration.ts'
+export type { RunningSubscription, Subscription } from './subscriptions/consume.ts'
+export type { Delivery, NackOptions } from './subscriptions/delivery.ts'
+export type { CallbackOptions, CreateOptions, SubscribeOptions } from './subscriptions/plan.ts'
+export type { RepartitionOptions } from './subscriptions/repartition.ts'
+export type { GroupStatus, PartitionStatus } from './subscriptions/status.ts'
+export type { Subscribe, Subscriptions } from './subscriptions/subscriptions.ts'
 export { type Counter, channels, type Logger } from './telemetry/telemetry.ts'

@@ -29,9 +29,11 @@ import { openStreams, type Streams } from './events/streams.ts'
 import { type Upcaster, upcasters } from './events/upcast.ts'
 import { openWake } from './events/wake.ts'
 import { watchLog } from './events/watch.ts'
+import { openProjections, type Projections } from './projections/projections.ts'
 import type { Step } from './schema/difference.ts'
 import { openSchema, type Schema } from './schema/schema.ts'
 import { TableRegistry } from './schema/table.ts'
+import { openSubscriptions, type Subscribe, type Subscriptions } from './subscriptions/subscriptions.ts'
 import { type Counter, channels, type Logger, openTelemetry } from './telemetry/telemetry.ts'
 
 export interface StoreOptions<M extends EventMap = UntypedEvents> extends PostgresOptions {
@@ -73,6 +75,11 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly events: Events<M>
   readonly streams: Streams
   readonly schema: Schema
+  readonly projections: Projections
+  /** Events of the log for code of yours, with acknowledgements. */
+  readonly subscribe: Subscribe<M>
+  /** The subscriptions that are stored: their state, and what operators do with them. */
+  readonly subscriptions: Subscriptions<M>
   /** The daemons of all processes. */
   readonly daemons: Daemons
   /** A daemon that runs the consumers registered here, once it is started. */
@@ -117,7 +124,8 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
     telemetry.publish(channels.migrate, () => ({ schema: schemaName, object, reason }))
     telemetry.log.info({ schema: schemaName, object, reason }, 'a step of the schema was made')
   }
-  const schema = openSchema(database, { schema: schemaName, tables: new TableRegistry(), onStep })
+  const tables = new TableRegistry()
+  const schema = openSchema(database, { schema: schemaName, tables, onStep })
   await schema.ensure(migrate === 'manual' ? 'manual' : migrate ? 'auto' : 'check')
 
   const clock = options.clock ?? systemClock
@@ -146,14 +154,20 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
   const executorOf = (tx: AnyTransaction) => (isOwnTransaction(tx) ? tx : foreignExecutor(tx, foreignTypes))
   const parts = { log, group, wake, watch, executorOf, rememberIds: transactions.rememberIds }
 
+  const subscriptions = openSubscriptions<M>(parts)
   const consumers = openConsumers({ log, wake, watch })
   const daemons = openDaemons(consumers)
   const processors = openProcessors(consumers)
+  const projections = openProjections({
+    ...{ consumers, schema, tables, executorOf },
+    syncs: migrate === true,
+    runConsumers: daemons.runUntil,
+  })
 
   const close = once(async () => {
     const until = performance.now() + closeMs
     const left = (): number => Math.max(0, until - performance.now())
-    await withinLimit(Promise.all([daemons.stopAll(), processors.stopAll()]), left())
+    await withinLimit(Promise.all([daemons, processors, subscriptions].map(each => each.stopAll())), left())
     watch.close(new StoreClosed({}))
     await withinLimit(group.drain(), left())
     await withinLimit(wake.close(), left())
@@ -165,6 +179,9 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
     events: openEvents<M>(parts),
     streams: openStreams(parts),
     schema,
+    projections,
+    subscribe: subscriptions.subscribe,
+    subscriptions: subscriptions.subscriptions,
     daemons: administerDaemons({ log, wake }),
     daemon: daemons.daemon,
     deadLetters: openDeadLetters({ log, onRequest: () => wake.changed() }),

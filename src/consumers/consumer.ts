@@ -30,6 +30,8 @@ export interface Consumer {
   readonly timeoutMs: number | undefined
   readonly policy: FailurePolicy
   readonly breaker: BreakerOptions | undefined
+  /** Called before its events are read, outside of any transaction; while it rejects, the consumer is held up. */
+  prepare?(): Promise<void>
   /**
    * Applies events in the order of their positions, within `ctx.tx`. If it throws, all it did there is undone, and the
    * same events come again one by one. It may be called with any number of events from 1 to `batchSize`.

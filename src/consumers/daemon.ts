@@ -6,6 +6,7 @@
  */
 import { ConsumerNotFound } from '../core/consumer-errors.ts'
 import { InvalidOption } from '../core/errors.ts'
+import { onAbort } from '../core/lifecycle.ts'
 import { checkName } from '../core/name.ts'
 import { nearestName } from '../core/nearest.ts'
 import type { Consumer } from './consumer.ts'
@@ -43,12 +44,21 @@ export interface Daemon extends AsyncDisposable {
 export interface DaemonRegistry {
   daemon(options?: DaemonOptions): Daemon
   stopAll(): Promise<void>
+  /** Runs these until the signal aborts. */
+  runUntil(consumers: readonly string[], signal: AbortSignal): Promise<void>
 }
 
 export function openDaemons(consumers: Consumers): DaemonRegistry {
   const running = new Set<() => Promise<void>>()
   return {
     daemon: (options = {}) => openDaemon(consumers, options, running),
+    async runUntil(names, signal) {
+      if (signal.aborted) return
+      const daemon = openDaemon(consumers, { consumers: names }, running)
+      await daemon.start()
+      await new Promise<void>(resolve => onAbort(signal, resolve))
+      await daemon.stop()
+    },
     async stopAll() {
       await Promise.all([...running].map(stop => stop()))
     },

@@ -52,7 +52,15 @@ export async function recordDeadLetter(
       (consumer, event_id, position, stream, version, type, fence, attempts, errors)
     values (${lease.consumer}::text, ${id}::uuid, ${position}::bigint, ${stream}::text, ${version}::bigint,
       ${type}::text, ${lease.fence}::bigint, ${attempts}::integer,
-      jsonb_build_array(jsonb_build_object('at', clock_timestamp()) || ${description}::jsonb))
+      -- What the attempts before this one came to is still with the consumer.
+      coalesce((
+        select c.last_error->'earlier' || jsonb_build_array(c.last_error - '{earlier,eventId,position}'::text[])
+        from ${log.names.consumers} as c
+        where c.name = ${lease.consumer}::text
+          and c.attempts > 0
+          and c.last_error->>'eventId' = ${id}::text
+          and c.last_error ? 'earlier'), '[]')
+        || jsonb_build_array(jsonb_build_object('at', clock_timestamp()) || ${description}::jsonb))
     on conflict (consumer, event_id) do update
     set state = 'open',
       fence = excluded.fence,
@@ -60,8 +68,10 @@ export async function recordDeadLetter(
       last_failed_at = clock_timestamp(),
       retry_at = case when d.state = 'open' then d.retry_at end,
       note = null,
-      errors = case when jsonb_array_length(d.errors) < ${keptEntries}::integer then d.errors else d.errors - 0 end
-        || excluded.errors,
+      errors = (
+        select jsonb_agg(kept.error order by kept.n)
+        from jsonb_array_elements(d.errors || excluded.errors) with ordinality as kept(error, n)
+        where kept.n > jsonb_array_length(d.errors || excluded.errors) - ${keptEntries}::integer),
       history = case
         when d.state = 'open' then d.history
         else case when jsonb_array_length(d.history) < ${keptEntries}::integer then d.history else d.history - 0 end

@@ -4,7 +4,7 @@
  * A retry is a request. It is carried out by whoever holds the consumer's lease, so that it never runs beside the
  * consumer's own batches; with nobody holding it the letter stays open until somebody does.
  */
-import { ConsumerNotFound, DeadLetterNotFound, DeadLetterState } from '../core/consumer-errors.ts'
+import { ConsumerNotFound, DeadLetterConflict, DeadLetterNotFound } from '../core/consumer-errors.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { canonicalUuid } from '../core/id.ts'
 import { textFault } from '../core/name.ts'
@@ -236,7 +236,7 @@ async function change(
     where consumer = ${consumer}::text
       and event_id = ${id}::uuid`)
   if (row === undefined) throw new DeadLetterNotFound({ consumer, eventId })
-  throw new DeadLetterState({ consumer, eventId, state: row.state, wanted })
+  throw new DeadLetterConflict({ consumer, eventId, state: row.state, wanted })
 }
 
 /** A letter that is being retried by somebody whose lease is over is open: the outcome will not count any more. */

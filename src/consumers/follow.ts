@@ -64,6 +64,7 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: Hold)
   try {
     while (!drain.aborted && !lost.aborted) {
       try {
+        if (place === undefined) await consumer.prepare?.()
         place ??= await findPlace(log, hold)
         if (place === undefined) return
         if (interruption.taken()) {

@@ -28,6 +28,8 @@ export interface Hosted {
   readonly leaseMs: number
   /** What is stored with a new row. */
   readonly definition?: object | undefined
+  /** Its row is made, and removed, by somebody else: one that is gone stays away. */
+  readonly isMade?: boolean | undefined
   /** Works under the lease; returns soon after `drain` aborts, at once after `lost` does. If it returns, it is run again. */
   run(hold: Hold): Promise<void>
 }
@@ -91,6 +93,7 @@ export function openHost(parts: { readonly log: Log; readonly wake: Wake }, opti
   const firstLook = deferred<void>()
   firstLook.promise.catch(() => {})
   let role: Role | undefined
+  let joining: Promise<void> | undefined
   let looking: Promise<void> | undefined
   let isDue = false
   let failures = 0
@@ -103,7 +106,9 @@ export function openHost(parts: { readonly log: Log; readonly wake: Wake }, opti
   return {
     owner,
     async start() {
-      await join(log, { owner, node: options.node, standby: options.standby ?? false, leaseMs: leaseMs() })
+      joining = join(log, { owner, node: options.node, standby: options.standby ?? false, leaseMs: leaseMs() })
+      await joining
+      if (stopping.signal.aborted) return
       stopListening = wake.onChange(lookSoon)
       lookSoon()
       await firstLook.promise
@@ -119,6 +124,8 @@ export function openHost(parts: { readonly log: Log; readonly wake: Wake }, opti
     let limitMs = 5_000
     const stop = once(async () => {
       stopping.abort()
+      // One that is stopped while it enters must not be left behind as if it were there.
+      await joining?.catch(() => {})
       stopListening?.()
       timer?.cancel()
       await looking
@@ -182,7 +189,7 @@ export function openHost(parts: { readonly log: Log; readonly wake: Wake }, opti
   async function round(): Promise<void> {
     const hosted = new Map(options.hosted().map(each => [each.name, each]))
     for (const each of hosted.values()) {
-      if (known.has(each.name)) continue
+      if (each.isMade === true || known.has(each.name)) continue
       await ensureConsumer(log, each, each.definition)
       known.add(each.name)
     }

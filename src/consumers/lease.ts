@@ -114,6 +114,9 @@ export async function releaseLeases(log: Log, leases: readonly Lease[]): Promise
       and c.fence = held.fence`)
 }
 
+/** Errors of earlier attempts that are kept with the last one. */
+const keptErrors = 19
+
 /** What a holder writes about its consumer. */
 export interface Progress {
   readonly checkpoint: bigint
@@ -136,6 +139,7 @@ export async function saveProgress(
   progress: Progress,
 ): Promise<{ isPaused: boolean }> {
   const { checkpoint, attempts = 0, retryInMs, error, pause = false } = progress
+  const told = error === undefined ? null : JSON.stringify(error)
   const [row] = await executor.run<{ paused: boolean }>(sql`/* consumers.checkpoint */
     update ${log.names.consumers}
     set checkpoint = ${checkpoint}::bigint,
@@ -143,7 +147,18 @@ export async function saveProgress(
       retry_at = clock_timestamp() + make_interval(secs => ${retryInMs ?? null}::float8 / 1000),
       progressed_at = case when checkpoint < ${checkpoint}::bigint then clock_timestamp() else progressed_at end,
       paused_at = case when ${pause}::boolean then coalesce(paused_at, clock_timestamp()) else paused_at end,
-      last_error = coalesce(${error === undefined ? null : JSON.stringify(error)}::jsonb, last_error)
+      -- The errors of one event are kept together, the last of them, until it is applied or set aside.
+      last_error = case
+        when ${told}::jsonb is null then last_error
+        else ${told}::jsonb || jsonb_build_object('at', clock_timestamp(), 'earlier', case
+          when attempts > 0 and last_error->>'eventId' = ${told}::jsonb->>'eventId'
+          then (case
+              when jsonb_array_length(last_error->'earlier') < ${keptErrors}::integer then last_error->'earlier'
+              else (last_error->'earlier') - 0
+            end) || jsonb_build_array(last_error - '{earlier,eventId,position}'::text[])
+          else '[]'
+        end)
+      end
     where name = ${lease.consumer}::text
       and fence = ${lease.fence}::bigint
       and checkpoint <= ${checkpoint}::bigint

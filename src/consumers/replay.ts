@@ -11,7 +11,7 @@
 import { HandlerTimeout, LeaseLost } from '../core/consumer-errors.ts'
 import { isRillflowError } from '../core/errors.ts'
 import { onAbort } from '../core/lifecycle.ts'
-import type { Transaction } from '../database/database.ts'
+import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { RecordedEvent } from '../events/definition.ts'
 import type { Log } from '../events/log.ts'
@@ -29,7 +29,8 @@ export interface Replayed {
   readonly nextInMs: number | undefined
 }
 
-interface Letter {
+/** A letter that is being tried again. */
+export interface Letter {
   readonly position: bigint
   readonly eventId: string
   readonly attempts: number
@@ -55,16 +56,6 @@ export async function replayRequested(
     else failed++
   }
   return { replayed, failed, nextInMs: 0 }
-}
-
-/** Which of these consumers have requests that are due: one question for all that a host holds. */
-export async function consumersWithRequests(log: Log, consumers: readonly string[]): Promise<string[]> {
-  const rows = await log.database.run<{ consumer: string }>(sql`/* dead_letters.requested */
-    select distinct consumer
-    from ${log.names.dead_letters}
-    where consumer = any(${consumers}::text[])
-      and retry_at <= clock_timestamp()`)
-  return rows.map(row => row.consumer)
 }
 
 async function replay(log: Log, consumer: Consumer, hold: Hold, letter: Letter): Promise<boolean> {
@@ -113,7 +104,7 @@ async function apply(log: Log, consumer: Consumer, hold: Hold, letter: Letter): 
   }
 }
 
-async function readEvent(log: Log, { position, eventId }: Letter): Promise<RecordedEvent> {
+export async function readEvent(log: Log, { position, eventId }: Letter): Promise<RecordedEvent> {
   const rows = await log.database.runArrays(sql`/* dead_letters.read_event */
     select
       position, stream, version, event_id, type, schema_version, data, headers,
@@ -127,7 +118,7 @@ async function readEvent(log: Log, { position, eventId }: Letter): Promise<Recor
 }
 
 /** A letter that an older holder, or an earlier call that was interrupted, was at. */
-async function reopenAbandoned(log: Log, { lease }: Hold): Promise<void> {
+export async function reopenAbandoned(log: Log, { lease }: Pick<Hold, 'lease'>): Promise<void> {
   await log.database.run(sql`/* dead_letters.reopen */
     update ${log.names.dead_letters}
     set state = 'open'
@@ -137,9 +128,9 @@ async function reopenAbandoned(log: Log, { lease }: Hold): Promise<void> {
       and fence <= ${lease.fence}::bigint`)
 }
 
-async function takeNext(
+export async function takeNext(
   log: Log,
-  { lease }: Hold,
+  { lease }: Pick<Hold, 'lease'>,
 ): Promise<{ letter: Letter | undefined; nextInMs: number | undefined }> {
   const { consumer, fence } = lease
   const [row] = await log.database.run<{
@@ -186,7 +177,12 @@ async function takeNext(
 }
 
 /** At the end of the transaction of the event's effects: they stand only if the lease is ours until the commit. */
-async function markReplayed(log: Log, tx: Transaction, { lease }: Hold, { eventId }: Letter): Promise<void> {
+export async function markReplayed(
+  log: Log,
+  tx: Executor,
+  { lease }: Pick<Hold, 'lease'>,
+  { eventId }: Letter,
+): Promise<void> {
   const { consumer, fence } = lease
   const marked = await tx.run(sql`/* dead_letters.replayed */
     update ${log.names.dead_letters}
@@ -210,7 +206,12 @@ async function markReplayed(log: Log, tx: Transaction, { lease }: Hold, { eventI
 }
 
 /** Open again, with the error and without the request. */
-async function putBack(log: Log, { lease }: Hold, { eventId }: Letter, error: unknown): Promise<void> {
+export async function putBack(
+  log: Log,
+  { lease }: Pick<Hold, 'lease'>,
+  { eventId }: Letter,
+  error: unknown,
+): Promise<void> {
   const { consumer, fence } = lease
   const description = JSON.stringify(describeError(error))
   const rows = await log.database.run(sql`/* dead_letters.put_back */

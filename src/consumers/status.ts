@@ -39,6 +39,10 @@ export interface StoredError {
   readonly eventId?: string | undefined
   readonly position?: string | undefined
   readonly attempt?: number | undefined
+  /** When it happened. */
+  readonly at?: string | undefined
+  /** Those of the attempts before it, the oldest first. */
+  readonly earlier?: readonly StoredError[] | undefined
 }
 
 interface StatusRow {

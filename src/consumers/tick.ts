@@ -29,6 +29,7 @@ export interface TickOptions {
 export async function tickOnce(consumers: Consumers, consumer: Consumer, options: TickOptions = {}): Promise<Tick> {
   const { log, wake } = consumers
   throwIfAborted(options.signal)
+  await consumer.prepare?.()
   await ensureConsumer(log, consumer)
   const lease = await takeLease(log, consumer.name, newOwner(log), consumer.leaseMs)
   if (typeof lease === 'string') return { result: lease === 'missing' ? 'idle' : lease, count: 0 }

@@ -42,11 +42,11 @@ export const DeadLetterNotFound: ErrorKind<'dead_letter_not_found', { consumer: 
     'dead_letter_not_found',
     d => `Consumer "${d.consumer}" has no dead letter of event ${d.eventId}. See store.deadLetters.list().`,
   )
-export const DeadLetterState: ErrorKind<
-  'dead_letter_state',
+export const DeadLetterConflict: ErrorKind<
+  'dead_letter_conflict',
   { consumer: string; eventId: string; state: string; wanted: string }
 > = defineError(
-  'dead_letter_state',
+  'dead_letter_conflict',
   d => `The dead letter of event ${d.eventId} at "${d.consumer}" is ${d.state}, so it cannot be ${d.wanted}.`,
 )
 export const DeadLetterUnwritable: ErrorKind<'dead_letter_unwritable', { consumer: string; eventId: string }> =

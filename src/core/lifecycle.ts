@@ -135,6 +135,16 @@ export function once<T>(fn: () => Awaitable<T>): () => Promise<T> {
   }
 }
 
+/** Waits for the end of the work, good or bad, but no longer than this. */
+export async function settledWithin(work: Promise<unknown>, limitMs: number): Promise<void> {
+  let timer: NodeJS.Timeout | undefined
+  const limit = new Promise<void>(resolve => {
+    timer = setTimeout(resolve, limitMs)
+  })
+  await Promise.race([work.catch(() => {}), limit])
+  clearTimeout(timer)
+}
+
 interface Waiters {
   readonly all: Set<{ fn: () => void }>
   readonly listener: () => void

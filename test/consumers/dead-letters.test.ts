@@ -255,7 +255,7 @@ for (const [state, refused] of Object.entries({
 
     for (const wanted of refused) {
       const { error } = await outcome(asked[wanted]!())
-      expect(error).toMatchObject({ code: 'dead_letter_state', eventId: event.id, state, wanted })
+      expect(error).toMatchObject({ code: 'dead_letter_conflict', eventId: event.id, state, wanted })
     }
     expect(await letters.show('mailer', event.id)).toMatchObject({ state })
   })

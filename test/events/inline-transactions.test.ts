@@ -208,6 +208,24 @@ if (onServer) {
       })
     })
 
+  test('an inline projection whose connection breaks is run again, on another one', async () => {
+    const { events, activate, totals, rows } = await openInlineShop()
+    const { apply } = totals()
+    let calls = 0
+    const cutOff = totals({
+      apply: async (applied, tx, signal) => {
+        await apply(applied, tx, signal)
+        if (++calls === 1) await tx.query('select pg_terminate_backend(pg_backend_pid())')
+      },
+    })
+    await activate(cutOff)
+
+    expect(await events.append('order-1', placed(1))).toMatchObject({ version: 1, repeated: false })
+
+    expect(calls).toBe(2)
+    expect(await rows()).toEqual([{ stream: 'order-1', total: 1, events: 1 }])
+  })
+
   test('an inline projection that collides with another transaction is run again', async () => {
     const { events, activate, totals, rows } = await openInlineShop()
     const { apply } = totals()

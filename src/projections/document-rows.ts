@@ -1,0 +1,137 @@
+/**
+ * The documents of a projection in their table, which has the layout of a collection's, so that it can be read as one.
+ * One statement reads those of a batch, one writes them, one deletes.
+ */
+import { isRillflowError } from '../core/errors.ts'
+import { encodeJson } from '../core/json.ts'
+import { nameFault } from '../core/name.ts'
+import { InvalidProjectionValue } from '../core/projection-errors.ts'
+import type { Executor } from '../database/database.ts'
+import { type Identifier, sql } from '../database/sql.ts'
+import type { DeclaredTable } from '../schema/table.ts'
+import { table } from './table.ts'
+
+export interface StoredDocument {
+  /** Undefined: there is none, or none any more. */
+  readonly body: unknown
+  readonly version: bigint
+  readonly createdAt: Date
+  readonly createdBy: string | undefined
+  readonly modifiedAt: Date
+  readonly modifiedBy: string | undefined
+}
+
+/** Wide columns first, so that none needs padding. */
+export function documentTable(name: string): DeclaredTable {
+  return table(name, {
+    columns: {
+      version: 'bigint',
+      created_at: 'timestamptz',
+      modified_at: 'timestamptz',
+      deleted_at: { type: 'timestamptz', nullable: true },
+      id: 'text collate "C"',
+      created_by: { type: 'text', nullable: true },
+      modified_by: { type: 'text', nullable: true },
+      body: 'jsonb',
+    },
+    primaryKey: ['id'],
+    fillfactor: 80,
+  })
+}
+
+/**
+ * The documents of these ids, which are sorted. Inline, others may be folding into the same ones: whoever comes first
+ * makes the row, so that there is one to lock even for a document that is not there yet; all lock in one order.
+ */
+export async function loadDocuments(
+  executor: Executor,
+  documents: Identifier,
+  ids: readonly string[],
+  isInline: boolean,
+): Promise<Map<string, StoredDocument>> {
+  if (isInline)
+    await executor.run(sql`/* projections.claim_documents */
+      insert into ${documents} (version, created_at, modified_at, id, body)
+      select 0, now(), now(), id, 'null'
+      from unnest(${ids}::text[]) as wanted(id)
+      order by id collate "C"
+      on conflict do nothing`)
+  const rows = await executor.runArrays(
+    isInline
+      ? sql`/* projections.lock_documents */
+          select id, body, version, created_at, created_by, modified_at, modified_by
+          from ${documents}
+          where id = any(${ids}::text[])
+          order by id
+          for update`
+      : sql`/* projections.load_documents */
+          select id, body, version, created_at, created_by, modified_at, modified_by
+          from ${documents}
+          where id = any(${ids}::text[])`,
+  )
+  const loaded = new Map<string, StoredDocument>()
+  for (const row of rows) {
+    const [id, body, version, createdAt, createdBy, modifiedAt, modifiedBy] = row as DocumentRow
+    const people = { createdBy: createdBy ?? undefined, modifiedBy: modifiedBy ?? undefined }
+    loaded.set(id, { body: body ?? undefined, version, createdAt, modifiedAt, ...people })
+  }
+  return loaded
+}
+
+type DocumentRow = [string, unknown, bigint, Date, string | null, Date, string | null]
+
+/** Writes what there is and deletes what there is no more. */
+export async function writeDocuments(
+  executor: Executor,
+  table: Identifier,
+  projection: string,
+  documents: ReadonlyMap<string, StoredDocument>,
+): Promise<void> {
+  const kept = [...documents].filter(([, document]) => document.body !== undefined)
+  const gone = [...documents].filter(([, document]) => document.body === undefined).map(([id]) => id)
+  for (const id of documents.keys()) checkId(projection, id)
+  if (gone.length > 0)
+    await executor.run(sql`/* projections.delete_documents */
+      delete from ${table}
+      where id = any(${gone}::text[])`)
+  if (kept.length === 0) return
+  const column = <T>(take: (document: StoredDocument) => T): T[] => kept.map(([, document]) => take(document))
+  const bodies = kept.map(([id, document]) => encodeBody(projection, id, document.body))
+  await executor.run(sql`/* projections.write_documents */
+    insert into ${table} (version, created_at, modified_at, id, created_by, modified_by, body)
+    select version, created_at, modified_at, id, created_by, modified_by, body::jsonb
+    from unnest(
+      ${column(document => document.version)}::bigint[],
+      ${column(document => document.createdAt.toISOString())}::timestamptz[],
+      ${column(document => document.modifiedAt.toISOString())}::timestamptz[],
+      ${kept.map(([id]) => id)}::text[],
+      ${column(document => document.createdBy ?? null)}::text[],
+      ${column(document => document.modifiedBy ?? null)}::text[],
+      ${bodies}::text[]) as document(version, created_at, modified_at, id, created_by, modified_by, body)
+    on conflict (id) do update
+    set version = excluded.version,
+      created_at = excluded.created_at,
+      modified_at = excluded.modified_at,
+      deleted_at = null,
+      created_by = excluded.created_by,
+      modified_by = excluded.modified_by,
+      body = excluded.body`)
+}
+
+function checkId(projection: string, id: string): void {
+  const fault = typeof id === 'string' ? nameFault(id) : `is ${typeof id}`
+  if (fault !== undefined)
+    throw new InvalidProjectionValue({ projection, path: `document id ${JSON.stringify(id)}`, reason: fault })
+}
+
+const maxBytes = 64 * 1024 * 1024
+
+function encodeBody(projection: string, id: string, body: unknown): string {
+  try {
+    return encodeJson(body, { what: 'document', root: 'body', maxBytes }).text
+  } catch (error) {
+    if (!isRillflowError(error, 'invalid_event')) throw error
+    const { path, reason } = error as unknown as { path: string; reason: string }
+    throw new InvalidProjectionValue({ projection, path: `document ${JSON.stringify(id)}, ${path}`, reason }, error)
+  }
+}

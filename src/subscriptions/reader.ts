@@ -1,0 +1,196 @@
+/**
+ * One reading of the log for all partitions of a group that this process holds. They need not be at one place: each page
+ * is read for the partition that has waited longest, and serves every other one whose place lies in it.
+ *
+ * Invariant: a partition's `readTo` never passes what is settled, nor its group's barrier. After a possible restart of the
+ * server the last event read must still be there; if it is not, the log is another one, and all go back to what is stored.
+ */
+import { isRillflowError } from '../core/errors.ts'
+import { onAbort, sleep } from '../core/lifecycle.ts'
+import { defaultBackoff, delay } from '../core/retry.ts'
+import { sql } from '../database/sql.ts'
+import type { RecordedEvent } from '../events/definition.ts'
+import type { Log } from '../events/log.ts'
+import { type Page, readPage } from '../events/read-page.ts'
+import type { Settled } from '../events/settle.ts'
+import { type LogWatch, rewound } from '../events/watch.ts'
+import { partitionOf } from './hash.ts'
+import type { Letters } from './letters.ts'
+import type { Partition } from './partition.ts'
+import type { Plan } from './plan.ts'
+
+/** A partition held by this process. */
+export interface Held {
+  readonly partition: Partition
+  readonly letters: Letters
+  readonly index: number
+  /** How many partitions there are. */
+  readonly of: number
+  readonly barrier: bigint | undefined
+  /** Nothing more is delivered: it is to be given back, or was paused. */
+  isClosing: boolean
+  /** Larger: read for later. */
+  turn: number
+}
+
+export interface ReaderParts {
+  readonly log: Log
+  readonly watch: LogWatch
+  readonly plan: Plan
+  /** Those held now. */
+  held(): readonly Held[]
+  /** Called before what was waited for is handed on: somebody may have changed the rows meanwhile. */
+  beforePage(): Promise<void>
+  onRead(): void
+  /** An error that will not mend itself. */
+  onFailure(error: unknown): void
+}
+
+export interface Reader {
+  /** There may be room now, or another partition. */
+  nudge(): void
+  /** Resolves when it has stopped. */
+  readonly ended: Promise<void>
+}
+
+export const bufferedEvents = 500
+
+export function startReader(parts: ReaderParts, signal: AbortSignal): Reader {
+  const { log, plan } = parts
+  let seen: Settled | undefined
+  let last: RecordedEvent | undefined
+  let turn = 0
+  let failures = 0
+  let wait: { readonly for: readonly Held[]; readonly controller: AbortController } | undefined
+
+  const release = onAbort(signal, () => wait?.controller.abort())
+  const ended = readOn().finally(release)
+  return {
+    nudge() {
+      // Every wait that is begun anew costs a look at the log.
+      if (wait !== undefined && hungry().some(each => !wait!.for.includes(each))) wait.controller.abort()
+    },
+    ended,
+  }
+
+  async function readOn(): Promise<void> {
+    while (!signal.aborted) {
+      try {
+        await step()
+        failures = 0
+      } catch (error) {
+        if (signal.aborted || isRillflowError(error, 'store_closed')) return
+        if (isRillflowError(error, 'log_rewound')) loseAll(error)
+        else if (!isRillflowError(error) || !error.retryable) return parts.onFailure(error)
+        failures++
+        log.telemetry.log.warn({ subscription: plan.name, group: plan.group, error }, 'a subscription is held up')
+        await sleep(delay(defaultBackoff, failures), { signal, clock: log.clock }).catch(() => {})
+      }
+    }
+  }
+
+  async function step(): Promise<void> {
+    const known = seen?.settled ?? -1n
+    const waiting = hungry()
+    const behind = waiting.filter(each => each.partition.window.readTo < endOf(each, known))
+    if (behind.length > 0) return readFor(behind.sort((a, b) => a.turn - b.turn)[0]!, known)
+    const now = await waitBeyond(waiting)
+    if (now === undefined) return
+    const isOther = seen !== undefined && seen.epoch !== now.epoch
+    seen = now
+    if (isOther) {
+      if (last !== undefined) await verify(log, last, now)
+      for (const { partition } of parts.held()) partition.goBack(last?.position ?? 0n)
+    }
+    await parts.beforePage()
+  }
+
+  function hungry(): Held[] {
+    return parts.held().filter(each => wantsMore(each))
+  }
+
+  function endOf({ barrier }: Held, settled: bigint): bigint {
+    return barrier !== undefined && barrier < settled ? barrier : settled
+  }
+
+  /** Undefined if there is other work first. */
+  async function waitBeyond(waiting: readonly Held[]): Promise<Settled | undefined> {
+    const controller = new AbortController()
+    wait = { for: waiting, controller }
+    try {
+      if (signal.aborted) return undefined
+      if (waiting.length > 0) {
+        const least = waiting.map(each => each.partition.window.readTo).reduce((a, b) => (a < b ? a : b))
+        return await parts.watch.beyond(least, seen, controller.signal)
+      }
+      await new Promise<void>(resolve => onAbort(controller.signal, resolve))
+      return undefined
+    } catch (error) {
+      if (controller.signal.aborted) return undefined
+      throw error
+    } finally {
+      wait = undefined
+    }
+  }
+
+  async function readFor(held: Held, settled: bigint): Promise<void> {
+    held.turn = ++turn
+    const after = held.partition.window.readTo
+    const room = held.partition.window.room
+    const limit = plan.stored.partitions === 1 ? Math.min(room, bufferedEvents) : bufferedEvents
+    const page = await readPage(log, { filter: plan.filter, after, to: endOf(held, settled), limit })
+    for (const each of parts.held()) {
+      const { readTo } = each.partition.window
+      if (readTo >= after && readTo < page.reached) hand(each, page)
+    }
+    const highest = page.events.at(-1)
+    if (highest !== undefined && (last === undefined || highest.position > last.position)) last = highest
+    parts.onRead()
+  }
+
+  function hand({ partition, index, of, barrier }: Held, page: Page): void {
+    const { window } = partition
+    for (const event of page.events) {
+      if (event.position <= window.readTo) continue
+      if (barrier !== undefined && event.position > barrier) break
+      const { key, fault, isWanted } = look(event, page.faults)
+      if (!isWanted || partitionOf(key, of) !== index) continue
+      // The rest is read again when there is room.
+      if (window.room === 0) return
+      window.add(event, key, fault)
+    }
+    window.reach(barrier !== undefined && barrier < page.reached ? barrier : page.reached)
+    partition.moved()
+  }
+
+  function look(event: RecordedEvent, faults: Page['faults']): { key: string; fault: unknown; isWanted: boolean } {
+    if (faults.has(event.position)) return { key: event.stream, fault: faults.get(event.position), isWanted: true }
+    try {
+      const isWanted = plan.where === undefined || plan.where(event)
+      return { key: isWanted ? String(plan.keyOf(event)) : '', fault: undefined, isWanted }
+    } catch (error) {
+      return { key: event.stream, fault: error ?? new Error('the filter of the subscription failed'), isWanted: true }
+    }
+  }
+
+  function loseAll(error: unknown): void {
+    seen = undefined
+    last = undefined
+    for (const { partition } of parts.held()) partition.lose(error)
+  }
+}
+
+/** Not for every event that leaves: half a buffer is worth a question. */
+function wantsMore({ partition: { window, ended }, barrier }: Held): boolean {
+  return !ended.aborted && window.room >= bufferedEvents / 2 && (barrier === undefined || window.readTo < barrier)
+}
+
+/** The server may have restarted: is the log still the one we read? */
+async function verify(log: Log, last: RecordedEvent, now: Settled): Promise<void> {
+  const [found] = await log.database.run<{ event_id: string }>(sql`/* subscriptions.verify */
+    select event_id
+    from ${log.names.events}
+    where position = ${last.position}::bigint`)
+  if (found?.event_id !== last.id)
+    throw rewound(log, last.position, now, `event ${last.id} at ${last.position} is not there any more`)
+}

@@ -1,0 +1,174 @@
+/**
+ * Another number of partitions. An event's partition changes with it, so first everything up to one position must be done
+ * in the old ones, and nothing beyond it:
+ *
+ *     close the group: holders let go ─► set the barrier, the highest position that any has done, and open the group
+ *       ─► each partition runs up to the barrier ─► all are there: the old rows go, the new ones come
+ *
+ * Who does not let go in time loses its lease by a new fence, so nobody can deliver beyond the barrier who does not know of
+ * it. Whoever dies on the way leaves it unfinished: calling again goes on from there; one that gives up takes it all back.
+ */
+import { deadline, sleep } from '../core/lifecycle.ts'
+import type { Executor } from '../database/database.ts'
+import { sql } from '../database/sql.ts'
+import { notFound } from './not-found.ts'
+import { checkWhole, type StoredPlan } from './plan.ts'
+import { insertGroup, lockSubscription } from './register.ts'
+import type { SubscriptionParts } from './runner.ts'
+
+export interface RepartitionOptions {
+  /** How long to wait for the old partitions to get there. Default 30 000. */
+  timeoutMs?: number | undefined
+  signal?: AbortSignal | undefined
+}
+
+/** How long holders are waited for that could let go by themselves. */
+const letGoMs = 10_000
+
+interface Group {
+  readonly name: string
+  readonly group: string
+}
+
+interface Row {
+  readonly name: string
+  readonly checkpoint: bigint
+  readonly highest: bigint
+  readonly definition: StoredPlan
+}
+
+export async function repartition(
+  parts: SubscriptionParts,
+  group: Group,
+  partitions: number,
+  { timeoutMs = 30_000, signal }: RepartitionOptions,
+): Promise<void> {
+  const { log, wake } = parts
+  checkWhole('partitions', partitions, 1, 1024)
+  log.database.refuseInsideTransaction('repartition')
+  const what = `The barrier of "${group.name}/${group.group}", which needs every partition run up to it,`
+  const limit = deadline(signal, timeoutMs, { what, clock: log.clock })
+  try {
+    if (await closeGroup(parts, group, partitions)) return
+    wake.changed()
+    const until = performance.now() + Math.min(letGoMs, timeoutMs / 3)
+    while (performance.now() < until && (await isHeld(parts, group)))
+      await sleep(20, { signal: limit.signal, clock: log.clock })
+    await setBarrier(parts, group)
+    wake.changed()
+    while (!(await divide(parts, group, partitions))) await sleep(20, { signal: limit.signal, clock: log.clock })
+  } catch (error) {
+    await removeBarrier(parts, group)
+    throw error
+  } finally {
+    limit.dispose()
+    wake.changed()
+  }
+}
+
+/** Nobody takes the partitions any more. True if there is nothing to change. */
+function closeGroup(parts: SubscriptionParts, group: Group, partitions: number): Promise<boolean> {
+  const { log } = parts
+  return log.database.transaction(async tx => {
+    const rows = await lockRows(parts, tx, group)
+    if (rows.length === 0) throw await notFound(log, tx, group.name, group.group)
+    if (rows.length === partitions) return true
+    await tx.run(sql`/* subscriptions.close */
+      update ${log.names.consumers}
+      set state = 'repartitioning'
+      where name = any(${rows.map(row => row.name)}::text[])`)
+    return false
+  })
+}
+
+async function isHeld({ log }: SubscriptionParts, { name, group }: Group): Promise<boolean> {
+  const rows = await log.database.run(sql`/* subscriptions.held */
+    select 1
+    from ${log.names.consumers}
+    where kind = 'subscription'
+      and definition ->> 'subscription' = ${name}::text
+      and definition ->> 'group' = ${group}::text
+      and owner is not null
+      and lease_until > clock_timestamp()
+    limit 1`)
+  return rows.length > 0
+}
+
+async function setBarrier(parts: SubscriptionParts, group: Group): Promise<void> {
+  const { log } = parts
+  await log.database.transaction(async tx => {
+    const rows = await lockRows(parts, tx, group)
+    if (rows.length === 0) throw await notFound(log, tx, group.name, group.group)
+    const barrier = rows.map(row => row.highest).reduce((a, b) => (a > b ? a : b))
+    await tx.run(sql`/* subscriptions.barrier */
+      update ${log.names.consumers}
+      set definition = jsonb_set(definition, '{barrier}', to_jsonb(${barrier.toString()}::text)),
+        state = 'active',
+        fence = nextval(${log.names.consumers_fence.quoted}::regclass),
+        owner = null,
+        lease_until = null
+      where name = any(${rows.map(row => row.name)}::text[])`)
+  })
+}
+
+/** Puts the new rows in the place of the old ones; false while one of those is not there yet. */
+function divide(parts: SubscriptionParts, group: Group, partitions: number): Promise<boolean> {
+  const { log } = parts
+  return log.database.transaction(async tx => {
+    const rows = await lockRows(parts, tx, group)
+    const [first] = rows
+    if (first === undefined) throw await notFound(log, tx, group.name, group.group)
+    if (rows.length === partitions && first.definition.barrier === undefined) return true
+    const barrier = BigInt(first.definition.barrier ?? -1)
+    if (rows.some(row => row.checkpoint !== barrier || row.highest !== barrier)) return false
+    const { barrier: _, ...definition } = first.definition
+    const names = rows.map(row => row.name)
+    await tx.run(sql`/* subscriptions.remove */
+      delete from ${log.names.consumers}
+      where name = any(${names}::text[])`)
+    const maxInFlight = Math.max(definition.maxInFlight, partitions)
+    await insertGroup(log, tx, { ...definition, partitions, maxInFlight }, barrier)
+    return true
+  })
+}
+
+async function removeBarrier(parts: SubscriptionParts, { name, group }: Group): Promise<void> {
+  const { log } = parts
+  await log.database
+    .run(sql`/* subscriptions.unbar */
+      update ${log.names.consumers}
+      set definition = definition - 'barrier',
+        state = 'active',
+        fence = nextval(${log.names.consumers_fence.quoted}::regclass),
+        owner = null,
+        lease_until = null
+      where kind = 'subscription'
+        and definition ->> 'subscription' = ${name}::text
+        and definition ->> 'group' = ${group}::text
+        and (state = 'repartitioning' or definition ? 'barrier')`)
+    .catch(() => {})
+}
+
+/** The lock keeps those away who would make the group meanwhile, and holders from moving it. */
+async function lockRows({ log }: SubscriptionParts, tx: Executor, { name, group }: Group): Promise<Row[]> {
+  await lockSubscription(log, tx, name)
+  await tx.run(sql`/* subscriptions.lock_rows */
+    select 1
+    from ${log.names.consumers}
+    where kind = 'subscription'
+      and definition ->> 'subscription' = ${name}::text
+      and definition ->> 'group' = ${group}::text
+    order by name
+    for update`)
+  return tx.run<Row>(sql`/* subscriptions.read_rows */
+    select c.name, c.checkpoint, c.definition,
+      greatest(c.checkpoint, (
+        select max(d.position)
+        from ${log.names.deliveries} as d
+        where d.consumer = c.name)) as highest
+    from ${log.names.consumers} as c
+    where c.kind = 'subscription'
+      and c.definition ->> 'subscription' = ${name}::text
+      and c.definition ->> 'group' = ${group}::text
+    order by c.name`)
+}

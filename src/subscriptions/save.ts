@@ -1,0 +1,183 @@
+/**
+ * What a holder writes about its partition: how far everything is done, what is done beyond that, and what was given back.
+ * One statement for all that has come together, under the holder's fence.
+ *
+ * It never waits for the row: whoever acknowledges inside a transaction of theirs keeps a lock on it until they commit, and
+ * a holder waiting for that would keep a connection.
+ */
+import type { Lease } from '../consumers/lease.ts'
+import { LeaseLost } from '../core/consumer-errors.ts'
+import type { Executor } from '../database/database.ts'
+import { sql } from '../database/sql.ts'
+import type { Log } from '../events/log.ts'
+import type { StoredPlan } from './plan.ts'
+import type { Remnant } from './window.ts'
+
+export type Fence = Pick<Lease, 'consumer' | 'fence'>
+
+export interface Change {
+  readonly checkpoint: bigint
+  /** Done beyond the checkpoint. */
+  readonly done: readonly { readonly position: bigint; readonly deliveries: number }[]
+  readonly givenBack: readonly GivenBack[]
+}
+
+export interface GivenBack {
+  readonly position: bigint
+  readonly deliveries: number
+  readonly delayMs: number
+  readonly error: object
+}
+
+export interface RowState {
+  readonly isPaused: boolean
+  readonly stored: StoredPlan
+}
+
+/** Undefined if the row is locked just now; rejects with `LeaseLost` if the fence is not ours any more. */
+export async function saveChange(
+  log: Log,
+  executor: Executor,
+  lease: Fence,
+  change: Change,
+): Promise<RowState | undefined> {
+  const { checkpoint, done, givenBack } = change
+  const lastError = givenBack.at(-1)?.error
+  const [row] = await executor.run<{ paused: boolean; definition: StoredPlan }>(sql`/* subscriptions.save */
+    with held as (
+      select name
+      from ${log.names.consumers}
+      where name = ${lease.consumer}::text
+        and fence = ${lease.fence}::bigint
+      for update skip locked
+    ), below as (
+      delete from ${log.names.deliveries} as d
+      using held
+      where d.consumer = held.name
+        and d.position <= ${checkpoint}::bigint
+    ), above as (
+      insert into ${log.names.deliveries} as d (consumer, position, deliveries, acked_at, retry_at, last_error)
+      select held.name, given.position, given.deliveries,
+        case when given.delay is null then clock_timestamp() end,
+        clock_timestamp() + make_interval(secs => given.delay / 1000),
+        given.error::jsonb
+      from held, unnest(
+        ${[...done, ...givenBack].map(each => each.position)}::bigint[],
+        ${[...done, ...givenBack].map(each => each.deliveries)}::integer[],
+        ${[...done.map(() => null), ...givenBack.map(each => each.delayMs)]}::float8[],
+        ${[...done.map(() => null), ...givenBack.map(each => JSON.stringify(each.error))]}::text[]
+      ) as given(position, deliveries, delay, error)
+      on conflict (consumer, position) do update
+      set deliveries = excluded.deliveries,
+        acked_at = coalesce(d.acked_at, excluded.acked_at),
+        retry_at = excluded.retry_at,
+        last_error = coalesce(excluded.last_error, d.last_error)
+    )
+    update ${log.names.consumers} as c
+    set checkpoint = greatest(c.checkpoint, ${checkpoint}::bigint),
+      progressed_at = case when c.checkpoint < ${checkpoint}::bigint then clock_timestamp() else c.progressed_at end,
+      last_error = coalesce(${lastError === undefined ? null : JSON.stringify(lastError)}::jsonb, c.last_error)
+    from held
+    where c.name = held.name
+    returning c.paused_at is not null as paused, c.definition`)
+  if (row !== undefined) return { isPaused: row.paused, stored: row.definition }
+  await checkFence(log, executor, lease)
+  return undefined
+}
+
+/** Rejects with `LeaseLost` if somebody else has the lease by now. */
+async function checkFence(log: Log, executor: Executor, lease: Fence): Promise<void> {
+  const rows = await executor.run(sql`/* subscriptions.fence */
+    select 1
+    from ${log.names.consumers}
+    where name = ${lease.consumer}::text
+      and fence = ${lease.fence}::bigint`)
+  if (rows.length === 0) throw new LeaseLost({ consumer: lease.consumer, fence: lease.fence })
+}
+
+/**
+ * Acknowledges in a transaction of the user's. The lock on the row lasts as long as that: nobody can take the lease, read
+ * what is done and miss this.
+ */
+export async function saveInside(
+  log: Log,
+  executor: Executor,
+  lease: Fence,
+  event: { readonly position: bigint; readonly deliveries: number },
+): Promise<void> {
+  const rows = await executor.run(sql`/* subscriptions.ack_inside */
+    with held as (
+      select name
+      from ${log.names.consumers}
+      where name = ${lease.consumer}::text
+        and fence = ${lease.fence}::bigint
+      for share
+    )
+    insert into ${log.names.deliveries} (consumer, position, deliveries, acked_at)
+    select name, ${event.position}::bigint, ${event.deliveries}::integer, clock_timestamp()
+    from held
+    on conflict (consumer, position) do update
+    set acked_at = excluded.acked_at,
+      retry_at = null
+    returning 1`)
+  if (rows.length === 0) throw new LeaseLost({ consumer: lease.consumer, fence: lease.fence })
+}
+
+/**
+ * Which of these were acknowledged by transactions that have committed, once all of them have ended; undefined before.
+ * Two statements: the second must see what those committed that the lock waited for.
+ */
+export async function endedInside(
+  log: Log,
+  lease: Fence,
+  positions: readonly bigint[],
+): Promise<ReadonlySet<bigint> | undefined> {
+  return log.database.transaction(async tx => {
+    const free = await tx.run(sql`/* subscriptions.ended */
+      select 1
+      from ${log.names.consumers}
+      where name = ${lease.consumer}::text
+        and fence = ${lease.fence}::bigint
+      for update skip locked`)
+    if (free.length === 0) {
+      await checkFence(log, tx, lease)
+      return undefined
+    }
+    const rows = await tx.run<{ position: bigint }>(sql`/* subscriptions.acked */
+      select position
+      from ${log.names.deliveries}
+      where consumer = ${lease.consumer}::text
+        and position = any(${positions}::bigint[])
+        and acked_at is not null`)
+    return new Set(rows.map(row => row.position))
+  })
+}
+
+export interface Loaded extends RowState {
+  readonly remnants: ReadonlyMap<bigint, Remnant>
+}
+
+/** What an earlier holder left. Read after the lease was taken: nobody can add to it any more. */
+export async function loadRow(log: Log, lease: Fence): Promise<Loaded> {
+  const [row] = await log.database.run<{ paused: boolean; definition: StoredPlan }>(sql`/* subscriptions.row */
+    select paused_at is not null as paused, definition
+    from ${log.names.consumers}
+    where name = ${lease.consumer}::text
+      and fence = ${lease.fence}::bigint`)
+  if (row === undefined) throw new LeaseLost({ consumer: lease.consumer, fence: lease.fence })
+  const left = await log.database.run<{ position: bigint; deliveries: number; done: boolean; wait: number | null }>(
+    sql`/* subscriptions.left */
+      select position, deliveries, acked_at is not null as done,
+        greatest(0, extract(epoch from retry_at - clock_timestamp()) * 1000)::float8 as wait
+      from ${log.names.deliveries}
+      where consumer = ${lease.consumer}::text`,
+  )
+  const now = log.clock.now().getTime()
+  const remnants = new Map(
+    left.map(({ position, deliveries, done, wait }) => [
+      position,
+      { isDone: done, deliveries, dueAt: now + (wait ?? 0) },
+    ]),
+  )
+  return { isPaused: row.paused, stored: row.definition, remnants }
+}

@@ -1,0 +1,45 @@
+/** What becomes of a delivery is said once: the first word stands. */
+import type { Lease } from '../consumers/lease.ts'
+import { LeaseLost } from '../core/consumer-errors.ts'
+import { AlreadySettled } from '../core/subscription-errors.ts'
+import type { Log } from '../events/log.ts'
+import type { Settler } from './delivery.ts'
+
+export interface SettlerParts extends Pick<Settler, 'ack' | 'nack'> {
+  readonly log: Log
+  readonly lease: Lease
+  readonly position: bigint
+  /** Aborts when nothing may be said any more. */
+  readonly ended: AbortSignal
+}
+
+export function settleOnce({ log, lease, position, ended, ack, nack }: SettlerParts): Settler {
+  const { consumer, fence } = lease
+  let settled: 'acknowledged' | 'given back' | undefined
+  let outcome: Promise<void> = Promise.resolve()
+
+  const say = (as: NonNullable<typeof settled>, work: () => Promise<void>): Promise<void> => {
+    if (settled === as) return outcome
+    if (settled !== undefined) return Promise.reject(new AlreadySettled({ consumer, position, as: settled }))
+    if (ended.aborted) return Promise.reject(new LeaseLost({ consumer, fence }))
+    settled = as
+    outcome = work().catch(error => {
+      settled = undefined
+      throw error
+    })
+    return outcome
+  }
+
+  return {
+    signal: ended,
+    async ack(tx) {
+      // Embedded it would wait for the transaction, which waits for it.
+      if (tx === undefined) log.database.refuseInsideTransaction('ack')
+      return say('acknowledged', () => ack(tx))
+    },
+    async nack(options) {
+      log.database.refuseInsideTransaction('nack')
+      return say('given back', () => nack(options))
+    },
+  }
+}

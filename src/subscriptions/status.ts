@@ -1,0 +1,104 @@
+/** How the groups of a subscription are doing. */
+import { type ConsumerStatus, readStatus, type StoredError } from '../consumers/status.ts'
+import { jsonable } from '../core/json.ts'
+import { sql } from '../database/sql.ts'
+import type { Log } from '../events/log.ts'
+import { notFound } from './not-found.ts'
+import type { StoredPlan } from './plan.ts'
+
+export interface GroupStatus {
+  readonly subscription: string
+  readonly group: string
+  readonly maxInFlight: number
+  readonly isPaused: boolean
+  /** Everything up to here is done, by the partition that is furthest behind; so are `lag` and `lagSeconds`. */
+  readonly checkpoint: bigint
+  /** The last settled position. */
+  readonly head: bigint
+  /** Positions between checkpoint and head; not all of them need be events it wants. */
+  readonly lag: bigint
+  /** How long the first event after the checkpoint has been waiting; 0 if there is none. */
+  readonly lagSeconds: number
+  /** Those that are open or being retried. */
+  readonly deadLetters: number
+  readonly lastError: StoredError | undefined
+  readonly partitions: readonly PartitionStatus[]
+}
+
+export interface PartitionStatus {
+  /** The name of its consumer, as dead letters have it. */
+  readonly consumer: string
+  readonly checkpoint: bigint
+  readonly lag: bigint
+  readonly isPaused: boolean
+  /** Who holds its lease now. */
+  readonly owner: string | undefined
+  /** Events beyond the checkpoint that are acknowledged, and those that were given back. */
+  readonly acked: number
+  readonly givenBack: number
+}
+
+interface Row {
+  readonly name: string
+  readonly definition: StoredPlan
+  readonly acked: number
+  readonly given_back: number
+}
+
+/** Of one group, or of all. */
+export async function readGroups(log: Log, subscription: string, group?: string): Promise<GroupStatus[]> {
+  const rows = await log.database.run<Row>(sql`/* subscriptions.status */
+    select c.name, c.definition, d.acked, d.given_back
+    from ${log.names.consumers} as c
+    cross join lateral (
+      select
+        count(*) filter (where acked_at is not null)::integer as acked,
+        count(*) filter (where acked_at is null)::integer as given_back
+      from ${log.names.deliveries}
+      where consumer = c.name) as d
+    where c.kind = 'subscription'
+      and c.definition ->> 'subscription' = ${subscription}::text
+      and (${group ?? null}::text is null or c.definition ->> 'group' = ${group ?? null}::text)
+    order by c.definition ->> 'group', length(c.name), c.name`)
+  if (rows.length === 0) throw await notFound(log, log.database, subscription, group)
+  const statuses = await readStatus(log, { names: rows.map(row => row.name) })
+  const byName = new Map(statuses.map(status => [status.name, status]))
+  const byGroup = new Map<string, { row: Row; status: ConsumerStatus }[]>()
+  for (const row of rows) {
+    const status = byName.get(row.name)
+    // It may have been removed between the two questions.
+    if (status === undefined) continue
+    const { group: of } = row.definition
+    byGroup.set(of, [...(byGroup.get(of) ?? []), { row, status }])
+  }
+  return [...byGroup.values()].map(statusOf)
+}
+
+function statusOf(all: readonly { row: Row; status: ConsumerStatus }[]): GroupStatus {
+  const slowest = all.reduce((a, b) => (b.status.checkpoint < a.status.checkpoint ? b : a))
+  const { subscription, group, maxInFlight } = slowest.row.definition
+  const { checkpoint, head, lag, lagSeconds } = slowest.status
+  return jsonable({
+    subscription,
+    group,
+    maxInFlight,
+    isPaused: all.every(({ status }) => status.isPaused),
+    checkpoint,
+    head,
+    lag,
+    lagSeconds,
+    deadLetters: all.reduce((sum, { status }) => sum + status.deadLetters, 0),
+    lastError: all.find(({ status }) => status.lastError !== undefined)?.status.lastError,
+    partitions: all.map(({ row, status }) =>
+      jsonable({
+        consumer: row.name,
+        checkpoint: status.checkpoint,
+        lag: status.lag,
+        isPaused: status.isPaused,
+        owner: status.lease?.owner,
+        acked: row.acked,
+        givenBack: row.given_back,
+      }),
+    ),
+  })
+}

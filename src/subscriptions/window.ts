@@ -1,0 +1,174 @@
+/**
+ * What one partition has read and not yet done with, in memory: which event may be delivered next, and up to where
+ * everything is done. It knows no database and no time but the one it is told.
+ *
+ *     add ─► ready ─take─► out ─finish─► done ─(all below are done)─► forgotten
+ *                           │ ▲
+ *                    giveBack │ take, when it is due
+ *                           ▼ │
+ *                         waiting        its key is held: later events of it stay ready
+ *
+ * Invariant: what was delivered and is not forgotten (out, waiting, done above one that is not) is never more than the
+ * limit. So neither are the unacknowledged, nor the rows that are stored beyond the checkpoint.
+ */
+import type { RecordedEvent } from '../events/definition.ts'
+
+export interface Entry {
+  readonly event: RecordedEvent
+  /** Events of one key are delivered in their order. */
+  readonly key: string
+  /** Why it cannot be delivered. */
+  readonly fault: unknown
+  state: 'ready' | 'out' | 'waiting' | 'done'
+  /** How often it has been delivered. */
+  deliveries: number
+  dueAt: number
+}
+
+/** What is known of an event from an earlier holder. */
+export interface Remnant {
+  readonly isDone: boolean
+  readonly deliveries: number
+  readonly dueAt: number
+}
+
+export interface Window {
+  /** Everything up to here has been read. */
+  readonly readTo: bigint
+  /** Everything up to here is done. */
+  readonly checkpoint: bigint
+  /** Events that are out. */
+  readonly out: number
+  /** How many more events may be added. */
+  readonly room: number
+  /** Never more delivered than this; may change at any time. */
+  limit: number
+  /** Delivered beside what is in the window; they count too. */
+  extra: number
+  add(event: RecordedEvent, key: string, fault?: unknown): void
+  /** Nothing is left to be added up to here. */
+  reach(position: bigint): void
+  /** Only up to here has been read after all; events that were added stay. */
+  goBack(position: bigint): void
+  /** The event to deliver next, if there is one that may be. With `alone`, none of a key that is out. */
+  take(now: number, alone: boolean): Entry | undefined
+  /** When the next one that waits is due. */
+  nextDue(): number | undefined
+  finish(entry: Entry): void
+  giveBack(entry: Entry, dueAt: number): void
+  /** Drops what is done up to the stored checkpoint. */
+  forget(checkpoint: bigint): void
+}
+
+export interface WindowOptions {
+  readonly checkpoint: bigint
+  readonly limit: number
+  /** Events that may be read ahead. */
+  readonly buffer: number
+  readonly remnants: ReadonlyMap<bigint, Remnant>
+}
+
+export function openWindow({ checkpoint, limit, buffer, remnants }: WindowOptions): Window {
+  /** In the order of positions. */
+  const entries = new Map<bigint, Entry>()
+  const ready: Entry[] = []
+  /** By key, in the order of positions: those that were given back and are not done. */
+  const held = new Map<string, Entry[]>()
+  const outKeys = new Map<string, number>()
+  let readTo = checkpoint
+  let out = 0
+
+  const leave = (entry: Entry): void => {
+    if (entry.state !== 'out') return
+    out--
+    const left = outKeys.get(entry.key)! - 1
+    if (left === 0) outKeys.delete(entry.key)
+    else outKeys.set(entry.key, left)
+  }
+  const hold = (entry: Entry): void => {
+    const others = held.get(entry.key) ?? []
+    if (others.includes(entry)) return
+    others.push(entry)
+    held.set(
+      entry.key,
+      others.sort((a, b) => (a.event.position < b.event.position ? -1 : 1)),
+    )
+  }
+  const deliver = (entry: Entry): Entry => {
+    entry.state = 'out'
+    entry.deliveries++
+    out++
+    outKeys.set(entry.key, (outKeys.get(entry.key) ?? 0) + 1)
+    return entry
+  }
+
+  return {
+    limit,
+    extra: 0,
+    get readTo() {
+      return readTo
+    },
+    get checkpoint() {
+      for (const [position, entry] of entries) if (entry.state !== 'done') return position - 1n
+      return readTo
+    },
+    get out() {
+      return out
+    },
+    get room() {
+      return Math.max(0, buffer - ready.length)
+    },
+    add(event, key, fault) {
+      const { position } = event
+      if (position <= readTo) return
+      readTo = position
+      if (entries.has(position)) return
+      const known = remnants.get(position)
+      const state = known === undefined ? 'ready' : known.isDone ? 'done' : 'waiting'
+      const entry: Entry = { event, key, fault, state, deliveries: known?.deliveries ?? 0, dueAt: known?.dueAt ?? 0 }
+      entries.set(position, entry)
+      if (state === 'ready') ready.push(entry)
+      else if (state === 'waiting') hold(entry)
+    },
+    reach(position) {
+      if (position > readTo) readTo = position
+    },
+    goBack(position) {
+      if (position < readTo) readTo = position
+    },
+    take(now, alone) {
+      if (out + this.extra >= this.limit) return undefined
+      for (const [first] of held.values()) if (first!.state === 'waiting' && first!.dueAt <= now) return deliver(first!)
+      if (entries.size - ready.length + this.extra >= this.limit) return undefined
+      const index = ready.findIndex(entry => !held.has(entry.key) && !(alone && outKeys.has(entry.key)))
+      if (index < 0) return undefined
+      return deliver(index === 0 ? ready.shift()! : ready.splice(index, 1)[0]!)
+    },
+    nextDue() {
+      let least: number | undefined
+      for (const [first] of held.values())
+        if (first!.state === 'waiting' && (least === undefined || first!.dueAt < least)) least = first!.dueAt
+      return least
+    },
+    finish(entry) {
+      leave(entry)
+      entry.state = 'done'
+      const others = held.get(entry.key)?.filter(other => other !== entry)
+      if (others === undefined) return
+      if (others.length === 0) held.delete(entry.key)
+      else held.set(entry.key, others)
+    },
+    giveBack(entry, dueAt) {
+      leave(entry)
+      entry.state = 'waiting'
+      entry.dueAt = dueAt
+      hold(entry)
+    },
+    forget(stored) {
+      for (const [position, entry] of entries) {
+        if (position > stored || entry.state !== 'done') return
+        entries.delete(position)
+      }
+    },
+  }
+}

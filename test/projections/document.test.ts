@@ -1,0 +1,185 @@
+import { expect, test } from 'vitest'
+import { failFast } from '../../src/consumers/policy.ts'
+import type { Transaction } from '../../src/database/database.ts'
+import { documentProjection } from '../../src/projections/document.ts'
+import { tableNames } from '../../src/projections/table.ts'
+import { openShop, paid, placed, shipped, shopEvents } from '../support/shop.ts'
+import { type Order, orders } from './read-models.ts'
+
+test('events are folded into a document of their stream, and null deletes it', async () => {
+  const { store } = await openShop()
+  await store.projections.register(orders)
+  await store.events.append('order-1', [placed(10), placed(5), paid])
+  await store.events.append('order-2', [placed(1), shipped()])
+
+  await store.projections.runUntilIdle()
+
+  expect(await store.projections.get(orders, 'order-1')).toEqual({ total: 15, note: null, isPaid: true })
+  expect(await store.projections.get(orders, 'order-2')).toBeUndefined()
+  expect(await store.projections.get(orders, 'order-3')).toBeUndefined()
+})
+
+test('a document has the layout of a collection: version of its stream, when and by whom it was made and changed', async () => {
+  const { store, query } = await openShop()
+  await store.projections.register(orders)
+  await store.events.append('order-1', placed(10, { userId: 'ada' }))
+  await store.projections.runUntilIdle()
+  await store.events.append('order-1', [paid, placed(5, { userId: 'bob' })])
+
+  await store.projections.runUntilIdle()
+
+  const events = await store.events.read('order-1').toArray()
+  expect(await query('select * from ~orders')).toEqual([
+    {
+      id: 'order-1',
+      body: { total: 15, note: null, isPaid: true },
+      version: 3n,
+      created_at: events[0]!.createdAt,
+      created_by: 'ada',
+      modified_at: events[2]!.createdAt,
+      modified_by: 'bob',
+      deleted_at: null,
+    },
+  ])
+})
+
+test('a document that was deleted begins anew', async () => {
+  const { store, query } = await openShop()
+  await store.projections.register(orders)
+  await store.events.append('order-1', [placed(10, { userId: 'ada' }), shipped(), placed(7, { userId: 'bob' })])
+
+  await store.projections.runUntilIdle()
+
+  expect(await query('select body, version, created_by from ~orders')).toEqual([
+    { body: { total: 7, note: null, isPaid: false }, version: 3n, created_by: 'bob' },
+  ])
+})
+
+test('with an identity, events of many streams meet in one document, which counts them', async () => {
+  const { store, query } = await openShop()
+  interface Customer {
+    orders: number
+    spent: number
+  }
+  const customers = documentProjection('customers', {
+    events: shopEvents,
+    identity: event => event.headers.customers as string[] | undefined,
+    on: {
+      OrderPlaced: (customer: Customer | undefined, event) => ({
+        orders: (customer?.orders ?? 0) + 1,
+        spent: (customer?.spent ?? 0) + event.data.total,
+      }),
+    },
+  })
+  await store.projections.register(customers)
+  await store.events.append('order-1', placed(10, { headers: { customers: ['ada', 'bob', 'ada'] } }))
+  await store.events.append('order-2', placed(5, { headers: { customers: ['ada'] } }))
+  await store.events.append('order-3', placed(1))
+
+  await store.projections.runUntilIdle()
+
+  expect(await store.projections.get(customers, 'ada')).toEqual({ orders: 2, spent: 15 })
+  expect(await query('select id, version from ~customers order by id')).toEqual([
+    { id: 'ada', version: 2n },
+    { id: 'bob', version: 1n },
+  ])
+})
+
+test('however many events a batch has, its documents are read and written once', async () => {
+  const { store, schema } = await openShop()
+  await store.projections.register(orders)
+  await store.projections.runUntilIdle()
+  const many = Array.from({ length: 100 }, () => placed(1))
+  await store.events.append('order-1', many)
+  await store.events.append('order-2', [...many, shipped()])
+  const events = await store.events.readAll().toArray()
+  const labels: string[] = []
+
+  await store.transaction(tx => {
+    const noted = <S extends { label: string }>(statement: S): S => {
+      labels.push(statement.label)
+      return statement
+    }
+    const noting: Transaction = {
+      ...tx,
+      run: statement => tx.run(noted(statement)),
+      runArrays: statement => tx.runArrays(noted(statement)),
+    }
+    const ctx = { attempt: 1, isReplay: false, isRebuild: false, isInline: false, at: () => {} }
+    const tables = tableNames(schema, orders)
+    return orders.apply!(events, { ...ctx, tx: noting, tables, signal: new AbortController().signal })
+  })
+
+  const statements = ['load_documents', 'delete_documents', 'write_documents']
+  expect(labels).toEqual(statements.map(name => `projections.${name}`))
+  expect((await store.projections.get(orders, 'order-1'))?.total).toBe(100)
+})
+
+test('RB-81: nulls stay null, and what is missing stays missing', async () => {
+  const { store, query } = await openShop()
+  const notes = documentProjection('notes', {
+    events: shopEvents,
+    on: {
+      OrderPlaced: (_: object | undefined, event) => ({ note: event.data.note ?? null, parcel: undefined }),
+    },
+  })
+  await store.projections.register(notes)
+  await store.events.append('order-1', placed(1))
+
+  await store.projections.runUntilIdle()
+
+  expect(await query('select body from ~notes')).toEqual([{ body: { note: null } }])
+})
+
+test.each([
+  ['undefined', () => undefined, /is undefined after OrderPlaced: return the document/],
+  ['a promise', async () => ({}), /is a promise/],
+  ['a number that JSON does not have', () => ({ total: Number.NaN }), /body\.total/],
+])('a handler that returns %s fails on its event, which is told', async (_, handler, message) => {
+  const { store } = await openShop()
+  const broken = documentProjection('broken', {
+    policy: failFast(),
+    on: { OrderPlaced: handler as unknown as () => object },
+  })
+  await store.projections.register(broken)
+  await store.events.append('order-1', placed())
+
+  expect(await store.projections.tickOnce('broken')).toMatchObject({ result: 'stopped' })
+
+  const { lastError, checkpoint } = await store.projections.status('broken')
+  expect(lastError).toMatchObject({ code: 'invalid_projection_value', message: expect.stringMatching(message) })
+  expect(checkpoint).toBe(0n)
+})
+
+test('an event that cannot be folded is set aside, and those around it count', async () => {
+  const { store } = await openShop()
+  const careful = documentProjection('careful', {
+    events: shopEvents,
+    policy: { ...failFast(), end: 'dead-letter' },
+    initial: (): Order => ({ total: 0, note: null, isPaid: false }),
+    on: {
+      OrderPlaced: (order, event) => {
+        if (event.data.total < 0) throw new Error('a negative total')
+        return { ...order, total: order.total + event.data.total }
+      },
+    },
+  })
+  await store.projections.register(careful)
+  await store.events.append('order-1', [placed(1), placed(-5), placed(2)])
+
+  await store.projections.runUntilIdle()
+
+  expect((await store.projections.get(careful, 'order-1'))?.total).toBe(3)
+  expect((await store.projections.status('careful')).deadLetters).toBe(1)
+})
+
+test('a document can be read within a transaction', async () => {
+  const { store } = await openShop()
+  await store.projections.register(orders)
+  await store.events.append('order-1', placed(10))
+  await store.projections.runUntilIdle()
+
+  const read = await store.transaction(tx => store.projections.get(orders, 'order-1', { tx }))
+
+  expect(read?.total).toBe(10)
+})

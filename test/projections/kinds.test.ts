@@ -1,0 +1,192 @@
+import { expect, test } from 'vitest'
+import type { RecordedEvent } from '../../src/events/definition.ts'
+import { documentProjection } from '../../src/projections/document.ts'
+import { tableProjection } from '../../src/projections/flat-table.ts'
+import { projection } from '../../src/projections/projection.ts'
+import { table } from '../../src/projections/table.ts'
+import { onServer, openShop, paid, placed, shipped, shopEvents } from '../support/shop.ts'
+import { totalRows, totals } from './read-models.ts'
+
+test('a projection keeps a table of its own up to date', async () => {
+  const shop = await openShop()
+  await shop.store.projections.register(totals())
+  await shop.store.events.append('order-1', [placed(10), placed(5), paid])
+  await shop.store.events.append('order-2', placed(1))
+
+  expect(await shop.store.projections.runUntilIdle()).toBe(3)
+
+  expect(await totalRows(shop)).toEqual([
+    { stream: 'order-1', orders: 2n, total: '15' },
+    { stream: 'order-2', orders: 1n, total: '1' },
+  ])
+})
+
+test('RB-24: a handler gets the full envelope, and what is around it', async () => {
+  const { store, schema } = await openShop()
+  const seen: { event: RecordedEvent; ctx: object }[] = []
+  await store.projections.register(
+    projection('seen', {
+      events: shopEvents,
+      on: {
+        OrderPlaced: (event, { projection, attempt, isReplay, isRebuild, table }) => {
+          seen.push({ event, ctx: { projection, attempt, isReplay, isRebuild, table: table('any') } })
+        },
+      },
+    }),
+  )
+  const envelope = { headers: { channel: 'web' }, correlationId: 'cart-7', causationId: 'click-1', userId: 'ada' }
+  const { position } = await store.events.append('order-1', placed(10, envelope))
+
+  await store.projections.runUntilIdle()
+
+  expect(seen).toHaveLength(1)
+  expect(seen[0]!.event).toMatchObject({ stream: 'order-1', version: 1, position, ...envelope })
+  expect(seen[0]!.event.createdAt).toBeInstanceOf(Date)
+  const told = { projection: 'seen', attempt: 1, isReplay: false, isRebuild: false }
+  expect(seen[0]!.ctx).toEqual({ ...told, table: `"${schema}"."any"` })
+})
+
+test('RB-25: a projection reads the types it has handlers for, and its checkpoint passes the others', async () => {
+  const { store } = await openShop()
+  const types: string[] = []
+  await store.projections.register(
+    projection('shipping', { events: shopEvents, on: { OrderShipped: event => void types.push(event.type) } }),
+  )
+  await store.events.append('order-1', [placed(), paid, shipped(), paid])
+
+  await store.projections.runUntilIdle()
+
+  expect(types).toEqual(['OrderShipped'])
+  const { checkpoint, head, lag } = await store.projections.status('shipping')
+  expect(checkpoint).toBe(head)
+  expect(lag).toBe(0n)
+})
+
+test("the handler '*' takes what has no handler of its own", async () => {
+  const { store } = await openShop()
+  const calls: string[] = []
+  await store.projections.register(
+    projection('all', {
+      events: shopEvents,
+      on: {
+        OrderPlaced: () => void calls.push('placed'),
+        '*': event => void calls.push(`* ${event.type}`),
+      },
+    }),
+  )
+  await store.events.append('order-1', [placed(), paid, shipped()])
+
+  await store.projections.runUntilIdle()
+
+  expect(calls).toEqual(['placed', '* OrderPaid', '* OrderShipped'])
+})
+
+test('RB-81: tables are made once, before the first event, and never by a handler', async () => {
+  const shop = await openShop()
+  await shop.store.projections.register(totals())
+  expect((await shop.store.schema.state()).pending).toEqual(['table order_totals', 'index order_totals_total'])
+  await shop.store.events.append('order-1', placed(10))
+
+  await shop.store.projections.runUntilIdle()
+
+  expect(await shop.store.schema.state()).toEqual({ status: 'current', pending: [] })
+  const [{ oid }] = (await shop.query(`select '~order_totals'::regclass::oid::text as oid`)) as [{ oid: string }]
+  await shop.store.events.append('order-1', placed(10))
+  await shop.store.projections.runUntilIdle()
+  expect(await shop.query(`select '~order_totals'::regclass::oid::text as oid`)).toEqual([{ oid }])
+})
+
+test('where a store may not change the schema, a projection without its tables says what to call, and nothing is lost', async () => {
+  const shop = await openShop()
+  const other = await shop.sibling({ migrate: false })
+  await other.projections.register(totals())
+  await other.events.append('order-1', placed(10))
+
+  await expect(other.projections.tickOnce('order-totals')).rejects.toMatchObject({
+    code: 'projection_not_synced',
+    missing: ['table order_totals', 'index order_totals_total'],
+  })
+  await other.schema.sync()
+
+  expect(await other.projections.tickOnce('order-totals')).toEqual({ result: 'processed', count: 1 })
+  expect(await totalRows(shop)).toEqual([{ stream: 'order-1', orders: 1n, total: '10' }])
+})
+
+test('RB-81: projections belong to the store they are registered in', async () => {
+  const shop = await openShop()
+  const other = await shop.sibling(onServer ? {} : { migrate: true })
+  await shop.store.projections.register(totals())
+
+  await other.projections.register(totals())
+
+  await expect(other.projections.tickOnce('missing')).rejects.toMatchObject({ code: 'consumer_not_found' })
+  expect((await shop.store.projections.list()).map(each => each.name)).toEqual(['order-totals'])
+})
+
+test('version 2 of a projection runs beside version 1, with a checkpoint and tables of its own', async () => {
+  const shop = await openShop()
+  await shop.store.projections.register(totals())
+  await shop.store.projections.register(totals({ version: 2 }))
+  await shop.store.events.append('order-1', placed(10))
+
+  await shop.store.projections.runUntilIdle()
+
+  const names = (await shop.store.projections.list()).map(each => each.name)
+  expect(names).toEqual(['order-totals', 'order-totals@2'])
+  expect(await shop.query('select total from ~order_totals_v2')).toEqual([{ total: '10' }])
+  expect(await totalRows(shop)).toHaveLength(1)
+})
+
+test('two projections cannot write the same table', async () => {
+  const { store } = await openShop()
+  await store.projections.register(totals())
+  const twin = tableProjection('twin', {
+    columns: { id: 'text' },
+    primaryKey: ['id'],
+    table: 'order_totals',
+    key: event => ({ id: event.stream }),
+    on: { OrderPlaced: {} },
+  })
+
+  expect(() => store.projections.register(twin)).toThrow(/belongs to projection "order-totals"/)
+
+  // A refused one leaves nothing behind.
+  expect((await store.projections.list()).map(each => each.name)).toEqual(['order-totals'])
+})
+
+test('what cannot be a projection is refused when it is defined', () => {
+  const on = { OrderPlaced: () => {} }
+  const long = 'x'.repeat(60)
+
+  expect(() => projection('', { on })).toThrow(/Consumer "" is empty/)
+  expect(() => projection('totals', { on: {} })).toThrow(/has no handlers/)
+  expect(() => projection('totals', { on: { OrderPlaced: 'insert' as never } })).toThrow(/on.OrderPlaced.*no.* handler/)
+  expect(() => projection('totals', { on, version: 0 })).toThrow(/version/)
+  expect(() => documentProjection(long, { on: { OrderPlaced: () => ({}) } })).toThrow(/more than 54 bytes/)
+  const twice = table('t', { columns: { id: 'text' }, primaryKey: ['id'] })
+  expect(() => projection('totals', { on, tables: [twice, twice] })).toThrow(/"t" twice/)
+})
+
+test('a table that was not declared is not handed out, and the nearest name is given', async () => {
+  const { store } = await openShop()
+  let error: unknown
+  await store.projections.register(
+    totals({
+      on: {
+        OrderPlaced: (_, ctx) => {
+          try {
+            ctx.table('order_total')
+          } catch (caught) {
+            error = caught
+          }
+        },
+      },
+    }),
+  )
+  await store.events.append('order-1', placed())
+
+  await store.projections.runUntilIdle()
+
+  expect(error).toMatchObject({ code: 'invalid_option' })
+  expect(String(error)).toContain('did you mean "order_totals"')
+})

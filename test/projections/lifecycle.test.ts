@@ -1,0 +1,153 @@
+import { expect, test } from 'vitest'
+import { documentProjection } from '../../src/projections/document.ts'
+import { tableProjection } from '../../src/projections/flat-table.ts'
+import { projection } from '../../src/projections/projection.ts'
+import type { Store } from '../../src/store.ts'
+import { onServer, openShop, placed, type Shop, type ShopMap, shopEvents } from '../support/shop.ts'
+import { orders, totalRows, totals } from './read-models.ts'
+
+/** A second store on a server may not make tables by itself, and does not have to. */
+const other = (shop: Shop): Promise<Store<ShopMap>> => shop.sibling(onServer ? {} : { migrate: true })
+
+test('an inline projection is there with the append, and an append it fails on is none', async () => {
+  const shop = await openShop()
+  const careful = totals({
+    on: {
+      OrderPlaced: (event, ctx) => {
+        if (event.data.total < 0) throw new Error('a negative total')
+        return ctx.tx.query(`insert into ${ctx.table('order_totals')} (stream, total) values ($1, $2)`, [
+          event.stream,
+          event.data.total,
+        ])
+      },
+    },
+  })
+  await shop.store.projections.register(careful, { lifecycle: 'inline' })
+
+  await shop.store.events.append('order-1', placed(3))
+  const failing = shop.store.events.append('order-2', placed(-1))
+
+  await expect(failing).rejects.toMatchObject({ code: 'inline_projection_failed', projection: 'order-totals' })
+  expect((await totalRows(shop)).map(row => row.stream)).toEqual(['order-1'])
+  expect(await shop.store.events.readAll().toArray()).toHaveLength(1)
+  expect(await shop.store.projections.tickOnce('order-totals')).toEqual({ result: 'inline', count: 0 })
+  expect(await shop.store.projections.status('order-totals')).toMatchObject({ state: 'inline', lag: 0n })
+})
+
+test('documents that are folded inline are read like any others', async () => {
+  const { store } = await openShop()
+  await store.projections.register(orders, { lifecycle: 'inline' })
+
+  await store.events.append('order-1', [placed(1), placed(2)])
+  await store.events.append('order-1', placed(4))
+
+  expect(await store.projections.get(orders, 'order-1')).toMatchObject({ total: 7 })
+})
+
+test('appends to many streams that meet in one document, or one row, all count', async () => {
+  const shop = await openShop()
+  const second = await other(shop)
+  interface Sum {
+    total: number
+  }
+  const everything = documentProjection('everything', {
+    events: shopEvents,
+    identity: event => ['all', event.stream],
+    initial: (): Sum => ({ total: 0 }),
+    on: { OrderPlaced: (sum, event) => ({ total: sum.total + event.data.total }) },
+  })
+  const counts = tableProjection('counts', {
+    events: shopEvents,
+    columns: { id: 'text', count: 'integer' },
+    primaryKey: ['id'],
+    key: () => ({ id: 'all' }),
+    on: { OrderPlaced: { increment: { count: 1 } } },
+  })
+  for (const store of [shop.store, second]) {
+    await store.projections.register(everything, { lifecycle: 'inline' })
+    await store.projections.register(counts, { lifecycle: 'inline' })
+  }
+
+  await Promise.all(
+    Array.from({ length: 30 }, (_, i) => (i % 2 === 0 ? shop.store : second).events.append(`order-${i}`, placed(1))),
+  )
+
+  expect(await shop.store.projections.get(everything, 'all')).toEqual({ total: 30 })
+  expect(await shop.store.projections.get(everything, 'order-7')).toEqual({ total: 1 })
+  expect(await shop.query('select count from ~counts')).toEqual([{ count: 30 }])
+})
+
+test('what was appended before it became inline is applied when it does', async () => {
+  const shop = await openShop()
+  await shop.store.events.append('order-1', [placed(1), placed(2)])
+
+  await shop.store.projections.register(totals(), { lifecycle: 'inline' })
+  await shop.store.events.append('order-1', placed(4))
+
+  expect(await totalRows(shop)).toEqual([{ stream: 'order-1', orders: 3n, total: '7' }])
+})
+
+test('async, inline and async again, and rebuilt meanwhile, while two stores write: each event counts once', async () => {
+  const shop = await openShop()
+  const second = await other(shop)
+  await shop.store.projections.register(totals())
+  await second.projections.register(totals())
+  let isWriting = true
+  let written = 0
+  const write = async (store: Store<ShopMap>, stream: string): Promise<void> => {
+    for (let own = 0; isWriting || own < 20; own++, written++) await store.events.append(stream, placed(1))
+  }
+  const writing = Promise.all([write(shop.store, 'order-1'), write(second, 'order-2')])
+
+  await shop.store.projections.setLifecycle('order-totals', 'inline')
+  const states = [(await shop.store.projections.status('order-totals')).state]
+  await shop.store.projections.rebuild('order-totals')
+  await shop.store.projections.setLifecycle('order-totals', 'async')
+  states.push((await shop.store.projections.status('order-totals')).state)
+  await shop.store.projections.setLifecycle('order-totals', 'inline')
+  await shop.store.projections.setLifecycle('order-totals', 'async')
+  isWriting = false
+  await writing
+
+  await shop.store.projections.runUntilIdle()
+  const counted = (await totalRows(shop)).reduce((sum, row) => sum + Number(row.orders), 0)
+  expect(states).toEqual(['inline', 'active'])
+  expect(counted).toBe(written)
+})
+
+test('a process that lacks the code of an inline projection cannot append past it', async () => {
+  const shop = await openShop()
+  await shop.store.projections.register(totals(), { lifecycle: 'inline' })
+  const old = await other(shop)
+
+  await expect(old.events.append('order-1', placed(1))).rejects.toMatchObject({ code: 'inline_projection_unknown' })
+
+  await old.projections.register(totals())
+  await old.events.append('order-1', placed(1))
+  expect(await totalRows(shop)).toEqual([{ stream: 'order-1', orders: 1n, total: '1' }])
+})
+
+test('an inline projection whose code is gone can be made async, so that appends go on without it', async () => {
+  const shop = await openShop()
+  await shop.store.projections.register(totals(), { lifecycle: 'inline' })
+  await shop.store.events.append('order-1', placed(1))
+  const later = await other(shop)
+
+  await later.projections.setLifecycle('order-totals', 'async')
+
+  await later.events.append('order-1', placed(2))
+  expect(await later.projections.status('order-totals')).toMatchObject({ state: 'active', checkpoint: 1n, lag: 1n })
+  await shop.store.projections.runUntilIdle()
+  expect(await totalRows(shop)).toEqual([{ stream: 'order-1', orders: 2n, total: '3' }])
+})
+
+test('what cannot be inline is refused', async () => {
+  const { store } = await openShop()
+  const chosen = projection('chosen', { filter: { categories: ['order'] }, on: { OrderPlaced: () => {} } })
+  await store.projections.register(totals())
+  await store.projections.pause('order-totals')
+
+  await expect(store.projections.register(chosen, { lifecycle: 'inline' })).rejects.toThrow(/by types alone/)
+  await expect(store.projections.setLifecycle('order-totals', 'inline')).rejects.toThrow(/resume it first/)
+  await expect(store.projections.setLifecycle('order-totals', 'live' as never)).rejects.toThrow(/not live/)
+})

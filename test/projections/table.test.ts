@@ -1,0 +1,123 @@
+import { expect, test } from 'vitest'
+import { failFast } from '../../src/consumers/policy.ts'
+import type { NewEvent } from '../../src/events/definition.ts'
+import { tableProjection } from '../../src/projections/flat-table.ts'
+import { openShop, placed, type ShopMap, shipped, shopEvents } from '../support/shop.ts'
+
+const customers = tableProjection('customer-totals', {
+  events: shopEvents,
+  columns: {
+    customer: 'text',
+    orders: 'bigint',
+    total: 'numeric',
+    last_parcel: 'text',
+    last_order: 'timestamptz',
+    last_data: 'jsonb',
+    is_known: 'boolean',
+  },
+  primaryKey: ['customer'],
+  indexes: [['total']],
+  key: event => ({ customer: event.stream.split('-')[0] }),
+  on: {
+    OrderPlaced: {
+      increment: { orders: 1, total: event => event.data.total },
+      set: { last_order: event => event.createdAt, last_data: event => event.data, is_known: true },
+    },
+    OrderShipped: event => (event.data.parcel === '' ? undefined : { set: { last_parcel: event.data.parcel } }),
+    OrderPaid: 'delete',
+  },
+})
+
+const paid: NewEvent<ShopMap> = { type: 'OrderPaid', data: { method: 'cash' } }
+const rows = 'select customer, orders, total, last_parcel from ~customer_totals order by customer'
+
+test('columns are set and incremented, numbers from 0 and exactly, everything else from null', async () => {
+  const { store, query } = await openShop()
+  await store.projections.register(customers)
+  await store.events.append('ada-1', [placed(0.1), placed(0.2)])
+  await store.events.append('bob-1', [shipped('parcel-7'), shipped('')])
+
+  await store.projections.runUntilIdle()
+
+  expect(await query(rows)).toEqual([
+    { customer: 'ada', orders: 2n, total: '0.3', last_parcel: null },
+    { customer: 'bob', orders: 0n, total: '0', last_parcel: 'parcel-7' },
+  ])
+  const [, second] = await store.events.read('ada-1').toArray()
+  expect(await query('select last_order, last_data, is_known from ~customer_totals order by customer')).toEqual([
+    { last_order: second!.createdAt, last_data: { total: 0.2 }, is_known: true },
+    { last_order: null, last_data: null, is_known: null },
+  ])
+})
+
+test('later batches go on where earlier ones were', async () => {
+  const { store, query } = await openShop()
+  await store.projections.register(customers)
+  await store.events.append('ada-1', placed(1))
+  await store.projections.runUntilIdle()
+  await store.events.append('ada-2', [placed(2), shipped()])
+
+  await store.projections.runUntilIdle()
+
+  expect(await query(rows)).toEqual([{ customer: 'ada', orders: 2n, total: '3', last_parcel: 'parcel-1' }])
+})
+
+test('a row that is deleted is gone, and one that comes back begins anew', async () => {
+  const { store, query } = await openShop()
+  await store.projections.register(customers)
+  await store.events.append('ada-1', [placed(1), shipped()])
+  await store.events.append('bob-1', placed(1))
+  await store.projections.runUntilIdle()
+  await store.events.append('ada-1', [placed(5), paid, placed(7)])
+  await store.events.append('bob-1', [placed(1), paid])
+
+  await store.projections.runUntilIdle()
+
+  expect(await query(rows)).toEqual([{ customer: 'ada', orders: 1n, total: '7', last_parcel: null }])
+})
+
+test('in one batch a value that is set swallows what was added before, and is added to after', async () => {
+  const { store, query } = await openShop()
+  const stock = tableProjection('stock', {
+    events: shopEvents,
+    columns: { item: 'text', day: 'integer', count: 'integer' },
+    primaryKey: ['item', 'day'],
+    key: event => ({ item: event.stream, day: 1 }),
+    on: {
+      OrderPlaced: event =>
+        event.data.note === 'counted'
+          ? { set: { count: event.data.total } }
+          : { increment: { count: event.data.total } },
+    },
+  })
+  await store.projections.register(stock)
+  await store.events.append('chair', [
+    placed(5),
+    { type: 'OrderPlaced', data: { total: 100, note: 'counted' } },
+    placed(1),
+    placed(-3),
+  ])
+
+  await store.projections.runUntilIdle()
+
+  expect(await query('select item, day, count from ~stock')).toEqual([{ item: 'chair', day: 1, count: 98 }])
+})
+
+test('no number but a real one gets into a column', async () => {
+  const { store, query } = await openShop()
+  const broken = tableProjection('broken', {
+    columns: { id: 'text', total: 'double precision' },
+    primaryKey: ['id'],
+    policy: failFast(),
+    key: event => ({ id: event.stream }),
+    on: { OrderPlaced: { increment: { total: () => Number.NaN } } },
+  })
+  await store.projections.register(broken)
+  await store.events.append('order-1', placed())
+
+  expect(await store.projections.tickOnce('broken')).toMatchObject({ result: 'stopped' })
+
+  const { lastError } = await store.projections.status('broken')
+  expect(lastError).toMatchObject({ code: 'invalid_projection_value' })
+  expect(await query('select * from ~broken')).toEqual([])
+})

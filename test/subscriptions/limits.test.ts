@@ -1,0 +1,103 @@
+import { expect, test } from 'vitest'
+import { openShop, outcome, paid, placed, shipped } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
+import { several } from './deliveries.ts'
+
+const manual = { ack: 'manual' } as const
+
+test('RB-75: never more events than the limit are out, counted in events, with a sparse filter too', async () => {
+  const { store } = await openShop()
+  for (let n = 0; n < 10; n++) await store.events.append(`order-${n}`, [placed(n), paid, paid, shipped()])
+  const sparse = { ...manual, types: ['OrderShipped'], maxInFlight: 3 } as const
+  const deliveries = store.subscribe('mailer', sparse)[Symbol.asyncIterator]()
+  const [one, two, three] = await several(deliveries, 3)
+  let fourth: unknown
+  const coming = deliveries.next().then(next => {
+    fourth = next.value
+    return next.value
+  })
+
+  // Acknowledged beyond one that is not, it is still to be remembered: no room yet.
+  await two!.ack()
+  await three!.ack()
+  const whileFull = fourth
+  await one!.ack()
+
+  expect(whileFull).toBeUndefined()
+  expect(await coming).toMatchObject({ stream: 'order-3', type: 'OrderShipped' })
+  await deliveries.return!()
+})
+
+test('the limit of a group is stored, and can be changed while it is at work', async () => {
+  const { store, sibling } = await openShop()
+  const operator = await sibling()
+  await store.events.append('order-1', [placed(), paid, shipped()])
+  const deliveries = store.subscribe('mailer', { ...manual, maxInFlight: 1 })[Symbol.asyncIterator]()
+  await several(deliveries, 1)
+  const coming = several(deliveries, 2)
+
+  await operator.subscriptions.setMaxInFlight('mailer', 'default', 3)
+
+  expect((await coming).map(event => event.version)).toEqual([2, 3])
+  expect(await store.subscriptions.status('mailer')).toMatchObject({ maxInFlight: 3 })
+  await deliveries.return!()
+})
+
+test('at a limit of one, automatic acknowledgement still lets everything through', async () => {
+  const { store } = await openShop()
+  await store.events.append('order-1', [placed(), paid, shipped()])
+  const seen: number[] = []
+
+  for await (const event of store.subscribe('mailer', { maxInFlight: 1 })) {
+    seen.push(event.version)
+    if (seen.length === 3) break
+  }
+
+  expect(seen).toEqual([1, 2, 3])
+})
+
+test('RB-76: the checkpoint passes what the filter leaves out, so that nothing is looked at again and lag is true', async () => {
+  const { store } = await openShop()
+  for (let n = 0; n < 5; n++) await store.events.append(`order-${n}`, [placed(n), paid])
+  await using _mailer = store.subscribe('mailer', { types: ['OrderShipped'], onEvent: () => {} })
+
+  await waitUntil(async () => (await store.subscriptions.status('mailer')).lag === 0n)
+  const before = await store.subscriptions.status('mailer')
+  const { position } = await store.events.append('order-9', placed())
+  await waitUntil(async () => (await store.subscriptions.status('mailer')).lag === 0n)
+
+  expect(before).toMatchObject({ checkpoint: position - 1n, lagSeconds: 0 })
+  expect(await store.subscriptions.status('mailer')).toMatchObject({ checkpoint: position })
+})
+
+test('AB-16: what is left out below an event in flight is passed, the event itself is not', async () => {
+  const { store } = await openShop()
+  await store.events.append('order-1', [placed(), paid, paid])
+  const { position } = await store.events.append('order-1', shipped())
+  await store.events.append('order-1', [paid, paid])
+  const deliveries = store.subscribe('mailer', { ...manual, types: ['OrderShipped'] })[Symbol.asyncIterator]()
+  const [one] = await several(deliveries, 1)
+
+  await waitUntil(async () => (await store.subscriptions.status('mailer')).checkpoint === position - 1n)
+  await one!.ack()
+
+  await waitUntil(async () => (await store.subscriptions.status('mailer')).lag === 0n)
+  await deliveries.return!()
+})
+
+test('what is no limit, no group and no number is refused at once', async () => {
+  const { store } = await openShop()
+  const subscribe = (name: string, options: object) => outcome((async () => store.subscribe(name, options))())
+
+  for (const [option, value] of Object.entries({
+    ...{ maxInFlight: 0, partitions: 1.5, leaseMs: 1, drainMs: -1, ack: 'never', startFrom: -1n },
+    ...{ partitionBy: 'customer', maxDeliveries: 0, onEvent: 'mail' },
+  })) {
+    const { error } = await subscribe('mailer', { [option]: value })
+
+    expect(error).toMatchObject({ code: 'invalid_option', option })
+  }
+  expect((await subscribe('', {})).error).toMatchObject({ code: 'invalid_name' })
+  expect((await subscribe('mailer', { group: '' })).error).toMatchObject({ code: 'invalid_name' })
+  expect((await subscribe('mailer', { partitions: 4, maxInFlight: 3 })).error).toMatchObject({ option: 'maxInFlight' })
+})

@@ -1,0 +1,156 @@
+import { expect, test } from 'vitest'
+import { openShop, outcome, paid, placed, shipped, take } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
+import { several } from './deliveries.ts'
+
+test('RB-77: leaving the loop gives the lease back at once and leaves nothing open', async () => {
+  const { store, query } = await openShop()
+  await store.events.append('order-1', [placed(), paid])
+
+  for await (const _ of store.subscribe('mailer')) break
+
+  expect(await query('select owner, lease_until from ~consumers')).toEqual([{ owner: null, lease_until: null }])
+  expect(await query('select * from ~daemons')).toEqual([])
+})
+
+test('a subscription ends with its signal, while it waits and before it begins', async () => {
+  const { store, query } = await openShop()
+  const abort = new AbortController()
+  const waiting = outcome(take(store.subscribe('mailer', { signal: abort.signal }), 1))
+  await waitUntil(async () => (await query('select 1 from ~consumers where owner is not null')).length === 1)
+
+  abort.abort('closing time')
+  const late = await outcome(take(store.subscribe('mailer', { signal: abort.signal }), 1))
+
+  expect((await waiting).error).toMatchObject({ code: 'aborted', cause: 'closing time' })
+  expect(late.error).toMatchObject({ code: 'aborted' })
+  expect(await query('select 1 from ~consumers where owner is not null')).toEqual([])
+})
+
+test('a stop ends the iteration, may be repeated, and what was not acknowledged comes to the next', async () => {
+  const { store } = await openShop()
+  await store.events.append('order-1', [placed(), paid])
+  const mailer = store.subscribe('mailer', { ack: 'manual' })
+  const deliveries = mailer[Symbol.asyncIterator]()
+  const [one, two] = await several(deliveries, 2)
+  const waiting = deliveries.next()
+
+  await Promise.all([mailer.stop(), mailer.stop()])
+  const late = await outcome(one!.ack())
+
+  expect(await waiting).toEqual({ done: true, value: undefined })
+  expect(late.error).toMatchObject({ code: 'lease_lost' })
+  expect(two!.signal.aborted).toBe(true)
+  expect(await take(store.subscribe('mailer'), 1)).toMatchObject([{ version: 1 }])
+})
+
+test('a stop lets a running callback end, and its event is done', async () => {
+  const { store } = await openShop()
+  const { position } = await store.events.append('order-1', placed())
+  let isStarted = false
+  let goOn = (): void => {}
+  const mailer = store.subscribe('mailer', {
+    drainMs: 60_000,
+    onEvent: () => {
+      isStarted = true
+      return new Promise<void>(resolve => {
+        goOn = resolve
+      })
+    },
+  })
+  await waitUntil(() => isStarted)
+
+  const stopping = mailer.stop()
+  goOn()
+  await stopping
+  await mailer.ended
+
+  expect(await store.subscriptions.status('mailer')).toMatchObject({ checkpoint: position })
+})
+
+test('a callback that never comes back does not keep a stop from ending', async () => {
+  const { store } = await openShop()
+  await store.events.append('order-1', placed())
+  let signal: AbortSignal | undefined
+  const mailer = store.subscribe('mailer', {
+    drainMs: 10,
+    onEvent: event => {
+      signal = event.signal
+      return new Promise<void>(() => {})
+    },
+  })
+  await waitUntil(() => signal !== undefined)
+
+  await mailer.stop()
+
+  expect(signal!.aborted).toBe(true)
+  expect(await take(store.subscribe('mailer'), 1)).toMatchObject([{ version: 1 }])
+})
+
+test('closing the store stops its subscriptions', async () => {
+  const { store, sibling, query } = await openShop()
+  await store.events.append('order-1', placed())
+  const closing = await sibling()
+  const seen: number[] = []
+  const mailer = closing.subscribe('mailer', { onEvent: event => void seen.push(event.version) })
+  const waiting = outcome(take(closing.subscribe('other'), 5))
+  await waitUntil(
+    async () => seen.length === 1 && (await store.subscriptions.status('other')).partitions[0]!.owner !== undefined,
+  )
+
+  await closing.close()
+  await mailer.ended
+  await waiting
+
+  expect(await query('select 1 from ~consumers where owner is not null')).toEqual([])
+  expect(await store.subscriptions.status('mailer')).toMatchObject({ lag: 0n })
+})
+
+test('inside an open transaction of the store no subscription is begun', async () => {
+  const { store } = await openShop()
+
+  const iterating = await outcome(store.transaction(() => take(store.subscribe('mailer'), 1)))
+  const calling = await outcome(store.transaction(async () => store.subscribe('mailer', { onEvent: () => {} })))
+
+  expect(iterating.error).toMatchObject({ code: 'inside_transaction' })
+  expect(calling.error).toMatchObject({ code: 'inside_transaction' })
+})
+
+test('an ephemeral subscription stores nothing, begins now, and has nothing to acknowledge', async () => {
+  const { store, query } = await openShop()
+  await store.events.append('order-1', placed())
+  const before = store.metrics().settles_total
+  const live = take(store.subscribe('view', { durable: false, types: ['OrderPaid', 'OrderShipped'] }), 2)
+  await waitUntil(() => store.metrics().settles_total >= before + 2)
+
+  await store.events.append('order-1', [paid, placed(), shipped()])
+  const seen = await live
+  await seen[0]!.ack()
+  await seen[1]!.nack()
+  const all = await take(store.subscribe('view', { durable: false, startFrom: 'beginning' }), 1)
+
+  expect(seen.map(event => event.version)).toEqual([2, 4])
+  expect(all).toMatchObject([{ version: 1, deliveries: 1 }])
+  expect(await query('select * from ~consumers')).toEqual([])
+})
+
+test('an ephemeral callback is stopped like any other, and fails with what it throws', async () => {
+  const { store } = await openShop()
+  await store.events.append('order-1', [placed(), paid])
+  const seen: number[] = []
+  const live = { durable: false, startFrom: 'beginning' } as const
+
+  const view = store.subscribe('view', { ...live, onEvent: event => void seen.push(event.version) })
+  await waitUntil(() => seen.length === 2)
+  await view.stop()
+  const broken = store.subscribe('view', {
+    ...live,
+    onEvent: () => {
+      throw new Error('no screen')
+    },
+  })
+
+  expect((await outcome(broken.ended)).error).toMatchObject({ message: 'no screen' })
+  await store.events.append('order-1', shipped())
+  expect(seen).toEqual([1, 2])
+})

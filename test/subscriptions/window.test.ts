@@ -1,0 +1,97 @@
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import { toRecordedEvent } from '../../src/events/event.ts'
+import { type Entry, openWindow } from '../../src/subscriptions/window.ts'
+
+const event = (position: bigint, stream: string) =>
+  toRecordedEvent(position, stream, 1, `id-${position}`, 'OrderPlaced', 1, {}, {}, 'c', null, null, new Date(0))
+
+type Step = { do: 'add' | 'skip' | 'take' | 'finish' | 'giveBack' | 'store'; which: number }
+
+const step: fc.Arbitrary<Step> = fc.record({
+  do: fc.constantFrom('add', 'skip', 'take', 'take', 'finish', 'finish', 'giveBack', 'store'),
+  which: fc.nat(1000),
+})
+
+test('whatever is done in which order: the limit holds, keys stay in order, nothing is passed that is not done', () => {
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 200 }), fc.integer({ min: 1, max: 6 }), (steps, limit) => {
+      const window = openWindow({ checkpoint: 0n, limit, buffer: 8, remnants: new Map() })
+      const out: Entry[] = []
+      const open = new Map<bigint, string>()
+      const delivered = new Set<bigint>()
+      let position = 0n
+      let stored = 0n
+      for (const { do: what, which } of steps) {
+        if (what === 'add' && window.room > 0) {
+          const key = `order-${which % 3}`
+          window.add(event(++position, key), key)
+          open.set(position, key)
+        } else if (what === 'skip') window.reach(++position)
+        else if (what === 'take') {
+          const entry = window.take(0, true)
+          if (entry !== undefined) {
+            // Nothing of its key that came before is open, when one at a time is asked for.
+            for (const [before, key] of open) if (before < entry.event.position) expect(key).not.toBe(entry.key)
+            delivered.add(entry.event.position)
+            out.push(entry)
+          }
+        } else if (what === 'store') {
+          stored = window.checkpoint
+          window.forget(stored)
+        } else if (out.length > 0) {
+          const [entry] = out.splice(which % out.length, 1)
+          if (what === 'giveBack') window.giveBack(entry!, 0)
+          else {
+            window.finish(entry!)
+            open.delete(entry!.event.position)
+          }
+        }
+        expect(window.out).toBe(out.length)
+        const unacknowledged = [...delivered].filter(each => open.has(each))
+        expect(unacknowledged.length).toBeLessThanOrEqual(limit)
+        expect([...delivered].filter(each => each > stored).length).toBeLessThanOrEqual(limit)
+        expect(window.checkpoint).toBeGreaterThanOrEqual(stored)
+        for (const each of open.keys()) expect(each).toBeGreaterThan(window.checkpoint)
+      }
+      if (open.size === 0) expect(window.checkpoint).toBe(position)
+    }),
+    { numRuns: 300 },
+  )
+})
+
+test('what an earlier holder left is neither delivered twice nor too early', () => {
+  const remnants = new Map([
+    [2n, { isDone: true, deliveries: 1, dueAt: 0 }],
+    [3n, { isDone: false, deliveries: 2, dueAt: 50 }],
+  ])
+  const window = openWindow({ checkpoint: 0n, limit: 10, buffer: 8, remnants })
+  for (const position of [1n, 2n, 3n, 4n]) window.add(event(position, 'order-1'), 'order-1')
+
+  const now = window.take(10, false)
+  const nothing = window.take(10, false)
+  const due = window.nextDue()
+  const later = window.take(50, false)
+
+  // The one that waits holds up its key.
+  expect(now).toBeUndefined()
+  expect(nothing).toBeUndefined()
+  expect(due).toBe(50)
+  expect(later).toMatchObject({ deliveries: 3, event: { position: 3n } })
+})
+
+test('after going back the same events are not delivered twice', () => {
+  const window = openWindow({ checkpoint: 0n, limit: 10, buffer: 8, remnants: new Map() })
+  window.add(event(1n, 'order-1'), 'order-1')
+  window.reach(9n)
+  const first = window.take(0, false)
+
+  window.goBack(0n)
+  window.add(event(1n, 'order-1'), 'order-1')
+  window.add(event(5n, 'order-1'), 'order-1')
+  const second = window.take(0, false)
+
+  expect(first).toMatchObject({ event: { position: 1n } })
+  expect(second).toMatchObject({ event: { position: 5n } })
+  expect(window.take(0, false)).toBeUndefined()
+})
