@@ -1,6 +1,8 @@
 /**
  * Pages of the log by COPY, for who is far behind. Taking fields from the bytes costs less than the driver's work per row
- * and column; planning the statement anew for each page costs more than that gains where pages are small.
+ * and column, but the statement is planned anew for each page. Measured with a document projection of 100,000 events in
+ * three interleaved rounds on a busy machine, COPY read ahead against prepared rows: 1.04 to 1.31 times as fast with pages
+ * of 2000, 0.66 to 1.04 with pages of 500.
  *
  * A page comes as bytes and is made events of later, so that the server can send the next one meanwhile.
  */
@@ -17,7 +19,7 @@ export interface CopiedPage {
   readonly reached: bigint
 }
 
-const fewEvents = 250
+const fewEvents = 1_000
 /** A rare type must not make one statement look at the whole log. */
 const window = 10_000n
 
