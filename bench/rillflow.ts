@@ -1,2 +1,3 @@
 /** The package as users get it: what the build made, not the sources. */
 export * from '../dist/index.js'
+export { documentProjection } from '../dist/projections/document.js'
