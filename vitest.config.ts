@@ -16,7 +16,7 @@ const ON_AN_ENGINE = [
 const ONLY_ON_A_SERVER = [
   'test/database/server.test.ts',
   'test/chaos/{held-stream,resend,rewound,server-killed,silent-server}.test.ts',
-  'test/chaos/consumers/{killed,nodes,paused,server,spread,zombie}.test.ts',
+  'test/chaos/consumers/{killed,nodes,paused,rebuild,server,spread,zombie}.test.ts',
 ]
 
 /** Files about the embedded engine itself. */

@@ -1,0 +1,96 @@
+/** A read model that is rebuilt while events are appended, by processes of which one is killed in the middle of it. */
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+import { expect, test } from 'vitest'
+import { postgresUrl } from '../../support/engines.ts'
+import { waitUntil } from '../../support/wait.ts'
+import { long } from '../chaos.ts'
+import type { Message, RebuilderOptions } from './rebuilder.ts'
+import { deadlineMs, limitMs, openScene, type Scene } from './scene.ts'
+
+const program = fileURLToPath(new URL('rebuilder.ts', import.meta.url))
+
+test(
+  'a read model rebuilt again and again under load, and by another process when one is killed, has each event once',
+  async () => {
+    await using scene = await openScene({ consumers: 0, pauseMs: 10 })
+    const options: RebuilderOptions = { url: postgresUrl(), schema: scene.schema, leaseMs: 1_500 }
+    const [first, second] = [startProcess(options), startProcess(options)]
+    try {
+      await Promise.all([first.heard('ready'), second.heard('ready')])
+      await waitUntil(async () => (await rows(scene)) > 100, { deadlineMs, what: 'rows in the read model' })
+
+      for (let round = 0; round < (long ? 30 : 2); round++) {
+        first.child.send('rebuild')
+        await first.heard('rebuilt')
+      }
+      first.child.send('rebuild')
+      await first.heard('begun')
+      first.child.kill('SIGKILL')
+      // Its lease has to end before another can go on with what it has begun.
+      await waitUntil(() => rebuildsIn(second), { deadlineMs, what: 'a rebuild by the other process' })
+      const { events } = await scene.drain()
+      const last = events.at(-1)!.position
+      await waitUntil(() => hasReached(scene, last), { deadlineMs, what: `the read model at ${last}` })
+
+      const found = await scene.query<{ position: string }>('select position::text from ~sales order by position')
+      const applied = new Set(found.map(row => row.position))
+      const missing = events.map(event => event.position.toString()).filter(position => !applied.has(position))
+      expect({ missing, rows: found.length }).toEqual({ missing: [], rows: events.length })
+      expect(await scene.query('select from ~dead_letters')).toEqual([])
+    } finally {
+      first.child.kill('SIGKILL')
+      second.child.kill('SIGKILL')
+    }
+  },
+  limitMs,
+)
+
+interface Rebuilder {
+  readonly child: ChildProcess
+  /** Resolves with the next message, which must be this one. */
+  heard(message: Message): Promise<void>
+  next(): Promise<Message>
+}
+
+function startProcess(options: RebuilderOptions): Rebuilder {
+  const child = fork(program, { execArgv: ['--import', 'tsx'] })
+  const messages: Message[] = []
+  child.on('message', message => messages.push(message as Message))
+  child.send(options)
+  const next = async (): Promise<Message> => {
+    if (messages.length === 0) await once(child, 'message', { signal: AbortSignal.timeout(deadlineMs) })
+    return messages.shift()!
+  }
+  return {
+    child,
+    next,
+    async heard(wanted) {
+      let message = await next()
+      // Each rebuild says that it has begun, whether somebody waits for that or not.
+      if (message === 'begun' && wanted !== 'begun') message = await next()
+      expect(message).toEqual(wanted)
+    },
+  }
+}
+
+async function rebuildsIn({ child, next }: Rebuilder): Promise<boolean> {
+  child.send('rebuild')
+  let message = await next()
+  while (message === 'begun') message = await next()
+  if (message === 'rebuilt') return true
+  if (typeof message === 'object' && message.error.includes('RebuildRunning')) return false
+  throw new Error(JSON.stringify(message))
+}
+
+async function rows(scene: Scene): Promise<number> {
+  const [row] = await scene.query<{ count: number }>('select count(*)::integer as count from ~sales')
+  return row!.count
+}
+
+async function hasReached(scene: Scene, position: bigint): Promise<boolean> {
+  return (
+    (await scene.query('select from ~consumers where name = $1 and checkpoint >= $2', ['sales', position])).length > 0
+  )
+}
