@@ -5,6 +5,7 @@
 import { ConsumerNotFound } from '../core/consumer-errors.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { nearestName } from '../core/nearest.ts'
+import { retry } from '../core/retry.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
@@ -94,7 +95,9 @@ export async function deleteConsumer(log: Log, name: string, executor: Executor 
 
 /** In the caller's transaction, or in one of our own. */
 async function together(log: Log, executor: Executor, work: (tx: Executor) => Promise<void>): Promise<void> {
-  await (executor === log.database ? log.database.transaction(work) : work(executor))
+  // A replay that is just putting its letter back may be in the way, and is then through in a moment.
+  const again = { retries: 3, clock: log.clock }
+  await (executor === log.database ? retry(() => log.database.transaction(work), again) : work(executor))
 }
 
 /** Letters before the consumer's row, in the order of its batches and replays: otherwise we could wait for each other. */

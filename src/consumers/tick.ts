@@ -26,39 +26,74 @@ export interface TickOptions {
 }
 
 /** One batch. */
-export async function tickOnce(consumers: Consumers, consumer: Consumer, options: TickOptions = {}): Promise<Tick> {
+export function tickOnce(consumers: Consumers, consumer: Consumer, options: TickOptions = {}): Promise<Tick> {
+  return tickLeased(consumers, consumer, options, () => false)
+}
+
+/** Batches under one lease, as long as there are events and `goesOn` says so; the last of them, with the count of all. */
+async function tickLeased(
+  consumers: Consumers,
+  consumer: Consumer,
+  { signal }: TickOptions,
+  goesOn: () => boolean,
+): Promise<Tick> {
   const { log, wake } = consumers
-  throwIfAborted(options.signal)
+  throwIfAborted(signal)
   await consumer.prepare?.()
   await ensureConsumer(log, consumer)
   const lease = await takeLease(log, consumer.name, newOwner(log), consumer.leaseMs)
   if (typeof lease === 'string') return { result: lease === 'missing' ? 'idle' : lease, count: 0 }
   try {
     if (lease.retryInMs > 0) return { result: 'backoff', count: 0 }
-    const lost = options.signal ?? new AbortController().signal
+    const lost = signal ?? new AbortController().signal
     const { replayed } = await replayRequested({ log }, consumer, holdOf(lease, lost))
-    const tick = await tickHeld(consumers, consumer, lease, lost)
-    return replayed > 0 && tick.result === 'idle' ? { result: 'processed', count: replayed } : tick
+    const place: Place = { checkpoint: lease.checkpoint, attempts: lease.attempts, isPaused: false }
+    let tick = await tickHeld(consumers, consumer, lease, place, lost)
+    let count = tick.count
+    while (tick.result === 'processed' && tick.error === undefined && !place.isPaused && !lost.aborted && goesOn()) {
+      tick = await tickHeld(consumers, consumer, lease, place, lost)
+      count += tick.count
+    }
+    return replayed > 0 && count === 0 && tick.result === 'idle'
+      ? { result: 'processed', count: replayed }
+      : { ...tick, count }
   } finally {
     await releaseLeases(log, [lease]).catch(() => {})
     wake.changed()
   }
 }
 
+/** How far a consumer has come under its lease. */
+interface Place {
+  checkpoint: bigint
+  attempts: number
+  isPaused: boolean
+}
+
 /** Pages until one has events in it, which is then applied; what the filter leaves out is passed over. */
-async function tickHeld(consumers: Consumers, consumer: Consumer, lease: Lease, lost: AbortSignal): Promise<Tick> {
+async function tickHeld(
+  consumers: Consumers,
+  consumer: Consumer,
+  lease: Lease,
+  place: Place,
+  lost: AbortSignal,
+): Promise<Tick> {
   const { log, feed } = consumers
   const { settled, head } = await settle(log)
-  let { checkpoint } = lease
+  const { checkpoint } = place
   if (head < checkpoint) throw new CheckpointBeyondHead({ consumer: consumer.name, checkpoint, head })
-  while (checkpoint < settled) {
-    const page = await feed.page(consumer.filter, checkpoint, settled, consumer.batchSize)
+  while (place.checkpoint < settled) {
+    const page = await feed.page(consumer.filter, place.checkpoint, settled, consumer.batchSize)
     if (page.events.length > 0) {
-      const work = { log, consumer, lease, attempts: lease.attempts, breaker: undefined, lost }
-      return tickOf(await applyPage(work, page))
+      const work = { log, consumer, lease, attempts: place.attempts, breaker: undefined, lost }
+      const outcome = await applyPage(work, page)
+      place.checkpoint = outcome.checkpoint
+      place.attempts = outcome.attempts
+      place.isPaused = outcome.isPaused
+      return tickOf(outcome)
     }
-    checkpoint = page.reached
-    await saveProgress(log, log.database, lease, { checkpoint })
+    place.checkpoint = page.reached
+    await saveProgress(log, log.database, lease, { checkpoint: place.checkpoint })
   }
   return { result: 'idle', count: 0 }
 }
@@ -79,7 +114,9 @@ export async function runUntilIdle(
   for (const consumer of which) {
     for (;;) {
       throwIfAborted(signal)
-      const { result, count } = await tickOnce(consumers, consumer, { signal }).catch((error: unknown) => {
+      const until = performance.now() + consumer.leaseMs / 3
+      const isTime = (): boolean => performance.now() < until
+      const { result, count } = await tickLeased(consumers, consumer, { signal }, isTime).catch((error: unknown) => {
         // Somebody else went on with it, or the operator did.
         if (isRillflowError(error, 'lease_lost')) return { result: 'processed' as const, count: 0 }
         throw error
