@@ -83,8 +83,20 @@ export class TableRegistry {
   /** Tables and indexes share one space of names in a schema. */
   readonly #owners = new Map<string, string>(reservedNames().map(name => [name, 'the store itself']))
 
+  readonly #readModels = new Set<string>()
+
   /** Declaring the same table again changes nothing; another one under its name is refused. */
-  register(table: DeclaredTable): void {
+  register(table: DeclaredTable, { isReadModel = false }: { isReadModel?: boolean } = {}): void {
+    this.#declare(table)
+    if (isReadModel) this.#readModels.add(table.name)
+  }
+
+  /** Whether a projection writes this table, so that nobody else may. */
+  isReadModel(name: string): boolean {
+    return this.#readModels.has(name)
+  }
+
+  #declare(table: DeclaredTable): void {
     const known = this.#tables.get(table.name)
     if (known !== undefined && JSON.stringify(known) === JSON.stringify(table)) return
     if (known !== undefined) refuse(table, 'is declared already, in another shape')
