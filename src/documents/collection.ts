@@ -103,9 +103,9 @@ export async function preparedToWrite(collection: CollectionBase, options: CallO
 export async function makeReady(collection: CollectionBase, within?: Executor): Promise<void> {
   const { parts, state } = collection
   if (within !== undefined) {
-    // What is found here may have been made by this very transaction: it is not remembered.
     const missing = await missingTables(collection, within)
     if (missing.length > 0) throw new CollectionNotSynced({ collection: collection.name, missing, isInside: true })
+    state.isReady = true
     return
   }
   parts.database.refuseInsideTransaction(`the first use of collection ${collection.name}`)
