@@ -20,6 +20,7 @@ import { lendDatabase } from './database/lend.ts'
 import { parsers } from './database/parse.ts'
 import type { PostgresOptions } from './database/postgres.ts'
 import { type AnyTransaction, foreignExecutor, isOwnTransaction } from './database/transaction.ts'
+import { type Documents, openDocuments } from './documents/documents.ts'
 import type { EventDefinitions, EventMap, UntypedEvents } from './events/definition.ts'
 import { type Events, openEvents } from './events/events.ts'
 import { defaultGroupLimits, groupCommit } from './events/group-commit.ts'
@@ -54,6 +55,8 @@ export interface StoreOptions<M extends EventMap = UntypedEvents> extends Postgr
   validateOnRead?: boolean | undefined
   /** The largest data, and headers, of one event. Default 1 MiB. */
   maxEventBytes?: number | undefined
+  /** The largest body of one document. Default 16 MiB. */
+  maxDocumentBytes?: number | undefined
   /** How often whoever waits for events looks without a hint. Default 1000. */
   pollMs?: number | undefined
   /** How long an append is sent again after its connection broke. Default 30 000. */
@@ -74,6 +77,8 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly engine: 'postgres' | 'pglite'
   readonly events: Events<M>
   readonly streams: Streams
+  /** A collection of documents: `store.documents<Customer>('customers', { indexes })`. */
+  readonly documents: Documents
   readonly schema: Schema
   readonly projections: Projections
   /** Events of the log for code of yours, with acknowledgements. */
@@ -178,6 +183,11 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
     engine: database.engine,
     events: openEvents<M>(parts),
     streams: openStreams(parts),
+    documents: openDocuments({
+      ...{ database, schema, tables, clock, ids: log.ids, telemetry, executorOf },
+      syncs: migrate === true,
+      maxDocumentBytes: options.maxDocumentBytes,
+    }),
     schema,
     projections,
     subscribe: subscriptions.subscribe,
