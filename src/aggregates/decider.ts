@@ -4,12 +4,14 @@
  *     const order = decider({
  *       events: shopEvents,                                            types the events; or annotate them
  *       initial: (): Order => ({ status: 'new', total: 0 }),
- *       evolve: (order, event) => (event.type === 'OrderPaid' ? { ...order, status: 'paid' } : order),
- *       decide: (command: OrderCommand, order) => {
+ *       evolve: (order, event): Order => (event.type === 'OrderPaid' ? { ...order, status: 'paid' } : order),
+ *       decide(command: OrderCommand, order): ShopEvent {
  *         if (order.status !== 'paid') throw new Error('pay first')
  *         return { type: 'OrderShipped', data: { parcel: command.parcel } }
  *       },
  *     })
+ *
+ * What `evolve` and `decide` return is best said: TypeScript takes 'paid' for any text while it still infers the state.
  */
 import type { EventDefinitions, EventMap, NewEvent, NewEventOf } from '../events/definition.ts'
 
@@ -25,18 +27,13 @@ export interface Decider<State, Command, Event extends AnyEvent = AnyEvent> {
   decide(command: Command, state: State): Event | readonly Event[]
 }
 
-export function decider<State, Command, M extends EventMap>(given: {
-  readonly events: EventDefinitions<M>
-  readonly initial: () => State
-  readonly evolve: (state: NoInfer<State>, event: NewEvent<NoInfer<M>>) => NoInfer<State>
-  readonly decide: (command: Command, state: NoInfer<State>) => NewEvent<NoInfer<M>> | readonly NewEvent<NoInfer<M>>[]
-}): Decider<State, Command, NewEvent<M>>
-export function decider<State, Command, Event extends AnyEvent>(given: {
+export function decider<State, Command, M extends EventMap, Event extends AnyEvent = NewEvent<M>>(given: {
+  /** Types the events; without it they are what `evolve` takes. */
+  readonly events?: EventDefinitions<M>
   readonly initial: () => State
   readonly evolve: (state: NoInfer<State>, event: Event) => NoInfer<State>
   readonly decide: (command: Command, state: NoInfer<State>) => NoInfer<Event> | readonly NoInfer<Event>[]
-}): Decider<State, Command, Event>
-export function decider(given: Decider<unknown, unknown>): Decider<unknown, unknown> {
+}): Decider<State, Command, Event> {
   const { initial, evolve, decide } = given
   return { initial, evolve, decide }
 }
