@@ -12,7 +12,9 @@ test('users can import these names and no others', async () => {
   const words = [...errors.trim().split(/\s+/), ...functions.trim().split(/\s+/)]
   expect(names).toEqual({
     '.': words.sort(),
-    './testing': ['countingIds', 'fakeClock', 'temporaryStore'],
+    './testing': [
+      ...['NotSettled', 'SpecificationFailed', 'countingIds', 'fakeClock', 'settle', 'specify', 'temporaryStore'],
+    ],
   })
 })
 

@@ -5,7 +5,9 @@
 import { type Aggregate, aggregate } from '../../src/aggregates/aggregate.ts'
 import { type Decider, decider } from '../../src/aggregates/decider.ts'
 import type { NewEvent } from '../../src/events/definition.ts'
+import { documentProjection } from '../../src/projections/document.ts'
 import type { Store } from '../../src/store.ts'
+import { specify } from '../../src/testing/specify.ts'
 import { type ShopEvent, type ShopMap, shopEvents } from '../support/shop.ts'
 
 type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false
@@ -99,4 +101,28 @@ export async function use(): Promise<void> {
 
   store.snapshotter(Order, { threshold: 50 })
   store.snapshotter(ByClass)
+}
+
+// ── Specifications ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+export async function check(): Promise<void> {
+  const given = specify(Order)
+  given({ type: 'OrderPlaced', data: { total: 1 } })
+    .when({ type: 'Pay' })
+    .then({ type: 'OrderPaid', data: { method: 'card' } })
+  given().when({ type: 'Pay' }).thenState({ status: 'new', total: 0 })
+  // @ts-expect-error: there is no such command
+  given().when({ type: 'Lose' })
+  // @ts-expect-error: there is no such event
+  given().when({ type: 'Pay' }).then({ type: 'OrderLost', data: {} })
+
+  const documents = documentProjection('orders', {
+    events: shopEvents,
+    initial: () => ({ total: 0 }),
+    on: { OrderPlaced: (_, event) => ({ total: event.data.total }) },
+  })
+  const placed = { type: 'OrderPlaced', data: { total: 1 } }
+  await specify(documents)(placed, { repeat: true }).then({ 'order-1': { total: 1 } })
+  // @ts-expect-error: a total is a number
+  await specify(documents)(placed).then({ 'order-1': { total: 'much' } })
 }
