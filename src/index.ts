@@ -1,4 +1,17 @@
 /** The public names of rillflow, one by one. */
+export {
+  type Aggregate,
+  type AggregateInstance,
+  type AggregateOptions,
+  aggregate,
+  type ClassCommand,
+  type DeciderOptions,
+} from './aggregates/aggregate.ts'
+export type { CommitOptions } from './aggregates/commit.ts'
+export { type AnyEvent, type Decider, decider } from './aggregates/decider.ts'
+export type { LoadedAggregate } from './aggregates/loaded.ts'
+export type { Handled, HandleOptions, LoadOptions, Repository } from './aggregates/repository.ts'
+export type { Snapshotter, SnapshotterMetrics, SnapshotterOptions } from './aggregates/snapshotter.ts'
 export type { BreakerOptions } from './consumers/breaker.ts'
 export type { ConsumerFilter, ConsumerOptions, StartFrom } from './consumers/consumer.ts'
 export type { Daemon, DaemonOptions } from './consumers/daemon.ts'
@@ -22,6 +35,7 @@ export type { Processor, ProcessorOptions, ProcessorState } from './consumers/pr
 export type { ConsumerStatus, StoredError } from './consumers/status.ts'
 export type { Tick, TickOptions } from './consumers/tick.ts'
 export type { WaitForOptions } from './consumers/wait-for.ts'
+export { FoldFailed, InvalidAggregateState, InvalidDecision, SnapshotRefused } from './core/aggregate-errors.ts'
 export type { Clock } from './core/clock.ts'
 export {
   CheckpointBeyondHead,

@@ -6,6 +6,11 @@
  *     await using store = await openStore({ url, migrate: true })
  */
 
+import type { Aggregate } from './aggregates/aggregate.ts'
+import { openAggregates } from './aggregates/aggregates.ts'
+import type { AnyEvent } from './aggregates/decider.ts'
+import type { Repository } from './aggregates/repository.ts'
+import type { Snapshotter, SnapshotterOptions } from './aggregates/snapshotter.ts'
 import { openConsumers } from './consumers/consumers.ts'
 import { type Daemon, type DaemonOptions, openDaemons } from './consumers/daemon.ts'
 import { administerDaemons, type Daemons } from './consumers/daemons.ts'
@@ -81,6 +86,12 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly documents: Documents
   readonly schema: Schema
   readonly projections: Projections
+  /** Aggregates of one kind: loaded, asked, committed. */
+  aggregates<State, Command, Event extends AnyEvent>(
+    aggregate: Aggregate<State, Command, Event>,
+  ): Repository<State, Command, Event>
+  /** Registers a consumer that keeps snapshots of these aggregates; it runs in a daemon, or when called. */
+  snapshotter(aggregate: Aggregate, options?: SnapshotterOptions): Snapshotter
   /** Events of the log for code of yours, with acknowledgements. */
   readonly subscribe: Subscribe<M>
   /** The subscriptions that are stored: their state, and what operators do with them. */
@@ -162,6 +173,7 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
   const subscriptions = openSubscriptions<M>(parts)
   const consumers = openConsumers({ log, wake, watch })
   const daemons = openDaemons(consumers)
+  const aggregates = openAggregates({ ...parts, consumers })
   const processors = openProcessors(consumers)
   const projections = openProjections({
     ...{ consumers, schema, tables, executorOf },
@@ -190,6 +202,8 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
     }),
     schema,
     projections,
+    aggregates: aggregates.repository,
+    snapshotter: aggregates.snapshotter,
     subscribe: subscriptions.subscribe,
     subscriptions: subscriptions.subscriptions,
     daemons: administerDaemons({ log, wake }),

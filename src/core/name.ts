@@ -35,6 +35,7 @@ export type NameKind =
   | 'Group'
   | 'Node'
   | 'Document'
+  | 'Category'
 
 /** Why this text cannot be a name, ready to follow the name in a sentence; undefined if it can. */
 export function nameFault(name: string): string | undefined {

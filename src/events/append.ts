@@ -28,7 +28,7 @@ import {
   type StreamEvents,
 } from './prepare.ts'
 import { rereadable } from './read.ts'
-import { type Append, busy, lockStreams, meetsInline, sendBatch } from './send.ts'
+import { type Append, type Beside, busy, lockStreams, meetsInline, type Outcome, sendBatch } from './send.ts'
 import type { Wake } from './wake.ts'
 
 export interface AppendOptions extends AppendDefaults {
@@ -61,6 +61,7 @@ export async function appendEvents(
   parts: AppendParts,
   streams: readonly StreamEvents[],
   options: AppendOptions,
+  beside?: Beside,
 ): Promise<AppendResult[]> {
   const { log } = parts
   const started = performance.now()
@@ -71,7 +72,7 @@ export async function appendEvents(
       return { ...message, durationMs: performance.now() - started, ...(error === undefined ? {} : { error }) }
     })
   try {
-    const results = await appendAll(parts, streams, options)
+    const results = await appendAll(parts, streams, options, beside)
     log.telemetry.count('event_appends_total')
     if (results[0]?.repeated === true) log.telemetry.count('event_repeats_total')
     else log.telemetry.count('events_appended_total', events)
@@ -88,6 +89,7 @@ async function appendAll(
   parts: AppendParts,
   streams: readonly StreamEvents[],
   options: AppendOptions,
+  beside: Beside | undefined,
 ): Promise<AppendResult[]> {
   const { log } = parts
   throwIfAborted(options.signal)
@@ -109,6 +111,7 @@ async function appendAll(
     checkIds: streams.some(({ events }) => events.some(event => event.id !== undefined)),
     eventCount: streams.reduce((sum, { events }) => sum + events.length, 0),
     bytes: checked.reduce((sum, part) => part.events.reduce((all, event) => all + event.bytes, sum), 0),
+    beside,
   }
   return options.tx === undefined ? appendGrouped(parts, append, options.signal) : appendIn(parts, append, options.tx)
 }
@@ -135,17 +138,18 @@ async function appendIn(parts: AppendParts, append: Append, tx: AnyTransaction):
   refuseLent(tx)
   const executor = parts.executorOf(tx)
   if (append.advisoryLock) await lockStreams(executor, log, append)
-  let [outcome] = await sendBatch(executor, log, [append], true)
+  let outcome: Outcome | undefined
   // A stream was made by somebody else between two looks at it: it is there now.
-  while (outcome!.code === busy) [outcome] = await sendBatch(executor, log, [append], true)
-  if (outcome!.code === meetsInline) {
+  while (append.beside === undefined && (outcome === undefined || outcome.code === busy))
+    [outcome] = await sendBatch(executor, log, [append], true)
+  if (outcome === undefined || outcome.code === meetsInline) {
     const own = isOwnTransaction(tx) ? tx : foreignHandle(executor)
     // A projection that fails takes back its append, and leaves the rest of the transaction to its owner.
     outcome = await own.savepoint(() => appendInline(log, append, own))
   }
-  const repeated = repeatedBy(append, outcome!)
+  const repeated = repeatedBy(append, outcome)
   if (repeated !== undefined) return earlierResults(executor, log, append, repeated)
-  const results = resultsOf(append, outcome!)
+  const results = resultsOf(append, outcome)
   parts.rememberIds(tx, idsOf(append))
   await wake.appendedIn(tx, executor)
   return results

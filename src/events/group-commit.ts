@@ -86,7 +86,7 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
       return new Promise<Submitted>((resolve, reject) => {
         const names = append.parts.map(part => part.stream)
         if (append.key !== undefined) names.push(`\0${append.key}`)
-        const isInline = log.inline.mayWant(append)
+        const isInline = append.beside !== undefined || log.inline.mayWant(append)
         const pending: Pending = { append, names, resolve, reject, state: 'queued', unanswered: false, isInline }
         if (signal !== undefined) watchSignal(pending, signal)
         queue.push(pending)

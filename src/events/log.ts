@@ -49,6 +49,7 @@ const objects = [
   'inline_changes',
   'append_check',
   'append_store',
+  'snapshots',
 ] as const
 
 export function logNames(schema: string): LogNames {

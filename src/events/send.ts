@@ -2,7 +2,7 @@
  * Sending appends: one alone by `append_one`, several in one call by `append_batch`.
  * The functions themselves, and the order in which they lock and check, are in the schema's `append` migration.
  */
-import type { Executor } from '../database/database.ts'
+import type { Executor, Transaction } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from './log.ts'
 import { type CheckedEvent, expectedNumber, type Part } from './prepare.ts'
@@ -19,7 +19,11 @@ export interface Append {
   checkIds: boolean
   readonly eventCount: number
   readonly bytes: number
+  /** Written in the append's transaction after its checks, before its positions are drawn. Never run if it is refused. */
+  readonly beside?: Beside | undefined
 }
+
+export type Beside = (tx: Transaction, parts: readonly Part[]) => Promise<void>
 
 /** The database's answer to one append, per part. */
 export interface Outcome {

@@ -64,6 +64,8 @@ const counterNames = [
   'leases_lost_total',
   'dead_letters_total',
   'dead_letters_replayed_total',
+  'snapshots_written_total',
+  'snapshots_refused_total',
 ] as const
 
 export type Counter = (typeof counterNames)[number]
