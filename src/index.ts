@@ -102,6 +102,7 @@ export {
   RebuildRunning,
   ViewsDepend,
 } from './core/projection-errors.ts'
+export { SessionClosed, SessionSaving } from './core/session-errors.ts'
 export { AlreadySettled, SubscriptionMismatch, SubscriptionNotFound } from './core/subscription-errors.ts'
 export type { Transaction, TransactionOptions } from './database/database.ts'
 export type { AnyTransaction, ForeignTransaction } from './database/transaction.ts'
@@ -164,6 +165,17 @@ export type { Problem, Step } from './schema/difference.ts'
 export type { Progress, SyncOptions } from './schema/migrate.ts'
 export type { Plan } from './schema/plan.ts'
 export type { MigrateMode, Schema, SchemaState } from './schema/schema.ts'
+export type {
+  SessionDeleteOptions,
+  SessionDocument,
+  SessionDocuments,
+  SessionLoadOptions,
+  SessionPutOptions,
+} from './sessions/documents.ts'
+export type { FetchedDocument } from './sessions/fetch.ts'
+export type { Handle, HandledCommand, HandledSession, HandleSessionOptions } from './sessions/handle.ts'
+export type { SavedDocument } from './sessions/save.ts'
+export type { Saved, SaveOptions, Session, SessionOptions } from './sessions/session.ts'
 export { openStore, type Store, type StoreOptions } from './store.ts'
 export type { Administration, SubscriptionSummary } from './subscriptions/administration.ts'
 export type { RunningSubscription, Subscription } from './subscriptions/consume.ts'

@@ -31,6 +31,7 @@ import { type Events, openEvents } from './events/events.ts'
 import { defaultGroupLimits, groupCommit } from './events/group-commit.ts'
 import { inlineRegistry } from './events/inline-registry.ts'
 import { type Log, logNames } from './events/log.ts'
+import type { AppendDefaults } from './events/prepare.ts'
 import { openStreams, type Streams } from './events/streams.ts'
 import { type Upcaster, upcasters } from './events/upcast.ts'
 import { openWake } from './events/wake.ts'
@@ -39,6 +40,9 @@ import { openProjections, type Projections } from './projections/projections.ts'
 import type { Step } from './schema/difference.ts'
 import { openSchema, type Schema } from './schema/schema.ts'
 import { TableRegistry } from './schema/table.ts'
+import type { Handle } from './sessions/handle.ts'
+import type { Session, SessionOptions } from './sessions/session.ts'
+import { openSessions } from './sessions/sessions.ts'
 import { openSubscriptions, type Subscribe, type Subscriptions } from './subscriptions/subscriptions.ts'
 import { type Counter, channels, type Logger, openTelemetry } from './telemetry/telemetry.ts'
 
@@ -62,6 +66,8 @@ export interface StoreOptions<M extends EventMap = UntypedEvents> extends Postgr
   maxEventBytes?: number | undefined
   /** The largest body of one document. Default 16 MiB. */
   maxDocumentBytes?: number | undefined
+  /** Headers, causation, correlation and user of all that sessions write, unless they say otherwise. */
+  sessionDefaults?: AppendDefaults | undefined
   /** How often whoever waits for events looks without a hint. Default 1000. */
   pollMs?: number | undefined
   /** How long an append is sent again after its connection broke. Default 30 000. */
@@ -92,6 +98,10 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   ): Repository<State, Command, Event>
   /** Registers a consumer that keeps snapshots of these aggregates; it runs in a daemon, or when called. */
   snapshotter(aggregate: Aggregate, options?: SnapshotterOptions): Snapshotter
+  /** A unit of work: `await using session = store.session()`. */
+  session(options?: SessionOptions): Session<M>
+  /** Loads, decides and saves, anew if somebody else was faster: `store.handle(Order, 'order-42', command)`. */
+  readonly handle: Handle<M>
   /** Events of the log for code of yours, with acknowledgements. */
   readonly subscribe: Subscribe<M>
   /** The subscriptions that are stored: their state, and what operators do with them. */
@@ -175,6 +185,7 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
   const daemons = openDaemons(consumers)
   const aggregates = openAggregates({ ...parts, consumers })
   const processors = openProcessors(consumers)
+  const sessions = openSessions({ ...parts, cacheOf: aggregates.cacheOf }, options.sessionDefaults)
   const projections = openProjections({
     ...{ consumers, schema, tables, executorOf },
     syncs: migrate === true,
@@ -204,6 +215,8 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
     projections,
     aggregates: aggregates.repository,
     snapshotter: aggregates.snapshotter,
+    session: given => sessions.session(given) as unknown as Session<M>,
+    handle: sessions.handle as unknown as Handle<M>,
     subscribe: subscriptions.subscribe,
     subscriptions: subscriptions.subscriptions,
     daemons: administerDaemons({ log, wake }),

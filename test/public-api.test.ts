@@ -30,7 +30,7 @@ const errors = `
   IdempotencyConflict IdempotencyMismatch ImportBypassesInline ImportMismatch InlineProjectionFailed
   InlineProjectionUnknown InsideTransaction InvalidAggregateState InvalidDecision InvalidEvent InvalidName InvalidOption InvalidProjectionValue LeaseLost
   LogRewound NoHandler NodeNotFound OutcomeUnknown Overloaded ProjectionNotSynced RebuildImpossible RebuildRunning
-  RillflowError SchemaDrift SchemaMissing SchemaNewer SchemaOutdated SerializationFailed ServerInRecovery
+  RillflowError SchemaDrift SchemaMissing SchemaNewer SchemaOutdated SerializationFailed ServerInRecovery SessionClosed SessionSaving
   ServerUnsupported SnapshotRefused StoreClosed StreamArchived StreamNotFound StreamTombstoned SubscriptionMismatch
   SubscriptionNotFound TimedOut TransactionClosed TransactionTimeout UpcasterCycle UpcasterFailed VersionConflict
   ViewsDepend

@@ -57,11 +57,20 @@ export interface AppendParts {
   rememberIds(tx: AnyTransaction, ids: readonly string[]): void
 }
 
+/** What the unit of work that an append is part of knows better than the append itself. */
+export interface KnownAppend {
+  /** Stands for all of it, under an idempotency key. */
+  readonly digest: string | undefined
+  /** Whether its events may be stored already. */
+  readonly checkIds: boolean
+}
+
 export async function appendEvents(
   parts: AppendParts,
   streams: readonly StreamEvents[],
   options: AppendOptions,
   beside?: Beside,
+  known?: KnownAppend,
 ): Promise<AppendResult[]> {
   const { log } = parts
   const started = performance.now()
@@ -72,7 +81,7 @@ export async function appendEvents(
       return { ...message, durationMs: performance.now() - started, ...(error === undefined ? {} : { error }) }
     })
   try {
-    const results = await appendAll(parts, streams, options, beside)
+    const results = await appendAll(parts, streams, options, beside, known)
     log.telemetry.count('event_appends_total')
     if (results[0]?.repeated === true) log.telemetry.count('event_repeats_total')
     else log.telemetry.count('events_appended_total', events)
@@ -90,6 +99,7 @@ async function appendAll(
   streams: readonly StreamEvents[],
   options: AppendOptions,
   beside: Beside | undefined,
+  known: KnownAppend | undefined,
 ): Promise<AppendResult[]> {
   const { log } = parts
   throwIfAborted(options.signal)
@@ -104,11 +114,11 @@ async function appendAll(
   const append: Append = {
     parts: checked,
     key: options.idempotencyKey,
-    digest: options.idempotencyKey === undefined ? undefined : digestOf(streams),
+    digest: options.idempotencyKey === undefined ? undefined : (known?.digest ?? digestOf(streams)),
     onRepeat: options.onRepeat ?? 'return',
     allowArchived: options.allowArchived ?? false,
     advisoryLock: options.advisoryLock ?? false,
-    checkIds: streams.some(({ events }) => events.some(event => event.id !== undefined)),
+    checkIds: known?.checkIds ?? streams.some(({ events }) => events.some(event => event.id !== undefined)),
     eventCount: streams.reduce((sum, { events }) => sum + events.length, 0),
     bytes: checked.reduce((sum, part) => part.events.reduce((all, event) => all + event.bytes, sum), 0),
     beside,
