@@ -197,6 +197,7 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
     const left = (): number => Math.max(0, until - performance.now())
     await withinLimit(Promise.all([daemons, processors, subscriptions].map(each => each.stopAll())), left())
     watch.close(new StoreClosed({}))
+    await withinLimit(sessions.drain(), left())
     await withinLimit(group.drain(), left())
     await withinLimit(wake.close(), left())
     await database.close(left())

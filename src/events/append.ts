@@ -63,6 +63,8 @@ export interface KnownAppend {
   readonly digest: string | undefined
   /** Whether its events may be stored already. */
   readonly checkIds: boolean
+  /** Whether it was sent before, in a call whose answer never came. Default false. */
+  readonly isUnanswered?: boolean | undefined
 }
 
 export async function appendEvents(
@@ -109,9 +111,21 @@ async function appendAll(
   if (streams.some(({ events }) => events.length === 0))
     throw new InvalidOption({ option: 'streams', reason: 'one of them has no events; leave it out' })
   if (options.idempotencyKey !== undefined) checkName('Idempotency key', options.idempotencyKey)
+  const append = await prepareAppend(log, streams, options, beside, known)
+  return options.tx === undefined ? appendGrouped(parts, append, options.signal) : appendIn(parts, append, options.tx)
+}
+
+/** Everything that can be wrong with it by itself is found here. */
+export async function prepareAppend(
+  log: Log,
+  streams: readonly StreamEvents[],
+  options: AppendOptions,
+  beside?: Beside,
+  known?: KnownAppend,
+): Promise<Append> {
   const prepared = prepareParts(log, streams, options)
   const checked: readonly Part[] = isPromise(prepared) ? await prepared : prepared
-  const append: Append = {
+  return {
     parts: checked,
     key: options.idempotencyKey,
     digest: options.idempotencyKey === undefined ? undefined : (known?.digest ?? digestOf(streams)),
@@ -119,11 +133,11 @@ async function appendAll(
     allowArchived: options.allowArchived ?? false,
     advisoryLock: options.advisoryLock ?? false,
     checkIds: known?.checkIds ?? streams.some(({ events }) => events.some(event => event.id !== undefined)),
+    isUnanswered: known?.isUnanswered,
     eventCount: streams.reduce((sum, { events }) => sum + events.length, 0),
     bytes: checked.reduce((sum, part) => part.events.reduce((all, event) => all + event.bytes, sum), 0),
     beside,
   }
-  return options.tx === undefined ? appendGrouped(parts, append, options.signal) : appendIn(parts, append, options.tx)
 }
 
 async function appendGrouped(parts: AppendParts, append: Append, signal?: AbortSignal): Promise<AppendResult[]> {

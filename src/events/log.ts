@@ -50,6 +50,8 @@ const objects = [
   'append_check',
   'append_store',
   'snapshots',
+  'save_check',
+  'save_store',
 ] as const
 
 export function logNames(schema: string): LogNames {

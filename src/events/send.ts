@@ -17,6 +17,8 @@ export interface Append {
   readonly advisoryLock: boolean
   /** Whether the events may be stored already: their ids came from outside, or the append was sent before. */
   checkIds: boolean
+  /** Whether it was sent before, in a call whose answer never came. */
+  readonly isUnanswered?: boolean | undefined
   readonly eventCount: number
   readonly bytes: number
   /** Written in the append's transaction after its checks, before its positions are drawn. Never run if it is refused. */
@@ -170,7 +172,7 @@ export function byBytes(a: string, b: string): number {
 
 const beyondAscii = /[^\0-\x7f]/
 
-function numbersOf(array: string): number[] {
+export function numbersOf(array: string): number[] {
   return array === '{}' ? [] : array.slice(1, -1).split(',').map(Number)
 }
 
@@ -185,7 +187,8 @@ export async function lockStreams(executor: Executor, log: Log, append: Append):
     ) as keys`)
 }
 
-function outcomesOf(
+/** By append, from the answer's columns. */
+export function outcomesOf(
   appends: readonly Append[],
   codes: readonly number[],
   failed: readonly number[],

@@ -18,11 +18,13 @@ import { sql } from '../database/sql.ts'
 import { type AnyTransaction, isOwnTransaction } from '../database/transaction.ts'
 import { type CollectionBase, preparedToWrite } from '../documents/collection.ts'
 import { type Change, isRefusal, writeDocuments } from '../documents/write-many.ts'
-import { type AppendParts, appendEvents } from '../events/append.ts'
+import { type AppendParts, appendEvents, prepareAppend } from '../events/append.ts'
 import { foreignHandle, refuseLent } from '../events/inline-handle.ts'
-import type { AppendResult } from '../events/outcome.ts'
+import { type AppendResult, resultsOf } from '../events/outcome.ts'
 import type { AppendDefaults, StreamEvents } from '../events/prepare.ts'
 import type { Beside } from '../events/send.ts'
+import type { SaveGroup } from './group.ts'
+import { kindOf, type Place } from './joint.ts'
 import { claimKey, earlierSave, rememberDocuments } from './key.ts'
 
 /** All that one save is to store. */
@@ -62,7 +64,7 @@ export interface Sent {
   readonly repeated: boolean
 }
 
-export async function sendWork(parts: AppendParts, work: Work, options: SendOptions): Promise<Sent> {
+export async function sendWork(parts: SaveParts, work: Work, options: SendOptions): Promise<Sent> {
   const { tx, signal, idempotencyKey: key } = options
   throwIfAborted(signal)
   if (tx === undefined) parts.log.database.refuseInsideTransaction('save')
@@ -70,10 +72,61 @@ export async function sendWork(parts: AppendParts, work: Work, options: SendOpti
   if (key !== undefined) checkName('Idempotency key', key)
   // Tables are made before, never inside, a save.
   for (const { collection } of work.documents) await preparedToWrite(collection, { tx, signal })
-  return work.streams.length === 0 ? sendDocuments(parts, work, options) : sendEvents(parts, work, options)
+  const joined = await sendTogether(parts, work, options)
+  if (joined.sent !== undefined) return joined.sent
+  if (work.streams.length === 0) return sendDocuments(parts, work, options)
+  return sendEvents(parts, work, options, joined.isUnanswered)
 }
 
-async function sendEvents(parts: AppendParts, work: Work, options: SendOptions): Promise<Sent> {
+/** With others of this process, if it is of the simple kind; otherwise, or if that came to nothing, it goes alone. */
+async function sendTogether(
+  { log, saves, wake }: SaveParts,
+  work: Work,
+  options: SendOptions,
+): Promise<{ readonly sent: Sent | undefined; readonly isUnanswered: boolean }> {
+  const places = work.documents.length === 0 ? undefined : placesOf(work)
+  const { idempotencyKey: key, tx, signal } = options
+  const isPlain = key === undefined && tx === undefined && signal === undefined
+  if (places === undefined || !isPlain || work.checkIds || work.besides.length > 0) return notSent
+  const append = await prepareAppend(log, work.streams, options, undefined, { digest: undefined, checkIds: false })
+  const size = append.eventCount + places.reduce((sum, { changes }) => sum + changes.length, 0)
+  if (size > log.database.batch.appendEvents || log.inline.mayWant(append)) return notSent
+  const changes = places.map(each => each.changes)
+  const answer = await saves.submit({ append, places, changes, userId: options.userId })
+  if (answer.outcome === undefined) return { sent: undefined, isUnanswered: answer.isUnanswered }
+  const streams = resultsOf(append, answer.outcome)
+  if (append.eventCount > 0) {
+    log.telemetry.count('event_appends_total')
+    log.telemetry.count('events_appended_total', append.eventCount)
+    wake.appended()
+  }
+  const documents = places.flatMap(({ collection, changes: some }) => some.map(({ id }) => ({ collection, id })))
+  const named = documents.map(({ collection, id }, at) => {
+    return { collection: collection.name, id, version: answer.versions[at]! }
+  })
+  return { sent: { documents: named, streams, repeated: false }, isUnanswered: false }
+}
+
+const notSent = { sent: undefined, isUnanswered: false } as const
+
+/** The changes by collection and kind; undefined if one of them is not of the simple kind. */
+function placesOf({ documents }: Work): (Place & { readonly changes: readonly Change[] })[] | undefined {
+  const places: (Place & { changes: Change[] })[] = []
+  for (const { collection, changes } of documents) {
+    for (const kind of ['insert', 'put', 'replace'] as const) {
+      const some = changes.filter(change => kindOf(collection, change) === kind)
+      if (some.length > 0) places.push({ collection, kind, changes: some })
+    }
+  }
+  const count = places.reduce((sum, { changes }) => sum + changes.length, 0)
+  return count === documents.reduce((sum, { changes }) => sum + changes.length, 0) ? places : undefined
+}
+
+export interface SaveParts extends AppendParts {
+  readonly saves: SaveGroup
+}
+
+async function sendEvents(parts: AppendParts, work: Work, options: SendOptions, isUnanswered: boolean): Promise<Sent> {
   const { log } = parts
   const { idempotencyKey: key, tx } = options
   const executor = tx === undefined ? log.database : parts.executorOf(tx)
@@ -84,10 +137,12 @@ async function sendEvents(parts: AppendParts, work: Work, options: SendOptions):
     if (key !== undefined && documents.length > 0) await rememberDocuments(within, log, key, documents)
   }
   const isBeside = work.documents.length > 0 || work.besides.length > 0
-  const known = { digest: key === undefined ? undefined : digestOf(work), checkIds: work.checkIds }
+  const digest = key === undefined ? undefined : digestOf(work)
+  const known = { digest, checkIds: work.checkIds || isUnanswered, isUnanswered }
   const streams = await appendEvents(parts, work.streams, options, isBeside ? beside : undefined, known)
   const repeated = streams[0]!.repeated
-  if (repeated && work.documents.length > 0)
+  const isUnwritten = documents.length === 0 && isUnanswered
+  if ((repeated || isUnwritten) && work.documents.length > 0)
     documents =
       (key === undefined ? undefined : (await earlierSave(executor, log, key))?.documents) ??
       (await presentVersions(executor, work))

@@ -10,7 +10,6 @@ import { checkName } from '../core/name.ts'
 import { SessionClosed, SessionSaving } from '../core/session-errors.ts'
 import type { AnyTransaction } from '../database/transaction.ts'
 import type { CollectionBase } from '../documents/collection.ts'
-import type { AppendParts } from '../events/append.ts'
 import type { EventMap, NewEvent, UntypedEvents } from '../events/definition.ts'
 import type { AppendResult } from '../events/outcome.ts'
 import type { AppendDefaults, Expected } from '../events/prepare.ts'
@@ -19,7 +18,13 @@ import type { DocumentProjection } from '../projections/document.ts'
 import type { LiveProjection } from '../projections/live.ts'
 import { channels } from '../telemetry/telemetry.ts'
 import { mergeDefaults } from './defaults.ts'
-import { type SessionDocument, type SessionDocuments, type SessionLoadOptions, TrackedDocuments } from './documents.ts'
+import {
+  type CollectionOf,
+  type SessionDocument,
+  type SessionDocuments,
+  type SessionLoadOptions,
+  TrackedDocuments,
+} from './documents.ts'
 import {
   type AnyProjection,
   type Fetched,
@@ -29,7 +34,7 @@ import {
   isProjection,
   streamOf,
 } from './fetch.ts'
-import { type SavedDocument, type SendOptions, type Sent, sendWork, type Work } from './save.ts'
+import { type SavedDocument, type SaveParts, type SendOptions, type Sent, sendWork, type Work } from './save.ts'
 import { StagedStreams } from './streams.ts'
 
 /** Headers, causation, correlation and user of all that the session writes, unless an event says otherwise. */
@@ -100,7 +105,7 @@ export interface Session<M extends EventMap = UntypedEvents> extends AsyncDispos
   discard(): void
 }
 
-export interface SessionParts extends AppendParts, LoadParts {
+export interface SessionParts extends SaveParts, LoadParts {
   /** What the store says about everything that its sessions write. */
   readonly defaults: AppendDefaults | undefined
 }

@@ -67,6 +67,7 @@ const counterNames = [
   'dead_letters_total',
   'dead_letters_replayed_total',
   'session_saves_total',
+  'session_save_groups_total',
   'session_unsaved_total',
   'snapshots_written_total',
   'snapshots_refused_total',
