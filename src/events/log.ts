@@ -51,6 +51,7 @@ const objects = [
   'append_store',
   'snapshots',
   'save_check',
+  'save_one_check',
   'save_store',
 ] as const
 

@@ -16,6 +16,7 @@ import { isNeverSent } from '../events/group-commit.ts'
 import type { Log } from '../events/log.ts'
 import { busy, meetsInline } from '../events/send.ts'
 import { type Joint, type JointOutcome, sendJoint, shapeOf } from './joint.ts'
+import { sendLone } from './lone.ts'
 
 export interface SaveGroup {
   submit(save: Joint): Promise<JointOutcome | Alone>
@@ -120,11 +121,9 @@ export function saveGroup(log: Log): SaveGroup {
   /** Until each has its outcome. Never rejects. */
   async function send(group: readonly Pending[]): Promise<void> {
     try {
-      const outcomes = await sendJoint(
-        database,
-        log,
-        group.map(({ save }) => save),
-      )
+      const saves = group.map(({ save }) => save)
+      const isLone = saves.length === 1 && saves[0]!.append.parts.length === 1
+      const outcomes = isLone ? [await sendLone(database, log, saves[0]!)] : await sendJoint(database, log, saves)
       log.telemetry.count('session_save_groups_total')
       for (const [at, pending] of group.entries()) settle(pending, outcomes[at]!)
     } catch (error) {

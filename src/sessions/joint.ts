@@ -106,7 +106,7 @@ function eventColumns(appends: readonly Append[]): unknown[] {
 }
 
 /** By id, the order everybody locks in. */
-function documentColumns(saves: readonly Joint[], { kind }: Place, at: number): unknown[] {
+export function documentColumns(saves: readonly Joint[], { kind }: Place, at: number): unknown[] {
   const items = saves.flatMap(({ changes, userId }, save) =>
     changes[at]!.map(change => ({ ...change, save: save + 1, userId: userId ?? null })),
   )
@@ -121,19 +121,23 @@ function documentColumns(saves: readonly Joint[], { kind }: Place, at: number): 
   return columns
 }
 
-const texts = new WeakMap<Log, Map<string, string>>()
+const textOf = remembered(renderText)
 
-function textOf(log: Log, places: readonly Place[]): string {
-  const known = texts.get(log) ?? new Map<string, string>()
-  texts.set(log, known)
-  const shape = shapeOf(places)
-  let text = known.get(shape)
-  if (text === undefined) {
-    text = renderText(log, places)
-    if (known.size >= 1000) known.clear()
-    known.set(shape, text)
+/** Texts by shape, of each store for itself. */
+export function remembered(render: (log: Log, places: readonly Place[]) => string): typeof render {
+  const texts = new WeakMap<Log, Map<string, string>>()
+  return (log, places) => {
+    const known = texts.get(log) ?? new Map<string, string>()
+    texts.set(log, known)
+    const shape = shapeOf(places)
+    let text = known.get(shape)
+    if (text === undefined) {
+      text = render(log, places)
+      if (known.size >= 1000) known.clear()
+      known.set(shape, text)
+    }
+    return text
   }
-  return text
 }
 
 function renderText({ names }: Log, places: readonly Place[]): string {
@@ -142,7 +146,7 @@ function renderText({ names }: Log, places: readonly Place[]): string {
     const first = parameter + 1
     parameter += place.kind === 'replace' ? 5 : 4
     return `, place_${at + 1} as (
-      ${writing(place, first)}
+      ${writing(place, first, 'checked.outcomes[item.save] = 0')}
       returning d.id, d.version
     )`
   })
@@ -180,7 +184,8 @@ function renderText({ names }: Log, places: readonly Place[]): string {
       $12::jsonb, $13::jsonb, $14::text[], $15::text[], $16::text[]) as stored`
 }
 
-function writing({ collection: { table }, kind }: Place, first: number): string {
+/** `condition` says whether a change is to be made, by what was checked. */
+export function writing({ collection: { table }, kind }: Place, first: number, condition: string): string {
   const [save, id, by, body, expected] = [0, 1, 2, 3, 4].map(n => `$${first + n}`)
   if (kind === 'replace')
     return `update ${table} as d
@@ -195,7 +200,7 @@ function writing({ collection: { table }, kind }: Place, first: number): string 
       where d.id = item.id
         and d.version = item.expected
         and d.deleted_at is null
-        and checked.outcomes[item.save] = 0`
+        and ${condition}`
   const conflict =
     kind === 'insert'
       ? 'do nothing'
@@ -211,7 +216,7 @@ function writing({ collection: { table }, kind }: Place, first: number): string 
       cross join rows from (
         unnest(${save}::integer[], ${id}::text[], ${by}::text[]),
         jsonb_array_elements(${body}::jsonb)) as item(save, id, by, body)
-      where checked.outcomes[item.save] = 0
+      where ${condition}
       order by item.id collate "C"
       on conflict (id) ${conflict}`
 }

@@ -7,6 +7,7 @@
  */
 import type { Migration } from '../migration.ts'
 import { saveCheck } from './0006-inline-batch.ts'
+import { barrierOf } from './0006-inline-phases.ts'
 
 export const sessions: Migration = {
   id: 8,
@@ -18,6 +19,66 @@ export const sessions: Migration = {
       // [collection, id, version] of each document.
       `alter table ${name('idempotency_keys')} add column documents jsonb`,
       saveCheck(quote),
+      // One save to one stream, the shortest way, as append_one does it. It waits a moment for who holds the stream, then
+      // 55P03 tells the caller to go another way.
+      `create function ${name('save_one_check')}(
+  p_stream text,
+  p_expected bigint,
+  p_count integer,
+  p_types text[],
+  out outcome integer,
+  out at_version bigint)
+language plpgsql volatile
+as ${literal(`
+declare
+  found_stream ${name('streams')};
+begin
+${barrierOf(quote)}
+  if exists (
+      select
+      from ${name('inline_projections')} as i
+      where i.types is null
+        or i.types && p_types) then
+    outcome := 9;
+    return;
+  end if;
+  perform set_config('lock_timeout', '50ms', true);
+  outcome := 0;
+  loop
+    update ${name('streams')} as s
+      set version = s.version + p_count
+      where s.stream = p_stream
+        and (s.version = p_expected or p_expected = -1 or (p_expected = -2 and s.version > 0))
+        and s.tombstoned_at is null
+        and s.archived_at is null
+      returning s.version into at_version;
+    exit when found;
+    if p_expected in (-1, 0) then
+      insert into ${name('streams')} (stream, version)
+        values (p_stream, p_count)
+        on conflict do nothing
+        returning version into at_version;
+      exit when found;
+    end if;
+    select * into found_stream
+      from ${name('streams')} as s
+      where s.stream = p_stream
+      for update;
+    at_version := coalesce(found_stream.version, 0);
+    if found_stream.tombstoned_at is not null then
+      outcome := 3;
+      return;
+    elsif found_stream.archived_at is not null then
+      outcome := 2;
+      return;
+    elsif (p_expected >= 0 and at_version <> p_expected) or (p_expected = -2 and at_version = 0) then
+      outcome := 1;
+      return;
+    end if;
+    -- It changed between the statements so that it fits now: once more.
+  end loop;
+end
+`)}`,
       // p_refused: the saves whose documents are not what they should be; null if there are none.
       `create function ${name('save_store')}(
   p_refused text,
