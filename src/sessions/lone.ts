@@ -22,6 +22,8 @@ export async function sendLone(database: Database, log: Log, save: Joint): Promi
     columns.causations,
     columns.users,
     changes.reduce((sum, some) => sum + some.length, 0),
+    events.map(() => 1),
+    events.map((_, n) => n + 1),
     ...places.flatMap((place, at) => documentColumns([save], place, at)),
   ]
   const [row] = await database.runArrays({ label: 'sessions.save_one', text: textOf(log, places), values })
@@ -41,7 +43,7 @@ export async function sendLone(database: Database, log: Log, save: Joint): Promi
 const textOf = remembered(renderText)
 
 function renderText({ names }: Log, places: readonly Place[]): string {
-  let parameter = 12
+  let parameter = 14
   const ctes = places.map((place, at) => {
     const first = parameter + 1
     parameter += place.kind === 'replace' ? 5 : 4
@@ -67,6 +69,6 @@ function renderText({ names }: Log, places: readonly Place[]): string {
       case when checked.outcome = 0 and written.count < $12::integer then '1' end,
       array[$1::text],
       case when checked.outcome = 0 then array[checked.at_version - $3::integer] end,
-      array_fill(1, array[$3::integer]), array(select generate_series(1, $3::integer)), $4::uuid[], $5::text[],
+      $13::integer[], $14::integer[], $4::uuid[], $5::text[],
       $6::integer[], $7::jsonb, $8::jsonb, $9::text[], $10::text[], $11::text[]) as stored`
 }
