@@ -8,7 +8,7 @@ import { defineConfig, type TestProjectInlineConfiguration, type ViteUserConfig 
 import type { EngineName } from './test/support/global-setup.ts'
 
 const ON_AN_ENGINE = [
-  ...['database', 'schema', 'events', 'consumers', 'projections', 'subscriptions'],
+  ...['database', 'schema', 'events', 'documents', 'consumers', 'aggregates', 'projections', 'subscriptions', 'sessions'],
   ...['model', 'chaos', 'docs', 'telemetry', 'testing'],
 ]
 

@@ -1,4 +1,17 @@
 /** The public names of rillflow, one by one. */
+export {
+  type Aggregate,
+  type AggregateInstance,
+  type AggregateOptions,
+  aggregate,
+  type ClassCommand,
+  type DeciderOptions,
+} from './aggregates/aggregate.ts'
+export type { CommitOptions } from './aggregates/commit.ts'
+export { type AnyEvent, type Decider, decider } from './aggregates/decider.ts'
+export type { LoadedAggregate } from './aggregates/loaded.ts'
+export type { Handled, HandleOptions, LoadOptions, Repository } from './aggregates/repository.ts'
+export type { Snapshotter, SnapshotterMetrics, SnapshotterOptions } from './aggregates/snapshotter.ts'
 export type { BreakerOptions } from './consumers/breaker.ts'
 export type { ConsumerFilter, ConsumerOptions, StartFrom } from './consumers/consumer.ts'
 export type { Daemon, DaemonOptions } from './consumers/daemon.ts'
@@ -22,6 +35,7 @@ export type { Processor, ProcessorOptions, ProcessorState } from './consumers/pr
 export type { ConsumerStatus, StoredError } from './consumers/status.ts'
 export type { Tick, TickOptions } from './consumers/tick.ts'
 export type { WaitForOptions } from './consumers/wait-for.ts'
+export { FoldFailed, InvalidAggregateState, InvalidDecision, SnapshotRefused } from './core/aggregate-errors.ts'
 export type { Clock } from './core/clock.ts'
 export {
   CheckpointBeyondHead,
@@ -88,6 +102,7 @@ export {
   RebuildRunning,
   ViewsDepend,
 } from './core/projection-errors.ts'
+export { SessionClosed, SessionSaving } from './core/session-errors.ts'
 export { AlreadySettled, SubscriptionMismatch, SubscriptionNotFound } from './core/subscription-errors.ts'
 export type { Transaction, TransactionOptions } from './database/database.ts'
 export type { AnyTransaction, ForeignTransaction } from './database/transaction.ts'
@@ -150,6 +165,17 @@ export type { Problem, Step } from './schema/difference.ts'
 export type { Progress, SyncOptions } from './schema/migrate.ts'
 export type { Plan } from './schema/plan.ts'
 export type { MigrateMode, Schema, SchemaState } from './schema/schema.ts'
+export type {
+  SessionDeleteOptions,
+  SessionDocument,
+  SessionDocuments,
+  SessionLoadOptions,
+  SessionPutOptions,
+} from './sessions/documents.ts'
+export type { FetchedDocument } from './sessions/fetch.ts'
+export type { Handle, HandledCommand, HandledSession, HandleSessionOptions } from './sessions/handle.ts'
+export type { SavedDocument } from './sessions/save.ts'
+export type { Saved, SaveOptions, Session, SessionOptions } from './sessions/session.ts'
 export { openStore, type Store, type StoreOptions } from './store.ts'
 export type { Administration, SubscriptionSummary } from './subscriptions/administration.ts'
 export type { RunningSubscription, Subscription } from './subscriptions/consume.ts'

@@ -6,6 +6,11 @@
  *     await using store = await openStore({ url, migrate: true })
  */
 
+import type { Aggregate } from './aggregates/aggregate.ts'
+import { openAggregates } from './aggregates/aggregates.ts'
+import type { AnyEvent } from './aggregates/decider.ts'
+import type { Repository } from './aggregates/repository.ts'
+import type { Snapshotter, SnapshotterOptions } from './aggregates/snapshotter.ts'
 import { openConsumers } from './consumers/consumers.ts'
 import { type Daemon, type DaemonOptions, openDaemons } from './consumers/daemon.ts'
 import { administerDaemons, type Daemons } from './consumers/daemons.ts'
@@ -20,11 +25,13 @@ import { lendDatabase } from './database/lend.ts'
 import { parsers } from './database/parse.ts'
 import type { PostgresOptions } from './database/postgres.ts'
 import { type AnyTransaction, foreignExecutor, isOwnTransaction } from './database/transaction.ts'
+import { type Documents, openDocuments } from './documents/documents.ts'
 import type { EventDefinitions, EventMap, UntypedEvents } from './events/definition.ts'
 import { type Events, openEvents } from './events/events.ts'
 import { defaultGroupLimits, groupCommit } from './events/group-commit.ts'
 import { inlineRegistry } from './events/inline-registry.ts'
 import { type Log, logNames } from './events/log.ts'
+import type { AppendDefaults } from './events/prepare.ts'
 import { openStreams, type Streams } from './events/streams.ts'
 import { type Upcaster, upcasters } from './events/upcast.ts'
 import { openWake } from './events/wake.ts'
@@ -33,6 +40,9 @@ import { openProjections, type Projections } from './projections/projections.ts'
 import type { Step } from './schema/difference.ts'
 import { openSchema, type Schema } from './schema/schema.ts'
 import { TableRegistry } from './schema/table.ts'
+import type { Handle } from './sessions/handle.ts'
+import type { Session, SessionOptions } from './sessions/session.ts'
+import { openSessions } from './sessions/sessions.ts'
 import { openSubscriptions, type Subscribe, type Subscriptions } from './subscriptions/subscriptions.ts'
 import { type Counter, channels, type Logger, openTelemetry } from './telemetry/telemetry.ts'
 
@@ -54,6 +64,10 @@ export interface StoreOptions<M extends EventMap = UntypedEvents> extends Postgr
   validateOnRead?: boolean | undefined
   /** The largest data, and headers, of one event. Default 1 MiB. */
   maxEventBytes?: number | undefined
+  /** The largest body of one document. Default 16 MiB. */
+  maxDocumentBytes?: number | undefined
+  /** Headers, causation, correlation and user of all that sessions write, unless they say otherwise. */
+  sessionDefaults?: AppendDefaults | undefined
   /** How often whoever waits for events looks without a hint. Default 1000. */
   pollMs?: number | undefined
   /** How long an append is sent again after its connection broke. Default 30 000. */
@@ -74,8 +88,20 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly engine: 'postgres' | 'pglite'
   readonly events: Events<M>
   readonly streams: Streams
+  /** A collection of documents: `store.documents<Customer>('customers', { indexes })`. */
+  readonly documents: Documents
   readonly schema: Schema
   readonly projections: Projections
+  /** Aggregates of one kind: loaded, asked, committed. */
+  aggregates<State, Command, Event extends AnyEvent>(
+    aggregate: Aggregate<State, Command, Event>,
+  ): Repository<State, Command, Event>
+  /** Registers a consumer that keeps snapshots of these aggregates; it runs in a daemon, or when called. */
+  snapshotter(aggregate: Aggregate, options?: SnapshotterOptions): Snapshotter
+  /** A unit of work: `await using session = store.session()`. */
+  session(options?: SessionOptions): Session<M>
+  /** Loads, decides and saves, anew if somebody else was faster: `store.handle(Order, 'order-42', command)`. */
+  readonly handle: Handle<M>
   /** Events of the log for code of yours, with acknowledgements. */
   readonly subscribe: Subscribe<M>
   /** The subscriptions that are stored: their state, and what operators do with them. */
@@ -157,7 +183,9 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
   const subscriptions = openSubscriptions<M>(parts)
   const consumers = openConsumers({ log, wake, watch })
   const daemons = openDaemons(consumers)
+  const aggregates = openAggregates({ ...parts, consumers })
   const processors = openProcessors(consumers)
+  const sessions = openSessions({ ...parts, cacheOf: aggregates.cacheOf }, options.sessionDefaults)
   const projections = openProjections({
     ...{ consumers, schema, tables, executorOf },
     syncs: migrate === true,
@@ -169,6 +197,7 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
     const left = (): number => Math.max(0, until - performance.now())
     await withinLimit(Promise.all([daemons, processors, subscriptions].map(each => each.stopAll())), left())
     watch.close(new StoreClosed({}))
+    await withinLimit(sessions.drain(), left())
     await withinLimit(group.drain(), left())
     await withinLimit(wake.close(), left())
     await database.close(left())
@@ -178,8 +207,17 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
     engine: database.engine,
     events: openEvents<M>(parts),
     streams: openStreams(parts),
+    documents: openDocuments({
+      ...{ database, schema, tables, clock, ids: log.ids, telemetry, executorOf },
+      syncs: migrate === true,
+      maxDocumentBytes: options.maxDocumentBytes,
+    }),
     schema,
     projections,
+    aggregates: aggregates.repository,
+    snapshotter: aggregates.snapshotter,
+    session: given => sessions.session(given) as unknown as Session<M>,
+    handle: sessions.handle as unknown as Handle<M>,
     subscribe: subscriptions.subscribe,
     subscriptions: subscriptions.subscriptions,
     daemons: administerDaemons({ log, wake }),

@@ -12,24 +12,26 @@ test('users can import these names and no others', async () => {
   const words = [...errors.trim().split(/\s+/), ...functions.trim().split(/\s+/)]
   expect(names).toEqual({
     '.': words.sort(),
-    './testing': ['countingIds', 'fakeClock', 'temporaryStore'],
+    './testing': [
+      ...['NotSettled', 'SpecificationFailed', 'countingIds', 'fakeClock', 'settle', 'specify', 'temporaryStore'],
+    ],
   })
 })
 
 const functions = `
-  channels custom deadLetter defineEvents documentProjection failFast isRillflowError liveProjection logAndSkip
+  aggregate channels custom deadLetter decider defineEvents documentProjection failFast isRillflowError liveProjection logAndSkip
   openStore projection retryWithBackoff table tableProjection upcaster
 `
 
 const errors = `
   Aborted AlreadySettled AuthenticationFailed CheckpointBeyondHead CircuitOpen ConnectionLost ConsumerNotFound
   DatabaseFailed DatabaseMissing DatabaseUnreachable DeadLetterConflict DeadLetterNotFound DeadLetterUnwritable
-  DuplicateConsumer DuplicateEventId FolderLocked FolderNotWritable FolderVersionMismatch HandlerTimeout
+  DuplicateConsumer DuplicateEventId FoldFailed FolderLocked FolderNotWritable FolderVersionMismatch HandlerTimeout
   IdempotencyConflict IdempotencyMismatch ImportBypassesInline ImportMismatch InlineProjectionFailed
-  InlineProjectionUnknown InsideTransaction InvalidEvent InvalidName InvalidOption InvalidProjectionValue LeaseLost
+  InlineProjectionUnknown InsideTransaction InvalidAggregateState InvalidDecision InvalidEvent InvalidName InvalidOption InvalidProjectionValue LeaseLost
   LogRewound NoHandler NodeNotFound OutcomeUnknown Overloaded ProjectionNotSynced RebuildImpossible RebuildRunning
-  RillflowError SchemaDrift SchemaMissing SchemaNewer SchemaOutdated SerializationFailed ServerInRecovery
-  ServerUnsupported StoreClosed StreamArchived StreamNotFound StreamTombstoned SubscriptionMismatch
+  RillflowError SchemaDrift SchemaMissing SchemaNewer SchemaOutdated SerializationFailed ServerInRecovery SessionClosed SessionSaving
+  ServerUnsupported SnapshotRefused StoreClosed StreamArchived StreamNotFound StreamTombstoned SubscriptionMismatch
   SubscriptionNotFound TimedOut TransactionClosed TransactionTimeout UpcasterCycle UpcasterFailed VersionConflict
   ViewsDepend
 `

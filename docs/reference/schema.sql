@@ -1148,3 +1148,18 @@ end
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
 values (6, 'inline', '0a07890ab969d024d96506a8dbc27820dbf4bfa05f06e0c53389da0426c412e6', true);
+
+-- migration 7 (snapshots)
+
+create table "rillflow"."snapshots" (
+  version bigint not null,
+  created_at timestamptz not null default now(),
+  event_id uuid not null,
+  state_version integer not null,
+  stream text collate "C" not null,
+  body json not null,
+  primary key (stream, state_version)
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
+
+insert into "rillflow"."migrations" (id, name, checksum, breaking)
+values (7, 'snapshots', '927a86926a1b55673d9df0f2158ed36595c2aa99ca80a819926f143877b35132', false);

@@ -34,6 +34,8 @@ export type NameKind =
   | 'Consumer'
   | 'Group'
   | 'Node'
+  | 'Document'
+  | 'Category'
 
 /** Why this text cannot be a name, ready to follow the name in a sentence; undefined if it can. */
 export function nameFault(name: string): string | undefined {

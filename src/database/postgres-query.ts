@@ -31,7 +31,7 @@ export function send(
   { prepare, arrays, types, timeoutMs }: SendOptions,
 ): Promise<pg.QueryResult> {
   const query: Record<string, unknown> = { text: statement.text, values: statement.values, types }
-  if (prepare) query.name = preparedName(statement)
+  if (prepare && statement.unprepared !== true) query.name = preparedName(statement)
   if (arrays) query.rowMode = 'array'
   if (timeoutMs !== undefined) query.query_timeout = timeoutMs
   return to.query(query as unknown as pg.QueryConfig)

@@ -14,6 +14,8 @@ export interface Statement {
   readonly label: string
   readonly text: string
   readonly values: readonly unknown[]
+  /** True for one that is not worth being kept prepared on its connection. */
+  readonly unprepared?: boolean | undefined
 }
 
 export function sql(strings: TemplateStringsArray, ...parts: readonly unknown[]): Statement {

@@ -28,7 +28,7 @@ import {
   type StreamEvents,
 } from './prepare.ts'
 import { rereadable } from './read.ts'
-import { type Append, busy, lockStreams, meetsInline, sendBatch } from './send.ts'
+import { type Append, type Beside, busy, lockStreams, meetsInline, type Outcome, sendBatch } from './send.ts'
 import type { Wake } from './wake.ts'
 
 export interface AppendOptions extends AppendDefaults {
@@ -57,10 +57,22 @@ export interface AppendParts {
   rememberIds(tx: AnyTransaction, ids: readonly string[]): void
 }
 
+/** What the unit of work that an append is part of knows better than the append itself. */
+export interface KnownAppend {
+  /** Stands for all of it, under an idempotency key. */
+  readonly digest: string | undefined
+  /** Whether its events may be stored already. */
+  readonly checkIds: boolean
+  /** Whether it was sent before, in a call whose answer never came. Default false. */
+  readonly isUnanswered?: boolean | undefined
+}
+
 export async function appendEvents(
   parts: AppendParts,
   streams: readonly StreamEvents[],
   options: AppendOptions,
+  beside?: Beside,
+  known?: KnownAppend,
 ): Promise<AppendResult[]> {
   const { log } = parts
   const started = performance.now()
@@ -71,7 +83,7 @@ export async function appendEvents(
       return { ...message, durationMs: performance.now() - started, ...(error === undefined ? {} : { error }) }
     })
   try {
-    const results = await appendAll(parts, streams, options)
+    const results = await appendAll(parts, streams, options, beside, known)
     log.telemetry.count('event_appends_total')
     if (results[0]?.repeated === true) log.telemetry.count('event_repeats_total')
     else log.telemetry.count('events_appended_total', events)
@@ -88,6 +100,8 @@ async function appendAll(
   parts: AppendParts,
   streams: readonly StreamEvents[],
   options: AppendOptions,
+  beside: Beside | undefined,
+  known: KnownAppend | undefined,
 ): Promise<AppendResult[]> {
   const { log } = parts
   throwIfAborted(options.signal)
@@ -97,20 +111,33 @@ async function appendAll(
   if (streams.some(({ events }) => events.length === 0))
     throw new InvalidOption({ option: 'streams', reason: 'one of them has no events; leave it out' })
   if (options.idempotencyKey !== undefined) checkName('Idempotency key', options.idempotencyKey)
+  const append = await prepareAppend(log, streams, options, beside, known)
+  return options.tx === undefined ? appendGrouped(parts, append, options.signal) : appendIn(parts, append, options.tx)
+}
+
+/** Everything that can be wrong with it by itself is found here. */
+export async function prepareAppend(
+  log: Log,
+  streams: readonly StreamEvents[],
+  options: AppendOptions,
+  beside?: Beside,
+  known?: KnownAppend,
+): Promise<Append> {
   const prepared = prepareParts(log, streams, options)
   const checked: readonly Part[] = isPromise(prepared) ? await prepared : prepared
-  const append: Append = {
+  return {
     parts: checked,
     key: options.idempotencyKey,
-    digest: options.idempotencyKey === undefined ? undefined : digestOf(streams),
+    digest: options.idempotencyKey === undefined ? undefined : (known?.digest ?? digestOf(streams)),
     onRepeat: options.onRepeat ?? 'return',
     allowArchived: options.allowArchived ?? false,
     advisoryLock: options.advisoryLock ?? false,
-    checkIds: streams.some(({ events }) => events.some(event => event.id !== undefined)),
+    checkIds: known?.checkIds ?? streams.some(({ events }) => events.some(event => event.id !== undefined)),
+    isUnanswered: known?.isUnanswered,
     eventCount: streams.reduce((sum, { events }) => sum + events.length, 0),
     bytes: checked.reduce((sum, part) => part.events.reduce((all, event) => all + event.bytes, sum), 0),
+    beside,
   }
-  return options.tx === undefined ? appendGrouped(parts, append, options.signal) : appendIn(parts, append, options.tx)
 }
 
 async function appendGrouped(parts: AppendParts, append: Append, signal?: AbortSignal): Promise<AppendResult[]> {
@@ -135,17 +162,18 @@ async function appendIn(parts: AppendParts, append: Append, tx: AnyTransaction):
   refuseLent(tx)
   const executor = parts.executorOf(tx)
   if (append.advisoryLock) await lockStreams(executor, log, append)
-  let [outcome] = await sendBatch(executor, log, [append], true)
+  let outcome: Outcome | undefined
   // A stream was made by somebody else between two looks at it: it is there now.
-  while (outcome!.code === busy) [outcome] = await sendBatch(executor, log, [append], true)
-  if (outcome!.code === meetsInline) {
+  while (append.beside === undefined && (outcome === undefined || outcome.code === busy))
+    [outcome] = await sendBatch(executor, log, [append], true)
+  if (outcome === undefined || outcome.code === meetsInline) {
     const own = isOwnTransaction(tx) ? tx : foreignHandle(executor)
     // A projection that fails takes back its append, and leaves the rest of the transaction to its owner.
     outcome = await own.savepoint(() => appendInline(log, append, own))
   }
-  const repeated = repeatedBy(append, outcome!)
+  const repeated = repeatedBy(append, outcome)
   if (repeated !== undefined) return earlierResults(executor, log, append, repeated)
-  const results = resultsOf(append, outcome!)
+  const results = resultsOf(append, outcome)
   parts.rememberIds(tx, idsOf(append))
   await wake.appendedIn(tx, executor)
   return results

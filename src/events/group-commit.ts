@@ -86,8 +86,9 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
       return new Promise<Submitted>((resolve, reject) => {
         const names = append.parts.map(part => part.stream)
         if (append.key !== undefined) names.push(`\0${append.key}`)
-        const isInline = log.inline.mayWant(append)
-        const pending: Pending = { append, names, resolve, reject, state: 'queued', unanswered: false, isInline }
+        const isInline = append.beside !== undefined || log.inline.mayWant(append)
+        const unanswered = append.isUnanswered === true
+        const pending: Pending = { append, names, resolve, reject, state: 'queued', unanswered, isInline }
         if (signal !== undefined) watchSignal(pending, signal)
         queue.push(pending)
         queuedBytes += append.bytes
@@ -389,7 +390,7 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
 }
 
 /** The connection was refused, so the statement cannot have been seen. */
-function isNeverSent(cause: unknown): boolean {
+export function isNeverSent(cause: unknown): boolean {
   const code = (cause as { code?: unknown } | null)?.code
   const refused = typeof code === 'string' && /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|57P03|53300)$/.test(code)
   return refused || (cause instanceof Error && /timeout exceeded when trying to connect/.test(cause.message))

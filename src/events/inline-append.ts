@@ -31,6 +31,7 @@ export async function appendInline(log: Log, append: Append, tx: Transaction, ov
   log.inline.learn(append, checked.active.size > 0)
   if (checked.code !== 0) return { ...checked, positions: [] }
   const projections = codeOf(log, checked.active)
+  await append.beside?.(tx, append.parts)
   if (projections.length > 0) {
     const events = await eventsOfRows(log, provisionalRows(append, checked))
     for (const projection of projections) await apply(log, projection, events, tx, over)

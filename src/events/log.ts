@@ -49,6 +49,10 @@ const objects = [
   'inline_changes',
   'append_check',
   'append_store',
+  'snapshots',
+  'save_check',
+  'save_one_check',
+  'save_store',
 ] as const
 
 export function logNames(schema: string): LogNames {

@@ -45,7 +45,7 @@ export function resultsOf(append: Append, outcome: Outcome): AppendResult[] {
 export async function earlierResults(
   executor: Executor,
   log: Log,
-  append: Append,
+  append: Pick<Append, 'parts' | 'key'>,
   by: 'key' | 'ids',
 ): Promise<AppendResult[]> {
   const ids = append.parts.flatMap(part => part.events.map(event => event.id))

@@ -2,7 +2,7 @@
  * Sending appends: one alone by `append_one`, several in one call by `append_batch`.
  * The functions themselves, and the order in which they lock and check, are in the schema's `append` migration.
  */
-import type { Executor } from '../database/database.ts'
+import type { Executor, Transaction } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from './log.ts'
 import { type CheckedEvent, expectedNumber, type Part } from './prepare.ts'
@@ -17,9 +17,15 @@ export interface Append {
   readonly advisoryLock: boolean
   /** Whether the events may be stored already: their ids came from outside, or the append was sent before. */
   checkIds: boolean
+  /** Whether it was sent before, in a call whose answer never came. */
+  readonly isUnanswered?: boolean | undefined
   readonly eventCount: number
   readonly bytes: number
+  /** Written in the append's transaction after its checks, before its positions are drawn. Never run if it is refused. */
+  readonly beside?: Beside | undefined
 }
+
+export type Beside = (tx: Transaction, parts: readonly Part[]) => Promise<void>
 
 /** The database's answer to one append, per part. */
 export interface Outcome {
@@ -166,7 +172,7 @@ export function byBytes(a: string, b: string): number {
 
 const beyondAscii = /[^\0-\x7f]/
 
-function numbersOf(array: string): number[] {
+export function numbersOf(array: string): number[] {
   return array === '{}' ? [] : array.slice(1, -1).split(',').map(Number)
 }
 
@@ -181,7 +187,8 @@ export async function lockStreams(executor: Executor, log: Log, append: Append):
     ) as keys`)
 }
 
-function outcomesOf(
+/** By append, from the answer's columns. */
+export function outcomesOf(
   appends: readonly Append[],
   codes: readonly number[],
   failed: readonly number[],

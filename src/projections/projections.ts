@@ -160,7 +160,7 @@ export function openProjections(parts: ProjectionParts): Projections {
       const owner = tableOwners.get(declared.name)
       if (owner !== undefined)
         throw new InvalidOption({ option: `table "${declared.name}"`, reason: `belongs to projection "${owner}"` })
-      tables.register(declared)
+      tables.register(declared, { isReadModel: true })
     }
     for (const { declared } of projection.tables) tableOwners.set(declared.name, projection.name)
   }

@@ -25,6 +25,7 @@ export interface FoundColumn {
   readonly type: string
   readonly nullable: boolean
   readonly default: string | null
+  readonly generated: boolean
 }
 
 export interface FoundIndex {
@@ -62,6 +63,7 @@ export async function readTables(
           'name', a.attname,
           'type', format_type(a.atttypid, a.atttypmod) || coalesce(' collate ' || quote_ident(l.collname), ''),
           'nullable', not a.attnotnull,
+          'generated', a.attgenerated <> '',
           'default', pg_get_expr(d.adbin, d.adrelid)) order by a.attnum), '[]')
         from pg_attribute as a
         join pg_type as t on t.oid = a.atttypid

@@ -40,7 +40,10 @@ export function diffTable(table: DeclaredTable, around: Surroundings): Differenc
 
 /** Whether it depends on there being rows what can be done: a column is missing that every row must have. */
 export function dependsOnRows(table: DeclaredTable, there: FoundTable | undefined): boolean {
-  return there !== undefined && table.columns.some(column => !has(there, column) && isDemanding(column))
+  return (
+    there !== undefined &&
+    table.columns.some(column => !has(there, column) && (isDemanding(column) || column.generated !== undefined))
+  )
 }
 
 function diffMissingTable(table: DeclaredTable, around: Surroundings): Difference {
@@ -57,13 +60,21 @@ function diffColumn(table: DeclaredTable, column: DeclaredColumn, there: FoundTa
     const fix = 'declare it nullable or with a default, or add and fill it by hand'
     return problem('column_missing', object, 'has no value for the rows that are there', fix)
   }
+  if (column.generated !== undefined && around.filled.has(table.name)) {
+    const fix = 'leave it out and index the field instead; or add it by hand, which rewrites the table under a lock'
+    return problem('column_missing', object, 'is generated, and there are rows already', fix)
+  }
   const text = addColumn(around.schema, table, column)
   return { steps: [{ kind: 'column', object, reason: 'it is declared', sql: text }], problems: [] }
 }
 
 function compareColumn(object: string, column: DeclaredColumn, found: FoundColumn): Difference {
-  const wanted = words(catalogueType(column.type)!, column.nullable === true, column.default !== undefined)
-  const actual = words(found.type, found.nullable, found.default !== null)
+  const wanted = words(catalogueType(column.type)!, column.nullable === true, originOf(column))
+  const actual = words(
+    found.type,
+    found.nullable,
+    found.generated ? 'generated' : found.default !== null ? 'default' : '',
+  )
   if (wanted === actual) return nothing
   const fix = 'change the declaration back, or alter the column by hand'
   return problem('column_changed', object, `is ${actual}, declared is ${wanted}`, fix)
@@ -127,11 +138,18 @@ function isDemanding(column: DeclaredColumn): boolean {
   return column.nullable !== true && column.default === undefined
 }
 
+function originOf(column: DeclaredColumn): Origin {
+  return column.generated !== undefined ? 'generated' : column.default !== undefined ? 'default' : ''
+}
+
+type Origin = 'generated' | 'default' | ''
+
 function has(there: FoundTable, column: DeclaredColumn): boolean {
   return there.columns.some(each => each.name === column.name)
 }
 
 /** The default itself is not compared: PostgreSQL rewrites it, and it concerns no row that is there. */
-function words(type: string, nullable: boolean, hasDefault: boolean): string {
-  return `${type}${nullable ? '' : ' not null'}${hasDefault ? ' with a default' : ''}`
+function words(type: string, nullable: boolean, origin: Origin): string {
+  const told = { generated: ', generated', default: ' with a default', '': '' }
+  return `${type}${nullable ? '' : ' not null'}${told[origin]}`
 }

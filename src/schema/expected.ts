@@ -156,6 +156,19 @@ export const expected: SchemaShape = {
         migrations_pkey: 'primary key btree (id)',
       },
     },
+    snapshots: {
+      columns: {
+        version: 'bigint not null',
+        created_at: 'timestamp with time zone not null default now()',
+        event_id: 'uuid not null',
+        state_version: 'integer not null',
+        stream: 'text collate "C" not null',
+        body: 'json not null',
+      },
+      indexes: {
+        snapshots_pkey: 'primary key btree (stream, state_version)',
+      },
+    },
     stream_aliases: {
       columns: {
         created_at: 'timestamp with time zone not null default now()',

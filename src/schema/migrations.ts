@@ -8,8 +8,19 @@ import { append } from './migrations/0003-append.ts'
 import { consumers } from './migrations/0004-consumers.ts'
 import { subscriptions } from './migrations/0005-subscriptions.ts'
 import { inline } from './migrations/0006-inline.ts'
+import { snapshots } from './migrations/0007-snapshots.ts'
+import { sessions } from './migrations/0008-sessions.ts'
 
-export const migrations: readonly Migration[] = [events, settle, append, consumers, subscriptions, inline]
+export const migrations: readonly Migration[] = [
+  events,
+  settle,
+  append,
+  consumers,
+  subscriptions,
+  inline,
+  snapshots,
+  sessions,
+]
 
 /** As it is called in plans, errors and the log: `migration 3 (append)`. */
 export function migrationName({ id, name }: Pick<Migration, 'id' | 'name'>): string {

@@ -50,7 +50,8 @@ function indexText({ method, columns, include, where }: DeclaredIndex): string {
 function columnText(column: DeclaredColumn): string {
   const absence = column.nullable === true ? '' : ' not null'
   const fallback = column.default === undefined ? '' : ` default ${column.default.text}`
-  return `${identifier(column.name)} ${column.type}${absence}${fallback}`
+  const source = column.generated === undefined ? '' : ` generated always as (${column.generated.text}) stored`
+  return `${identifier(column.name)} ${column.type}${absence}${fallback}${source}`
 }
 
 function columnList(names: readonly string[]): string {

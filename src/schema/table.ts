@@ -24,6 +24,8 @@ export interface DeclaredColumn {
   /** Default false. */
   readonly nullable?: boolean | undefined
   readonly default?: TrustedSql | undefined
+  /** Kept up by PostgreSQL from the other columns of the row. Only a table that is empty gets one later. */
+  readonly generated?: TrustedSql | undefined
 }
 
 export interface DeclaredIndex {
@@ -83,8 +85,20 @@ export class TableRegistry {
   /** Tables and indexes share one space of names in a schema. */
   readonly #owners = new Map<string, string>(reservedNames().map(name => [name, 'the store itself']))
 
+  readonly #readModels = new Set<string>()
+
   /** Declaring the same table again changes nothing; another one under its name is refused. */
-  register(table: DeclaredTable): void {
+  register(table: DeclaredTable, { isReadModel = false }: { isReadModel?: boolean } = {}): void {
+    this.#declare(table)
+    if (isReadModel) this.#readModels.add(table.name)
+  }
+
+  /** Whether a projection writes this table, so that nobody else may. */
+  isReadModel(name: string): boolean {
+    return this.#readModels.has(name)
+  }
+
+  #declare(table: DeclaredTable): void {
     const known = this.#tables.get(table.name)
     if (known !== undefined && JSON.stringify(known) === JSON.stringify(table)) return
     if (known !== undefined) refuse(table, 'is declared already, in another shape')
@@ -132,6 +146,9 @@ function checkColumn(table: DeclaredTable, column: DeclaredColumn): void {
   const what = `has a column ${JSON.stringify(column.name)}`
   if (catalogueType(column.type) === undefined) refuse(table, `${what} of a type it cannot have: ${column.type}`)
   if (!isTrusted(column.default)) refuse(table, `${what} with a default that is not trusted SQL`)
+  if (!isTrusted(column.generated)) refuse(table, `${what} generated from what is not trusted SQL`)
+  if (column.generated !== undefined && (column.default !== undefined || column.nullable !== true))
+    refuse(table, `${what} that is generated: it is nullable and has no default`)
   if (column.nullable === true && table.primaryKey.includes(column.name))
     refuse(table, `${what} that is part of the primary key and nullable`)
 }

@@ -40,6 +40,8 @@ export const channels = {
   failure: 'rillflow:consumers.failure',
   /** A lease was taken, given back or lost: `{ schema, consumer, owner, happened }`. */
   lease: 'rillflow:consumers.lease',
+  /** A session was over with work that was never saved: `{ schema, documents, events }`. */
+  unsaved: 'rillflow:sessions.unsaved',
   /** A step of a sync was run, a migration's or a declared table's: `{ schema, object, reason }`. */
   migrate: 'rillflow:schema.migrate',
 } as const
@@ -64,6 +66,11 @@ const counterNames = [
   'leases_lost_total',
   'dead_letters_total',
   'dead_letters_replayed_total',
+  'session_saves_total',
+  'session_save_groups_total',
+  'session_unsaved_total',
+  'snapshots_written_total',
+  'snapshots_refused_total',
 ] as const
 
 export type Counter = (typeof counterNames)[number]

@@ -18,6 +18,7 @@ const released: Record<number, string> = {
   4: '4555c2912744559dbc7987dfeaf325499a1f2f5b34001e01864f7b6afacb5515',
   5: 'cc2074c7429b7e6c4ddf39163573743f3713c1bcb72dd52fe461bcc72640dd5b',
   6: '0a07890ab969d024d96506a8dbc27820dbf4bfa05f06e0c53389da0426c412e6',
+  7: '927a86926a1b55673d9df0f2158ed36595c2aa99ca80a819926f143877b35132',
 }
 
 test('RB-54: a released migration never changes', () => {

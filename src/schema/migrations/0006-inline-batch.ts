@@ -12,8 +12,22 @@ import { barrierOf, mark } from './0006-inline-phases.ts'
  * minutes later it is not. So they are made for what will be: a few rows of a large table, by index.
  */
 export function appendBatch(quote: Quote): string {
+  return batchFunction(quote, 'append_batch')
+}
+
+/**
+ * The same but for its end: nothing is announced or drawn. `base` is, by part, the version before its first event, null if
+ * it is refused; the events are inserted by `save_store`, later in the same statement.
+ */
+export function saveCheck(quote: Quote): string {
+  return batchFunction(quote, 'save_check')
+}
+
+function batchFunction(quote: Quote, as: 'append_batch' | 'save_check'): string {
   const { name, literal } = quote
-  return `create or replace function ${name('append_batch')}(
+  const isWhole = as === 'append_batch'
+  const [result, declared] = ['out positions bigint[])', '\n  base bigint[];']
+  return `create or replace function ${name(as)}(
   p_streams text[],
   p_part_append integer[],
   p_part_stream integer[],
@@ -38,7 +52,7 @@ export function appendBatch(quote: Quote): string {
   out outcomes integer[],
   out failed_parts integer[],
   out versions bigint[],
-  out positions bigint[])
+  ${isWhole ? result : 'out base bigint[])'}
 language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
@@ -51,8 +65,7 @@ declare
   current bigint[];
   known boolean[];
   marks integer[];
-  -- By part: the version before its first event, null if it is refused.
-  base bigint[];
+  -- By part: the version before its first event, null if it is refused.${isWhole ? declared : ''}
   passed_over boolean[];
   new_keys text[];
   -- The appends that an inline projection wants an event of.
@@ -264,23 +277,7 @@ ${barrierOf(quote)}
         raise exception 'a stream was created by another append' using errcode = '55P03';
       end if;
     end if;
-    perform ${name('announce')}();
-    with inserted as (
-      insert into ${name('events')} (
-        position, stream, version, event_id, type, schema_version, data, headers,
-        correlation_id, causation_id, user_id, created_at)
-      select
-        nextval(${literal(name('events_position'))}), p_streams[p_part_stream[e.p]], base[e.p] + e.n, e.id, e.t,
-        coalesce(e.v, 1), e.d, nullif(e.h, 'null'), coalesce(e.co, e.id::text), e.ca, e.u, clock_timestamp()
-      from rows from (
-        unnest(
-          p_event_part, p_event_number, p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
-        jsonb_array_elements(p_data),
-        jsonb_array_elements(p_headers)) as e(p, n, id, t, v, co, ca, u, d, h)
-      where base[e.p] is not null
-      returning position)
-    select array_agg(position) into positions from inserted;
-  end if;
+${isWhole ? storing(quote) : ''}  end if;
 
   -- What a refused append has left behind: the key it brought, and streams made for it while waiting.
   if 0 <> any(outcomes) then
@@ -300,4 +297,24 @@ ${barrierOf(quote)}
   end if;
 end
 `)}`
+}
+
+function storing({ name, literal }: Quote): string {
+  return `    perform ${name('announce')}();
+    with inserted as (
+      insert into ${name('events')} (
+        position, stream, version, event_id, type, schema_version, data, headers,
+        correlation_id, causation_id, user_id, created_at)
+      select
+        nextval(${literal(name('events_position'))}), p_streams[p_part_stream[e.p]], base[e.p] + e.n, e.id, e.t,
+        coalesce(e.v, 1), e.d, nullif(e.h, 'null'), coalesce(e.co, e.id::text), e.ca, e.u, clock_timestamp()
+      from rows from (
+        unnest(
+          p_event_part, p_event_number, p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
+        jsonb_array_elements(p_data),
+        jsonb_array_elements(p_headers)) as e(p, n, id, t, v, co, ca, u, d, h)
+      where base[e.p] is not null
+      returning position)
+    select array_agg(position) into positions from inserted;
+`
 }

@@ -1,0 +1,239 @@
+/**
+ * From a stream to its state, with one query where the tail fits a page: the newest state that is known, from a snapshot
+ * or from memory, and the events after it.
+ *
+ * A state from memory is only begun with if the event of its version is still there: the query reads from that one on.
+ */
+import { InvalidOption, StreamArchived, StreamTombstoned } from '../core/errors.ts'
+import type { Executor } from '../database/database.ts'
+import { sql } from '../database/sql.ts'
+import type { RecordedEvent } from '../events/definition.ts'
+import type { Log } from '../events/log.ts'
+import { readStream, rereadable } from '../events/read.ts'
+import { eventsOfRows } from '../events/rows.ts'
+import type { Aggregate } from './aggregate.ts'
+import { type CachedState, mostCached, type StateCache } from './cache.ts'
+import { fold } from './fold.ts'
+import { freeze, thaw } from './snapshot.ts'
+
+export interface LoadRange {
+  /** The state as it was at this version. */
+  version?: number | undefined
+  /** The state as it was at this time. */
+  at?: Date | undefined
+}
+
+export interface Folded {
+  readonly state: unknown
+  /** That of the last event folded; 0 if there is none. */
+  readonly version: number
+  readonly eventId: string | undefined
+}
+
+export interface LoadParts {
+  readonly log: Log
+  /** Of this store alone: two stores never see each other's states. */
+  readonly cacheOf: (aggregate: Aggregate) => StateCache
+}
+
+export async function loadState(
+  parts: LoadParts,
+  aggregate: Aggregate,
+  stream: string,
+  executor: Executor,
+  range: LoadRange = {},
+): Promise<Folded> {
+  checkRange(range)
+  if (range.at !== undefined) return foldUntil(parts.log, aggregate, stream, executor, range.at)
+  if (range.version !== undefined) return foldTo(parts.log, aggregate, stream, executor, range.version)
+  const cache = parts.cacheOf(aggregate)
+  const known = cache.get(stream)
+  const loaded =
+    (known && (await foldFrom(parts.log, aggregate, stream, executor, known))) ??
+    (await foldAll(parts.log, aggregate, stream, executor))
+  // Inside a transaction events may be seen that nobody else ever will.
+  if (executor === parts.log.database && loaded.version !== known?.version) remember(parts, aggregate, stream, loaded)
+  return loaded
+}
+
+/** Keeps a state that is committed. One that cannot be frozen is folded anew each time. */
+export function remember(parts: LoadParts, aggregate: Aggregate, stream: string, folded: Folded): void {
+  const { version, eventId, state } = folded
+  if (aggregate.cacheSize === 0 || aggregate.snapshots === 'none' || eventId === undefined) return
+  try {
+    parts.cacheOf(aggregate).put(stream, { version, eventId, text: freeze(aggregate, stream, state, mostCached) })
+  } catch {
+    parts.cacheOf(aggregate).drop(stream)
+  }
+}
+
+async function foldAll(log: Log, aggregate: Aggregate, stream: string, executor: Executor): Promise<Folded> {
+  const page = await readPage(log, aggregate, stream, executor, { to: Number.MAX_SAFE_INTEGER })
+  if (page.isTombstoned) throw new StreamTombstoned({ stream })
+  if (page.isArchived) throw new StreamArchived({ stream })
+  return foldPage(log, aggregate, stream, executor, page)
+}
+
+async function foldTo(log: Log, aggregate: Aggregate, stream: string, executor: Executor, to: number): Promise<Folded> {
+  const folded = await foldPage(
+    log,
+    aggregate,
+    stream,
+    executor,
+    await readPage(log, aggregate, stream, executor, { to }),
+  )
+  if (folded.version === to) return folded
+  throw new InvalidOption({ option: 'version', reason: `is ${to}, but "${stream}" has only ${folded.version}` })
+}
+
+/** Events of one stream follow each other in time; the first one that is later ends it. */
+async function foldUntil(
+  log: Log,
+  aggregate: Aggregate,
+  stream: string,
+  executor: Executor,
+  at: Date,
+): Promise<Folded> {
+  let folded: Folded = { state: aggregate.initial(), version: 0, eventId: undefined }
+  for await (const event of readStream(log, executor, stream, { includeArchived: true })) {
+    if (event.createdAt > at) break
+    folded = next(aggregate, stream, folded, event)
+  }
+  return folded
+}
+
+/** Undefined if the stream is not the one that the state was kept of. */
+async function foldFrom(
+  log: Log,
+  aggregate: Aggregate,
+  stream: string,
+  executor: Executor,
+  known: CachedState,
+): Promise<Folded | undefined> {
+  const limit = log.database.batch.readEvents
+  const rows = await rereadable(executor, log, () =>
+    executor.runArrays(sql`/* aggregates.tail */
+      select
+        position, stream, version, event_id, type, schema_version, data, headers,
+        correlation_id, causation_id, user_id, created_at
+      from ${log.names.events}
+      where stream = ${stream}::text
+        and version >= ${known.version}::bigint
+        and not exists (
+          select from ${log.names.streams} as archived
+          where archived.stream = ${stream}::text
+            and archived.archived_at is not null)
+      order by version
+      limit ${limit}::integer`),
+  )
+  const [first, ...tail] = await eventsOfRows(log, rows)
+  if (first?.version !== known.version || first.id !== known.eventId) return undefined
+  const { version, eventId } = known
+  let folded: Folded = { state: thaw(aggregate, JSON.parse(known.text)), version, eventId }
+  for (const event of tail) folded = next(aggregate, stream, folded, event)
+  return rows.length < limit ? folded : foldRest(log, aggregate, stream, executor, folded)
+}
+
+interface Page {
+  readonly isArchived: boolean
+  readonly isTombstoned: boolean
+  readonly snapshot: { readonly version: number; readonly eventId: string; readonly body: unknown } | undefined
+  readonly events: readonly RecordedEvent[]
+  readonly to: number
+  readonly isLast: boolean
+}
+
+/** The snapshot, and the first page of events after it: one statement, so that they belong together. */
+async function readPage(
+  log: Log,
+  { stateVersion, snapshots }: Aggregate,
+  stream: string,
+  executor: Executor,
+  { to, isWhole = snapshots === 'none' }: { to: number; isWhole?: boolean },
+): Promise<Page> {
+  const limit = log.database.batch.readEvents
+  const rows = await rereadable(executor, log, () =>
+    executor.runArrays(sql`/* aggregates.load */
+      select
+        s.archived_at is not null, s.tombstoned_at is not null, n.version, n.event_id,
+        case when row_number() over (order by e.version) = 1 then n.body end,
+        e.position, e.stream, e.version, e.event_id, e.type, e.schema_version, e.data, e.headers,
+        e.correlation_id, e.causation_id, e.user_id, e.created_at
+      from ${log.names.streams} as s
+      left join ${log.names.snapshots} as n
+        on n.stream = s.stream
+        and n.state_version = ${stateVersion}::integer
+        and n.version <= ${to}::bigint
+        and not ${isWhole}::boolean
+      left join lateral (
+        select *
+        from ${log.names.events} as tail
+        where tail.stream = s.stream
+          and tail.version > coalesce(n.version, 0)
+          and tail.version <= ${to}::bigint
+        order by tail.version
+        limit ${limit}::integer) as e on true
+      where s.stream = ${stream}::text
+      order by e.version`),
+  )
+  const [archived, tombstoned, version, eventId, body] = (rows[0] ?? []) as [boolean, boolean, bigint, string, unknown]
+  const events = rows.filter(row => row[5] !== null).map(row => row.slice(5))
+  return {
+    isArchived: archived === true,
+    isTombstoned: tombstoned === true,
+    snapshot: version === undefined || version === null ? undefined : { version: Number(version), eventId, body },
+    events: await eventsOfRows(log, events),
+    to,
+    isLast: events.length < limit,
+  }
+}
+
+async function foldPage(
+  log: Log,
+  aggregate: Aggregate,
+  stream: string,
+  executor: Executor,
+  page: Page,
+): Promise<Folded> {
+  const { snapshot } = page
+  let folded: Folded = { state: undefined, version: 0, eventId: undefined }
+  try {
+    if (snapshot === undefined) folded = { ...folded, state: aggregate.initial() }
+    else folded = { state: thaw(aggregate, snapshot.body), version: snapshot.version, eventId: snapshot.eventId }
+  } catch (error) {
+    if (snapshot === undefined) throw error
+    log.telemetry.log.warn({ schema: log.schema, stream, error }, 'a snapshot could not be read: the stream is folded')
+    const whole = await readPage(log, aggregate, stream, executor, { to: page.to, isWhole: true })
+    return foldPage(log, aggregate, stream, executor, whole)
+  }
+  for (const event of page.events) folded = next(aggregate, stream, folded, event)
+  return page.isLast ? folded : foldRest(log, aggregate, stream, executor, folded, page.to)
+}
+
+async function foldRest(
+  log: Log,
+  aggregate: Aggregate,
+  stream: string,
+  executor: Executor,
+  begun: Folded,
+  to?: number,
+): Promise<Folded> {
+  let folded = begun
+  const range = { after: begun.version, to, includeArchived: true }
+  for await (const event of readStream(log, executor, stream, range)) folded = next(aggregate, stream, folded, event)
+  return folded
+}
+
+function next(aggregate: Aggregate, stream: string, { state }: Folded, event: RecordedEvent): Folded {
+  const { version, id } = event
+  return { state: fold(aggregate, stream, state, event, version), version, eventId: id }
+}
+
+function checkRange({ version, at }: LoadRange): void {
+  if (version !== undefined && at !== undefined)
+    throw new InvalidOption({ option: 'version', reason: 'and at exclude each other' })
+  if (version !== undefined && !(Number.isSafeInteger(version) && version >= 0))
+    throw new InvalidOption({ option: 'version', reason: `must be a whole number from 0, not ${String(version)}` })
+  if (at !== undefined && !(at instanceof Date && !Number.isNaN(at.getTime())))
+    throw new InvalidOption({ option: 'at', reason: `must be a valid Date, not ${String(at)}` })
+}

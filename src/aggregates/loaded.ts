@@ -1,0 +1,137 @@
+/** A stream's state in the hands of somebody who changes it: what is decided is staged, and folded in at once. */
+import { InvalidAggregateState, InvalidDecision } from '../core/aggregate-errors.ts'
+import { isPromise } from '../core/core.ts'
+import { InvalidOption } from '../core/errors.ts'
+import type { Aggregate } from './aggregate.ts'
+import type { AnyEvent } from './decider.ts'
+import { asRead, fold } from './fold.ts'
+import type { Folded } from './load.ts'
+
+export interface LoadedAggregate<State, Command, Event extends AnyEvent = AnyEvent> {
+  readonly stream: string
+  /** With all that is staged folded in. */
+  readonly state: State
+  /** The version of the stream as it was loaded, which a commit expects it to have still; 0 if it has no events. */
+  readonly version: number
+  /** Staged, and not committed yet. */
+  readonly events: readonly Event[]
+  /** Stages what the aggregate decides, and returns it. */
+  decide(command: Command): readonly Event[]
+  /** Stages events that need no decision. */
+  append(events: Event | readonly Event[]): void
+}
+
+/** What is to be appended, and where it leads. */
+export interface Staged {
+  readonly stream: string
+  readonly events: readonly AnyEvent[]
+  /** The version the stream must have still. */
+  readonly expected: number
+  /** The version it will have then. */
+  readonly version: number
+  /** The state at that version. */
+  readonly state: unknown
+}
+
+export class Loaded implements LoadedAggregate<unknown, unknown> {
+  readonly aggregate: Aggregate
+  readonly stream: string
+  readonly #maxEventBytes: number
+  #version: number
+  #state: unknown
+  #events: AnyEvent[] = []
+  #failed: { readonly error: unknown } | undefined
+
+  constructor(aggregate: Aggregate, stream: string, { state, version }: Folded, maxEventBytes: number) {
+    this.aggregate = aggregate
+    this.stream = stream
+    this.#state = state
+    this.#version = version
+    this.#maxEventBytes = maxEventBytes
+  }
+
+  get state(): unknown {
+    return this.#state
+  }
+
+  get version(): number {
+    return this.#version
+  }
+
+  get events(): readonly AnyEvent[] {
+    return [...this.#events]
+  }
+
+  decide(command: unknown): readonly AnyEvent[] {
+    this.#refuseFailed()
+    const decided = this.aggregate.decide(command, this.#state)
+    const events = Array.isArray(decided) ? (decided as readonly AnyEvent[]) : [decided as AnyEvent]
+    for (const event of events) {
+      if (typeof event === 'object' && event !== null && typeof event.type === 'string') continue
+      const what = isPromise(event as object) ? 'a promise' : String(event)
+      const reason = `it gave ${what} where an event was expected; for none, return []`
+      throw new InvalidDecision({ aggregate: this.aggregate.name, stream: this.stream, reason })
+    }
+    this.append(events)
+    return events
+  }
+
+  append(given: AnyEvent | readonly AnyEvent[]): void {
+    this.#refuseFailed()
+    const events = Array.isArray(given) ? (given as readonly AnyEvent[]) : [given as AnyEvent]
+    const shaped = events.map(event => asRead(event, this.#maxEventBytes))
+    try {
+      for (const [at, event] of shaped.entries()) {
+        const version = this.#version + this.#events.length + 1
+        this.#state = fold(this.aggregate, this.stream, this.#state, event, version)
+        this.#events.push(events[at]!)
+      }
+    } catch (error) {
+      // What was folded halfway may have changed the state in place: there is nothing left to go on from.
+      this.#failed = { error }
+      throw error
+    }
+  }
+
+  /** What is staged, if the state it leads to may be. */
+  staged(): Staged {
+    this.#refuseFailed()
+    const { aggregate, stream } = this
+    const expected = this.#version
+    const version = expected + this.#events.length
+    const refuse = (reason: string, cause?: unknown): never => {
+      throw new InvalidAggregateState({ aggregate: aggregate.name, stream, version, reason }, cause)
+    }
+    if (this.#events.length > 0) {
+      let reason: string | undefined
+      try {
+        reason = aggregate.validate(this.#state)
+      } catch (error) {
+        refuse(error instanceof Error ? error.message : String(error), error)
+      }
+      if (reason !== undefined) refuse(reason)
+    }
+    return { stream, events: this.events, expected, version, state: this.#state }
+  }
+
+  /** All that was staged is in the stream. */
+  committed(version: number): void {
+    this.#version = version
+    this.#events = []
+  }
+
+  /** Begins anew from here. */
+  reset({ state, version }: Folded): void {
+    this.#state = state
+    this.committed(version)
+  }
+
+  #refuseFailed(): void {
+    if (this.#failed !== undefined) throw this.#failed.error
+  }
+}
+
+export function loadedOf(given: LoadedAggregate<unknown, unknown>, { name }: Aggregate): Loaded {
+  if (given instanceof Loaded && given.aggregate.name === name) return given
+  throw new InvalidOption({ option: 'loaded', reason: `is nothing that was loaded as "${name}"` })
+}

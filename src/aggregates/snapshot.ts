@@ -1,0 +1,104 @@
+/**
+ * Snapshots: a state as text beside the version of the stream it belongs to. A state that would not come back as it is
+ * (a Date, a class of its own) is refused rather than written.
+ */
+import { SnapshotRefused } from '../core/aggregate-errors.ts'
+import { isRillflowError } from '../core/errors.ts'
+import { encodeJson, pathText } from '../core/json.ts'
+import type { Executor } from '../database/database.ts'
+import { sql } from '../database/sql.ts'
+import type { Log } from '../events/log.ts'
+import type { Aggregate } from './aggregate.ts'
+
+export interface Snapshot {
+  readonly stream: string
+  readonly version: number
+  /** The event of that version. */
+  readonly eventId: string
+  readonly text: string
+}
+
+/** The text of a state; `SnapshotRefused` if it could not be had back from it. */
+export function freeze(aggregate: Aggregate, stream: string, state: unknown, maxBytes: number = mostBytes): string {
+  const { snapshots, name } = aggregate
+  const refuse = (path: string, reason: string, cause?: unknown): never => {
+    throw new SnapshotRefused({ aggregate: name, stream, path, reason }, cause)
+  }
+  if (snapshots === 'none') return refuse('state', 'is an instance of a class without snapshot and hydrate')
+  try {
+    const body = snapshots === 'plain' ? state : snapshots.write(state)
+    const { text } = encodeJson(body, { what: name, root: 'state', maxBytes })
+    const fault = snapshots === 'plain' ? findUnlike(body, []) : undefined
+    return fault === undefined ? text : refuse(pathText('state', fault), 'is not plain JSON')
+  } catch (error) {
+    if (isRillflowError(error, 'snapshot_refused')) throw error
+    const known = error as { path?: string; reason?: string; message?: string }
+    return refuse(known.path ?? 'state', known.reason ?? `cannot be written: ${known.message ?? String(error)}`, error)
+  }
+}
+
+/** The state that was frozen. */
+export function thaw({ snapshots }: Aggregate, body: unknown): unknown {
+  return snapshots === 'plain' || snapshots === 'none' ? body : snapshots.read(body)
+}
+
+const mostBytes = 16 * 1024 * 1024
+
+/** Where a value that JSON can hold comes back from it as something else. */
+function findUnlike(value: unknown, keys: readonly PropertyKey[]): readonly PropertyKey[] | undefined {
+  if (typeof value !== 'object' || value === null) return undefined
+  const prototype = Object.getPrototypeOf(value) as unknown
+  const isArray = Array.isArray(value)
+  const isPlain = isArray ? prototype === Array.prototype : prototype === Object.prototype || prototype === null
+  if (!isPlain || 'toJSON' in value) return keys
+  for (const [key, each] of Object.entries(value)) {
+    const fault = findUnlike(each, [...keys, isArray ? Number(key) : key])
+    if (fault !== undefined) return fault
+  }
+  return undefined
+}
+
+/** Whether a commit from one version to another reaches or passes a multiple of N. */
+export function isDue({ snapshotEvery }: Aggregate, before: number, after: number): boolean {
+  return snapshotEvery !== undefined && Math.floor(after / snapshotEvery) > Math.floor(before / snapshotEvery)
+}
+
+/**
+ * Writes snapshots in the order of their streams, those of an older shape go. One that is behind the stored one changes
+ * nothing: whoever folded longer is right, whoever comes last.
+ */
+export async function writeSnapshots(
+  log: Log,
+  executor: Executor,
+  { stateVersion }: Aggregate,
+  snapshots: readonly Snapshot[],
+): Promise<number> {
+  if (snapshots.length === 0) return 0
+  const rows = await executor.run(sql`/* snapshots.write */
+    with given as (
+      select stream, version, event_id, body
+      from unnest(
+        ${snapshots.map(each => each.stream)}::text[],
+        ${snapshots.map(each => each.version)}::bigint[],
+        ${snapshots.map(each => each.eventId)}::uuid[],
+        ${snapshots.map(each => each.text)}::text[]) as g(stream, version, event_id, body)
+    ), outdated as (
+      delete from ${log.names.snapshots} as o
+      using given as g
+      where o.stream = g.stream
+        and o.state_version < ${stateVersion}::integer
+    )
+    insert into ${log.names.snapshots} as kept (stream, state_version, version, event_id, body)
+    select stream, ${stateVersion}::integer, version, event_id, body::json
+    from given
+    order by stream collate "C"
+    on conflict (stream, state_version) do update
+    set version = excluded.version,
+      event_id = excluded.event_id,
+      body = excluded.body,
+      created_at = now()
+    where excluded.version > kept.version
+    returning stream`)
+  log.telemetry.count('snapshots_written_total', rows.length)
+  return rows.length
+}

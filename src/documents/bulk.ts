@@ -1,0 +1,159 @@
+/** Many documents in one call: checked, cut into statements, and done whole or not at all. */
+import { BulkRefused, type RefusedItem } from '../core/document-errors.ts'
+import { throwIfAborted } from '../core/lifecycle.ts'
+import type { Executor } from '../database/database.ts'
+import { atomically } from './atomically.ts'
+import { checkExpected, checkedBody, checkId, checkUserId } from './body.ts'
+import { type CollectionBase, preparedToWrite, type WriteOptions } from './collection.ts'
+import { type Change, type ChangeKind, type ChangeOutcome, isRefusal, writeDocuments } from './write-many.ts'
+
+export interface BulkOptions extends WriteOptions {
+  /** Write what can be written and tell about the rest, instead of refusing all. Default false. */
+  readonly partial?: boolean | undefined
+}
+
+/** What became of one item: `superseded` if a later one of the same call had its id. */
+export interface BulkOutcome {
+  readonly id: string
+  readonly outcome: ChangeOutcome['outcome'] | 'superseded'
+  readonly version: number | undefined
+}
+
+export interface NewDocument<Doc = unknown> {
+  /** Default: a new UUIDv7. */
+  readonly id?: string | undefined
+  readonly data: Doc
+  readonly expected?: number | undefined
+}
+
+export interface ChangedDocument<Doc = unknown> extends NewDocument<Doc> {
+  readonly id: string
+}
+
+/** Upserts; of several with one id the last one counts. */
+export async function putDocuments(
+  collection: CollectionBase,
+  items: readonly NewDocument[],
+  options: BulkOptions = {},
+): Promise<BulkOutcome[]> {
+  return writeMany(collection, await changesOf(collection, 'put', items), options)
+}
+
+/** Replaces documents that are there; of several with one id each is an update of its own. */
+export async function updateDocuments(
+  collection: CollectionBase,
+  items: readonly ChangedDocument[],
+  options: BulkOptions = {},
+): Promise<BulkOutcome[]> {
+  return writeMany(collection, await changesOf(collection, 'update', items), options)
+}
+
+/** Deletes, for good or softly. An id that is not there is no failure, unless a version of it was expected. */
+export async function deleteDocuments(
+  collection: CollectionBase,
+  items: readonly (string | { readonly id: string; readonly expected?: number | undefined })[],
+  options: BulkOptions & { readonly soft?: boolean | undefined } = {},
+): Promise<BulkOutcome[]> {
+  const kind = options.soft === true ? 'softDelete' : 'delete'
+  const changes = items.map((item): Change => {
+    const { id, expected } = typeof item === 'string' ? { id: item, expected: undefined } : item
+    return { kind, id: checkId(id), expected: checkExpected(expected) }
+  })
+  return writeMany(collection, changes, options)
+}
+
+async function changesOf(
+  collection: CollectionBase,
+  kind: ChangeKind,
+  items: readonly NewDocument[],
+): Promise<Change[]> {
+  const changes: Change[] = []
+  for (const { id: given, data, expected } of items) {
+    const id = given === undefined ? collection.parts.ids.next() : checkId(given)
+    changes.push({ kind, id, body: await checkedBody(collection, id, data), expected: checkExpected(expected) })
+  }
+  return changes
+}
+
+/** Changes in their order, the same id any number of times. */
+export async function writeMany(
+  collection: CollectionBase,
+  changes: readonly Change[],
+  options: BulkOptions = {},
+): Promise<BulkOutcome[]> {
+  const userId = checkUserId(options.userId)
+  const partial = options.partial ?? false
+  const executor = await preparedToWrite(collection, options)
+  const outcomes: BulkOutcome[] = []
+  const places = takeLatest(changes)
+  const steps = stepsOf(collection, changes, places)
+
+  const work = async (within: Executor): Promise<void> => {
+    for (const step of steps) {
+      throwIfAborted(options.signal)
+      const asked = step.map(place => changes[place]!)
+      const results = await writeDocuments(within, collection, asked, { userId, partial })
+      for (const [i, place] of step.entries()) outcomes[place] = results[i]!
+      if (!partial) refuseRefused(collection, changes, step, outcomes)
+    }
+  }
+  // One statement without inserts refuses before it writes: it needs no transaction around it.
+  const isOneStatement = steps.length <= 1 && !changes.some(change => change.kind === 'insert')
+  if (isOneStatement) await work(executor)
+  else await atomically(collection, options, work)
+
+  const written = new Map(places.map(place => [changes[place]!.id, outcomes[place]!.version]))
+  return changes.map(({ id }, i) => outcomes[i] ?? { id, outcome: 'superseded', version: written.get(id) })
+}
+
+/** The places of the changes to be made: a put that another put of its id follows is left out. */
+function takeLatest(changes: readonly Change[]): number[] {
+  const nextBlind = new Set<string>()
+  const places: number[] = []
+  for (let i = changes.length - 1; i >= 0; i--) {
+    const { id, kind, expected } = changes[i]!
+    const isBlind = kind === 'put' && expected === undefined
+    if (isBlind && nextBlind.has(id)) continue
+    if (isBlind) nextBlind.add(id)
+    else nextBlind.delete(id)
+    places.push(i)
+  }
+  return places.reverse()
+}
+
+/** Statements of bounded size, no id twice in one, and the changes of one id in their order. */
+function stepsOf(collection: CollectionBase, changes: readonly Change[], places: readonly number[]): number[][] {
+  const mostItems = collection.parts.database.engine === 'pglite' ? 500 : 5000
+  const steps: { places: number[]; bytes: number }[] = []
+  const lastStep = new Map<string, number>()
+  for (const place of places) {
+    const { id, body = '' } = changes[place]!
+    let at = Math.max(steps.length - 1, 0)
+    const full = (n: number): boolean =>
+      steps[n] !== undefined && (steps[n].places.length >= mostItems || steps[n].bytes + body.length > mostBytes)
+    while ((lastStep.get(id) ?? -1) >= at || full(at)) at++
+    const step = steps[at] ?? { places: [], bytes: 0 }
+    steps[at] = step
+    step.places.push(place)
+    step.bytes += body.length
+    lastStep.set(id, at)
+  }
+  return steps.map(step => step.places)
+}
+
+const mostBytes = 8 * 1024 * 1024
+
+function refuseRefused(
+  collection: CollectionBase,
+  changes: readonly Change[],
+  step: readonly number[],
+  outcomes: readonly BulkOutcome[],
+): void {
+  const items = step.flatMap((place): RefusedItem[] => {
+    const { id, outcome, version } = outcomes[place]! as ChangeOutcome
+    return isRefusal(changes[place]!, { id, outcome, version })
+      ? [{ index: place, id, outcome: outcome as RefusedItem['outcome'], version }]
+      : []
+  })
+  if (items.length > 0) throw new BulkRefused({ collection: collection.name, items })
+}

@@ -1,0 +1,159 @@
+/**
+ * Loading many documents fast, by COPY.
+ *
+ * The source is cut into chunks, each one transaction. The import as a whole is **not** atomic: when it fails, what came
+ * before the failing chunk stays. Documents that are there already are refused (by default), left or replaced.
+ */
+import { DocumentExists } from '../core/document-errors.ts'
+import { InvalidOption, isRillflowError } from '../core/errors.ts'
+import { throwIfAborted } from '../core/lifecycle.ts'
+import { copyField } from '../database/copy-text.ts'
+import type { Transaction } from '../database/database.ts'
+import { sql } from '../database/sql.ts'
+import { checkedBody, checkId, checkUserId } from './body.ts'
+import { type CollectionBase, preparedToWrite } from './collection.ts'
+import { writeError } from './run.ts'
+import { type Change, writeDocuments } from './write-many.ts'
+
+export interface ImportOptions {
+  /** What to do with documents whose id is taken. Default 'refuse'. */
+  readonly existing?: 'refuse' | 'keep' | 'replace' | undefined
+  /** Documents per transaction, at most 10 000. Default 5000. */
+  readonly chunkSize?: number | undefined
+  readonly userId?: string | undefined
+  readonly onProgress?: ((progress: ImportProgress) => void) | undefined
+  readonly signal?: AbortSignal | undefined
+}
+
+export interface ImportProgress {
+  /** Documents of the source dealt with. */
+  readonly documents: number
+  /** Of these, written. */
+  readonly written: number
+}
+
+export interface ImportedDocument<Doc = unknown> {
+  /** Default: a new UUIDv7. */
+  readonly id?: string | undefined
+  readonly data: Doc
+}
+
+type Source = Iterable<ImportedDocument> | AsyncIterable<ImportedDocument>
+type Ready = Change & { readonly body: string }
+
+export async function importDocuments(
+  collection: CollectionBase,
+  source: Source,
+  options: ImportOptions = {},
+): Promise<ImportProgress> {
+  const { chunkSize = 5000, existing = 'refuse', signal } = options
+  if (!Number.isInteger(chunkSize) || chunkSize < 1 || chunkSize > 10_000)
+    throw new InvalidOption({ option: 'chunkSize', reason: `must be from 1 to 10000, not ${chunkSize}` })
+  if (!['refuse', 'keep', 'replace'].includes(existing))
+    throw new InvalidOption({ option: 'existing', reason: `must be 'refuse', 'keep' or 'replace', not ${existing}` })
+  const userId = checkUserId(options.userId)
+  await preparedToWrite(collection, { signal })
+  const progress = { documents: 0, written: 0 }
+  for await (const chunk of chunksOf(collection, source, chunkSize)) {
+    throwIfAborted(signal)
+    progress.written += await storeChunk(collection, chunk, existing, userId)
+    progress.documents += chunk.length
+    options.onProgress?.({ ...progress })
+  }
+  return progress
+}
+
+async function* chunksOf(
+  collection: CollectionBase,
+  source: Source,
+  chunkSize: number,
+): AsyncGenerator<Ready[], void, undefined> {
+  let chunk: Ready[] = []
+  let bytes = 0
+  for await (const { id: given, data } of source) {
+    const id = given === undefined ? collection.parts.ids.next() : checkId(given)
+    const body = await checkedBody(collection, id, data)
+    chunk.push({ kind: 'put', id, body })
+    bytes += body.length
+    if (chunk.length < chunkSize && bytes < mostBytes) continue
+    yield chunk
+    chunk = []
+    bytes = 0
+  }
+  if (chunk.length > 0) yield chunk
+}
+
+const mostBytes = 8 * 1024 * 1024
+
+async function storeChunk(
+  collection: CollectionBase,
+  chunk: readonly Ready[],
+  existing: 'refuse' | 'keep' | 'replace',
+  userId: string | null,
+): Promise<number> {
+  const { database } = collection.parts
+  if (existing === 'replace') {
+    const latest = [...new Map(chunk.map(change => [change.id, change])).values()]
+    return (await writeDocuments(database, collection, latest, { userId })).length
+  }
+  return database.transaction(async tx => {
+    const wanted = existing === 'keep' ? await missingOnes(collection, tx, chunk) : chunk
+    const ids = wanted.map(({ id }) => id).sort()
+    const twice = ids.find((id, i) => ids[i - 1] === id)
+    if (twice !== undefined) throw new DocumentExists({ collection: collection.name, id: twice, version: 1 })
+    await copyChunk(collection, tx, wanted, userId)
+    return wanted.length
+  })
+}
+
+/** The first of each id that is not there yet. */
+async function missingOnes(collection: CollectionBase, tx: Transaction, chunk: readonly Ready[]): Promise<Ready[]> {
+  const rows = await tx.runArrays(sql`/* documents.import_known */
+    select id
+    from ${collection.table}
+    where id = any(${chunk.map(({ id }) => id)}::text[])`)
+  const known = new Set(rows.map(row => row[0] as string))
+  return chunk.filter(({ id }) => !known.has(id) && known.add(id))
+}
+
+/** Versions begin at 1; where there is a history, which may know an id from before, the ordinary way counts on. */
+async function copyChunk(
+  collection: CollectionBase,
+  tx: Transaction,
+  chunk: readonly Ready[],
+  userId: string | null,
+): Promise<void> {
+  if (chunk.length === 0) return
+  if (collection.historyTable !== undefined) {
+    const outcomes = await writeDocuments(
+      tx,
+      collection,
+      chunk.map(change => ({ ...change, kind: 'insert' })),
+      { userId },
+    )
+    const taken = outcomes.find(({ outcome }) => outcome !== 'written')
+    if (taken !== undefined)
+      throw new DocumentExists({ collection: collection.name, id: taken.id, version: taken.version ?? 1 })
+    return
+  }
+  const [row] = await tx.run<{ now: string }>(sql`/* documents.import_time */ select now()::text as now`)
+  const actor = copyField(userId ?? undefined)
+  const lines = chunk.map(
+    ({ id, body }) => `1\t${row!.now}\t${row!.now}\t${copyField(id)}\t${actor}\t${actor}\t${copyField(body)}\n`,
+  )
+  const columns = ['version', 'created_at', 'modified_at', 'id', 'created_by', 'modified_by', 'body']
+  try {
+    await tx.copyIn(collection.table.quoted, columns, lines.join(''))
+  } catch (error) {
+    throw takenError(collection, error) ?? writeError(collection, error, [])
+  }
+}
+
+/** COPY stops at the first id that is taken, and names it. */
+function takenError(collection: CollectionBase, error: unknown): Error | undefined {
+  if (!isRillflowError(error, 'database_failed')) return undefined
+  const { constraint, detail = '' } = error.cause as { constraint?: string; detail?: string }
+  if (constraint !== `${collection.tableName}_pkey`) return undefined
+  const id = /\)=\((.*)\)/s.exec(detail)?.[1] ?? ''
+  return new DocumentExists({ collection: collection.name, id, version: 1 }, error)
+}

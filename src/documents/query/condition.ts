@@ -1,0 +1,155 @@
+/**
+ * Conditions: what a document must be like. Each operator makes a plain value; nothing is sent before a query runs.
+ *
+ * A condition is either met or not, there is no third answer:
+ * - A field that is missing is the same as one that is null: `isNull` is met by both, `exists` by neither.
+ * - A field is read as what it is compared with. Text is never equal to, less or greater than a number, and a missing
+ *   field nothing at all. So a document of another shape does not meet the condition, and never breaks the query.
+ * - `not(…)` is met by all documents that do not meet the condition, and `ne` is `not(eq)`: both by documents that lack
+ *   the field.
+ * - Text goes by its code points. A Date stands for its ISO text, as JSON writes it: `2026-11-16T07:00:00.000Z`.
+ */
+import { InvalidQuery } from '../../core/query-errors.ts'
+import { type Field, fieldsOf, type Path, type Place, placeIn, Scope } from './field.ts'
+import type { Comparable, Operand, Text } from './operand.ts'
+
+export type Comparison = '=' | '<' | '<=' | '>' | '>='
+
+/** Made by the operators only: what came as JSON is never one. */
+export class Condition {
+  readonly test: Test
+  constructor(test: Test) {
+    this.test = test
+  }
+}
+
+export type Test =
+  | { readonly op: 'all' | 'some'; readonly of: readonly Condition[] }
+  | { readonly op: 'not'; readonly of: Condition }
+  | { readonly op: 'compare'; readonly by: Comparison; readonly place: Place; readonly operand: unknown }
+  | { readonly op: 'in'; readonly place: Place; readonly operands: unknown }
+  | { readonly op: 'isNull'; readonly place: Place }
+  | { readonly op: 'contains'; readonly place: Place; readonly operand: unknown }
+  | { readonly op: 'startsWith' | 'like' | 'regex'; readonly place: Place; readonly operand: unknown }
+  | { readonly op: 'elemMatch'; readonly place: Place; readonly scope: Scope; readonly of: Condition }
+  | { readonly op: 'search'; readonly place: Place; readonly operand: unknown; readonly language: string | undefined }
+
+/** Met by documents that meet every one; by all if there is none. */
+export function and(...conditions: readonly Condition[]): Condition {
+  return new Condition({ op: 'all', of: conditions.map(checked) })
+}
+
+/** Met by documents that meet at least one; by none if there is none. */
+export function or(...conditions: readonly Condition[]): Condition {
+  return new Condition({ op: 'some', of: conditions.map(checked) })
+}
+
+export function not(condition: Condition): Condition {
+  return new Condition({ op: 'not', of: checked(condition) })
+}
+
+/** Equal: text, numbers, true and false, null, or as a whole an array or object. */
+export function eq<T>(field: Path<T>, value: NoInfer<Operand<T>>): Condition {
+  return compare('=', field, value)
+}
+
+/** Not equal, or not there at all. */
+export function ne<T>(field: Path<T>, value: NoInfer<Operand<T>>): Condition {
+  return not(compare('=', field, value))
+}
+
+export function gt<T>(field: Path<T>, value: NoInfer<Comparable<T>>): Condition {
+  return compare('>', field, value)
+}
+
+export function gte<T>(field: Path<T>, value: NoInfer<Comparable<T>>): Condition {
+  return compare('>=', field, value)
+}
+
+export function lt<T>(field: Path<T>, value: NoInfer<Comparable<T>>): Condition {
+  return compare('<', field, value)
+}
+
+export function lte<T>(field: Path<T>, value: NoInfer<Comparable<T>>): Condition {
+  return compare('<=', field, value)
+}
+
+/** From the one to the other, both included. */
+export function between<T>(field: Path<T>, from: NoInfer<Comparable<T>>, to: NoInfer<Comparable<T>>): Condition {
+  return and(compare('>=', field, from), compare('<=', field, to))
+}
+
+/** Equal to one of the values. */
+export function isIn<T>(field: Path<T>, values: readonly NoInfer<Operand<T>>[]): Condition {
+  return new Condition({ op: 'in', place: placeIn(field), operands: values })
+}
+
+/** Missing, or null. */
+export function isNull(field: Path<unknown>): Condition {
+  return new Condition({ op: 'isNull', place: placeIn(field) })
+}
+
+/** There, and not null. */
+export function exists(field: Path<unknown>): Condition {
+  return not(isNull(field))
+}
+
+/** Of an array: has all these elements. Of an object: has these properties, with these values in them. */
+export function contains<T>(field: Path<T>, part: NoInfer<Part<NonNullable<T>>>): Condition {
+  return new Condition({ op: 'contains', place: placeIn(field), operand: part })
+}
+
+type Part<T> = unknown extends T
+  ? object
+  : T extends string | number | boolean | Date
+    ? never
+    : T extends readonly (infer E)[]
+      ? readonly PartOf<E>[]
+      : { readonly [K in keyof T]?: PartOf<T[K]> }
+
+type PartOf<T> = T extends string | number | boolean | Date | null | undefined ? T : Part<T>
+
+export function startsWith<T>(field: Path<T>, prefix: NoInfer<Text<T>>): Condition {
+  return new Condition({ op: 'startsWith', place: placeIn(field), operand: prefix })
+}
+
+/** `%` is any text, `_` any character, `\` takes either as it is. */
+export function like<T>(field: Path<T>, pattern: NoInfer<Text<T>>): Condition {
+  return new Condition({ op: 'like', place: placeIn(field), operand: pattern })
+}
+
+/** A regular expression of PostgreSQL's; `(?i)` at its start takes capitals for small letters. */
+export function regex<T>(field: Path<T>, pattern: NoInfer<Text<T>>): Condition {
+  return new Condition({ op: 'regex', place: placeIn(field), operand: pattern })
+}
+
+/** Of an array: one element meets the condition. */
+export function elemMatch<T>(field: Path<T>, condition: (element: Field<ElementOf<T>>) => Condition): Condition {
+  const scope = new Scope()
+  return new Condition({ op: 'elemMatch', place: placeIn(field), scope, of: checked(condition(fieldsOf(scope))) })
+}
+
+type ElementOf<T> = unknown extends T ? unknown : Extract<T, readonly unknown[]>[number]
+
+/**
+ * Full text: `search(c, 'red -shoes "as they are"')` looks into the fields that the collection declares for it,
+ * `search(c.notes, …)` into that one. By default in the collection's language.
+ */
+export function search<T>(
+  field: Path<T>,
+  words: string,
+  options: { readonly language?: string | undefined } = {},
+): Condition {
+  return new Condition({ op: 'search', place: placeIn(field), operand: words, language: options.language })
+}
+
+function compare(by: Comparison, field: unknown, operand: unknown): Condition {
+  return new Condition({ op: 'compare', by, place: placeIn(field), operand })
+}
+
+/** What is not a condition is most likely a comparison of JavaScript's, `c.total > 5`. */
+export function checked(condition: Condition): Condition {
+  if (!(condition instanceof Condition))
+    throw new InvalidQuery({ reason: `a condition is ${typeof condition}; use the operators: gt(c.total, 5)` })
+  return condition
+}

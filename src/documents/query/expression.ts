@@ -1,0 +1,69 @@
+/**
+ * The SQL of a place in a document, read as text, as a number or as true or false.
+ *
+ * These expressions are total: what is there as something else, or not at all, is null. And they are immutable, so the
+ * same text can stand in an index; text goes by its bytes (collation "C"), whatever the database's own order is.
+ *
+ * An entry of an index has room for 2700 bytes, so indexes hold only the beginning of a text (`short`), and a query asks
+ * for both: `short = …` finds it, the whole decides. Otherwise one long text would make a write fail.
+ */
+import { literal } from '../../database/sql.ts'
+import type { MetaFields, Place } from './field.ts'
+import type { Kind } from './operand.ts'
+
+/** How many characters of a text an index holds: of four bytes each, five such texts fit into an entry. */
+export const shortLength = 128
+
+/** The columns beside the body, and what they are. */
+export const metaColumns: Readonly<Record<keyof MetaFields, { column: string; kind: Kind | 'time' }>> = {
+  id: { column: 'id', kind: 'text' },
+  version: { column: 'version', kind: 'number' },
+  createdAt: { column: 'created_at', kind: 'time' },
+  createdBy: { column: 'created_by', kind: 'text' },
+  updatedAt: { column: 'modified_at', kind: 'time' },
+  updatedBy: { column: 'modified_by', kind: 'text' },
+  deletedAt: { column: 'deleted_at', kind: 'time' },
+}
+
+/** The JSON at a path below `base`. */
+export function jsonAt(base: string, path: readonly string[]): string {
+  if (path.length === 0) return base
+  if (path.length === 1 && !isIndex(path[0]!)) return `${base} -> ${literal(path[0]!)}`
+  return `${base} #> ${literal(arrayText(path))}`
+}
+
+/** The same as a typed value, in parentheses. */
+export function typedAt(base: string, path: readonly string[], kind: Kind): string {
+  const json = jsonAt(base, path)
+  if (kind === 'text') return `(case when jsonb_typeof(${json}) = 'string' then ${textAt(base, path)} end collate "C")`
+  if (kind === 'number') return `(case when jsonb_typeof(${json}) = 'number' then (${json})::numeric end)`
+  return `(case when jsonb_typeof(${json}) = 'boolean' then (${json})::boolean end)`
+}
+
+export function lowered(text: string): string {
+  return `(lower(${text} collate "default") collate "C")`
+}
+
+export function short(text: string): string {
+  return `left(${text}, ${shortLength})`
+}
+
+/** Whether a step of a path may be a place in an array: then the path cannot be written as a nested object. */
+export function isIndex(step: string): boolean {
+  return /^-?\d+$/.test(step)
+}
+
+/** Tells two places of a document apart. */
+export function placeKey({ path, isLower }: Pick<Place, 'path' | 'isLower'>, kind: Kind): string {
+  return `${kind}${isLower === true ? ' lower' : ''} ${JSON.stringify(path)}`
+}
+
+function textAt(base: string, path: readonly string[]): string {
+  if (path.length === 1 && !isIndex(path[0]!)) return `${base} ->> ${literal(path[0]!)}`
+  return `${base} #>> ${literal(arrayText(path))}`
+}
+
+/** A text array as PostgreSQL writes it. */
+function arrayText(path: readonly string[]): string {
+  return `{${path.map(step => `"${step.replaceAll(/["\\]/g, '\\$&')}"`).join()}}`
+}

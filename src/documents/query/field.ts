@@ -1,0 +1,121 @@
+/**
+ * The fields of a document as a query names them: `c => c.address.city`.
+ *
+ * `c` is a stand-in: reading a property of it gives the stand-in for that field, typed like the field. All it knows is
+ * its place, which operators take out of it; so no name of a field is special, not even `then` or `constructor`.
+ */
+import { InvalidQuery } from '../../core/query-errors.ts'
+
+declare const valueType: unique symbol
+const placeOf: unique symbol = Symbol('rillflow.place')
+
+/** A place in a document that holds a `T`. */
+export interface Path<out T> {
+  readonly [valueType]: T
+}
+
+/** A place in a document, and the places inside of it. */
+export type Field<T> = Path<T> & FieldsOf<T>
+
+type FieldsOf<T> = unknown extends T
+  ? { readonly [name: string]: Field<unknown> }
+  : [T] extends [Leaf]
+    ? unknown
+    : { readonly [K in KeysOf<T>]-?: Field<ValueAt<T, K>> }
+
+type Leaf = string | number | bigint | boolean | Date | null | undefined
+
+/** Of a union the keys of every member: a document of another shape merely lacks the field. */
+export type KeysOf<T> = unknown extends T
+  ? string | number
+  : T extends Leaf
+    ? never
+    : T extends readonly unknown[]
+      ? number
+      : keyof T & (string | number)
+
+export type ValueAt<T, K> = unknown extends T
+  ? unknown
+  : T extends readonly (infer E)[]
+    ? E
+    : T extends Leaf
+      ? never
+      : K extends keyof T
+        ? T[K]
+        : undefined
+
+/** What a function that names a field gives when it is selected: null where it is missing. */
+export type ValueFrom<F> = F extends (...args: never[]) => Path<infer T>
+  ? undefined extends T
+    ? Exclude<T, undefined> | null
+    : T
+  : never
+
+/** What the store itself keeps of each document. */
+export interface MetaFields {
+  readonly id: Path<string>
+  readonly version: Path<number>
+  readonly createdAt: Path<Date>
+  readonly createdBy: Path<string | undefined>
+  readonly updatedAt: Path<Date>
+  readonly updatedBy: Path<string | undefined>
+  readonly deletedAt: Path<Date | undefined>
+}
+
+/** Where a path begins: in a document, or in an element of one of its arrays. */
+export class Scope {}
+
+export interface Place {
+  readonly scope: Scope
+  readonly path: readonly string[]
+  /** Set for what is kept beside the body. */
+  readonly meta?: keyof MetaFields | undefined
+  readonly isLower?: boolean | undefined
+}
+
+const naming: ProxyHandler<{ [placeOf]: Place }> = {
+  get(target, key) {
+    if (key === placeOf) return target[placeOf]
+    if (typeof key === 'symbol') return undefined
+    const place = target[placeOf]
+    if (place.meta !== undefined || place.isLower === true) return undefined
+    return standIn({ scope: place.scope, path: [...place.path, key] })
+  },
+}
+
+/** The body of the documents that a query is about. */
+export const documentScope: Scope = new Scope()
+
+export function fieldsOf<T>(scope: Scope): Field<T> {
+  return standIn({ scope, path: [] }) as Field<T>
+}
+
+const metaNames = ['id', 'version', 'createdAt', 'createdBy', 'updatedAt', 'updatedBy', 'deletedAt'] as const
+
+export const metaFields: MetaFields = Object.fromEntries(
+  metaNames.map(meta => [meta, standIn({ scope: documentScope, path: [], meta })]),
+) as unknown as MetaFields
+
+/** A field by a name or number that the compiler cannot take as a property: `at(c.items, 0)`, `at(c.stock, city)`. */
+export function at<T, K extends KeysOf<T>>(field: Path<T>, key: K): Field<ValueAt<T, K>> {
+  const place = placeIn(field)
+  return standIn({ ...place, path: [...place.path, String(key)] }) as Field<ValueAt<T, K>>
+}
+
+/** The field in small letters; what it is compared with is made small too. */
+export function lower<T extends string | null | undefined>(field: Path<T>): Path<string> {
+  return standIn({ ...placeIn(field), isLower: true }) as unknown as Path<string>
+}
+
+export function placeIn(field: unknown): Place {
+  const place = typeof field === 'object' && field !== null ? (field as { [placeOf]?: Place })[placeOf] : undefined
+  if (place === undefined) {
+    const given = typeof field === 'object' ? 'an object' : `${typeof field} ${JSON.stringify(String(field))}`
+    throw new InvalidQuery({ reason: `${given} is not a field; take fields from the function's argument: c => c.name` })
+  }
+  return place
+}
+
+function standIn(place: Place): Path<unknown> {
+  return new Proxy({ [placeOf]: place }, naming) as unknown as Path<unknown>
+}

@@ -1,0 +1,161 @@
+/**
+ * Groups of documents. A group becomes one JSON object, of its keys and what comes of its documents; so `having` and
+ * `orderBy` are the conditions and orders of documents, on that object.
+ */
+import { InvalidQuery } from '../../core/query-errors.ts'
+import { literal } from '../../database/sql.ts'
+import type { CallOptions } from '../collection.ts'
+import { type Condition, checked } from './condition.ts'
+import { jsonAt, metaColumns, typedAt } from './expression.ts'
+import {
+  documentScope,
+  type Field,
+  fieldsOf,
+  type MetaFields,
+  metaFields,
+  type Path,
+  type Place,
+  placeIn,
+  Scope,
+  type ValueFrom,
+} from './field.ts'
+import type { Kind } from './operand.ts'
+import { type OrderArguments, type OrderKey, type OrderOptions, orderKey } from './order.ts'
+import { renderCondition, timeOf, valueOf, type Writing } from './render.ts'
+import { wholeNumber } from './rows.ts'
+import { executorFor, runQuery } from './run.ts'
+import { type QuerySource, type QueryState, renderFrom, write } from './state.ts'
+
+export type Keys<Doc> = Readonly<Record<string, (c: Field<Doc>, meta: MetaFields) => Path<unknown>>>
+
+/** What comes of the documents of a group. */
+export class Aggregate<out R> {
+  readonly name: 'count' | 'sum' | 'avg' | 'min' | 'max'
+  readonly place: Place | undefined
+  readonly kind: Kind
+  /** Never there at run time: it carries the type of the outcome. */
+  declare readonly '~result': R
+  constructor(name: Aggregate<R>['name'], place: Place | undefined, kind: Kind) {
+    this.name = name
+    this.place = place
+    this.kind = kind
+  }
+}
+
+export type GroupRow<K, A> = { -readonly [N in keyof K]: ValueFrom<K[N]> } & {
+  -readonly [N in keyof A]: A[N] extends Aggregate<infer R> ? R : never
+}
+
+type Numeric<T> = [Extract<T, number>] extends [never] ? (unknown extends T ? Path<T> : never) : Path<T>
+
+/** How many documents. */
+export function count(): Aggregate<number> {
+  return new Aggregate('count', undefined, 'number')
+}
+
+/** The sum of the numbers there are; null if there are none. */
+export function sum<T>(field: Path<T> & Numeric<T>): Aggregate<number | null> {
+  return new Aggregate('sum', placeIn(field), 'number')
+}
+
+export function avg<T>(field: Path<T> & Numeric<T>): Aggregate<number | null> {
+  return new Aggregate('avg', placeIn(field), 'number')
+}
+
+/** The least; of numbers unless told otherwise. */
+export function min<K extends 'number' | 'text' = 'number'>(
+  field: Path<unknown>,
+  options: { readonly as?: K } = {},
+): Aggregate<(K extends 'text' ? string : number) | null> {
+  return new Aggregate('min', placeIn(field), options.as ?? 'number')
+}
+
+export function max<K extends 'number' | 'text' = 'number'>(
+  field: Path<unknown>,
+  options: { readonly as?: K } = {},
+): Aggregate<(K extends 'text' ? string : number) | null> {
+  return new Aggregate('max', placeIn(field), options.as ?? 'number')
+}
+
+export interface GroupQuery<Row> {
+  /** Only groups that meet the condition. */
+  having(condition: (group: Field<Row>) => Condition): GroupQuery<Row>
+  orderBy<T>(field: (group: Field<Row>) => Path<T>, ...options: OrderArguments<NoInfer<T>>): GroupQuery<Row>
+  limit(count: number): GroupQuery<Row>
+  toArray(options?: CallOptions): Promise<Row[]>
+}
+
+interface GroupState {
+  readonly keys: ReadonlyMap<string, Place>
+  readonly aggregates: ReadonlyMap<string, Aggregate<unknown>>
+  readonly having: readonly Condition[]
+  readonly order: readonly OrderKey[]
+  readonly limit: unknown
+}
+
+const groupScope = new Scope()
+
+export function groupQuery<Doc, K extends Keys<Doc>, A extends Record<string, Aggregate<unknown>>>(
+  source: QuerySource,
+  documents: QueryState,
+  keys: K,
+  aggregates: (c: Field<Doc>, meta: MetaFields) => A,
+): GroupQuery<GroupRow<K, A>> {
+  const c = fieldsOf<Doc>(documentScope)
+  const places = Object.entries(keys).map(([name, take]) => [name, placeIn(take(c, metaFields))] as const)
+  const outcomes = Object.entries(aggregates(c, metaFields))
+  const twice = outcomes.find(([name]) => Object.hasOwn(keys, name))?.[0]
+  if (twice !== undefined) throw new InvalidQuery({ reason: `groupBy has ${JSON.stringify(twice)} twice` })
+  if (!outcomes.every(([, each]) => each instanceof Aggregate))
+    throw new InvalidQuery({ reason: 'groupBy takes aggregates: count(), sum(c.total), …' })
+  const state = { keys: new Map(places), aggregates: new Map(outcomes), having: [], order: [], limit: undefined }
+  return fromState(source, documents, state)
+}
+
+function fromState<Row>(source: QuerySource, documents: QueryState, state: GroupState): GroupQuery<Row> {
+  const next = (change: Partial<GroupState>): GroupQuery<Row> => fromState(source, documents, { ...state, ...change })
+  const group = fieldsOf<Row>(groupScope)
+  return {
+    having: condition => next({ having: [...state.having, checked(condition(group))] }),
+    orderBy: (field, ...[options]) =>
+      next({ order: [...state.order, orderKey(placeIn(field(group)), options as OrderOptions | undefined)] }),
+    limit: limit => next({ limit }),
+    async toArray(options = {}) {
+      const written = write(source, writing => renderGroups(source, documents, state, writing))
+      const rows = await runQuery(source, documents, written, await executorFor(source, documents, options))
+      return rows.map(([row]) => row as Row)
+    },
+  }
+}
+
+function renderGroups(source: QuerySource, documents: QueryState, state: GroupState, writing: Writing): string {
+  const keys = [...state.keys].map(([name, place]) => ({ name, value: keyOf(place, writing) }))
+  const outcomes = [...state.aggregates].map(([name, each]) => ({ name, value: outcomeOf(each, writing) }))
+  const parts = [...keys, ...outcomes].map(({ name, value }) => `${literal(name)}, ${value}`)
+  const by = keys.length === 0 ? '' : `\n    group by ${keys.map(key => key.value).join(', ')}`
+  const grouped = { ...writing, scopes: new Map([...writing.scopes, [groupScope, 'g.value']]) }
+  const having = state.having.map(each => renderCondition(each, grouped))
+  const order = state.order.map(
+    ({ place, as, direction, nulls }) => `${typedAt('g.value', place.path, as)} ${direction} nulls ${nulls}`,
+  )
+  return [
+    `/* documents.group */\n  select g.value`,
+    `from (\n    select jsonb_build_object(${parts.join(', ')}) as value\n    ${renderFrom(source, documents, writing)}${by}\n  ) as g`,
+    ...(having.length > 0 ? [`where ${having.join(' and ')}`] : []),
+    ...(order.length > 0 ? [`order by ${order.join(', ')}`] : []),
+    ...(state.limit === undefined ? [] : [`limit ${writing.binder.bind(state.limit, 'bigint', wholeNumber('limit'))}`]),
+  ].join('\n  ')
+}
+
+/** A missing field and null are one group. */
+function keyOf(place: Place, { prefix }: Writing): string {
+  if (place.meta !== undefined) return `coalesce(to_jsonb(${prefix}${metaColumns[place.meta].column}), 'null')`
+  return `coalesce(${jsonAt(`${prefix}body`, place.path)}, 'null')`
+}
+
+function outcomeOf({ name, place, kind }: Aggregate<unknown>, writing: Writing): string {
+  if (place === undefined) return 'count(*)'
+  const value = timeOf(place, writing.prefix) ?? valueOf(place, kind, writing)
+  if (value === undefined) throw new InvalidQuery({ reason: `${name} cannot read this field as ${kind}` })
+  return `${name}(${value})`
+}

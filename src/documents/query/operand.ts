@@ -1,0 +1,109 @@
+/**
+ * What a field is compared with. The operand decides as what the field is read: text with text, numbers with numbers.
+ *
+ * In a compiled query an operand is a placeholder: of its value only the kind is known when the statement is built,
+ * and the value itself is put in with each run.
+ */
+import { isRillflowError } from '../../core/errors.ts'
+import { encodeJson } from '../../core/json.ts'
+import { textFault } from '../../core/name.ts'
+import { InvalidQuery } from '../../core/query-errors.ts'
+
+/** As what a field is read. Dates are the text that JSON makes of them. */
+export type Kind = 'text' | 'number' | 'boolean'
+
+export type OperandKind = Kind | 'null' | 'json'
+
+/** What may be compared for equality with a field of type `T`. */
+export type Operand<T> = unknown extends T
+  ? unknown
+  : T extends null | undefined
+    ? null
+    : T extends Date
+      ? Date | string
+      : T extends string
+        ? string extends T
+          ? string | Date
+          : T
+        : T extends number
+          ? number extends T
+            ? number | bigint
+            : T
+          : T
+
+/** What a field of type `T` can be greater or less than. */
+export type Comparable<T> = unknown extends T
+  ? string | number | bigint | Date
+  : Exclude<Operand<Extract<T, string | number | Date>>, null>
+
+/** Text, for fields that hold text. */
+export type Text<T> = unknown extends T ? string : [Extract<T, string | Date>] extends [never] ? never : string
+
+/** Stands for an argument of a compiled query. */
+export class Placeholder {
+  readonly index: number
+  readonly sample: unknown
+  constructor(index: number, sample: unknown) {
+    this.index = index
+    this.sample = sample
+  }
+}
+
+/** What may differ from run to run, given as the kinds of the arguments. */
+export function signatureOf(args: readonly unknown[]): string {
+  return args.map(each => (Array.isArray(each) ? `[${[...kindsIn(each)].sort().join('|')}]` : kindOf(each))).join()
+}
+
+/** The kinds in a list; those of a placeholder's list are of its signature. */
+export function kindsIn(list: readonly unknown[]): Set<OperandKind> {
+  return new Set(list.map(kindOf))
+}
+
+export function kindOf(operand: unknown): OperandKind {
+  switch (typeof operand) {
+    case 'string':
+      return 'text'
+    case 'number':
+    case 'bigint':
+      return 'number'
+    case 'boolean':
+      return 'boolean'
+    case 'object':
+      if (operand === null) return 'null'
+      return operand instanceof Date ? 'text' : 'json'
+    default:
+      throw new InvalidQuery({ reason: `an operand is ${typeof operand}; to look for what is missing, use isNull` })
+  }
+}
+
+export function textOf(operand: unknown): string {
+  if (operand instanceof Date) return dateText(operand)
+  const text = operand as string
+  const fault = textFault(text)
+  if (fault !== undefined) throw new InvalidQuery({ reason: `an operand ${fault}, which no document can hold` })
+  return text
+}
+
+/** Years of four digits only: others do not sort as text. */
+export function dateText(date: Date): string {
+  const year = date.getUTCFullYear()
+  if (Number.isNaN(year) || year < 0 || year > 9999)
+    throw new InvalidQuery({ reason: 'an operand is an invalid Date, or one outside of the years 0 to 9999' })
+  return date.toISOString()
+}
+
+export function numberText(operand: unknown): string {
+  if (typeof operand === 'number' && !Number.isFinite(operand))
+    throw new InvalidQuery({ reason: `an operand is ${operand}, which no document can hold` })
+  return String(operand)
+}
+
+export function jsonText(operand: unknown): string {
+  try {
+    return encodeJson(operand, { what: 'operand', root: 'operand', maxBytes: 1024 * 1024 }).text
+  } catch (error) {
+    if (!isRillflowError(error, 'invalid_event')) throw error
+    const { path, reason } = error as unknown as { path: string; reason: string }
+    throw new InvalidQuery({ reason: `${path} ${reason}` }, error)
+  }
+}

@@ -1,0 +1,364 @@
+/**
+ * Queries over the documents of a collection.
+ *
+ *     customers.query()
+ *       .where(c => and(eq(c.active, true), contains(c.tags, ['vip'])))
+ *       .orderBy(c => c.name)
+ *       .page(1, 25)
+ *
+ *     field ─► condition ─┐
+ *              order ─────┼─► state ─► rows, group ─► statement ─► run ─► documents, selections, groups
+ *              include ───┘     │                                   └──► the index advisor
+ *                               └─► compile: the statement is kept, only its parameters change
+ *
+ * A query is a value: every step gives a new one, and it can be run again and again. What its conditions mean is said
+ * in `condition.ts`. Guarantees:
+ * - Nothing that a user gave is part of a statement's text but names of fields, and these are quoted as literals.
+ * - What a document is like never makes a query fail, only its outcome.
+ * - A query gives the same with and without indexes, on every engine. Without `orderBy` whole results come in no
+ *   particular order; pages and iteration then go by the id.
+ * - Soft-deleted documents are left out unless they are asked for, included ones too.
+ * - Conditions, orders and selections see bodies as they are stored; upcasters are for whole documents.
+ *
+ * Iterating reads page after page, so memory stays flat; what is written meanwhile may or may not be seen, but no
+ * document that stays as it is is missed or comes twice. Use a repeatable-read transaction for one moment in time.
+ *
+ * What can fail: `InvalidQuery` before anything is sent, or when the database refuses a regular expression.
+ */
+import { throwIfAborted } from '../../core/lifecycle.ts'
+import { InvalidQuery, NotOne } from '../../core/query-errors.ts'
+import type { CallOptions, CollectionBase } from '../collection.ts'
+import { layoutOf } from '../indexes.ts'
+import type { StoredDocument } from '../read.ts'
+import { type Condition, checked } from './condition.ts'
+import { decodeCursor, encodeCursor } from './cursor.ts'
+import {
+  documentScope,
+  type Field,
+  fieldsOf,
+  type MetaFields,
+  metaFields,
+  type Path,
+  placeIn,
+  type ValueFrom,
+} from './field.ts'
+import { type Aggregate, type GroupQuery, type GroupRow, groupQuery, type Keys } from './group.ts'
+import { type Bookmark, type OrderArguments, type OrderOptions, orderKey, partsAfter } from './order.ts'
+import { toRow, wholeNumber, widthOf, writeSelect } from './rows.ts'
+import { executorFor, runQuery, runText } from './run.ts'
+import { everything, type QuerySource, type QueryState, renderFrom, write } from './state.ts'
+
+export interface Query<Doc, Row = StoredDocument<Doc>> extends AsyncIterable<Row> {
+  /** Only documents that meet the condition, and those of earlier `where`. */
+  where(condition: Condition | ((c: Field<Doc>, meta: MetaFields) => Condition)): Query<Doc, Row>
+  /** Order by a field; further calls decide between documents that are equal so far. */
+  orderBy<T>(
+    field: (c: Field<Doc>, meta: MetaFields) => Path<T>,
+    ...options: OrderArguments<NoInfer<T>>
+  ): Query<Doc, Row>
+  limit(count: number): Query<Doc, Row>
+  offset(count: number): Query<Doc, Row>
+  /** Soft-deleted documents, too. */
+  includeDeleted(): Query<Doc, Row>
+  /** Soft-deleted documents alone. */
+  onlyDeleted(): Query<Doc, Row>
+  /** Only these fields. What is missing comes as null. */
+  select<S extends Selection<Doc>>(fields: S): Query<Doc, Selected<S>>
+  /** The related documents of each, as `included`, in the same round trip. */
+  include<const N extends string, Other, Many extends boolean = false>(
+    name: N,
+    others: Queryable<Other> | Query<Other>,
+    options: IncludeOptions<Doc, Other, Many>,
+  ): Query<Doc, WithIncluded<Row, N, Other, Many>>
+  /** Groups of documents that have the same in these fields, and what comes of each. */
+  groupBy<K extends Keys<Doc>, A extends Record<string, Aggregate<unknown>>>(
+    keys: K,
+    aggregates: (c: Field<Doc>, meta: MetaFields) => A,
+  ): GroupQuery<GroupRow<K, A>>
+
+  toArray(options?: CallOptions): Promise<Row[]>
+  /** The first one, if there is any. */
+  first(options?: CallOptions): Promise<Row | undefined>
+  /** The only one; `NotOne` if there is none, or another. */
+  one(options?: CallOptions): Promise<Row>
+  /** The only one, if there is any; `NotOne` if there is another. */
+  optional(options?: CallOptions): Promise<Row | undefined>
+  /** How many there are, whatever `limit` and `offset` are. */
+  count(options?: CallOptions): Promise<number>
+  /** Whether there is any. */
+  exists(options?: CallOptions): Promise<boolean>
+  /** Page `number`, from 1, and how many there are in all. */
+  page(number: number, size: number, options?: CallOptions): Promise<Page<Row>>
+  /** The page after the one that gave `cursor`, or the first: as quick for the thousandth as for the first. */
+  pageAfter(cursor: string | undefined, size: number, options?: CallOptions): Promise<CursorPage<Row>>
+  /** Reads page after page. */
+  iterate(options?: CallOptions & { readonly pageSize?: number | undefined }): AsyncIterable<Row>
+  /** The plan of the statement; with `analyze` the statement is run for it. */
+  explain(options?: CallOptions & { readonly analyze?: boolean | undefined }): Promise<string>
+}
+
+/** What can be queried: a collection. */
+export interface Queryable<Doc> {
+  query(): Query<Doc>
+}
+
+export type Selection<Doc> = Readonly<Record<string, (c: Field<Doc>, meta: MetaFields) => Path<unknown>>>
+
+export type Selected<S> = { -readonly [K in keyof S]: ValueFrom<S[K]> }
+
+export interface IncludeOptions<Doc, Other, Many extends boolean> {
+  /** The field that holds an id, or a list of ids. */
+  readonly from: (c: Field<Doc>, meta: MetaFields) => Path<string | readonly string[] | null | undefined>
+  /** The field of the others that is equal to it. Default: their id. */
+  readonly to?: ((other: Field<Other>, meta: MetaFields) => Path<string | null | undefined>) | undefined
+  /** Whether to give all that there are, as an array. Default false: the first one, or undefined. */
+  readonly many?: Many | undefined
+}
+
+export type WithIncluded<Row, N extends string, Other, Many extends boolean> = Omit<Row, 'included'> & {
+  readonly included: (Row extends { readonly included: infer Before } ? Before : unknown) & {
+    readonly [K in N]: Many extends true ? StoredDocument<Other>[] : StoredDocument<Other> | undefined
+  }
+}
+
+export interface Page<Row> {
+  readonly rows: Row[]
+  /** How many there are in all. */
+  readonly total: number
+  readonly page: number
+  readonly pages: number
+}
+
+export interface CursorPage<Row> {
+  readonly rows: Row[]
+  /** For the next page; undefined after the last one. */
+  readonly cursor: string | undefined
+}
+
+/** What gives the queries of a collection. */
+export function openQueries<Doc>(collection: CollectionBase): { query(): Query<Doc> } {
+  const source: QuerySource = {
+    collection,
+    layout: layoutOf(collection.options),
+    prepared: new Set(),
+    noteRun: () => {},
+  }
+  return { query: () => new DocumentQuery<Doc, StoredDocument<Doc>>(source, everything) }
+}
+
+/** What a query is about, for the parts that write statements of their own from it. */
+export function internalsOf(query: object): { source: QuerySource; state: QueryState } {
+  if (query instanceof DocumentQuery) return query
+  throw new InvalidQuery({ reason: 'this is not a query of a collection' })
+}
+
+const defaultPageSize = 200
+
+class DocumentQuery<Doc, Row> implements Query<Doc, Row> {
+  readonly source: QuerySource
+  readonly state: QueryState
+
+  constructor(source: QuerySource, state: QueryState) {
+    this.source = source
+    this.state = state
+  }
+
+  #with(change: Partial<QueryState>): DocumentQuery<Doc, Row> {
+    return new DocumentQuery(this.source, { ...this.state, ...change })
+  }
+
+  where(given: Condition | ((c: Field<Doc>, meta: MetaFields) => Condition)): Query<Doc, Row> {
+    const condition = typeof given === 'function' ? given(fieldsOf(documentScope), metaFields) : given
+    return this.#with({ conditions: [...this.state.conditions, checked(condition)] })
+  }
+
+  orderBy(field: (c: Field<Doc>, meta: MetaFields) => Path<unknown>, options?: OrderOptions): Query<Doc, Row> {
+    const key = orderKey(placeIn(field(fieldsOf(documentScope), metaFields)), options)
+    return this.#with({ order: [...this.state.order, key] })
+  }
+
+  limit(count: number): Query<Doc, Row> {
+    return this.#with({ limit: count })
+  }
+
+  offset(count: number): Query<Doc, Row> {
+    return this.#with({ offset: count })
+  }
+
+  includeDeleted(): Query<Doc, Row> {
+    return this.#with({ deleted: 'included' })
+  }
+
+  onlyDeleted(): Query<Doc, Row> {
+    return this.#with({ deleted: 'only' })
+  }
+
+  select<S extends Selection<Doc>>(fields: S): Query<Doc, Selected<S>> {
+    const places = Object.entries(fields).map(
+      ([name, take]) => [name, placeIn(take(fieldsOf(documentScope), metaFields))] as const,
+    )
+    if (places.length === 0) throw new InvalidQuery({ reason: 'select names no field' })
+    return new DocumentQuery(this.source, { ...this.state, selected: new Map(places) })
+  }
+
+  include<const N extends string, Other, Many extends boolean = false>(
+    name: N,
+    others: Queryable<Other> | Query<Other>,
+    { from, to, many }: IncludeOptions<Doc, Other, Many>,
+  ): Query<Doc, WithIncluded<Row, N, Other, Many>> {
+    const other = internalsOf('query' in others ? others.query() : others)
+    const local = placeIn(from(fieldsOf(documentScope), metaFields))
+    const foreign = placeIn(to === undefined ? metaFields.id : to(fieldsOf(documentScope), metaFields))
+    const { source, state } = other
+    if (state.selected !== undefined || state.included.length > 0 || state.limit !== undefined)
+      throw new InvalidQuery({ reason: 'a query that is included takes only where, includeDeleted and onlyDeleted' })
+    const included = [...this.state.included, { name, source, state, local, foreign, many: many === true }]
+    return new DocumentQuery(this.source, { ...this.state, included })
+  }
+
+  groupBy<K extends Keys<Doc>, A extends Record<string, Aggregate<unknown>>>(
+    keys: K,
+    aggregates: (c: Field<Doc>, meta: MetaFields) => A,
+  ): GroupQuery<GroupRow<K, A>> {
+    const { conditions, deleted } = this.state
+    return groupQuery(this.source, { ...everything, conditions, deleted }, keys, aggregates)
+  }
+
+  async toArray(options: CallOptions = {}): Promise<Row[]> {
+    const { source, state } = this
+    const written = writeSelect(source, state, { ordered: state.offset !== undefined })
+    const rows = await runQuery(source, state, written, await executorFor(source, state, options))
+    return rows.map(row => toRow(source, state, row) as Row)
+  }
+
+  async first(options?: CallOptions): Promise<Row | undefined> {
+    const [row] = await this.#atMost(1).toArray(options)
+    return row
+  }
+
+  async one(options?: CallOptions): Promise<Row> {
+    const row = await this.optional(options)
+    if (row === undefined) throw new NotOne({ collection: this.source.collection.name, found: 'none' })
+    return row
+  }
+
+  async optional(options?: CallOptions): Promise<Row | undefined> {
+    const [row, other] = await this.#atMost(2).toArray(options)
+    if (other !== undefined) throw new NotOne({ collection: this.source.collection.name, found: 'several' })
+    return row
+  }
+
+  /** Fewer than the limit there is already, if that is less. */
+  #atMost(count: number): DocumentQuery<Doc, Row> {
+    const { limit } = this.state
+    return this.#with({ limit: typeof limit === 'number' ? Math.min(limit, count) : count })
+  }
+
+  async count(options: CallOptions = {}): Promise<number> {
+    const { source, state } = this
+    const written = write(
+      source,
+      writing => `/* documents.count */\n  select count(*)\n  ${renderFrom(source, state, writing)}`,
+    )
+    const [row] = await runQuery(source, state, written, await executorFor(source, state, options))
+    return Number(row![0])
+  }
+
+  async exists(options: CallOptions = {}): Promise<boolean> {
+    const { source, state } = this
+    const written = write(
+      source,
+      writing => `/* documents.any */\n  select 1\n  ${renderFrom(source, state, writing)}\n  limit 1`,
+    )
+    return (await runQuery(source, state, written, await executorFor(source, state, options))).length > 0
+  }
+
+  async page(number: number, size: number, options?: CallOptions): Promise<Page<Row>> {
+    const page = wholeNumber('the number of a page')(number)
+    if (page === 0 || wholeNumber('the size of a page')(size) === 0)
+      throw new InvalidQuery({ reason: 'pages are counted from 1, and hold at least one document' })
+    const offset = (page - 1) * size
+    const rows = await this.#with({ limit: size, offset }).toArray(options)
+    const isEnd = rows.length < size && (rows.length > 0 || page === 1)
+    const total = isEnd ? offset + rows.length : await this.count(options)
+    return { rows, total, page, pages: Math.ceil(total / size) }
+  }
+
+  async pageAfter(cursor: string | undefined, size: number, options: CallOptions = {}): Promise<CursorPage<Row>> {
+    const { source, state } = this
+    const { name } = source.collection
+    if (wholeNumber('the size of a page')(size) === 0)
+      throw new InvalidQuery({ reason: 'a page holds at least one document' })
+    const mark = cursor === undefined ? undefined : decodeCursor(name, state.order, cursor)
+    // One more than asked for tells whether there is a next page.
+    const found = await this.#readAfter(mark, size + 1, options)
+    const rows = found.slice(0, size)
+    const last = rows.at(-1)
+    const next = found.length > size && last !== undefined ? encodeCursor(name, state.order, last.mark) : undefined
+    return { rows: rows.map(each => each.row), cursor: next }
+  }
+
+  async *iterate({
+    pageSize = defaultPageSize,
+    ...options
+  }: IterateOptions = {}): AsyncGenerator<Row, void, undefined> {
+    const { limit = Number.POSITIVE_INFINITY } = this.state
+    let left = limit as number
+    let mark: Bookmark | undefined
+    while (left > 0) {
+      throwIfAborted(options.signal)
+      const size = Math.min(pageSize, left)
+      const found = await this.#readAfter(mark, size, options)
+      for (const { row } of found) yield row
+      if (found.length < size) return
+      left -= size
+      mark = found.at(-1)!.mark
+    }
+  }
+
+  [Symbol.asyncIterator](): AsyncIterator<Row> {
+    return this.iterate()
+  }
+
+  /** The next documents after one. `offset` concerns only the first of them. */
+  async #readAfter(
+    mark: Bookmark | undefined,
+    size: number,
+    options: CallOptions,
+  ): Promise<{ row: Row; mark: Bookmark }[]> {
+    const { source, state } = this
+    const executor = await executorFor(source, state, options)
+    const width = widthOf(state)
+    const found: { row: Row; mark: Bookmark }[] = []
+    for (let part = 0, parts = 1; part < parts && found.length < size; part++) {
+      const limited = { ...state, limit: size - found.length, offset: mark === undefined ? state.offset : undefined }
+      const written = writeSelect(source, limited, {
+        ...{ marked: true, ordered: true },
+        after:
+          mark &&
+          (writing => {
+            const texts = partsAfter(state.order, mark, writing)
+            parts = texts.length
+            return texts[part]!
+          }),
+      })
+      for (const row of await runQuery(source, state, written, executor)) {
+        const [id, ...values] = row.slice(width) as [string, ...(string | null)[]]
+        found.push({ row: toRow(source, state, row) as Row, mark: { id, values } })
+      }
+    }
+    return found
+  }
+
+  async explain({ analyze = false, ...options }: ExplainOptions = {}): Promise<string> {
+    const { source, state } = this
+    const { text, parameters } = writeSelect(source, state, { ordered: state.offset !== undefined })
+    const executor = await executorFor(source, state, options)
+    const how = analyze ? 'analyze, buffers' : 'costs'
+    const rows = await runText(source, `explain (${how}) ${text}`, parameters.values, executor)
+    return rows.map(([line]) => line as string).join('\n')
+  }
+}
+
+type IterateOptions = CallOptions & { readonly pageSize?: number | undefined }
+type ExplainOptions = CallOptions & { readonly analyze?: boolean | undefined }

@@ -1,0 +1,255 @@
+/**
+ * Conditions as SQL. What a collection has indexes on is asked for in the very expression of the index.
+ *
+ * The SQL of a test may come to null where the test is not met. That is as good as false all the way up through `and`
+ * and `or`, and `not` is written `is not true`.
+ */
+import { InvalidQuery } from '../../core/query-errors.ts'
+import { identifier } from '../../database/sql.ts'
+import type { Binder } from './bind.ts'
+import type { Comparison, Condition, Test } from './condition.ts'
+import { isIndex, jsonAt, lowered, metaColumns, short, shortLength, typedAt } from './expression.ts'
+import { documentScope, type Place, type Scope } from './field.ts'
+import { columnFor, hasContaining, isOrdered, type Layout } from './layout.ts'
+import { dateText, jsonText, type Kind, kindOf, kindsIn, numberText, Placeholder, textOf } from './operand.ts'
+import { checkLanguage, configuration, vectorOf } from './search.ts'
+
+/** Where a condition is written: the SQL of each scope's JSON, and whom the parameters go to. */
+export interface Writing {
+  readonly binder: Binder
+  readonly layout: Layout
+  readonly collection: string
+  /** What stands before the columns of the documents: `d.`, or nothing in an index. */
+  readonly prefix: string
+  readonly scopes: ReadonlyMap<Scope, string>
+}
+
+export function startWriting(binder: Binder, layout: Layout, collection: string, prefix: string): Writing {
+  return { binder, layout, collection, prefix, scopes: new Map([[documentScope, `${prefix}body`]]) }
+}
+
+export function renderCondition(condition: Condition, writing: Writing): string {
+  const { test } = condition
+  switch (test.op) {
+    case 'all':
+      return joined(test.of, ' and ', 'true', writing)
+    case 'some':
+      return joined(test.of, ' or ', 'false', writing)
+    case 'not':
+      return test.of.test.op === 'isNull'
+        ? renderIsNull(test.of.test.place, writing, true)
+        : `(${renderCondition(test.of, writing)}) is not true`
+    case 'compare':
+      return renderCompare(test, writing)
+    case 'in':
+      return renderIn(test, writing)
+    case 'isNull':
+      return renderIsNull(test.place, writing, false)
+    case 'contains':
+      return renderContains(test.place, test.operand, writing)
+    case 'elemMatch':
+      return renderElemMatch(test, writing)
+    case 'search':
+      return renderSearch(test, writing)
+    default:
+      return renderTextTest(test, writing)
+  }
+}
+
+function joined(conditions: readonly Condition[], by: string, none: string, writing: Writing): string {
+  if (conditions.length === 0) return none
+  return `(${conditions.map(each => renderCondition(each, writing)).join(by)})`
+}
+
+/** The SQL of a place read as `kind`; undefined if a column beside the body is something else. */
+export function valueOf(place: Place, kind: Kind, writing: Writing): string | undefined {
+  const { layout, prefix } = writing
+  let value: string
+  if (place.meta !== undefined) {
+    const { column, kind: actual } = metaColumns[place.meta]
+    if (actual !== kind) return undefined
+    value = kind === 'text' ? `(${prefix}${column} collate "C")` : `${prefix}${column}::numeric`
+  } else {
+    const column = place.scope === documentScope ? columnFor(layout, place, kind) : undefined
+    value = column === undefined ? typedAt(baseOf(place, writing), place.path, kind) : `${prefix}${identifier(column)}`
+  }
+  return place.isLower === true && kind === 'text' ? lowered(value) : value
+}
+
+/** The time of a column, as precise as a Date is. */
+export function timeOf(place: Place, prefix: string): string | undefined {
+  if (place.meta === undefined || metaColumns[place.meta].kind !== 'time') return undefined
+  return `date_trunc('milliseconds', ${prefix}${metaColumns[place.meta].column})`
+}
+
+/** Whether an index goes by this value, the beginning of it if it is text. */
+export function isIndexed(place: Place, kind: Kind, { layout }: Writing): boolean {
+  return place.meta === undefined && place.scope === documentScope && isOrdered(layout, place, kind)
+}
+
+function baseOf(place: Place, { scopes, collection }: Writing): string {
+  const base = scopes.get(place.scope)
+  if (base !== undefined) return base
+  throw new InvalidQuery({ collection, reason: 'a field was used outside of the function that it was given to' })
+}
+
+function sampleOf(operand: unknown): unknown {
+  return operand instanceof Placeholder ? operand.sample : operand
+}
+
+function renderCompare({ by, place, operand }: Test & { op: 'compare' }, writing: Writing): string {
+  const time = timeOf(place, writing.prefix)
+  const kind = kindOf(sampleOf(operand))
+  if (kind === 'null' && by === '=') return renderIsNull(place, writing, false)
+  if (time !== undefined && kind === 'text')
+    return `${time} ${by} ${writing.binder.bind(operand, 'timestamptz', timeText)}`
+  if (kind === 'json' && by === '=' && place.meta === undefined)
+    return `${jsonAt(baseOf(place, writing), place.path)} = ${writing.binder.bind(operand, 'jsonb', jsonText)}`
+  if (kind === 'null' || kind === 'json')
+    throw new InvalidQuery({ collection: writing.collection, reason: `an operand of ${by} is ${kind}` })
+  if (by === '=' && isFoundByContaining(place, kind, writing)) return renderContains(place, operand, writing)
+  const value = valueOf(place, kind, writing)
+  if (value === undefined) return 'false'
+  if (kind !== 'text') return `${value} ${by} ${bindAs(kind, operand, writing)}`
+  return compareText(value, by, bindText(place, operand, writing), isIndexed(place, kind, writing))
+}
+
+function compareText(value: string, by: Comparison, operand: string, isIndexed: boolean): string {
+  if (!isIndexed) return `${value} ${by} ${operand}`
+  // A text is less than another only if its beginning is less than the other's, or the same.
+  const about = by === '=' ? '=' : by.startsWith('<') ? '<=' : '>='
+  return `(${short(value)} ${about} ${short(operand)} and ${value} ${by} ${operand})`
+}
+
+function bindText(place: Place, operand: unknown, { binder }: Writing): string {
+  const text = binder.bind(operand, 'text', textOf)
+  return place.isLower === true ? lowered(text) : text
+}
+
+function bindAs(kind: 'number' | 'boolean', operand: unknown, { binder }: Writing): string {
+  return kind === 'number' ? binder.bind(operand, 'numeric', numberText) : binder.bind(operand, 'boolean', String)
+}
+
+function timeText(operand: unknown): string {
+  return dateText(operand instanceof Date ? operand : new Date(operand as string))
+}
+
+/** A scalar under names alone is equal exactly if the body contains it, and that has an index. */
+function isFoundByContaining(place: Place, kind: Kind, writing: Writing): boolean {
+  if (place.meta !== undefined || place.isLower === true || place.scope !== documentScope) return false
+  if (isIndexed(place, kind, writing) || columnFor(writing.layout, place, kind) !== undefined) return false
+  return hasContaining(writing.layout, []) && place.path.length > 0 && !place.path.some(isIndex)
+}
+
+function renderIn({ place, operands }: Test & { op: 'in' }, writing: Writing): string {
+  const list = sampleOf(operands)
+  if (!Array.isArray(list)) throw new InvalidQuery({ collection: writing.collection, reason: 'isIn takes an array' })
+  const kinds = kindsIn(list)
+  const of = (kind: string) => (given: unknown) => (given as unknown[]).filter(each => kindOf(each) === kind)
+  const tests: string[] = []
+  if (kinds.has('null')) tests.push(renderIsNull(place, writing, false))
+  if (kinds.has('text')) tests.push(renderTextIn(place, operands, given => of('text')(given), writing))
+  for (const kind of ['number', 'boolean'] as const) {
+    const value = kinds.has(kind) ? valueOf(place, kind, writing) : undefined
+    if (value === undefined) continue
+    // A list of true and false has two values at most, and no type of its own here: true is 'true' as text.
+    const make = (given: unknown): string[] => of(kind)(given).map(kind === 'number' ? numberText : String)
+    const type = kind === 'number' ? 'numeric[]' : 'text[]'
+    tests.push(`${kind === 'number' ? value : `${value}::text`} = any(${writing.binder.bind(operands, type, make)})`)
+  }
+  if (kinds.has('json'))
+    throw new InvalidQuery({
+      collection: writing.collection,
+      reason: 'isIn takes no arrays and objects; use or(eq, …)',
+    })
+  return tests.length === 0 ? 'false' : `(${tests.join(' or ')})`
+}
+
+function renderTextIn(
+  place: Place,
+  operands: unknown,
+  textsIn: (given: unknown) => unknown[],
+  writing: Writing,
+): string {
+  const { binder, prefix } = writing
+  const time = timeOf(place, prefix)
+  if (time !== undefined)
+    return `${time} = any(${binder.bind(operands, 'text[]', given => textsIn(given).map(timeText))}::timestamptz[])`
+  const value = valueOf(place, 'text', writing)
+  if (value === undefined) return 'false'
+  const list = binder.bind(operands, 'text[]', given => textsIn(given).map(textOf))
+  const texts = place.isLower === true ? `array(select ${lowered('each')} from unnest(${list}) as each)` : list
+  if (!isIndexed(place, 'text', writing)) return `${value} = any(${texts})`
+  const shorts = binder.bind(operands, 'text[]', given => textsIn(given).map(each => shortened(textOf(each))))
+  const beginnings =
+    place.isLower === true ? `array(select ${short(lowered('each'))} from unnest(${list}) as each)` : shorts
+  return `(${short(value)} = any(${beginnings}) and ${value} = any(${texts}))`
+}
+
+function shortened(text: string): string {
+  return text.length <= shortLength ? text : [...text].slice(0, shortLength).join('')
+}
+
+function renderIsNull(place: Place, writing: Writing, isNegated: boolean): string {
+  if (place.meta !== undefined)
+    return `${writing.prefix}${metaColumns[place.meta].column} is ${isNegated ? 'not ' : ''}null`
+  const type = `coalesce(jsonb_typeof(${jsonAt(baseOf(place, writing), place.path)}), 'null')`
+  return `${type} ${isNegated ? '<>' : '='} 'null'`
+}
+
+/** Asked of the whole body, written as a nested object, where a path has no index of its own. */
+function renderContains(place: Place, operand: unknown, writing: Writing): string {
+  if (place.meta !== undefined) return 'false'
+  const { path, scope } = place
+  const isOwn = path.length > 0 && (hasContaining(writing.layout, path) || path.some(isIndex))
+  const kind = kindOf(sampleOf(operand))
+  const encode = kind === 'number' ? numberText : jsonText
+  if (scope !== documentScope || isOwn || path.length === 0)
+    return `${jsonAt(baseOf(place, writing), path)} @> ${writing.binder.bind(operand, 'jsonb', encode)}`
+  const opening = path.map(step => `{${JSON.stringify(step)}:`).join('')
+  const nest = (given: unknown): string => opening + encode(given) + '}'.repeat(path.length)
+  return `${baseOf(place, writing)} @> ${writing.binder.bind(operand, 'jsonb', nest)}`
+}
+
+function renderTextTest(test: Test & { op: 'startsWith' | 'like' | 'regex' }, writing: Writing): string {
+  const { op, place } = test
+  const { collection } = writing
+  if (kindOf(sampleOf(test.operand)) !== 'text') throw new InvalidQuery({ collection, reason: `${op} takes text` })
+  const value = valueOf(place, 'text', writing)
+  if (value === undefined) return 'false'
+  if (op === 'startsWith') {
+    const prefix = bindText(place, test.operand, writing)
+    if (!isIndexed(place, 'text', writing)) return `starts_with(${value}, ${prefix})`
+    // All that begins so stands between the prefix and the prefix with the last character there is behind it.
+    const last = short(`${prefix} || repeat(chr(1114111), ${shortLength})`)
+    return `(${short(value)} >= ${short(prefix)} and ${short(value)} <= ${last} and starts_with(${value}, ${prefix}))`
+  }
+  if (op === 'regex') return `${value} ~ ${writing.binder.bind(test.operand, 'text', textOf)}`
+  return `${value} like ${writing.binder.bind(test.operand, 'text', given => checkedPattern(textOf(given)))}`
+}
+
+function checkedPattern(pattern: string): string {
+  const trailing = /\\+$/.exec(pattern)?.[0].length ?? 0
+  if (trailing % 2 === 0) return pattern
+  throw new InvalidQuery({ reason: 'the pattern of like ends with a \\, which takes the next character as it is' })
+}
+
+function renderElemMatch({ place, scope, of }: Test & { op: 'elemMatch' }, writing: Writing): string {
+  if (place.meta !== undefined) return 'false'
+  const array = jsonAt(baseOf(place, writing), place.path)
+  const alias = `e${writing.scopes.size}`
+  const inside = { ...writing, scopes: new Map([...writing.scopes, [scope, `${alias}.value`]]) }
+  return `exists (
+      select
+      from jsonb_array_elements(case when jsonb_typeof(${array}) = 'array' then ${array} else '[]' end) as ${alias}(value)
+      where ${renderCondition(of, inside)})`
+}
+
+function renderSearch({ place, operand, language }: Test & { op: 'search' }, writing: Writing): string {
+  const { search } = writing.layout
+  const fields = place.path.length === 0 && place.scope === documentScope ? search.fields : [place.path]
+  const chosen = checkLanguage(language ?? search.language)
+  const words = writing.binder.bind(operand, 'text', textOf)
+  const vector = vectorOf(baseOf(place, writing), { fields, language: chosen })
+  return `${vector} @@ websearch_to_tsquery(${configuration(chosen)}, ${words})`
+}

@@ -1,0 +1,63 @@
+/** Running the statements of queries. */
+import { isRillflowError } from '../../core/errors.ts'
+import { InvalidQuery, UnknownLanguage } from '../../core/query-errors.ts'
+import type { Executor } from '../../database/database.ts'
+import type { Statement } from '../../database/sql.ts'
+import { type CallOptions, prepared } from '../collection.ts'
+import type { QuerySource, QueryState, Written } from './state.ts'
+
+/** What runs the statements of one call; the collections that are included are made ready, too. */
+export async function executorFor(source: QuerySource, state: QueryState, options: CallOptions): Promise<Executor> {
+  for (const { source: other } of state.included) await prepared(other.collection, options)
+  return prepared(source.collection, options)
+}
+
+/** Runs a statement and tells the advisor. */
+export async function runQuery(
+  source: QuerySource,
+  state: QueryState,
+  written: Written,
+  executor: Executor,
+): Promise<unknown[][]> {
+  const { text, parameters } = written
+  const start = performance.now()
+  const rows = await runText(source, text, parameters.values, executor)
+  source.noteRun({ state, rows: rows.length, tookMs: performance.now() - start })
+  return rows
+}
+
+export async function runText(
+  source: QuerySource,
+  text: string,
+  values: readonly unknown[],
+  executor: Executor,
+): Promise<unknown[][]> {
+  const statement: Statement = { label: 'documents.query', text, values, unprepared: !isWorthPreparing(source, text) }
+  try {
+    return await executor.runArrays(statement)
+  } catch (error) {
+    throw toQueryError(source, error)
+  }
+}
+
+/** A prepared statement stays on its connection, so only so many different ones are. */
+const maxPrepared = 200
+
+function isWorthPreparing({ prepared: known }: QuerySource, text: string): boolean {
+  if (known.has(text)) return true
+  if (known.size >= maxPrepared) return false
+  known.add(text)
+  return true
+}
+
+/** What the database alone can tell is wrong with an operand. */
+function toQueryError({ collection }: QuerySource, error: unknown): unknown {
+  if (!isRillflowError(error, 'database_failed')) return error
+  const { sqlState, reason } = error as unknown as { sqlState: string; reason: string }
+  if (sqlState === invalidRegex) return new InvalidQuery({ collection: collection.name, reason }, error)
+  const language = sqlState === undefinedObject ? /text search configuration "([^"]*)"/.exec(reason)?.[1] : undefined
+  return language === undefined ? error : new UnknownLanguage({ language, known: [] }, error)
+}
+
+const invalidRegex = '2201B'
+const undefinedObject = '42704'

@@ -1,0 +1,46 @@
+/** Full text: in which language, and the vector of the words in some fields of a document. */
+import { InvalidQuery, UnknownLanguage } from '../../core/query-errors.ts'
+import { literal } from '../../database/sql.ts'
+import { typedAt } from './expression.ts'
+
+/** The fields that a collection is searched in. */
+export interface SearchFields {
+  readonly fields: readonly (readonly string[])[]
+  readonly language: string
+}
+
+export const defaultLanguage = 'english'
+
+/**
+ * The configurations that every server from PostgreSQL 15 on brings along. One of your own is named with its schema,
+ * `public.polish`; if there is none of that name, the database says so.
+ */
+const languages: readonly string[] = [
+  ...['simple', 'arabic', 'armenian', 'basque', 'catalan', 'danish', 'dutch', 'english', 'finnish', 'french'],
+  ...['german', 'greek', 'hindi', 'hungarian', 'indonesian', 'irish', 'italian', 'lithuanian', 'nepali'],
+  ...['norwegian', 'portuguese', 'romanian', 'russian', 'serbian', 'spanish', 'swedish', 'tamil', 'turkish'],
+  'yiddish',
+]
+
+export function checkLanguage(language: unknown): string {
+  const isKnown =
+    typeof language === 'string' && (languages.includes(language) || /^[a-z_]\w*\.[a-z_]\w*$/i.test(language))
+  if (!isKnown) throw new UnknownLanguage({ language: String(language), known: languages })
+  return language
+}
+
+/** A name that is not one of the list is looked up by PostgreSQL itself, as it is written. */
+export function configuration(language: string): string {
+  return `${literal(languages.includes(language) ? `pg_catalog.${language}` : language)}::regconfig`
+}
+
+/**
+ * The words of some fields. A vector holds a megabyte, and more would be an error: the first 100 000 characters fit,
+ * whatever they are.
+ */
+export function vectorOf(base: string, { fields, language }: SearchFields): string {
+  if (fields.length === 0)
+    throw new InvalidQuery({ reason: 'the collection declares no fields for full text; name one: search(c.notes, …)' })
+  const texts = fields.map(path => `coalesce(${typedAt(base, path, 'text')}, '')`)
+  return `to_tsvector(${configuration(language)}, left(${texts.join(` || ' ' || `)}, 100000))`
+}

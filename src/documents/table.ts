@@ -1,0 +1,67 @@
+/** The tables of a collection: the documents as they are, and, if they are kept, as they were. */
+import { InvalidName } from '../core/errors.ts'
+import type { DeclaredTable } from '../schema/table.ts'
+import type { CollectionOptions } from './collection.ts'
+import { declareIndexes } from './indexes.ts'
+
+/** Wide columns first, so that none needs padding. Document projections have the same. */
+export function collectionTable(name: string, options: CollectionOptions): DeclaredTable {
+  const { columns, indexes } = declareIndexes(name, options)
+  return {
+    name,
+    columns: [
+      { name: 'version', type: 'bigint' },
+      { name: 'created_at', type: 'timestamptz' },
+      { name: 'modified_at', type: 'timestamptz' },
+      { name: 'deleted_at', type: 'timestamptz', nullable: true },
+      { name: 'id', type: 'text collate "C"' },
+      { name: 'created_by', type: 'text', nullable: true },
+      { name: 'modified_by', type: 'text', nullable: true },
+      { name: 'body', type: 'jsonb' },
+      ...columns,
+    ],
+    primaryKey: ['id'],
+    indexes,
+    fillfactor: 80,
+  }
+}
+
+/** A row for each version, the newest included; one without a body where the document was deleted. */
+export function historyTable(name: string): DeclaredTable {
+  return {
+    name: historyName(name),
+    columns: [
+      { name: 'version', type: 'bigint' },
+      { name: 'modified_at', type: 'timestamptz' },
+      { name: 'deleted_at', type: 'timestamptz', nullable: true },
+      { name: 'created_at', type: 'timestamptz' },
+      { name: 'id', type: 'text collate "C"' },
+      { name: 'created_by', type: 'text', nullable: true },
+      { name: 'modified_by', type: 'text', nullable: true },
+      { name: 'body', type: 'jsonb', nullable: true },
+    ],
+    primaryKey: ['id', 'version'],
+  }
+}
+
+export function historyName(table: string): string {
+  return `${table}__history`
+}
+
+/** The name of a collection is the name of its table: what PostgreSQL would cut or keep for itself is refused. */
+export function checkCollectionName(name: unknown): string {
+  const given = typeof name === 'string' ? name : String(name)
+  const reason =
+    typeof name !== 'string'
+      ? 'is not a string'
+      : !/^[\p{L}_][\p{L}\p{N}_]*$/u.test(name)
+        ? 'must begin with a letter and have only letters, digits and _'
+        : Buffer.byteLength(name) > longest
+          ? `has more than ${longest} bytes`
+          : undefined
+  if (reason !== undefined) throw new InvalidName({ what: 'Collection', given, reason })
+  return given
+}
+
+/** Leaves room for what is put behind it: `__history_pkey`, `_v2__rebuild`. */
+const longest = 40

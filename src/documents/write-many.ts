@@ -1,0 +1,209 @@
+/**
+ * Many writes to one collection in one statement, with an outcome for each: what bulk calls, the batch writer and
+ * sessions are made of.
+ *
+ * The statement locks what is there, in the order of the ids, judges each change by it, and then writes. If any is
+ * refused nothing is written, unless `partial` is asked for. One refusal can only be found while writing: an insert
+ * of an id that another transaction commits just then. So a call with inserts belongs into a transaction that is rolled
+ * back when an outcome is a refusal.
+ */
+import { InvalidOption } from '../core/errors.ts'
+import type { Executor } from '../database/database.ts'
+import { type Statement, sql } from '../database/sql.ts'
+import type { CollectionBase } from './collection.ts'
+import { firstVersion, keepingVersions } from './keep.ts'
+import { runWrite } from './run.ts'
+
+/** A change of one document. `body` is JSON text, as `checkedBody` gives it. */
+export interface Change {
+  readonly kind: ChangeKind
+  readonly id: string
+  readonly body?: string | undefined
+  readonly expected?: number | undefined
+}
+
+/**
+ * `insert`: there must be none. `put`: whatever is there; with `expected` like update. `update`: there must be one.
+ * `delete`: for good; one that is not there is no refusal unless a version was expected. `softDelete`, `restore`: there
+ * must be one; what is so already stays as it is.
+ */
+export type ChangeKind = 'insert' | 'put' | 'update' | 'delete' | 'softDelete' | 'restore'
+
+export interface ChangeOutcome {
+  readonly id: string
+  readonly outcome: 'written' | 'missing' | 'exists' | 'deleted' | 'conflict'
+  /** The version it has now (a deleted one: had); undefined if there is none, or it is not known. */
+  readonly version: number | undefined
+}
+
+export interface WriteManyOptions {
+  readonly userId?: string | null | undefined
+  /** Write what can be written, even if some cannot. Default false. */
+  readonly partial?: boolean | undefined
+}
+
+/** Each id at most once. The outcomes are in the order of the changes. */
+export async function writeDocuments(
+  executor: Executor,
+  collection: CollectionBase,
+  changes: readonly Change[],
+  options: WriteManyOptions = {},
+): Promise<ChangeOutcome[]> {
+  if (changes.length === 0) return []
+  if (new Set(changes.map(change => change.id)).size < changes.length)
+    throw new InvalidOption({ option: 'changes', reason: 'has an id twice' })
+  const userId = options.userId ?? null
+  const bodies = changes.flatMap(change => change.body ?? [])
+  const blind = changes.every(change => change.kind === 'put' && change.expected === undefined)
+  const statement = blind
+    ? keepingVersions(collection, putAll(collection, changes, userId))
+    : judgeAll(collection, changes, userId, options.partial ?? false)
+  const rows = await runWrite(collection, executor, statement, bodies)
+  const byId = new Map(rows.map(row => [row[0] as string, row]))
+  return changes.map(({ kind, id }): ChangeOutcome => {
+    const [, version, outcome = 'written', before] = byId.get(id)! as Judged
+    if (version !== null) return { id, outcome: 'written', version: Number(version) }
+    // Somebody else's insert was committed after ours was judged.
+    if (outcome === 'written' && kind === 'insert' && before === null)
+      return { id, outcome: 'exists', version: undefined }
+    return { id, outcome, version: before === null || before === undefined ? undefined : Number(before) }
+  })
+}
+
+type Judged = [string, bigint | null, ChangeOutcome['outcome'] | undefined, bigint | null | undefined]
+
+/** Whether an outcome is a refusal of this change. */
+export function isRefusal(change: Change, { outcome }: ChangeOutcome): boolean {
+  return outcome !== 'written' && !(outcome === 'missing' && change.kind === 'delete' && change.expected === undefined)
+}
+
+/** Upserts need no judging. */
+function putAll(collection: CollectionBase, changes: readonly Change[], userId: string | null): Statement {
+  return sql`/* documents.put_many */
+    insert into ${collection.table} as d (version, created_at, modified_at, id, created_by, modified_by, body)
+    select ${firstVersion(collection, 'item.id')}, now(), now(), item.id, ${userId}::text, ${userId}::text, item.body::jsonb
+    from unnest(
+      ${changes.map(change => change.id)}::text[],
+      ${changes.map(change => change.body)}::text[]) as item(id, body)
+    order by item.id collate "C"
+    on conflict (id) do update
+    set version = d.version + 1,
+      modified_at = now(),
+      deleted_at = null,
+      modified_by = excluded.modified_by,
+      body = excluded.body`
+}
+
+function judgeAll(
+  collection: CollectionBase,
+  changes: readonly Change[],
+  userId: string | null,
+  partial: boolean,
+): Statement {
+  const { table, historyTable } = collection
+  const first = firstVersion(collection, 'fine.id')
+  const written = 'd.id, d.version, d.created_at, d.created_by, d.modified_at, d.modified_by, d.deleted_at, d.body'
+  const columns = written.replaceAll('d.', '')
+  const values = [
+    changes.map(change => change.id),
+    changes.map(change => change.kind),
+    changes.map(change => change.expected ?? null),
+    changes.map(change => change.body ?? null),
+    userId,
+    partial,
+  ]
+  const keeping =
+    historyTable === undefined
+      ? ''
+      : `, kept as (
+      insert into ${historyTable} (${columns})
+      select ${columns} from written
+      union all
+      select id, version + 1, created_at, created_by, now(), $5::text, now(), null from gone
+    )`
+  const text = `/* documents.write_many */
+    with item as materialized (
+      select id, kind, expected, body
+      from unnest($1::text[], $2::text[], $3::bigint[], $4::text[]) as item(id, kind, expected, body)
+    ), found as materialized (
+      select id, version, deleted_at is not null as is_deleted
+      from ${table}
+      where id = any($1::text[])
+      order by id
+      for update
+    ), judged as materialized (
+      select item.id, item.kind, item.body, found.version as before,
+        case
+          when item.kind = 'insert' then
+            case when found.id is null then 'written' when found.is_deleted then 'deleted' else 'exists' end
+          when item.kind = 'put' and item.expected is null then 'written'
+          when found.id is null then
+            case when item.kind = 'delete' and item.expected is null then 'absent' else 'missing' end
+          when found.is_deleted and item.kind in ('put', 'update') then 'deleted'
+          when item.expected <> found.version then 'conflict'
+          when item.kind = 'softDelete' and found.is_deleted then 'same'
+          when item.kind = 'restore' and not found.is_deleted then 'same'
+          else 'written'
+        end as outcome
+      from item
+      left join found on found.id = item.id
+    ), fine as materialized (
+      select id, kind, body, before
+      from judged
+      where outcome = 'written'
+        and ($6::boolean or not exists (select from judged where outcome not in ('written', 'absent', 'same')))
+    ), gone as (
+      delete from ${table} as d
+      using fine
+      where d.id = fine.id
+        and fine.kind = 'delete'
+      returning ${written}
+    ), changed as (
+      update ${table} as d
+      set version = d.version + 1,
+        modified_at = now(),
+        deleted_at = case when fine.kind = 'softDelete' then now() end,
+        modified_by = $5::text,
+        body = coalesce(fine.body::jsonb, d.body)
+      from fine
+      where d.id = fine.id
+        and fine.before is not null
+        and fine.kind <> 'delete'
+      returning ${written}
+    ), made as (
+      insert into ${table} as d (version, created_at, modified_at, id, created_by, modified_by, body)
+      select ${first}, now(), now(), fine.id, $5::text, $5::text, fine.body::jsonb
+      from fine
+      where fine.before is null
+        and fine.kind = 'put'
+      order by fine.id collate "C"
+      on conflict (id) do update
+      set version = d.version + 1,
+        modified_at = now(),
+        deleted_at = null,
+        modified_by = excluded.modified_by,
+        body = excluded.body
+      returning ${written}
+    ), inserted as (
+      insert into ${table} as d (version, created_at, modified_at, id, created_by, modified_by, body)
+      select ${first}, now(), now(), fine.id, $5::text, $5::text, fine.body::jsonb
+      from fine
+      where fine.before is null
+        and fine.kind = 'insert'
+      order by fine.id collate "C"
+      on conflict (id) do nothing
+      returning ${written}
+    ), written as (
+      select * from changed
+      union all
+      select * from made
+      union all
+      select * from inserted
+    )${keeping}
+    select judged.id, coalesce(written.version, gone.version),
+      case judged.outcome when 'absent' then 'missing' when 'same' then 'written' else judged.outcome end, judged.before
+    from judged
+    left join written on written.id = judged.id
+    left join gone on gone.id = judged.id`
+  return { label: 'documents.write_many', text, values }
+}

@@ -1,0 +1,15 @@
+/** What a session says about everything it writes: the store's word, overridden by the session's, then by the save's. */
+import type { AppendDefaults } from '../events/prepare.ts'
+
+/** Later ones win; headers are joined key by key. */
+export function mergeDefaults(...given: readonly (AppendDefaults | undefined)[]): AppendDefaults {
+  const merged: AppendDefaults = {}
+  for (const each of given) {
+    if (each === undefined) continue
+    merged.correlationId = each.correlationId ?? merged.correlationId
+    merged.causationId = each.causationId ?? merged.causationId
+    merged.userId = each.userId ?? merged.userId
+    if (each.headers !== undefined) merged.headers = { ...merged.headers, ...each.headers }
+  }
+  return merged
+}

@@ -1,0 +1,196 @@
+/**
+ * The documents of one collection as a session sees them: those it has loaded, by id and once each (the identity map),
+ * and the changes it has staged. What is staged is what is loaded from then on.
+ */
+import { type Awaitable, isPromise } from '../core/core.ts'
+import { DocumentNotFound } from '../core/document-errors.ts'
+import { InvalidOption } from '../core/errors.ts'
+import type { AnyTransaction } from '../database/transaction.ts'
+import { checkExpected, checkedBody, checkId } from '../documents/body.ts'
+import type { CollectionBase } from '../documents/collection.ts'
+import { getDocuments, type StoredDocument } from '../documents/read.ts'
+import type { Change, ChangeKind } from '../documents/write-many.ts'
+
+/** A collection, as far as its documents are to be told by it: comparing whole collections is too much for TypeScript. */
+export interface CollectionOf<Doc> extends CollectionBase {
+  get(id: string): Promise<StoredDocument<Doc> | undefined>
+}
+
+/** A document in a session. */
+export interface SessionDocument<Doc = unknown> {
+  readonly id: string
+  readonly data: Doc
+  /** The version it was loaded or saved at, which a put expects it to have still; 0 if it is not stored yet. */
+  readonly version: number
+}
+
+export interface SessionPutOptions {
+  /** Replace what is there, though it was never loaded. Default false: a document that was never loaded is inserted. */
+  readonly upsert?: boolean | undefined
+  /** The version it must have. Default: the one it was loaded at. */
+  readonly expected?: number | undefined
+}
+
+export interface SessionDeleteOptions {
+  /** The version it must have. Default: the one it was loaded at; any if it was not. */
+  readonly expected?: number | undefined
+}
+
+export interface SessionLoadOptions {
+  readonly tx?: AnyTransaction | undefined
+  readonly signal?: AbortSignal | undefined
+}
+
+/** Changes are staged, and written by `save`. */
+export interface SessionDocuments<Doc extends object = Record<string, unknown>> {
+  load(id: string, options?: SessionLoadOptions): Promise<SessionDocument<Doc> | undefined>
+  /** Those that are there, by id, in the order they were asked for. Those not loaded yet: one query. */
+  load(ids: readonly string[], options?: SessionLoadOptions): Promise<Map<string, SessionDocument<Doc>>>
+  /** There must be none: `DocumentExists`. */
+  insert(id: string, data: Doc): void
+  /** Under a new id, which is returned. */
+  insert(data: Doc): string
+  /** One that was loaded is replaced if it is still at that version; one that was not is inserted. */
+  put(id: string, data: Doc, options?: SessionPutOptions): void
+  /** Loads it, and puts what `change` makes of it. */
+  update(id: string, change: (data: Doc) => Awaitable<Doc>, options?: SessionLoadOptions): Promise<void>
+  /** For good. */
+  delete(id: string, options?: SessionDeleteOptions): void
+  softDelete(id: string, options?: SessionDeleteOptions): void
+  restore(id: string, options?: SessionDeleteOptions): void
+}
+
+interface Staged {
+  readonly kind: ChangeKind
+  readonly id: string
+  readonly body: Awaitable<string> | undefined
+  readonly expected: number | undefined
+  /** As it is loaded from now on; undefined if it is to go. */
+  readonly document: SessionDocument | undefined
+}
+
+export class TrackedDocuments {
+  readonly collection: CollectionBase
+  /** Loaded or saved; undefined where there was none. */
+  readonly #known = new Map<string, SessionDocument | undefined>()
+  readonly #staged = new Map<string, Staged>()
+
+  constructor(collection: CollectionBase) {
+    this.collection = collection
+  }
+
+  get size(): number {
+    return this.#staged.size
+  }
+
+  async load(ids: readonly string[], options: SessionLoadOptions = {}): Promise<Map<string, SessionDocument>> {
+    const unknown = [...new Set(ids)].filter(id => !this.#known.has(checkId(id)) && !this.#staged.has(id))
+    if (unknown.length > 0) {
+      const found = await getDocuments(this.collection, unknown, options)
+      for (const id of unknown) {
+        const stored = found.get(id)
+        // Somebody may have loaded it meanwhile: then theirs is the one.
+        if (!this.#known.has(id)) this.#known.set(id, stored && { id, data: stored.data, version: stored.version })
+      }
+    }
+    const loaded = new Map<string, SessionDocument>()
+    for (const id of ids) {
+      const document = this.#staged.has(id) ? this.#staged.get(id)!.document : this.#known.get(id)
+      if (document !== undefined) loaded.set(id, document)
+    }
+    return loaded
+  }
+
+  insert(id: string, data: unknown): void {
+    const before = this.#staged.get(checkId(id))
+    if (before !== undefined && before.kind !== 'delete') this.#refuse(id, before, 'insert')
+    if (before === undefined) this.#stage('insert', id, data, undefined)
+    else this.#stage('put', id, data, before.expected)
+  }
+
+  put(id: string, data: unknown, { upsert = false, expected }: SessionPutOptions = {}): void {
+    checkExpected(expected)
+    const before = this.#staged.get(checkId(id))
+    if (before?.kind === 'softDelete' || before?.kind === 'restore') this.#refuse(id, before, 'put')
+    const wanted = expected ?? before?.expected ?? (before === undefined ? this.#known.get(id)?.version : undefined)
+    const isNew =
+      before === undefined ? wanted === undefined && !upsert : before.kind === 'insert' && wanted === undefined
+    this.#stage(isNew ? 'insert' : 'put', id, data, wanted)
+  }
+
+  /** What it would be after the change. */
+  async changed(id: string, change: (data: never) => unknown, options?: SessionLoadOptions): Promise<unknown> {
+    const document = (await this.load([id], options)).get(id)
+    if (document === undefined) throw new DocumentNotFound({ collection: this.collection.name, id })
+    return change(document.data as never)
+  }
+
+  delete(id: string, { expected }: SessionDeleteOptions = {}): void {
+    checkExpected(expected)
+    const before = this.#staged.get(checkId(id))
+    if (before?.kind === 'insert') this.#staged.delete(id)
+    else
+      this.#take('delete', id, expected ?? before?.expected ?? (before === undefined ? this.#versionOf(id) : undefined))
+  }
+
+  softDelete(id: string, { expected }: SessionDeleteOptions = {}): void {
+    checkExpected(expected)
+    this.#alone('softDelete', checkId(id))
+    this.#take('softDelete', id, expected ?? this.#versionOf(id))
+  }
+
+  restore(id: string, { expected }: SessionDeleteOptions = {}): void {
+    checkExpected(expected)
+    this.#alone('restore', checkId(id))
+    this.#take('restore', id, expected)
+  }
+
+  async changes(): Promise<Change[]> {
+    const changes: Change[] = []
+    for (const { kind, id, body, expected } of this.#staged.values())
+      changes.push({ kind, id, body: isPromise(body as object) ? await body : (body as string | undefined), expected })
+    return changes
+  }
+
+  /** All that was staged is stored, at these versions. */
+  saved(versions: ReadonlyMap<string, number>): void {
+    for (const { kind, id, document } of this.#staged.values()) {
+      const version = versions.get(id)
+      if (kind === 'delete' || kind === 'softDelete') this.#known.set(id, undefined)
+      else if (document === undefined || version === undefined) this.#known.delete(id)
+      else this.#known.set(id, { id, data: document.data, version })
+    }
+    this.#staged.clear()
+  }
+
+  forget(): void {
+    this.#known.clear()
+    this.#staged.clear()
+  }
+
+  #stage(kind: 'insert' | 'put', id: string, data: unknown, expected: number | undefined): void {
+    const body = checkedBody(this.collection, id, data)
+    // Looked at by the save; until then a refusal of an asynchronous schema has nobody else to hear of it.
+    if (isPromise(body)) body.catch(() => {})
+    const version = this.#versionOf(id) ?? 0
+    this.#staged.set(id, { kind, id, body, expected, document: { id, data, version } })
+  }
+
+  #take(kind: 'delete' | 'softDelete' | 'restore', id: string, expected: number | undefined): void {
+    this.#staged.set(id, { kind, id, body: undefined, expected, document: undefined })
+  }
+
+  #versionOf(id: string): number | undefined {
+    return this.#known.get(id)?.version
+  }
+
+  #alone(kind: ChangeKind, id: string): void {
+    const before = this.#staged.get(id)
+    if (before !== undefined) this.#refuse(id, before, kind)
+  }
+
+  #refuse(id: string, before: Staged, kind: ChangeKind): never {
+    const reason = `is staged for ${before.kind} already, which does not go together with ${kind}; save in between`
+    throw new InvalidOption({ option: `document ${JSON.stringify(id)}`, reason })
+  }
+}

@@ -1,0 +1,134 @@
+/** Load, decide, save; and again from the beginning if somebody else was faster. */
+import { type Aggregate, checkStream } from '../aggregates/aggregate.ts'
+import type { AnyEvent } from '../aggregates/decider.ts'
+import { loadState } from '../aggregates/load.ts'
+import type { Awaitable } from '../core/core.ts'
+import { IdempotencyConflict, isRillflowError } from '../core/errors.ts'
+import { sleep } from '../core/lifecycle.ts'
+import { checkName } from '../core/name.ts'
+import { type Backoff, delay } from '../core/retry.ts'
+import type { EventMap, UntypedEvents } from '../events/definition.ts'
+import { rereadable } from '../events/read.ts'
+import { outcomeOfKey } from './key.ts'
+import type { Sent } from './save.ts'
+import {
+  openSession,
+  type Saved,
+  type SaveOptions,
+  type Session,
+  type SessionOptions,
+  type SessionParts,
+  savedOf,
+} from './session.ts'
+
+export interface HandleSessionOptions extends Omit<SaveOptions, 'tx'> {
+  /** How often it is done anew when what it was decided on has changed meanwhile. Default 3. */
+  retries?: number | undefined
+}
+
+/** What was handled: what the function returned, and what was saved. */
+export interface HandledSession<T> {
+  /** Undefined if it was done before, under the same idempotency key. */
+  readonly value: T | undefined
+  readonly saved: Saved
+}
+
+export interface HandledCommand<State, Event extends AnyEvent = AnyEvent> {
+  readonly state: State
+  readonly events: readonly Event[]
+  readonly saved: Saved
+}
+
+export interface Handle<M extends EventMap = UntypedEvents> {
+  /** Decides on an aggregate, and saves what was decided. */
+  <State, Command, Event extends AnyEvent>(
+    aggregate: Aggregate<State, Command, Event>,
+    id: string,
+    command: NoInfer<Command>,
+    options?: HandleSessionOptions,
+  ): Promise<HandledCommand<State, Event>>
+  /** Runs `work` in a new session and saves it; on a conflict once more, in another one. */
+  <T>(work: (session: Session<M>) => Awaitable<T>, options?: HandleSessionOptions): Promise<HandledSession<T>>
+}
+
+export function openHandle(parts: SessionParts): Handle {
+  const handle = (
+    first: Aggregate | ((session: Session) => Awaitable<unknown>),
+    second?: string | HandleSessionOptions,
+    command?: unknown,
+    last: HandleSessionOptions = {},
+  ): Promise<unknown> => {
+    if (typeof first === 'function') return handleWork(parts, first, second as HandleSessionOptions | undefined)
+    return handleCommand(parts, first, second as string, command, last)
+  }
+  return handle as Handle
+}
+
+async function handleCommand(
+  parts: SessionParts,
+  aggregate: Aggregate,
+  id: string,
+  command: unknown,
+  options: HandleSessionOptions,
+): Promise<HandledCommand<unknown>> {
+  const { value, saved } = await handleWork(
+    parts,
+    async session => {
+      const order = await session.fetchForWriting(aggregate, id)
+      const events = order.decide(command)
+      return { loaded: order, events }
+    },
+    options,
+  )
+  if (value !== undefined) return { state: value.loaded.state, events: saved.repeated ? [] : value.events, saved }
+  const { state } = await loadState(parts, aggregate, checkStream(aggregate, id), parts.log.database)
+  return { state, events: [], saved }
+}
+
+async function handleWork<T>(
+  parts: SessionParts,
+  work: (session: Session) => Awaitable<T>,
+  { retries = 3, ...options }: HandleSessionOptions = {},
+): Promise<HandledSession<T>> {
+  const { headers, correlationId, causationId, userId }: SessionOptions = options
+  const earlier = await earlierOutcome(parts, options)
+  if (earlier !== undefined) return { value: undefined, saved: savedOf(earlier) }
+  for (let attempt = 1; ; attempt++) {
+    const session = openSession(parts, { headers, correlationId, causationId, userId })
+    const value = await work(session)
+    try {
+      return { value, saved: await session.save(options) }
+    } catch (error) {
+      if (attempt > retries || !isOvertaken(error)) throw error
+    }
+    await sleep(delay(backoff, attempt), { clock: parts.log.clock, signal: options.signal })
+  }
+}
+
+/** Asked first: what was done once under a key would be refused by what it led to. */
+async function earlierOutcome(
+  { log }: SessionParts,
+  { idempotencyKey: key, onRepeat }: HandleSessionOptions,
+): Promise<Sent | undefined> {
+  if (key === undefined) return undefined
+  checkName('Idempotency key', key)
+  const earlier = await rereadable(log.database, log, () => outcomeOfKey(log.database, log, key))
+  if (earlier !== undefined && onRepeat === 'error') throw new IdempotencyConflict({ key })
+  return earlier
+}
+
+const backoff: Backoff = { baseMs: 2, factor: 2, maxMs: 100, jitter: 0.5 }
+
+/** What was loaded is not what is there any more: decided anew it can be right. */
+function isOvertaken(error: unknown): boolean {
+  return isRillflowError(error) && overtaken.has(error.code)
+}
+
+const overtaken = new Set([
+  'version_conflict',
+  'document_conflict',
+  'document_exists',
+  'document_deleted',
+  'document_not_found',
+  'serialization_failed',
+])

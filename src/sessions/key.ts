@@ -1,0 +1,72 @@
+/** Idempotency keys of saves: claimed with them, and remembering what they came to. */
+import { IdempotencyMismatch, SerializationFailed } from '../core/errors.ts'
+import { jsonable } from '../core/json.ts'
+import type { Executor } from '../database/database.ts'
+import { sql } from '../database/sql.ts'
+import type { Log } from '../events/log.ts'
+import type { SavedDocument, Sent } from './save.ts'
+
+/** What the save that had this key came to; undefined if nobody had it, and now it is ours. */
+export async function claimKey(
+  executor: Executor,
+  log: Log,
+  key: string,
+  digest: string,
+): Promise<readonly SavedDocument[] | undefined> {
+  const made = await executor.run(sql`/* sessions.claim_key */
+    insert into ${log.names.idempotency_keys} (key, digest, event_ids)
+    values (${key}::text, ${digest}::text, '{}')
+    on conflict do nothing
+    returning key`)
+  if (made.length > 0) return undefined
+  const earlier = await earlierSave(executor, log, key)
+  // Whoever had it took it away again between the two.
+  if (earlier === undefined)
+    throw new SerializationFailed({ reason: `the idempotency key "${key}" was just given back` })
+  if (earlier.digest !== digest) throw new IdempotencyMismatch({ key })
+  return earlier.documents ?? []
+}
+
+export async function rememberDocuments(
+  executor: Executor,
+  log: Log,
+  key: string,
+  documents: readonly SavedDocument[],
+): Promise<void> {
+  const rows = documents.map(({ collection, id, version }) => [collection, id, version])
+  await executor.run(sql`/* sessions.remember_documents */
+    update ${log.names.idempotency_keys}
+    set documents = ${JSON.stringify(rows)}::jsonb
+    where key = ${key}::text`)
+}
+
+export async function earlierSave(
+  executor: Executor,
+  log: Log,
+  key: string,
+): Promise<{ readonly digest: string; readonly documents: readonly SavedDocument[] | undefined } | undefined> {
+  const [row] = await executor.runArrays(sql`/* sessions.earlier_save */
+    select digest, documents
+    from ${log.names.idempotency_keys}
+    where key = ${key}::text`)
+  if (row === undefined) return undefined
+  const [digest, documents] = row as [string, [string, string, number][] | null]
+  return { digest, documents: documents?.map(([collection, id, version]) => ({ collection, id, version })) }
+}
+
+/** All that the save under this key has stored; undefined if there was none. */
+export async function outcomeOfKey(executor: Executor, log: Log, key: string): Promise<Sent | undefined> {
+  const earlier = await earlierSave(executor, log, key)
+  if (earlier === undefined) return undefined
+  const rows = await executor.runArrays(sql`/* sessions.outcome_of_key */
+    select e.stream, max(e.version), max(e.position), string_agg(e.event_id::text, ',' order by e.version)
+    from ${log.names.idempotency_keys} as k
+    join ${log.names.events} as e on e.event_id = any(k.event_ids)
+    where k.key = ${key}::text
+    group by e.stream
+    order by e.stream`)
+  const streams = (rows as [string, bigint, bigint, string][]).map(([stream, version, position, ids]) =>
+    jsonable({ stream, version: Number(version), position, eventIds: ids.split(','), repeated: true }),
+  )
+  return { documents: earlier.documents ?? [], streams, repeated: true }
+}

@@ -1,0 +1,320 @@
+/** One session: what it has loaded, what it has staged, and saving it. */
+import type { Aggregate } from '../aggregates/aggregate.ts'
+import type { AnyEvent } from '../aggregates/decider.ts'
+import type { LoadParts } from '../aggregates/load.ts'
+import type { LoadedAggregate } from '../aggregates/loaded.ts'
+import type { Awaitable } from '../core/core.ts'
+import { InvalidOption, Overloaded } from '../core/errors.ts'
+import { jsonable } from '../core/json.ts'
+import { checkName } from '../core/name.ts'
+import { SessionClosed, SessionSaving } from '../core/session-errors.ts'
+import type { AnyTransaction } from '../database/transaction.ts'
+import type { CollectionBase } from '../documents/collection.ts'
+import type { EventMap, NewEvent, UntypedEvents } from '../events/definition.ts'
+import type { AppendResult } from '../events/outcome.ts'
+import type { AppendDefaults, Expected } from '../events/prepare.ts'
+import { byBytes } from '../events/send.ts'
+import type { DocumentProjection } from '../projections/document.ts'
+import type { LiveProjection } from '../projections/live.ts'
+import { channels } from '../telemetry/telemetry.ts'
+import { mergeDefaults } from './defaults.ts'
+import {
+  type CollectionOf,
+  type SessionDocument,
+  type SessionDocuments,
+  type SessionLoadOptions,
+  TrackedDocuments,
+} from './documents.ts'
+import {
+  type AnyProjection,
+  type Fetched,
+  type FetchedDocument,
+  fetchAggregate,
+  fetchProjection,
+  isProjection,
+  streamOf,
+} from './fetch.ts'
+import { type SavedDocument, type SaveParts, type SendOptions, type Sent, sendWork, type Work } from './save.ts'
+import { StagedStreams } from './streams.ts'
+
+/** Headers, causation, correlation and user of all that the session writes, unless an event says otherwise. */
+export interface SessionOptions extends AppendDefaults {
+  /** The most changes and events that may be staged at once. Default 10 000. */
+  maxStaged?: number | undefined
+}
+
+export interface SaveOptions extends AppendDefaults {
+  /** Makes the save repeatable across processes: a second one with this key returns the first one's outcome. */
+  idempotencyKey?: string | undefined
+  /** What a repeat of the key does: return the first outcome (default), or raise `IdempotencyConflict`. */
+  onRepeat?: 'return' | 'error' | undefined
+  /** Save inside this transaction. What becomes of it is then yours: the session takes it for saved. */
+  tx?: AnyTransaction | undefined
+  signal?: AbortSignal | undefined
+}
+
+/** What a save has stored. */
+export interface Saved {
+  readonly documents: readonly SavedDocument[]
+  readonly streams: readonly AppendResult[]
+  /** The position of its last event, for `waitFor`; undefined if it had none. As JSON it is text. */
+  readonly position: bigint | undefined
+  /** True if an earlier save with this idempotency key, or an earlier try of this one, had stored it. */
+  readonly repeated: boolean
+}
+
+export interface Session<M extends EventMap = UntypedEvents> extends AsyncDisposable {
+  /** The documents of a collection, loaded once and changed together. */
+  documents<Doc extends object>(collection: CollectionOf<Doc>): SessionDocuments<Doc>
+  load<Doc extends object>(
+    collection: CollectionOf<Doc>,
+    id: string,
+    options?: SessionLoadOptions,
+  ): Promise<SessionDocument<Doc> | undefined>
+  /** Those that are there, by id. Those not loaded yet: one query. */
+  load<Doc extends object>(
+    collection: CollectionOf<Doc>,
+    ids: readonly string[],
+    options?: SessionLoadOptions,
+  ): Promise<Map<string, SessionDocument<Doc>>>
+  readonly events: {
+    /** Stages events; the stream must have the expected version when they are saved. Default 'any'. */
+    append(
+      stream: string,
+      events: NewEvent<M> | readonly NewEvent<M>[],
+      options?: { expected?: Expected | undefined },
+    ): void
+  }
+  /** The state of a stream, to decide on; what is decided is staged, and saved at this version only. */
+  fetchForWriting<State, Command, Event extends AnyEvent>(
+    aggregate: Aggregate<State, Command, Event>,
+    id: string,
+    options?: SessionLoadOptions,
+  ): Promise<LoadedAggregate<State, Command, Event>>
+  /** The same, of a stream as a projection sees it, however far that has come. */
+  fetchForWriting<Doc>(
+    projection: DocumentProjection<Doc> | LiveProjection<Doc>,
+    id: string,
+    options?: SessionLoadOptions,
+  ): Promise<FetchedDocument<Doc>>
+  /** How much is staged. */
+  readonly staged: { readonly documents: number; readonly events: number }
+  /** Stores all that is staged in one transaction, or nothing: then all of it is still staged. */
+  save(options?: SaveOptions): Promise<Saved>
+  /** Forgets all that is staged and loaded. */
+  discard(): void
+}
+
+export interface SessionParts extends SaveParts, LoadParts {
+  /** What the store says about everything that its sessions write. */
+  readonly defaults: AppendDefaults | undefined
+}
+
+export function openSession(parts: SessionParts, options: SessionOptions = {}): Session {
+  const { log } = parts
+  const { maxStaged = 10_000 } = options
+  const collections = new Map<string, TrackedDocuments>()
+  const streams = new StagedStreams(log.ids)
+  const fetched = new Map<string, Fetched>()
+  let state: 'open' | 'saving' | 'closed' = 'open'
+  let isTried = false
+
+  const guard = (call: string): void => {
+    if (state === 'saving') throw new SessionSaving({ call })
+    if (state === 'closed') throw new SessionClosed({ call })
+  }
+  const count = (): Session['staged'] => {
+    let [documents, events] = [0, streams.size]
+    for (const each of collections.values()) documents += each.size
+    for (const each of fetched.values()) events += each.size
+    return { documents, events }
+  }
+  /** Before something is staged. */
+  const admit = (call: string, more = 1): void => {
+    guard(call)
+    const { documents, events } = count()
+    if (documents + events + more > maxStaged) throw new Overloaded({ queue: 'session', limit: maxStaged })
+  }
+  const tracked = (collection: CollectionBase): TrackedDocuments => {
+    let found = collections.get(collection.tableName)
+    if (found === undefined) {
+      found = new TrackedDocuments(collection)
+      collections.set(collection.tableName, found)
+    }
+    return found
+  }
+
+  const session: Session = {
+    documents: ((collection: CollectionBase) =>
+      documentsOf(tracked(collection), collection, guard, admit)) as unknown as Session['documents'],
+    load: (async (collection: CollectionBase, wanted: string | readonly string[], more?: SessionLoadOptions) => {
+      guard('load')
+      return typeof wanted === 'string'
+        ? (await tracked(collection).load([wanted], more)).get(wanted)
+        : tracked(collection).load(wanted, more)
+    }) as unknown as Session['load'],
+    events: {
+      append(stream, given, { expected } = {}) {
+        const events = Array.isArray(given) ? (given as NewEvent[]) : [given as NewEvent]
+        checkName('Stream', stream)
+        admit('append', events.length)
+        const known = fetched.get(stream)
+        if (known === undefined) return streams.append(stream, events, expected)
+        refuseOther(known, expected)
+        known.append(events)
+      },
+    },
+    fetchForWriting: (async (as: Aggregate | AnyProjection, id: string, { tx }: SessionLoadOptions = {}) => {
+      guard('fetchForWriting')
+      const stream = streamOf(as, id)
+      const executor = tx === undefined ? log.database : parts.executorOf(tx)
+      if (tx === undefined) log.database.refuseInsideTransaction('fetchForWriting')
+      if (!fetched.has(stream)) {
+        refuseStaged(streams, stream)
+        const found = isProjection(as)
+          ? await fetchProjection(log, as, stream, executor, admit)
+          : await fetchAggregate(parts, as, stream, executor, admit)
+        refuseStaged(streams, stream)
+        if (!fetched.has(stream)) fetched.set(stream, found)
+      }
+      const known = fetched.get(stream)!
+      if (known.as === as) return known.handle
+      const reason = `of "${stream}" was fetched as something else in this session; use that, or another session`
+      throw new InvalidOption({ option: 'state', reason })
+    }) as Session['fetchForWriting'],
+    get staged() {
+      return count()
+    },
+    async save(more = {}) {
+      guard('save')
+      state = 'saving'
+      try {
+        return await save(more)
+      } finally {
+        state = 'open'
+      }
+    },
+    discard() {
+      guard('discard')
+      isTried = false
+      for (const each of collections.values()) each.forget()
+      streams.clear()
+      fetched.clear()
+    },
+    async [Symbol.asyncDispose]() {
+      if (state === 'closed') return
+      state = 'closed'
+      const { documents, events } = count()
+      if (documents + events === 0) return
+      log.telemetry.count('session_unsaved_total')
+      log.telemetry.log.warn({ schema: log.schema, documents, events }, 'a session was over with work never saved')
+      log.telemetry.publish(channels.unsaved, () => ({ schema: log.schema, documents, events }))
+    },
+  }
+  return session
+
+  async function save(options_: SaveOptions): Promise<Saved> {
+    const { documents, events } = count()
+    if (documents + events === 0) return savedOf({ documents: [], streams: [], repeated: false })
+    const { work, writers } = await gather()
+    const sendOptions: SendOptions = { ...options_, ...mergeDefaults(parts.defaults, options, options_) }
+    const attempt = sendWork(parts, work, sendOptions)
+    isTried = true
+    const sent = await attempt
+    await settle(sent, writers, options_)
+    log.telemetry.count('session_saves_total')
+    return savedOf(sent)
+  }
+
+  async function gather(): Promise<{ work: Work; writers: Fetched[] }> {
+    const writers = [...fetched.values()].filter(each => each.size > 0)
+    const staged = writers.map(each => each.staged())
+    const documents: { collection: CollectionBase; changes: Awaited<ReturnType<TrackedDocuments['changes']>> }[] = []
+    for (const each of collections.values())
+      if (each.size > 0) documents.push({ collection: each.collection, changes: await each.changes() })
+    documents.sort((a, b) => byBytes(a.collection.tableName, b.collection.tableName))
+    const { all, hasOwnIds } = streams.all(staged)
+    const besides = staged.flatMap(({ beside }) => (beside === undefined ? [] : [beside]))
+    return { work: { streams: all, documents, besides, checkIds: isTried || hasOwnIds }, writers }
+  }
+
+  async function settle(sent: Sent, writers: readonly Fetched[], { tx }: SaveOptions): Promise<void> {
+    isTried = false
+    streams.clear()
+    for (const each of collections.values()) {
+      const { name } = each.collection
+      const mine = sent.documents.filter(({ collection }) => collection === name)
+      // What somebody else stored under the key may say something else: it is loaded when it is asked for.
+      each.saved(sent.repeated ? new Map() : new Map(mine.map(({ id, version }) => [id, version])))
+    }
+    const executor = tx === undefined ? log.database : parts.executorOf(tx)
+    const results = new Map(sent.streams.map(result => [result.stream, result]))
+    for (const each of writers)
+      await each.saved(results.get(each.handle.stream)!, { isOwn: tx === undefined, executor })
+  }
+}
+
+function documentsOf(
+  tracked: TrackedDocuments,
+  { parts }: CollectionBase,
+  guard: (call: string) => void,
+  admit: (call: string) => void,
+): SessionDocuments {
+  return {
+    load: (async (wanted: string | readonly string[], options?: SessionLoadOptions) => {
+      guard('load')
+      return typeof wanted === 'string'
+        ? (await tracked.load([wanted], options)).get(wanted)
+        : tracked.load(wanted, options)
+    }) as SessionDocuments['load'],
+    insert: ((first: unknown, second?: unknown) => {
+      admit('insert')
+      const isNew = typeof first === 'object' && first !== null
+      const id = isNew ? parts.ids.next() : (first as string)
+      tracked.insert(id, isNew ? first : second)
+      return isNew ? id : undefined
+    }) as SessionDocuments['insert'],
+    put(id, data, options) {
+      admit('put')
+      tracked.put(id, data, options)
+    },
+    async update(id, change, options) {
+      guard('update')
+      const data = await tracked.changed(id, change as (data: never) => Awaitable<object>, options)
+      admit('update')
+      tracked.put(id, data)
+    },
+    delete(id, options) {
+      admit('delete')
+      tracked.delete(id, options)
+    },
+    softDelete(id, options) {
+      admit('softDelete')
+      tracked.softDelete(id, options)
+    },
+    restore(id, options) {
+      admit('restore')
+      tracked.restore(id, options)
+    },
+  }
+}
+
+export function savedOf({ documents, streams, repeated }: Sent): Saved {
+  const position = streams.reduce<bigint | undefined>(
+    (last, each) => (last === undefined || each.position > last ? each.position : last),
+    undefined,
+  )
+  return jsonable({ documents, streams, position, repeated })
+}
+
+function refuseOther({ handle }: Fetched, expected: Expected | undefined): void {
+  if (expected === undefined || expected === 'any' || expected === handle.version + handle.events.length) return
+  const reason = `is ${expected}, but "${handle.stream}" was fetched for writing at version ${handle.version}`
+  throw new InvalidOption({ option: 'expected', reason })
+}
+
+function refuseStaged(streams: StagedStreams, stream: string): void {
+  if (!streams.has(stream)) return
+  const reason = `"${stream}" has events staged already, which its state would not show; fetch it first, or save`
+  throw new InvalidOption({ option: 'id', reason })
+}

@@ -1,0 +1,39 @@
+/**
+ * Sessions: the unit of work. What is loaded is loaded once, what is changed is staged, and one save stores all of it.
+ *
+ *     load, fetchForWriting ──► identity map ──► put, decide, append ──► staged ──► save ──► (nothing staged)
+ *                                                                         ▲           │ failed
+ *                                                                         └───────────┘ all of it is still staged
+ *
+ * Guarantees:
+ * - Documents, events, snapshots and what inline projections write are committed together or not at all. The order is
+ *   that of an append: key, streams locked and checked, documents and snapshots, inline projections, positions, events.
+ * - Nothing is overwritten unseen: a document that was loaded is replaced at that version only, one that was not is
+ *   inserted, unless `upsert` is asked for. A stream that was fetched for writing goes on from that version only.
+ * - After a failed save the session is as before it. Its events keep their ids: if an earlier try was stored after all, the
+ *   next one finds it, and stores nothing twice. (Documents alone have no such ids: give such a save an idempotency key.)
+ * - Under an idempotency key a save is stored once, across sessions and processes; with other content it is refused.
+ *
+ * What can fail: what appends and documents can, with their errors. `OutcomeUnknown` if no answer came: save again.
+ * A session that is over with work never saved says so on `channels.unsaved`.
+ */
+import type { AppendDefaults } from '../events/prepare.ts'
+import { saveGroup } from './group.ts'
+import { type Handle, openHandle } from './handle.ts'
+import { openSession, type Session, type SessionOptions, type SessionParts } from './session.ts'
+
+export interface Sessions {
+  session(options?: SessionOptions): Session
+  readonly handle: Handle
+  /** Waits for the saves under way. */
+  drain(): Promise<void>
+}
+
+export function openSessions(
+  parts: Omit<SessionParts, 'defaults' | 'saves'>,
+  defaults: AppendDefaults | undefined,
+): Sessions {
+  const saves = saveGroup(parts.log)
+  const all = { ...parts, defaults, saves }
+  return { session: options => openSession(all, options), handle: openHandle(all), drain: saves.drain }
+}

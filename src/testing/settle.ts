@@ -1,0 +1,36 @@
+/** Waiting until all that was appended is in the read models. */
+import { sleep } from '../core/lifecycle.ts'
+import type { Events } from '../events/events.ts'
+import type { Store } from '../store.ts'
+import { NotSettled } from './failure.ts'
+
+export interface SettleOptions {
+  /** How long to wait for events that are tried again, and for daemons. Default 10 000. */
+  timeoutMs?: number | undefined
+}
+
+/**
+ * Runs all registered projections until they have applied what is in the log now, or waits for the daemon that does. An
+ * event that is set aside as a dead letter counts as done; the error of a projection that stops is thrown.
+ */
+export async function settle(
+  store: Pick<Store, 'projections'> & { readonly events: Pick<Events, 'head' | 'waitFor'> },
+  { timeoutMs = 10_000 }: SettleOptions = {},
+): Promise<void> {
+  const until = performance.now() + timeoutMs
+  const left = (): number => Math.max(1, Math.ceil(until - performance.now()))
+  const head = await store.events.head()
+  await store.events.waitFor(head, { timeoutMs })
+  for (let open = true; open; ) {
+    open = false
+    for (const [consumer, { result, error }] of Object.entries(await store.projections.tickAll())) {
+      if (result === 'stopped') throw error
+      if (result === 'idle' || result === 'inline') continue
+      if (result === 'paused') throw new NotSettled({ consumer, reason: 'is paused' })
+      if (result === 'leasedByOther') await store.projections.waitFor(consumer, head, { timeoutMs: left() })
+      else open = true
+      if (performance.now() > until) throw new NotSettled({ consumer, reason: `is still at work (${result})` }, error)
+      if (result === 'backoff' || result === 'rebuilding') await sleep(5)
+    }
+  }
+}

@@ -1,0 +1,94 @@
+/** The orders of the shop as aggregates: a decider, and a class. */
+import { type Aggregate, aggregate } from '../../src/aggregates/aggregate.ts'
+import { decider } from '../../src/aggregates/decider.ts'
+import type { Database } from '../../src/database/database.ts'
+import { openDatabase } from '../support/engines.ts'
+import { type ShopEvent, shopEvents } from '../support/shop.ts'
+
+export interface Order {
+  status: 'new' | 'placed' | 'paid' | 'shipped'
+  total: number
+  parcels: string[]
+}
+
+export type OrderCommand =
+  | { type: 'Place'; total: number }
+  | { type: 'Pay' }
+  | { type: 'Ship'; parcels: readonly string[] }
+
+export const orderDecider = decider({
+  events: shopEvents,
+  initial: (): Order => ({ status: 'new', total: 0, parcels: [] }),
+  evolve(order, event): Order {
+    if (event.type === 'OrderPlaced') return { ...order, status: 'placed', total: order.total + event.data.total }
+    if (event.type === 'OrderPaid') return { ...order, status: 'paid' }
+    return { ...order, status: 'shipped', parcels: [...order.parcels, event.data.parcel] }
+  },
+  decide(command: OrderCommand, order): ShopEvent | ShopEvent[] {
+    if (command.type === 'Place') return { type: 'OrderPlaced', data: { total: command.total } }
+    if (command.type === 'Pay') return order.status === 'placed' ? { type: 'OrderPaid', data: { method: 'card' } } : []
+    if (order.status !== 'paid') throw new Error('pay first')
+    return command.parcels.map(parcel => ({ type: 'OrderShipped', data: { parcel } }))
+  },
+})
+
+export const Order = aggregate('order', orderDecider)
+
+/** No states in memory: what a load reads is what the database has. */
+export function orders(options: { every?: number; stateVersion?: number; cacheSize?: number } = {}) {
+  const { every, stateVersion, cacheSize = 0 } = options
+  return aggregate('order', { ...orderDecider, snapshotEvery: every, stateVersion, cacheSize })
+}
+
+/** Changes itself in place. */
+export class OrderClass {
+  total = 0
+  parcels: string[] = []
+
+  apply(event: ShopEvent): void {
+    if (event.type === 'OrderPlaced') this.total += event.data.total
+    if (event.type === 'OrderShipped') this.parcels.push(event.data.parcel)
+  }
+
+  ship(parcel: string): ShopEvent {
+    if (this.total === 0) throw new Error('nothing to ship')
+    return { type: 'OrderShipped', data: { parcel } }
+  }
+}
+
+export class KeptOrder extends OrderClass {
+  snapshot(): unknown {
+    return [this.total, ...this.parcels]
+  }
+
+  hydrate([total, ...parcels]: [number, ...string[]]): void {
+    this.total = total
+    this.parcels = parcels
+  }
+}
+
+export type AnyOrder = Aggregate<Order, OrderCommand>
+
+/** A database that remembers what it was asked; wake-ups go out by themselves, and are left out. */
+export async function listeningDatabase(): Promise<{ database: Database; labels: string[] }> {
+  const database = await openDatabase()
+  const labels: string[] = []
+  return {
+    labels,
+    database: {
+      ...database,
+      run(statement) {
+        if (statement.label !== 'events.notify') labels.push(statement.label)
+        return database.run(statement)
+      },
+      runArrays(statement) {
+        labels.push(statement.label)
+        return database.runArrays(statement)
+      },
+      transaction(work, options) {
+        labels.push('transaction')
+        return database.transaction(work, options)
+      },
+    },
+  }
+}

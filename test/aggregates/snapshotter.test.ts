@@ -1,0 +1,166 @@
+import { expect, test } from 'vitest'
+import { aggregate } from '../../src/aggregates/aggregate.ts'
+import { openShop, placed, type Shop, shipped } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
+import { orderDecider, orders } from './orders.ts'
+
+interface SnapshotRow {
+  stream: string
+  version: number
+  total: number
+}
+
+function snapshotsIn({ query }: Shop): Promise<SnapshotRow[]> {
+  return query<SnapshotRow>(
+    "select stream, version::integer, (body ->> 'total')::integer as total from ~snapshots order by stream",
+  )
+}
+
+const many = (count: number) => Array.from({ length: count }, () => placed(1))
+
+test('the snapshotter writes snapshots of streams that are far enough ahead, and leaves the others', async () => {
+  const shop = await openShop()
+  const snapshotter = shop.store.snapshotter(orders(), { threshold: 3, batch: 4 })
+  for (const [stream, count] of [
+    ['order-1', 3],
+    ['order-2', 2],
+    ['order-3', 7],
+    ['cart-1', 9],
+  ] as const)
+    await shop.store.events.append(stream, many(count))
+  const before = await snapshotter.metrics()
+
+  const written = await snapshotter.runUntilIdle()
+
+  expect(before).toEqual({ candidates: 2, maxGap: 7, written: 0 })
+  expect(written).toBe(2)
+  expect(await snapshotsIn(shop)).toEqual([
+    { stream: 'order-1', version: 3, total: 3 },
+    { stream: 'order-3', version: 7, total: 7 },
+  ])
+  expect(await snapshotter.metrics()).toEqual({ candidates: 0, maxGap: 2, written: 2 })
+  expect(await shop.store.aggregates(orders()).load('order-3')).toMatchObject({ version: 7, state: { total: 7 } })
+})
+
+test('compactOnce does one batch, and says what it did', async () => {
+  const { store } = await openShop()
+  const snapshotter = store.snapshotter(orders(), { threshold: 2, batch: 2 })
+  await store.events.append([
+    { stream: 'order-1', events: many(2) },
+    { stream: 'order-2', events: many(2) },
+  ])
+
+  const ticks = [await snapshotter.compactOnce(), await snapshotter.compactOnce(), await snapshotter.compactOnce()]
+
+  expect(ticks).toMatchObject([
+    { result: 'processed', count: 2, written: 1 },
+    { result: 'processed', count: 2, written: 1 },
+    { result: 'idle', count: 0, written: 0 },
+  ])
+})
+
+test('it goes on from the snapshot that is there, as the stream grows', async () => {
+  const shop = await openShop()
+  const snapshotter = shop.store.snapshotter(orders(), { threshold: 2 })
+  await shop.store.events.append('order-1', many(2))
+  await snapshotter.runUntilIdle()
+  const { events_read_total: before } = shop.store.metrics()
+
+  await shop.store.events.append('order-1', many(1))
+  const none = await snapshotter.runUntilIdle()
+  await shop.store.events.append('order-1', many(1))
+  const one = await snapshotter.runUntilIdle()
+
+  expect([none, one]).toEqual([0, 1])
+  expect(await snapshotsIn(shop)).toEqual([{ stream: 'order-1', version: 4, total: 4 }])
+  // The two events as a consumer, and the tail of two: not the whole stream.
+  expect(shop.store.metrics().events_read_total - before).toBe(4)
+})
+
+test('RB-62: a stream that cannot be folded gets no snapshot, and the others get theirs', async () => {
+  const shop = await openShop()
+  const Picky = aggregate('order', {
+    ...orderDecider,
+    evolve(order, event) {
+      if (event.type === 'OrderShipped') throw new Error('no parcels here')
+      return orderDecider.evolve(order, event)
+    },
+  })
+  const snapshotter = shop.store.snapshotter(Picky, { threshold: 2 })
+  for (const [stream, events] of [
+    ['order-1', many(2)],
+    ['order-2', [...many(2), shipped()]],
+    ['order-3', many(2)],
+  ] as const)
+    await shop.store.events.append(stream, events)
+
+  const written = await snapshotter.runUntilIdle()
+
+  expect(written).toBe(2)
+  expect((await snapshotsIn(shop)).map(({ stream }) => stream)).toEqual(['order-1', 'order-3'])
+  expect(await snapshotter.metrics()).toMatchObject({ candidates: 1, maxGap: 3 })
+})
+
+test('RB-65: it ends also if no snapshot can ever be written', async () => {
+  const { store } = await openShop()
+  const Never = aggregate('order', {
+    ...orderDecider,
+    toSnapshot() {
+      throw new Error('never')
+    },
+    fromSnapshot: () => orderDecider.initial(),
+  })
+  const snapshotter = store.snapshotter(Never, { threshold: 1 })
+  await store.events.append('order-1', many(3))
+
+  const written = await snapshotter.runUntilIdle()
+  const again = await snapshotter.compactOnce()
+
+  expect(written).toBe(0)
+  expect(again).toMatchObject({ result: 'idle', written: 0 })
+})
+
+test('RB-65: the snapshots of a store are in its schema', async () => {
+  const [one, two] = [await openShop(), await openShop()]
+  for (const { store } of [one, two]) await store.events.append('order-1', many(2))
+
+  await one.store.snapshotter(orders(), { threshold: 1 }).runUntilIdle()
+
+  expect(await snapshotsIn(one)).toHaveLength(1)
+  expect(await snapshotsIn(two)).toEqual([])
+})
+
+test('a stream that is archived is left alone', async () => {
+  const shop = await openShop()
+  const snapshotter = shop.store.snapshotter(orders(), { threshold: 1 })
+  await shop.store.events.append('order-1', many(2))
+  await shop.store.streams.archive('order-1')
+
+  const written = await snapshotter.runUntilIdle()
+
+  expect(written).toBe(0)
+  expect(await snapshotter.metrics()).toMatchObject({ candidates: 0 })
+})
+
+test('a daemon runs it with the other consumers', async () => {
+  const shop = await openShop()
+  shop.store.snapshotter(orders(), { threshold: 2 })
+  await using daemon = shop.store.daemon()
+  await daemon.start()
+
+  await shop.store.events.append('order-1', many(2))
+
+  await waitUntil(async () => (await snapshotsIn(shop)).length === 1, { what: 'the snapshot' })
+  expect(await snapshotsIn(shop)).toEqual([{ stream: 'order-1', version: 2, total: 2 }])
+})
+
+test('there is one snapshotter of an aggregate, until it is taken out', async () => {
+  const { store } = await openShop()
+  const snapshotter = store.snapshotter(orders())
+
+  expect(snapshotter.name).toBe('snapshotter-order')
+  expect(() => store.snapshotter(orders())).toThrow(expect.objectContaining({ code: 'duplicate_consumer' }))
+  snapshotter.unregister()
+  expect(store.snapshotter(orders()).name).toBe('snapshotter-order')
+  expect(() => store.snapshotter(orders(), { threshold: 0 })).toThrow('threshold')
+})

@@ -1,0 +1,252 @@
+import { expect, test } from 'vitest'
+import { append, increment, insert, type Patch, remove, rename, set, unset } from '../../src/documents/patch.ts'
+import { type Customer, openCustomers } from './customers.ts'
+
+const email = 'ada@x'
+
+/** What a document is after a patch. */
+async function patched(before: object, patch: object): Promise<unknown> {
+  const { customers } = await openCustomers()
+  await customers.put('ada', before as Customer)
+  expect(await customers.patch('ada', patch as Patch<Customer>)).toBe(2)
+  return (await customers.get('ada'))!.data
+}
+
+test('RB-30: patching a nested field keeps its siblings', async () => {
+  const before = { email, profile: { name: 'Ada', age: 36, address: { city: 'London' } } }
+
+  expect(await patched(before, { 'profile.name': 'Alicia' })).toEqual({
+    email,
+    profile: { name: 'Alicia', age: 36, address: { city: 'London' } },
+  })
+})
+
+test('RB-30: two patches under one parent both land, in one call and at once', async () => {
+  const { customers } = await openCustomers()
+  await customers.put('ada', { email, profile: { name: 'Ada' } })
+
+  await customers.patch('ada', { 'profile.age': 36, 'profile.address.city': 'London', visits: 1 })
+  await Promise.all([
+    customers.patch('ada', { 'profile.name': 'Alicia' }),
+    customers.patch('ada', { 'profile.age': 37 }),
+    customers.patch('ada', { visits: increment(2) }),
+  ])
+
+  expect(await customers.get('ada')).toMatchObject({
+    data: { email, profile: { name: 'Alicia', age: 37, address: { city: 'London' } }, visits: 3 },
+    version: 5,
+  })
+})
+
+test('RB-31: missing parents are made, however many', async () => {
+  expect(await patched({}, { 'a.b.c': 1, 'a.b.d.e': 2, 'x[0].y[0]': 3 })).toEqual({
+    a: { b: { c: 1, d: { e: 2 } } },
+    x: [{ y: [3] }],
+  })
+  expect(await patched({ a: null }, { 'a.b.c': 1 })).toEqual({ a: { b: { c: 1 } } })
+})
+
+test('RB-30: elements of arrays are patched by their index', async () => {
+  const before = { lines: [{ sku: 'a', price: 1 }, { sku: 'b', price: 2 }, 'x'], grid: [[1, 2], [3]] }
+
+  expect(await patched(before, { 'lines[0].price': 9, 'lines[1]': 'b', 'grid[1][1]': 4, 'grid[2][0]': 5 })).toEqual({
+    lines: [{ sku: 'a', price: 9 }, 'b', 'x'],
+    grid: [[1, 2], [3, 4], [5]],
+  })
+  expect(await patched(before, { 'lines.0.price': 9, 'lines.3': 'y', 'lines.4': 'z', 'lines.1': unset() })).toEqual({
+    ...before,
+    lines: [{ sku: 'a', price: 9 }, 'x', 'y', 'z'],
+  })
+})
+
+test('a number after a dot is a key where there is no array', async () => {
+  expect(
+    await patched({ counts: { 7: 1 } }, { 'counts.42': increment(), 'counts.7': increment(), 'new.5.6': 'x' }),
+  ).toEqual({
+    counts: { 7: 2, 42: 1 },
+    new: { 5: { 6: 'x' } },
+  })
+  expect(await patched({ a: [{ 5: 'old' }] }, { 'a.0.5': 'new', 'a.0.6': unset() })).toEqual({ a: [{ 5: 'new' }] })
+})
+
+test('every operation, in one statement', async () => {
+  const before = {
+    set: 1,
+    null: 1,
+    unset: 1,
+    deep: { unset: 1, keep: true },
+    price: 0.1,
+    tags: ['a', 'b', 'a'],
+    list: [1, 2, 3],
+    rest: [{ n: 1 }, { n: 2 }, null],
+    old: { value: 1 },
+    stays: 'x',
+  }
+  const patch = {
+    set: { nested: [1, { two: 2 }] },
+    null: null,
+    unset: unset(),
+    'deep.unset': unset(),
+    'deep.missing': unset(),
+    price: increment(0.2),
+    'new.count': increment(5),
+    'new.list': append('x'),
+    tags: remove('a', 'z'),
+    list: insert(1, 9, 8),
+    rest: append({ n: 3 }, [4]),
+    old: rename('renamed'),
+    nothing: rename('still nothing'),
+  }
+
+  expect(await patched(before, patch)).toEqual({
+    set: { nested: [1, { two: 2 }] },
+    null: null,
+    deep: { keep: true },
+    price: 0.3,
+    new: { count: 5, list: ['x'] },
+    tags: ['b'],
+    list: [1, 9, 8, 2, 3],
+    rest: [{ n: 1 }, { n: 2 }, null, { n: 3 }, [4]],
+    renamed: { value: 1 },
+    stays: 'x',
+  })
+})
+
+test('arrays can be changed at their ends, and made by what adds to them', async () => {
+  expect(
+    await patched(
+      { a: [1], b: [1], c: [1], d: null, e: [2] },
+      {
+        a: insert(0, 0),
+        b: insert(1, 2),
+        c: remove(1),
+        d: append(1),
+        e: append(),
+        f: insert(0, 'x'),
+        g: remove('x'),
+        'h[0]': unset(),
+      },
+    ),
+  ).toEqual({ a: [0, 1], b: [1, 2], c: [], d: [1], e: [2], f: ['x'], g: [], h: [] })
+})
+
+test('a value that looks like an operation is a value', async () => {
+  const lookalike = { '~patch': { kind: 'unset' } }
+
+  expect(await patched({ a: 1 }, { a: lookalike, b: set(lookalike) })).toEqual({ a: lookalike, b: lookalike })
+})
+
+test('keys may hold anything but dots and brackets', async () => {
+  const keys = { "it's": 1, 'a "b"': 2, $1: 3, ключ: 4, '{x,y}': 5, 'a-b c': 6, constructor: 7 }
+
+  expect(await patched({}, keys)).toEqual(keys)
+})
+
+test('a patch of many fields is one statement', async () => {
+  const many = Object.fromEntries(Array.from({ length: 150 }, (_, i) => [`field${i}`, i]))
+
+  expect(await patched({ email }, many)).toEqual({ email, ...many })
+})
+
+test.each([
+  ['a text', { a: 'text' }, { 'a.b': 1 }, 'a', 'is not an object'],
+  ['an array under keys', { a: [1] }, { 'a.b': 1 }, 'a', 'is not an object'],
+  ['an object under elements', { a: {} }, { 'a[0]': 1 }, 'a', 'is not an array'],
+  ['a number under either', { a: 1 }, { 'a.0': 1 }, 'a', 'is neither an object nor an array'],
+  ['a text to increment', { a: { b: '1' } }, { 'a.b': increment(1) }, 'a.b', 'is not a number'],
+  ['an object to append to', { a: {} }, { a: append(1) }, 'a', 'is not an array'],
+  ['a text to remove from', { a: 'x' }, { a: remove('x') }, 'a', 'is not an array'],
+  ['an element beyond the end', { a: [1] }, { 'a[2]': 1 }, 'a[2]', 'is beyond the end of the array'],
+  ['an element beyond the end, dotted', { a: [1] }, { 'a.2': 1 }, 'a.2', 'is beyond the end of the array'],
+  ['a place beyond the end', { a: [1] }, { a: insert(2, 1) }, 'a', 'has no place 2 to insert at'],
+])('%s does not fit: nothing is written, and the place is named', async (_, before, patch, path, reason) => {
+  const { customers } = await openCustomers()
+  await customers.put('ada', before as unknown as Customer)
+
+  const mismatch = { code: 'patch_mismatch', id: 'ada', path, reason }
+  const work = customers.patch('ada', { ...patch, visits: 1 } as Patch<Customer>)
+  await expect(work).rejects.toMatchObject(mismatch)
+
+  expect(await customers.get('ada')).toMatchObject({ data: before, version: 1 })
+})
+
+test.each([
+  ['', 1, /not a path/],
+  ['a..b', 1, /not a path/],
+  ['.a', 1, /not a path/],
+  ['a.', 1, /not a path/],
+  ['a[x]', 1, /not a path/],
+  ['a[-1]', 1, /not a path/],
+  ['a[0', 1, /not a path/],
+  ['[0]', 1, /an object, not an array/],
+  ['__proto__', 1, /__proto__/],
+  ['a.__proto__.b', 1, /__proto__/],
+  ['a\0b', 1, /NUL/],
+  ['a', Number.NaN, /NaN/],
+  ['a', { b: [1n] }, /BigInt/],
+  ['a', () => 1, /function/],
+  ['a', JSON.parse('{"__proto__": {"isAdmin": true}}'), /not allowed/],
+  ['a', rename('__proto__'), /__proto__/],
+  ['a', rename(''), /empty/],
+  ['a[0]', rename('b'), /no name/],
+  [Array.from({ length: 60 }, () => 'a').join('.'), 1, /deeper/],
+])('path %j with %s is refused before anything is sent', async (path, value, message) => {
+  const { customers } = await openCustomers()
+
+  const work = customers.patch('ada', { [path]: value } as Patch<Customer>)
+
+  await expect(work).rejects.toMatchObject({ code: 'invalid_patch', message: expect.stringMatching(message) })
+})
+
+test.each([
+  [{ a: 1, 'a.b': 2 }],
+  [{ 'a.b.c': 1, 'a.b': 2 }],
+  [{ 'a[0]': 1, 'a.b': 2 }],
+  [{ a: rename('b'), b: 1 }],
+  [{ a: rename('c'), b: rename('c') }],
+  [{}],
+  [[]],
+  [null],
+])('%j says two things about one place, or nothing, and is refused', async patch => {
+  const { customers } = await openCustomers()
+
+  await expect(customers.patch('ada', patch as Patch<Customer>)).rejects.toMatchObject({ code: 'invalid_patch' })
+})
+
+test.each([[Number.POSITIVE_INFINITY], [Number.NaN], ['1' as unknown as number]])('increment(%s) is refused', by => {
+  expect(() => increment(by)).toThrow(expect.objectContaining({ code: 'invalid_patch' }))
+})
+
+test.each([[-1], [0.5], [Number.NaN]])('insert(%s) is refused', at => {
+  expect(() => insert(at, 'x')).toThrow(expect.objectContaining({ code: 'invalid_patch' }))
+})
+
+// The examples of RFC 7396, as far as their target is an object.
+test.each([
+  [{ a: 'b' }, { a: 'c' }, { a: 'c' }],
+  [{ a: 'b' }, { b: 'c' }, { a: 'b', b: 'c' }],
+  [{ a: 'b' }, { a: null }, {}],
+  [{ a: 'b', b: 'c' }, { a: null }, { b: 'c' }],
+  [{ a: ['b'] }, { a: 'c' }, { a: 'c' }],
+  [{ a: 'c' }, { a: ['b'] }, { a: ['b'] }],
+  [{ a: { b: 'c' } }, { a: { b: 'd', c: null } }, { a: { b: 'd' } }],
+  [{ a: [{ b: 'c' }] }, { a: [1] }, { a: [1] }],
+  [{ e: null }, { a: 1 }, { e: null, a: 1 }],
+  [{}, { a: { bb: { ccc: null } } }, { a: { bb: {} } }],
+  [{ a: 'text' }, { a: { b: { c: 1 } } }, { a: { b: { c: 1 } } }],
+  [{ a: [1] }, { a: { b: 1 } }, { a: { b: 1 } }],
+  [{ 'a.b': 1 }, { 'a.b': 2, 'c[0]': 3 }, { 'a.b': 2, 'c[0]': 3 }],
+])('merging %j with %j gives %j', async (before, patch, after) => {
+  const { customers } = await openCustomers()
+  await customers.put('ada', before as unknown as Customer)
+
+  expect(await customers.merge('ada', patch as never, { expected: 1 })).toBe(2)
+
+  expect((await customers.get('ada'))!.data).toEqual(after)
+})
+
+test.each([[null], [[1]], ['x'], [{}]])('%j is no merge patch', async patch => {
+  const { customers } = await openCustomers()
+
+  await expect(customers.merge('ada', patch as never)).rejects.toMatchObject({ code: 'invalid_patch' })
+})

@@ -1,0 +1,158 @@
+import { expect, test } from 'vitest'
+import { listeningDatabase, Order } from '../aggregates/orders.ts'
+import { ada, bob, type Customer } from '../documents/customers.ts'
+import { openShop, paid, placed } from '../support/shop.ts'
+
+test('a save stores documents and events together, and says their versions and the last position', async () => {
+  const { store } = await openShop()
+  const customers = store.documents<Customer>('customers')
+  await using session = store.session()
+
+  session.documents(customers).put('ada', ada)
+  session.events.append('order-1', [placed(1), paid])
+  session.events.append('order-2', placed(2))
+  const saved = await session.save()
+
+  expect(saved).toMatchObject({
+    documents: [{ collection: 'customers', id: 'ada', version: 1 }],
+    streams: [
+      { stream: 'order-1', version: 2 },
+      { stream: 'order-2', version: 1 },
+    ],
+    position: saved.streams[1]!.position,
+    repeated: false,
+  })
+  await store.events.waitFor(saved.position!)
+  expect(await customers.get('ada')).toMatchObject({ data: ada, version: 1 })
+  expect((await store.events.readAll().toArray()).map(event => event.type)).toEqual([
+    'OrderPlaced',
+    'OrderPaid',
+    'OrderPlaced',
+  ])
+  expect(session.staged).toEqual({ documents: 0, events: 0 })
+  expect(JSON.parse(JSON.stringify(saved)).position).toBe(String(saved.position))
+})
+
+test('nothing is stored before it is saved, and nothing twice', async () => {
+  const { store } = await openShop()
+  const customers = store.documents<Customer>('customers')
+  const session = store.session()
+
+  session.documents(customers).put('ada', ada)
+  session.events.append('order-1', placed(1))
+
+  expect(await customers.count()).toBe(0)
+  expect(session.staged).toEqual({ documents: 1, events: 1 })
+  await session.save()
+  expect(await session.save()).toMatchObject({ documents: [], streams: [], position: undefined })
+  expect(await store.streams.describe('order-1')).toMatchObject({ version: 1 })
+})
+
+test('a document is loaded once, several of them by one query', async () => {
+  const { database, labels } = await listeningDatabase()
+  const { store } = await openShop({ database })
+  const customers = store.documents<Customer>('customers')
+  await customers.putMany([
+    { id: 'ada', data: ada },
+    { id: 'bob', data: bob },
+  ])
+  const session = store.session()
+  labels.length = 0
+
+  const first = await session.load(customers, ['bob', 'nobody', 'ada', 'bob'])
+  const again = await session.load(customers, 'ada')
+  const nobody = await session.documents(customers).load('nobody')
+
+  expect(labels).toEqual(['documents.get_many'])
+  expect([...first.keys()]).toEqual(['bob', 'ada'])
+  expect(again).toBe(first.get('ada'))
+  expect(nobody).toBeUndefined()
+})
+
+test('what is staged is what is loaded', async () => {
+  const { store } = await openShop()
+  const customers = store.documents<Customer>('customers')
+  await customers.put('ada', ada)
+  const documents = store.session().documents(customers)
+  await documents.load('ada')
+
+  documents.put('ada', { ...ada, tier: 'pro' })
+  documents.put('bob', bob)
+
+  expect(await documents.load('ada')).toEqual({ id: 'ada', data: { ...ada, tier: 'pro' }, version: 1 })
+  expect(await documents.load('bob')).toEqual({ id: 'bob', data: bob, version: 0 })
+  documents.delete('ada')
+  documents.delete('bob')
+  expect(await documents.load(['ada', 'bob'])).toEqual(new Map())
+})
+
+test('RB-46: a document that was never loaded is inserted, never overwritten unseen', async () => {
+  const { store } = await openShop()
+  const customers = store.documents<Customer>('customers')
+  await customers.put('ada', ada)
+  const session = store.session()
+  session.documents(customers).put('ada', { email: 'other@x' })
+
+  await expect(session.save()).rejects.toMatchObject({ code: 'document_exists', id: 'ada', version: 1 })
+
+  expect(await customers.get('ada')).toMatchObject({ data: ada, version: 1 })
+  session.discard()
+  session.documents(customers).put('ada', { email: 'other@x' }, { upsert: true })
+  await session.save()
+  expect(await customers.get('ada')).toMatchObject({ data: { email: 'other@x' }, version: 2 })
+})
+
+test('RB-46: a document that was loaded is replaced at that version only', async () => {
+  const { store } = await openShop()
+  const customers = store.documents<Customer>('customers')
+  await customers.put('ada', ada)
+  const [one, two] = [store.session(), store.session()]
+  for (const session of [one, two]) {
+    await session.documents(customers).update('ada', customer => ({ ...customer, visits: 1 }))
+    session.events.append('visits', placed(1))
+  }
+
+  await one.save()
+
+  await expect(two.save()).rejects.toMatchObject({ code: 'document_conflict', expected: 1, actual: 2 })
+  expect(await store.streams.describe('visits')).toMatchObject({ version: 1 })
+})
+
+test('a session goes on from what it has saved', async () => {
+  const { store } = await openShop()
+  const customers = store.documents<Customer>('customers')
+  const session = store.session()
+  const documents = session.documents(customers)
+  documents.insert('ada', ada)
+  await session.save()
+
+  documents.put('ada', { ...ada, visits: 2 })
+  const order = await session.fetchForWriting(Order, 'order-1')
+  order.decide({ type: 'Place', total: 7 })
+  await session.save()
+  order.decide({ type: 'Pay' })
+  await session.save()
+
+  expect(await documents.load('ada')).toMatchObject({ version: 2 })
+  expect(order).toMatchObject({ version: 2, events: [], state: { status: 'paid', total: 7 } })
+  expect(await store.aggregates(Order).load('order-1')).toMatchObject({ version: 2 })
+})
+
+test('RB-45: a failed save drops nothing: saved again, all of it is stored', async () => {
+  const { store } = await openShop()
+  const customers = store.documents<Customer>('customers')
+  await store.events.append('order-1', placed(1))
+  const session = store.session()
+  session.documents(customers).put('ada', ada)
+  session.events.append('order-2', placed(2))
+  session.events.append('order-1', paid, { expected: 'empty' })
+
+  await expect(session.save()).rejects.toMatchObject({ code: 'version_conflict', actual: 1 })
+  expect(session.staged).toEqual({ documents: 1, events: 2 })
+  expect(await customers.exists('ada')).toBe(false)
+  await store.streams.tombstone('order-1')
+  await expect(session.save()).rejects.toMatchObject({ code: 'stream_tombstoned' })
+
+  expect(session.staged).toEqual({ documents: 1, events: 2 })
+  expect(await store.streams.describe('order-2')).toBeUndefined()
+})

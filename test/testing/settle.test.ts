@@ -1,0 +1,73 @@
+import { expect, test } from 'vitest'
+import { failFast, retryWithBackoff } from '../../src/consumers/policy.ts'
+import { documentProjection } from '../../src/projections/document.ts'
+import type { ProjectionOptions } from '../../src/projections/projection.ts'
+import { settle } from '../../src/testing/testing.ts'
+import { openShop, placed, type ShopMap, shopEvents } from '../support/shop.ts'
+
+function totals(options: ProjectionOptions<ShopMap> = {}, before: () => void = () => {}) {
+  return documentProjection('totals', {
+    ...options,
+    events: shopEvents,
+    initial: () => ({ total: 0 }),
+    on: {
+      OrderPlaced(document, event) {
+        before()
+        return { total: document.total + event.data.total }
+      },
+    },
+  })
+}
+
+test('after settle all projections have applied what was appended before it', async () => {
+  const { store } = await openShop()
+  const projection = totals({ batchSize: 2 })
+  await store.projections.register(projection)
+  await store.events.append('order-1', [placed(1), placed(2), placed(3), placed(4), placed(5)])
+
+  await settle(store)
+  await settle(store)
+
+  expect(await store.projections.get(projection, 'order-1')).toEqual({ total: 15 })
+})
+
+test('where a daemon runs the projections, settle waits for it', async () => {
+  const { store } = await openShop()
+  const projection = totals()
+  await store.projections.register(projection)
+  await using daemon = store.daemon()
+  await daemon.start()
+  await store.events.append('order-1', placed(1))
+
+  await settle(store, { timeoutMs: 60_000 })
+
+  expect(await store.projections.get(projection, 'order-1')).toEqual({ total: 1 })
+})
+
+test('an event that is tried again is waited for', async () => {
+  const { store } = await openShop()
+  let failures = 2
+  const projection = totals({ policy: retryWithBackoff({ retries: 5, baseMs: 1, maxMs: 2 }) }, () => {
+    if (failures-- > 0) throw new Error('not yet')
+  })
+  await store.projections.register(projection)
+  await store.events.append('order-1', placed(1))
+
+  await settle(store, { timeoutMs: 60_000 })
+
+  expect(await store.projections.get(projection, 'order-1')).toEqual({ total: 1 })
+})
+
+test('a projection that cannot get to the end is named, or its error thrown', async () => {
+  const { store } = await openShop()
+  const cause = new Error('out of paper')
+  const projection = totals({ policy: failFast() }, () => {
+    throw cause
+  })
+  await store.projections.register(projection)
+  await store.events.append('order-1', placed(1))
+
+  await expect(settle(store)).rejects.toBe(cause)
+  await store.projections.pause('totals')
+  await expect(settle(store)).rejects.toMatchObject({ code: 'not_settled', consumer: 'totals' })
+})

@@ -1,0 +1,206 @@
+import { describe, expect, test } from 'vitest'
+import { aggregate } from '../../src/aggregates/aggregate.ts'
+import { InvalidAggregateState } from '../../src/core/aggregate-errors.ts'
+import { documentProjection } from '../../src/projections/document.ts'
+import { tableProjection } from '../../src/projections/flat-table.ts'
+import { liveProjection } from '../../src/projections/live.ts'
+import { projection } from '../../src/projections/projection.ts'
+import { table } from '../../src/projections/table.ts'
+import { specify } from '../../src/testing/testing.ts'
+import { OrderClass, orderDecider } from '../aggregates/orders.ts'
+import { openDatabase } from '../support/engines.ts'
+import { outcome, paid, placed, shipped, shopEvents } from '../support/shop.ts'
+
+describe('a decider', () => {
+  const given = specify(orderDecider)
+  const ship = { type: 'Ship' as const, parcels: ['a', 'b'] }
+
+  test('given events, when a command, then the events it leads to', () => {
+    given([placed(), paid])
+      .when(ship)
+      .then([shipped('a'), shipped('b')])
+    given(placed()).when({ type: 'Pay' }).then(paid)
+    given().when({ type: 'Pay' }).then([])
+    given([placed(5)])
+      .when({ type: 'Place', total: 2 })
+      .thenState({ status: 'placed', total: 7, parcels: [] })
+  })
+
+  test('given events, when a command, then the error that refuses it', () => {
+    given([placed()]).when(ship).then(Error)
+    given([placed()])
+      .when(ship)
+      .then(/pay first/)
+    given([placed()]).when(ship).then(new Error('pay first'))
+  })
+
+  test('what is otherwise is said, with both sides', () => {
+    const failing = {
+      events: () =>
+        given([placed(), paid])
+          .when(ship)
+          .then([shipped('a')]),
+      data: () =>
+        given(placed())
+          .when({ type: 'Pay' })
+          .then({ type: 'OrderPaid', data: { method: 'cash' } }),
+      error: () => given(placed()).when(ship).then([]),
+      noError: () => given([placed(), paid]).when(ship).then(Error),
+      otherError: () =>
+        given(placed())
+          .when(ship)
+          .then(/out of stock/),
+      otherClass: () => given(placed()).when(ship).then(RangeError),
+      state: () => given().when({ type: 'Place', total: 1 }).thenState({ status: 'new', total: 1, parcels: [] }),
+      stateOfError: () => given().when(ship).thenState({ status: 'new', total: 1, parcels: [] }),
+    }
+
+    for (const [name, fails] of Object.entries(failing))
+      expect(fails, name).toThrow(expect.objectContaining({ code: 'specification_failed' }))
+    expect(failing.events).toThrow(/^Given OrderPlaced, OrderPaid, when Ship: expected\n.*'a'.*but got.*'b'/s)
+    expect(failing.error).toThrow(/but got\n {2}Error: pay first/)
+  })
+
+  test('only what an expected event names is compared', () => {
+    const tagged = specify({ ...orderDecider, decide: () => ({ ...placed(1), headers: { from: 'shop' } }) })
+
+    tagged().when({ type: 'Pay' }).then(placed(1))
+    tagged()
+      .when({ type: 'Pay' })
+      .then(placed(1, { headers: { from: 'shop' } }))
+    const other = () =>
+      tagged()
+        .when({ type: 'Pay' })
+        .then(placed(1, { headers: { from: 'web' } }))
+    expect(other).toThrow('web')
+  })
+
+  test('the validator of an aggregate has its say', () => {
+    const validate = (order: { total: number }) => (order.total > 10 ? 'too much' : undefined)
+    const limited = specify(aggregate('order', { ...orderDecider, validate }))
+
+    limited(placed(5)).when({ type: 'Place', total: 5 }).then(placed(5))
+    limited(placed(5)).when({ type: 'Place', total: 6 }).then(InvalidAggregateState)
+  })
+
+  test('a class is asked by a call', () => {
+    const ofClass = specify(aggregate('order', { class: OrderClass }))
+
+    ofClass(placed(1))
+      .when(order => order.ship('a'))
+      .then(shipped('a'))
+    ofClass()
+      .when(order => order.ship('a'))
+      .then(/nothing to ship/)
+  })
+
+  test('one that is awaited before its end says so', async () => {
+    const unfinished = async (): Promise<unknown> => await (given().when(ship) as unknown as Promise<unknown>)
+
+    await expect(unfinished()).rejects.toThrow('not awaited before its end')
+  })
+})
+
+describe('a projection', () => {
+  const totals = documentProjection('totals', {
+    events: shopEvents,
+    initial: () => ({ total: 0 }),
+    on: { OrderPlaced: (document, event) => ({ total: document.total + event.data.total }), OrderShipped: () => null },
+  })
+  const latest = documentProjection('latest', {
+    events: shopEvents,
+    initial: () => ({ total: 0 }),
+    on: { OrderPlaced: (_, event) => ({ total: event.data.total }) },
+  })
+  const on = (stream: string, event: ReturnType<typeof placed>) => ({ ...event, stream })
+
+  test('given events, then these documents and no others', async () => {
+    const given = specify(totals, { database: await openDatabase() })
+    const events = [on('order-1', placed(1)), on('order-2', placed(5)), on('order-1', placed(2))]
+
+    await given(events).then({ 'order-1': { total: 3 }, 'order-2': { total: 5 } })
+    await given([...events, { ...shipped(), stream: 'order-2' }]).then({ 'order-1': { total: 3 } })
+    await given(placed(7)).then({ 'stream-1': { total: 7 } })
+
+    const { error } = await outcome(given(events).then({ 'order-1': { total: 3 } }))
+    expect(error).toMatchObject({ code: 'specification_failed', actual: { 'order-2': { total: 5 } } })
+  })
+
+  test('delivered twice, the read model is the same, or it is not idempotent', async () => {
+    const database = await openDatabase()
+    const events = [placed(1), placed(2)]
+
+    await specify(latest, { database })(events, { repeat: true }).then({ 'stream-1': { total: 2 } })
+    const { error } = await outcome(
+      specify(totals, { database })(events, { repeat: true }).then({ 'stream-1': { total: 3 } }),
+    )
+
+    expect(error).toMatchObject({ code: 'specification_failed', actual: { 'stream-1': { total: 6 } } })
+    expect((error as Error).message).toContain('delivered twice')
+  })
+
+  test('one that is live is folded', async () => {
+    const live = liveProjection('live', {
+      events: shopEvents,
+      initial: () => ({ total: 0 }),
+      on: { OrderPlaced: (document, event) => ({ total: document.total + event.data.total }) },
+    })
+
+    const given = specify(live, { database: await openDatabase() })
+
+    await given([on('order-1', placed(1)), on('order-2', placed(2))], { repeat: true }).then({
+      'order-1': { total: 1 },
+      'order-2': { total: 2 },
+    })
+  })
+
+  test('one of tables is specified by its rows', async () => {
+    const database = await openDatabase()
+    const flat = tableProjection('order-totals', {
+      events: shopEvents,
+      columns: { stream: 'text', orders: 'bigint', total: 'numeric' },
+      primaryKey: ['stream'],
+      key: event => ({ stream: event.stream }),
+      on: { OrderPlaced: { increment: { orders: 1, total: event => event.data.total } } },
+    })
+    const own = projection('placed', {
+      events: shopEvents,
+      tables: [table('placed', { columns: { id: 'uuid' }, primaryKey: ['id'] })],
+      on: {
+        OrderPlaced: (event, ctx) =>
+          ctx.tx.query(`insert into ${ctx.table('placed')} values ($1) on conflict do nothing`, [event.id]),
+      },
+    })
+    const id = '0198a0aa-0000-7000-8000-000000000001'
+
+    await specify(flat, { database })([on('b', placed(2)), on('a', placed(0.5)), on('b', placed(1))]).then({
+      order_totals: [
+        { stream: 'a', orders: 1, total: 0.5 },
+        { stream: 'b', orders: 2, total: 3 },
+      ],
+    })
+    await specify(own, { database })(placed(1, { id }), { repeat: true }).then({ placed: [{ id }] })
+  })
+
+  test('the error of a handler is thrown as it is', async () => {
+    const cause = new Error('out of paper')
+    const failing = projection('failing', {
+      events: shopEvents,
+      on: {
+        OrderPlaced() {
+          throw cause
+        },
+      },
+    })
+
+    const { error } = await outcome(specify(failing, { database: await openDatabase() })(placed()).then({}))
+
+    expect(error).toBe(cause)
+  })
+
+  test('one that is awaited before its end says so', async () => {
+    const unfinished = async (): Promise<unknown> => await (specify(totals)(placed()) as unknown as Promise<unknown>)
+
+    await expect(unfinished()).rejects.toThrow('not awaited before its end')
+  })
+})
