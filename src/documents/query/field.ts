@@ -90,6 +90,11 @@ export function fieldsOf<T>(scope: Scope): Field<T> {
   return standIn({ scope, path: [] }) as Field<T>
 }
 
+/** The field at the end of a path. */
+export function fieldAt(scope: Scope, path: readonly string[]): Path<unknown> {
+  return standIn({ scope, path })
+}
+
 const metaNames = ['id', 'version', 'createdAt', 'createdBy', 'updatedAt', 'updatedBy', 'deletedAt'] as const
 
 export const metaFields: MetaFields = Object.fromEntries(
