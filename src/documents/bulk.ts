@@ -56,7 +56,7 @@ export async function deleteDocuments(
 ): Promise<BulkOutcome[]> {
   const kind = options.soft === true ? 'softDelete' : 'delete'
   const changes = items.map((item): Change => {
-    const { id, expected } = typeof item === 'string' ? { id: item, expected: undefined } : item
+    const { id, expected } = typeof item === 'object' && item !== null ? item : { id: item, expected: undefined }
     return { kind, id: checkId(id), expected: checkExpected(expected) }
   })
   return writeMany(collection, changes, options)

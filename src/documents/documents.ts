@@ -30,6 +30,7 @@
  */
 import type { Awaitable } from '../core/core.ts'
 import { identifier } from '../database/sql.ts'
+import type { IndexAdvice } from './advisor.ts'
 import { type DocumentBatch, openBatch } from './batch.ts'
 import {
   type BulkOptions,
@@ -78,7 +79,7 @@ export type Documents = <Doc extends object = Record<string, unknown>>(
   options?: CollectionOptions<Doc>,
 ) => Collection<Doc>
 
-export interface Collection<Doc extends object = Record<string, unknown>> extends CollectionBase {
+export interface Collection<in out Doc extends object = Record<string, unknown>> extends CollectionBase {
   /** Makes sure that its tables are there. Only needed before its first use inside a transaction. */
   ready(): Promise<void>
 
@@ -125,6 +126,8 @@ export interface Collection<Doc extends object = Record<string, unknown>> extend
 
   /** Looks for documents by what is in them. */
   query(): Query<Doc>
+  /** Indexes that the queries run so far would have used, the most worthwhile first. */
+  adviseIndexes(): IndexAdvice[]
 
   /** The versions of a document, oldest first. Needs `history: true`. */
   history(id: string, options?: HistoryOptions): Promise<DocumentVersion<Doc>[]>
@@ -150,7 +153,7 @@ function withMethods<Doc extends object>(base: CollectionBase): Collection<Doc> 
   return {
     ...base,
     ready: () => makeReady(base),
-    query: openQueries<Doc>(base).query,
+    ...openQueries<Doc>(base),
     get: (id, options) => getDocument(base, id, options) as Promise<StoredDocument<Doc> | undefined>,
     getMany: (wanted, options) => getDocuments(base, wanted, options) as Promise<Map<string, StoredDocument<Doc>>>,
     exists: (id, options) => documentExists(base, id, options),
