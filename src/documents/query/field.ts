@@ -15,13 +15,14 @@ export interface Path<out T> {
 }
 
 /** A place in a document, and the places inside of it. */
-export type Field<T> = Path<T> & FieldsOf<T>
+export type Field<T> = unknown extends T ? UntypedField : Path<T> & FieldsOf<T>
 
-type FieldsOf<T> = unknown extends T
-  ? { readonly [name: string]: Field<unknown> }
-  : [T] extends [Leaf]
-    ? unknown
-    : { readonly [K in KeysOf<T>]-?: Field<ValueAt<T, K>> }
+/** A place that may hold anything, so any name may follow. */
+export interface UntypedField extends Path<unknown> {
+  readonly [name: string]: UntypedField
+}
+
+type FieldsOf<T> = [T] extends [Leaf] ? unknown : { readonly [K in KeysOf<T>]-?: Field<ValueAt<T, K>> }
 
 type Leaf = string | number | bigint | boolean | Date | null | undefined
 
