@@ -17,11 +17,13 @@ test('users can import these names and no others', async () => {
 })
 
 const functions = `
-  channels custom deadLetter defineEvents documentProjection failFast isRillflowError liveProjection logAndSkip
-  openStore projection retryWithBackoff table tableProjection upcaster
+  append channels custom deadLetter defineEvents documentProjection failFast increment insert isRillflowError
+  liveProjection logAndSkip openStore projection remove rename retryWithBackoff set table tableProjection unset upcaster
 `
 
 const errors = `
+  BulkRefused CollectionNotSynced CollectionReadOnly DocumentConflict DocumentDeleted DocumentExists DocumentNotFound
+  InvalidDocument InvalidPatch PatchMismatch UniqueViolation UpcastFailed
   Aborted AlreadySettled AuthenticationFailed CheckpointBeyondHead CircuitOpen ConnectionLost ConsumerNotFound
   DatabaseFailed DatabaseMissing DatabaseUnreachable DeadLetterConflict DeadLetterNotFound DeadLetterUnwritable
   DuplicateConsumer DuplicateEventId FolderLocked FolderNotWritable FolderVersionMismatch HandlerTimeout

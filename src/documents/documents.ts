@@ -52,7 +52,9 @@ import {
 import { type DocumentVersion, getEarlier, type HistoryOptions, readHistory } from './history.ts'
 import { type ImportedDocument, type ImportOptions, type ImportProgress, importDocuments } from './import.ts'
 import type { MergePatch, Patch } from './patch.ts'
-import { mergeDocument, patchDocument } from './patch-document.ts'
+import { mergeDocument, patchDocument, patchDocuments } from './patch-document.ts'
+import type { Condition } from './query/condition.ts'
+import type { Field, MetaFields } from './query/field.ts'
 import { openQueries, type Query } from './query/query.ts'
 import {
   countDocuments,
@@ -99,6 +101,12 @@ export interface Collection<in out Doc extends object = Record<string, unknown>>
   update(id: string, change: (data: Doc) => Awaitable<Doc>, options?: ExpectedOptions): Promise<number>
   /** Changes some fields of a document: `{ 'profile.name': 'Alicia', visits: increment(1) }`. */
   patch(id: string, patch: Patch<Doc>, options?: ExpectedOptions): Promise<number>
+  /** Changes some fields of every document that meets a condition; all or none. Returns how many. */
+  patchMany(
+    condition: Condition | ((c: Field<Doc>, meta: MetaFields) => Condition),
+    patch: Patch<Doc>,
+    options?: WriteOptions,
+  ): Promise<number>
   /** Changes some fields of a document by a JSON Merge Patch (RFC 7396): null takes a field away. */
   merge(id: string, patch: MergePatch<Doc>, options?: ExpectedOptions): Promise<number>
   /** Deletes a document for good, soft-deleted or not. False if there was none. */
@@ -165,6 +173,7 @@ function withMethods<Doc extends object>(base: CollectionBase): Collection<Doc> 
     put: (id, data, options) => putDocument(base, id, data, options),
     update: (id, change, options) => updateDocument(base, id, change as (data: never) => unknown, options),
     patch: (id, patch, options) => patchDocument(base, id, patch, options),
+    patchMany: (condition, patch, options) => patchDocuments(base, condition as Condition, patch, options),
     merge: (id, patch, options) => mergeDocument(base, id, patch, options),
     delete: (id, options) => deleteDocument(base, id, options),
     softDelete: (id, options) => softDeleteDocument(base, id, options),

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { append, increment, insert, type Patch, remove, rename, set, unset } from '../../src/documents/patch.ts'
+import { eq } from '../../src/documents/query/condition.ts'
 import { type Customer, openCustomers } from './customers.ts'
 
 const email = 'ada@x'
@@ -267,4 +268,53 @@ test('what is no merge patch is refused', async () => {
 
   for (const patch of [null, [1], 'x', {}, { a: Number.NaN }])
     await expect(customers.merge('ada', patch as never)).rejects.toMatchObject({ code: 'invalid_patch' })
+})
+
+test('a patch by query changes every document that meets the condition, and no other', async () => {
+  const { customers } = await openCustomers({ history: true })
+  await customers.putMany([
+    { id: 'ada', data: { email, tier: 'free', visits: 1 } },
+    { id: 'bob', data: { email, tier: 'pro', visits: 1 } },
+    { id: 'eve', data: { email, tier: 'free' } },
+    { id: 'gone', data: { email, tier: 'free' } },
+  ])
+  await customers.softDelete('gone')
+
+  const changed = await customers.patchMany(
+    c => eq(c.tier, 'free'),
+    { visits: increment(2), 'profile.age': 1 },
+    { userId: 'boss' },
+  )
+
+  expect(changed).toBe(2)
+  const found = await customers.getMany(['ada', 'bob', 'eve', 'gone'], { includeDeleted: true })
+  expect(
+    [...found.values()].map(({ data, version, updatedBy }) => [data.visits, data.profile?.age, version, updatedBy]),
+  ).toEqual([
+    [3, 1, 2, 'boss'],
+    [1, undefined, 1, undefined],
+    [2, 1, 2, 'boss'],
+    [undefined, undefined, 2, undefined],
+  ])
+  expect(await customers.history('eve')).toHaveLength(2)
+  expect(await customers.patchMany(c => eq(c.tier, 'nobody' as 'pro'), { visits: 1 })).toBe(0)
+})
+
+test('a patch by query that does not fit one document changes none', async () => {
+  const { customers, store } = await openCustomers()
+  await customers.putMany([
+    { id: 'ada', data: { email, visits: 1 } },
+    { id: 'bob', data: { email, visits: 'many' as never } },
+  ])
+  const everyone = (options?: object): Promise<number> =>
+    customers.patchMany(c => eq(c.email, email), { visits: increment(1) }, options)
+
+  await expect(everyone()).rejects.toMatchObject({ code: 'patch_mismatch', id: 'bob', path: 'visits' })
+  await store.transaction(async tx => {
+    await customers.patch('bob', { visits: 7 }, { tx })
+    expect(await everyone({ tx })).toBe(2)
+  })
+
+  expect((await customers.get('ada'))?.data.visits).toBe(2)
+  expect((await customers.get('bob'))?.data.visits).toBe(8)
 })
