@@ -86,6 +86,11 @@ test('RB-44: a compiled query is described once, and its statement and plan are 
   expect(new Set(sent.map(each => each.text)).size).toBe(1)
   expect(sent.map(each => each.values)).toHaveLength(4)
   const { text } = sent[0]!
+  await customers
+    .query()
+    .where(c => eq(c.address.city, 'Paris'))
+    .toArray()
+  expect(sent.at(-1)!.text).toBe(text)
   await store.transaction(async tx => {
     for (let i = 0; i < 3; i++) await byCity('London').toArray({ tx })
     const plans = await tx.query<{ plans: number }>(
