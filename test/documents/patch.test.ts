@@ -136,7 +136,24 @@ test('arrays can be changed at their ends, and made by what adds to them', async
         'h[0]': unset(),
       },
     ),
-  ).toEqual({ a: [0, 1], b: [1, 2], c: [], d: [1], e: [2], f: ['x'], g: [], h: [] })
+  ).toEqual({ a: [0, 1], b: [1, 2], c: [], d: [1], e: [2], f: ['x'], g: [] })
+})
+
+test('what takes away makes nothing', async () => {
+  const patched = await openPatching()
+  const before = { kept: { a: 1 }, empty: null, list: [{ a: 1, b: 2 }] }
+  const patch = {
+    'kept.none.deeper': unset(),
+    'missing.a.b': unset(),
+    'missing.c': rename('d'),
+    'empty.a': unset(),
+    'none[0].a': unset(),
+    'list[0].a': unset(),
+    'list[1].a': unset(),
+    'list[7]': unset(),
+  }
+
+  expect(await patched(before, patch)).toEqual({ kept: { a: 1 }, empty: null, list: [{ b: 2 }] })
 })
 
 test('a value that looks like an operation is a value', async () => {
