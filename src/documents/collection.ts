@@ -104,8 +104,7 @@ export async function preparedToWrite(collection: CollectionBase, options: CallO
 export async function makeReady(collection: CollectionBase, within?: Executor): Promise<void> {
   const { name, parts, state } = collection
   if (within !== undefined) {
-    const steps = await missingSteps(collection, within)
-    const missing = objectsOf(steps.filter(isNeeded))
+    const { steps, missing } = await lookFor(collection, within)
     if (missing.length > 0) throw new CollectionNotSynced({ collection: name, missing, isInside: true })
     // Indexes that are missing are made by the first use outside of a transaction.
     state.isReady = steps.length === 0 || !parts.syncs
@@ -120,23 +119,26 @@ export async function makeReady(collection: CollectionBase, within?: Executor): 
 
 async function look(collection: CollectionBase): Promise<void> {
   const { name, parts, state } = collection
-  const steps = await missingSteps(collection, parts.database)
-  const missing = objectsOf(steps.filter(isNeeded))
-  if (missing.length > 0 && !parts.syncs) throw new CollectionNotSynced({ collection: name, missing, isInside: false })
+  const { steps, missing, lacking } = await lookFor(collection, parts.database)
+  const unmet = parts.syncs ? lacking : missing
+  if (unmet.length > 0) throw new CollectionNotSynced({ collection: name, missing: unmet, isInside: false })
   if (steps.length > 0 && parts.syncs) await parts.schema.sync()
   state.isReady = true
 }
 
-async function missingSteps({ parts, declared }: CollectionBase, executor: Executor): Promise<readonly Step[]> {
-  if (declared.length === 0) return []
-  return (await planTables(executor, { schema: parts.schema.name, migrations: [], tables: declared })).steps
+interface Found {
+  readonly steps: readonly Step[]
+  /** Tables and columns. Without an index a query is slow, and `schema.check()` tells of it; without these it fails. */
+  readonly missing: string[]
+  /** Those of them that a sync does not make, as a generated column of a table with rows. */
+  readonly lacking: string[]
 }
 
-/** Without an index a query is slow, and `schema.check()` tells of it; without a table or column it cannot be. */
-function isNeeded({ kind }: Step): boolean {
-  return kind !== 'index'
-}
-
-function objectsOf(steps: readonly Step[]): string[] {
-  return [...new Set(steps.map(step => step.object))]
+async function lookFor({ parts, declared }: CollectionBase, executor: Executor): Promise<Found> {
+  if (declared.length === 0) return { steps: [], missing: [], lacking: [] }
+  const target = { schema: parts.schema.name, migrations: [], tables: declared }
+  const { steps, problems } = await planTables(executor, target)
+  const lacking = problems.filter(each => each.kind === 'column_missing').map(each => each.object)
+  const made = steps.filter(step => step.kind !== 'index').map(step => step.object)
+  return { steps, missing: [...new Set([...made, ...lacking])], lacking }
 }

@@ -145,10 +145,12 @@ export interface CursorPage<Row> {
 
 /** What gives the queries of a collection. */
 export function openQueries<Doc>(collection: CollectionBase): { query(): Query<Doc>; adviseIndexes(): IndexAdvice[] } {
+  const { options } = collection
   const advisor = openAdvisor(collection)
   const source: QuerySource = {
     collection,
-    layout: layoutOf(collection.options),
+    // Whoever writes a read model declares its table: it has no columns but those that all have.
+    layout: layoutOf(collection.declared.length === 0 ? { ...options, columns: undefined } : options),
     prepared: new Set(),
     noteRun: advisor.noteRun,
   }

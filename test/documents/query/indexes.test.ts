@@ -147,6 +147,45 @@ test('RB-36: a column of its own is compared as what it is, and gives what the b
   ])
 })
 
+test('RB-57: indexes come later, columns only before there are documents; both are told, and made once', async () => {
+  const { store, customers, sibling } = await openCustomers({ ada: { name: 'Ada', age: 36 } })
+  const later = await sibling({ migrate: true })
+  const more = later.documents<Customer>('customers', { indexes: [index('name'), index('age', { as: 'number' })] })
+
+  expect((await later.schema.check()).problems.map(each => each.object)).toEqual([
+    ...['index customers_name', 'index customers_age_number'],
+  ])
+  expect(
+    await more
+      .query()
+      .where(c => eq(c.name, 'Ada'))
+      .count(),
+  ).toBe(1)
+  expect(await later.schema.plan()).toEqual({ steps: [], problems: [] })
+
+  const third = await sibling({ migrate: true })
+  const withColumn = third.documents<Customer>('customers', { columns: [column('name')] })
+  await expect(withColumn.query().count()).rejects.toMatchObject({
+    code: 'collection_not_synced',
+    missing: ['column customers.name'],
+  })
+  expect((await third.schema.check()).problems).toMatchObject([{ kind: 'column_missing' }])
+  expect(await customers.query().count()).toBe(1)
+
+  const empty = store.documents<Customer>('newcomers')
+  await empty.ready()
+  const fourth = await sibling({ migrate: true })
+  const grown = fourth.documents<Customer>('newcomers', { columns: [column('name')] })
+  await grown.put('bob', { name: 'Bob' })
+  expect(
+    await grown
+      .query()
+      .where(c => eq(c.name, 'Bob'))
+      .count(),
+  ).toBe(1)
+  expect((await fourth.schema.check()).ok).toBe(true)
+})
+
 test('RB-37: a case-insensitive lookup finds it, however it is written on either side', async () => {
   const { ids } = await openCustomers(
     { a: { name: 'A', email: 'Ada@Shop.Test' }, b: { name: 'B', email: 'bob@shop.test' } },

@@ -226,7 +226,7 @@ test('a query inside a transaction sees what the transaction has written, and ou
   })
 })
 
-test('explain shows the plan, with analyze that of a run, and leaves nothing behind', async () => {
+test('RB-43: explain shows the plan of a query with its parameters, with analyze that of a run', async () => {
   const { customers } = await openCustomers(people)
   const query = customers.query().where(c => and(eq(c.name, 'Ada'), gt(c.age, 3)))
 
