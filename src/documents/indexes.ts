@@ -26,7 +26,7 @@ import { identifier } from '../database/sql.ts'
 import { type DeclaredColumn, type DeclaredIndex, TrustedSql } from '../schema/table.ts'
 import { literals } from './query/bind.ts'
 import type { Condition } from './query/condition.ts'
-import { jsonAt, lowered, placeKey, short, shortLength, typedAt } from './query/expression.ts'
+import { jsonAt, lowered, pathKey, placeKey, short, shortLength, typedAt } from './query/expression.ts'
 import { documentScope, fieldsOf, type MetaFields, metaFields, type UntypedField } from './query/field.ts'
 import { filterFrom } from './query/filter.ts'
 import type { Layout } from './query/layout.ts'
@@ -138,12 +138,12 @@ export function indexedFields(table: string, options: IndexingOptions, name: str
 export function layoutOf(options: IndexingOptions): Layout {
   const columns = new Map<string, string>()
   const ordered = new Set<string>()
-  const containing = new Set<string>(options.gin === false ? [] : ['[]'])
+  const containing = new Set<string>(options.gin === false ? [] : [pathKey([])])
   for (const { path, as, name } of options.columns ?? []) columns.set(placeKey({ path: stepsOf(path) }, as), name)
   for (const { parts, method } of options.indexes ?? []) {
     for (const { path, as = 'text', lower } of parts) {
       const steps = stepsOf(path)
-      if (method === 'gin') containing.add(JSON.stringify(steps))
+      if (method === 'gin') containing.add(pathKey(steps))
       else ordered.add(placeKey({ path: steps, isLower: lower }, as))
     }
   }

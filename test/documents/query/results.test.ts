@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { index } from '../../../src/documents/indexes.ts'
 import { and, eq, exists, gt, gte, regex } from '../../../src/documents/query/condition.ts'
+import { at } from '../../../src/documents/query/field.ts'
 import { take } from '../../support/shop.ts'
 import { openCustomers, strangers } from './customers.ts'
 
@@ -245,6 +246,7 @@ test('what cannot be asked is refused, and says why', async () => {
   expect(() => query.orderBy(c => c.name, { as: 'money' as never })).toThrow(refused)
   expect(() => query.orderBy(c => c.name, { direction: 'up' as never })).toThrow(refused)
   expect(() => query.select({})).toThrow(refused)
+  expect(() => query.where(c => eq(at(c.address, 'a\0b' as 'city'), 'x'))).toThrow(refused)
   const runs = [
     query.where(c => eq(c.name, undefined as never)),
     query.where(c => eq(c.name, 'a\0b')),
