@@ -94,3 +94,17 @@ test('only the fields that are named may be asked for, if any are', async () => 
     expect.objectContaining({ code: 'invalid_filter', path: '$.$or[1].email' }),
   )
 })
+
+test('filters of any number of shapes keep no more than so many statements on a connection', async () => {
+  const { customers, store } = await openCustomers(people)
+
+  await store.transaction(async tx => {
+    for (let n = 0; n < 230; n++)
+      await customers
+        .query()
+        .where(filterFrom({ [`field${n}`]: { $gt: 1 } }))
+        .exists({ tx })
+    const kept = await tx.query(`select from pg_prepared_statements where statement like '/* documents.any */%field%'`)
+    expect(kept.length).toBeLessThanOrEqual(200)
+  })
+})
