@@ -19,21 +19,26 @@ test('users can import these names and no others', async () => {
 })
 
 const functions = `
-  aggregate channels custom deadLetter decider defineEvents documentProjection failFast isRillflowError liveProjection logAndSkip
-  openStore projection retryWithBackoff table tableProjection upcaster
+  aggregate and append at avg between channels column compileQuery contains count custom deadLetter decider
+  defineEvents documentProjection elemMatch eq exists failFast filterFrom gt gte increment index insert isIn isNull
+  isRillflowError like liveProjection logAndSkip lower lt lte max min ne not openStore or projection regex remove
+  rename retryWithBackoff search set startsWith sum table tableProjection unset upcaster
 `
 
 const errors = `
-  Aborted AlreadySettled AuthenticationFailed CheckpointBeyondHead CircuitOpen ConnectionLost ConsumerNotFound
-  DatabaseFailed DatabaseMissing DatabaseUnreachable DeadLetterConflict DeadLetterNotFound DeadLetterUnwritable
-  DuplicateConsumer DuplicateEventId FoldFailed FolderLocked FolderNotWritable FolderVersionMismatch HandlerTimeout
-  IdempotencyConflict IdempotencyMismatch ImportBypassesInline ImportMismatch InlineProjectionFailed
-  InlineProjectionUnknown InsideTransaction InvalidAggregateState InvalidDecision InvalidEvent InvalidName InvalidOption InvalidProjectionValue LeaseLost
-  LogRewound NoHandler NodeNotFound OutcomeUnknown Overloaded ProjectionNotSynced RebuildImpossible RebuildRunning
-  RillflowError SchemaDrift SchemaMissing SchemaNewer SchemaOutdated SerializationFailed ServerInRecovery SessionClosed SessionSaving
-  ServerUnsupported SnapshotRefused StoreClosed StreamArchived StreamNotFound StreamTombstoned SubscriptionMismatch
-  SubscriptionNotFound TimedOut TransactionClosed TransactionTimeout UpcasterCycle UpcasterFailed VersionConflict
-  ViewsDepend
+  Aborted AlreadySettled AuthenticationFailed BulkRefused CheckpointBeyondHead CircuitOpen CollectionNotSynced
+  CollectionReadOnly ConnectionLost ConsumerNotFound DatabaseFailed DatabaseMissing DatabaseUnreachable
+  DeadLetterConflict DeadLetterNotFound DeadLetterUnwritable DocumentConflict DocumentDeleted DocumentExists
+  DocumentNotFound DuplicateConsumer DuplicateEventId FoldFailed FolderLocked FolderNotWritable
+  FolderVersionMismatch HandlerTimeout IdempotencyConflict IdempotencyMismatch ImportBypassesInline ImportMismatch
+  InlineProjectionFailed InlineProjectionUnknown InsideTransaction InvalidAggregateState InvalidCursor
+  InvalidDecision InvalidDocument InvalidEvent InvalidFilter InvalidName InvalidOption InvalidPatch
+  InvalidProjectionValue InvalidQuery LeaseLost LogRewound NoHandler NodeNotFound NotOne OutcomeUnknown Overloaded
+  PatchMismatch ProjectionNotSynced RebuildImpossible RebuildRunning RillflowError SchemaDrift SchemaMissing
+  SchemaNewer SchemaOutdated SerializationFailed ServerInRecovery ServerUnsupported SessionClosed SessionSaving
+  SnapshotRefused StoreClosed StreamArchived StreamNotFound StreamTombstoned SubscriptionMismatch
+  SubscriptionNotFound TimedOut TransactionClosed TransactionTimeout UniqueViolation UnknownLanguage UpcastFailed
+  UpcasterCycle UpcasterFailed VersionConflict ViewsDepend
 `
 
 function sourceOf(built: string): string {
