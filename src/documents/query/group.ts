@@ -29,13 +29,13 @@ import { type QuerySource, type QueryState, renderFrom, write } from './state.ts
 export type Keys<Doc> = Readonly<Record<string, (c: Field<Doc>, meta: MetaFields) => Path<unknown>>>
 
 /** What comes of the documents of a group. */
-export class Aggregate<out R> {
+export class Figure<out R> {
   readonly name: 'count' | 'sum' | 'avg' | 'min' | 'max'
   readonly place: Place | undefined
   readonly kind: Kind
   /** Never there at run time: it carries the type of the outcome. */
   declare readonly '~result': R
-  constructor(name: Aggregate<R>['name'], place: Place | undefined, kind: Kind) {
+  constructor(name: Figure<R>['name'], place: Place | undefined, kind: Kind) {
     this.name = name
     this.place = place
     this.kind = kind
@@ -43,38 +43,38 @@ export class Aggregate<out R> {
 }
 
 export type GroupRow<K, A> = { -readonly [N in keyof K]: ValueFrom<K[N]> } & {
-  -readonly [N in keyof A]: A[N] extends Aggregate<infer R> ? R : never
+  -readonly [N in keyof A]: A[N] extends Figure<infer R> ? R : never
 }
 
 type Numeric<T> = [Extract<T, number>] extends [never] ? (unknown extends T ? Path<T> : never) : Path<T>
 
 /** How many documents. */
-export function count(): Aggregate<number> {
-  return new Aggregate('count', undefined, 'number')
+export function count(): Figure<number> {
+  return new Figure('count', undefined, 'number')
 }
 
 /** The sum of the numbers there are; null if there are none. */
-export function sum<T>(field: Path<T> & Numeric<T>): Aggregate<number | null> {
-  return new Aggregate('sum', placeIn(field), 'number')
+export function sum<T>(field: Path<T> & Numeric<T>): Figure<number | null> {
+  return new Figure('sum', placeIn(field), 'number')
 }
 
-export function avg<T>(field: Path<T> & Numeric<T>): Aggregate<number | null> {
-  return new Aggregate('avg', placeIn(field), 'number')
+export function avg<T>(field: Path<T> & Numeric<T>): Figure<number | null> {
+  return new Figure('avg', placeIn(field), 'number')
 }
 
 /** The least; of numbers unless told otherwise. */
 export function min<K extends 'number' | 'text' = 'number'>(
   field: Path<unknown>,
   options: { readonly as?: K } = {},
-): Aggregate<(K extends 'text' ? string : number) | null> {
-  return new Aggregate('min', placeIn(field), options.as ?? 'number')
+): Figure<(K extends 'text' ? string : number) | null> {
+  return new Figure('min', placeIn(field), options.as ?? 'number')
 }
 
 export function max<K extends 'number' | 'text' = 'number'>(
   field: Path<unknown>,
   options: { readonly as?: K } = {},
-): Aggregate<(K extends 'text' ? string : number) | null> {
-  return new Aggregate('max', placeIn(field), options.as ?? 'number')
+): Figure<(K extends 'text' ? string : number) | null> {
+  return new Figure('max', placeIn(field), options.as ?? 'number')
 }
 
 export interface GroupQuery<Row> {
@@ -88,7 +88,7 @@ export interface GroupQuery<Row> {
 
 interface GroupState {
   readonly keys: ReadonlyMap<string, Place>
-  readonly aggregates: ReadonlyMap<string, Aggregate<unknown>>
+  readonly figures: ReadonlyMap<string, Figure<unknown>>
   readonly having: readonly Condition[]
   readonly order: readonly OrderKey[]
   readonly limit: unknown
@@ -96,20 +96,20 @@ interface GroupState {
 
 const groupScope = new Scope()
 
-export function groupQuery<Doc, K extends Keys<Doc>, A extends Record<string, Aggregate<unknown>>>(
+export function groupQuery<Doc, K extends Keys<Doc>, A extends Record<string, Figure<unknown>>>(
   source: QuerySource,
   documents: QueryState,
   keys: K,
-  aggregates: (c: Field<Doc>, meta: MetaFields) => A,
+  figures: (c: Field<Doc>, meta: MetaFields) => A,
 ): GroupQuery<GroupRow<K, A>> {
   const c = fieldsOf<Doc>(documentScope)
   const places = Object.entries(keys).map(([name, take]) => [name, placeIn(take(c, metaFields))] as const)
-  const outcomes = Object.entries(aggregates(c, metaFields))
+  const outcomes = Object.entries(figures(c, metaFields))
   const twice = outcomes.find(([name]) => Object.hasOwn(keys, name))?.[0]
   if (twice !== undefined) throw new InvalidQuery({ reason: `groupBy has ${JSON.stringify(twice)} twice` })
-  if (!outcomes.every(([, each]) => each instanceof Aggregate))
-    throw new InvalidQuery({ reason: 'groupBy takes aggregates: count(), sum(c.total), …' })
-  const state = { keys: new Map(places), aggregates: new Map(outcomes), having: [], order: [], limit: undefined }
+  if (!outcomes.every(([, each]) => each instanceof Figure))
+    throw new InvalidQuery({ reason: 'groupBy takes figures: count(), sum(c.total), …' })
+  const state = { keys: new Map(places), figures: new Map(outcomes), having: [], order: [], limit: undefined }
   return fromState(source, documents, state)
 }
 
@@ -131,7 +131,7 @@ function fromState<Row>(source: QuerySource, documents: QueryState, state: Group
 
 function renderGroups(source: QuerySource, documents: QueryState, state: GroupState, writing: Writing): string {
   const keys = [...state.keys].map(([name, place]) => ({ name, value: keyOf(place, writing) }))
-  const outcomes = [...state.aggregates].map(([name, each]) => ({ name, value: outcomeOf(each, writing) }))
+  const outcomes = [...state.figures].map(([name, each]) => ({ name, value: outcomeOf(each, writing) }))
   const parts = [...keys, ...outcomes].map(({ name, value }) => `${literal(name)}, ${value}`)
   const by = keys.length === 0 ? '' : `\n    group by ${keys.map(key => key.value).join(', ')}`
   const grouped = { ...writing, scopes: new Map([...writing.scopes, [groupScope, 'g.value']]) }
@@ -154,7 +154,7 @@ function keyOf(place: Place, { prefix }: Writing): string {
   return `coalesce(${jsonAt(`${prefix}body`, place.path)}, 'null')`
 }
 
-function outcomeOf({ name, place, kind }: Aggregate<unknown>, writing: Writing): string {
+function outcomeOf({ name, place, kind }: Figure<unknown>, writing: Writing): string {
   if (place === undefined) return 'count(*)'
   const value = timeOf(place, writing.prefix) ?? readAs(place, kind, writing)
   if (value === undefined) throw new InvalidQuery({ reason: `${name} cannot read this field as ${kind}` })

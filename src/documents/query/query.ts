@@ -43,7 +43,7 @@ import {
   placeIn,
   type ValueFrom,
 } from './field.ts'
-import { type Aggregate, type GroupQuery, type GroupRow, groupQuery, type Keys } from './group.ts'
+import { type Figure, type GroupQuery, type GroupRow, groupQuery, type Keys } from './group.ts'
 import { type Bookmark, type OrderAs, type OrderOptions, orderKey, partsAfter, type TextPath } from './order.ts'
 import { toRow, wholeNumber, widthOf, writeCount, writeSelect } from './rows.ts'
 import { executorFor, runExplain, runQuery } from './run.ts'
@@ -70,9 +70,9 @@ export interface Query<Doc, Row = StoredDocument<Doc>> extends AsyncIterable<Row
     options: IncludeOptions<Doc, Other, Many>,
   ): Query<Doc, WithIncluded<Row, N, Other, Many>>
   /** Groups of documents that have the same in these fields, and what comes of each. */
-  groupBy<K extends Keys<Doc>, A extends Record<string, Aggregate<unknown>>>(
+  groupBy<K extends Keys<Doc>, A extends Record<string, Figure<unknown>>>(
     keys: K,
-    aggregates: (c: Field<Doc>, meta: MetaFields) => A,
+    figures: (c: Field<Doc>, meta: MetaFields) => A,
   ): GroupQuery<GroupRow<K, A>>
 
   toArray(options?: CallOptions): Promise<Row[]>
@@ -222,12 +222,12 @@ class DocumentQuery<Doc, Row> implements Query<Doc, Row> {
     return new DocumentQuery(this.source, { ...this.state, included })
   }
 
-  groupBy<K extends Keys<Doc>, A extends Record<string, Aggregate<unknown>>>(
+  groupBy<K extends Keys<Doc>, A extends Record<string, Figure<unknown>>>(
     keys: K,
-    aggregates: (c: Field<Doc>, meta: MetaFields) => A,
+    figures: (c: Field<Doc>, meta: MetaFields) => A,
   ): GroupQuery<GroupRow<K, A>> {
     const { conditions, deleted } = this.state
-    return groupQuery(this.source, { ...everything, conditions, deleted }, keys, aggregates)
+    return groupQuery(this.source, { ...everything, conditions, deleted }, keys, figures)
   }
 
   async toArray(options: CallOptions = {}): Promise<Row[]> {
