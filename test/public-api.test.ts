@@ -19,11 +19,17 @@ test('users can import these names and no others', async () => {
 })
 
 const functions = `
-  aggregate channels custom deadLetter decider defineEvents documentProjection failFast isRillflowError liveProjection logAndSkip
-  openStore projection retryWithBackoff table tableProjection upcaster
+  aggregate decider
+  and append at avg between channels column compileQuery contains count custom deadLetter defineEvents
+  documentProjection elemMatch eq exists failFast filterFrom gt gte increment index insert isIn isNull isRillflowError
+  like liveProjection logAndSkip lower lt lte max min ne not openStore or projection regex remove rename
+  retryWithBackoff search set startsWith sum table tableProjection unset upcaster
 `
 
 const errors = `
+  BulkRefused CollectionNotSynced CollectionReadOnly DocumentConflict DocumentDeleted DocumentExists DocumentNotFound
+  InvalidCursor InvalidDocument InvalidFilter InvalidPatch InvalidQuery NotOne PatchMismatch UniqueViolation
+  UnknownLanguage UpcastFailed
   Aborted AlreadySettled AuthenticationFailed CheckpointBeyondHead CircuitOpen ConnectionLost ConsumerNotFound
   DatabaseFailed DatabaseMissing DatabaseUnreachable DeadLetterConflict DeadLetterNotFound DeadLetterUnwritable
   DuplicateConsumer DuplicateEventId FoldFailed FolderLocked FolderNotWritable FolderVersionMismatch HandlerTimeout

@@ -2,25 +2,24 @@
 import { InvalidQuery } from '../../core/query-errors.ts'
 import type { Binder } from './bind.ts'
 import { metaColumns, short } from './expression.ts'
-import type { Place } from './field.ts'
+import type { Path, Place } from './field.ts'
 import type { Kind } from './operand.ts'
-import { isIndexed, timeOf, valueOf, type Writing } from './render.ts'
+import { isIndexed, readAs, timeOf, type Writing } from './render.ts'
 
-export interface OrderOptions<K extends Kind = Kind> {
+export interface OrderOptions {
   /** As what the field is read; what it is not counts as missing. Default 'text', which dates are, too. */
-  readonly as?: K | undefined
+  readonly as?: Kind | undefined
   /** Default 'asc'. */
   readonly direction?: 'asc' | 'desc' | undefined
   /** Where documents without it come. Default: last, and with 'desc' first. */
   readonly nulls?: 'first' | 'last' | undefined
 }
 
-/** How a field of type `T` is ordered: `as` may be left out where it holds text. */
-export type OrderArguments<T> = unknown extends T
-  ? [options: OrderOptions & { readonly as: Kind }]
-  : [Extract<T, string | Date>] extends [never]
-    ? [options: OrderOptions & { readonly as: KindOf<NonNullable<T>> }]
-    : [options?: OrderOptions<KindOf<NonNullable<T>>>]
+/** A field that holds text, which is what a field is read as if nothing else is said. */
+export type TextPath = Path<string | Date | null | undefined>
+
+/** For a field that holds something else: what it is has to be said, because only the compiler knows. */
+export type OrderAs<T> = OrderOptions & { readonly as: unknown extends T ? Kind : KindOf<NonNullable<T>> }
 
 type KindOf<T> = T extends string | Date ? 'text' : T extends number ? 'number' : T extends boolean ? 'boolean' : never
 
@@ -58,16 +57,19 @@ function sorted(key: OrderKey, writing: Writing): Sorted {
   if (time !== undefined) return { value: time, short: undefined, type: 'timestamptz', key }
   const meta = place.meta === undefined ? undefined : metaColumns[place.meta].kind
   const kind = meta === undefined || meta === 'time' ? key.as : meta
-  const value = valueOf(place, kind, writing)!
+  const value = readAs(place, kind, writing)!
   const isShort = kind === 'text' && isIndexed(place, kind, writing)
   return { value, short: isShort ? short(value) : undefined, type: kind === 'number' ? 'numeric' : kind, key }
 }
 
-/** `order by …`; the id decides between documents that are equal otherwise. */
-export function renderOrder(keys: readonly OrderKey[], writing: Writing): string {
-  const parts = keys.flatMap(key => {
+/**
+ * `order by …`; the id decides between documents that are equal otherwise. Where all have the first key, it does not
+ * matter where those without come, and the order is written as an index has it.
+ */
+export function renderOrder(keys: readonly OrderKey[], writing: Writing, allHaveFirst: boolean = false): string {
+  const parts = keys.flatMap((key, i) => {
     const { value, short } = sorted(key, writing)
-    const way = `${key.direction} nulls ${key.nulls}`
+    const way = i === 0 && allHaveFirst ? key.direction : `${key.direction} nulls ${key.nulls}`
     return short === undefined ? [`${value} ${way}`] : [`${short} ${way}`, `${value} ${way}`]
   })
   return [...parts, `${writing.prefix}id asc`].join(', ')
@@ -84,20 +86,40 @@ export interface Bookmark {
   readonly id: string
 }
 
+/** Some of the documents of a query: those that have the first key of the order, or those that lack it. */
+export interface Part {
+  readonly has: boolean
+  /** Only those after this one. */
+  readonly mark: Bookmark | undefined
+}
+
 /**
- * The documents after a bookmark, in one or two parts that follow each other: those that have the first key and those
- * that lack it. Taken apart, because together they are a condition that no index serves.
+ * The documents after a bookmark, or all, are read in one or two parts that follow each other: those that have the first
+ * key and those that lack it. Taken apart, because together they are a condition, or an order, that no index serves.
  */
-export function partsAfter(keys: readonly OrderKey[], mark: Bookmark, writing: Writing): string[] {
+export function partsAfter([first]: readonly OrderKey[], mark: Bookmark | undefined): (Part | undefined)[] {
+  if (first === undefined) return [mark && { has: true, mark }]
+  const isFirst = first.nulls === 'first'
+  if (mark === undefined) {
+    if (isFirst === (first.direction === 'desc')) return [undefined]
+    return [
+      { has: !isFirst, mark },
+      { has: isFirst, mark },
+    ]
+  }
+  const has = mark.values[0] !== null
+  const part = { has, mark }
+  return has === isFirst ? [part] : [part, { has: !has, mark: undefined }]
+}
+
+export function renderPart(keys: readonly OrderKey[], { has, mark }: Part, writing: Writing): string {
   const ordered = keys.map(key => sorted(key, writing))
   const [first] = ordered
-  const after = renderAfter(ordered, mark, writing)
-  if (first === undefined) return [after]
-  const value = mark.values[0]!
-  const isLacking = value === null
-  const rest = isLacking ? `${first.value} is null and ${after}` : `${boundOf(first, value, writing)} and ${after}`
-  if (isLacking !== (first.key.nulls === 'first')) return [rest]
-  return [rest, `${first.value} is ${isLacking ? 'not ' : ''}null`]
+  const value = mark?.values[0] ?? null
+  if (first === undefined) return renderAfter(ordered, mark!, writing)
+  const bound =
+    value === null ? `${first.short ?? first.value} is ${has ? 'not ' : ''}null` : boundOf(first, value, writing)
+  return mark === undefined ? bound : `${bound} and ${renderAfter(ordered, mark, writing)}`
 }
 
 function boundOf({ value, short: beginning, type, key }: Sorted, at: string, { binder }: Writing): string {
