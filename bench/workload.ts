@@ -9,12 +9,12 @@ export interface OrderEvent {
   readonly headers: Readonly<Record<string, unknown>>
 }
 
-const types = ['OrderPlaced', 'OrderPaid', 'OrderPacked', 'OrderShipped', 'OrderReturned']
+export const orderTypes = ['OrderPlaced', 'OrderPaid', 'OrderPacked', 'OrderShipped', 'OrderReturned']
 const notes = 'Please leave the parcel with the neighbours if nobody answers the door. '
 
 export function orderEvent(n: number): OrderEvent {
   return {
-    type: types[n % types.length]!,
+    type: orderTypes[n % orderTypes.length]!,
     data: {
       order: 100_000_000 + n,
       customer: `customer-${100_000 + (n % 90_000)}`,

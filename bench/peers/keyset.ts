@@ -12,8 +12,11 @@ const columns = `
   position, stream, version, event_id, type, schema_version, data, headers, correlation_id, causation_id, user_id,
   created_at`
 
-export const logPage = `
-  select ${columns} from rillflow.events where position > $1 order by position limit ${pageSize}`
+export function logPageOf(limit: number): string {
+  return `
+    select ${columns} from rillflow.events where position > $1 order by position limit ${limit}`
+}
+export const logPage = logPageOf(pageSize)
 export const streamPage = `
   select ${columns} from rillflow.events where stream = $1 and version > $2 order by version limit ${pageSize}`
 

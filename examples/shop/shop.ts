@@ -6,6 +6,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { openStore, VersionConflict } from 'rillflow'
 import { shopEvents } from './events.ts'
 import { printEvent, say } from './print.ts'
+import { sales, salesTable } from './sales.ts'
 
 const customers = ['Ada', 'Bo', 'Cleo', 'Dev', 'Eve']
 const products = ['teapot', 'lamp', 'notebook', 'umbrella', 'globe']
@@ -16,6 +17,14 @@ await using store = await openStore({ events: shopEvents })
 
 const before = await store.events.head()
 say(before === 0n ? 'A new, empty log.\n' : `Welcome back: the log is at position ${before}.\n`)
+
+await store.projections.register(sales)
+await using daemon = store.daemon()
+await daemon.start()
+const mailer = store.subscribe('mailer', {
+  types: ['OrderShipped'],
+  onEvent: event => say(`          a mail: your ${event.stream} is on its way`),
+})
 
 const stop = new AbortController()
 const shown = follow()
@@ -29,6 +38,8 @@ const count = await shown
 await showConflict()
 await showRepeat()
 await showHistory()
+await showSales()
+await mailer.stop()
 say(`\n${count} events of ${orders} orders, each shown once and in order. Run it again: nothing is lost.`)
 say('Next: read examples/shop/shop.ts (it is short), then README.md.')
 
@@ -111,6 +122,19 @@ async function showHistory(): Promise<void> {
   const stream = orderName(0)
   say(`\nThe whole story of ${stream}:`)
   for await (const event of store.events.read(stream)) printEvent(event)
+}
+
+/** The read model is a table that a projection keeps up to date, here in the same process. */
+async function showSales(): Promise<void> {
+  await store.projections.waitFor('sales', await store.events.head())
+  say('\nWho has bought most, over all runs (a read model, kept by a projection):')
+  const rows = await store.transaction(tx =>
+    tx.query<{ customer: string; orders: bigint; cents: bigint }>(
+      `select customer, orders, cents from ${salesTable} order by cents desc limit 5`,
+    ),
+  )
+  for (const { customer, orders, cents } of rows)
+    say(`  ${customer.padEnd(6)} ${String(orders).padStart(4)} orders ${(Number(cents) / 100).toFixed(2).padStart(10)}`)
 }
 
 /** Positions only rise, so no run uses a name of another. */

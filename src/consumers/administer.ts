@@ -8,6 +8,7 @@ import { nearestName } from '../core/nearest.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
+import { keptEntries } from './dead-letter.ts'
 
 /** A batch under way still ends; nothing after it begins. */
 export async function pauseConsumer(log: Log, name: string): Promise<void> {
@@ -36,7 +37,8 @@ export async function resumeConsumer(log: Log, name: string): Promise<void> {
 
 /**
  * Moves the checkpoint, in either direction, and nothing else: what was applied stays applied. Dead letters of events that
- * will come again are closed by their coming.
+ * will come again are closed, in the same transaction: whoever goes on from there finds none of them open, and opens
+ * those again that fail again.
  */
 export async function resetConsumer(
   log: Log,
@@ -46,45 +48,72 @@ export async function resetConsumer(
 ): Promise<void> {
   if (typeof position !== 'bigint' || position < 0n)
     throw new InvalidOption({ option: 'position', reason: `must be a position (a bigint from 0n), not ${position}` })
-  const rows = await executor.run(sql`/* consumers.reset */
-    update ${log.names.consumers}
-    set checkpoint = ${position}::bigint,
-      attempts = 0,
-      retry_at = null,
-      owner = null,
-      lease_until = null,
-      last_error = null,
-      progressed_at = clock_timestamp(),
-      fence = nextval(${log.names.consumers_fence.quoted}::regclass)
-    where name = ${name}::text
-    returning name`)
-  if (rows.length === 0) throw await notFound(log, name)
-  await executor.run(sql`/* dead_letters.superseded */
-    update ${log.names.dead_letters}
-    set state = 'resolved',
-      retry_at = null,
-      note = 'the consumer was reset to a position before this event',
-      history = history || jsonb_build_array(jsonb_build_object(
-        'at', clock_timestamp(), 'from', state, 'to', 'resolved', 'note', 'reset'))
-    where consumer = ${name}::text
-      and position > ${position}::bigint
-      and state in ('open', 'retrying')`)
+  await together(log, executor, async tx => {
+    await lockLetters(log, name, tx)
+    const rows = await tx.run(sql`/* consumers.reset */
+      update ${log.names.consumers}
+      set checkpoint = ${position}::bigint,
+        attempts = 0,
+        retry_at = null,
+        owner = null,
+        lease_until = null,
+        last_error = null,
+        progressed_at = clock_timestamp(),
+        fence = nextval(${log.names.consumers_fence.quoted}::regclass)
+      where name = ${name}::text
+      returning name`)
+    if (rows.length === 0) throw await notFound(log, name, tx)
+    await tx.run(sql`/* dead_letters.superseded */
+      update ${log.names.dead_letters}
+      set state = 'resolved',
+        retry_at = null,
+        note = 'the consumer was reset to a position before this event',
+        history = case when jsonb_array_length(history) < ${keptEntries}::integer then history else history - 0 end
+          || jsonb_build_array(jsonb_build_object(
+            'at', clock_timestamp(), 'from', state, 'to', 'resolved', 'note', 'reset'))
+      where consumer = ${name}::text
+        and position > ${position}::bigint
+        and state in ('open', 'retrying')`)
+  })
 }
 
 /** The consumer's row goes, and its dead letters. */
 export async function deleteConsumer(log: Log, name: string, executor: Executor = log.database): Promise<void> {
-  const rows = await executor.run(sql`/* consumers.delete */
-    delete from ${log.names.consumers}
-    where name = ${name}::text
-    returning name`)
-  if (rows.length === 0) throw await notFound(log, name)
-  await executor.run(sql`/* dead_letters.delete_all */
-    delete from ${log.names.dead_letters}
-    where consumer = ${name}::text`)
+  await together(log, executor, async tx => {
+    await lockLetters(log, name, tx)
+    const rows = await tx.run(sql`/* consumers.delete */
+      delete from ${log.names.consumers}
+      where name = ${name}::text
+      returning name`)
+    if (rows.length === 0) throw await notFound(log, name, tx)
+    await tx.run(sql`/* dead_letters.delete_all */
+      delete from ${log.names.dead_letters}
+      where consumer = ${name}::text`)
+  })
 }
 
-export async function notFound(log: Log, name: string): Promise<InstanceType<typeof ConsumerNotFound>> {
-  const rows = await log.database.run<{ name: string }>(sql`/* consumers.names */
+/** In the caller's transaction, or in one of our own. */
+async function together(log: Log, executor: Executor, work: (tx: Executor) => Promise<void>): Promise<void> {
+  await (executor === log.database ? log.database.transaction(work) : work(executor))
+}
+
+/** Letters before the consumer's row, in the order of its batches and replays: otherwise we could wait for each other. */
+async function lockLetters(log: Log, name: string, tx: Executor): Promise<void> {
+  await tx.runArrays(sql`/* dead_letters.lock */
+    select
+    from ${log.names.dead_letters}
+    where consumer = ${name}::text
+      and state in ('open', 'retrying')
+    order by position
+    for update`)
+}
+
+export async function notFound(
+  log: Log,
+  name: string,
+  executor: Executor = log.database,
+): Promise<InstanceType<typeof ConsumerNotFound>> {
+  const rows = await executor.run<{ name: string }>(sql`/* consumers.names */
     select name
     from ${log.names.consumers}`)
   return new ConsumerNotFound({

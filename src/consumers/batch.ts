@@ -13,6 +13,7 @@
  */
 import { HandlerTimeout } from '../core/consumer-errors.ts'
 import { isRillflowError } from '../core/errors.ts'
+import { abortable } from '../core/lifecycle.ts'
 import type { Transaction } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import { sqlStateOf } from '../database/sqlstate.ts'
@@ -33,6 +34,8 @@ export interface Work {
   /** How often the first event after the checkpoint has failed. */
   readonly attempts: number
   readonly breaker: Breaker | undefined
+  /** How often the breaker had opened before this page. */
+  readonly openings: number
   /** Aborts when nothing may be done any more. */
   readonly lost: AbortSignal
 }
@@ -42,7 +45,8 @@ export interface BatchOutcome extends Conclusion {
   readonly processed: number
 }
 
-export async function applyPage(work: Work, page: Page): Promise<BatchOutcome> {
+export async function applyPage(given: Omit<Work, 'openings'>, page: Page): Promise<BatchOutcome> {
+  const work: Work = { ...given, openings: given.breaker?.openings() ?? 0 }
   const { events, faults, reached } = page
   const bad = faults.size === 0 ? -1 : events.findIndex(event => faults.has(event.position))
   if (bad >= 0) return failAt(work, events, bad, faults.get(events[bad]!.position))
@@ -182,7 +186,9 @@ class Attempt {
       },
     }
     try {
-      await (breaker === undefined ? consumer.handle(events, ctx) : breaker.run(() => consumer.handle(events, ctx)))
+      // One that never comes back is a failure of its target, too.
+      const within = (): Promise<void> => abortable(consumer.handle(events, ctx), ctx.signal)
+      await (breaker === undefined ? consumer.handle(events, ctx) : breaker.run(within))
     } catch (error) {
       if (isInterruption(error)) throw error
       if (!inSavepoint) await refuseInterruption(tx, error)

@@ -26,6 +26,8 @@ export type BreakerState = 'closed' | 'open' | 'half-open'
 
 export interface Breaker {
   state(): BreakerState
+  /** How often it has opened: more than before a failure means that the failure says more about the target than the event. */
+  openings(): number
   /** How long until a call can be let through; 0 unless it is open. */
   retryInMs(): number
   /** Calls `work` and learns from its outcome; rejects with `CircuitOpen`, without calling it, if it may not pass. */
@@ -40,6 +42,7 @@ export function circuitBreaker(consumer: string, clock: Clock, options: BreakerO
   let failures = 0
   let successes = 0
   let underWay = 0
+  let openings = 0
 
   const enter = (next: BreakerState): void => {
     state = next
@@ -68,11 +71,14 @@ export function circuitBreaker(consumer: string, clock: Clock, options: BreakerO
 
   const failed = (): void => {
     failures++
-    if (state === 'half-open' || failures >= most) enter('open')
+    if (state !== 'half-open' && failures < most) return
+    openings++
+    enter('open')
   }
 
   return {
     state: look,
+    openings: () => openings,
     retryInMs,
     async run(work) {
       const now = look()

@@ -37,7 +37,7 @@ export async function conclude(
   const before = event.position - 1n
 
   // A breaker that has opened over it says that the target is down, not that the event is bad.
-  if (breaker?.state() === 'open') {
+  if (breaker !== undefined && breaker.openings() > work.openings) {
     const retryInMs = breaker.retryInMs()
     const progress = { checkpoint: before, attempts: attempt - 1, retryInMs, error: stored }
     const { isPaused } = await saveProgress(log, tx, lease, progress)

@@ -55,9 +55,9 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: Hold)
   const { lease, drain, lost } = hold
   const breaker = consumer.breaker && circuitBreaker(consumer.name, log.clock, consumer.breaker)
   const pace = setPace(log.database, consumer)
+  const pages = parts.feed.reader(consumer.filter)
   const interruption = interruptible(hold)
   let place: Place | undefined
-  let ahead: { after: bigint; page: Promise<Page> } | undefined
   let troubles = 0
   let savedAt = 0
 
@@ -79,7 +79,7 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: Hold)
         if (error instanceof Stopped) throw error.cause
         // What else is held up waits for it to be mended; a processor's program is there to hear of it.
         if (isRillflowError(error, 'dead_letter_unwritable') && consumer.kind === 'processor') throw error
-        ahead = undefined
+        pages.forget()
         place = undefined
         parts.feed.forget()
         const waitMs = isRillflowError(error, 'circuit_open')
@@ -110,14 +110,13 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: Hold)
       at.seen = now
       if (now.settled <= at.cursor) return false
     }
-    const page = await nextPage(at, at.seen)
+    const page = await pages.next(at.cursor, at.seen.settled, pace.limit())
     if (page.events.length === 0) {
       at.cursor = page.reached
       const isFar = at.cursor - at.saved >= saveEveryEvents
       if (isFar || (at.cursor >= at.seen.settled && performance.now() - savedAt >= saveEveryMs)) await saveCursor(at)
       return false
     }
-    readAhead(at, page)
     return apply(at, page)
   }
 
@@ -145,21 +144,6 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: Hold)
     return outcome.isPaused
   }
 
-  async function nextPage(at: Place, seen: Settled): Promise<Page> {
-    const coming = ahead?.after === at.cursor ? ahead.page : undefined
-    ahead = undefined
-    return coming ?? parts.feed.page(consumer.filter, at.cursor, seen.settled, pace.limit())
-  }
-
-  /** The next page comes in while this one is applied; embedded it would only take turns with it. */
-  function readAhead(at: Place, page: Page): void {
-    const { settled } = at.seen!
-    if (log.database.engine === 'pglite' || log.database.maxConnections === 1 || page.reached >= settled) return
-    ahead = { after: page.reached, page: parts.feed.page(consumer.filter, page.reached, settled, pace.limit()) }
-    // If this page fails nobody will look at that one.
-    ahead.page.catch(() => {})
-  }
-
   /** Waits for more; undefined if something else came first. */
   async function nextSettled(at: Place): Promise<Settled | undefined> {
     const limitMs = at.cursor > at.saved ? Math.max(0, savedAt + saveEveryMs - performance.now()) : undefined
@@ -171,6 +155,7 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: Hold)
     // The server may have restarted, with less in the log than we have seen.
     if (at.seen !== undefined && at.seen.epoch !== now.epoch) {
       parts.feed.forget()
+      pages.forget()
       place = undefined
       return undefined
     }

@@ -41,7 +41,10 @@ export async function join(log: Log, { owner, node = undefined, standby, leaseMs
     const role: Role = standby && !replaced.some(row => row.role === 'hot') ? 'standby' : 'hot'
     await tx.run(sql`/* daemons.join */
       insert into ${log.names.daemons} (owner, node, role, lease_ms, heartbeat_at, consumers)
-      values (${owner}::text, ${node ?? null}::text, ${role}::text, ${leaseMs}::integer, clock_timestamp(), '{}')`)
+      values (${owner}::text, ${node ?? null}::text, ${role}::text, ${leaseMs}::integer, clock_timestamp(), '{}')
+      -- Sent again, because the first one got no answer.
+      on conflict (owner) do update
+      set heartbeat_at = excluded.heartbeat_at`)
   })
 }
 

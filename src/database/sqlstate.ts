@@ -17,7 +17,8 @@ import {
 /** The five-character SQLSTATE of a driver's error, if it has one. */
 export function sqlStateOf(error: unknown): string | undefined {
   const code = (error as { code?: unknown } | null)?.code
-  return typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) ? code : undefined
+  // Every SQLSTATE has a digit; EPIPE, of a socket, has none.
+  return typeof code === 'string' && /^(?=.*\d)[0-9A-Z]{5}$/.test(code) ? code : undefined
 }
 
 /** Turns an error of one of our own statements into one of the catalogue. */

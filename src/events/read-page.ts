@@ -6,6 +6,7 @@
 import { canonicalJson } from '../core/json.ts'
 import { category } from '../core/name.ts'
 import type { Executor } from '../database/database.ts'
+import { type CopiedPage, copyPage, eventsOfCopied, isWorthCopying } from './copy-page.ts'
 import type { RecordedEvent } from './definition.ts'
 import type { Log } from './log.ts'
 import { rereadable } from './read.ts'
@@ -31,15 +32,45 @@ export interface Page {
 
 /** Archived streams are read too: a follower that falls behind must not miss what was archived meanwhile. */
 export async function readPage(log: Log, request: PageRequest, executor: Executor = log.database): Promise<Page> {
+  if (executor === log.database && isCopied(request)) return pageOfCopied(log, request, await fetchPage(log, request))
   const { filter, after, to, limit } = request
   const { rows, reached } = await rereadable(executor, log, () =>
     filteredRows(log, executor, { ...filter, includeArchived: true }, after, to, limit),
   )
   const { events, faults } = await shaped(log, rows)
-  // An upcaster may have made another type of it.
-  const types = filter.types === undefined ? undefined : new Set<string>(filter.types)
-  const wanted = types === undefined ? events : events.filter(e => types.has(e.type) || faults.has(e.position))
-  return { events: wanted, reached, faults }
+  return { events: wanted(request, events, faults), reached, faults }
+}
+
+/** Whether a page comes as bytes, which can be asked for ahead of its being made events of. */
+export function isCopied({ filter, after, to, limit }: PageRequest): boolean {
+  return isWorthCopying(filter, after, to, limit)
+}
+
+export function fetchPage(log: Log, { filter, after, to, limit }: PageRequest): Promise<CopiedPage> {
+  return rereadable(log.database, log, () => copyPage(log, filter, after, to, limit))
+}
+
+export async function pageOfCopied(log: Log, request: PageRequest, copied: CopiedPage): Promise<Page> {
+  const events = await eventsOfCopied(log, copied)
+  if (events !== undefined)
+    return { events: wanted(request, events, noFaults), reached: copied.reached, faults: noFaults }
+  const { filter, after, limit } = request
+  const { rows } = await rereadable(log.database, log, () =>
+    filteredRows(log, log.database, { ...filter, includeArchived: true }, after, copied.reached, limit),
+  )
+  const { events: shapedEvents, faults } = await shaped(log, rows)
+  return { events: wanted(request, shapedEvents, faults), reached: copied.reached, faults }
+}
+
+/** An upcaster may have made another type of it. */
+function wanted(
+  { filter }: PageRequest,
+  events: readonly RecordedEvent[],
+  faults: Page['faults'],
+): readonly RecordedEvent[] {
+  if (filter.types === undefined) return events
+  const types = new Set<string>(filter.types)
+  return events.filter(event => types.has(event.type) || faults.has(event.position))
 }
 
 const noFaults: ReadonlyMap<bigint, unknown> = new Map()

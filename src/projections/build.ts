@@ -13,7 +13,6 @@ import { sleep, throwIfAborted } from '../core/lifecycle.ts'
 import { sql } from '../database/sql.ts'
 import { lockNotAvailable } from '../database/sqlstate.ts'
 import type { Log } from '../events/log.ts'
-import type { Page } from '../events/read-page.ts'
 import { settle } from '../events/settle.ts'
 import type { Prepare } from './prepare.ts'
 
@@ -83,20 +82,7 @@ export async function catchUp(build: Build): Promise<void> {
   const { log, feed } = consumers
   const pace = setPace(log.database, consumer)
   const lost = signal ?? new AbortController().signal
-  const isAlone = log.database.engine === 'pglite' || log.database.maxConnections === 1
-  let ahead: { after: bigint; page: Promise<Page> } | undefined
-  const nextPage = (after: bigint, to: bigint): Promise<Page> => {
-    const coming = ahead?.after === after ? ahead.page : undefined
-    ahead = undefined
-    return coming ?? feed.page(consumer.filter, after, to, pace.limit())
-  }
-  /** The next page comes in while this one is applied; with one connection it would only take turns with it. */
-  const readAhead = (after: bigint, to: bigint): void => {
-    if (isAlone) return
-    ahead = { after, page: feed.page(consumer.filter, after, to, pace.limit()) }
-    // If this page fails nobody will look at that one.
-    ahead.page.catch(() => {})
-  }
+  const pages = feed.reader(consumer.filter)
   await renew(log, build)
   let renewedAt = performance.now()
   for (;;) {
@@ -108,8 +94,7 @@ export async function catchUp(build: Build): Promise<void> {
         await renew(log, build)
         renewedAt = performance.now()
       }
-      const page = await nextPage(build.checkpoint, settled)
-      if (page.reached < settled) readAhead(page.reached, settled)
+      const page = await pages.next(build.checkpoint, settled, pace.limit())
       if (page.events.length === 0) {
         await saveProgress(log, log.database, lease, { checkpoint: page.reached })
         build.checkpoint = page.reached

@@ -2,6 +2,7 @@
  * A subscription at work in this process: it shares the partitions of its group with other processes through a host, reads
  * for those it holds, and hands events to whoever asks.
  */
+import { isInterruption } from '../consumers/failure.ts'
 import { type Hold, type Host, type Hosted, openHost } from '../consumers/host.ts'
 import { CheckpointBeyondHead } from '../core/consumer-errors.ts'
 import { isRillflowError } from '../core/errors.ts'
@@ -33,8 +34,6 @@ export interface SubscriptionParts {
 export interface Runner {
   /** The next event, once there is one; undefined when it was stopped. Rejects when it has failed. */
   pull(options: { alone: boolean }): Promise<Delivery | undefined>
-  /** Rejects when it has failed. */
-  readonly failed: Promise<never>
   /** Ends all waits; what is out can still be settled. */
   quiet(): void
   /** Ends all waits, stores what was said, gives the leases back. */
@@ -54,8 +53,6 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
   const held = new Map<string, Held>()
   const pulls: Pull[] = []
   const stopping = new AbortController()
-  const failed = deferred<never>()
-  failed.promise.catch(() => {})
   let failure: { error: unknown } | undefined
   let stored: StoredPlan | undefined
   let hosted: Hosted[] = []
@@ -96,17 +93,16 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
       serve()
       return answer.promise
     },
-    failed: failed.promise,
     quiet,
     stop: () => runOutside(stop),
   }
 
   async function start(): Promise<void> {
-    const again = { retries: 6, clock: log.clock, signal: stopping.signal }
+    const again = { retries: 6, when: isPassing, clock: log.clock, signal: stopping.signal }
     adopt(await retry(() => registerGroup(log, plan), again))
     if (stopping.signal.aborted) return
     const { leaseMs } = plan
-    host = openHost(parts, { hosted: () => hosted, leaseMs, onFailure: (_, error) => fail(error) })
+    host = openHost(parts, { hosted: () => hosted, leaseMs, onFailure: (_, error) => failUnlessPassing(error) })
     reader = startReader(
       { ...parts, plan, held: () => [...held.values()], beforePage: lookIfOld, onRead: serve, onFailure: fail },
       stopping.signal,
@@ -118,8 +114,12 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
   function fail(error: unknown): void {
     if (failure !== undefined || stopping.signal.aborted) return
     failure = { error }
-    failed.reject(error)
     void runOutside(stop).catch(() => {})
+  }
+
+  /** What is only the weather is waited out: the host takes the partition anew, the next look comes. */
+  function failUnlessPassing(error: unknown): void {
+    if (!isPassing(error)) fail(error)
   }
 
   /** The partitions are those that are stored. */
@@ -250,13 +250,17 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
           else heed(entry, own)
         }
       } catch (error) {
-        if (!isRillflowError(error) || !error.retryable) fail(error)
+        failUnlessPassing(error)
       } finally {
         looking = undefined
       }
     })
     return looking
   }
+}
+
+function isPassing(error: unknown): boolean {
+  return isInterruption(error) || (isRillflowError(error) && error.retryable)
 }
 
 function isIdle({ partition, letters }: Held): boolean {

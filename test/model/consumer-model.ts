@@ -136,12 +136,11 @@ export class ConsumerModel {
       return at
     }
     this.#setAside(failed, attempt, fence)
-    if (at > 0 || attemptsBefore > 0) return at + 1
-    // Bad events seldom come alone: after the first of a page the others are passed in the same go.
-    for (const [behind, position] of positions.slice(1).entries()) {
-      if (!fails.has(position)) this.effects.push(position)
-      else if (this.retries === 0) this.#setAside(position, 1, fence)
-      else return 1 + behind
+    // Bad events seldom come alone: after the first of a page, tried once, the others are passed in the same go.
+    if (at > 0 || attemptsBefore > 0 || this.isPaused) return at + 1
+    for (const position of positions.slice(1)) {
+      if (fails.has(position)) this.#setAside(position, 1, fence)
+      else this.effects.push(position)
       this.#moveTo(position)
     }
     return positions.length

@@ -158,6 +158,26 @@ if (onServer) {
     await waitUntil(async () => (await store.subscriptions.status('mailer')).checkpoint === position)
     await deliveries.return!()
   })
+
+  test('nobody takes a lease over the open transaction of an acknowledgement, and misses it', async () => {
+    const { store, query, sibling } = await openShop()
+    const client = await connect()
+    const other = await sibling()
+    await store.events.append('order-1', [placed(), paid])
+    const hasty = { ...manual, leaseMs: 300, maxInFlight: 1 }
+    const deliveries = store.subscribe('mailer', hasty)[Symbol.asyncIterator]()
+    const [one] = await several(deliveries, 1)
+    await client.query('begin')
+    await one!.ack(client)
+    const taking = take(other.subscribe('mailer', hasty), 1)
+    const isExpired = 'select 1 from ~consumers where lease_until < clock_timestamp()'
+    await waitUntil(async () => (await query(isExpired)).length === 1)
+
+    await client.query('commit')
+    await deliveries.return!()
+
+    expect((await taking).map(event => event.version)).toEqual([2])
+  })
 }
 
 test('a burst of acknowledgements is stored with a few statements', async () => {

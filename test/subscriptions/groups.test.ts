@@ -181,7 +181,6 @@ type Seen = { by: string; stream: string; version: number }[]
 function work(store: Store<ShopMap>, seen: Seen, by: string, options: { partitions: number }): RunningSubscription {
   return store.subscribe('mailer', {
     group: 'workers',
-    leaseMs: 1_000,
     ...options,
     onEvent: ({ stream, version }) => void seen.push({ by, stream, version }),
   })

@@ -10,15 +10,20 @@ if (onServer) {
     const killer = await connect()
     const working = await sibling({ url: `${postgresUrl()}?application_name=${schema}`, pollMs: 50 })
     const seen = new Set<number>()
-    await using _worker = working.subscribe('mailer', { onEvent: event => void seen.add(event.version) })
+    await using worker = working.subscribe('mailer', { onEvent: event => void seen.add(event.version) })
+    let failure: unknown
+    worker.ended.catch(error => {
+      failure = error
+    })
 
     for (let n = 0; n < 5; n++) {
       await store.events.append('order-1', [placed(n), paid, shipped()])
       await killer.query('select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1', [schema])
     }
     await store.events.append('order-1', placed())
-    await waitUntil(async () => (await store.subscriptions.status('mailer')).lag === 0n)
+    await waitUntil(async () => failure !== undefined || (await store.subscriptions.status('mailer')).lag === 0n)
 
+    expect(failure).toBeUndefined()
     expect([...seen].sort((a, b) => a - b)).toEqual(Array.from({ length: 16 }, (_, n) => n + 1))
   })
 

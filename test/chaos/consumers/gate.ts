@@ -14,6 +14,7 @@ export interface Gate {
   /** Lets so many more batches through, then none. */
   close(after: number): void
   open(): void
+  /** Batches that stand at it. None while a look is under way that began before they came. */
   waiting(): number
   /** How the batches ended that had to wait: 'committed', or the code of their error. */
   ends(): readonly string[]
@@ -24,6 +25,7 @@ export function openGate(database: Database, { isUnfenced }: { readonly isUnfenc
   let opened = deferred<void>()
   let over: Promise<unknown> = Promise.resolve()
   let waiting = 0
+  let looks = 0
   const ends: string[] = []
 
   const transaction: Database['transaction'] = async (work, options) => {
@@ -44,8 +46,10 @@ export function openGate(database: Database, { isUnfenced }: { readonly isUnfenc
       ...database,
       transaction,
       async run(statement) {
-        if (statement.label === 'consumers.look') await over
-        return database.run(statement)
+        if (statement.label !== 'consumers.look') return database.run(statement)
+        await over
+        looks++
+        return database.run<never>(statement).finally(() => looks--)
       },
     },
     close(after) {
@@ -56,7 +60,7 @@ export function openGate(database: Database, { isUnfenced }: { readonly isUnfenc
       passes = Number.POSITIVE_INFINITY
       opened.resolve()
     },
-    waiting: () => waiting,
+    waiting: () => (looks === 0 ? waiting : 0),
     ends: () => ends,
   }
 }

@@ -48,8 +48,6 @@ export interface WorkerOptions {
 
 export type Task =
   | { readonly kind: 'holds' | 'open' }
-  /** Closes the gate when so many more batches have gone through. */
-  | { readonly kind: 'close'; readonly after: number }
   | { readonly kind: 'pause' | 'resume'; readonly consumer: string }
   | { readonly kind: 'reset'; readonly consumer: string; readonly position: string }
   /** Embedded: whether all consumers have reached the end of the log, and then all that is there. */
@@ -97,7 +95,6 @@ async function start(options: WorkerOptions): Promise<Work> {
     upcasters: upcasters([]),
     inline: inlineRegistry(),
     maxEventBytes: 1024 * 1024,
-    inline: inlineRegistry(),
     validateOnRead: false,
   }
   let store: Store | undefined
@@ -140,7 +137,6 @@ function recorder(name: string, { schema, leaseMs, batchSize = 20, name: worker 
 
 async function perform(work: Work, task: Task): Promise<Answer> {
   const { log, wake, daemon, gate, store } = work
-  if (task.kind === 'close') gate.close(task.after)
   if (task.kind === 'open') gate.open()
   if (task.kind === 'append')
     for (const caller of times(task.callers, each => each))

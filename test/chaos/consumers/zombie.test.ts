@@ -61,10 +61,10 @@ test(
  * five of them when the first goes on. Returns how the first one's batch ended.
  */
 async function beginLate(scene: Scene, { isUnfenced }: { isUnfenced: boolean }): Promise<readonly string[]> {
-  const zombie = scene.start({ name: 'zombie', batchSize: 10, isUnfenced })
-  await zombie.ask({ kind: 'close', after: 0 })
   const order = Array.from({ length: 10 }, (_, total) => ({ type: 'OrderPlaced', data: { total } }))
+  // Before it starts: who follows the log while it is appended to may see the first few of them alone.
   await scene.store.events.append('order-1', order)
+  const zombie = scene.start({ name: 'zombie', batchSize: 10, closeGateAfter: 0, isUnfenced })
   await isAtGate(zombie)
   zombie.freeze()
   const other = scene.start({ name: 'other', batchSize: 5, closeGateAfter: 1 })

@@ -1,0 +1,106 @@
+/** Catching up: the whole log folded into documents, against a statement per event and against Emmett's rebuild. */
+import type pg from 'pg'
+import type { Bench } from '../bench.ts'
+import { fillEmmett } from '../peers/emmett-projection.ts'
+import { makeUpsertTables, upsertTables } from '../peers/upserts.ts'
+import { runProgram } from '../program.ts'
+import type { ProjectorAnswer, ProjectorInput } from '../programs/projector.ts'
+import type { Report } from '../report.ts'
+import { type Contestant, compare, interleave, median } from '../rounds.ts'
+import { type BenchServer, startBenchServer } from '../server.ts'
+import { eventsPerStream, orders } from '../workload.ts'
+
+const ways = ['daemon', 'runUntilIdle', 'rebuild'] as const
+
+export const bench: Bench = {
+  about: 'events per second folded into documents of 10 events each, each contestant in a process of its own',
+  async run({ quick, report }) {
+    const events = quick ? 20_000 : 100_000
+    await using server = await startBenchServer(report)
+    await fill(server, events)
+    await fillEmmett(server.url, events)
+    await server.admin.query('vacuum analyze')
+    // Its default, and pages that suit it better: for each it sorts what is left of the log.
+    const emmettPages = quick ? [1000] : [100, 1000]
+    await runAgainstPeers(server, report, { events, emmettPages, rounds: quick ? 1 : 3 })
+    if (!quick) await runLong(server, report, 1_000_000)
+  },
+}
+
+async function fill(server: BenchServer, events: number): Promise<void> {
+  await using store = await server.openStore()
+  await store.events.import(orders(events))
+  await makeUpsertTables(server.admin)
+  await server.admin.query('vacuum analyze rillflow.events, rillflow.streams')
+}
+
+async function runAgainstPeers(
+  server: BenchServer,
+  report: Report,
+  { events, emmettPages, rounds }: { events: number; emmettPages: readonly number[]; rounds: number },
+): Promise<void> {
+  const head = await headOf(server.admin)
+  const contestant = (input: Pick<ProjectorInput, 'who' | 'batchSize'>, name: string): Contestant<ProjectorAnswer> => ({
+    name,
+    run: () => project(server, { url: server.url, head, ...input }, events),
+  })
+  const emmetts = emmettPages.map(batchSize => contestant({ who: 'emmett', batchSize }, `emmett ${batchSize}`))
+  const contestants = [
+    ...ways.map(who => contestant({ who }, who)),
+    contestant({ who: 'by hand' }, 'by hand'),
+    ...emmetts,
+  ]
+  const samples = await interleave(contestants, { rounds, before: () => empty(server.admin) })
+  const value = ({ name }: Contestant): number => median(samples.get(name)!.map(sample => sample.value))
+  const emmett = emmetts.reduce((best, each) => (value(each) > value(best) ? each : best)).name
+  for (const way of ways) {
+    const ours = samples.get(way)!
+    const byHand = compare(ours, samples.get('by hand')!)
+    report.result({ case: way, peerName: 'per-event statement', unit: 'events/s', ...byHand })
+    const peerNote = `pages of ${emmett.slice('emmett '.length)}`
+    report.result({ case: way, peerName: 'emmett', peerNote, unit: 'events/s', ...compare(ours, samples.get(emmett)!) })
+  }
+  report.table(`catchup, ${events} events`)
+}
+
+/** Ten times as much, by ours alone: memory must not grow with it. */
+async function runLong(server: BenchServer, report: Report, events: number): Promise<void> {
+  await server.admin.query('truncate rillflow.events, rillflow.streams, rillflow.idempotency_keys')
+  await fill(server, events)
+  const head = await headOf(server.admin)
+  for (const who of ways) {
+    await empty(server.admin)
+    const seen = await project(server, { who, url: server.url, head }, events)
+    const rate = `${Math.round(seen.value)} events/s over ${events} events`
+    const heap = `heap up to ${seen.heapEarly.toFixed(0)} MB in the first half, ${seen.heapLate.toFixed(0)} MB in the second`
+    report.say(`  ${who}: ${rate}; ${heap}; peak memory ${seen.rss.toFixed(0)} MB`)
+  }
+}
+
+async function project(server: BenchServer, input: ProjectorInput, events: number): Promise<ProjectorAnswer> {
+  const seen = await runProgram<ProjectorAnswer>('projector', input)
+  const tables = { emmett: 'orders', 'by hand': 'byhand.orders' }
+  const table = input.who in tables ? tables[input.who as keyof typeof tables] : 'rillflow.orders'
+  const body = input.who === 'emmett' ? 'data' : 'body'
+  const { rows } = await server.admin.query(`
+    select count(*)::int as documents, sum((${body} ->> 'events')::int)::int as events from ${table}`)
+  const { documents, events: folded } = rows[0]
+  if (documents !== events / eventsPerStream || folded !== events || seen.events !== events)
+    throw new Error(`${input.who} folded ${seen.events}, and has ${folded} events in ${documents} documents`)
+  return seen
+}
+
+/** The read models of all are gone, and so is what they know of how far they came. */
+async function empty(admin: pg.Pool): Promise<void> {
+  await admin.query('drop table if exists rillflow.orders')
+  await admin.query('delete from rillflow.consumers')
+  await admin.query(`truncate ${upsertTables.join(', ')}`)
+  await admin.query('drop table if exists public.orders')
+  await admin.query('truncate emt_processors, emt_projections')
+  await admin.query('checkpoint')
+}
+
+async function headOf(admin: pg.Pool): Promise<bigint> {
+  const { rows } = await admin.query('select max(position)::text as head from rillflow.events')
+  return BigInt(rows[0].head)
+}

@@ -1,0 +1,103 @@
+/** What a daemon asks of the server while nothing happens: statements a second, as the server's own log counts them. */
+import { open } from 'node:fs/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+import type { Bench } from '../bench.ts'
+import { ordersProjection } from '../projection.ts'
+import { compare, interleave, type Sample } from '../rounds.ts'
+import { type BenchServer, startBenchServer } from '../server.ts'
+import { orders } from '../workload.ts'
+
+const numbers = [1, 12, 100]
+/** As often as ours looks without a hint. */
+const pollMs = 1000
+
+export const bench: Bench = {
+  about:
+    'statements a second of an idle daemon, with default options, against a loop per consumer that looks every second',
+  async run({ quick, report }) {
+    await using server = await startBenchServer(report)
+    await using store = await server.openStore()
+    await store.events.import(orders(1_000))
+    // Leases are looked after every ten seconds: the time must have room for that.
+    const ms = quick ? 11_000 : 33_000
+    for (const consumers of numbers) {
+      const contestants = [
+        { name: 'ours', run: () => counted(server, ms, wait => withDaemon(server, consumers, wait)) },
+        {
+          name: 'by hand',
+          run: () => counted(server, quick ? 3_000 : 10_000, wait => withLoops(server, consumers, wait)),
+        },
+      ]
+      const samples = await interleave(contestants, { rounds: quick ? 1 : 3 })
+      const result = compare(samples.get('ours')!, samples.get('by hand')!, 'less')
+      const name = consumers === 1 ? '1 consumer' : `${consumers} consumers`
+      report.result({ case: name, peerName: 'hand-written', peerNote: 'a poll each', unit: 'statements/s', ...result })
+    }
+    report.table('idle')
+  },
+}
+
+/** Runs somebody until he is idle, and counts from then on. */
+async function counted(
+  server: BenchServer,
+  ms: number,
+  run: (whileIdle: () => Promise<void>) => Promise<void>,
+): Promise<Sample> {
+  let statements = 0
+  await run(async () => {
+    await sleep(1_500)
+    await server.admin.query("alter system set log_statement = 'all'")
+    await server.admin.query('select pg_reload_conf()')
+    await sleep(500)
+    const from = await endOfLog(server)
+    await sleep(ms)
+    statements = await statementsAfter(server, from)
+    await server.admin.query('alter system reset log_statement')
+    await server.admin.query('select pg_reload_conf()')
+  })
+  return { value: statements / (ms / 1000) }
+}
+
+async function withDaemon(server: BenchServer, consumers: number, whileIdle: () => Promise<void>): Promise<void> {
+  await using store = await server.openStore()
+  for (let n = 0; n < consumers; n++) await store.projections.register(ordersProjection(`orders-${n}`))
+  await store.schema.sync()
+  await store.projections.runUntilIdle()
+  await using daemon = store.daemon()
+  await daemon.start()
+  await whileIdle()
+}
+
+async function withLoops(server: BenchServer, consumers: number, whileIdle: () => Promise<void>): Promise<void> {
+  const pool = new pg.Pool({ connectionString: server.url, max: 10 })
+  let isOver = false
+  const loop = async (): Promise<void> => {
+    while (!isOver) {
+      await pool.query(
+        'select position from rillflow.events where position > $1 order by position limit 500',
+        [1_000_000],
+      )
+      await sleep(pollMs)
+    }
+  }
+  const loops = Array.from({ length: consumers }, loop)
+  await whileIdle()
+  isOver = true
+  await Promise.all(loops)
+  await pool.end()
+}
+
+const logOf = ({ postgres }: BenchServer): string => `${postgres.dataDir}/server.log`
+
+async function endOfLog(server: BenchServer): Promise<number> {
+  await using file = await open(logOf(server))
+  return (await file.stat()).size
+}
+
+async function statementsAfter(server: BenchServer, from: number): Promise<number> {
+  await using file = await open(logOf(server))
+  const { size } = await file.stat()
+  const { buffer } = await file.read(Buffer.alloc(size - from), 0, size - from, from)
+  return buffer.toString().match(/LOG: {2}(?:execute|statement)\b/g)?.length ?? 0
+}

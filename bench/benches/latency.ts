@@ -1,0 +1,111 @@
+/** How soon an append is in a read model: in the same process, in another one, and with a poll written by hand. */
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Bench } from '../bench.ts'
+import { makeUpsertTables, upsertTables } from '../peers/upserts.ts'
+import type { Applied, ProjectingInput } from '../programs/projecting.ts'
+import { applied, startOrders } from '../projection.ts'
+import type { Store } from '../rillflow.ts'
+import { compare, interleave, percentile, type Sample } from '../rounds.ts'
+import { type BenchServer, startBenchServer } from '../server.ts'
+import { orderEvent, StreamCursor } from '../workload.ts'
+
+/** Low load: one append at a time. */
+const everyMs = 50
+
+export const bench: Bench = {
+  about: `milliseconds from the call of an append to the commit of an async projection, ${1000 / everyMs} appends a second`,
+  async run({ quick, report }) {
+    await using server = await startBenchServer(report)
+    await using writer = await server.openStore()
+    await makeUpsertTables(server.admin)
+    const appends = quick ? 100 : 400
+    const contestants = [
+      { name: 'same process', run: () => inSameProcess(server, appends) },
+      { name: 'two processes', run: () => inTwoProcesses(server, writer, 'ours', appends) },
+      { name: 'poll', run: () => inTwoProcesses(server, writer, 'by hand', appends) },
+    ]
+    const before = async (): Promise<void> => {
+      await server.admin.query(`truncate rillflow.events, rillflow.streams, ${upsertTables.join(', ')}`)
+      await server.admin.query('drop table if exists rillflow.orders')
+      await server.admin.query('delete from rillflow.consumers')
+    }
+    const samples = await interleave(contestants, { rounds: quick ? 2 : 5, before })
+    const poll = samples.get('poll')!
+    for (const name of ['same process', 'two processes']) {
+      const ours = samples.get(name)!
+      for (const share of ['p50', 'p95', 'p50 after the answer'] as const) {
+        const pick = (list: readonly LatencySample[]): Sample[] => list.map(sample => ({ value: sample[share] }))
+        const result = compare(pick(ours), pick(poll), 'less')
+        report.result({
+          case: `${name}, ${share}`,
+          peerName: 'hand-written',
+          peerNote: '100 ms poll',
+          unit: 'ms',
+          ...result,
+        })
+      }
+    }
+    report.table(`latency, ${appends} appends`)
+  },
+}
+
+interface LatencySample extends Sample {
+  readonly p50: number
+  readonly p95: number
+  /** From when the append has resolved. */
+  readonly 'p50 after the answer': number
+}
+
+async function inSameProcess(server: BenchServer, appends: number): Promise<LatencySample> {
+  await using store = await server.openStore()
+  const heard: Applied[] = []
+  const stop = applied((position, at) => heard.push({ position: position.toString(), at }))
+  await using _daemon = await startOrders(store)
+  const sample = await measure(store, heard, appends)
+  stop()
+  return sample
+}
+
+async function inTwoProcesses(
+  server: BenchServer,
+  writer: Store,
+  who: ProjectingInput['who'],
+  appends: number,
+): Promise<LatencySample> {
+  const child = fork(`${import.meta.dirname}/../programs/projecting.ts`, { serialization: 'advanced' })
+  const heard: Applied[] = []
+  const ended = once(child, 'close')
+  child.send({ who, url: server.url } satisfies ProjectingInput)
+  await once(child, 'message')
+  child.on('message', message => heard.push(message as Applied))
+  const sample = await measure(writer, heard, appends)
+  child.send('stop')
+  await ended
+  return sample
+}
+
+async function measure(store: Store, heard: Applied[], appends: number): Promise<LatencySample> {
+  const cursor = new StreamCursor()
+  const sent: { position: bigint; called: bigint; answered: bigint }[] = []
+  const warmUp = 10
+  for (let n = 0; n < appends + warmUp; n++) {
+    const { stream, version } = cursor.next(1)
+    const called = process.hrtime.bigint()
+    const { position } = await store.events.append(stream, [orderEvent(n)], { expected: version })
+    const answered = process.hrtime.bigint()
+    if (n >= warmUp) sent.push({ position, called, answered })
+    await sleep(everyMs)
+  }
+  const last = sent.at(-1)!.position
+  while (heard.length === 0 || BigInt(heard.at(-1)!.position) < last) await sleep(10)
+  const ms = (from: bigint, position: bigint): number => {
+    const { at } = heard.find(each => BigInt(each.position) >= position)!
+    return Number(at - from) / 1e6
+  }
+  const whole = sent.map(({ position, called }) => ms(called, position))
+  const after = sent.map(({ position, answered }) => Math.max(0, ms(answered, position)))
+  const p50 = percentile(whole, 0.5)
+  return { value: p50, p50, p95: percentile(whole, 0.95), 'p50 after the answer': percentile(after, 0.5) }
+}

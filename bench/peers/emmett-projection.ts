@@ -1,0 +1,45 @@
+/** Emmett's own way to fold events into documents (its Pongo projection of one stream), and its own rebuild of it. */
+import type { Event } from '@event-driven-io/emmett'
+import {
+  getPostgreSQLEventStore,
+  pongoSingleStreamProjection,
+  rebuildPostgreSQLProjections,
+} from '@event-driven-io/emmett-postgresql'
+import { fold, newOrder, type Order } from '../order.ts'
+import { eventsPerStream, type OrderEvent, orders, orderTypes } from '../workload.ts'
+
+/**
+ * The same events as ours, in streams of 10. One after the other: what was appended at the same time its rebuild may
+ * skip, because it reads in the order of transactions and remembers a position.
+ */
+export async function fillEmmett(url: string, count: number): Promise<void> {
+  const store = getPostgreSQLEventStore(url)
+  let messages: Event[] = []
+  for (const { stream, type, data, headers } of orders(count)) {
+    messages.push({ type, data, metadata: headers } as unknown as Event)
+    if (messages.length < eventsPerStream) continue
+    await store.appendToStream(stream, messages)
+    messages = []
+  }
+  await store.close()
+}
+
+/** Empties the collection and applies the whole log. */
+export async function rebuildWithEmmett(url: string, batchSize: number, onEvent: () => void): Promise<void> {
+  const projection = pongoSingleStreamProjection<Order & Record<string, unknown>, Event>({
+    collectionName: 'orders',
+    canHandle: [...orderTypes],
+    initialState: () => ({ ...newOrder }),
+    evolve: (order: Order, event: Event) => {
+      onEvent()
+      return { ...order, ...fold(order, event as unknown as OrderEvent) }
+    },
+  })
+  const consumer = rebuildPostgreSQLProjections({
+    connectionString: url,
+    projections: [projection],
+    pulling: { batchSize },
+  })
+  await consumer.start()
+  await consumer.close()
+}
