@@ -6,10 +6,12 @@ export {
   aggregate,
   type ClassCommand,
   type DeciderOptions,
+  type ProjectedDefinition,
 } from './aggregates/aggregate.ts'
 export type { CommitOptions } from './aggregates/commit.ts'
 export { type AnyEvent, type Decider, decider } from './aggregates/decider.ts'
 export type { LoadedAggregate } from './aggregates/loaded.ts'
+export type { FoldingProjection } from './aggregates/projected.ts'
 export type { Handled, HandleOptions, LoadOptions, Repository } from './aggregates/repository.ts'
 export type { Snapshotter, SnapshotterMetrics, SnapshotterOptions } from './aggregates/snapshotter.ts'
 export type { BreakerOptions } from './consumers/breaker.ts'
