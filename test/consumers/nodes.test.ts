@@ -74,15 +74,20 @@ test('RB-79: a hot node that was away while another took over comes back as a st
   await amsterdam.start()
   await berlin.start()
 
-  // As if it had been stopped for longer than its lease.
-  await shop.query(`
-    with freed as (update ~consumers set lease_until = now() - interval '1 s')
-    update ~daemons
-    set role = 'hot',
-      heartbeat_at = case when node = 'berlin' then now() else now() - interval '31 s' end`)
-  hosts[0]!.wake.changed()
+  // As if it had been stopped for longer than its lease; a look of its own that is under way may undo that once.
+  await waitUntil(async () => {
+    if (amsterdam.role === 'standby') return true
+    await shop.query(`
+      with freed as (update ~consumers set lease_until = now() - interval '1 s')
+      update ~daemons
+      set role = 'hot',
+        heartbeat_at = case when node = 'berlin' then now() else now() - interval '31 s' end`)
+    hosts[0]!.wake.changed()
+    await waitUntil(() => amsterdam.role === 'standby', { deadlineMs: 1_000 }).catch(() => {})
+    return false
+  })
+  await waitUntil(() => berlin.role === 'hot' && berlin.holds().length === 1)
 
-  await waitUntil(() => amsterdam.role === 'standby' && berlin.role === 'hot' && berlin.holds().length === 1)
   expect(amsterdam.holds()).toEqual([])
 })
 
