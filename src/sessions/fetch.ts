@@ -13,11 +13,12 @@ import { InvalidOption } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
+import { sqlStateOf } from '../database/sqlstate.ts'
 import type { RecordedEvent } from '../events/definition.ts'
 import { toRecordedEvent } from '../events/event.ts'
 import type { Log } from '../events/log.ts'
 import type { AppendResult } from '../events/outcome.ts'
-import { readStream } from '../events/read.ts'
+import { readStream, rereadable } from '../events/read.ts'
 import type { Beside } from '../events/send.ts'
 import type { DocumentProjection } from '../projections/document.ts'
 import type { LiveProjection } from '../projections/live.ts'
@@ -191,14 +192,21 @@ async function keptDocument(
 ): Promise<FoldedDocument> {
   if (!('documentTable' in projection)) return { state: undefined, version: 0 }
   const documents = tableNames(log.schema, projection)(projection.documentTable)
-  const [row] = await executor.runArrays(sql`/* sessions.kept_document */
+  const kept = sql`/* sessions.kept_document */
     select body, version
     from ${documents}
     where id = ${stream}::text
-      and deleted_at is null`)
+      and deleted_at is null`
+  const [row] = await rereadable(executor, log, () => executor.runArrays(kept)).catch((error: unknown) => {
+    // Not made yet: nothing is kept. Inside a transaction this was its end.
+    if (executor === log.database && sqlStateOf((error as Error).cause) === undefinedTable) return []
+    throw error
+  })
   const [body, version] = (row ?? [undefined, 0n]) as [unknown, bigint]
   return { state: body ?? undefined, version: Number(version) }
 }
+
+const undefinedTable = '42P01'
 
 function fold({ filter, fold: next }: Projection, state: unknown, event: RecordedEvent): unknown {
   return filter.types === undefined || filter.types.includes(event.type) ? next!(state, event) : state

@@ -113,6 +113,15 @@ test('a live projection is fetched by folding, an unknown stream as nothing', as
   await expect(session.fetchForWriting(Order, 'order-1')).rejects.toMatchObject({ code: 'invalid_option' })
 })
 
+test('a projection that has never run is fetched by folding', async () => {
+  const { store } = await openShop()
+  await store.events.append('order-1', placed(1))
+
+  const order = await store.session().fetchForWriting(totals('never-run'), 'order-1')
+
+  expect(order).toMatchObject({ version: 1, state: { total: 1 } })
+})
+
 test('a document of many streams cannot be fetched for writing', async () => {
   const { store } = await openShop()
   const sales = documentProjection('sales', {
