@@ -3,12 +3,11 @@
  * test, and a `@ts-expect-error` that expects in vain fails it.
  */
 import type { Collection } from '../../src/documents/documents.ts'
-import { documentProjection } from '../../src/projections/document.ts'
 import type { SessionDocument } from '../../src/sessions/documents.ts'
 import type { Store } from '../../src/store.ts'
 import { Order, type Order as OrderState } from '../aggregates/orders.ts'
 import type { Customer } from '../documents/customers.ts'
-import { placed, type ShopEvent, type ShopMap, shopEvents } from '../support/shop.ts'
+import { placed, type ShopEvent, type ShopMap } from '../support/shop.ts'
 
 type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false
 const same = <A, B>(_: Equal<A, B>): void => {}
@@ -49,15 +48,6 @@ async function events(): Promise<void> {
   same<(typeof decided)[number]['type'], ShopEvent['type']>(true)
   // @ts-expect-error: it has no such command
   order.decide({ type: 'Shop' })
-  const totals = documentProjection('totals', {
-    events: shopEvents,
-    initial: () => ({ total: 0 }),
-    on: { OrderPlaced: (before, event) => ({ total: before.total + event.data.total }) },
-  })
-  const total = await session.fetchForWriting(totals, 'order-1')
-  same<typeof total.state, { total: number } | undefined>(true)
-  // @ts-expect-error: a projection decides nothing
-  total.decide({ type: 'Pay' })
   const { position } = await session.save({ idempotencyKey: 'key' })
   same<typeof position, bigint | undefined>(true)
 }
