@@ -252,7 +252,6 @@ export type {
   SessionLoadOptions,
   SessionPutOptions,
 } from './sessions/documents.ts'
-export type { FetchedDocument } from './sessions/fetch.ts'
 export type { Handle, HandledCommand, HandledSession, HandleSessionOptions } from './sessions/handle.ts'
 export type { SavedDocument } from './sessions/save.ts'
 export type { Saved, SaveOptions, Session, SessionOptions } from './sessions/session.ts'
