@@ -5,6 +5,7 @@
  *     announce ── pause ── draw ── pause ── insert ── pause ── commit, or not
  */
 import type pg from 'pg'
+import type { Collection } from '../../src/documents/documents.ts'
 import type { Store } from '../../src/store.ts'
 import { pause, pick, type Random } from './pace.ts'
 
@@ -39,6 +40,20 @@ export const grouped: Work = async writer => {
   const stream = writer.random() < 0.5 ? `hot-${Math.floor(writer.random() * 5)}` : nextStream(writer)
   await writer.store.events.append(stream, eventsOf(writer))
   await pause(writer.random, maxPauseMs)
+}
+
+/** Documents and events of a session, joined with those of others. */
+export const saved: Work = async writer => {
+  const session = writer.store.session()
+  session.documents(parcelsOf(writer.store)).insert(nextStream(writer), { weight: 1 })
+  session.events.append(nextStream(writer), eventsOf(writer))
+  await session.save()
+  await pause(writer.random, maxPauseMs)
+}
+
+/** The collection that saves write to. */
+export function parcelsOf(store: Store): Collection<{ weight: number }> {
+  return store.documents('parcels', { gin: false })
 }
 
 /** Appends of the store inside a transaction that is the user's. */

@@ -6,7 +6,7 @@ import { openStore, type Store } from '../../src/store.ts'
 import { waitUntil } from '../support/wait.ts'
 import { connections, show } from './chaos.ts'
 import { judge, type LogReader, readerFunctions, type Verdict } from './log-readers.ts'
-import { types, type Work, type Writer, writerFunctions } from './log-writers.ts'
+import { parcelsOf, types, type Work, type Writer, writerFunctions } from './log-writers.ts'
 import { pause, pick, seeded, times } from './pace.ts'
 
 export interface TortureOptions {
@@ -123,6 +123,8 @@ async function writeOn(writer: Writer, work: readonly Work[], goOn: () => boolea
 async function openStores(url: string, schema: string): Promise<{ all: Store[] } & AsyncDisposable> {
   const options = { url, schema, channel: schema, maxConnections: 6 }
   const all = [await openStore({ ...options, migrate: true }), await openStore({ ...options, maxConnections: 2 })]
+  for (const store of all) parcelsOf(store)
+  await all[0]!.schema.sync()
   return {
     all,
     async [Symbol.asyncDispose]() {
