@@ -51,6 +51,21 @@ export {
   NoHandler,
 } from './core/consumer-errors.ts'
 export {
+  BulkRefused,
+  CollectionNotSynced,
+  CollectionReadOnly,
+  DocumentConflict,
+  DocumentDeleted,
+  DocumentExists,
+  DocumentNotFound,
+  InvalidDocument,
+  InvalidPatch,
+  PatchMismatch,
+  type RefusedItem,
+  UniqueViolation,
+  UpcastFailed,
+} from './core/document-errors.ts'
+export {
   Aborted,
   AuthenticationFailed,
   ConnectionLost,
@@ -106,6 +121,30 @@ export { SessionClosed, SessionSaving } from './core/session-errors.ts'
 export { AlreadySettled, SubscriptionMismatch, SubscriptionNotFound } from './core/subscription-errors.ts'
 export type { Transaction, TransactionOptions } from './database/database.ts'
 export type { AnyTransaction, ForeignTransaction } from './database/transaction.ts'
+export type { DocumentBatch } from './documents/batch.ts'
+export type { BulkOptions, BulkOutcome, ChangedDocument, NewDocument } from './documents/bulk.ts'
+export type { CallOptions, CollectionOptions, WriteOptions } from './documents/collection.ts'
+export type { Collection, Documents } from './documents/documents.ts'
+export type { DocumentVersion, HistoryOptions } from './documents/history.ts'
+export type {
+  ImportedDocument,
+  ImportOptions as DocumentImportOptions,
+  ImportProgress as DocumentImportProgress,
+} from './documents/import.ts'
+export {
+  append,
+  increment,
+  insert,
+  type MergePatch,
+  type Operation,
+  type Patch,
+  remove,
+  rename,
+  set,
+  unset,
+} from './documents/patch.ts'
+export type { ReadOptions as DocumentReadOptions, StoredDocument } from './documents/read.ts'
+export type { ExpectedOptions } from './documents/write.ts'
 export type { AppendOptions } from './events/append.ts'
 export type { AppendBuilder } from './events/builder.ts'
 export {

@@ -19,11 +19,14 @@ test('users can import these names and no others', async () => {
 })
 
 const functions = `
-  aggregate channels custom deadLetter decider defineEvents documentProjection failFast isRillflowError liveProjection logAndSkip
-  openStore projection retryWithBackoff table tableProjection upcaster
+  aggregate append channels custom deadLetter decider defineEvents documentProjection failFast increment insert
+  isRillflowError liveProjection logAndSkip openStore projection remove rename retryWithBackoff set table
+  tableProjection unset upcaster
 `
 
 const errors = `
+  BulkRefused CollectionNotSynced CollectionReadOnly DocumentConflict DocumentDeleted DocumentExists DocumentNotFound
+  InvalidDocument InvalidPatch PatchMismatch UniqueViolation UpcastFailed
   Aborted AlreadySettled AuthenticationFailed CheckpointBeyondHead CircuitOpen ConnectionLost ConsumerNotFound
   DatabaseFailed DatabaseMissing DatabaseUnreachable DeadLetterConflict DeadLetterNotFound DeadLetterUnwritable
   DuplicateConsumer DuplicateEventId FoldFailed FolderLocked FolderNotWritable FolderVersionMismatch HandlerTimeout

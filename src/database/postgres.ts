@@ -76,9 +76,11 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   const runStatement = async (statement: Statement, arrays: boolean): Promise<unknown[]> => {
     database.refuseInsideTransaction(statement.label)
     if (closed) throw new StoreClosed({})
-    if (!implicit) return database.transaction(tx => (arrays ? tx.runArrays(statement) : tx.run(statement)))
+    if (!implicit && statement.alone === undefined)
+      return database.transaction(tx => (arrays ? tx.runArrays(statement) : tx.run(statement)))
     try {
-      return (await calls.track(() => send(pool, statement, { prepare, arrays, types, timeoutMs }))).rows
+      const limitMs = statement.alone?.timeoutMs ?? timeoutMs
+      return (await calls.track(() => send(pool, statement, { prepare, arrays, types, timeoutMs: limitMs }))).rows
     } catch (error) {
       throw toRillflowError(error, statement.label)
     }

@@ -16,6 +16,8 @@ export interface Statement {
   readonly values: readonly unknown[]
   /** True for one that is not worth being kept prepared on its connection. */
   readonly unprepared?: boolean | undefined
+  /** Set for one that cannot be part of a transaction, as building an index beside writers: how long it may take. */
+  readonly alone?: { readonly timeoutMs: number } | undefined
 }
 
 export function sql(strings: TemplateStringsArray, ...parts: readonly unknown[]): Statement {

@@ -14,6 +14,7 @@ import { throwIfAborted } from '../core/lifecycle.ts'
 import type { Database, Executor } from '../database/database.ts'
 import type { Identifier } from '../database/sql.ts'
 import type { AnyTransaction } from '../database/transaction.ts'
+import type { Step } from '../schema/difference.ts'
 import { planTables } from '../schema/plan.ts'
 import type { Schema } from '../schema/schema.ts'
 import type { DeclaredTable, TableRegistry } from '../schema/table.ts'
@@ -101,14 +102,15 @@ export async function preparedToWrite(collection: CollectionBase, options: CallO
 
 /** Looks whether the tables are there, and makes them if the store may. */
 export async function makeReady(collection: CollectionBase, within?: Executor): Promise<void> {
-  const { parts, state } = collection
+  const { name, parts, state } = collection
   if (within !== undefined) {
-    const missing = await missingTables(collection, within)
-    if (missing.length > 0) throw new CollectionNotSynced({ collection: collection.name, missing, isInside: true })
-    state.isReady = true
+    const { steps, missing } = await lookFor(collection, within)
+    if (missing.length > 0) throw new CollectionNotSynced({ collection: name, missing, isInside: true })
+    // Indexes that are missing are made by the first use outside of a transaction.
+    state.isReady = steps.length === 0 || !parts.syncs
     return
   }
-  parts.database.refuseInsideTransaction(`the first use of collection ${collection.name}`)
+  parts.database.refuseInsideTransaction(`the first use of collection ${name}`)
   state.looking ??= look(collection).finally(() => {
     state.looking = undefined
   })
@@ -116,19 +118,27 @@ export async function makeReady(collection: CollectionBase, within?: Executor): 
 }
 
 async function look(collection: CollectionBase): Promise<void> {
-  const { parts, state } = collection
-  const missing = await missingTables(collection, parts.database)
-  if (missing.length > 0 && !parts.syncs)
-    throw new CollectionNotSynced({ collection: collection.name, missing, isInside: false })
-  if (missing.length > 0) await parts.schema.sync()
+  const { name, parts, state } = collection
+  const { steps, missing, lacking } = await lookFor(collection, parts.database)
+  const unmet = parts.syncs ? lacking : missing
+  if (unmet.length > 0) throw new CollectionNotSynced({ collection: name, missing: unmet, isInside: false })
+  if (steps.length > 0 && parts.syncs) await parts.schema.sync()
   state.isReady = true
 }
 
-/** A missing index makes a query slow, and is told by `schema.check()`; a missing table or column makes it impossible. */
-async function missingTables({ parts, declared }: CollectionBase, executor: Executor): Promise<string[]> {
-  if (declared.length === 0) return []
+interface Found {
+  readonly steps: readonly Step[]
+  /** Tables and columns. Without an index a query is slow, and `schema.check()` tells of it; without these it fails. */
+  readonly missing: string[]
+  /** Those of them that a sync does not make, as a generated column of a table with rows. */
+  readonly lacking: string[]
+}
+
+async function lookFor({ parts, declared }: CollectionBase, executor: Executor): Promise<Found> {
+  if (declared.length === 0) return { steps: [], missing: [], lacking: [] }
   const target = { schema: parts.schema.name, migrations: [], tables: declared }
-  const { steps } = await planTables(executor, target)
-  const needed = parts.syncs && executor === parts.database ? steps : steps.filter(step => step.kind !== 'index')
-  return [...new Set(needed.map(step => step.object))]
+  const { steps, problems } = await planTables(executor, target)
+  const lacking = problems.filter(each => each.kind === 'column_missing').map(each => each.object)
+  const made = steps.filter(step => step.kind !== 'index').map(step => step.object)
+  return { steps, missing: [...new Set([...made, ...lacking])], lacking }
 }

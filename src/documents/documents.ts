@@ -30,6 +30,7 @@
  */
 import type { Awaitable } from '../core/core.ts'
 import { identifier } from '../database/sql.ts'
+import type { IndexAdvice } from './advisor.ts'
 import { type DocumentBatch, openBatch } from './batch.ts'
 import {
   type BulkOptions,
@@ -51,7 +52,9 @@ import {
 import { type DocumentVersion, getEarlier, type HistoryOptions, readHistory } from './history.ts'
 import { type ImportedDocument, type ImportOptions, type ImportProgress, importDocuments } from './import.ts'
 import type { MergePatch, Patch } from './patch.ts'
-import { mergeDocument, patchDocument } from './patch-document.ts'
+import { mergeDocument, patchDocument, patchDocuments } from './patch-document.ts'
+import type { Condition } from './query/condition.ts'
+import type { Field, MetaFields } from './query/field.ts'
 import { openQueries, type Query } from './query/query.ts'
 import {
   countDocuments,
@@ -78,7 +81,7 @@ export type Documents = <Doc extends object = Record<string, unknown>>(
   options?: CollectionOptions<Doc>,
 ) => Collection<Doc>
 
-export interface Collection<Doc extends object = Record<string, unknown>> extends CollectionBase {
+export interface Collection<in out Doc extends object = Record<string, unknown>> extends CollectionBase {
   /** Makes sure that its tables are there. Only needed before its first use inside a transaction. */
   ready(): Promise<void>
 
@@ -98,6 +101,12 @@ export interface Collection<Doc extends object = Record<string, unknown>> extend
   update(id: string, change: (data: Doc) => Awaitable<Doc>, options?: ExpectedOptions): Promise<number>
   /** Changes some fields of a document: `{ 'profile.name': 'Alicia', visits: increment(1) }`. */
   patch(id: string, patch: Patch<Doc>, options?: ExpectedOptions): Promise<number>
+  /** Changes some fields of every document that meets a condition; all or none. Returns how many. */
+  patchMany(
+    condition: Condition | ((c: Field<Doc>, meta: MetaFields) => Condition),
+    patch: Patch<Doc>,
+    options?: WriteOptions,
+  ): Promise<number>
   /** Changes some fields of a document by a JSON Merge Patch (RFC 7396): null takes a field away. */
   merge(id: string, patch: MergePatch<Doc>, options?: ExpectedOptions): Promise<number>
   /** Deletes a document for good, soft-deleted or not. False if there was none. */
@@ -125,6 +134,8 @@ export interface Collection<Doc extends object = Record<string, unknown>> extend
 
   /** Looks for documents by what is in them. */
   query(): Query<Doc>
+  /** Indexes that the queries run so far would have used, the most worthwhile first. */
+  adviseIndexes(): IndexAdvice[]
 
   /** The versions of a document, oldest first. Needs `history: true`. */
   history(id: string, options?: HistoryOptions): Promise<DocumentVersion<Doc>[]>
@@ -150,7 +161,7 @@ function withMethods<Doc extends object>(base: CollectionBase): Collection<Doc> 
   return {
     ...base,
     ready: () => makeReady(base),
-    query: openQueries<Doc>(base).query,
+    ...openQueries<Doc>(base),
     get: (id, options) => getDocument(base, id, options) as Promise<StoredDocument<Doc> | undefined>,
     getMany: (wanted, options) => getDocuments(base, wanted, options) as Promise<Map<string, StoredDocument<Doc>>>,
     exists: (id, options) => documentExists(base, id, options),
@@ -162,6 +173,7 @@ function withMethods<Doc extends object>(base: CollectionBase): Collection<Doc> 
     put: (id, data, options) => putDocument(base, id, data, options),
     update: (id, change, options) => updateDocument(base, id, change as (data: never) => unknown, options),
     patch: (id, patch, options) => patchDocument(base, id, patch, options),
+    patchMany: (condition, patch, options) => patchDocuments(base, condition as Condition, patch, options),
     merge: (id, patch, options) => mergeDocument(base, id, patch, options),
     delete: (id, options) => deleteDocument(base, id, options),
     softDelete: (id, options) => softDeleteDocument(base, id, options),

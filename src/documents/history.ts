@@ -4,6 +4,7 @@ import { type Identifier, sql } from '../database/sql.ts'
 import { checkExpected, checkId } from './body.ts'
 import { type CallOptions, type CollectionBase, prepared } from './collection.ts'
 import { type StoredDocument, toDocument } from './read.ts'
+import { runRead } from './run.ts'
 
 /** One version of a document; the last one of a document that was deleted for good has no data. */
 export type DocumentVersion<Doc = unknown> = Omit<StoredDocument<Doc>, 'data'> & { readonly data: Doc | undefined }
@@ -27,13 +28,17 @@ export async function readHistory(
   if (!Number.isSafeInteger(limit) || limit < 1)
     throw new InvalidOption({ option: 'limit', reason: `must be a whole number from 1 on, not ${limit}` })
   const executor = await prepared(collection, options)
-  const rows = await executor.runArrays(sql`/* documents.history */
+  const rows = await runRead(
+    collection,
+    executor,
+    sql`/* documents.history */
     select id, body, version, created_at, modified_at, created_by, modified_by, deleted_at
     from ${history}
     where id = ${id}::text
       and version > ${after}::bigint
     order by version
-    limit ${limit}::bigint`)
+    limit ${limit}::bigint`,
+  )
   return rows.map(row => toVersion(collection, row))
 }
 
@@ -47,7 +52,9 @@ export async function getEarlier(
   checkId(id)
   const history = keptHistory(collection)
   const executor = await prepared(collection, options)
-  const [row] = await executor.runArrays(
+  const [row] = await runRead(
+    collection,
+    executor,
     'at' in when
       ? sql`/* documents.as_of */
           select id, body, version, created_at, modified_at, created_by, modified_by, deleted_at

@@ -131,7 +131,7 @@ async function copyChunk(
       chunk.map(change => ({ ...change, kind: 'insert' })),
       { userId },
     )
-    const taken = outcomes.find(({ outcome }) => outcome !== 'written')
+    const taken = outcomes.find(({ outcome }) => outcome === 'exists' || outcome === 'deleted')
     if (taken !== undefined)
       throw new DocumentExists({ collection: collection.name, id: taken.id, version: taken.version ?? 1 })
     return

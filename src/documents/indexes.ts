@@ -5,7 +5,7 @@
  *       indexes: [
  *         index('email', { unique: true }),
  *         index({ path: 'age', as: 'number' }),
- *         index(['address.city', { path: 'name', lower: true }], { where: c => eq(c.active, true) }),
+ *         index(['address.city', { path: 'name', lower: true }], { where: { active: true } }),
  *         index('tags', { method: 'gin' }),
  *       ],
  *       columns: [column('score', { as: 'number' })],
@@ -26,8 +26,9 @@ import { identifier } from '../database/sql.ts'
 import { type DeclaredColumn, type DeclaredIndex, TrustedSql } from '../schema/table.ts'
 import { literals } from './query/bind.ts'
 import type { Condition } from './query/condition.ts'
-import { jsonAt, lowered, placeKey, short, shortLength, typedAt } from './query/expression.ts'
-import { documentScope, type Field, fieldsOf, type MetaFields, metaFields } from './query/field.ts'
+import { jsonAt, lowered, pathKey, placeKey, short, shortLength, typedAt } from './query/expression.ts'
+import { documentScope, fieldsOf, type MetaFields, metaFields, type UntypedField } from './query/field.ts'
+import { filterFrom } from './query/filter.ts'
 import type { Layout } from './query/layout.ts'
 import type { Kind } from './query/operand.ts'
 import { renderCondition, startWriting } from './query/render.ts'
@@ -63,7 +64,7 @@ export interface CollectionIndex<out P extends string = string> {
   readonly parts: readonly IndexPart<P>[]
   readonly unique: boolean
   readonly method: 'btree' | 'gin'
-  readonly where: ((c: Field<unknown>, meta: MetaFields) => Condition) | undefined
+  readonly where: IndexOptions['where']
   readonly name: string | undefined
 }
 
@@ -82,8 +83,8 @@ export interface IndexOptions {
   readonly as?: Kind | undefined
   /** 'gin' indexes what an array or object contains, for `contains`. Default 'btree'. */
   readonly method?: 'btree' | 'gin' | undefined
-  /** Index only these documents; for queries that ask for the same. */
-  readonly where?: ((c: Field<unknown>, meta: MetaFields) => Condition) | undefined
+  /** Index only these documents, for queries that ask for the same: a filter, `{ active: true }`, or a condition. */
+  readonly where?: Readonly<Record<string, unknown>> | ((c: UntypedField, meta: MetaFields) => Condition) | undefined
   /** Default: after the table and the fields. */
   readonly name?: string | undefined
 }
@@ -137,12 +138,12 @@ export function indexedFields(table: string, options: IndexingOptions, name: str
 export function layoutOf(options: IndexingOptions): Layout {
   const columns = new Map<string, string>()
   const ordered = new Set<string>()
-  const containing = new Set<string>(options.gin === false ? [] : ['[]'])
+  const containing = new Set<string>(options.gin === false ? [] : [pathKey([])])
   for (const { path, as, name } of options.columns ?? []) columns.set(placeKey({ path: stepsOf(path) }, as), name)
   for (const { parts, method } of options.indexes ?? []) {
     for (const { path, as = 'text', lower } of parts) {
       const steps = stepsOf(path)
-      if (method === 'gin') containing.add(JSON.stringify(steps))
+      if (method === 'gin') containing.add(pathKey(steps))
       else ordered.add(placeKey({ path: steps, isLower: lower }, as))
     }
   }
@@ -175,8 +176,12 @@ function declareIndex(table: string, given: CollectionIndex, layout: Layout): De
   if (unique && texts.length > 0) columns.push(restOf(texts.map(part => indexedValue(part, layout))))
   const declared: DeclaredIndex = { name, columns, unique }
   if (where === undefined) return declared
+  const condition =
+    typeof where === 'function'
+      ? where(fieldsOf<unknown>(documentScope), metaFields)
+      : filterFrom(where, { regex: true })
   const writing = startWriting(literals, layout, table, '')
-  return { ...declared, where: new TrustedSql(renderCondition(where(fieldsOf(documentScope), metaFields), writing)) }
+  return { ...declared, where: new TrustedSql(renderCondition(condition, writing)) }
 }
 
 const maxTexts = 5

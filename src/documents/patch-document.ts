@@ -6,9 +6,14 @@ import { type Statement, sql } from '../database/sql.ts'
 import { atomically } from './atomically.ts'
 import { checkExpected, checkId, checkStored, checkUserId, maxBytesOf, readBody } from './body.ts'
 import { type CollectionBase, preparedToWrite, type WriteOptions } from './collection.ts'
+import { layoutOf } from './indexes.ts'
 import { keepingVersions } from './keep.ts'
 import { type PatchSql, renderPatch } from './patch-sql.ts'
 import { mergeTreeOf, type PatchNode, treeOf } from './patch-tree.ts'
+import { Parameters } from './query/bind.ts'
+import { type Condition, checked } from './query/condition.ts'
+import { documentScope, type Field, fieldsOf, type MetaFields, metaFields } from './query/field.ts'
+import { renderCondition, startWriting } from './query/render.ts'
 import { runWrite } from './run.ts'
 import { attempt, type ExpectedOptions, refuseUnfit } from './write.ts'
 
@@ -87,18 +92,31 @@ function patchStatement(
   return { label: 'documents.patch', text, values }
 }
 
-/** A condition on documents, called `d` in it, with its own parameters from $1. */
-export interface Condition {
+/** Which documents, called `d` in it, with its own parameters from $1. */
+interface Selecting {
   readonly text: string
   readonly values: readonly unknown[]
 }
 
-/** Patches every document that the condition holds for, all or none; returns how many. */
-export async function patchMatching(
+/** Patches every document that meets the condition, all or none; returns how many. */
+export async function patchDocuments(
   collection: CollectionBase,
-  condition: Condition,
+  given: Condition | ((c: Field<never>, meta: MetaFields) => Condition),
   patch: object,
   options: WriteOptions = {},
+): Promise<number> {
+  const condition = checked(typeof given === 'function' ? given(fieldsOf<never>(documentScope), metaFields) : given)
+  const parameters = new Parameters()
+  const writing = startWriting(parameters, layoutOf(collection.options), collection.name, 'd.')
+  const text = `d.deleted_at is null\n          and (${renderCondition(condition, writing)})`
+  return patchSelected(collection, { text, values: parameters.values }, patch, options)
+}
+
+async function patchSelected(
+  collection: CollectionBase,
+  condition: Selecting,
+  patch: object,
+  options: WriteOptions,
 ): Promise<number> {
   const tree = treeOf(patch, maxBytesOf(collection))
   const userId = checkUserId(options.userId)
@@ -107,7 +125,7 @@ export async function patchMatching(
     const values: unknown[] = [...condition.values]
     const bind = (value: unknown): string => `$${values.push(value)}`
     const rendered = renderPatch(tree, 'd.body', bind)
-    const text = `/* documents.patch_matching */
+    const text = `/* documents.patch_many */
       with wanted as materialized (
         select d.id, ${allOf(rendered)} as fits
         from ${collection.table} as d
@@ -123,7 +141,7 @@ export async function patchMatching(
       from wanted
       where d.id = wanted.id
         and not exists (select from wanted where not fits)`
-    const statement = { label: 'documents.patch_matching', text, values }
+    const statement = { label: 'documents.patch_many', text, values }
     const rows = await runWrite(collection, within, keepingVersions(collection, statement))
     if (rows.length === 0) await refuseMisfit(collection, within, tree, condition)
     return rows.map(row => row[0] as string)
@@ -141,7 +159,7 @@ async function refuseMisfit(
   collection: CollectionBase,
   executor: Executor,
   tree: PatchNode,
-  condition: Condition,
+  condition: Selecting,
 ): Promise<void> {
   const values: unknown[] = [...condition.values]
   const patch = renderPatch(tree, 'd.body', value => `$${values.push(value)}`)

@@ -34,6 +34,11 @@ export function renderPatch(root: PatchNode, source: string, bind: (value: unkno
     const here = at.path.length === 0 ? source : `(${source} #> ${bind(at.path)}::text[])`
     if (at.leaf !== undefined) return renderLeaf(at, here)
     const kind = `coalesce(jsonb_typeof(${here}), 'null')`
+    const value = renderBranch(at, here, kind)
+    return onlyTakes(at) ? `case when ${kind} = 'null' then 'null'::jsonb else ${value} end` : value
+  }
+
+  function renderBranch(at: PatchNode, here: string, kind: string): string {
     if (at.elements === 'all') {
       demand(at, `${kind} in ('array', 'null')`, 'is not an array')
       return renderElements(at, here, kind, renderNode)
@@ -59,17 +64,17 @@ export function renderPatch(root: PatchNode, source: string, bind: (value: unkno
     const gone = children.filter(([, child]) => isGone(child)).map(([key]) => key)
     const kept = `case when ${kind} = 'object' then ${here} else '{}'::jsonb end`
     const parts = [gone.length === 0 ? kept : `(${kept} - ${bind(gone)}::text[])`]
-    const made = children.filter(([, child]) => !isGone(child))
+    const made = children.filter(([, child]) => !isGone(child) && !onlyTakes(child))
     for (let i = 0; i < made.length; i += mostKeys) {
       const pairs = made.slice(i, i + mostKeys).map(([key, child]) => `${bind(key)}::text, ${value(child)}`)
       parts.push(`jsonb_build_object(${pairs.join(', ')})`)
     }
-    for (const [, { leaf, path }] of children) {
-      if (leaf?.kind !== 'rename') continue
+    for (const [key, child] of children) {
+      const { leaf, path } = child
+      if (leaf?.kind !== 'rename' && !onlyTakes(child)) continue
       const old = `(${source} #> ${bind(path)}::text[])`
-      parts.push(
-        `case when ${old} is null then '{}'::jsonb else jsonb_build_object(${bind(leaf.to)}::text, ${old}) end`,
-      )
+      const [name, left] = leaf?.kind === 'rename' ? [leaf.to, old] : [key, value(child)]
+      parts.push(`case when ${old} is null then '{}'::jsonb else jsonb_build_object(${bind(name)}::text, ${left}) end`)
     }
     return `(${parts.join(' || ')})`
   }
@@ -79,8 +84,9 @@ export function renderPatch(root: PatchNode, source: string, bind: (value: unkno
     const children = [...at.children].map(([key, child]) => ({ index: Number(key), child }))
     const set = children.filter(({ child }) => !isGone(child)).sort((a, b) => a.index - b.index)
     const gone = children.filter(({ child }) => isGone(child)).map(({ index }) => index)
-    const indexes = new Set(set.map(({ index }) => index))
-    for (const { index, child } of set) {
+    const adding = set.filter(({ child }) => !onlyTakes(child))
+    const indexes = new Set(adding.map(({ index }) => index))
+    for (const { index, child } of adding) {
       let first = index
       while (indexes.has(first - 1)) first--
       // An element may come right after the last one, and the next after that.
@@ -89,7 +95,7 @@ export function renderPatch(root: PatchNode, source: string, bind: (value: unkno
     }
     const cases = set.map(({ index, child }) => `when ${bind(index)}::integer then ${value(child)}`)
     const element = cases.length === 0 ? '(o.old -> n)' : `case n ${cases.join(' ')} else (o.old -> n) end`
-    const length = `greatest(jsonb_array_length(o.old), ${bind((set.at(-1)?.index ?? -1) + 1)}::integer)`
+    const length = `greatest(jsonb_array_length(o.old), ${bind((adding.at(-1)?.index ?? -1) + 1)}::integer)`
     return `(select coalesce(jsonb_agg(${element} order by n) filter (where n <> all(${bind(gone)}::integer[])), '[]'::jsonb)
       from (select ${old} as old) as o, generate_series(0, ${length} - 1) as n)`
   }
@@ -127,6 +133,12 @@ export function renderPatch(root: PatchNode, source: string, bind: (value: unkno
 /** Taken away, perhaps to stand under another name. */
 function isGone({ leaf }: PatchNode): boolean {
   return leaf?.kind === 'unset' || leaf?.kind === 'rename'
+}
+
+/** Whether all that happens below is that something goes: then what is not there is not made for it. */
+function onlyTakes({ leaf, children, overwrites }: PatchNode): boolean {
+  if (leaf !== undefined || overwrites) return false
+  return [...children.values()].every(child => isGone(child) || onlyTakes(child))
 }
 
 /** A function takes 100 arguments at most. */

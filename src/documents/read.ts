@@ -2,6 +2,7 @@
 import { sql } from '../database/sql.ts'
 import { checkId, readBody } from './body.ts'
 import { type CallOptions, type CollectionBase, prepared } from './collection.ts'
+import { runRead } from './run.ts'
 
 /** A document and what is known about it. */
 export interface StoredDocument<Doc = unknown> {
@@ -29,7 +30,9 @@ export async function getDocument(
 ): Promise<StoredDocument | undefined> {
   checkId(id)
   const executor = await prepared(collection, options)
-  const [row] = await executor.runArrays(
+  const [row] = await runRead(
+    collection,
+    executor,
     options.includeDeleted === true
       ? sql`/* documents.get_any */
           select id, body, version, created_at, modified_at, created_by, modified_by, deleted_at
@@ -53,11 +56,15 @@ export async function getDocuments(
   for (const id of ids) checkId(id)
   const executor = await prepared(collection, options)
   if (ids.length === 0) return new Map()
-  const rows = await executor.runArrays(sql`/* documents.get_many */
+  const rows = await runRead(
+    collection,
+    executor,
+    sql`/* documents.get_many */
     select id, body, version, created_at, modified_at, created_by, modified_by, deleted_at
     from ${collection.table}
     where id = any(${ids}::text[])
-      and (deleted_at is null or ${options.includeDeleted === true}::boolean)`)
+      and (deleted_at is null or ${options.includeDeleted === true}::boolean)`,
+  )
   const found = new Map(rows.map(row => [row[0] as string, toDocument(collection, row)]))
   // In the order they were asked for.
   return new Map(ids.flatMap(id => (found.has(id) ? [[id, found.get(id)!]] : [])))
@@ -70,21 +77,29 @@ export async function documentExists(
 ): Promise<boolean> {
   checkId(id)
   const executor = await prepared(collection, options)
-  const rows = await executor.runArrays(sql`/* documents.exists */
+  const rows = await runRead(
+    collection,
+    executor,
+    sql`/* documents.exists */
     select 1
     from ${collection.table}
     where id = ${id}::text
-      and (deleted_at is null or ${options.includeDeleted === true}::boolean)`)
+      and (deleted_at is null or ${options.includeDeleted === true}::boolean)`,
+  )
   return rows.length > 0
 }
 
 export async function countDocuments(collection: CollectionBase, options: ReadOptions = {}): Promise<number> {
   const executor = await prepared(collection, options)
-  const [row] = await executor.runArrays(sql`/* documents.count */
+  const [row] = await runRead(
+    collection,
+    executor,
+    sql`/* documents.count */
     select count(*)
     from ${collection.table}
     where deleted_at is null
-      or ${options.includeDeleted === true}::boolean`)
+      or ${options.includeDeleted === true}::boolean`,
+  )
   return Number(row![0])
 }
 

@@ -1,4 +1,4 @@
-/** Running a statement that writes, and saying what its failure means in terms of documents. */
+/** Running statements, and saying what their failure means in terms of documents. */
 import { CollectionNotSynced, UniqueViolation } from '../core/document-errors.ts'
 import { isRillflowError, SerializationFailed } from '../core/errors.ts'
 import type { Executor } from '../database/database.ts'
@@ -7,6 +7,14 @@ import { sqlStateOf, uniqueViolation } from '../database/sqlstate.ts'
 import type { CollectionBase } from './collection.ts'
 import { indexedFields } from './indexes.ts'
 import { historyName } from './table.ts'
+
+export async function runRead(
+  collection: CollectionBase,
+  executor: Executor,
+  statement: Statement,
+): Promise<unknown[][]> {
+  return runWrite(collection, executor, statement)
+}
 
 /** The rows a write gives back. `bodies` are the texts it was to store, for naming the value that is there already. */
 export async function runWrite(

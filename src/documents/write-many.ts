@@ -31,7 +31,8 @@ export type ChangeKind = 'insert' | 'put' | 'update' | 'delete' | 'softDelete' |
 
 export interface ChangeOutcome {
   readonly id: string
-  readonly outcome: 'written' | 'missing' | 'exists' | 'deleted' | 'conflict'
+  /** `withheld`: nothing stood against it, but something did against another, so none was written. */
+  readonly outcome: 'written' | 'withheld' | 'missing' | 'exists' | 'deleted' | 'conflict'
   /** The version it has now (a deleted one: had); undefined if there is none, or it is not known. */
   readonly version: number | undefined
 }
@@ -59,22 +60,30 @@ export async function writeDocuments(
     ? keepingVersions(collection, putAll(collection, changes, userId))
     : judgeAll(collection, changes, userId, options.partial ?? false)
   const rows = await runWrite(collection, executor, statement, bodies)
-  const byId = new Map(rows.map(row => [row[0] as string, row]))
-  return changes.map(({ kind, id }): ChangeOutcome => {
-    const [, version, outcome = 'written', before] = byId.get(id)! as Judged
-    if (version !== null) return { id, outcome: 'written', version: Number(version) }
-    // Somebody else's insert was committed after ours was judged.
-    if (outcome === 'written' && kind === 'insert' && before === null)
-      return { id, outcome: 'exists', version: undefined }
-    return { id, outcome, version: before === null || before === undefined ? undefined : Number(before) }
-  })
+  const byId = new Map(rows.map(row => [row[0] as string, row as Judged]))
+  const outcomes = changes.map(change => outcomeOf(change, byId.get(change.id)!))
+  const isRefused = options.partial !== true && changes.some((change, i) => isRefusal(change, outcomes[i]!))
+  if (!isRefused) return outcomes.map((each, i) => madeMeanwhile(changes[i]!, each))
+  return outcomes.map(each => (each.outcome === 'written' ? { ...each, outcome: 'withheld' } : each))
+}
+
+function outcomeOf({ id }: Change, [, version, outcome = 'written', before]: Judged): ChangeOutcome {
+  const reached = version ?? before ?? undefined
+  return { id, outcome, version: reached === undefined ? undefined : Number(reached) }
+}
+
+/** An insert that was judged well and yet made nothing: somebody else's was committed in between. */
+function madeMeanwhile(change: Change, each: ChangeOutcome): ChangeOutcome {
+  const isMissed = change.kind === 'insert' && each.outcome === 'written' && each.version === undefined
+  return isMissed ? { ...each, outcome: 'exists' } : each
 }
 
 type Judged = [string, bigint | null, ChangeOutcome['outcome'] | undefined, bigint | null | undefined]
 
 /** Whether an outcome is a refusal of this change. */
 export function isRefusal(change: Change, { outcome }: ChangeOutcome): boolean {
-  return outcome !== 'written' && !(outcome === 'missing' && change.kind === 'delete' && change.expected === undefined)
+  if (outcome === 'written' || outcome === 'withheld') return false
+  return !(outcome === 'missing' && change.kind === 'delete' && change.expected === undefined)
 }
 
 /** Upserts need no judging. */

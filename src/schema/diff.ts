@@ -17,6 +17,8 @@ export interface Surroundings {
   readonly schema: string
   readonly found: ReadonlyMap<string, FoundTable>
   readonly filled: ReadonlySet<string>
+  /** Whether indexes of tables with rows are built beside their writers. */
+  readonly concurrently: boolean
 }
 
 export function diffTable(table: DeclaredTable, around: Surroundings): Difference {
@@ -38,8 +40,11 @@ export function diffTable(table: DeclaredTable, around: Surroundings): Differenc
   ])
 }
 
-/** Whether it depends on there being rows what can be done: a column is missing that every row must have. */
-export function dependsOnRows(table: DeclaredTable, there: FoundTable | undefined): boolean {
+/** Whether it depends on there being rows what can be done: a column that every row must have is missing, or an index. */
+export function dependsOnRows(table: DeclaredTable, there: FoundTable | undefined, concurrently: boolean): boolean {
+  const isBuilt = (index: DeclaredIndex): boolean =>
+    there?.indexes.some(each => each.name === index.name && each.valid) === true
+  if (concurrently && there?.kind.endsWith('table') === true && !indexesOf(table).every(isBuilt)) return true
   return (
     there !== undefined &&
     table.columns.some(column => !has(there, column) && (isDemanding(column) || column.generated !== undefined))
@@ -116,9 +121,11 @@ function diffIndex(
     return problem('index_missing', object, told, 'see to the column first, then sync')
   }
   const reason = there === undefined ? 'it is declared' : 'it is there, but invalid'
-  const texts = there === undefined ? [] : [dropIndex(around.schema, index)]
-  texts.push(createIndex(around.schema, table, index), stampIndex(around.schema, index))
-  return { steps: texts.map(text => ({ kind: 'index', object, reason, sql: text })), problems: [] }
+  const isAlone = around.concurrently && around.filled.has(table.name)
+  const texts = there === undefined ? [] : [dropIndex(around.schema, index, isAlone)]
+  texts.push(createIndex(around.schema, table, index, isAlone), stampIndex(around.schema, index))
+  const step = { kind: 'index', object, reason, ...(isAlone ? { isAlone } : {}) } as const
+  return { steps: texts.map(text => ({ ...step, sql: text })), problems: [] }
 }
 
 function compareIndex(object: string, index: DeclaredIndex, there: FoundIndex): Difference {

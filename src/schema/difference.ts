@@ -11,6 +11,8 @@ export interface Step {
   readonly object: string
   readonly reason: string
   readonly sql: string
+  /** True for one that cannot be part of a transaction. */
+  readonly isAlone?: true
 }
 
 /** Something that is not as it should be. */

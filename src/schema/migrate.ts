@@ -1,5 +1,6 @@
 /**
- * The runner: one transaction that holds the schema's lock, makes the plan and runs it, all or nothing.
+ * The runner: one transaction that holds the schema's lock, makes the plan and runs it, all or nothing. Indexes of
+ * tables with rows follow, one statement each, beside a transaction that does nothing but hold the lock again.
  *
  * Of many processes that start at once one gets the lock; the others ask again every now and then, and find nothing to
  * do when it is done. They ask in transactions of their own instead of waiting inside one: a wait then holds neither a
@@ -15,8 +16,9 @@ import { type Backoff, delay, retry } from '../core/retry.ts'
 import type { Database, Transaction } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import { lockNotAvailable, sqlStateOf, toRillflowError } from '../database/sqlstate.ts'
+import { runOutside } from '../database/transaction.ts'
 import type { Step } from './difference.ts'
-import { makePlan, type Plan, type Target } from './plan.ts'
+import { makePlan, type Plan, planTables, type Target } from './plan.ts'
 
 export interface SyncOptions {
   /** Called before each step. It runs inside the migration's transaction, so it must not use the store. */
@@ -53,7 +55,7 @@ export async function migrate(database: Database, target: () => Target, options:
   const collided = { retries: 3, when: (error: unknown) => isRillflowError(error, 'serialization_failed'), signal }
   for (let attempt = 1; ; attempt++) {
     const plan = await retry(() => tryToMigrate(database, target(), options), collided)
-    if (plan !== undefined) return plan
+    if (plan !== undefined && (await tryToBuild(database, target(), plan, options))) return plan
     if (Date.now() > patience) {
       const what = `The end of another process's migration of schema "${target().schema}"`
       throw new TimedOut({ what, timeoutMs })
@@ -74,11 +76,39 @@ function tryToMigrate(database: Database, target: Target, options: SyncOptions):
     if (lock?.taken !== true) return undefined
     const plan = await makePlan(tx, target)
     for (const [done, step] of plan.steps.entries()) {
+      if (step.isAlone === true) continue
       throwIfAborted(signal)
       options.onProgress?.({ step, done, total: plan.steps.length })
       await runStep(tx, step, lockMs)
     }
     return plan
+  }
+  return database.transaction(work, { timeoutMs, signal, isolation: 'read committed' })
+}
+
+/**
+ * Builds the indexes that a plan leaves; false while somebody else has the lock. The transaction that holds it must not
+ * see anything: building waits for everyone who may see the table as it was before, and would wait for it for ever.
+ */
+function tryToBuild(database: Database, target: Target, plan: Plan, options: SyncOptions): Promise<boolean> {
+  const { timeoutMs = defaults.timeoutMs, signal } = options
+  if (!plan.steps.some(step => step.isAlone === true)) return Promise.resolve(true)
+  const work = async (tx: Transaction): Promise<boolean> => {
+    const [lock] = await tx.run<{ taken: boolean }>(sql`/* schema.lock_to_build */
+      select pg_try_advisory_xact_lock(${lockKey(target.schema)}::bigint) as taken`)
+    if (lock?.taken !== true) return false
+    // A query keeps its snapshot until the next one on its connection, and building waits for it; a command has none.
+    await tx.query('set local idle_in_transaction_session_timeout = 0')
+    await runOutside(async () => {
+      const { steps } = await planTables(database, target)
+      for (const [done, step] of steps.entries()) {
+        if (step.isAlone !== true) continue
+        throwIfAborted(signal)
+        options.onProgress?.({ step, done, total: steps.length })
+        await database.run({ label: step.object, text: step.sql, values: [], unprepared: true, alone: { timeoutMs } })
+      }
+    })
+    return true
   }
   return database.transaction(work, { timeoutMs, signal, isolation: 'read committed' })
 }

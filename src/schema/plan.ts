@@ -15,6 +15,8 @@ export interface Target {
   readonly schema: string
   readonly migrations: readonly Migration[]
   readonly tables: readonly DeclaredTable[]
+  /** Whether there is a second connection to build indexes on, while writers write. Default false. */
+  readonly concurrently?: boolean | undefined
 }
 
 /** `steps` is what would be run, in order; `problems` what no sync will mend. */
@@ -27,15 +29,16 @@ export async function makePlan(executor: Executor, target: Target): Promise<Plan
   return join([{ steps: historySteps(history, schema), problems: [] }, await planTables(executor, target)])
 }
 
-/** The part of a plan that concerns declared tables. One query, unless a column is missing that every row must have. */
-export async function planTables(executor: Executor, { schema, tables }: Target): Promise<Difference> {
+/** The part of a plan that concerns declared tables. One query, unless it matters whether there are rows. */
+export async function planTables(executor: Executor, target: Target): Promise<Difference> {
+  const { schema, tables, concurrently = false } = target
   if (tables.length === 0) return nothing
   const names = tables.flatMap(table => [table.name, ...indexesOf(table).map(index => index.name)])
   const found = await readTables(executor, schema, names)
   const filled = new Set<string>()
   for (const table of tables) {
-    if (!dependsOnRows(table, found.get(table.name))) continue
+    if (!dependsOnRows(table, found.get(table.name), concurrently)) continue
     if (await hasRows(executor, schema, table.name)) filled.add(table.name)
   }
-  return join(tables.map(table => diffTable(table, { schema, found, filled })))
+  return join(tables.map(table => diffTable(table, { schema, found, filled, concurrently })))
 }

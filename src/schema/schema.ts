@@ -15,15 +15,16 @@
  * Guarantees:
  * - After a sync the plan is empty, and a second sync changes nothing.
  * - Many processes may sync at once: one does, the others wait and find nothing to do. One connection is enough.
+ * - An index that a table with rows lacks is built beside its writers, on a server with a second connection.
  * - Nothing is dropped, narrowed or rewritten unasked; what cannot be added is a problem in the plan, not a failure.
  * - No triggers, no rules, no foreign key that leaves the schema; every table has a primary key.
  * - Any name will do for the schema, except those that PostgreSQL keeps for itself. No `search_path` is relied on.
  *
- * What can fail: a sync that was cut off has done nothing. `SchemaNewer`, `SchemaDrift` (a migration that was applied
+ * What can fail: a sync that was cut off has done nothing, except that indexes may be there, built or half built; the
+ * next one goes on from there. `SchemaNewer`, `SchemaDrift` (a migration that was applied
  * had another text) and, where nothing may be changed, `SchemaMissing` and `SchemaOutdated` refuse the store.
  *
- * Deliberately not here: going back (restore a backup instead), partitions, and building indexes concurrently, which
- * cannot be part of a transaction; run the plan's statement by hand for that, with `concurrently` put in.
+ * Deliberately not here: going back (restore a backup instead), and partitions.
  */
 import { InvalidName, SchemaMissing, SchemaOutdated } from '../core/errors.ts'
 import type { Database } from '../database/database.ts'
@@ -73,7 +74,8 @@ export function openSchema(database: Database, options: SchemaOptions): Schema {
   const { schema, migrations = allMigrations, tables, onStep } = options
   checkSchemaName(schema)
   // Tables may be declared at any time, so each call sees those of its moment.
-  const target = (): Target => ({ schema, migrations, tables: tables.list() })
+  const concurrently = database.engine === 'postgres' && database.maxConnections > 1
+  const target = (): Target => ({ schema, migrations, tables: tables.list(), concurrently })
 
   const state = async (): Promise<SchemaState> => {
     const history = await glanceAtHistory(database, schema, migrations)

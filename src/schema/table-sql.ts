@@ -16,14 +16,20 @@ export function addColumn(schema: string, table: DeclaredTable, column: Declared
   return `alter table ${identifier(schema, table.name)}\n  add column ${columnText(column)}`
 }
 
-export function createIndex(schema: string, table: DeclaredTable, index: DeclaredIndex): string {
-  const kind = index.unique === true ? 'unique index' : 'index'
+/** `concurrently` lets writers write meanwhile. */
+export function createIndex(
+  schema: string,
+  table: DeclaredTable,
+  index: DeclaredIndex,
+  concurrently: boolean = false,
+): string {
+  const kind = `${index.unique === true ? 'unique index' : 'index'}${concurrently ? ' concurrently' : ''}`
   const on = `on ${identifier(schema, table.name)}`
   return `create ${kind} ${identifier(index.name)}\n  ${on}\n  ${indexText(index)}`
 }
 
-export function dropIndex(schema: string, index: DeclaredIndex): string {
-  return `drop index ${identifier(schema, index.name)}`
+export function dropIndex(schema: string, index: DeclaredIndex, concurrently: boolean = false): string {
+  return `drop index ${concurrently ? 'concurrently ' : ''}${identifier(schema, index.name)}`
 }
 
 export function stampIndex(schema: string, index: DeclaredIndex): string {

@@ -1,18 +1,22 @@
 import { expect, test } from 'vitest'
 import { append, increment, insert, type Patch, remove, rename, set, unset } from '../../src/documents/patch.ts'
+import { eq } from '../../src/documents/query/condition.ts'
 import { type Customer, openCustomers } from './customers.ts'
 
 const email = 'ada@x'
 
-/** What a document is after a patch. */
-async function patched(before: object, patch: object): Promise<unknown> {
+/** Patches documents of one store, each a new one, and gives what became of it. */
+async function openPatching(): Promise<(before: object, patch: object) => Promise<unknown>> {
   const { customers } = await openCustomers()
-  await customers.put('ada', before as Customer)
-  expect(await customers.patch('ada', patch as Patch<Customer>)).toBe(2)
-  return (await customers.get('ada'))!.data
+  return async (before, patch) => {
+    const { id } = await customers.insert(before as Customer)
+    expect(await customers.patch(id, patch as Patch<Customer>)).toBe(2)
+    return (await customers.get(id))!.data
+  }
 }
 
 test('RB-30: patching a nested field keeps its siblings', async () => {
+  const patched = await openPatching()
   const before = { email, profile: { name: 'Ada', age: 36, address: { city: 'London' } } }
 
   expect(await patched(before, { 'profile.name': 'Alicia' })).toEqual({
@@ -39,6 +43,7 @@ test('RB-30: two patches under one parent both land, in one call and at once', a
 })
 
 test('RB-31: missing parents are made, however many', async () => {
+  const patched = await openPatching()
   expect(await patched({}, { 'a.b.c': 1, 'a.b.d.e': 2, 'x[0].y[0]': 3 })).toEqual({
     a: { b: { c: 1, d: { e: 2 } } },
     x: [{ y: [3] }],
@@ -47,6 +52,7 @@ test('RB-31: missing parents are made, however many', async () => {
 })
 
 test('RB-30: elements of arrays are patched by their index', async () => {
+  const patched = await openPatching()
   const before = { lines: [{ sku: 'a', price: 1 }, { sku: 'b', price: 2 }, 'x'], grid: [[1, 2], [3]] }
 
   expect(await patched(before, { 'lines[0].price': 9, 'lines[1]': 'b', 'grid[1][1]': 4, 'grid[2][0]': 5 })).toEqual({
@@ -60,6 +66,7 @@ test('RB-30: elements of arrays are patched by their index', async () => {
 })
 
 test('a number after a dot is a key where there is no array', async () => {
+  const patched = await openPatching()
   expect(
     await patched({ counts: { 7: 1 } }, { 'counts.42': increment(), 'counts.7': increment(), 'new.5.6': 'x' }),
   ).toEqual({
@@ -70,6 +77,7 @@ test('a number after a dot is a key where there is no array', async () => {
 })
 
 test('every operation, in one statement', async () => {
+  const patched = await openPatching()
   const before = {
     set: 1,
     null: 1,
@@ -113,6 +121,7 @@ test('every operation, in one statement', async () => {
 })
 
 test('arrays can be changed at their ends, and made by what adds to them', async () => {
+  const patched = await openPatching()
   expect(
     await patched(
       { a: [1], b: [1], c: [1], d: null, e: [2] },
@@ -127,90 +136,115 @@ test('arrays can be changed at their ends, and made by what adds to them', async
         'h[0]': unset(),
       },
     ),
-  ).toEqual({ a: [0, 1], b: [1, 2], c: [], d: [1], e: [2], f: ['x'], g: [], h: [] })
+  ).toEqual({ a: [0, 1], b: [1, 2], c: [], d: [1], e: [2], f: ['x'], g: [] })
+})
+
+test('what takes away makes nothing', async () => {
+  const patched = await openPatching()
+  const before = { kept: { a: 1 }, empty: null, list: [{ a: 1, b: 2 }] }
+  const patch = {
+    'kept.none.deeper': unset(),
+    'missing.a.b': unset(),
+    'missing.c': rename('d'),
+    'empty.a': unset(),
+    'none[0].a': unset(),
+    'list[0].a': unset(),
+    'list[1].a': unset(),
+    'list[7]': unset(),
+  }
+
+  expect(await patched(before, patch)).toEqual({ kept: { a: 1 }, empty: null, list: [{ b: 2 }] })
 })
 
 test('a value that looks like an operation is a value', async () => {
+  const patched = await openPatching()
   const lookalike = { '~patch': { kind: 'unset' } }
 
   expect(await patched({ a: 1 }, { a: lookalike, b: set(lookalike) })).toEqual({ a: lookalike, b: lookalike })
 })
 
 test('keys may hold anything but dots and brackets', async () => {
+  const patched = await openPatching()
   const keys = { "it's": 1, 'a "b"': 2, $1: 3, ключ: 4, '{x,y}': 5, 'a-b c': 6, constructor: 7 }
 
   expect(await patched({}, keys)).toEqual(keys)
 })
 
 test('a patch of many fields is one statement', async () => {
+  const patched = await openPatching()
   const many = Object.fromEntries(Array.from({ length: 150 }, (_, i) => [`field${i}`, i]))
 
   expect(await patched({ email }, many)).toEqual({ email, ...many })
 })
 
-test.each([
-  ['a text', { a: 'text' }, { 'a.b': 1 }, 'a', 'is not an object'],
-  ['an array under keys', { a: [1] }, { 'a.b': 1 }, 'a', 'is not an object'],
-  ['an object under elements', { a: {} }, { 'a[0]': 1 }, 'a', 'is not an array'],
-  ['a number under either', { a: 1 }, { 'a.0': 1 }, 'a', 'is neither an object nor an array'],
-  ['a text to increment', { a: { b: '1' } }, { 'a.b': increment(1) }, 'a.b', 'is not a number'],
-  ['an object to append to', { a: {} }, { a: append(1) }, 'a', 'is not an array'],
-  ['a text to remove from', { a: 'x' }, { a: remove('x') }, 'a', 'is not an array'],
-  ['an element beyond the end', { a: [1] }, { 'a[2]': 1 }, 'a[2]', 'is beyond the end of the array'],
-  ['an element beyond the end, dotted', { a: [1] }, { 'a.2': 1 }, 'a.2', 'is beyond the end of the array'],
-  ['a place beyond the end', { a: [1] }, { a: insert(2, 1) }, 'a', 'has no place 2 to insert at'],
-])('%s does not fit: nothing is written, and the place is named', async (_, before, patch, path, reason) => {
+test('what does not fit is refused whole, and the place is named', async () => {
   const { customers } = await openCustomers()
-  await customers.put('ada', before as unknown as Customer)
+  const misfits: [object, object, string, string][] = [
+    [{ a: 'text' }, { 'a.b': 1 }, 'a', 'is not an object'],
+    [{ a: [1] }, { 'a.b': 1 }, 'a', 'is not an object'],
+    [{ a: {} }, { 'a[0]': 1 }, 'a', 'is not an array'],
+    [{ a: 1 }, { 'a.0': 1 }, 'a', 'is neither an object nor an array'],
+    [{ a: { b: '1' } }, { 'a.b': increment(1) }, 'a.b', 'is not a number'],
+    [{ a: {} }, { a: append(1) }, 'a', 'is not an array'],
+    [{ a: 'x' }, { a: remove('x') }, 'a', 'is not an array'],
+    [{ a: [1] }, { 'a[2]': 1 }, 'a[2]', 'is beyond the end of the array'],
+    [{ a: [1] }, { 'a.2': 1 }, 'a.2', 'is beyond the end of the array'],
+    [{ a: [1] }, { a: insert(2, 1) }, 'a', 'has no place 2 to insert at'],
+  ]
 
-  const mismatch = { code: 'patch_mismatch', id: 'ada', path, reason }
-  const work = customers.patch('ada', { ...patch, visits: 1 } as Patch<Customer>)
-  await expect(work).rejects.toMatchObject(mismatch)
-
-  expect(await customers.get('ada')).toMatchObject({ data: before, version: 1 })
+  for (const [before, patch, path, reason] of misfits) {
+    const { id } = await customers.insert(before as Customer)
+    const work = customers.patch(id, { ...patch, visits: 1 } as Patch<Customer>)
+    await expect(work).rejects.toMatchObject({ code: 'patch_mismatch', id, path, reason })
+    expect(await customers.get(id)).toMatchObject({ data: before, version: 1 })
+  }
 })
 
-test.each([
-  ['', 1, /not a path/],
-  ['a..b', 1, /not a path/],
-  ['.a', 1, /not a path/],
-  ['a.', 1, /not a path/],
-  ['a[x]', 1, /not a path/],
-  ['a[-1]', 1, /not a path/],
-  ['a[0', 1, /not a path/],
-  ['[0]', 1, /an object, not an array/],
-  ['__proto__', 1, /__proto__/],
-  ['a.__proto__.b', 1, /__proto__/],
-  ['a\0b', 1, /NUL/],
-  ['a', Number.NaN, /NaN/],
-  ['a', { b: [1n] }, /BigInt/],
-  ['a', () => 1, /function/],
-  ['a', JSON.parse('{"__proto__": {"isAdmin": true}}'), /not allowed/],
-  ['a', rename('__proto__'), /__proto__/],
-  ['a', rename(''), /empty/],
-  ['a[0]', rename('b'), /no name/],
-  [Array.from({ length: 60 }, () => 'a').join('.'), 1, /deeper/],
-])('path %j with %s is refused before anything is sent', async (path, value, message) => {
+test('a path or value that cannot be is refused before anything is sent', async () => {
   const { customers } = await openCustomers()
+  const invalid: [string, unknown, RegExp][] = [
+    ['', 1, /not a path/],
+    ['a..b', 1, /not a path/],
+    ['.a', 1, /not a path/],
+    ['a.', 1, /not a path/],
+    ['a[x]', 1, /not a path/],
+    ['a[-1]', 1, /not a path/],
+    ['a[0', 1, /not a path/],
+    ['[0]', 1, /an object, not an array/],
+    ['__proto__', 1, /__proto__/],
+    ['a.__proto__.b', 1, /__proto__/],
+    ['a\0b', 1, /NUL/],
+    ['a', Number.NaN, /NaN/],
+    ['a', { b: [1n] }, /BigInt/],
+    ['a', () => 1, /function/],
+    ['a', JSON.parse('{"__proto__": {"isAdmin": true}}'), /not allowed/],
+    ['a', rename('__proto__'), /__proto__/],
+    ['a', rename(''), /empty/],
+    ['a[0]', rename('b'), /no name/],
+    [Array.from({ length: 60 }, () => 'a').join('.'), 1, /deeper/],
+  ]
 
-  const work = customers.patch('ada', { [path]: value } as Patch<Customer>)
-
-  await expect(work).rejects.toMatchObject({ code: 'invalid_patch', message: expect.stringMatching(message) })
+  for (const [path, value, message] of invalid) {
+    const work = customers.patch('ada', { [path]: value } as Patch<Customer>)
+    await expect(work, path).rejects.toMatchObject({ code: 'invalid_patch', message: expect.stringMatching(message) })
+  }
 })
 
-test.each([
-  [{ a: 1, 'a.b': 2 }],
-  [{ 'a.b.c': 1, 'a.b': 2 }],
-  [{ 'a[0]': 1, 'a.b': 2 }],
-  [{ a: rename('b'), b: 1 }],
-  [{ a: rename('c'), b: rename('c') }],
-  [{}],
-  [[]],
-  [null],
-])('%j says two things about one place, or nothing, and is refused', async patch => {
+test('a patch that says two things about one place, or nothing, is refused', async () => {
   const { customers } = await openCustomers()
+  const patches: unknown[] = [
+    { a: 1, 'a.b': 2 },
+    { 'a.b.c': 1, 'a.b': 2 },
+    { 'a[0]': 1, 'a.b': 2 },
+    { a: rename('b'), b: 1 },
+    { a: rename('c'), b: rename('c') },
+    {},
+    [],
+    null,
+  ]
 
-  await expect(customers.patch('ada', patch as Patch<Customer>)).rejects.toMatchObject({ code: 'invalid_patch' })
+  for (const patch of patches)
+    await expect(customers.patch('ada', patch as Patch<Customer>)).rejects.toMatchObject({ code: 'invalid_patch' })
 })
 
 test.each([[Number.POSITIVE_INFINITY], [Number.NaN], ['1' as unknown as number]])('increment(%s) is refused', by => {
@@ -221,32 +255,83 @@ test.each([[-1], [0.5], [Number.NaN]])('insert(%s) is refused', at => {
   expect(() => insert(at, 'x')).toThrow(expect.objectContaining({ code: 'invalid_patch' }))
 })
 
-// The examples of RFC 7396, as far as their target is an object.
-test.each([
-  [{ a: 'b' }, { a: 'c' }, { a: 'c' }],
-  [{ a: 'b' }, { b: 'c' }, { a: 'b', b: 'c' }],
-  [{ a: 'b' }, { a: null }, {}],
-  [{ a: 'b', b: 'c' }, { a: null }, { b: 'c' }],
-  [{ a: ['b'] }, { a: 'c' }, { a: 'c' }],
-  [{ a: 'c' }, { a: ['b'] }, { a: ['b'] }],
-  [{ a: { b: 'c' } }, { a: { b: 'd', c: null } }, { a: { b: 'd' } }],
-  [{ a: [{ b: 'c' }] }, { a: [1] }, { a: [1] }],
-  [{ e: null }, { a: 1 }, { e: null, a: 1 }],
-  [{}, { a: { bb: { ccc: null } } }, { a: { bb: {} } }],
-  [{ a: 'text' }, { a: { b: { c: 1 } } }, { a: { b: { c: 1 } } }],
-  [{ a: [1] }, { a: { b: 1 } }, { a: { b: 1 } }],
-  [{ 'a.b': 1 }, { 'a.b': 2, 'c[0]': 3 }, { 'a.b': 2, 'c[0]': 3 }],
-])('merging %j with %j gives %j', async (before, patch, after) => {
+test('a merge patch does what RFC 7396 says', async () => {
   const { customers } = await openCustomers()
-  await customers.put('ada', before as unknown as Customer)
+  const examples: [object, object, object][] = [
+    [{ a: 'b' }, { a: 'c' }, { a: 'c' }],
+    [{ a: 'b' }, { b: 'c' }, { a: 'b', b: 'c' }],
+    [{ a: 'b' }, { a: null }, {}],
+    [{ a: 'b', b: 'c' }, { a: null }, { b: 'c' }],
+    [{ a: ['b'] }, { a: 'c' }, { a: 'c' }],
+    [{ a: 'c' }, { a: ['b'] }, { a: ['b'] }],
+    [{ a: { b: 'c' } }, { a: { b: 'd', c: null } }, { a: { b: 'd' } }],
+    [{ a: [{ b: 'c' }] }, { a: [1] }, { a: [1] }],
+    [{ e: null }, { a: 1 }, { e: null, a: 1 }],
+    [{}, { a: { bb: { ccc: null } } }, { a: { bb: {} } }],
+    [{ a: 'text' }, { a: { b: { c: 1 } } }, { a: { b: { c: 1 } } }],
+    [{ a: [1] }, { a: { b: 1 } }, { a: { b: 1 } }],
+    [{ 'a.b': 1 }, { 'a.b': 2, 'c[0]': 3 }, { 'a.b': 2, 'c[0]': 3 }],
+  ]
 
-  expect(await customers.merge('ada', patch as never, { expected: 1 })).toBe(2)
-
-  expect((await customers.get('ada'))!.data).toEqual(after)
+  for (const [before, patch, after] of examples) {
+    const { id } = await customers.insert(before as Customer)
+    expect(await customers.merge(id, patch as never, { expected: 1 })).toBe(2)
+    expect((await customers.get(id))!.data).toEqual(after)
+  }
 })
 
-test.each([[null], [[1]], ['x'], [{}]])('%j is no merge patch', async patch => {
+test('what is no merge patch is refused', async () => {
   const { customers } = await openCustomers()
 
-  await expect(customers.merge('ada', patch as never)).rejects.toMatchObject({ code: 'invalid_patch' })
+  for (const patch of [null, [1], 'x', {}, { a: Number.NaN }])
+    await expect(customers.merge('ada', patch as never)).rejects.toMatchObject({ code: 'invalid_patch' })
+})
+
+test('a patch by query changes every document that meets the condition, and no other', async () => {
+  const { customers } = await openCustomers({ history: true })
+  await customers.putMany([
+    { id: 'ada', data: { email, tier: 'free', visits: 1 } },
+    { id: 'bob', data: { email, tier: 'pro', visits: 1 } },
+    { id: 'eve', data: { email, tier: 'free' } },
+    { id: 'gone', data: { email, tier: 'free' } },
+  ])
+  await customers.softDelete('gone')
+
+  const changed = await customers.patchMany(
+    c => eq(c.tier, 'free'),
+    { visits: increment(2), 'profile.age': 1 },
+    { userId: 'boss' },
+  )
+
+  expect(changed).toBe(2)
+  const found = await customers.getMany(['ada', 'bob', 'eve', 'gone'], { includeDeleted: true })
+  expect(
+    [...found.values()].map(({ data, version, updatedBy }) => [data.visits, data.profile?.age, version, updatedBy]),
+  ).toEqual([
+    [3, 1, 2, 'boss'],
+    [1, undefined, 1, undefined],
+    [2, 1, 2, 'boss'],
+    [undefined, undefined, 2, undefined],
+  ])
+  expect(await customers.history('eve')).toHaveLength(2)
+  expect(await customers.patchMany(c => eq(c.tier, 'nobody' as 'pro'), { visits: 1 })).toBe(0)
+})
+
+test('a patch by query that does not fit one document changes none', async () => {
+  const { customers, store } = await openCustomers()
+  await customers.putMany([
+    { id: 'ada', data: { email, visits: 1 } },
+    { id: 'bob', data: { email, visits: 'many' as never } },
+  ])
+  const everyone = (options?: object): Promise<number> =>
+    customers.patchMany(c => eq(c.email, email), { visits: increment(1) }, options)
+
+  await expect(everyone()).rejects.toMatchObject({ code: 'patch_mismatch', id: 'bob', path: 'visits' })
+  await store.transaction(async tx => {
+    await customers.patch('bob', { visits: 7 }, { tx })
+    expect(await everyone({ tx })).toBe(2)
+  })
+
+  expect((await customers.get('ada'))?.data.visits).toBe(2)
+  expect((await customers.get('bob'))?.data.visits).toBe(8)
 })

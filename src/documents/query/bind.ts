@@ -1,7 +1,7 @@
 /** The parameters of one statement: values that are known, and places for those of a compiled query. */
 import { InvalidQuery } from '../../core/query-errors.ts'
 import { literal } from '../../database/sql.ts'
-import { Placeholder } from './operand.ts'
+import { filled, isOpen } from './operand.ts'
 
 export interface Binder {
   /** The SQL of an operand; `make` checks it and turns it into what is sent. */
@@ -10,11 +10,10 @@ export interface Binder {
 
 export type ParameterType = 'text' | 'numeric' | 'boolean' | 'jsonb' | 'timestamptz' | 'bigint' | 'text[]' | 'numeric[]'
 
-/** A parameter that is one of the arguments of a compiled query. */
+/** A parameter that depends on the arguments of a compiled query. */
 export interface Slot {
   readonly position: number
-  readonly argument: number
-  readonly make: (argument: unknown) => unknown
+  readonly make: (args: readonly unknown[]) => unknown
 }
 
 export class Parameters implements Binder {
@@ -22,9 +21,8 @@ export class Parameters implements Binder {
   readonly slots: Slot[] = []
 
   bind(operand: unknown, type: ParameterType, make: (operand: unknown) => unknown): string {
-    if (operand instanceof Placeholder) this.slots.push({ position: this.values.length, argument: operand.index, make })
-    const value = make(operand instanceof Placeholder ? operand.sample : operand)
-    return `$${this.values.push(value)}::${type}`
+    if (isOpen(operand)) this.slots.push({ position: this.values.length, make: args => make(filled(operand, args)) })
+    return `$${this.values.push(make(filled(operand)))}::${type}`
   }
 }
 

@@ -32,8 +32,21 @@ export function jsonAt(base: string, path: readonly string[]): string {
   return `${base} #> ${literal(arrayText(path))}`
 }
 
-/** The same as a typed value, in parentheses. */
+/** The same as a typed value, in parentheses. Texts are kept, because the same few are asked for again and again. */
 export function typedAt(base: string, path: readonly string[], kind: Kind): string {
+  const key = `${base} ${kind} ${pathKey(path)}`
+  let text = typedTexts.get(key)
+  if (text === undefined) {
+    text = writeTyped(base, path, kind)
+    if (typedTexts.size >= 1000) typedTexts.clear()
+    typedTexts.set(key, text)
+  }
+  return text
+}
+
+const typedTexts = new Map<string, string>()
+
+function writeTyped(base: string, path: readonly string[], kind: Kind): string {
   const json = jsonAt(base, path)
   if (kind === 'text') return `(case when jsonb_typeof(${json}) = 'string' then ${textAt(base, path)} end collate "C")`
   if (kind === 'number') return `(case when jsonb_typeof(${json}) = 'number' then (${json})::numeric end)`
@@ -50,12 +63,18 @@ export function short(text: string): string {
 
 /** Whether a step of a path may be a place in an array: then the path cannot be written as a nested object. */
 export function isIndex(step: string): boolean {
-  return /^-?\d+$/.test(step)
+  const code = step.charCodeAt(0)
+  return (code === 45 || (code >= 48 && code <= 57)) && /^-?\d+$/.test(step)
 }
 
 /** Tells two places of a document apart. */
 export function placeKey({ path, isLower }: Pick<Place, 'path' | 'isLower'>, kind: Kind): string {
-  return `${kind}${isLower === true ? ' lower' : ''} ${JSON.stringify(path)}`
+  return `${kind}${isLower === true ? ' lower' : ''} ${pathKey(path)}`
+}
+
+/** Tells two paths apart: no name has a NUL in it. */
+export function pathKey(path: readonly string[]): string {
+  return path.length === 1 ? path[0]! : path.join('\0')
 }
 
 function textAt(base: string, path: readonly string[]): string {

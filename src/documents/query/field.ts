@@ -4,6 +4,7 @@
  * `c` is a stand-in: reading a property of it gives the stand-in for that field, typed like the field. All it knows is
  * its place, which operators take out of it; so no name of a field is special, not even `then` or `constructor`.
  */
+import { textFault } from '../../core/name.ts'
 import { InvalidQuery } from '../../core/query-errors.ts'
 
 declare const valueType: unique symbol
@@ -15,13 +16,14 @@ export interface Path<out T> {
 }
 
 /** A place in a document, and the places inside of it. */
-export type Field<T> = Path<T> & FieldsOf<T>
+export type Field<T> = unknown extends T ? UntypedField : Path<T> & FieldsOf<T>
 
-type FieldsOf<T> = unknown extends T
-  ? { readonly [name: string]: Field<unknown> }
-  : [T] extends [Leaf]
-    ? unknown
-    : { readonly [K in KeysOf<T>]-?: Field<ValueAt<T, K>> }
+/** A place that may hold anything, so any name may follow. */
+export interface UntypedField extends Path<unknown> {
+  readonly [name: string]: UntypedField
+}
+
+type FieldsOf<T> = [T] extends [Leaf] ? unknown : { readonly [K in KeysOf<T>]-?: Field<ValueAt<T, K>> }
 
 type Leaf = string | number | bigint | boolean | Date | null | undefined
 
@@ -79,8 +81,14 @@ const naming: ProxyHandler<{ [placeOf]: Place }> = {
     if (typeof key === 'symbol') return undefined
     const place = target[placeOf]
     if (place.meta !== undefined || place.isLower === true) return undefined
-    return standIn({ scope: place.scope, path: [...place.path, key] })
+    return standIn({ scope: place.scope, path: [...place.path, checkedStep(key)] })
   },
+}
+
+function checkedStep(step: string): string {
+  const fault = textFault(step)
+  if (fault !== undefined) throw new InvalidQuery({ reason: `the name of a field ${fault}` })
+  return step
 }
 
 /** The body of the documents that a query is about. */
@@ -88,6 +96,11 @@ export const documentScope: Scope = new Scope()
 
 export function fieldsOf<T>(scope: Scope): Field<T> {
   return standIn({ scope, path: [] }) as Field<T>
+}
+
+/** The field at the end of a path. */
+export function fieldAt(scope: Scope, path: readonly string[]): Path<unknown> {
+  return standIn({ scope, path })
 }
 
 const metaNames = ['id', 'version', 'createdAt', 'createdBy', 'updatedAt', 'updatedBy', 'deletedAt'] as const
@@ -99,7 +112,7 @@ export const metaFields: MetaFields = Object.fromEntries(
 /** A field by a name or number that the compiler cannot take as a property: `at(c.items, 0)`, `at(c.stock, city)`. */
 export function at<T, K extends KeysOf<T>>(field: Path<T>, key: K): Field<ValueAt<T, K>> {
   const place = placeIn(field)
-  return standIn({ ...place, path: [...place.path, String(key)] }) as Field<ValueAt<T, K>>
+  return standIn({ ...place, path: [...place.path, checkedStep(String(key))] }) as Field<ValueAt<T, K>>
 }
 
 /** The field in small letters; what it is compared with is made small too. */

@@ -20,8 +20,8 @@ import {
   type ValueFrom,
 } from './field.ts'
 import type { Kind } from './operand.ts'
-import { type OrderArguments, type OrderKey, type OrderOptions, orderKey } from './order.ts'
-import { renderCondition, timeOf, valueOf, type Writing } from './render.ts'
+import { type OrderAs, type OrderKey, type OrderOptions, orderKey, type TextPath } from './order.ts'
+import { readAs, renderCondition, timeOf, type Writing } from './render.ts'
 import { wholeNumber } from './rows.ts'
 import { executorFor, runQuery } from './run.ts'
 import { type QuerySource, type QueryState, renderFrom, write } from './state.ts'
@@ -80,7 +80,8 @@ export function max<K extends 'number' | 'text' = 'number'>(
 export interface GroupQuery<Row> {
   /** Only groups that meet the condition. */
   having(condition: (group: Field<Row>) => Condition): GroupQuery<Row>
-  orderBy<T>(field: (group: Field<Row>) => Path<T>, ...options: OrderArguments<NoInfer<T>>): GroupQuery<Row>
+  orderBy(field: (group: Field<Row>) => TextPath, options?: OrderOptions): GroupQuery<Row>
+  orderBy<T>(field: (group: Field<Row>) => Path<T>, options: OrderAs<NoInfer<T>>): GroupQuery<Row>
   limit(count: number): GroupQuery<Row>
   toArray(options?: CallOptions): Promise<Row[]>
 }
@@ -117,8 +118,8 @@ function fromState<Row>(source: QuerySource, documents: QueryState, state: Group
   const group = fieldsOf<Row>(groupScope)
   return {
     having: condition => next({ having: [...state.having, checked(condition(group))] }),
-    orderBy: (field, ...[options]) =>
-      next({ order: [...state.order, orderKey(placeIn(field(group)), options as OrderOptions | undefined)] }),
+    orderBy: (field: (group: Field<Row>) => Path<unknown>, options?: OrderOptions) =>
+      next({ order: [...state.order, orderKey(placeIn(field(group)), options)] }),
     limit: limit => next({ limit }),
     async toArray(options = {}) {
       const written = write(source, writing => renderGroups(source, documents, state, writing))
@@ -155,7 +156,7 @@ function keyOf(place: Place, { prefix }: Writing): string {
 
 function outcomeOf({ name, place, kind }: Aggregate<unknown>, writing: Writing): string {
   if (place === undefined) return 'count(*)'
-  const value = timeOf(place, writing.prefix) ?? valueOf(place, kind, writing)
+  const value = timeOf(place, writing.prefix) ?? readAs(place, kind, writing)
   if (value === undefined) throw new InvalidQuery({ reason: `${name} cannot read this field as ${kind}` })
   return `${name}(${value})`
 }

@@ -3,14 +3,14 @@ import { InvalidQuery } from '../../core/query-errors.ts'
 import { toDocument } from '../read.ts'
 import { jsonAt, metaColumns, short } from './expression.ts'
 import { documentScope, type Place } from './field.ts'
-import { isIndexed, startWriting, valueOf, type Writing } from './render.ts'
+import { isIndexed, readAs, startWriting, type Writing } from './render.ts'
 import { type Included, renderFrom } from './state.ts'
 
 /** A subquery that gives the related documents as one JSON array, in the order of their ids. */
 export function renderIncluded({ source, state, local, foreign, many }: Included, outer: Writing): string {
   const alias = `j${outer.prefix}`
   const inner = startWriting(outer.binder, source.layout, source.collection.name, alias)
-  const value = valueOf(foreign, 'text', inner)
+  const value = readAs(foreign, 'text', inner)
   if (value === undefined) throw new InvalidQuery({ reason: 'include compares fields that hold text' })
   const ids = idsIn(local, outer)
   const joins = [`${value} = any(${ids})`]

@@ -1,5 +1,5 @@
 /** What a collection declares that makes queries quick, as the statements need to know it. */
-import { placeKey } from './expression.ts'
+import { pathKey, placeKey } from './expression.ts'
 import type { Place } from './field.ts'
 import type { Kind } from './operand.ts'
 import type { SearchFields } from './search.ts'
@@ -23,5 +23,5 @@ export function isOrdered({ ordered }: Layout, place: Pick<Place, 'path' | 'isLo
 }
 
 export function hasContaining({ containing }: Layout, path: readonly string[]): boolean {
-  return containing.has(JSON.stringify(path))
+  return containing.has(pathKey(path))
 }

@@ -39,7 +39,7 @@ export type Comparable<T> = unknown extends T
 /** Text, for fields that hold text. */
 export type Text<T> = unknown extends T ? string : [Extract<T, string | Date>] extends [never] ? never : string
 
-/** Stands for an argument of a compiled query. */
+/** Stands for an argument of a compiled query. Anything but passing it on would miss the arguments to come. */
 export class Placeholder {
   readonly index: number
   readonly sample: unknown
@@ -47,6 +47,23 @@ export class Placeholder {
     this.index = index
     this.sample = sample
   }
+  [Symbol.toPrimitive](): never {
+    throw new InvalidQuery({ reason: 'an argument of a compiled query can only be passed on to operators' })
+  }
+}
+
+/** Whether an operand is, or holds, a placeholder. */
+export function isOpen(operand: unknown): boolean {
+  if (typeof operand !== 'object' || operand === null || operand instanceof Date) return false
+  return operand instanceof Placeholder || Object.values(operand).some(isOpen)
+}
+
+/** The operand with arguments in the place of its placeholders; by default those it was built with. */
+export function filled(operand: unknown, args?: readonly unknown[]): unknown {
+  if (!isOpen(operand)) return operand
+  if (operand instanceof Placeholder) return args === undefined ? operand.sample : args[operand.index]
+  if (Array.isArray(operand)) return operand.map(each => filled(each, args))
+  return Object.fromEntries(Object.entries(operand as object).map(([key, each]) => [key, filled(each, args)]))
 }
 
 /** What may differ from run to run, given as the kinds of the arguments. */

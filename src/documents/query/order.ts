@@ -2,25 +2,24 @@
 import { InvalidQuery } from '../../core/query-errors.ts'
 import type { Binder } from './bind.ts'
 import { metaColumns, short } from './expression.ts'
-import type { Place } from './field.ts'
+import type { Path, Place } from './field.ts'
 import type { Kind } from './operand.ts'
-import { isIndexed, timeOf, valueOf, type Writing } from './render.ts'
+import { isIndexed, readAs, timeOf, type Writing } from './render.ts'
 
-export interface OrderOptions<K extends Kind = Kind> {
+export interface OrderOptions {
   /** As what the field is read; what it is not counts as missing. Default 'text', which dates are, too. */
-  readonly as?: K | undefined
+  readonly as?: Kind | undefined
   /** Default 'asc'. */
   readonly direction?: 'asc' | 'desc' | undefined
   /** Where documents without it come. Default: last, and with 'desc' first. */
   readonly nulls?: 'first' | 'last' | undefined
 }
 
-/** How a field of type `T` is ordered: `as` may be left out where it holds text. */
-export type OrderArguments<T> = unknown extends T
-  ? [options: OrderOptions & { readonly as: Kind }]
-  : [Extract<T, string | Date>] extends [never]
-    ? [options: OrderOptions & { readonly as: KindOf<NonNullable<T>> }]
-    : [options?: OrderOptions<KindOf<NonNullable<T>>>]
+/** A field that holds text, which is what a field is read as if nothing else is said. */
+export type TextPath = Path<string | Date | null | undefined>
+
+/** For a field that holds something else: what it is has to be said, because only the compiler knows. */
+export type OrderAs<T> = OrderOptions & { readonly as: unknown extends T ? Kind : KindOf<NonNullable<T>> }
 
 type KindOf<T> = T extends string | Date ? 'text' : T extends number ? 'number' : T extends boolean ? 'boolean' : never
 
@@ -58,7 +57,7 @@ function sorted(key: OrderKey, writing: Writing): Sorted {
   if (time !== undefined) return { value: time, short: undefined, type: 'timestamptz', key }
   const meta = place.meta === undefined ? undefined : metaColumns[place.meta].kind
   const kind = meta === undefined || meta === 'time' ? key.as : meta
-  const value = valueOf(place, kind, writing)!
+  const value = readAs(place, kind, writing)!
   const isShort = kind === 'text' && isIndexed(place, kind, writing)
   return { value, short: isShort ? short(value) : undefined, type: kind === 'number' ? 'numeric' : kind, key }
 }
@@ -85,19 +84,21 @@ export interface Bookmark {
 }
 
 /**
- * The documents after a bookmark, in one or two parts that follow each other: those that have the first key and those
- * that lack it. Taken apart, because together they are a condition that no index serves.
+ * The documents after a bookmark are read in one or two parts that follow each other: those that have the first key and
+ * those that lack it. Taken apart, because together they are a condition that no index serves.
  */
-export function partsAfter(keys: readonly OrderKey[], mark: Bookmark, writing: Writing): string[] {
+export function partsAfter([first]: readonly OrderKey[], mark: Bookmark): 1 | 2 {
+  return first !== undefined && (mark.values[0] === null) === (first.nulls === 'first') ? 2 : 1
+}
+
+export function renderPart(keys: readonly OrderKey[], mark: Bookmark, part: number, writing: Writing): string {
   const ordered = keys.map(key => sorted(key, writing))
   const [first] = ordered
-  const after = renderAfter(ordered, mark, writing)
-  if (first === undefined) return [after]
-  const value = mark.values[0]!
-  const isLacking = value === null
-  const rest = isLacking ? `${first.value} is null and ${after}` : `${boundOf(first, value, writing)} and ${after}`
-  if (isLacking !== (first.key.nulls === 'first')) return [rest]
-  return [rest, `${first.value} is ${isLacking ? 'not ' : ''}null`]
+  const [value = null] = mark.values
+  if (first === undefined) return renderAfter(ordered, mark, writing)
+  if (part === 1) return `${first.value} is ${value === null ? 'not ' : ''}null`
+  const bound = value === null ? `${first.value} is null` : boundOf(first, value, writing)
+  return `${bound} and ${renderAfter(ordered, mark, writing)}`
 }
 
 function boundOf({ value, short: beginning, type, key }: Sorted, at: string, { binder }: Writing): string {

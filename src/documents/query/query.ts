@@ -27,6 +27,7 @@
  */
 import { throwIfAborted } from '../../core/lifecycle.ts'
 import { InvalidQuery, NotOne } from '../../core/query-errors.ts'
+import { type IndexAdvice, openAdvisor } from '../advisor.ts'
 import type { CallOptions, CollectionBase } from '../collection.ts'
 import { layoutOf } from '../indexes.ts'
 import type { StoredDocument } from '../read.ts'
@@ -43,8 +44,17 @@ import {
   type ValueFrom,
 } from './field.ts'
 import { type Aggregate, type GroupQuery, type GroupRow, groupQuery, type Keys } from './group.ts'
-import { type Bookmark, type OrderArguments, type OrderOptions, orderKey, partsAfter } from './order.ts'
-import { toRow, wholeNumber, widthOf, writeSelect } from './rows.ts'
+import {
+  type Bookmark,
+  type OrderAs,
+  type OrderOptions,
+  orderKey,
+  partsAfter,
+  renderPart,
+  type TextPath,
+} from './order.ts'
+import type { Writing } from './render.ts'
+import { toRow, wholeNumber, widthOf, writeCount, writeSelect } from './rows.ts'
 import { executorFor, runQuery, runText } from './run.ts'
 import { everything, type QuerySource, type QueryState, renderFrom, write } from './state.ts'
 
@@ -52,10 +62,8 @@ export interface Query<Doc, Row = StoredDocument<Doc>> extends AsyncIterable<Row
   /** Only documents that meet the condition, and those of earlier `where`. */
   where(condition: Condition | ((c: Field<Doc>, meta: MetaFields) => Condition)): Query<Doc, Row>
   /** Order by a field; further calls decide between documents that are equal so far. */
-  orderBy<T>(
-    field: (c: Field<Doc>, meta: MetaFields) => Path<T>,
-    ...options: OrderArguments<NoInfer<T>>
-  ): Query<Doc, Row>
+  orderBy(field: (c: Field<Doc>, meta: MetaFields) => TextPath, options?: OrderOptions): Query<Doc, Row>
+  orderBy<T>(field: (c: Field<Doc>, meta: MetaFields) => Path<T>, options: OrderAs<NoInfer<T>>): Query<Doc, Row>
   limit(count: number): Query<Doc, Row>
   offset(count: number): Query<Doc, Row>
   /** Soft-deleted documents, too. */
@@ -136,20 +144,27 @@ export interface CursorPage<Row> {
 }
 
 /** What gives the queries of a collection. */
-export function openQueries<Doc>(collection: CollectionBase): { query(): Query<Doc> } {
+export function openQueries<Doc>(collection: CollectionBase): { query(): Query<Doc>; adviseIndexes(): IndexAdvice[] } {
+  const { options } = collection
+  const advisor = openAdvisor(collection)
   const source: QuerySource = {
     collection,
-    layout: layoutOf(collection.options),
+    // Whoever writes a read model declares its table: it has no columns but those that all have.
+    layout: layoutOf(collection.declared.length === 0 ? { ...options, columns: undefined } : options),
     prepared: new Set(),
-    noteRun: () => {},
+    noteRun: advisor.noteRun,
   }
-  return { query: () => new DocumentQuery<Doc, StoredDocument<Doc>>(source, everything) }
+  return { adviseIndexes: advisor.advise, query: () => new DocumentQuery<Doc, StoredDocument<Doc>>(source, everything) }
 }
 
 /** What a query is about, for the parts that write statements of their own from it. */
 export function internalsOf(query: object): { source: QuerySource; state: QueryState } {
   if (query instanceof DocumentQuery) return query
   throw new InvalidQuery({ reason: 'this is not a query of a collection' })
+}
+
+export function notOne({ collection }: QuerySource, found: 'none' | 'several'): Error {
+  return new NotOne({ collection: collection.name, found })
 }
 
 const defaultPageSize = 200
@@ -232,35 +247,25 @@ class DocumentQuery<Doc, Row> implements Query<Doc, Row> {
   }
 
   async first(options?: CallOptions): Promise<Row | undefined> {
-    const [row] = await this.#atMost(1).toArray(options)
+    const [row] = await this.#with({ cap: 1 }).toArray(options)
     return row
   }
 
   async one(options?: CallOptions): Promise<Row> {
     const row = await this.optional(options)
-    if (row === undefined) throw new NotOne({ collection: this.source.collection.name, found: 'none' })
+    if (row === undefined) throw notOne(this.source, 'none')
     return row
   }
 
   async optional(options?: CallOptions): Promise<Row | undefined> {
-    const [row, other] = await this.#atMost(2).toArray(options)
-    if (other !== undefined) throw new NotOne({ collection: this.source.collection.name, found: 'several' })
+    const [row, other] = await this.#with({ cap: 2 }).toArray(options)
+    if (other !== undefined) throw notOne(this.source, 'several')
     return row
-  }
-
-  /** Fewer than the limit there is already, if that is less. */
-  #atMost(count: number): DocumentQuery<Doc, Row> {
-    const { limit } = this.state
-    return this.#with({ limit: typeof limit === 'number' ? Math.min(limit, count) : count })
   }
 
   async count(options: CallOptions = {}): Promise<number> {
     const { source, state } = this
-    const written = write(
-      source,
-      writing => `/* documents.count */\n  select count(*)\n  ${renderFrom(source, state, writing)}`,
-    )
-    const [row] = await runQuery(source, state, written, await executorFor(source, state, options))
+    const [row] = await runQuery(source, state, writeCount(source, state), await executorFor(source, state, options))
     return Number(row![0])
   }
 
@@ -330,18 +335,11 @@ class DocumentQuery<Doc, Row> implements Query<Doc, Row> {
     const executor = await executorFor(source, state, options)
     const width = widthOf(state)
     const found: { row: Row; mark: Bookmark }[] = []
-    for (let part = 0, parts = 1; part < parts && found.length < size; part++) {
+    const parts = mark === undefined ? 1 : partsAfter(state.order, mark)
+    for (let part = 0; part < parts && found.length < size; part++) {
       const limited = { ...state, limit: size - found.length, offset: mark === undefined ? state.offset : undefined }
-      const written = writeSelect(source, limited, {
-        ...{ marked: true, ordered: true },
-        after:
-          mark &&
-          (writing => {
-            const texts = partsAfter(state.order, mark, writing)
-            parts = texts.length
-            return texts[part]!
-          }),
-      })
+      const after = mark && ((writing: Writing): string => renderPart(state.order, mark, part, writing))
+      const written = writeSelect(source, limited, { marked: true, ordered: true, after })
       for (const row of await runQuery(source, state, written, executor)) {
         const [id, ...values] = row.slice(width) as [string, ...(string | null)[]]
         found.push({ row: toRow(source, state, row) as Row, mark: { id, values } })

@@ -11,7 +11,7 @@ import type { Comparison, Condition, Test } from './condition.ts'
 import { isIndex, jsonAt, lowered, metaColumns, short, shortLength, typedAt } from './expression.ts'
 import { documentScope, type Place, type Scope } from './field.ts'
 import { columnFor, hasContaining, isOrdered, type Layout } from './layout.ts'
-import { dateText, jsonText, type Kind, kindOf, kindsIn, numberText, Placeholder, textOf } from './operand.ts'
+import { dateText, filled, jsonText, type Kind, kindOf, kindsIn, numberText, textOf } from './operand.ts'
 import { checkLanguage, configuration, vectorOf } from './search.ts'
 
 /** Where a condition is written: the SQL of each scope's JSON, and whom the parameters go to. */
@@ -62,7 +62,7 @@ function joined(conditions: readonly Condition[], by: string, none: string, writ
 }
 
 /** The SQL of a place read as `kind`; undefined if a column beside the body is something else. */
-export function valueOf(place: Place, kind: Kind, writing: Writing): string | undefined {
+export function readAs(place: Place, kind: Kind, writing: Writing): string | undefined {
   const { layout, prefix } = writing
   let value: string
   if (place.meta !== undefined) {
@@ -93,13 +93,9 @@ function baseOf(place: Place, { scopes, collection }: Writing): string {
   throw new InvalidQuery({ collection, reason: 'a field was used outside of the function that it was given to' })
 }
 
-function sampleOf(operand: unknown): unknown {
-  return operand instanceof Placeholder ? operand.sample : operand
-}
-
 function renderCompare({ by, place, operand }: Test & { op: 'compare' }, writing: Writing): string {
   const time = timeOf(place, writing.prefix)
-  const kind = kindOf(sampleOf(operand))
+  const kind = kindOf(filled(operand))
   if (kind === 'null' && by === '=') return renderIsNull(place, writing, false)
   if (time !== undefined && kind === 'text')
     return `${time} ${by} ${writing.binder.bind(operand, 'timestamptz', timeText)}`
@@ -108,7 +104,7 @@ function renderCompare({ by, place, operand }: Test & { op: 'compare' }, writing
   if (kind === 'null' || kind === 'json')
     throw new InvalidQuery({ collection: writing.collection, reason: `an operand of ${by} is ${kind}` })
   if (by === '=' && isFoundByContaining(place, kind, writing)) return renderContains(place, operand, writing)
-  const value = valueOf(place, kind, writing)
+  const value = readAs(place, kind, writing)
   if (value === undefined) return 'false'
   if (kind !== 'text') return `${value} ${by} ${bindAs(kind, operand, writing)}`
   return compareText(value, by, bindText(place, operand, writing), isIndexed(place, kind, writing))
@@ -142,7 +138,7 @@ function isFoundByContaining(place: Place, kind: Kind, writing: Writing): boolea
 }
 
 function renderIn({ place, operands }: Test & { op: 'in' }, writing: Writing): string {
-  const list = sampleOf(operands)
+  const list = filled(operands)
   if (!Array.isArray(list)) throw new InvalidQuery({ collection: writing.collection, reason: 'isIn takes an array' })
   const kinds = kindsIn(list)
   const of = (kind: string) => (given: unknown) => (given as unknown[]).filter(each => kindOf(each) === kind)
@@ -150,7 +146,7 @@ function renderIn({ place, operands }: Test & { op: 'in' }, writing: Writing): s
   if (kinds.has('null')) tests.push(renderIsNull(place, writing, false))
   if (kinds.has('text')) tests.push(renderTextIn(place, operands, given => of('text')(given), writing))
   for (const kind of ['number', 'boolean'] as const) {
-    const value = kinds.has(kind) ? valueOf(place, kind, writing) : undefined
+    const value = kinds.has(kind) ? readAs(place, kind, writing) : undefined
     if (value === undefined) continue
     // A list of true and false has two values at most, and no type of its own here: true is 'true' as text.
     const make = (given: unknown): string[] => of(kind)(given).map(kind === 'number' ? numberText : String)
@@ -175,14 +171,15 @@ function renderTextIn(
   const time = timeOf(place, prefix)
   if (time !== undefined)
     return `${time} = any(${binder.bind(operands, 'text[]', given => textsIn(given).map(timeText))}::timestamptz[])`
-  const value = valueOf(place, 'text', writing)
+  const value = readAs(place, 'text', writing)
   if (value === undefined) return 'false'
   const list = binder.bind(operands, 'text[]', given => textsIn(given).map(textOf))
   const texts = place.isLower === true ? `array(select ${lowered('each')} from unnest(${list}) as each)` : list
   if (!isIndexed(place, 'text', writing)) return `${value} = any(${texts})`
-  const shorts = binder.bind(operands, 'text[]', given => textsIn(given).map(each => shortened(textOf(each))))
   const beginnings =
-    place.isLower === true ? `array(select ${short(lowered('each'))} from unnest(${list}) as each)` : shorts
+    place.isLower === true
+      ? `array(select ${short(lowered('each'))} from unnest(${list}) as each)`
+      : binder.bind(operands, 'text[]', given => textsIn(given).map(each => shortened(textOf(each))))
   return `(${short(value)} = any(${beginnings}) and ${value} = any(${texts}))`
 }
 
@@ -202,7 +199,7 @@ function renderContains(place: Place, operand: unknown, writing: Writing): strin
   if (place.meta !== undefined) return 'false'
   const { path, scope } = place
   const isOwn = path.length > 0 && (hasContaining(writing.layout, path) || path.some(isIndex))
-  const kind = kindOf(sampleOf(operand))
+  const kind = kindOf(filled(operand))
   const encode = kind === 'number' ? numberText : jsonText
   if (scope !== documentScope || isOwn || path.length === 0)
     return `${jsonAt(baseOf(place, writing), path)} @> ${writing.binder.bind(operand, 'jsonb', encode)}`
@@ -214,8 +211,8 @@ function renderContains(place: Place, operand: unknown, writing: Writing): strin
 function renderTextTest(test: Test & { op: 'startsWith' | 'like' | 'regex' }, writing: Writing): string {
   const { op, place } = test
   const { collection } = writing
-  if (kindOf(sampleOf(test.operand)) !== 'text') throw new InvalidQuery({ collection, reason: `${op} takes text` })
-  const value = valueOf(place, 'text', writing)
+  if (kindOf(filled(test.operand)) !== 'text') throw new InvalidQuery({ collection, reason: `${op} takes text` })
+  const value = readAs(place, 'text', writing)
   if (value === undefined) return 'false'
   if (op === 'startsWith') {
     const prefix = bindText(place, test.operand, writing)
@@ -228,7 +225,7 @@ function renderTextTest(test: Test & { op: 'startsWith' | 'like' | 'regex' }, wr
   return `${value} like ${writing.binder.bind(test.operand, 'text', given => checkedPattern(textOf(given)))}`
 }
 
-function checkedPattern(pattern: string): string {
+export function checkedPattern(pattern: string): string {
   const trailing = /\\+$/.exec(pattern)?.[0].length ?? 0
   if (trailing % 2 === 0) return pattern
   throw new InvalidQuery({ reason: 'the pattern of like ends with a \\, which takes the next character as it is' })

@@ -31,16 +31,23 @@ export interface SelectOptions {
 /** The statement that reads the rows of a query. */
 export function writeSelect(source: QuerySource, state: QueryState, options: SelectOptions = {}): Written {
   return write(source, writing => {
-    const { order, limit, offset } = state
+    const { order, limit, cap, offset } = state
     const columns = [...rowColumns(state, writing), ...state.included.map(each => renderIncluded(each, writing))]
     if (options.marked === true) columns.push('d.id', ...cursorColumns(order, writing))
     const more = options.after === undefined ? [] : [options.after(writing)]
     let text = `/* documents.query */\n  select ${columns.join(', ')}\n  ${renderFrom(source, state, writing, more)}`
     if (order.length > 0 || options.ordered === true) text += `\n  order by ${renderOrder(order, writing)}`
-    if (limit !== undefined) text += `\n  limit ${writing.binder.bind(limit, 'bigint', wholeNumber('limit'))}`
+    if (limit !== undefined || cap < Number.POSITIVE_INFINITY) {
+      const most = (given: unknown): number => Math.min(cap, checkWhole('limit', given))
+      text += `\n  limit ${writing.binder.bind(limit ?? cap, 'bigint', most)}`
+    }
     if (offset !== undefined) text += `\n  offset ${writing.binder.bind(offset, 'bigint', wholeNumber('offset'))}`
     return text
   })
+}
+
+export function writeCount(source: QuerySource, state: QueryState): Written {
+  return write(source, writing => `/* documents.count */\n  select count(*)\n  ${renderFrom(source, state, writing)}`)
 }
 
 function rowColumns({ selected }: QueryState, { prefix }: Writing): string[] {

@@ -16,23 +16,39 @@ export async function executorFor(source: QuerySource, state: QueryState, option
 export async function runQuery(
   source: QuerySource,
   state: QueryState,
-  written: Written,
+  { text, parameters }: Written,
   executor: Executor,
 ): Promise<unknown[][]> {
-  const { text, parameters } = written
   const start = performance.now()
   const rows = await runText(source, text, parameters.values, executor)
   source.noteRun({ state, rows: rows.length, tookMs: performance.now() - start })
   return rows
 }
 
-export async function runText(
+/** The same for one that is always worth being prepared. */
+export async function runPrepared(
+  source: QuerySource,
+  state: QueryState,
+  { text, values }: { readonly text: string; readonly values: readonly unknown[] },
+  executor: Executor,
+): Promise<unknown[][]> {
+  const start = performance.now()
+  const rows = await send(source, { label: 'documents.query', text, values }, executor)
+  source.noteRun({ state, rows: rows.length, tookMs: performance.now() - start })
+  return rows
+}
+
+/** Runs the statement of a query that may be of any shape. */
+export function runText(
   source: QuerySource,
   text: string,
   values: readonly unknown[],
   executor: Executor,
 ): Promise<unknown[][]> {
-  const statement: Statement = { label: 'documents.query', text, values, unprepared: !isWorthPreparing(source, text) }
+  return send(source, { label: 'documents.query', text, values, unprepared: !isWorthPreparing(source, text) }, executor)
+}
+
+async function send(source: QuerySource, statement: Statement, executor: Executor): Promise<unknown[][]> {
   try {
     return await executor.runArrays(statement)
   } catch (error) {

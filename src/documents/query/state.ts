@@ -29,6 +29,8 @@ export interface QueryState {
   readonly order: readonly OrderKey[]
   /** A number, or its placeholder. */
   readonly limit: unknown
+  /** The most that `first` and its like can use, whatever the limit. */
+  readonly cap: number
   readonly offset: unknown
   readonly deleted: 'hidden' | 'included' | 'only'
   /** The fields that are asked for, by name; undefined for whole documents. */
@@ -52,6 +54,7 @@ export const everything: QueryState = {
   conditions: [],
   order: [],
   limit: undefined,
+  cap: Number.POSITIVE_INFINITY,
   offset: undefined,
   deleted: 'hidden',
   selected: undefined,

@@ -1,0 +1,129 @@
+/**
+ * The index advisor: looks at the queries that were really run, and names the indexes that would have served them.
+ *
+ * A query is remembered by its shape: which fields it compares, and how, and what it orders by, not with what. So there
+ * are as many entries as there are queries in the code; of filters from outside, the newest shapes push out the oldest.
+ * Advice is given where no index begins with a field that the query pins down. Equality alone is served by the index on
+ * the body; whether an index is worth its cost to writers is for people to say, so the times are told.
+ */
+import type { CollectionBase } from './collection.ts'
+import { stepsOf } from './indexes.ts'
+import type { Condition } from './query/condition.ts'
+import { placeKey } from './query/expression.ts'
+import { documentScope, type Place } from './query/field.ts'
+import { filled, type Kind, kindOf } from './query/operand.ts'
+import type { QueryRun, QueryState } from './query/state.ts'
+
+export interface IndexAdvice {
+  /** As it would be declared: `index(['address.city', { path: 'age', as: 'number' }])`. */
+  readonly index: string
+  /** How often queries were run that it would serve. */
+  readonly runs: number
+  readonly totalMs: number
+  readonly averageMs: number
+  /** The most rows that one of them gave. */
+  readonly maxRows: number
+}
+
+export interface Advisor {
+  noteRun(run: QueryRun): void
+  advise(): IndexAdvice[]
+}
+
+/** A field that a query uses, and what for. */
+interface Use {
+  readonly place: Place
+  readonly kind: Kind
+  readonly by: 'equality' | 'range' | 'order'
+}
+
+interface Shape {
+  readonly uses: readonly Use[]
+  runs: number
+  totalMs: number
+  maxRows: number
+}
+
+const maxShapes = 200
+
+export function openAdvisor({ options }: Pick<CollectionBase, 'options'>): Advisor {
+  const shapes = new Map<string, Shape>()
+  const leading = new Set(
+    (options.indexes ?? [])
+      .filter(each => each.method === 'btree')
+      .map(({ parts: [first] }) =>
+        placeKey({ path: stepsOf(first!.path), isLower: first!.lower }, first!.as ?? 'text'),
+      ),
+  )
+  const isServed = (uses: readonly Use[]): boolean => {
+    const pinned = uses.filter(use => use.by !== 'order')
+    if (options.gin !== false && pinned.some(use => use.by === 'equality' && use.place.isLower !== true)) return true
+    return (pinned.length > 0 ? pinned : uses.slice(0, 1)).some(use => leading.has(placeKey(use.place, use.kind)))
+  }
+
+  return {
+    noteRun({ state, rows, tookMs }) {
+      const uses = usesOf(state)
+      if (uses.length === 0) return
+      const key = uses.map(use => `${use.by} ${placeKey(use.place, use.kind)}`).join('\n')
+      const shape = shapes.get(key) ?? { uses, runs: 0, totalMs: 0, maxRows: 0 }
+      shape.runs++
+      shape.totalMs += tookMs
+      shape.maxRows = Math.max(shape.maxRows, rows)
+      shapes.delete(key)
+      shapes.set(key, shape)
+      if (shapes.size > maxShapes) shapes.delete(shapes.keys().next().value!)
+    },
+    advise() {
+      const advice = new Map<string, Shape>()
+      for (const shape of shapes.values()) {
+        if (isServed(shape.uses)) continue
+        const index = declaration(shape.uses)
+        const known = advice.get(index) ?? { uses: [], runs: 0, totalMs: 0, maxRows: 0 }
+        known.runs += shape.runs
+        known.totalMs += shape.totalMs
+        known.maxRows = Math.max(known.maxRows, shape.maxRows)
+        advice.set(index, known)
+      }
+      return [...advice]
+        .map(([index, { runs, totalMs, maxRows }]) => ({ index, runs, totalMs, averageMs: totalMs / runs, maxRows }))
+        .sort((a, b) => b.totalMs - a.totalMs)
+    },
+  }
+}
+
+/** What all documents of the result have in common: only conditions that all must be met count. */
+function usesOf({ conditions, order }: QueryState): Use[] {
+  const found = new Map<string, Use>()
+  const add = (use: Use): void => {
+    if (use.place.scope !== documentScope || use.place.meta !== undefined || use.place.path.length === 0) return
+    const key = placeKey(use.place, use.kind)
+    if (!found.has(key) || use.by === 'equality') found.set(key, use)
+  }
+  const visit = ({ test }: Condition): void => {
+    if (test.op === 'all') for (const each of test.of) visit(each)
+    else if (test.op === 'startsWith') add({ place: test.place, kind: 'text', by: 'range' })
+    else if (test.op === 'compare' || test.op === 'in') {
+      const operand = filled(test.op === 'in' ? test.operands : test.operand)
+      const kind = kindOf(test.op === 'in' ? ((operand as unknown[])[0] ?? null) : operand)
+      if (kind === 'null' || kind === 'json') return
+      add({ place: test.place, kind, by: test.op === 'compare' && test.by !== '=' ? 'range' : 'equality' })
+    }
+  }
+  for (const each of conditions) visit(each)
+  for (const { place, as } of order) add({ place, kind: as, by: 'order' })
+  const rank = { equality: 0, range: 1, order: 2 }
+  return [...found.values()].sort((a, b) => rank[a.by] - rank[b.by])
+}
+
+/** Fields that are pinned to a value first, then the first one that is not. */
+function declaration(uses: readonly Use[]): string {
+  const pinned = uses.filter(use => use.by === 'equality')
+  const fields = [...pinned, ...uses.filter(use => use.by !== 'equality').slice(0, 1)].slice(0, 4)
+  const texts = fields.map(({ place, kind }) => {
+    const path = JSON.stringify(place.path.join('.')).replaceAll('"', "'")
+    const extra = [...(kind === 'text' ? [] : [`as: '${kind}'`]), ...(place.isLower === true ? ['lower: true'] : [])]
+    return extra.length === 0 ? path : `{ path: ${path}, ${extra.join(', ')} }`
+  })
+  return `index(${texts.length === 1 ? texts[0] : `[${texts.join(', ')}]`})`
+}

@@ -1,0 +1,94 @@
+/**
+ * Compiled queries: the statement is written once, and run with other parameters each time.
+ *
+ *     const byCity = compileQuery(customers, (q, city: string) => q.where(c => eq(c.address.city, city)))
+ *     await byCity('Paris').toArray()
+ *
+ * The function that describes the query gets placeholders for its arguments, which may go to operators, `limit` and
+ * `offset` and nowhere else. It is called once for each combination of kinds (text, number, list of texts, null …) that
+ * the arguments have, because the statement depends on these. The statement stays prepared on its connections, so the
+ * server parses it once and settles on a plan of it.
+ */
+import type { CallOptions } from '../collection.ts'
+import { Placeholder, signatureOf } from './operand.ts'
+import { internalsOf, notOne, type Query, type Queryable } from './query.ts'
+import { toRow, writeCount, writeSelect } from './rows.ts'
+import { executorFor, runPrepared } from './run.ts'
+import type { QuerySource, QueryState, Written } from './state.ts'
+
+/** Give it the arguments, and it can be run. */
+export type CompiledQuery<Args extends readonly unknown[], Row> = (...args: Args) => BoundQuery<Row>
+
+/** A compiled query with its arguments. */
+export interface BoundQuery<Row> {
+  toArray(options?: CallOptions): Promise<Row[]>
+  first(options?: CallOptions): Promise<Row | undefined>
+  one(options?: CallOptions): Promise<Row>
+  optional(options?: CallOptions): Promise<Row | undefined>
+  count(options?: CallOptions): Promise<number>
+}
+
+export function compileQuery<Doc, Args extends readonly unknown[], Row>(
+  collection: Queryable<Doc>,
+  describe: (query: Query<Doc>, ...args: Args) => Query<Doc, Row>,
+): CompiledQuery<Args, Row> {
+  const plans = new Map<string, Plan>()
+  return (...args) => {
+    const signature = signatureOf(args)
+    let plan = plans.get(signature)
+    if (plan === undefined) {
+      if (plans.size >= maxPlans) plans.clear()
+      const placeholders = args.map((sample, i) => new Placeholder(i, sample)) as readonly unknown[] as Args
+      const { source, state } = internalsOf(describe(collection.query(), ...placeholders))
+      plan = { source, state, written: new Map() }
+      plans.set(signature, plan)
+    }
+    return bind(plan, args)
+  }
+}
+
+const maxPlans = 100
+
+interface Plan {
+  readonly source: QuerySource
+  readonly state: QueryState
+  /** Statements by the most rows they give; that of `count` under 0. */
+  readonly written: Map<number, Written>
+}
+
+function bind<Row>({ source, state, written }: Plan, args: readonly unknown[]): BoundQuery<Row> {
+  const run = async (cap: number, options: CallOptions = {}): Promise<unknown[][]> => {
+    let statement = written.get(cap)
+    if (statement === undefined) {
+      statement = cap === 0 ? writeCount(source, state) : writeSelect(source, { ...state, cap })
+      written.set(cap, statement)
+    }
+    const { values, slots } = statement.parameters
+    const given = [...values]
+    for (const { position, make } of slots) given[position] = make(args)
+    return runPrepared(
+      source,
+      state,
+      { text: statement.text, values: given },
+      await executorFor(source, state, options),
+    )
+  }
+  const rows = async (cap: number, options?: CallOptions): Promise<Row[]> =>
+    (await run(cap, options)).map(row => toRow(source, state, row) as Row)
+  const optional = async (options?: CallOptions): Promise<Row | undefined> => {
+    const [row, other] = await rows(2, options)
+    if (other !== undefined) throw notOne(source, 'several')
+    return row
+  }
+  return {
+    toArray: options => rows(Number.POSITIVE_INFINITY, options),
+    first: async options => (await rows(1, options))[0],
+    optional,
+    async one(options) {
+      const row = await optional(options)
+      if (row === undefined) throw notOne(source, 'none')
+      return row
+    },
+    count: async options => Number((await run(0, options))[0]![0]),
+  }
+}
