@@ -117,10 +117,12 @@ export {
   RebuildRunning,
   ViewsDepend,
 } from './core/projection-errors.ts'
+export { InvalidCursor, InvalidFilter, InvalidQuery, NotOne, UnknownLanguage } from './core/query-errors.ts'
 export { SessionClosed, SessionSaving } from './core/session-errors.ts'
 export { AlreadySettled, SubscriptionMismatch, SubscriptionNotFound } from './core/subscription-errors.ts'
 export type { Transaction, TransactionOptions } from './database/database.ts'
 export type { AnyTransaction, ForeignTransaction } from './database/transaction.ts'
+export type { IndexAdvice } from './documents/advisor.ts'
 export type { DocumentBatch } from './documents/batch.ts'
 export type { BulkOptions, BulkOutcome, ChangedDocument, NewDocument } from './documents/bulk.ts'
 export type { CallOptions, CollectionOptions, WriteOptions } from './documents/collection.ts'
@@ -131,6 +133,15 @@ export type {
   ImportOptions as DocumentImportOptions,
   ImportProgress as DocumentImportProgress,
 } from './documents/import.ts'
+export {
+  type CollectionColumn,
+  type CollectionIndex,
+  column,
+  type IndexingOptions,
+  type IndexOptions as DocumentIndexOptions,
+  index,
+  type PathsOf,
+} from './documents/indexes.ts'
 export {
   append,
   increment,
@@ -143,6 +154,34 @@ export {
   set,
   unset,
 } from './documents/patch.ts'
+export { type BoundQuery, type CompiledQuery, compileQuery } from './documents/query/compile.ts'
+export {
+  and,
+  between,
+  type Condition,
+  contains,
+  elemMatch,
+  eq,
+  exists,
+  gt,
+  gte,
+  isIn,
+  isNull,
+  like,
+  lt,
+  lte,
+  ne,
+  not,
+  or,
+  regex,
+  search,
+  startsWith,
+} from './documents/query/condition.ts'
+export { at, type Field, lower, type MetaFields, type Path, type UntypedField } from './documents/query/field.ts'
+export { type FilterOptions, filterFrom } from './documents/query/filter.ts'
+export { type Aggregate, avg, count, type GroupQuery, max, min, sum } from './documents/query/group.ts'
+export type { OrderAs, OrderOptions } from './documents/query/order.ts'
+export type { CursorPage, IncludeOptions, Page, Query, Queryable } from './documents/query/query.ts'
 export type { ReadOptions as DocumentReadOptions, StoredDocument } from './documents/read.ts'
 export type { ExpectedOptions } from './documents/write.ts'
 export type { AppendOptions } from './events/append.ts'

@@ -19,14 +19,16 @@ test('users can import these names and no others', async () => {
 })
 
 const functions = `
-  aggregate append channels custom deadLetter decider defineEvents documentProjection failFast increment insert
-  isRillflowError liveProjection logAndSkip openStore projection remove rename retryWithBackoff set table
-  tableProjection unset upcaster
+  aggregate and append at avg between channels column compileQuery contains count custom deadLetter decider
+  defineEvents documentProjection elemMatch eq exists failFast filterFrom gt gte increment index insert isIn isNull
+  isRillflowError like liveProjection logAndSkip lower lt lte max min ne not openStore or projection regex remove
+  rename retryWithBackoff search set startsWith sum table tableProjection unset upcaster
 `
 
 const errors = `
   BulkRefused CollectionNotSynced CollectionReadOnly DocumentConflict DocumentDeleted DocumentExists DocumentNotFound
-  InvalidDocument InvalidPatch PatchMismatch UniqueViolation UpcastFailed
+  InvalidCursor InvalidDocument InvalidFilter InvalidPatch InvalidQuery NotOne PatchMismatch UniqueViolation
+  UnknownLanguage UpcastFailed
   Aborted AlreadySettled AuthenticationFailed CheckpointBeyondHead CircuitOpen ConnectionLost ConsumerNotFound
   DatabaseFailed DatabaseMissing DatabaseUnreachable DeadLetterConflict DeadLetterNotFound DeadLetterUnwritable
   DuplicateConsumer DuplicateEventId FoldFailed FolderLocked FolderNotWritable FolderVersionMismatch HandlerTimeout

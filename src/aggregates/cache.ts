@@ -40,4 +40,4 @@ export class StateCache {
 }
 
 /** The most bytes of one state. */
-export const mostCached = 64 * 1024
+export const mostCached: number = 64 * 1024

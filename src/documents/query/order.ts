@@ -62,11 +62,14 @@ function sorted(key: OrderKey, writing: Writing): Sorted {
   return { value, short: isShort ? short(value) : undefined, type: kind === 'number' ? 'numeric' : kind, key }
 }
 
-/** `order by …`; the id decides between documents that are equal otherwise. */
-export function renderOrder(keys: readonly OrderKey[], writing: Writing): string {
-  const parts = keys.flatMap(key => {
+/**
+ * `order by …`; the id decides between documents that are equal otherwise. Where all have the first key, it does not
+ * matter where those without come, and the order is written as an index has it.
+ */
+export function renderOrder(keys: readonly OrderKey[], writing: Writing, allHaveFirst: boolean = false): string {
+  const parts = keys.flatMap((key, i) => {
     const { value, short } = sorted(key, writing)
-    const way = `${key.direction} nulls ${key.nulls}`
+    const way = i === 0 && allHaveFirst ? key.direction : `${key.direction} nulls ${key.nulls}`
     return short === undefined ? [`${value} ${way}`] : [`${short} ${way}`, `${value} ${way}`]
   })
   return [...parts, `${writing.prefix}id asc`].join(', ')
@@ -83,22 +86,40 @@ export interface Bookmark {
   readonly id: string
 }
 
-/**
- * The documents after a bookmark are read in one or two parts that follow each other: those that have the first key and
- * those that lack it. Taken apart, because together they are a condition that no index serves.
- */
-export function partsAfter([first]: readonly OrderKey[], mark: Bookmark): 1 | 2 {
-  return first !== undefined && (mark.values[0] === null) === (first.nulls === 'first') ? 2 : 1
+/** Some of the documents of a query: those that have the first key of the order, or those that lack it. */
+export interface Part {
+  readonly has: boolean
+  /** Only those after this one. */
+  readonly mark: Bookmark | undefined
 }
 
-export function renderPart(keys: readonly OrderKey[], mark: Bookmark, part: number, writing: Writing): string {
+/**
+ * The documents after a bookmark, or all, are read in one or two parts that follow each other: those that have the first
+ * key and those that lack it. Taken apart, because together they are a condition, or an order, that no index serves.
+ */
+export function partsAfter([first]: readonly OrderKey[], mark: Bookmark | undefined): (Part | undefined)[] {
+  if (first === undefined) return [mark && { has: true, mark }]
+  const isFirst = first.nulls === 'first'
+  if (mark === undefined) {
+    if (isFirst === (first.direction === 'desc')) return [undefined]
+    return [
+      { has: !isFirst, mark },
+      { has: isFirst, mark },
+    ]
+  }
+  const has = mark.values[0] !== null
+  const part = { has, mark }
+  return has === isFirst ? [part] : [part, { has: !has, mark: undefined }]
+}
+
+export function renderPart(keys: readonly OrderKey[], { has, mark }: Part, writing: Writing): string {
   const ordered = keys.map(key => sorted(key, writing))
   const [first] = ordered
-  const [value = null] = mark.values
-  if (first === undefined) return renderAfter(ordered, mark, writing)
-  if (part === 1) return `${first.value} is ${value === null ? 'not ' : ''}null`
-  const bound = value === null ? `${first.value} is null` : boundOf(first, value, writing)
-  return `${bound} and ${renderAfter(ordered, mark, writing)}`
+  const value = mark?.values[0] ?? null
+  if (first === undefined) return renderAfter(ordered, mark!, writing)
+  const bound =
+    value === null ? `${first.short ?? first.value} is ${has ? 'not ' : ''}null` : boundOf(first, value, writing)
+  return mark === undefined ? bound : `${bound} and ${renderAfter(ordered, mark, writing)}`
 }
 
 function boundOf({ value, short: beginning, type, key }: Sorted, at: string, { binder }: Writing): string {

@@ -44,18 +44,9 @@ import {
   type ValueFrom,
 } from './field.ts'
 import { type Aggregate, type GroupQuery, type GroupRow, groupQuery, type Keys } from './group.ts'
-import {
-  type Bookmark,
-  type OrderAs,
-  type OrderOptions,
-  orderKey,
-  partsAfter,
-  renderPart,
-  type TextPath,
-} from './order.ts'
-import type { Writing } from './render.ts'
+import { type Bookmark, type OrderAs, type OrderOptions, orderKey, partsAfter, type TextPath } from './order.ts'
 import { toRow, wholeNumber, widthOf, writeCount, writeSelect } from './rows.ts'
-import { executorFor, runQuery, runText } from './run.ts'
+import { executorFor, runExplain, runQuery } from './run.ts'
 import { everything, type QuerySource, type QueryState, renderFrom, write } from './state.ts'
 
 export interface Query<Doc, Row = StoredDocument<Doc>> extends AsyncIterable<Row> {
@@ -335,11 +326,12 @@ class DocumentQuery<Doc, Row> implements Query<Doc, Row> {
     const executor = await executorFor(source, state, options)
     const width = widthOf(state)
     const found: { row: Row; mark: Bookmark }[] = []
-    const parts = mark === undefined ? 1 : partsAfter(state.order, mark)
-    for (let part = 0; part < parts && found.length < size; part++) {
+    // An offset counts over all parts, so there is only one then.
+    const parts = mark === undefined && state.offset !== undefined ? [undefined] : partsAfter(state.order, mark)
+    for (const part of parts) {
+      if (found.length >= size) break
       const limited = { ...state, limit: size - found.length, offset: mark === undefined ? state.offset : undefined }
-      const after = mark && ((writing: Writing): string => renderPart(state.order, mark, part, writing))
-      const written = writeSelect(source, limited, { marked: true, ordered: true, after })
+      const written = writeSelect(source, limited, { marked: true, ordered: true, part })
       for (const row of await runQuery(source, state, written, executor)) {
         const [id, ...values] = row.slice(width) as [string, ...(string | null)[]]
         found.push({ row: toRow(source, state, row) as Row, mark: { id, values } })
@@ -353,7 +345,7 @@ class DocumentQuery<Doc, Row> implements Query<Doc, Row> {
     const { text, parameters } = writeSelect(source, state, { ordered: state.offset !== undefined })
     const executor = await executorFor(source, state, options)
     const how = analyze ? 'analyze, buffers' : 'costs'
-    const rows = await runText(source, `explain (${how}) ${text}`, parameters.values, executor)
+    const rows = await runExplain(source, `explain (${how}) ${text}`, parameters.values, executor)
     return rows.map(([line]) => line as string).join('\n')
   }
 }

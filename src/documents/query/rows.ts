@@ -4,7 +4,7 @@ import { type StoredDocument, toDocument } from '../read.ts'
 import { jsonAt, metaColumns } from './expression.ts'
 import type { MetaFields, Place } from './field.ts'
 import { renderIncluded, takeIncluded } from './include.ts'
-import { cursorColumns, renderOrder } from './order.ts'
+import { cursorColumns, type Part, renderOrder, renderPart } from './order.ts'
 import type { Writing } from './render.ts'
 import { type QuerySource, type QueryState, renderFrom, type Written, write } from './state.ts'
 
@@ -24,8 +24,8 @@ export interface SelectOptions {
   readonly marked?: boolean | undefined
   /** Order by the id at least. */
   readonly ordered?: boolean | undefined
-  /** Conditions that are SQL already. */
-  readonly after?: ((writing: Writing) => string) | undefined
+  /** Only this part of the documents. */
+  readonly part?: Part | undefined
 }
 
 /** The statement that reads the rows of a query. */
@@ -34,9 +34,10 @@ export function writeSelect(source: QuerySource, state: QueryState, options: Sel
     const { order, limit, cap, offset } = state
     const columns = [...rowColumns(state, writing), ...state.included.map(each => renderIncluded(each, writing))]
     if (options.marked === true) columns.push('d.id', ...cursorColumns(order, writing))
-    const more = options.after === undefined ? [] : [options.after(writing)]
+    const more = options.part === undefined ? [] : [renderPart(order, options.part, writing)]
     let text = `/* documents.query */\n  select ${columns.join(', ')}\n  ${renderFrom(source, state, writing, more)}`
-    if (order.length > 0 || options.ordered === true) text += `\n  order by ${renderOrder(order, writing)}`
+    if (order.length > 0 || options.ordered === true)
+      text += `\n  order by ${renderOrder(order, writing, options.part?.has)}`
     if (limit !== undefined || cap < Number.POSITIVE_INFINITY) {
       const most = (given: unknown): number => Math.min(cap, checkWhole('limit', given))
       text += `\n  limit ${writing.binder.bind(limit ?? cap, 'bigint', most)}`

@@ -38,8 +38,18 @@ export async function runPrepared(
   return rows
 }
 
+/** Gives the lines of a plan. */
+export function runExplain(
+  source: QuerySource,
+  text: string,
+  values: readonly unknown[],
+  executor: Executor,
+): Promise<unknown[][]> {
+  return send(source, { label: 'documents.explain', text, values, unprepared: true }, executor)
+}
+
 /** Runs the statement of a query that may be of any shape. */
-export function runText(
+function runText(
   source: QuerySource,
   text: string,
   values: readonly unknown[],

@@ -1,12 +1,8 @@
 import { expect, test } from 'vitest'
-import type { Database } from '../../../src/database/database.ts'
-import type { Statement } from '../../../src/database/sql.ts'
 import { index } from '../../../src/documents/indexes.ts'
 import { compileQuery } from '../../../src/documents/query/compile.ts'
 import { and, contains, eq, gt, isIn, like, startsWith } from '../../../src/documents/query/condition.ts'
-import { openDatabase } from '../../support/engines.ts'
-import { openShop } from '../../support/shop.ts'
-import { type Customer, openCustomers } from './customers.ts'
+import { openCustomers } from './customers.ts'
 
 const people = {
   ada: { name: 'Ada', age: 36, tags: ['vip'], address: { city: 'London' } },
@@ -68,18 +64,13 @@ test('an argument that is not passed on as it is, is refused instead of being bu
 })
 
 test('RB-44: a compiled query is described once, and its statement and plan are used again', async () => {
-  const sent: Statement[] = []
-  const database = recording(await openDatabase(), statement => sent.push(statement))
-  const { store } = await openShop({ database })
-  const customers = store.documents<Customer>('customers')
-  await customers.putMany(Object.entries(people).map(([id, data]) => ({ id, data: data as Customer })))
+  const { customers, store, sent } = await openCustomers(people)
   let described = 0
   const byCity = compileQuery(customers, (q, city: string) => {
     described++
     return q.where(c => eq(c.address.city, city))
   })
 
-  sent.length = 0
   for (const city of ['London', 'Paris', 'Rome', 'London']) await byCity(city).toArray()
 
   expect(described).toBe(1)
@@ -101,13 +92,3 @@ test('RB-44: a compiled query is described once, and its statement and plan are 
     expect(plans[0]!.plans).toBeGreaterThanOrEqual(3)
   })
 })
-
-function recording(database: Database, record: (statement: Statement) => void): Database {
-  return {
-    ...database,
-    runArrays: statement => {
-      record(statement)
-      return database.runArrays(statement)
-    },
-  }
-}

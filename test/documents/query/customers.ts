@@ -1,8 +1,11 @@
 /** Customers of the toy shop, who do not all look alike. */
+import type { Database } from '../../../src/database/database.ts'
+import type { Statement } from '../../../src/database/sql.ts'
 import type { CollectionOptions } from '../../../src/documents/collection.ts'
 import type { Collection } from '../../../src/documents/documents.ts'
 import type { Condition } from '../../../src/documents/query/condition.ts'
 import type { Field, MetaFields } from '../../../src/documents/query/field.ts'
+import { openDatabase } from '../../support/engines.ts'
 import { openShop, type Shop } from '../../support/shop.ts'
 
 export interface Customer {
@@ -21,6 +24,8 @@ export interface Customer {
 
 export interface Customers extends Shop {
   readonly customers: Collection<Customer>
+  /** What the collection has sent since it was filled. */
+  readonly sent: Statement[]
   /** The ids of the customers that meet a condition, sorted. */
   ids(condition: Condition | ((c: Field<Customer>, meta: MetaFields) => Condition)): Promise<string[]>
 }
@@ -29,14 +34,26 @@ export async function openCustomers(
   documents: Readonly<Record<string, object>>,
   options: CollectionOptions<Customer> = {},
 ): Promise<Customers> {
-  const shop = await openShop()
+  const sent: Statement[] = []
+  const shop = await openShop({ database: recording(await openDatabase(), sent) })
   const customers = shop.store.documents<Customer>('customers', options)
   await customers.putMany(Object.entries(documents).map(([id, data]) => ({ id, data: data as Customer })))
   const ids: Customers['ids'] = async condition => {
     const found = await customers.query().where(condition).toArray()
     return found.map(each => each.id).sort()
   }
-  return { ...shop, customers, ids }
+  sent.length = 0
+  return { ...shop, customers, ids, sent }
+}
+
+function recording(database: Database, sent: Statement[]): Database {
+  return {
+    ...database,
+    runArrays: statement => {
+      sent.push(statement)
+      return database.runArrays(statement)
+    },
+  }
 }
 
 /** Numbers as text, text as numbers, nulls, lists and nothing at all, where others have what they should. */

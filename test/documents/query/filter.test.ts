@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { and, eq } from '../../../src/documents/query/condition.ts'
 import { filterFrom } from '../../../src/documents/query/filter.ts'
+import { onServer } from '../../support/shop.ts'
 import { openCustomers } from './customers.ts'
 
 const people = {
@@ -94,3 +95,22 @@ test('only the fields that are named may be asked for, if any are', async () => 
     expect.objectContaining({ code: 'invalid_filter', path: '$.$or[1].email' }),
   )
 })
+
+// The embedded engine forgets the oldest ones by itself.
+if (onServer) {
+  test('filters of any number of shapes keep no more than so many statements on a connection', async () => {
+    const { customers, store } = await openCustomers(people)
+
+    await store.transaction(async tx => {
+      for (let n = 0; n < 230; n++)
+        await customers
+          .query()
+          .where(filterFrom({ [`field${n}`]: { $gt: 1 } }))
+          .exists({ tx })
+      const kept = await tx.query(
+        `select from pg_prepared_statements where statement like '/* documents.any */%field%'`,
+      )
+      expect(kept.length).toBeLessThanOrEqual(200)
+    })
+  })
+}
