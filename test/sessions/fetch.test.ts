@@ -1,0 +1,140 @@
+import { expect, test } from 'vitest'
+import { aggregate } from '../../src/aggregates/aggregate.ts'
+import { documentProjection } from '../../src/projections/document.ts'
+import { liveProjection } from '../../src/projections/live.ts'
+import { KeptOrder, Order, orders } from '../aggregates/orders.ts'
+import { openShop, paid, placed, shipped, shopEvents } from '../support/shop.ts'
+
+interface Total {
+  total: number
+  parcels: number
+}
+
+function totals(name: string) {
+  return documentProjection(name, {
+    events: shopEvents,
+    initial: (): Total => ({ total: 0, parcels: 0 }),
+    on: {
+      OrderPlaced: (order, event) => ({ ...order, total: order.total + event.data.total }),
+      OrderShipped: order => ({ ...order, parcels: order.parcels + 1 }),
+    },
+  })
+}
+
+const live = liveProjection('live-total', {
+  events: shopEvents,
+  initial: () => ({ total: 0 }),
+  on: { OrderPlaced: (order, event) => ({ total: order.total + event.data.total }) },
+})
+
+test('a stream is fetched once, decided on, and saved at its version only', async () => {
+  const { store } = await openShop()
+  await store.events.append('order-1', placed(5))
+  const [one, two] = [store.session(), store.session()]
+  const order = await one.fetchForWriting(Order, 'order-1')
+  const other = await two.fetchForWriting(Order, 'order-1')
+
+  order.decide({ type: 'Pay' })
+  one.events.append('order-1', shipped())
+  expect(order).toMatchObject({ version: 1, state: { status: 'shipped' }, events: [paid, shipped()] })
+  expect(await one.fetchForWriting(Order, 'order-1')).toBe(order)
+  await one.save()
+
+  other.decide({ type: 'Pay' })
+  await expect(two.save()).rejects.toMatchObject({ code: 'version_conflict', expected: 1, actual: 3 })
+  expect(two.staged).toEqual({ documents: 0, events: 1 })
+})
+
+test('a snapshot that falls due is saved with its events', async () => {
+  const { store, query } = await openShop()
+  const session = store.session()
+  const order = await session.fetchForWriting(orders({ every: 2 }), 'order-1')
+
+  order.append([placed(1), placed(2), placed(3)])
+  await session.save()
+
+  expect(await query('select version::integer, body from ~snapshots')).toMatchObject([
+    { version: 3, body: { total: 6 } },
+  ])
+})
+
+test('a class is fetched too, and asked by its own methods', async () => {
+  const { store } = await openShop()
+  const Kept = aggregate('order', { class: KeptOrder })
+  await store.events.append('order-1', placed(5))
+  const session = store.session()
+
+  const order = await session.fetchForWriting(Kept, 'order-1')
+  order.decide(kept => kept.ship('parcel-1'))
+  await session.save()
+
+  expect((await store.aggregates(Kept).load('order-1')).state.parcels).toEqual(['parcel-1'])
+})
+
+test.for(['inline', 'async'] as const)(
+  'a document of an %s projection is fetched as the stream is now',
+  async lifecycle => {
+    const { store } = await openShop()
+    const projection = totals('order-totals')
+    await store.projections.register(projection, { lifecycle })
+    await store.events.append('order-1', [placed(1), paid])
+    await store.projections.runUntilIdle()
+    await store.events.append('order-1', [placed(2), paid])
+    const session = store.session()
+
+    const order = await session.fetchForWriting(projection, 'order-1')
+    expect(order).toMatchObject({ version: 4, state: { total: 3, parcels: 0 } })
+    order.append([shipped(), placed(4)])
+    expect(order).toMatchObject({ version: 4, state: { total: 7, parcels: 1 } })
+    await session.save()
+
+    expect(order).toMatchObject({ version: 6, events: [], state: { total: 7, parcels: 1 } })
+    await store.projections.runUntilIdle()
+    expect(await store.projections.get(projection, 'order-1')).toEqual({ total: 7, parcels: 1 })
+    order.append(paid)
+    await store.events.append('order-1', paid)
+    await expect(session.save()).rejects.toMatchObject({ code: 'version_conflict', expected: 6 })
+  },
+)
+
+test('a live projection is fetched by folding, an unknown stream as nothing', async () => {
+  const { store } = await openShop()
+  await store.events.append('order-1', [placed(1), paid, placed(2)])
+  const session = store.session()
+
+  const order = await session.fetchForWriting(live, 'order-1')
+  const nothing = await session.fetchForWriting(live, 'order-2')
+
+  expect(order).toMatchObject({ version: 3, state: { total: 3 } })
+  expect(nothing).toMatchObject({ version: 0, state: undefined })
+  nothing.append(placed(9))
+  await session.save()
+  expect(await store.projections.get(live, 'order-2')).toEqual({ total: 9 })
+  await expect(session.fetchForWriting(Order, 'order-1')).rejects.toMatchObject({ code: 'invalid_option' })
+})
+
+test('a document of many streams cannot be fetched for writing', async () => {
+  const { store } = await openShop()
+  const sales = documentProjection('sales', {
+    events: shopEvents,
+    identity: () => 'all',
+    initial: () => ({ total: 0 }),
+    on: { OrderPlaced: (before, event) => ({ total: before.total + event.data.total }) },
+  })
+
+  await expect(store.session().fetchForWriting(sales, 'order-1')).rejects.toMatchObject({ code: 'invalid_option' })
+})
+
+test('an aggregate that would be invalid is not saved, nor anything beside it', async () => {
+  const { store } = await openShop()
+  const Small = aggregate('order', { ...Order, validate: order => (order.total > 10 ? 'is too much' : undefined) })
+  const session = store.session()
+  const order = await session.fetchForWriting(Small, 'order-1')
+  session.events.append('parcel-1', placed(1))
+
+  order.decide({ type: 'Place', total: 11 })
+
+  await expect(session.save()).rejects.toMatchObject({ code: 'invalid_aggregate_state' })
+  expect(session.staged).toEqual({ documents: 0, events: 2 })
+  expect(await store.streams.describe('parcel-1')).toBeUndefined()
+})
