@@ -179,7 +179,7 @@ export {
 } from './documents/query/condition.ts'
 export { at, type Field, lower, type MetaFields, type Path, type UntypedField } from './documents/query/field.ts'
 export { type FilterOptions, filterFrom } from './documents/query/filter.ts'
-export { type Aggregate, avg, count, type GroupQuery, max, min, sum } from './documents/query/group.ts'
+export { type Aggregate as GroupAggregate, avg, count, type GroupQuery, max, min, sum } from './documents/query/group.ts'
 export type { OrderAs, OrderOptions } from './documents/query/order.ts'
 export type { CursorPage, IncludeOptions, Page, Query, Queryable } from './documents/query/query.ts'
 export type { ReadOptions as DocumentReadOptions, StoredDocument } from './documents/read.ts'
