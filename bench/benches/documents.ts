@@ -2,7 +2,16 @@
 import { randomUUID } from 'node:crypto'
 import type { Bench, BenchContext } from '../bench.ts'
 import { buildOurs, buildPongo } from '../building.ts'
-import { type CustomerStore, cityOf, customer, customers, emailOf, type Item, idOf } from '../customers.ts'
+import {
+  type Customer,
+  type CustomerStore,
+  cityOf,
+  customer,
+  customers,
+  emailOf,
+  type Item,
+  idOf,
+} from '../customers.ts'
 import { closedLoop } from '../load.ts'
 import { type OurCustomers, openCustomers } from '../peers/collection.ts'
 import { openByHand } from '../peers/documents-by-hand.ts'
@@ -100,29 +109,29 @@ async function fill(server: BenchServer, { ours }: Everybody, count: number): Pr
   for (const table of tables) await admin.query(`vacuum analyze ${table}`)
 }
 
-type Call = (n: number) => Promise<unknown>
+type Call = (n: number, caller: number) => Promise<unknown>
 
 async function runReads(context: BenchContext, server: BenchServer, all: Everybody, count: number): Promise<void> {
   const { report } = context
   const { ours, byHand, pongo } = all
   const before = async (): Promise<void> => void (await server.admin.query('checkpoint'))
   for (const callers of [1, 64]) {
-    const calls: Record<string, Call> = {
-      ours: n => ours.get(idOf(n)),
-      byHand: n => byHand.get(idOf(n)),
-      pongo: n => pongo.get(idOf(n)),
+    const calls: Record<string, () => Call> = {
+      ours: () => n => ours.get(idOf(n)),
+      byHand: () => n => byHand.get(idOf(n)),
+      pongo: () => n => pongo.get(idOf(n)),
     }
     const samples = await race(context, calls, { count, callers, before })
     tell(report, samples, againstBoth(callers === 1 ? 'get' : `get, ${callers} callers`))
   }
   for (const which of ['byEmail', 'byCity'] as const) {
     const operand = (n: number): string => (which === 'byEmail' ? emailOf(n) : cityOf(n))
-    const calls: Record<string, Call> = {
-      ours: n => ours[which](operand(n)),
-      compiled: n => ours.compiled[which](operand(n)),
-      byHand: n => byHand[which](operand(n)),
-      pongo: n => pongo[which](operand(n)),
-      filtered: n => pongo.filtered[which](operand(n)),
+    const calls: Record<string, () => Call> = {
+      ours: () => n => ours[which](operand(n)),
+      compiled: () => n => ours.compiled[which](operand(n)),
+      byHand: () => n => byHand[which](operand(n)),
+      pongo: () => n => pongo[which](operand(n)),
+      filtered: () => n => pongo.filtered[which](operand(n)),
     }
     const samples = await race(context, calls, { count, callers: 1, before })
     const name = which === 'byEmail' ? 'query of 1' : 'query of 50'
@@ -149,7 +158,7 @@ async function runWrites(context: BenchContext, server: BenchServer, all: Everyb
   }
   for (const [kind, write] of Object.entries(kinds)) {
     const names = Object.keys(all) as (keyof Everybody)[]
-    const calls = Object.fromEntries(names.map(name => [name, (n: number) => write(all[name], n)]))
+    const calls = Object.fromEntries(names.map(name => [name, () => (n: number) => write(all[name], n)]))
     const samples = await race(context, calls, { count, callers: 1, before })
     tell(report, samples, [
       ...againstBoth(kind, 'no gin'),
@@ -174,7 +183,7 @@ async function runBuilding({ quick, report }: BenchContext, ours: OurCustomers):
 
 async function runSaves(context: BenchContext, server: BenchServer, store: Store): Promise<void> {
   const { report } = context
-  const saved = openCustomers(store, 'saved', true).collection
+  const saved = store.documents<Customer>('saved')
   await saved.ready()
   await makeSavedTable(server.admin)
   const ours: Saver['save'] = async (id, data, stream, expected, event) => {
@@ -191,32 +200,39 @@ async function runSaves(context: BenchContext, server: BenchServer, store: Store
     { name: 'save, 64 callers', callers: 64, peer: roundTrips, peerName: 'round trips', peerNote: undefined },
   ] as const
   for (const { name, callers, peer, peerName, peerNote } of cases) {
-    const calls = { ours: savingWith(ours, callers), peer: savingWith(peer.save, callers) }
+    const calls = { ours: savingWith(ours), peer: savingWith(peer.save) }
     const samples = await race(context, calls, { count: 1_000_000_000, callers, before })
     tell(report, samples, [[name, 'ours', 'peer', peerName, peerNote]])
   }
   report.table('documents, saving one with an event')
 }
 
-function savingWith(save: Saver['save'], callers: number): (n: number, caller: number) => Promise<unknown> {
-  const cursors = Array.from({ length: callers }, () => new StreamCursor())
-  return (n, caller) => {
-    const { stream, version } = cursors[caller]!.next(1)
-    return save(randomUUID(), customer(n), stream, version, orderEvent(n))
+/** Its calls of one run: each caller fills streams of its own, from their beginnings. */
+function savingWith(save: Saver['save']): () => Call {
+  return () => {
+    const cursors = new Map<number, StreamCursor>()
+    return (n, caller) => {
+      if (!cursors.has(caller)) cursors.set(caller, new StreamCursor())
+      const { stream, version } = cursors.get(caller)!.next(1)
+      return save(randomUUID(), customer(n), stream, version, orderEvent(n))
+    }
   }
 }
 
 function race(
   { quick }: BenchContext,
-  calls: Record<string, (n: number, caller: number) => Promise<unknown>>,
+  calls: Record<string, () => Call>,
   { count, callers, before }: { count: number; callers: number; before: () => Promise<void> },
 ): Promise<Map<string, Sample[]>> {
-  const load = { callers, ms: quick ? 500 : 2000, warmUpMs: 250 }
-  const contestants = Object.entries(calls).map(([name, call]) => ({
+  const load = { callers, ms: quick ? 300 : 2000, warmUpMs: quick ? 100 : 250 }
+  const contestants = Object.entries(calls).map(([name, start]) => ({
     name,
-    run: () => closedLoop(load, caller => call(Math.floor(Math.random() * count), caller)),
+    run() {
+      const call = start()
+      return closedLoop(load, caller => call(Math.floor(Math.random() * count), caller))
+    },
   }))
-  return interleave<Sample>(contestants, { rounds: quick ? 3 : 7, before })
+  return interleave<Sample>(contestants, { rounds: quick ? 5 : 7, before })
 }
 
 function againstBoth(name: string, pongoNote?: string): Pair[] {
