@@ -6,10 +6,12 @@ export {
   aggregate,
   type ClassCommand,
   type DeciderOptions,
+  type ProjectedDefinition,
 } from './aggregates/aggregate.ts'
 export type { CommitOptions } from './aggregates/commit.ts'
 export { type AnyEvent, type Decider, decider } from './aggregates/decider.ts'
 export type { LoadedAggregate } from './aggregates/loaded.ts'
+export type { FoldingProjection } from './aggregates/projected.ts'
 export type { Handled, HandleOptions, LoadOptions, Repository } from './aggregates/repository.ts'
 export type { Snapshotter, SnapshotterMetrics, SnapshotterOptions } from './aggregates/snapshotter.ts'
 export type { BreakerOptions } from './consumers/breaker.ts'
@@ -179,7 +181,15 @@ export {
 } from './documents/query/condition.ts'
 export { at, type Field, lower, type MetaFields, type Path, type UntypedField } from './documents/query/field.ts'
 export { type FilterOptions, filterFrom } from './documents/query/filter.ts'
-export { type Aggregate as GroupAggregate, avg, count, type GroupQuery, max, min, sum } from './documents/query/group.ts'
+export {
+  type Aggregate as GroupAggregate,
+  avg,
+  count,
+  type GroupQuery,
+  max,
+  min,
+  sum,
+} from './documents/query/group.ts'
 export type { OrderAs, OrderOptions } from './documents/query/order.ts'
 export type { CursorPage, IncludeOptions, Page, Query, Queryable } from './documents/query/query.ts'
 export type { ReadOptions as DocumentReadOptions, StoredDocument } from './documents/read.ts'
@@ -250,7 +260,6 @@ export type {
   SessionLoadOptions,
   SessionPutOptions,
 } from './sessions/documents.ts'
-export type { FetchedDocument } from './sessions/fetch.ts'
 export type { Handle, HandledCommand, HandledSession, HandleSessionOptions } from './sessions/handle.ts'
 export type { SavedDocument } from './sessions/save.ts'
 export type { Saved, SaveOptions, Session, SessionOptions } from './sessions/session.ts'

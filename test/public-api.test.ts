@@ -19,10 +19,11 @@ test('users can import these names and no others', async () => {
 })
 
 const functions = `
-  aggregate and append at avg between channels column compileQuery contains count custom deadLetter decider
-  defineEvents documentProjection elemMatch eq exists failFast filterFrom gt gte increment index insert isIn isNull
-  isRillflowError like liveProjection logAndSkip lower lt lte max min ne not openStore or projection regex remove
-  rename retryWithBackoff search set startsWith sum table tableProjection unset upcaster
+  aggregate decider
+  and append at avg between channels column compileQuery contains count custom deadLetter defineEvents
+  documentProjection elemMatch eq exists failFast filterFrom gt gte increment index insert isIn isNull isRillflowError
+  like liveProjection logAndSkip lower lt lte max min ne not openStore or projection regex remove rename
+  retryWithBackoff search set startsWith sum table tableProjection unset upcaster
 `
 
 const errors = `

@@ -3,12 +3,14 @@
  *
  *     const Order = aggregate('order', { ...orderDecider, snapshotEvery: 100, validate: order => … })
  *     const Order = aggregate('order', { class: OrderClass })
+ *     const Order = aggregate('order', { projection: orders, decide: (command, order) => … })
  *
  * Its id is the name of its stream, `order-42`; `Order.stream('42')` makes one.
  */
 import { InvalidName, InvalidOption } from '../core/errors.ts'
 import { category, checkName } from '../core/name.ts'
 import type { AnyEvent, Decider } from './decider.ts'
+import { deciderOfProjection, type FoldingProjection, type ReadKept } from './projected.ts'
 
 /** All that is known of one kind of stream. (Methods, so that one of a special kind fits where any will do.) */
 export interface Aggregate<State = unknown, Command = unknown, Event extends AnyEvent = AnyEvent>
@@ -23,8 +25,12 @@ export interface Aggregate<State = unknown, Command = unknown, Event extends Any
   readonly cacheSize: number
   /** Why this state may not be; undefined if it may. */
   validate(state: State): string | undefined
-  /** Undefined where a state is its own snapshot. */
+  /** 'plain' where a state is its own snapshot, 'none' where it cannot have one. */
   readonly snapshots: SnapshotForm<State> | 'plain' | 'none'
+  /** Reads what a projection keeps of a stream, as far as it has come; undefined: the state is kept by none. */
+  readonly kept: ReadKept | undefined
+  /** Whether it is folded by the code of a projection. */
+  readonly isProjected: boolean
   /** The stream of an id: `order-42` for `42`. */
   stream(id: string): string
 }
@@ -65,6 +71,13 @@ export interface AggregateInstance<Event extends AnyEvent = never> {
 /** The events that the `apply` of a class takes. */
 export type AppliedEvent<State extends AggregateInstance> = Parameters<State['apply']>[0]
 
+/** A projection whose document is the state; see `projected.ts`. */
+export interface ProjectedDefinition<Doc, Command, Event extends AnyEvent>
+  extends Pick<AggregateOptions<Doc | null>, 'validate'> {
+  readonly projection: FoldingProjection<Doc>
+  readonly decide: (command: Command, document: NoInfer<Doc> | null) => Event | readonly Event[]
+}
+
 /** What is asked of an aggregate that is a class: a call on it that returns events, `order => order.ship('parcel-1')`. */
 export type ClassCommand<State extends AggregateInstance> = (
   state: State,
@@ -78,28 +91,57 @@ export function aggregate<State, Command, Event extends AnyEvent>(
   name: string,
   definition: Decider<State, Command, Event> & DeciderOptions<NoInfer<State>>,
 ): Aggregate<State, Command, Event>
-export function aggregate(
+export function aggregate<Doc, Command, Event extends AnyEvent>(
   name: string,
-  definition: (Decider<unknown, unknown> | { readonly class: new () => AggregateInstance }) & DeciderOptions<unknown>,
-): Aggregate {
+  definition: ProjectedDefinition<Doc, Command, Event>,
+): Aggregate<Doc | null, Command, Event>
+export function aggregate(name: string, definition: AnyDefinition & DeciderOptions<unknown>): Aggregate {
   const { snapshotEvery, stateVersion = 1, cacheSize = 256, validate } = definition
   checkCategory(name)
   if (snapshotEvery !== undefined) checkWhole('snapshotEvery', snapshotEvery, 1)
   checkWhole('stateVersion', stateVersion, 1)
   checkWhole('cacheSize', cacheSize, 0)
-  const isClass = 'class' in definition
-  const snapshots = isClass ? formOfClass(definition.class) : formOfDecider(definition)
+  const { decider, snapshots, kept } = formOf(definition)
   if (snapshotEvery !== undefined && snapshots === 'none')
-    throw new InvalidOption({ option: 'snapshotEvery', reason: `needs ${name}'s class to have snapshot and hydrate` })
-  const { initial, evolve, decide } = isClass ? deciderOfClass(definition.class) : definition
+    throw new InvalidOption({ option: 'snapshotEvery', reason: `needs a state of plain JSON, or snapshot and hydrate` })
+  const { initial, evolve, decide } = decider
   for (const [option, given] of Object.entries({ initial, evolve, decide }))
     if (typeof given !== 'function')
       throw new InvalidOption({ option, reason: `of aggregate "${name}" is no function` })
   return {
-    ...{ name, snapshotEvery, stateVersion, cacheSize, snapshots, initial, evolve, decide },
+    ...{
+      name,
+      snapshotEvery,
+      stateVersion,
+      cacheSize,
+      snapshots,
+      kept,
+      isProjected: 'projection' in definition,
+      initial,
+      evolve,
+      decide,
+    },
     validate: state => validate?.(state) ?? undefined,
     stream: id => checkName('Stream', `${name}-${id}`),
   }
+}
+
+type AnyDefinition =
+  | Decider<unknown, unknown>
+  | { readonly class: new () => AggregateInstance }
+  | { readonly projection: FoldingProjection<unknown>; readonly decide: Decider<unknown, unknown>['decide'] }
+
+function formOf(definition: AnyDefinition & DeciderOptions<unknown>): Pick<Aggregate, 'snapshots' | 'kept'> & {
+  readonly decider: Decider<unknown, unknown>
+} {
+  if ('class' in definition) {
+    const snapshots = formOfClass(definition.class)
+    return { decider: deciderOfClass(definition.class) as Decider<unknown, unknown>, snapshots, kept: undefined }
+  }
+  if (!('projection' in definition))
+    return { decider: definition, snapshots: formOfDecider(definition), kept: undefined }
+  const { projection, decide } = definition
+  return { decider: deciderOfProjection(projection, decide), snapshots: 'none', kept: projection.kept }
 }
 
 /** Its id is the name of a stream of its category. */

@@ -14,6 +14,7 @@ import { eventsOfRows } from '../events/rows.ts'
 import type { Aggregate } from './aggregate.ts'
 import { type CachedState, mostCached, type StateCache } from './cache.ts'
 import { fold } from './fold.ts'
+import type { ReadKept } from './projected.ts'
 import { freeze, thaw } from './snapshot.ts'
 
 export interface LoadRange {
@@ -46,6 +47,7 @@ export async function loadState(
   checkRange(range)
   if (range.at !== undefined) return foldUntil(parts.log, aggregate, stream, executor, range.at)
   if (range.version !== undefined) return foldTo(parts.log, aggregate, stream, executor, range.version)
+  if (aggregate.kept !== undefined) return foldKept(parts.log, aggregate, aggregate.kept, stream, executor)
   const cache = parts.cacheOf(aggregate)
   const known = cache.get(stream)
   const loaded =
@@ -67,11 +69,30 @@ export function remember(parts: LoadParts, aggregate: Aggregate, stream: string,
   }
 }
 
-async function foldAll(log: Log, aggregate: Aggregate, stream: string, executor: Executor): Promise<Folded> {
-  const page = await readPage(log, aggregate, stream, executor, { to: Number.MAX_SAFE_INTEGER })
+async function foldAll(
+  log: Log,
+  aggregate: Aggregate,
+  stream: string,
+  executor: Executor,
+  begun?: Folded,
+): Promise<Folded> {
+  const range = { after: begun?.version, to: Number.MAX_SAFE_INTEGER }
+  const page = await readPage(log, aggregate, stream, executor, range)
   if (page.isTombstoned) throw new StreamTombstoned({ stream })
   if (page.isArchived) throw new StreamArchived({ stream })
-  return foldPage(log, aggregate, stream, executor, page)
+  return foldPage(log, aggregate, stream, executor, page, begun)
+}
+
+/** What a projection keeps may be behind. What it has not applied yet is folded here, and nothing twice. */
+async function foldKept(
+  log: Log,
+  aggregate: Aggregate,
+  read: ReadKept,
+  stream: string,
+  executor: Executor,
+): Promise<Folded> {
+  const kept = await rereadable(executor, log, () => read(log, executor, stream))
+  return foldAll(log, aggregate, stream, executor, kept && { ...kept, eventId: undefined })
 }
 
 async function foldTo(log: Log, aggregate: Aggregate, stream: string, executor: Executor, to: number): Promise<Folded> {
@@ -149,7 +170,7 @@ async function readPage(
   { stateVersion, snapshots }: Aggregate,
   stream: string,
   executor: Executor,
-  { to, isWhole = snapshots === 'none' }: { to: number; isWhole?: boolean },
+  { after = 0, to, isWhole = snapshots === 'none' }: { after?: number | undefined; to: number; isWhole?: boolean },
 ): Promise<Page> {
   const limit = log.database.batch.readEvents
   const rows = await rereadable(executor, log, () =>
@@ -169,7 +190,7 @@ async function readPage(
         select *
         from ${log.names.events} as tail
         where tail.stream = s.stream
-          and tail.version > coalesce(n.version, 0)
+          and tail.version > coalesce(n.version, ${after}::bigint)
           and tail.version <= ${to}::bigint
         order by tail.version
         limit ${limit}::integer) as e on true
@@ -194,14 +215,14 @@ async function foldPage(
   stream: string,
   executor: Executor,
   page: Page,
+  begun?: Folded,
 ): Promise<Folded> {
   const { snapshot } = page
-  let folded: Folded = { state: undefined, version: 0, eventId: undefined }
+  let folded = begun ?? { state: aggregate.initial(), version: 0, eventId: undefined }
   try {
-    if (snapshot === undefined) folded = { ...folded, state: aggregate.initial() }
-    else folded = { state: thaw(aggregate, snapshot.body), version: snapshot.version, eventId: snapshot.eventId }
+    if (snapshot !== undefined)
+      folded = { state: thaw(aggregate, snapshot.body), version: snapshot.version, eventId: snapshot.eventId }
   } catch (error) {
-    if (snapshot === undefined) throw error
     log.telemetry.log.warn({ schema: log.schema, stream, error }, 'a snapshot could not be read: the stream is folded')
     const whole = await readPage(log, aggregate, stream, executor, { to: page.to, isWhole: true })
     return foldPage(log, aggregate, stream, executor, whole)

@@ -2,10 +2,12 @@
 import { InvalidAggregateState, InvalidDecision } from '../core/aggregate-errors.ts'
 import { isPromise } from '../core/core.ts'
 import { InvalidOption } from '../core/errors.ts'
+import type { Log } from '../events/log.ts'
 import type { Aggregate } from './aggregate.ts'
 import type { AnyEvent } from './decider.ts'
 import { asRead, fold } from './fold.ts'
 import type { Folded } from './load.ts'
+import { provisional } from './projected.ts'
 
 export interface LoadedAggregate<State, Command, Event extends AnyEvent = AnyEvent> {
   readonly stream: string
@@ -36,18 +38,23 @@ export interface Staged {
 export class Loaded implements LoadedAggregate<unknown, unknown> {
   readonly aggregate: Aggregate
   readonly stream: string
-  readonly #maxEventBytes: number
+  readonly #log: Pick<Log, 'clock' | 'maxEventBytes'>
   #version: number
   #state: unknown
   #events: AnyEvent[] = []
   #failed: { readonly error: unknown } | undefined
 
-  constructor(aggregate: Aggregate, stream: string, { state, version }: Folded, maxEventBytes: number) {
+  constructor(
+    aggregate: Aggregate,
+    stream: string,
+    { state, version }: Folded,
+    log: Pick<Log, 'clock' | 'maxEventBytes'>,
+  ) {
     this.aggregate = aggregate
     this.stream = stream
     this.#state = state
     this.#version = version
-    this.#maxEventBytes = maxEventBytes
+    this.#log = log
   }
 
   get state(): unknown {
@@ -79,11 +86,14 @@ export class Loaded implements LoadedAggregate<unknown, unknown> {
   append(given: AnyEvent | readonly AnyEvent[]): void {
     this.#refuseFailed()
     const events = Array.isArray(given) ? (given as readonly AnyEvent[]) : [given as AnyEvent]
-    const shaped = events.map(event => asRead(event, this.#maxEventBytes))
+    const { clock, maxEventBytes } = this.#log
+    const shaped = events.map(event => asRead(event, maxEventBytes))
     try {
       for (const [at, event] of shaped.entries()) {
         const version = this.#version + this.#events.length + 1
-        this.#state = fold(this.aggregate, this.stream, this.#state, event, version)
+        const { aggregate, stream } = this
+        const seen = aggregate.isProjected ? provisional(event, stream, version, clock.now()) : event
+        this.#state = fold(aggregate, stream, this.#state, seen, version)
         this.#events.push(events[at]!)
       }
     } catch (error) {

@@ -131,7 +131,7 @@ export async function loadForWriting(
 ): Promise<Loaded> {
   const stream = checkStream(aggregate, id)
   const folded = await loadState(parts, aggregate, stream, executor, range)
-  return new Loaded(aggregate, stream, folded, parts.log.maxEventBytes)
+  return new Loaded(aggregate, stream, folded, parts.log)
 }
 
 function executorFor({ log, executorOf }: RepositoryParts, tx: AnyTransaction | undefined): Executor {

@@ -96,7 +96,7 @@ export async function writeMany(
       throwIfAborted(options.signal)
       const asked = step.map(place => changes[place]!)
       const results = await writeDocuments(within, collection, asked, { userId, partial })
-      for (const [i, place] of step.entries()) outcomes[place] = results[i]!
+      for (let i = 0; i < step.length; i++) outcomes[step[i]!] = results[i]!
       if (!partial) refuseRefused(collection, changes, step, outcomes)
     }
   }

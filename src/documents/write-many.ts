@@ -61,8 +61,10 @@ export async function writeDocuments(
     ? keepingVersions(collection, putAll(collection, changes, userId))
     : judgeAll(collection, changes, userId, options.partial ?? false)
   const rows = await runWrite(collection, executor, statement, bodies)
-  const byId = new Map(rows.map(row => [row[0] as string, row as Judged]))
+  const byId = new Map<string, Judged>()
+  for (const row of rows) byId.set(row[0] as string, row as Judged)
   const outcomes = changes.map(change => outcomeOf(change, byId.get(change.id)!))
+  if (blind) return outcomes
   const isRefused = options.partial !== true && changes.some((change, i) => isRefusal(change, outcomes[i]!))
   if (!isRefused) return outcomes.map((each, i) => madeMeanwhile(changes[i]!, each))
   return outcomes.map(each => (each.outcome === 'written' ? { ...each, outcome: 'withheld' } : each))

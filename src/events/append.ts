@@ -2,7 +2,7 @@
  * One call of append, from the caller's arguments to its results: grouped with others of this process, or inside a
  * transaction of the caller's.
  */
-import { isPromise } from '../core/core.ts'
+import { type Awaitable, isPromise } from '../core/core.ts'
 import { InvalidOption, OutcomeUnknown, VersionConflict } from '../core/errors.ts'
 import { jsonable } from '../core/json.ts'
 import { throwIfAborted } from '../core/lifecycle.ts'
@@ -111,32 +111,36 @@ async function appendAll(
   if (streams.some(({ events }) => events.length === 0))
     throw new InvalidOption({ option: 'streams', reason: 'one of them has no events; leave it out' })
   if (options.idempotencyKey !== undefined) checkName('Idempotency key', options.idempotencyKey)
-  const append = await prepareAppend(log, streams, options, beside, known)
+  const prepared = prepareAppend(log, streams, options, beside, known)
+  const append = isPromise(prepared) ? await prepared : prepared
   return options.tx === undefined ? appendGrouped(parts, append, options.signal) : appendIn(parts, append, options.tx)
 }
 
-/** Everything that can be wrong with it by itself is found here. */
-export async function prepareAppend(
+/** Everything that can be wrong with it by itself is found here; a promise only where a schema is asynchronous. */
+export function prepareAppend(
   log: Log,
   streams: readonly StreamEvents[],
   options: AppendOptions,
   beside?: Beside,
   known?: KnownAppend,
-): Promise<Append> {
+): Awaitable<Append> {
   const prepared = prepareParts(log, streams, options)
-  const checked: readonly Part[] = isPromise(prepared) ? await prepared : prepared
-  return {
-    parts: checked,
-    key: options.idempotencyKey,
-    digest: options.idempotencyKey === undefined ? undefined : (known?.digest ?? digestOf(streams)),
-    onRepeat: options.onRepeat ?? 'return',
-    allowArchived: options.allowArchived ?? false,
-    advisoryLock: options.advisoryLock ?? false,
-    checkIds: known?.checkIds ?? streams.some(({ events }) => events.some(event => event.id !== undefined)),
-    isUnanswered: known?.isUnanswered,
-    eventCount: streams.reduce((sum, { events }) => sum + events.length, 0),
-    bytes: checked.reduce((sum, part) => part.events.reduce((all, event) => all + event.bytes, sum), 0),
-    beside,
+  return isPromise(prepared) ? prepared.then(toAppend) : toAppend(prepared)
+
+  function toAppend(parts: readonly Part[]): Append {
+    return {
+      parts,
+      key: options.idempotencyKey,
+      digest: options.idempotencyKey === undefined ? undefined : (known?.digest ?? digestOf(streams)),
+      onRepeat: options.onRepeat ?? 'return',
+      allowArchived: options.allowArchived ?? false,
+      advisoryLock: options.advisoryLock ?? false,
+      checkIds: known?.checkIds ?? streams.some(({ events }) => events.some(event => event.id !== undefined)),
+      isUnanswered: known?.isUnanswered,
+      eventCount: streams.reduce((sum, { events }) => sum + events.length, 0),
+      bytes: parts.reduce((sum, part) => part.events.reduce((all, event) => all + event.bytes, sum), 0),
+      beside,
+    }
   }
 }
 

@@ -14,10 +14,13 @@
  * many events a batch has, its documents are read once and written once; so the cost is that of the documents, not of
  * the events. Version: of the stream, or with `identity` the number of events folded.
  */
+
+import type { ReadKept } from '../aggregates/projected.ts'
 import { isPromise } from '../core/core.ts'
 import { InvalidProjectionValue } from '../core/projection-errors.ts'
 import type { EventMap, RecordedEvent, RecordedEventOf, UntypedEvents } from '../events/definition.ts'
 import { documentTable, loadDocuments, type StoredDocument, writeDocuments } from './document-rows.ts'
+import { readKept } from './kept.ts'
 import {
   type ApplyContext,
   handlerFor,
@@ -26,7 +29,7 @@ import {
   type Projection,
   type ProjectionOptions,
 } from './projection.ts'
-import { versionTables } from './table.ts'
+import { tableNames, versionTables } from './table.ts'
 
 export interface DocumentProjection<Doc> extends Projection {
   /** Never there at run time: it carries the type to where it is read. */
@@ -34,6 +37,8 @@ export interface DocumentProjection<Doc> extends Projection {
   readonly isMultiStream: boolean
   /** What its own table is called by `ctx.table`. */
   readonly documentTable: string
+  /** Reads what is kept of one stream; undefined where documents belong to many. */
+  readonly kept: ReadKept | undefined
 }
 
 /** Handlers by type; `'*'` is for events of all types that have none of their own. Null deletes the document. */
@@ -84,9 +89,11 @@ export function documentProjection(
     if (given === undefined) return []
     return typeof given === 'string' ? [given] : [...new Set(given)]
   }
+  const tables = versionTables([documentTable(table)], version)
   return {
     ...nameAndFilter(name, { ...options, batchSize: options.batchSize ?? documentBatch }, handlers),
-    tables: versionTables([documentTable(table)], version),
+    tables,
+    kept: identity === undefined ? readKept(schema => tableNames(schema, { name, tables })(table)) : undefined,
     isMultiStream: identity !== undefined,
     documentTable: table,
     reset: undefined,

@@ -108,6 +108,7 @@ export const expected: SchemaShape = {
         key: 'text collate "C" not null',
         digest: 'text not null',
         event_ids: 'uuid[] not null',
+        documents: 'jsonb',
       },
       indexes: {
         idempotency_keys_pkey: 'primary key btree (key)',
@@ -208,6 +209,12 @@ export const expected: SchemaShape = {
       '(p_stream text, p_expected bigint, p_allow_archived boolean, p_ids uuid[], p_types text[], p_schema_versions integer[], p_data jsonb, p_headers jsonb, p_correlations text[], p_causations text[], p_users text[], OUT outcome integer, OUT at_version bigint, OUT at_position bigint) returns record language plpgsql volatile',
     append_store:
       '(p_part_streams text[], p_part_versions bigint[], p_created_at timestamp with time zone, p_event_part integer[], p_event_number integer[], p_ids uuid[], p_types text[], p_schema_versions integer[], p_data jsonb, p_headers jsonb, p_correlations text[], p_causations text[], p_users text[], OUT positions bigint[]) returns bigint[] language plpgsql volatile',
+    save_check:
+      '(p_streams text[], p_part_append integer[], p_part_stream integer[], p_part_expected bigint[], p_part_count integer[], p_allow_archived boolean[], p_check_ids boolean[], p_keys text[], p_digests text[], p_simple boolean, p_wait boolean, p_event_part integer[], p_event_number integer[], p_ids uuid[], p_types text[], p_schema_versions integer[], p_data jsonb, p_headers jsonb, p_correlations text[], p_causations text[], p_users text[], OUT outcomes integer[], OUT failed_parts integer[], OUT versions bigint[], OUT base bigint[]) returns record language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off',
+    save_one_check:
+      '(p_stream text, p_expected bigint, p_count integer, p_types text[], OUT outcome integer, OUT at_version bigint) returns record language plpgsql volatile',
+    save_store:
+      '(p_refused text, p_part_streams text[], p_base bigint[], p_event_part integer[], p_event_number integer[], p_ids uuid[], p_types text[], p_schema_versions integer[], p_data jsonb, p_headers jsonb, p_correlations text[], p_causations text[], p_users text[], OUT positions bigint[]) returns bigint[] language plpgsql volatile',
     settle:
       '(OUT head bigint, OUT settled bigint, OUT timeline text, OUT session text) returns record language plpgsql volatile',
     signed32:

@@ -122,7 +122,7 @@ export function saveGroup(log: Log): SaveGroup {
   async function send(group: readonly Pending[]): Promise<void> {
     try {
       const saves = group.map(({ save }) => save)
-      const isLone = saves.length === 1 && saves[0]!.append.parts.length === 1
+      const isLone = saves.length === 1 && saves[0]!.append.parts.length <= 1
       const outcomes = isLone ? [await sendLone(database, log, saves[0]!)] : await sendJoint(database, log, saves)
       log.telemetry.count('session_save_groups_total')
       for (const [at, pending] of group.entries()) settle(pending, outcomes[at]!)

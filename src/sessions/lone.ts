@@ -1,13 +1,13 @@
-/** One save to one stream, the shortest way: as several in one statement, without what several need. */
+/** One save to one stream or to none, the shortest way: as several in one statement, without what several need. */
 import type { Database } from '../database/database.ts'
 import type { Log } from '../events/log.ts'
-import { expectedNumber } from '../events/prepare.ts'
+import { expectedNumber, type Part } from '../events/prepare.ts'
 import { columnsOf } from '../events/send.ts'
 import { documentColumns, type Joint, type JointOutcome, type Place, remembered, writing } from './joint.ts'
 
 export async function sendLone(database: Database, log: Log, save: Joint): Promise<JointOutcome> {
   const { append, places, changes } = save
-  const { stream, expected, events } = append.parts[0]!
+  const { stream, expected, events } = append.parts[0] ?? noPart
   const columns = columnsOf(events)
   const values = [
     stream,
@@ -26,23 +26,41 @@ export async function sendLone(database: Database, log: Log, save: Joint): Promi
     events.map((_, n) => n + 1),
     ...places.flatMap((place, at) => documentColumns([save], place, at)),
   ]
-  const [row] = await database.runArrays({ label: 'sessions.save_one', text: textOf(log, places), values })
-  const [code, version, positions, written] = row as [
-    number,
-    bigint,
-    bigint[] | null,
-    [number, string, number][] | null,
-  ]
+  const text = (append.parts.length === 0 ? documentsText : eventsText)(log, places)
+  const [row] = await database.runArrays({ label: 'sessions.save_one', text, values })
+  const [code, version, positions, written] = row as [number, bigint | null, bigint[] | null, Written[] | null]
   const versionOf = new Map((written ?? []).map(([place, id, made]) => [`${place} ${id}`, made]))
   const versions = changes.flatMap((some, at) => some.map(({ id }) => versionOf.get(`${at + 1} ${id}`) ?? 0))
   const last = positions?.at(-1)
-  const outcome = { code, failedPart: 0, versions: [Number(version)], positions: last === undefined ? [] : [last] }
+  const outcome = { code, failedPart: 0, versions: [Number(version ?? 0)], positions: last === undefined ? [] : [last] }
   return { outcome, versions }
 }
 
-const textOf = remembered(renderText)
+const noPart: Part = { stream: '', expected: 'any', events: [] }
 
-function renderText({ names }: Log, places: readonly Place[]): string {
+/** Place, id, version. */
+type Written = [number, string, number]
+
+const eventsText = remembered((log, places) =>
+  renderText(
+    log,
+    places,
+    `select outcome, at_version
+      from ${log.names.save_one_check}($1::text, $2::bigint, $3::integer, $5::text[])`,
+  ),
+)
+
+/** Nothing to check; and no stream, so no version. */
+const documentsText = remembered((log, places) =>
+  renderText(
+    log,
+    places,
+    `select 0 as outcome, nullif($2::bigint, $2::bigint) as at_version
+      from set_config('lock_timeout', '50ms', true)`,
+  ),
+)
+
+function renderText({ names }: Log, places: readonly Place[], check: string): string {
   let parameter = 14
   const ctes = places.map((place, at) => {
     const first = parameter + 1
@@ -55,8 +73,7 @@ function renderText({ names }: Log, places: readonly Place[]): string {
   const written = places.map((_, at) => `select ${at + 1} as place, id, version from place_${at + 1}`)
   return `/* sessions.save_one */
     with checked as materialized (
-      select outcome, at_version
-      from ${names.save_one_check}($1::text, $2::bigint, $3::integer, $5::text[])
+      ${check}
     )${ctes.join('')}, written as materialized (
       select count(*) as count, jsonb_agg(jsonb_build_array(w.place, w.id, w.version)) as documents
       from (

@@ -8,7 +8,7 @@
  */
 import { createHash } from 'node:crypto'
 import { DocumentConflict, DocumentDeleted, DocumentExists, DocumentNotFound } from '../core/document-errors.ts'
-import { IdempotencyConflict, isRillflowError, type RillflowError } from '../core/errors.ts'
+import { IdempotencyConflict, isRillflowError, type RillflowError, VersionConflict } from '../core/errors.ts'
 import { canonicalJson } from '../core/json.ts'
 import { throwIfAborted } from '../core/lifecycle.ts'
 import { checkName } from '../core/name.ts'
@@ -16,13 +16,16 @@ import { retry } from '../core/retry.ts'
 import type { Executor, Transaction } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import { type AnyTransaction, isOwnTransaction } from '../database/transaction.ts'
+import { checkUserId } from '../documents/body.ts'
 import { type CollectionBase, preparedToWrite } from '../documents/collection.ts'
 import { type Change, isRefusal, writeDocuments } from '../documents/write-many.ts'
 import { type AppendParts, appendEvents, prepareAppend } from '../events/append.ts'
 import { foreignHandle, refuseLent } from '../events/inline-handle.ts'
-import { type AppendResult, resultsOf } from '../events/outcome.ts'
+import type { Log } from '../events/log.ts'
+import { type AppendResult, refusal, resultsOf } from '../events/outcome.ts'
 import type { AppendDefaults, StreamEvents } from '../events/prepare.ts'
-import type { Beside } from '../events/send.ts'
+import type { Append, Beside, Outcome } from '../events/send.ts'
+import { channels } from '../telemetry/telemetry.ts'
 import type { SaveGroup } from './group.ts'
 import { kindOf, type Place } from './joint.ts'
 import { claimKey, earlierSave, rememberDocuments } from './key.ts'
@@ -70,6 +73,7 @@ export async function sendWork(parts: SaveParts, work: Work, options: SendOption
   if (tx === undefined) parts.log.database.refuseInsideTransaction('save')
   else refuseLent(tx)
   if (key !== undefined) checkName('Idempotency key', key)
+  checkUserId(options.userId)
   // Tables are made before, never inside, a save.
   for (const { collection } of work.documents) await preparedToWrite(collection, { tx, signal })
   const joined = await sendTogether(parts, work, options)
@@ -92,19 +96,31 @@ async function sendTogether(
   const size = append.eventCount + places.reduce((sum, { changes }) => sum + changes.length, 0)
   if (size > log.database.batch.appendEvents || log.inline.mayWant(append)) return notSent
   const changes = places.map(each => each.changes)
+  const started = performance.now()
   const answer = await saves.submit({ append, places, changes, userId: options.userId })
   if (answer.outcome === undefined) return { sent: undefined, isUnanswered: answer.isUnanswered }
+  if (append.eventCount > 0) tellAppend(log, append, answer.outcome, started)
   const streams = resultsOf(append, answer.outcome)
-  if (append.eventCount > 0) {
-    log.telemetry.count('event_appends_total')
-    log.telemetry.count('events_appended_total', append.eventCount)
-    wake.appended()
-  }
+  if (append.eventCount > 0) wake.appended()
   const documents = places.flatMap(({ collection, changes: some }) => some.map(({ id }) => ({ collection, id })))
   const named = documents.map(({ collection, id }, at) => {
     return { collection: collection.name, id, version: answer.versions[at]! }
   })
   return { sent: { documents: named, streams, repeated: false }, isUnanswered: false }
+}
+
+/** As every append tells of itself. */
+function tellAppend(log: Log, append: Append, outcome: Outcome, started: number): void {
+  const error = outcome.code === 0 ? undefined : refusal(append, outcome)
+  if (error === undefined) {
+    log.telemetry.count('event_appends_total')
+    log.telemetry.count('events_appended_total', append.eventCount)
+  } else if (error instanceof VersionConflict) log.telemetry.count('event_conflicts_total')
+  log.telemetry.publish(channels.append, () => {
+    const streams = append.parts.map(({ stream }) => stream)
+    const message = { schema: log.schema, streams, events: append.eventCount, durationMs: performance.now() - started }
+    return error === undefined ? message : { ...message, error }
+  })
 }
 
 const notSent = { sent: undefined, isUnanswered: false } as const

@@ -1,5 +1,5 @@
 /** One session: what it has loaded, what it has staged, and saving it. */
-import type { Aggregate } from '../aggregates/aggregate.ts'
+import { type Aggregate, checkStream } from '../aggregates/aggregate.ts'
 import type { AnyEvent } from '../aggregates/decider.ts'
 import type { LoadParts } from '../aggregates/load.ts'
 import type { LoadedAggregate } from '../aggregates/loaded.ts'
@@ -14,8 +14,6 @@ import type { EventMap, NewEvent, UntypedEvents } from '../events/definition.ts'
 import type { AppendResult } from '../events/outcome.ts'
 import type { AppendDefaults, Expected } from '../events/prepare.ts'
 import { byBytes } from '../events/send.ts'
-import type { DocumentProjection } from '../projections/document.ts'
-import type { LiveProjection } from '../projections/live.ts'
 import { channels } from '../telemetry/telemetry.ts'
 import { mergeDefaults } from './defaults.ts'
 import {
@@ -25,15 +23,7 @@ import {
   type SessionLoadOptions,
   TrackedDocuments,
 } from './documents.ts'
-import {
-  type AnyProjection,
-  type Fetched,
-  type FetchedDocument,
-  fetchAggregate,
-  fetchProjection,
-  isProjection,
-  streamOf,
-} from './fetch.ts'
+import { type Fetched, fetchAggregate } from './fetch.ts'
 import { type SavedDocument, type SaveParts, type SendOptions, type Sent, sendWork, type Work } from './save.ts'
 import { StagedStreams } from './streams.ts'
 
@@ -91,12 +81,6 @@ export interface Session<M extends EventMap = UntypedEvents> extends AsyncDispos
     id: string,
     options?: SessionLoadOptions,
   ): Promise<LoadedAggregate<State, Command, Event>>
-  /** The same, of a stream as a projection sees it, however far that has come. */
-  fetchForWriting<Doc>(
-    projection: DocumentProjection<Doc> | LiveProjection<Doc>,
-    id: string,
-    options?: SessionLoadOptions,
-  ): Promise<FetchedDocument<Doc>>
   /** How much is staged. */
   readonly staged: { readonly documents: number; readonly events: number }
   /** Stores all that is staged in one transaction, or nothing: then all of it is still staged. */
@@ -164,23 +148,22 @@ export function openSession(parts: SessionParts, options: SessionOptions = {}): 
         known.append(events)
       },
     },
-    fetchForWriting: (async (as: Aggregate | AnyProjection, id: string, { tx }: SessionLoadOptions = {}) => {
+    fetchForWriting: (async (aggregate: Aggregate, id: string, { tx }: SessionLoadOptions = {}) => {
       guard('fetchForWriting')
-      const stream = streamOf(as, id)
-      const executor = tx === undefined ? log.database : parts.executorOf(tx)
+      const stream = checkStream(aggregate, id)
       if (tx === undefined) log.database.refuseInsideTransaction('fetchForWriting')
       if (!fetched.has(stream)) {
         refuseStaged(streams, stream)
-        const found = isProjection(as)
-          ? await fetchProjection(log, as, stream, executor, admit)
-          : await fetchAggregate(parts, as, stream, executor, admit)
+        const executor = tx === undefined ? log.database : parts.executorOf(tx)
+        const found = await fetchAggregate(parts, aggregate, stream, executor, admit)
+        guard('fetchForWriting')
         refuseStaged(streams, stream)
         if (!fetched.has(stream)) fetched.set(stream, found)
       }
       const known = fetched.get(stream)!
-      if (known.as === as) return known.handle
-      const reason = `of "${stream}" was fetched as something else in this session; use that, or another session`
-      throw new InvalidOption({ option: 'state', reason })
+      if (known.aggregate === aggregate) return known.handle
+      const reason = `"${stream}" was fetched as another aggregate in this session; use that, or another session`
+      throw new InvalidOption({ option: 'aggregate', reason })
     }) as Session['fetchForWriting'],
     get staged() {
       return count()

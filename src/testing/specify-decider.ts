@@ -2,8 +2,9 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Aggregate } from '../aggregates/aggregate.ts'
 import type { AnyEvent } from '../aggregates/decider.ts'
-import { asRead, fold } from '../aggregates/fold.ts'
+import { asRead } from '../aggregates/fold.ts'
 import { Loaded } from '../aggregates/loaded.ts'
+import { systemClock } from '../core/clock.ts'
 import { SpecificationFailed } from './failure.ts'
 
 /** An error by its class, by what its message matches, or by its name and message. */
@@ -46,11 +47,10 @@ interface Outcome {
 
 function decided(aggregate: Aggregate, given: readonly AnyEvent[], command: unknown): Outcome {
   const stream = `${aggregate.name}-1`
-  const before = given.reduce<unknown>(
-    (state, event, at) => fold(aggregate, stream, state, asRead(event, mostBytes), at + 1),
-    aggregate.initial(),
-  )
-  const loaded = new Loaded(aggregate, stream, { state: before, version: given.length, eventId: undefined }, mostBytes)
+  const begun = { state: aggregate.initial(), version: 0, eventId: undefined }
+  const loaded = new Loaded(aggregate, stream, begun, { clock: systemClock, maxEventBytes: mostBytes })
+  loaded.append(given)
+  loaded.committed(given.length)
   try {
     const events = loaded.decide(command)
     const { state } = loaded.staged()

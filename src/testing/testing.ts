@@ -9,7 +9,7 @@
  *     given([placed, paid]).when({ type: 'Ship', parcel: 'a' }).then([shipped])
  *
  * All temporary stores of a process share one embedded engine (it takes seconds and 350 MB to start), each in a schema
- * of its own, which is dropped when the store is closed.
+ * of its own, which is emptied or dropped when the store is closed.
  */
 
 export { countingIds } from './counting-ids.ts'

@@ -1,5 +1,5 @@
 /** The orders of the shop as aggregates: a decider, and a class. */
-import { type Aggregate, aggregate } from '../../src/aggregates/aggregate.ts'
+import { aggregate } from '../../src/aggregates/aggregate.ts'
 import { decider } from '../../src/aggregates/decider.ts'
 import type { Database } from '../../src/database/database.ts'
 import { openDatabase } from '../support/engines.ts'
@@ -66,8 +66,6 @@ export class KeptOrder extends OrderClass {
     this.parcels = parcels
   }
 }
-
-export type AnyOrder = Aggregate<Order, OrderCommand>
 
 /** A database that remembers what it was asked; wake-ups go out by themselves, and are left out. */
 export async function listeningDatabase(): Promise<{ database: Database; labels: string[] }> {

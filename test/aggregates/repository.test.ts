@@ -283,7 +283,7 @@ test('what is folded before the commit is what is read after it', async () => {
   expect(await notes.fetchLatest('note-1')).toEqual(state)
 })
 
-test('options that make no sense are refused when the aggregate is defined', () => {
+test('RB-64: options that make no sense, such as a snapshot every 0 events, are refused when the aggregate is defined', () => {
   const define = (options: object) => () => aggregate('order', { ...orderDecider, ...options })
 
   expect(define({ snapshotEvery: 0 })).toThrow('snapshotEvery')

@@ -150,7 +150,7 @@ test('a daemon runs it with the other consumers', async () => {
 
   await shop.store.events.append('order-1', many(2))
 
-  await waitUntil(async () => (await snapshotsIn(shop)).length === 1, { what: 'the snapshot' })
+  await waitUntil(async () => (await snapshotsIn(shop)).length === 1, { what: 'the snapshot', deadlineMs: 50_000 })
   expect(await snapshotsIn(shop)).toEqual([{ stream: 'order-1', version: 2, total: 2 }])
 })
 

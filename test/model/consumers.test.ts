@@ -238,7 +238,7 @@ const administering = fc
         const found = await outcome<unknown>(
           act === 'retry' ? letters.retry(real.name, id) : letters.resolve(real.name, id, 'not needed'),
         )
-        if (!isOpen) return void expect(found).toMatchObject({ error: { code: 'dead_letter_state' } })
+        if (!isOpen) return void expect(found).toMatchObject({ error: { code: 'dead_letter_conflict' } })
         if (act === 'resolve') return model.resolve(position)
         expect(found).toEqual({ value: { requested: 1, isRunning: model.holder !== undefined && !model.isPaused } })
         model.letters.get(position)!.isRequested = true

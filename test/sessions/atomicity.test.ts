@@ -44,6 +44,50 @@ test.for(failures)('a save of one document and one event is whole or nothing, wh
   }
 })
 
+test.for(failures)('saves that went together are stored once each, though that fails: %s', async failure => {
+  const { database, failAt, disarm } = await failingDatabase()
+  const { store } = await openShop({ database })
+  const customers = store.documents<Customer>('customers')
+  await customers.ready()
+  const sessions = Array.from({ length: 6 }, (_, n) => {
+    const session = store.session()
+    session.documents(customers).put(`customer-${n}`, ada)
+    session.events.append(`order-${n}`, placed(n))
+    return session
+  })
+
+  // The first goes alone, the others together after it.
+  failAt(2, failure)
+  await Promise.all(sessions.map(session => session.save()))
+
+  expect(disarm()).toBe(true)
+  expect(await store.events.readAll().toArray()).toHaveLength(6)
+  for (const { version } of (await customers.getMany(sessions.map((_, n) => `customer-${n}`))).values())
+    expect(version).toBe(1)
+  expect(await customers.count()).toBe(6)
+})
+
+test('of documents alone it is not known what a lost answer said, unless they have a key', async () => {
+  const { database, failAt, disarm } = await failingDatabase()
+  const { store } = await openShop({ database })
+  const customers = store.documents<Customer>('customers')
+  await customers.ready()
+  const session = store.session()
+  session.documents(customers).put('ada', ada)
+
+  failAt(1, 'unanswered')
+  await expect(session.save()).rejects.toMatchObject({ code: 'outcome_unknown' })
+  expect(disarm()).toBe(true)
+  expect(session.staged).toEqual({ documents: 1, events: 0 })
+  await expect(session.save()).rejects.toMatchObject({ code: 'document_exists', version: 1 })
+
+  session.discard()
+  session.documents(customers).put('bob', bob)
+  failAt(1, 'unanswered')
+  await session.save({ idempotencyKey: 'bob-1' })
+  expect(await customers.get('bob')).toMatchObject({ version: 1 })
+})
+
 test.for(failures)('a save of everything there is is whole or nothing, wherever it fails: %s', async failure => {
   const { database, failAt, disarm } = await failingDatabase()
   const { store, query } = await openShop({ database })

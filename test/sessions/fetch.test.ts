@@ -1,30 +1,16 @@
 import { expect, test } from 'vitest'
 import { aggregate } from '../../src/aggregates/aggregate.ts'
 import { documentProjection } from '../../src/projections/document.ts'
-import { liveProjection } from '../../src/projections/live.ts'
 import { KeptOrder, Order, orders } from '../aggregates/orders.ts'
 import { openShop, paid, placed, shipped, shopEvents } from '../support/shop.ts'
 
-interface Total {
-  total: number
-  parcels: number
-}
-
-function totals(name: string) {
-  return documentProjection(name, {
-    events: shopEvents,
-    initial: (): Total => ({ total: 0, parcels: 0 }),
-    on: {
-      OrderPlaced: (order, event) => ({ ...order, total: order.total + event.data.total }),
-      OrderShipped: order => ({ ...order, parcels: order.parcels + 1 }),
-    },
-  })
-}
-
-const live = liveProjection('live-total', {
+const totals = documentProjection('order-totals', {
   events: shopEvents,
-  initial: () => ({ total: 0 }),
-  on: { OrderPlaced: (order, event) => ({ total: order.total + event.data.total }) },
+  initial: () => ({ total: 0, parcels: 0 }),
+  on: {
+    OrderPlaced: (order, event) => ({ ...order, total: order.total + event.data.total }),
+    OrderShipped: order => ({ ...order, parcels: order.parcels + 1 }),
+  },
 })
 
 test('a stream is fetched once, decided on, and saved at its version only', async () => {
@@ -72,57 +58,38 @@ test('a class is fetched too, and asked by its own methods', async () => {
 })
 
 test.for(['inline', 'async'] as const)(
-  'a document of an %s projection is fetched as the stream is now',
+  'what an %s projection keeps is fetched as the stream is now',
   async lifecycle => {
     const { store } = await openShop()
-    const projection = totals('order-totals')
-    await store.projections.register(projection, { lifecycle })
+    const Total = aggregate('order', { projection: totals, decide: (parcel: string) => shipped(parcel) })
+    await store.projections.register(totals, { lifecycle })
     await store.events.append('order-1', [placed(1), paid])
     await store.projections.runUntilIdle()
     await store.events.append('order-1', [placed(2), paid])
     const session = store.session()
 
-    const order = await session.fetchForWriting(projection, 'order-1')
+    const order = await session.fetchForWriting(Total, 'order-1')
     expect(order).toMatchObject({ version: 4, state: { total: 3, parcels: 0 } })
-    order.append([shipped(), placed(4)])
+    order.decide('parcel-1')
+    order.append(placed(4))
     expect(order).toMatchObject({ version: 4, state: { total: 7, parcels: 1 } })
     await session.save()
 
     expect(order).toMatchObject({ version: 6, events: [], state: { total: 7, parcels: 1 } })
     await store.projections.runUntilIdle()
-    expect(await store.projections.get(projection, 'order-1')).toEqual({ total: 7, parcels: 1 })
+    expect(await store.projections.get(totals, 'order-1')).toEqual({ total: 7, parcels: 1 })
     order.append(paid)
     await store.events.append('order-1', paid)
     await expect(session.save()).rejects.toMatchObject({ code: 'version_conflict', expected: 6 })
   },
 )
 
-test('a live projection is fetched by folding, an unknown stream as nothing', async () => {
+test('a stream is fetched as one aggregate in a session', async () => {
   const { store } = await openShop()
-  await store.events.append('order-1', [placed(1), paid, placed(2)])
   const session = store.session()
+  await session.fetchForWriting(Order, 'order-1')
 
-  const order = await session.fetchForWriting(live, 'order-1')
-  const nothing = await session.fetchForWriting(live, 'order-2')
-
-  expect(order).toMatchObject({ version: 3, state: { total: 3 } })
-  expect(nothing).toMatchObject({ version: 0, state: undefined })
-  nothing.append(placed(9))
-  await session.save()
-  expect(await store.projections.get(live, 'order-2')).toEqual({ total: 9 })
-  await expect(session.fetchForWriting(Order, 'order-1')).rejects.toMatchObject({ code: 'invalid_option' })
-})
-
-test('a document of many streams cannot be fetched for writing', async () => {
-  const { store } = await openShop()
-  const sales = documentProjection('sales', {
-    events: shopEvents,
-    identity: () => 'all',
-    initial: () => ({ total: 0 }),
-    on: { OrderPlaced: (before, event) => ({ total: before.total + event.data.total }) },
-  })
-
-  await expect(store.session().fetchForWriting(sales, 'order-1')).rejects.toMatchObject({ code: 'invalid_option' })
+  await expect(session.fetchForWriting(orders(), 'order-1')).rejects.toMatchObject({ code: 'invalid_option' })
 })
 
 test('an aggregate that would be invalid is not saved, nor anything beside it', async () => {

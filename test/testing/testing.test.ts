@@ -1,5 +1,7 @@
 import { expect, test } from 'vitest'
-import { countingIds, fakeClock, temporaryStore } from '../../src/testing/testing.ts'
+import { documentProjection } from '../../src/projections/document.ts'
+import type { Store } from '../../src/store.ts'
+import { countingIds, fakeClock, settle, temporaryStore } from '../../src/testing/testing.ts'
 import { openDatabase, postgresUrl } from '../support/engines.ts'
 import { onServer, placed, shopEvents } from '../support/shop.ts'
 
@@ -74,5 +76,32 @@ if (onServer) {
 
     expect([store.engine, other.engine]).toEqual(['pglite', 'pglite'])
     expect(await other.events.head()).toBe(0n)
+  })
+
+  test('a temporary store is empty and whole, whatever the one before it has left behind', async () => {
+    const seen: unknown[] = []
+    const leaving: ((store: Store) => Promise<unknown>)[] = [
+      store => store.events.append('order-1', [placed(), placed()], { idempotencyKey: 'twice' }),
+      store => store.projections.register(documentProjection('totals', { on: { OrderPlaced: () => ({}) } })),
+      store => store.transaction(tx => tx.query(`create table "${store.schema.name}".mine (id integer)`)),
+      store => store.streams.resolve('alias', { category: 'order' }),
+    ]
+    for (const leave of [...leaving, () => Promise.resolve()]) {
+      await using store = await temporaryStore()
+      const { problems } = await store.schema.check()
+      const { position, version, repeated } = await store.events.append('order-1', placed(), { idempotencyKey: 'once' })
+      seen.push([
+        problems,
+        position,
+        version,
+        repeated,
+        await store.projections.list(),
+        (await store.streams.list()).length,
+      ])
+      await leave(store)
+      await settle(store)
+    }
+
+    expect(seen).toEqual(Array.from({ length: 5 }, () => [[], 1n, 1, false, [], 1]))
   })
 }

@@ -73,6 +73,22 @@ const ByClass = aggregate('order', { class: OrderClass })
 // @ts-expect-error: it cannot apply events
 aggregate('order', { class: Date })
 
+// ── A projection: its document is the state, null before there is one ───────────────────────────────────────────────
+
+const documents = documentProjection('orders', {
+  events: shopEvents,
+  initial: () => ({ total: 0 }),
+  on: { OrderPlaced: (_, event) => ({ total: event.data.total }) },
+})
+const Projected = aggregate('order', {
+  projection: documents,
+  decide(_: 'pay', order): ShopEvent[] {
+    same<typeof order, { total: number } | null>(true)
+    return order === null ? [] : [{ type: 'OrderPaid', data: { method: 'card' } }]
+  },
+})
+same<typeof Projected, Aggregate<{ total: number } | null, 'pay', ShopEvent>>(true)
+
 // ── The repository ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 declare const store: Store<ShopMap>
@@ -116,11 +132,6 @@ export async function check(): Promise<void> {
   // @ts-expect-error: there is no such event
   given().when({ type: 'Pay' }).then({ type: 'OrderLost', data: {} })
 
-  const documents = documentProjection('orders', {
-    events: shopEvents,
-    initial: () => ({ total: 0 }),
-    on: { OrderPlaced: (_, event) => ({ total: event.data.total }) },
-  })
   const placed = { type: 'OrderPlaced', data: { total: 1 } }
   await specify(documents)(placed, { repeat: true }).then({ 'order-1': { total: 1 } })
   // @ts-expect-error: a total is a number

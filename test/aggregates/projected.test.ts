@@ -1,0 +1,110 @@
+import { expect, test } from 'vitest'
+import { aggregate } from '../../src/aggregates/aggregate.ts'
+import { documentProjection } from '../../src/projections/document.ts'
+import { liveProjection } from '../../src/projections/live.ts'
+import { specify } from '../../src/testing/testing.ts'
+import { openShop, paid, placed, type ShopEvent, shipped, shopEvents } from '../support/shop.ts'
+import { listeningDatabase } from './orders.ts'
+
+interface Summary {
+  total: number
+  id: string
+}
+
+const on = {
+  initial: (id: string): Summary => ({ total: 0, id }),
+  on: {
+    OrderPlaced: (order: Summary, event: { data: { total: number } }): Summary => ({
+      ...order,
+      total: order.total + event.data.total,
+    }),
+    OrderShipped: () => null,
+  },
+}
+
+const summaries = documentProjection('summaries', { events: shopEvents, ...on })
+
+function decide(command: 'add' | 'ship', order: Summary | null): ShopEvent {
+  if (command === 'add') return { type: 'OrderPlaced', data: { total: 1 } }
+  if (order === null) throw new Error('nothing to ship')
+  return { type: 'OrderShipped', data: { parcel: 'a' } }
+}
+
+const Order = aggregate('order', { projection: summaries, decide })
+
+test('a document that is behind is folded on to the head of its stream', async () => {
+  const { store } = await openShop()
+  const orders = store.aggregates(Order)
+  await store.projections.register(summaries)
+  const unsynced = await orders.load('order-1')
+  await store.events.append('order-1', [placed(1), placed(2)])
+  await store.projections.runUntilIdle()
+  await store.events.append('order-1', [placed(3), paid])
+
+  const order = await orders.load('order-1')
+  order.decide('add')
+  await orders.commit(order)
+
+  expect(unsynced).toMatchObject({ version: 0, state: null })
+  expect(await store.projections.get(summaries, 'order-1')).toEqual({ total: 3, id: 'order-1' })
+  expect(order).toMatchObject({ version: 5, state: { total: 7, id: 'order-1' } })
+  expect(await orders.fetchLatest('order-1')).toEqual({ total: 7, id: 'order-1' })
+})
+
+test('of what the document has, no event is read again', async () => {
+  const { database, labels } = await listeningDatabase()
+  const { store } = await openShop({ database })
+  const orders = store.aggregates(Order)
+  await store.projections.register(summaries, { lifecycle: 'inline' })
+  for (let n = 0; n < 3; n++) await orders.handle('order-1', 'add')
+  labels.length = 0
+  const { events_read_total: before } = store.metrics()
+
+  const order = await orders.load('order-1')
+
+  expect(order).toMatchObject({ version: 3, state: { total: 3 } })
+  expect(labels).toEqual(['projections.kept', 'aggregates.load'])
+  expect(store.metrics().events_read_total).toBe(before)
+})
+
+test('a live projection is folded from the beginning, and decided on like any other', async () => {
+  const { store } = await openShop()
+  const Live = aggregate('order', { projection: liveProjection('live', { events: shopEvents, ...on }), decide })
+  const orders = store.aggregates(Live)
+  await store.events.append('order-1', [placed(5), paid])
+
+  const { state, result } = await orders.handle('order-1', 'add')
+
+  expect(state).toEqual({ total: 6, id: 'order-1' })
+  expect(result.version).toBe(3)
+})
+
+test('a document that is gone is null', async () => {
+  const { store } = await openShop()
+  const orders = store.aggregates(Order)
+  await store.projections.register(summaries)
+  await store.events.append('order-1', [placed(1), shipped()])
+  await store.projections.runUntilIdle()
+
+  expect(await orders.load('order-1')).toMatchObject({ version: 2, state: null })
+  await expect(orders.handle('order-1', 'ship')).rejects.toThrow('nothing to ship')
+  expect(await orders.load('order-1', { version: 1 })).toMatchObject({ state: { total: 1 } })
+  specify(Order)([placed(1), shipped()])
+    .when('ship')
+    .then(/nothing to ship/)
+})
+
+test('one that is out of use is refused, and so is a projection of many streams', async () => {
+  const { store } = await openShop()
+  await store.projections.register(summaries)
+  await store.events.append('order-1', placed(1))
+  await store.projections.runUntilIdle()
+  await store.streams.archive('order-1')
+
+  await expect(store.aggregates(Order).load('order-1')).rejects.toMatchObject({ code: 'stream_archived' })
+  const many = documentProjection('many', { events: shopEvents, ...on, identity: () => 'all' })
+  expect(() => aggregate('order', { projection: many, decide })).toThrow('does not fold single streams')
+  expect(() => aggregate('order', { projection: summaries, decide, snapshotEvery: 2 } as never)).toThrow(
+    'snapshotEvery',
+  )
+})
