@@ -21,7 +21,14 @@ export async function openByHand(
     set version = d.version + 1, modified_at = now(), deleted_at = null, body = excluded.body
     returning id, version`
   return {
-    get: id => run('get', `select ${columns} from ${table} where id = $1 and deleted_at is null`, [id]),
+    get: id =>
+      run(
+        'get',
+        `select body, version, created_at, modified_at, created_by, modified_by
+        from ${table}
+        where id = $1 and deleted_at is null`,
+        [id],
+      ),
     put: (id, data) =>
       run('put', `${insertInto(table)} values ($1, $2, 1, now(), now()) ${upsert}`, [id, JSON.stringify(data)]),
     patch: (id, tier) =>
