@@ -10,6 +10,8 @@ export async function openByHand(
   { table, like, gin, poolSize }: { table: string; like: string; gin: boolean; poolSize: number },
 ): Promise<CustomerStore & AsyncDisposable> {
   const pool = new pg.Pool({ connectionString: url, max: poolSize, idleTimeoutMillis: 0 })
+  // The server may be gone before the last idle connection is.
+  pool.on('error', () => {})
   await makeTable(pool, table, like, gin)
   await pool.query(`
     create index on ${table} ((body ->> 'email'));

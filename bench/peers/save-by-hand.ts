@@ -54,6 +54,8 @@ export async function openPipelined(url: string): Promise<Saver> {
 
 export function openFourRoundTrips(url: string, poolSize: number): Saver {
   const pool = new pg.Pool({ connectionString: url, max: poolSize, idleTimeoutMillis: 0 })
+  // The server may be gone before the last idle connection is.
+  pool.on('error', () => {})
   return {
     async save(id, data, stream, version, event) {
       const client = await pool.connect()
