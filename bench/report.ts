@@ -16,6 +16,7 @@ export type PeerName =
   | 'copy'
   | 'driver'
   | 'hand-written'
+  | 'plain query'
 
 export interface Result extends Comparison {
   readonly case: string

@@ -45,9 +45,11 @@ interface Shape {
 }
 
 const maxShapes = 200
+const maxTexts = 1000
 
 export function openAdvisor({ options }: Pick<CollectionBase, 'options'>): Advisor {
   const shapes = new Map<string, Shape>()
+  const known = new Map<string, Shape>()
   const leading = new Set(
     (options.indexes ?? [])
       .filter(each => each.method === 'btree')
@@ -61,18 +63,30 @@ export function openAdvisor({ options }: Pick<CollectionBase, 'options'>): Advis
     return (pinned.length > 0 ? pinned : uses.slice(0, 1)).some(use => leading.has(placeKey(use.place, use.kind)))
   }
 
+  const shapeOf = (state: QueryState): Shape | undefined => {
+    const uses = usesOf(state)
+    if (uses.length === 0) return undefined
+    const key = uses.map(use => `${use.by} ${placeKey(use.place, use.kind)}`).join('\n')
+    const shape = shapes.get(key) ?? { uses, runs: 0, totalMs: 0, maxRows: 0 }
+    shapes.delete(key)
+    shapes.set(key, shape)
+    if (shapes.size > maxShapes) shapes.delete(shapes.keys().next().value!)
+    return shape
+  }
+
   return {
-    noteRun({ state, rows, tookMs }) {
-      const uses = usesOf(state)
-      if (uses.length === 0) return
-      const key = uses.map(use => `${use.by} ${placeKey(use.place, use.kind)}`).join('\n')
-      const shape = shapes.get(key) ?? { uses, runs: 0, totalMs: 0, maxRows: 0 }
+    noteRun({ state, text, rows, tookMs }) {
+      // Statements of one text are of one shape. Once shapes are dropped it counts which were used last.
+      let shape = shapes.size < maxShapes ? known.get(text) : undefined
+      if (shape === undefined) {
+        shape = shapeOf(state)
+        if (shape === undefined) return
+        if (known.size >= maxTexts) known.clear()
+        known.set(text, shape)
+      }
       shape.runs++
       shape.totalMs += tookMs
       shape.maxRows = Math.max(shape.maxRows, rows)
-      shapes.delete(key)
-      shapes.set(key, shape)
-      if (shapes.size > maxShapes) shapes.delete(shapes.keys().next().value!)
     },
     advise() {
       const advice = new Map<string, Shape>()

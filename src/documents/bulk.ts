@@ -96,7 +96,7 @@ export async function writeMany(
       throwIfAborted(options.signal)
       const asked = step.map(place => changes[place]!)
       const results = await writeDocuments(within, collection, asked, { userId, partial })
-      for (const [i, place] of step.entries()) outcomes[place] = results[i]!
+      for (let i = 0; i < step.length; i++) outcomes[step[i]!] = results[i]!
       if (!partial) refuseRefused(collection, changes, step, outcomes)
     }
   }
@@ -105,6 +105,7 @@ export async function writeMany(
   if (isOneStatement) await work(executor)
   else await atomically(collection, options, work)
 
+  if (places.length === changes.length) return outcomes
   const written = new Map(places.map(place => [changes[place]!.id, outcomes[place]!.version]))
   return changes.map(({ id }, i) => outcomes[i] ?? { id, outcome: 'superseded', version: written.get(id) })
 }
@@ -152,11 +153,11 @@ function refuseRefused(
   step: readonly number[],
   outcomes: readonly BulkOutcome[],
 ): void {
-  const items = step.flatMap((place): RefusedItem[] => {
-    const { id, outcome, version } = outcomes[place]! as ChangeOutcome
-    return isRefusal(changes[place]!, { id, outcome, version })
-      ? [{ index: place, id, outcome: outcome as RefusedItem['outcome'], version }]
-      : []
-  })
+  const items: RefusedItem[] = []
+  for (const index of step) {
+    const { id, outcome, version } = outcomes[index]!
+    if (isRefusal(changes[index]!, outcomes[index]! as ChangeOutcome))
+      items.push({ index, id, outcome: outcome as RefusedItem['outcome'], version })
+  }
   if (items.length > 0) throw new BulkRefused({ collection: collection.name, items })
 }

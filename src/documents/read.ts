@@ -30,21 +30,22 @@ export async function getDocument(
 ): Promise<StoredDocument | undefined> {
   checkId(id)
   const executor = await prepared(collection, options)
+  // What is known anyway is not asked for: a column costs the driver more than the server.
   const [row] = await runRead(
     collection,
     executor,
     options.includeDeleted === true
       ? sql`/* documents.get_any */
-          select id, body, version, created_at, modified_at, created_by, modified_by, deleted_at
+          select body, version, created_at, modified_at, created_by, modified_by, deleted_at
           from ${collection.table}
           where id = ${id}::text`
       : sql`/* documents.get */
-          select id, body, version, created_at, modified_at, created_by, modified_by, deleted_at
+          select body, version, created_at, modified_at, created_by, modified_by
           from ${collection.table}
           where id = ${id}::text
             and deleted_at is null`,
   )
-  return row === undefined ? undefined : toDocument(collection, row)
+  return row === undefined ? undefined : toDocument(collection, [id, ...row])
 }
 
 /** Those that are there, by id. */
@@ -115,9 +116,9 @@ export function toDocument(collection: CollectionBase, row: readonly unknown[]):
   }
   if (createdBy !== null) document.createdBy = createdBy
   if (updatedBy !== null) document.updatedBy = updatedBy
-  if (deletedAt !== null) document.deletedAt = deletedAt
+  if (deletedAt) document.deletedAt = deletedAt
   return document
 }
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] }
-type DocumentRow = [string, unknown, bigint, Date, Date, string | null, string | null, Date | null]
+type DocumentRow = [string, unknown, bigint, Date, Date, string | null, string | null, (Date | null)?]

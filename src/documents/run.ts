@@ -8,11 +8,7 @@ import type { CollectionBase } from './collection.ts'
 import { indexedFields } from './indexes.ts'
 import { historyName } from './table.ts'
 
-export async function runRead(
-  collection: CollectionBase,
-  executor: Executor,
-  statement: Statement,
-): Promise<unknown[][]> {
+export function runRead(collection: CollectionBase, executor: Executor, statement: Statement): Promise<unknown[][]> {
   return runWrite(collection, executor, statement)
 }
 

@@ -21,7 +21,7 @@ export async function runQuery(
 ): Promise<unknown[][]> {
   const start = performance.now()
   const rows = await runText(source, text, parameters.values, executor)
-  source.noteRun({ state, rows: rows.length, tookMs: performance.now() - start })
+  source.noteRun({ state, text, rows: rows.length, tookMs: performance.now() - start })
   return rows
 }
 
@@ -34,7 +34,7 @@ export async function runPrepared(
 ): Promise<unknown[][]> {
   const start = performance.now()
   const rows = await send(source, { label: 'documents.query', text, values }, executor)
-  source.noteRun({ state, rows: rows.length, tookMs: performance.now() - start })
+  source.noteRun({ state, text, rows: rows.length, tookMs: performance.now() - start })
   return rows
 }
 

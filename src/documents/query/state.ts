@@ -20,6 +20,7 @@ export interface QuerySource {
 /** A query that was run, for the index advisor. */
 export interface QueryRun {
   readonly state: QueryState
+  readonly text: string
   readonly rows: number
   readonly tookMs: number
 }

@@ -1,0 +1,38 @@
+/** The time it takes to build one query, up to its text and its parameters, without running it. */
+import { postgresSQLBuilder } from '@event-driven-io/pongo'
+import { internalsOf } from '../dist/documents/query/query.js'
+import { writeSelect } from '../dist/documents/query/rows.js'
+import { type Customer, cityOf, emailOf } from './customers.ts'
+import { and, type Collection, eq } from './rillflow.ts'
+import { percentile, type Sample } from './rounds.ts'
+
+/** The median in microseconds. */
+export function buildOurs(collection: Collection<Customer>, times: number): Sample {
+  return timed(times, n => {
+    const query = collection
+      .query()
+      .where(c => and(eq(c.email, emailOf(n)), eq(c.address.city, cityOf(n))))
+      .orderBy(c => c.name)
+      .limit(20)
+    const { source, state } = internalsOf(query)
+    return writeSelect(source, state, { ordered: true }).text
+  })
+}
+
+/** Without order and limit, which it has not. */
+export function buildPongo(times: number): Sample {
+  const builder = postgresSQLBuilder('customers')
+  return timed(times, n => builder.find<Customer>({ email: emailOf(n), 'address.city': cityOf(n) } as object))
+}
+
+function timed(times: number, build: (n: number) => string): Sample {
+  const took: number[] = []
+  let length = 0
+  for (let n = 0; n < times; n++) {
+    const started = process.hrtime.bigint()
+    length += build(n).length
+    took.push(Number(process.hrtime.bigint() - started) / 1000)
+  }
+  if (length === 0) throw new Error('nothing was built')
+  return { value: percentile(took, 0.5) }
+}
