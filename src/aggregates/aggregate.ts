@@ -9,6 +9,7 @@
  */
 import { InvalidName, InvalidOption } from '../core/errors.ts'
 import { category, checkName } from '../core/name.ts'
+import { checkWhole } from '../core/whole.ts'
 import type { AnyEvent, Decider } from './decider.ts'
 import { deciderOfProjection, type FoldingProjection, type ReadKept } from './projected.ts'
 
@@ -189,9 +190,4 @@ function checkCategory(name: string): void {
   checkName('Category', name)
   if (category(name) !== name || name.includes('-'))
     throw new InvalidName({ what: 'Category', given: name, reason: 'has a "-" in it, which ends a category' })
-}
-
-function checkWhole(option: string, value: number, least: number): void {
-  if (!Number.isSafeInteger(value) || value < least || value >= 2 ** 31)
-    throw new InvalidOption({ option, reason: `must be a whole number from ${least}, not ${String(value)}` })
 }

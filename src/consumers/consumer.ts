@@ -1,6 +1,7 @@
 /** A consumer as the protocol sees it: what it wants of the log, and what it does with it. */
 import { InvalidOption } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
+import { checkWhole } from '../core/whole.ts'
 import type { Transaction } from '../database/database.ts'
 import type { RecordedEvent } from '../events/definition.ts'
 import type { EventFilter } from '../events/read-log.ts'
@@ -84,9 +85,4 @@ export function consumer(
   if (breaker !== undefined) checkBreaker(breaker)
   const policy = checkPolicy(options.policy ?? deadLetter())
   return { ...given, batchSize, leaseMs, timeoutMs, startFrom, policy, breaker }
-}
-
-function checkWhole(option: string, value: number, least: number): void {
-  if (!Number.isSafeInteger(value) || value < least || value > 2 ** 31 - 1)
-    throw new InvalidOption({ option, reason: `must be a whole number from ${least}, not ${String(value)}` })
 }

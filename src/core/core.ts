@@ -9,6 +9,7 @@
  *   retry         backoff, and the one loop that tries again
  *   lifecycle     abort, deadline, sleep, stop-once: what everything that waits or lives has in common
  *   schema-check  any Standard Schema, asked whether a value fits
+ *   whole         options that count something, within their bounds
  *
  * Everything here is pure: no database, no files, no network, no console, no state that outlives its owner. The only
  * effect is a timer, and it comes from a `Clock` that is passed in. So all of it is tested without a database, and a

@@ -2,14 +2,16 @@
  * What operators do with subscriptions. The rows are changed, and everybody is told: a consumer at work anywhere heeds it.
  * Whatever moves a checkpoint draws a new fence, so that the operator wins over what is under way.
  */
+
 import { deleteConsumer, resetConsumer } from '../consumers/administer.ts'
 import { InvalidOption } from '../core/errors.ts'
+import { checkWhole } from '../core/whole.ts'
 import type { Transaction } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import { checkPosition } from '../events/read-log.ts'
 import { settle } from '../events/settle.ts'
 import { notFound } from './not-found.ts'
-import { checkWhole, type StoredFilter } from './plan.ts'
+import type { StoredFilter } from './plan.ts'
 import { storedPlans } from './register.ts'
 import { type RepartitionOptions, repartition } from './repartition.ts'
 import type { SubscriptionParts } from './runner.ts'

@@ -1,9 +1,11 @@
 /** What a subscription was asked to be: its options, checked, and the part of them that is stored. */
+
 import type { StartFrom } from '../consumers/consumer.ts'
 import { checkPolicy, deadLetter, type FailurePolicy } from '../consumers/policy.ts'
 import type { Awaitable } from '../core/core.ts'
 import { InvalidName, InvalidOption } from '../core/errors.ts'
 import { checkName, nameFault } from '../core/name.ts'
+import { checkWhole } from '../core/whole.ts'
 import type { EventMap, RecordedEvent, UntypedEvents } from '../events/definition.ts'
 import { checkPosition, type EventFilter } from '../events/read-log.ts'
 import type { Delivery } from './delivery.ts'
@@ -147,11 +149,6 @@ export function rowNames({
 }: Pick<StoredPlan, 'subscription' | 'group' | 'partitions'>): string[] {
   const whole = `${escaped(subscription)}/${escaped(group)}`
   return partitions === 1 ? [whole] : Array.from({ length: partitions }, (_, index) => `${whole}#${index}`)
-}
-
-export function checkWhole(option: string, value: number, least: number, most: number = 2 ** 31 - 1): void {
-  if (!Number.isSafeInteger(value) || value < least || value > most)
-    throw new InvalidOption({ option, reason: `must be a whole number from ${least} to ${most}, not ${String(value)}` })
 }
 
 function checkStart(startFrom: StartFrom | undefined): void {

@@ -8,11 +8,13 @@
  * Who does not let go in time loses its lease by a new fence, so nobody can deliver beyond the barrier who does not know of
  * it. Whoever dies on the way leaves it unfinished: calling again goes on from there; one that gives up takes it all back.
  */
+
 import { deadline, sleep } from '../core/lifecycle.ts'
+import { checkWhole } from '../core/whole.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import { notFound } from './not-found.ts'
-import { checkWhole, type StoredPlan } from './plan.ts'
+import type { StoredPlan } from './plan.ts'
 import { insertGroup, lockSubscription } from './register.ts'
 import type { SubscriptionParts } from './runner.ts'
 

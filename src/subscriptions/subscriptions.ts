@@ -30,12 +30,14 @@
  * with what it gets next. A policy that says stop, a log that is another one, or a subscription that was deleted end it
  * with an error.
  */
+
 import { InvalidOption } from '../core/errors.ts'
+import { checkWhole } from '../core/whole.ts'
 import type { EventMap, UntypedEvents } from '../events/definition.ts'
 import { type Administration, openAdministration } from './administration.ts'
 import { type AtWork, callBack, iterate, type RunningSubscription, type Subscription } from './consume.ts'
 import type { Delivery } from './delivery.ts'
-import { type CallbackOptions, type CreateOptions, checkWhole, planOf, type SubscribeOptions } from './plan.ts'
+import { type CallbackOptions, type CreateOptions, planOf, type SubscribeOptions } from './plan.ts'
 import { registerGroup } from './register.ts'
 import type { SubscriptionParts } from './runner.ts'
 

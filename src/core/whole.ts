@@ -1,0 +1,8 @@
+/** Options that count something. */
+import { InvalidOption } from './errors.ts'
+
+/** Refuses what is not a whole number within its bounds; by default they are those of the database's `integer`. */
+export function checkWhole(option: string, value: number, least: number, most: number = 2 ** 31 - 1): void {
+  if (!Number.isSafeInteger(value) || value < least || value > most)
+    throw new InvalidOption({ option, reason: `must be a whole number from ${least} to ${most}, not ${String(value)}` })
+}
