@@ -1533,7 +1533,7 @@ language plpgsql volatile
 as '
 begin
   if p_refused is not null then
-    raise exception ''documents were refused'' using errcode = ''RF002'', detail = p_refused;
+    raise exception ''documents were refused'' using errcode = ''RF003'', detail = p_refused;
   end if;
   if num_nonnulls(variadic p_base) > 0 then
     perform "rillflow"."announce"();
@@ -1556,4 +1556,4 @@ end
 ';
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (8, 'sessions', 'e63a7f8b5ab36df59c2530e3ec2e9b4de2f42f96d9f1e76f72b73663ccf4fc99', false);
+values (8, 'sessions', 'ba5c61ebeae283b9f252df791c0e456e14d995e451f9b60e767be012cc5ba37f', false);

@@ -173,4 +173,4 @@ export function saveGroup(log: Log): SaveGroup {
 const alone: Alone = { outcome: undefined, isUnanswered: false }
 
 /** Raised by `save_store`; its detail names the saves, from 1. */
-const documentRefused = 'RF002'
+const documentRefused = 'RF003'

