@@ -9,6 +9,7 @@ import {
 } from '../../src/consumers/lease.ts'
 import { join, look } from '../../src/consumers/members.ts'
 import { tickOnce } from '../../src/consumers/tick.ts'
+import { systemClock } from '../../src/core/clock.ts'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { effectsOf, makeEffects, recorder, type Workbench, workbench } from '../support/consumers.ts'
 import { onServer, openShop, outcome, paid, placed, type Shop } from '../support/shop.ts'
@@ -79,16 +80,22 @@ test('RB-11: a renewal by a former owner changes nothing', async () => {
   expect(await shop.query('select owner, fence, lease_until from ~consumers')).toEqual([before])
 })
 
-test('RB-12: only the clock of the database decides', async () => {
-  const { shop, consumers, take } = await openLeases()
-  await take(newOwner(consumers.log))
+test.each([-10, 10])('RB-12: the clock of a process that is %i minutes off decides nothing', async minutes => {
+  const { shop, consumers } = await openLeases()
+  const clock = { ...systemClock, now: () => new Date(Date.now() + minutes * 60_000) }
+  const astray = workbench(shop, { clock })
+
+  const lease = await takeLease(astray.log, 'totals', newOwner(astray.log), leaseMs)
 
   const [row] = await shop.query<{ left: number }>(
     'select extract(epoch from lease_until - clock_timestamp())::float8 as left from ~consumers',
   )
-
+  expect(lease).toMatchObject({ consumer: 'totals' })
   expect(row!.left).toBeGreaterThan(leaseMs / 1000 - 30)
   expect(row!.left).toBeLessThanOrEqual(leaseMs / 1000)
+  expect(await takeLease(consumers.log, 'totals', newOwner(consumers.log), leaseMs)).toBe('leasedByOther')
+  await expire(shop)
+  expect(await takeLease(astray.log, 'totals', newOwner(astray.log), leaseMs)).toMatchObject({ consumer: 'totals' })
 })
 
 test('a release by a former owner leaves the new one alone', async () => {

@@ -9,7 +9,7 @@ import { onTestFinished } from 'vitest'
 import { type Consumer, type ConsumerOptions, consumer } from '../../src/consumers/consumer.ts'
 import { type Consumers, openConsumers } from '../../src/consumers/consumers.ts'
 import { openDaemons } from '../../src/consumers/daemon.ts'
-import { systemClock } from '../../src/core/clock.ts'
+import { type Clock, systemClock } from '../../src/core/clock.ts'
 import { uuidv7Ids } from '../../src/core/id.ts'
 import type { Database, Transaction } from '../../src/database/database.ts'
 import type { RecordedEvent } from '../../src/events/definition.ts'
@@ -30,6 +30,7 @@ export interface WorkbenchOptions {
   readonly upcasters?: readonly Upcaster[]
   readonly logger?: Logger
   readonly database?: Database
+  readonly clock?: Clock
 }
 
 export function workbench(shop: Shop, options: WorkbenchOptions = {}): Workbench {
@@ -52,7 +53,7 @@ function logOf({ database, schema }: Shop, options: WorkbenchOptions): Log {
     schema,
     names: logNames(schema),
     channel: 'rillflow_events',
-    clock: systemClock,
+    clock: options.clock ?? systemClock,
     ids: uuidv7Ids({ clock: systemClock }),
     telemetry: openTelemetry(options.logger),
     definitions: { schemas: new Map() },
