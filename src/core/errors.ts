@@ -152,6 +152,11 @@ export const FolderLocked: ErrorKind<'folder_locked', { folder: string; pid: num
 lose data: stop the other one, give this one another folder, or use a server ({ url }).`.replace('\n', ' '),
     { retryable: true },
   )
+export const FolderNotEmpty: ErrorKind<'folder_not_empty', { folder: string }> = defineError(
+  'folder_not_empty',
+  d =>
+    `The folder ${d.folder} is not empty, and a restore replaces nothing. Give a new folder, or move the old one away.`,
+)
 export const FolderNotWritable: ErrorKind<'folder_not_writable', { folder: string; reason: string }> = defineError(
   'folder_not_writable',
   d => `The embedded store cannot write to ${d.folder} (${d.reason}). Mend its permissions or give another folder.`,

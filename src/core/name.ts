@@ -36,6 +36,10 @@ export type NameKind =
   | 'Node'
   | 'Document'
   | 'Category'
+  | 'Handler'
+  | 'Schedule'
+  | 'Step'
+  | 'Server'
 
 /** Why this text cannot be a name, ready to follow the name in a sentence; undefined if it can. */
 export function nameFault(name: string): string | undefined {

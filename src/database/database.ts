@@ -22,6 +22,9 @@
  */
 import type { Statement } from './sql.ts'
 
+/** The oldest major version of PostgreSQL that works. */
+export const oldestMajor = 15
+
 export interface Database extends Executor {
   readonly engine: 'postgres' | 'pglite'
   /**
@@ -32,6 +35,10 @@ export interface Database extends Executor {
   readonly neighbours: Set<(channel: string, payload: string) => void>
   /** How many statements can be under way at once. */
   readonly maxConnections: number
+  /** The connections there are now, and the calls that wait for one. */
+  connections(): Connections
+  /** The folder that the data is in, where it is ours to copy: an embedded database that is not in memory. */
+  readonly files: DatabaseFiles | undefined
   /** Work worth sending in one call: about 10 ms of the embedded engine's thread, more on a server. */
   readonly batch: { readonly appendEvents: number; readonly readEvents: number }
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
@@ -43,6 +50,24 @@ export interface Database extends Executor {
   refuseInsideTransaction(call: string): void
   /** Waits for running work up to `closeMs`, then cuts it off. */
   close(closeMs: number): Promise<void>
+}
+
+export interface Connections {
+  readonly busy: number
+  readonly idle: number
+  readonly waiting: number
+}
+
+export interface DatabaseFiles {
+  /**
+   * Lets `work` copy the folder while nothing changes in it: all that is committed by then is in its files. Everybody else
+   * waits in line, for as long as it takes.
+   */
+  hold<T>(work: (held: HeldFiles) => Promise<T>, signal?: AbortSignal): Promise<T>
+}
+
+export interface HeldFiles extends Executor {
+  readonly folder: string
 }
 
 /** What runs statements: the database itself, one of its transactions, or a user's own transaction. */

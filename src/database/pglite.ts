@@ -15,7 +15,7 @@
 import { randomUUID } from 'node:crypto'
 import { type Clock, systemClock } from '../core/clock.ts'
 import { StoreClosed } from '../core/errors.ts'
-import type { Database, Listener, Transaction, TransactionOptions } from './database.ts'
+import type { Database, DatabaseFiles, Listener, Transaction, TransactionOptions } from './database.ts'
 import { formLine } from './line.ts'
 import { type Engine, startEngine } from './pglite-engine.ts'
 import { type Folder, openFolder } from './pglite-folder.ts'
@@ -63,10 +63,28 @@ export async function openPglite(where: PgliteLocation, options: PgliteOptions =
       upkeep.noteWork()
     }
   }
-  const run = (statement: Statement, arrays: boolean): Promise<unknown[]> =>
-    inTurn(statement.label, () => engine.run(statement, arrays)).catch(error => {
+  const send = (statement: Statement, arrays: boolean): Promise<unknown[]> =>
+    engine.run(statement, arrays).catch(error => {
       throw toRillflowError(error, statement.label)
     })
+  const run = (statement: Statement, arrays: boolean): Promise<unknown[]> =>
+    inTurn(statement.label, () => send(statement, arrays))
+
+  const filesIn = ({ dataDir }: Folder): DatabaseFiles => ({
+    hold: (work, signal) =>
+      inTurn(
+        'backup',
+        async () => {
+          await engine.command('checkpoint')
+          return work({
+            folder: dataDir,
+            run: async <R extends object>(statement: Statement) => (await send(statement, false)) as R[],
+            runArrays: async statement => (await send(statement, true)) as unknown[][],
+          })
+        },
+        signal,
+      ),
+  })
 
   const close = async (closeMs: number): Promise<void> => {
     upkeep.stop()
@@ -88,6 +106,8 @@ export async function openPglite(where: PgliteLocation, options: PgliteOptions =
     soleUser: randomUUID(),
     neighbours: new Set(),
     maxConnections: 1,
+    connections: () => ({ busy: line.isFree ? 0 : 1, idle: line.isFree ? 1 : 0, waiting: line.waiting }),
+    files: folder && filesIn(folder),
     // Measured on the table of events with all its indexes: 200 appended 6–8 ms, 500 read 3 ms, of a kilobyte each 6 ms.
     batch: { appendEvents: 200, readEvents: 500 },
     run: async <R extends object>(statement: Statement) => (await run(statement, false)) as R[],

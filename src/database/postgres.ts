@@ -8,7 +8,7 @@
 import type pg from 'pg'
 import { InvalidOption, ServerUnsupported, StoreClosed } from '../core/errors.ts'
 import { trackCalls } from './calls.ts'
-import type { Database, Listener, Transaction, TransactionOptions } from './database.ts'
+import { type Database, type Listener, oldestMajor, type Transaction, type TransactionOptions } from './database.ts'
 import { copyToBuffer } from './postgres-copy.ts'
 import { listenPostgres } from './postgres-listen.ts'
 import { driverTypes, send } from './postgres-query.ts'
@@ -24,6 +24,8 @@ export interface PostgresOptions {
   pool?: PgPool | undefined
   /** Connections of the store's own pool. Default 10. */
   maxConnections?: number | undefined
+  /** A connection is replaced after so many uses: what the server keeps for one grows with the schemas it has seen. Default: never, with tenants 10 000. */
+  maxUses?: number | undefined
   /** How long to wait for a connection. Default 10 000. */
   connectTimeoutMs?: number | undefined
   /** As `pg` takes it: true, or TLS options. */
@@ -49,8 +51,6 @@ export interface PgClient {
   query(query: object): Promise<{ rows: unknown[]; command: string }>
   release(error?: Error | boolean): void
 }
-
-const oldestMajor = 15
 
 export async function openPostgres(options: PostgresOptions): Promise<Database> {
   const { default: driver } = await import('pg')
@@ -89,8 +89,14 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   const database: Database = {
     engine: 'postgres',
     soleUser: undefined,
+    files: undefined,
     neighbours: new Set(),
     maxConnections,
+    connections: () => {
+      // Not every pool that users bring tells.
+      const { totalCount = 0, idleCount = 0, waitingCount = 0 } = pool as Partial<pg.Pool>
+      return { busy: totalCount - idleCount, idle: idleCount, waiting: waitingCount }
+    },
     batch: { appendEvents: 1000, readEvents: 1000 },
     run: async <R extends object>(statement: Statement) => (await runStatement(statement, false)) as R[],
     runArrays: async statement => (await runStatement(statement, true)) as unknown[][],
@@ -130,6 +136,7 @@ function ownPool(driver: typeof pg, options: PostgresOptions, clients: Set<pg.Cl
     Client: trackedClient(driver, clients),
     connectionString: options.url,
     max: options.maxConnections ?? 10,
+    ...(options.maxUses === undefined ? {} : { maxUses: options.maxUses }),
     connectionTimeoutMillis: connectTimeoutMs,
     idleTimeoutMillis: 30_000,
     keepAlive: true,

@@ -1,20 +1,28 @@
 /**
- * What the store tells about itself: channels, counters and a logger. Silent, and free when nobody listens.
+ * What the store tells about itself: channels, spans, numbers and a logger. Silent, and free when nobody listens.
+ *
+ *     parts ─► publish ─► channels ──────────► whoever subscribes
+ *         ─► runSpan ──► one channel ────────► breadcrumbs.ts ─► Mermaid · rillflow/otel ─► OpenTelemetry
+ *         ─► count, observe ─► figures.ts ───► store.metrics() · prometheus.ts ─► /metrics
+ *         ─► statements ─► slow-statements.ts ─► logger, channel
  *
  * - **Channels** are `node:diagnostics_channel`s named `rillflow:<part>.<happening>`, listed in `channels` and public.
  *   A message is built only if somebody subscribed.
- * - **Counters** are plain numbers per store: adding one costs an addition, reading them a copy (`store.metrics()`).
+ * - **Spans** (`span.ts`) have a beginning and an end, and carry the trace context from event to event.
+ * - **Numbers** (`metrics.ts`) are of one store; adding to one costs an addition.
  * - **Logger**: four functions taking fields and a sentence; pino and console fit. By default there is none.
  */
 import { type Channel, channel } from 'node:diagnostics_channel'
+import { type Figures, openFigures } from './figures.ts'
+import { runSpan, type Span, type SpanStart, spanChannel } from './span.ts'
 
-export interface Telemetry {
+export interface Telemetry extends Figures {
   readonly log: Logger
-  /** Adds to a counter, e.g. `events_appended_total`. */
-  count(counter: Counter, by?: number): void
-  counters(): Record<Counter, number>
   /** Publishes to a channel; `message` is only called if somebody listens. */
   publish(to: ChannelName, message: () => Record<string, unknown>): void
+  /** Whether somebody listens to spans. Ask first: what a span tells is put together for nobody else. */
+  readonly isTraced: boolean
+  span<T>(start: SpanStart, work: (span: Span) => Promise<T>): Promise<T>
 }
 
 export interface Logger {
@@ -44,49 +52,34 @@ export const channels = {
   unsaved: 'rillflow:sessions.unsaved',
   /** A step of a sync was run, a migration's or a declared table's: `{ schema, object, reason }`. */
   migrate: 'rillflow:schema.migrate',
+  /** Documents were read or written: `{ schema, collection, happened, statement, documents }`. */
+  documents: 'rillflow:documents.touch',
+  /** A statement took longer than `slowStatementMs`: `{ schema, statement, text, durationMs, plan? }`. */
+  slow: 'rillflow:database.slow',
+  /** A span begins: a `Span`, which can be entered and tells of its end. */
+  span: 'rillflow:telemetry.span',
 } as const
 
 export type ChannelName = (typeof channels)[keyof typeof channels]
 
-const counterNames = [
-  'events_appended_total',
-  'event_appends_total',
-  'event_append_groups_total',
-  'event_conflicts_total',
-  'event_repeats_total',
-  'event_resends_total',
-  'events_read_total',
-  'events_imported_total',
-  'settles_total',
-  'consumer_events_total',
-  'consumer_batches_total',
-  'consumer_failures_total',
-  'consumer_rounds_total',
-  'leases_taken_total',
-  'leases_lost_total',
-  'dead_letters_total',
-  'dead_letters_replayed_total',
-  'session_saves_total',
-  'session_save_groups_total',
-  'session_unsaved_total',
-  'snapshots_written_total',
-  'snapshots_refused_total',
-] as const
-
-export type Counter = (typeof counterNames)[number]
-
-export function openTelemetry(logger: Logger = silent): Telemetry {
-  const counters = Object.fromEntries(counterNames.map(name => [name, 0])) as Record<Counter, number>
+/** What is counted of a tenant is counted of the `whole`, too. */
+export function openTelemetry(logger: Logger = silent, whole?: Telemetry): Telemetry {
+  const figures = openFigures()
   return {
-    log: logger,
-    count: (counter, by = 1) => {
-      counters[counter] += by
+    ...figures,
+    count(counter, by, of) {
+      figures.count(counter, by, of)
+      whole?.count(counter, by)
     },
-    counters: () => ({ ...counters }),
+    log: logger,
     publish(to, message) {
       const target = open[to]
       if (target.hasSubscribers) target.publish(message())
     },
+    get isTraced() {
+      return spanChannel.hasSubscribers
+    },
+    span: runSpan,
   }
 }
 

@@ -1,0 +1,30 @@
+/** Transactions that know which events were appended in them: one whose commit got no answer names them. */
+import { isRillflowError, OutcomeUnknown } from '../core/errors.ts'
+import type { Database, Transaction, TransactionOptions } from './database.ts'
+import type { AnyTransaction } from './transaction.ts'
+
+export interface RememberingTransactions {
+  transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
+  rememberIds(tx: AnyTransaction, ids: readonly string[]): void
+}
+
+export function rememberingTransactions(database: Database): RememberingTransactions {
+  const appended = new WeakMap<AnyTransaction, string[]>()
+  return {
+    async transaction(work, options) {
+      const eventIds: string[] = []
+      try {
+        return await database.transaction(tx => {
+          appended.set(tx, eventIds)
+          return work(tx)
+        }, options)
+      } catch (error) {
+        if (!isRillflowError(error, 'outcome_unknown')) throw error
+        throw new OutcomeUnknown({ eventIds, reason: 'the connection was lost during the commit' }, error)
+      }
+    },
+    rememberIds(tx, ids) {
+      appended.get(tx)?.push(...ids)
+    },
+  }
+}
