@@ -1557,3 +1557,1644 @@ end
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
 values (8, 'sessions', 'ba5c61ebeae283b9f252df791c0e456e14d995e451f9b60e767be012cc5ba37f', false);
+
+-- migration 9 (workflows)
+
+create sequence "rillflow"."workflow_routes_id"
+  as bigint
+  increment by 1
+  minvalue 1
+  start with 1
+  cache 1
+  no cycle;
+
+create sequence "rillflow"."workflow_activity_position"
+  as bigint
+  increment by 1
+  minvalue 1
+  start with 1
+  cache 1
+  no cycle;
+
+create sequence "rillflow"."workflow_undos_id"
+  as bigint
+  increment by 1
+  minvalue 1
+  start with 1
+  cache 1
+  no cycle;
+
+create table "rillflow"."workflow_routes" (
+  start_position bigint not null,
+  backfill_position bigint,
+  rate_at timestamptz,
+  paused_at timestamptz,
+  retired_at timestamptz,
+  created_at timestamptz not null default now(),
+  rate_tokens double precision,
+  id integer primary key,
+  version integer not null,
+  priority integer not null,
+  delay_ms integer not null,
+  timeout_ms integer not null,
+  deadline_ms integer,
+  concurrency integer,
+  rate_limit integer,
+  rate_per_ms integer,
+  handler text collate "C" not null,
+  kind text not null,
+  types text[],
+  digest text not null,
+  definition jsonb not null
+);
+
+create unique index workflow_routes_handler on "rillflow"."workflow_routes" (handler, version);
+
+create table "rillflow"."workflows" (
+  first_position bigint not null,
+  last_position bigint not null,
+  started_at timestamptz not null default now(),
+  updated_at timestamptz not null default now(),
+  open integer not null default 0,
+  is_spreading boolean not null default false,
+  correlation_id text collate "C" primary key,
+  state text not null default 'active',
+  last_type text collate "C" not null,
+  parent text collate "C",
+  reason text
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
+
+create index workflows_first_position on "rillflow"."workflows" (first_position);
+
+create index workflows_parent on "rillflow"."workflows" (parent, first_position) where parent is not null;
+
+create index workflows_spreading on "rillflow"."workflows" (correlation_id) where is_spreading;
+
+create table "rillflow"."workflow_executions" (
+  position bigint not null,
+  rank bigint not null,
+  fence bigint not null default 0,
+  undo_id bigint,
+  queued_at timestamptz not null default clock_timestamp(),
+  started_at timestamptz,
+  run_at timestamptz,
+  deadline_at timestamptz,
+  expires_at timestamptz,
+  id uuid primary key,
+  join_id uuid,
+  route integer not null,
+  attempt integer not null default 0,
+  crashes integer not null default 0,
+  ran_ms integer not null default 0,
+  is_letter boolean not null default false,
+  state text collate "C" not null,
+  correlation_id text collate "C" not null,
+  lane text collate "C",
+  worker text collate "C"
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
+
+create index workflow_executions_ready on "rillflow"."workflow_executions" (route, rank, id) where state = 'ready';
+
+create index workflow_executions_due on "rillflow"."workflow_executions" (run_at) where run_at is not null;
+
+create index workflow_executions_worker on "rillflow"."workflow_executions" (route, worker)
+  where worker is not null;
+
+create index workflow_executions_unkeyed on "rillflow"."workflow_executions" (route, position)
+  where state = 'unkeyed';
+
+create index workflow_executions_idle on "rillflow"."workflow_executions" (route, state)
+  where state in ('delayed', 'suspended', 'blocked', 'parked', 'stopping');
+
+create index workflow_executions_correlation on "rillflow"."workflow_executions" (correlation_id);
+
+create index workflow_executions_lane on "rillflow"."workflow_executions" (lane, position) where lane is not null;
+
+create table "rillflow"."workflow_lanes" (
+  open integer not null,
+  active integer not null,
+  width integer not null,
+  granted integer not null,
+  ordered boolean not null,
+  parked boolean not null default false,
+  parked_by uuid,
+  lane text collate "C" primary key
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
+
+create index workflow_lanes_parked on "rillflow"."workflow_lanes" (lane) where parked;
+
+create table "rillflow"."workflow_activity" (
+  position bigint primary key,
+  event_position bigint not null,
+  at timestamptz not null default clock_timestamp(),
+  execution uuid not null,
+  version integer not null,
+  attempt integer not null,
+  queued_ms integer,
+  running_ms integer,
+  kind text collate "C" not null,
+  outcome text,
+  handler text collate "C" not null,
+  correlation_id text collate "C" not null,
+  worker text,
+  result jsonb,
+  error jsonb
+) with (autovacuum_vacuum_insert_scale_factor = 0.1);
+
+create index workflow_activity_correlation on "rillflow"."workflow_activity" (correlation_id, position);
+
+create index workflow_activity_handler on "rillflow"."workflow_activity" (handler, position)
+  where kind in ('completed', 'failed');
+
+create table "rillflow"."workflow_steps" (
+  position bigint,
+  at timestamptz not null,
+  due_at timestamptz,
+  execution uuid not null,
+  track integer not null,
+  ordinal integer not null,
+  turn integer,
+  kind text collate "C" not null,
+  name text collate "C" not null,
+  state text not null,
+  result jsonb,
+  primary key (execution, kind, name)
+);
+
+create table "rillflow"."workflow_waits" (
+  since bigint not null,
+  execution uuid not null,
+  ordinal integer not null,
+  kind text collate "C" not null,
+  name text collate "C" not null,
+  correlation_id text collate "C" not null,
+  type text collate "C",
+  child text collate "C",
+  match jsonb,
+  primary key (execution, kind, name)
+);
+
+create index workflow_waits_signal on "rillflow"."workflow_waits" (correlation_id, type) where type is not null;
+
+create index workflow_waits_child on "rillflow"."workflow_waits" (child) where child is not null;
+
+create table "rillflow"."workflow_undos" (
+  id bigint primary key,
+  position bigint not null,
+  at timestamptz not null default clock_timestamp(),
+  execution uuid not null,
+  is_known boolean not null default false,
+  correlation_id text collate "C" not null,
+  handler text collate "C" not null,
+  kind text collate "C" not null,
+  step text collate "C" not null,
+  state text not null default 'recorded',
+  data jsonb,
+  result jsonb
+);
+
+create unique index workflow_undos_step on "rillflow"."workflow_undos" (execution, kind, step);
+
+create index workflow_undos_correlation on "rillflow"."workflow_undos" (correlation_id, id);
+
+create table "rillflow"."workflow_joins" (
+  position bigint not null,
+  deadline_at timestamptz,
+  opened_at timestamptz not null default clock_timestamp(),
+  closed_at timestamptz,
+  id uuid primary key,
+  batch_id uuid not null,
+  route integer not null,
+  size integer not null,
+  arrived integer not null default 0,
+  failed integer not null default 0,
+  empty integer not null default 0,
+  state text not null default 'open',
+  correlation_id text collate "C" not null,
+  outer_batches jsonb not null default '[]'
+) with (fillfactor = 70);
+
+create index workflow_joins_batch on "rillflow"."workflow_joins" (batch_id);
+
+create index workflow_joins_correlation on "rillflow"."workflow_joins" (correlation_id) where state = 'open';
+
+create index workflow_joins_deadline on "rillflow"."workflow_joins" (deadline_at) where state = 'open';
+
+create table "rillflow"."workflow_join_entries" (
+  position bigint,
+  join_id uuid not null,
+  index integer not null,
+  outcome text not null,
+  primary key (join_id, index)
+);
+
+create table "rillflow"."workflow_branches" (
+  position bigint not null,
+  batch_id uuid not null,
+  index integer not null,
+  open integer not null,
+  size integer not null,
+  outcome text,
+  correlation_id text collate "C" not null,
+  primary key (batch_id, index, correlation_id)
+) with (fillfactor = 70);
+
+create table "rillflow"."workflow_schedules" (
+  next_at timestamptz,
+  begun_at timestamptz,
+  last_at timestamptz,
+  paused_at timestamptz,
+  claimed_until timestamptz,
+  created_at timestamptz not null default now(),
+  fence bigint not null default 0,
+  name text collate "C" primary key,
+  owner text collate "C",
+  last_outcome text,
+  digest text not null,
+  triggers timestamptz[] not null default '{}',
+  definition jsonb not null
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
+
+create table "rillflow"."workflow_schedule_runs" (
+  due_at timestamptz not null,
+  started_at timestamptz not null,
+  ended_at timestamptz not null default clock_timestamp(),
+  is_manual boolean not null,
+  schedule text collate "C" not null,
+  outcome text not null,
+  correlation_id text collate "C" not null,
+  event_ids uuid[] not null default '{}',
+  error jsonb,
+  primary key (schedule, due_at, is_manual)
+);
+
+create table "rillflow"."workflow_workers" (
+  heartbeat_at timestamptz not null,
+  started_at timestamptz not null default now(),
+  lease_ms integer not null,
+  concurrency integer not null,
+  owner text collate "C" primary key,
+  node text,
+  routes integer[] not null
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
+
+create table "rillflow"."workflow_counters" (
+  value bigint not null,
+  owner text collate "C" not null,
+  name text collate "C" not null,
+  primary key (owner, name)
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
+
+alter table "rillflow"."dead_letters" add column execution uuid;
+
+alter table "rillflow"."dead_letters" add column correlation_id text collate "C";
+
+alter table "rillflow"."dead_letters" add column reason text;
+
+alter table "rillflow"."dead_letters" add column fingerprint text collate "C";
+
+alter table "rillflow"."dead_letters" add column edited jsonb;
+
+alter table "rillflow"."dead_letters" add column failures integer not null default 1;
+
+create index dead_letters_execution on "rillflow"."dead_letters" (execution) where execution is not null;
+
+create index dead_letters_correlation on "rillflow"."dead_letters" (correlation_id)
+  where correlation_id is not null and state in ('open', 'retrying');
+
+create index dead_letters_state on "rillflow"."dead_letters" (state) where correlation_id is not null;
+
+create function "rillflow"."workflow_announce"() returns void
+language plpgsql volatile
+as '
+declare
+  sequence_oid constant bigint := ''"rillflow"."workflow_activity_position"''::regclass::oid::bigint;
+  announced constant text := ''rillflow.announced_'' || sequence_oid;
+  bound bigint;
+begin
+  if coalesce(current_setting(announced, true), '''') <> '''' then
+    return;
+  end if;
+  select case when is_called then last_value else last_value - 1 end
+    into bound
+    from "rillflow"."workflow_activity_position";
+  perform pg_advisory_xact_lock_shared(
+    "rillflow"."signed32"(sequence_oid),
+    "rillflow"."signed32"(bound));
+  perform set_config(announced, bound::text, true);
+end
+';
+
+create function "rillflow"."workflow_settle"(
+  out head bigint,
+  out settled bigint,
+  out timeline text,
+  out session text)
+language plpgsql volatile
+as '
+declare
+  sequence_oid constant bigint := ''"rillflow"."workflow_activity_position"''::regclass::oid::bigint;
+  bound bigint;
+begin
+  if pg_is_in_recovery() then
+    raise exception ''workflow_settle() needs the primary'' using errcode = ''RF001'';
+  end if;
+  if current_setting(''transaction_isolation'') <> ''read committed'' then
+    raise exception ''workflow_settle() needs read committed'' using errcode = ''RF002'';
+  end if;
+  timeline := left(pg_walfile_name(pg_current_wal_lsn()), 8);
+  session := pg_backend_pid() || coalesce(
+    (select ''@'' || extract(epoch from backend_start) from pg_stat_get_activity(pg_backend_pid())), '''');
+  select case when is_called then last_value else last_value - 1 end
+    into head
+    from "rillflow"."workflow_activity_position";
+  select min(head + "rillflow"."signed32"(locks.objid::bigint - head))
+    into bound
+    from pg_locks as locks
+    where locks.locktype = ''advisory''
+      and locks.database = (select oid from pg_database where datname = current_database())
+      and locks.classid::bigint = sequence_oid
+      and locks.objsubid = 2
+      and locks.mode = ''ShareLock'';
+  settled := least(head, bound);
+end
+';
+
+create function "rillflow"."workflow_queued_ms"(p_at timestamptz, p_rank bigint, p_priority integer) returns integer
+language sql stable
+return least(2147483647, greatest(0, (extract(epoch from p_at) * 1000)::bigint - p_rank + p_priority * 10000))::integer;
+
+create function "rillflow"."workflow_count"(p_owner text, p_names text[], p_by bigint[]) returns void
+language plpgsql volatile
+as '
+begin
+  insert into "rillflow"."workflow_counters" as c (owner, name, value)
+    select p_owner, u.name, u.by
+    from unnest(p_names, p_by) as u(name, by)
+    where u.by <> 0
+    order by u.name
+    on conflict (owner, name) do update
+    set value = c.value + excluded.value;
+end
+';
+
+create function "rillflow"."workflow_rank"(p_priority integer) returns bigint
+language sql volatile
+return (extract(epoch from clock_timestamp()) * 1000)::bigint + p_priority * 10000;
+
+create function "rillflow"."workflow_admit"(
+  p_owner text,
+  p_ids text[],
+  p_wanted boolean[],
+  p_counts integer[],
+  p_firsts bigint[],
+  p_lasts bigint[],
+  p_types text[],
+  p_parents text[])
+returns table (correlation_id text, state text, is_new boolean)
+language plpgsql volatile
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as '
+declare
+  known text[];
+  grown text[];
+  made integer := 0;
+  counted integer;
+begin
+  select array_agg(l.id) into known
+    from (
+      select w.correlation_id as id
+      from "rillflow"."workflows" as w
+      where w.correlation_id = any(p_ids || p_parents)
+      order by w.correlation_id
+      for update) as l
+    where l.id = any(p_ids);
+  if known is not null then
+    with touched as (
+      update "rillflow"."workflows" as w
+      set last_position = u.last_position,
+        last_type = u.type,
+        updated_at = clock_timestamp()
+      from unnest(p_ids, p_lasts, p_types) as u(id, last_position, type)
+      where w.correlation_id = u.id
+        and u.id = any(known)
+        and w.last_position < u.last_position
+      returning u.id)
+    select array_agg(t.id) into grown from touched as t;
+  end if;
+  if cardinality(p_ids) > coalesce(cardinality(known), 0) then
+    insert into "rillflow"."workflows" (correlation_id, first_position, last_position, last_type, parent, state, reason)
+      select u.id, u.first_position, u.last_position, u.type, u.parent,
+        case when p.state <> ''active'' then ''cancelled'' else ''active'' end, p.reason
+      from unnest(p_ids, p_wanted, p_firsts, p_lasts, p_types, p_parents)
+        as u(id, is_wanted, first_position, last_position, type, parent)
+      left join "rillflow"."workflows" as p on p.correlation_id = u.parent
+      where u.is_wanted
+        and u.id <> all(coalesce(known, ''{}''))
+      -- One that was cancelled before it was dispatched has a row by now.
+      on conflict do nothing;
+    get diagnostics made = row_count;
+  end if;
+  -- What is dispatched once more, to a handler that came later, has been counted.
+  select sum(u.n) into counted
+    from unnest(p_ids, p_wanted, p_counts) as u(id, is_wanted, n)
+    where u.id = any(grown)
+      or (u.is_wanted and u.id <> all(coalesce(known, ''{}'')));
+  if counted > 0 then
+    perform "rillflow"."workflow_count"(p_owner, array[''events'', ''workflows''], array[counted, made]);
+  end if;
+  return query
+    select w.correlation_id, w.state, w.correlation_id <> all(coalesce(known, ''{}''))
+    from "rillflow"."workflows" as w
+    where w.correlation_id = any(p_ids);
+end
+';
+
+create function "rillflow"."workflow_widen"(p_routes integer[], p_lanes text[], p_letters boolean[]) returns void
+language plpgsql volatile
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as '
+begin
+  insert into "rillflow"."workflow_lanes" as l (lane, ordered, width, open, active, granted)
+    select g.lane, g.ordered, g.width, g.n, least(g.width, g.due), least(g.width, g.due)
+    from (
+      select u.lane,
+        bool_or((r.definition->>''ordered'')::boolean) as ordered,
+        max(coalesce((r.definition->>''keyConcurrency'')::integer, 1)) as width,
+        count(*) as n,
+        -- Where the order does not matter, one that is for later takes its place when its time has come.
+        count(*) filter (where r.delay_ms = 0 or u.is_letter or (r.definition->>''ordered'')::boolean) as due
+      from unnest(p_routes, p_lanes, p_letters) as u(route, lane, is_letter)
+      join "rillflow"."workflow_routes" as r on r.id = u.route
+      where u.lane is not null
+      group by u.lane) as g
+    order by g.lane
+    on conflict (lane) do update
+    set width = excluded.width,
+      open = l.open + excluded.open,
+      active = case
+        when l.parked then l.active
+        else greatest(l.active, least(excluded.width, l.active + excluded.granted)) end,
+      granted = case
+        when l.parked then 0
+        else greatest(0, least(excluded.width - l.active, excluded.granted)) end;
+end
+';
+
+create function "rillflow"."workflow_assign"(p_ids uuid[], p_lanes text[], out assigned integer)
+language plpgsql volatile
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as '
+begin
+  perform "rillflow"."workflow_widen"(
+      array_agg(x.route order by u.n),
+      array_agg(case when x.state = ''unkeyed'' then u.lane end order by u.n),
+      array_agg(x.is_letter order by u.n))
+    from unnest(p_ids, p_lanes) with ordinality as u(id, lane, n)
+    join "rillflow"."workflow_executions" as x on x.id = u.id;
+  update "rillflow"."workflow_executions" as x
+    set lane = g.lane,
+      rank = "rillflow"."workflow_rank"(g.priority),
+      run_at = case when g.delay_ms > 0 and g.is_active
+        then x.queued_at + make_interval(secs => g.delay_ms / 1000.0) end,
+      state = case
+        when not g.is_active then ''blocked''
+        when g.delay_ms > 0 then ''delayed''
+        else ''ready'' end
+    from (
+      select w.id, w.lane, w.priority, w.delay_ms,
+        w.lane is null
+          or (w.delay_ms > 0 and not w.ordered)
+          or row_number() over (partition by w.lane, w.delay_ms > 0 and not w.ordered order by w.position)
+            <= w.granted as is_active
+      from (
+        select k.id, k.position, u.lane, r.priority, l.ordered, l.granted,
+          case when k.is_letter then 0 else r.delay_ms end as delay_ms
+        from unnest(p_ids, p_lanes) as u(id, lane)
+        join "rillflow"."workflow_executions" as k on k.id = u.id
+        join "rillflow"."workflow_routes" as r on r.id = k.route
+        left join "rillflow"."workflow_lanes" as l on l.lane = u.lane
+        where k.state = ''unkeyed'') as w) as g
+    where x.id = g.id;
+  get diagnostics assigned = row_count;
+  perform "rillflow"."workflow_advance"('''', array_agg(l.lane), null, 0)
+    from "rillflow"."workflow_lanes" as l
+    where l.lane = any(p_lanes)
+      and l.parked;
+end
+';
+
+create function "rillflow"."workflow_enqueue"(
+  p_owner text,
+  p_ids uuid[],
+  p_positions bigint[],
+  p_routes integer[],
+  p_correlations text[],
+  p_states text[],
+  p_lanes text[],
+  p_joins uuid[],
+  p_undos bigint[],
+  p_letters boolean[],
+  out enqueued integer)
+language plpgsql volatile
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as '
+declare
+  woken integer;
+begin
+  if p_lanes is not null then
+    perform "rillflow"."workflow_widen"(p_routes, array(
+        select case when x.id is null then u.lane end
+        from unnest(p_ids, p_lanes) with ordinality as u(id, lane, n)
+        left join "rillflow"."workflow_executions" as x on x.id = u.id
+        order by u.n), p_letters);
+  end if;
+  perform "rillflow"."workflow_announce"();
+  with added as (
+    insert into "rillflow"."workflow_executions" as x (
+      id, position, route, correlation_id, lane, join_id, undo_id, is_letter, rank, run_at, expires_at, state)
+    select
+      g.id, g.position, g.route, g.correlation_id, g.lane, g.join_id, g.undo_id, coalesce(g.is_letter, false),
+      "rillflow"."workflow_rank"(g.priority),
+      case when g.state = ''ready'' and g.delay_ms > 0 and (g.lane is null or g.place <= g.granted)
+        then clock_timestamp() + make_interval(secs => g.delay_ms / 1000.0) end,
+      clock_timestamp() + make_interval(secs => g.deadline_ms / 1000.0),
+      case
+        when g.state <> ''ready'' then g.state
+        when g.lane is not null and g.place > g.granted then ''blocked''
+        when g.delay_ms > 0 then ''delayed''
+        else ''ready'' end
+    from (
+      select u.*, r.priority, d.delay_ms, r.deadline_ms,
+        case when d.delay_ms > 0 and not l.ordered then 2147483647 else coalesce(l.granted, 0) end as granted,
+        row_number() over (partition by u.lane, d.delay_ms > 0 and not l.ordered order by u.position) as place
+      from unnest(p_ids, p_positions, p_routes, p_correlations, p_states, p_lanes, p_joins, p_undos, p_letters)
+        as u(id, position, route, correlation_id, state, lane, join_id, undo_id, is_letter)
+      join "rillflow"."workflow_routes" as r on r.id = u.route
+      cross join lateral (
+        select case when u.is_letter then 0 else r.delay_ms end as delay_ms) as d
+      left join "rillflow"."workflow_lanes" as l on l.lane = u.lane
+      where not exists (
+        select
+        from "rillflow"."workflow_executions" as known
+        where known.id = u.id)) as g
+    order by g.position
+    returning x.id, x.position, x.route, x.correlation_id, x.join_id, x.is_letter),
+  told as (
+    insert into "rillflow"."workflow_activity" (
+      position, event_position, execution, version, attempt, kind, handler, correlation_id)
+    select nextval(''"rillflow"."workflow_activity_position"''), a.position, a.id, r.version, 0, ''dispatched'',
+      r.handler, a.correlation_id
+    from added as a
+    join "rillflow"."workflow_routes" as r on r.id = a.route
+    order by a.position, r.id),
+  -- A join that is complete was counted as open before; from now on its execution is.
+  counted as (
+    select a.correlation_id, count(*) as n
+    from added as a
+    where a.join_id is null
+      or a.is_letter
+    group by a.correlation_id),
+  moved as (
+    update "rillflow"."workflows" as w
+    set open = w.open + c.n,
+      updated_at = clock_timestamp()
+    from counted as c
+    where w.correlation_id = c.correlation_id
+    returning w.open = c.n as is_woken)
+  select (select count(*) from added), (select count(*) from moved where is_woken)
+    into enqueued, woken;
+  perform "rillflow"."workflow_count"(p_owner, array[''active'', ''dispatched''], array[woken, enqueued]);
+  if p_letters is not null then
+    perform "rillflow"."workflow_advance"('''', array_agg(l.lane), null, 0)
+      from "rillflow"."workflow_lanes" as l
+      where l.lane = any(p_lanes)
+        and l.parked;
+  end if;
+end
+';
+
+create function "rillflow"."workflow_wake"(p_ids uuid[], p_patient boolean default true, out woken integer)
+language plpgsql volatile
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as '
+declare
+  lanes text[];
+begin
+  select array_agg(distinct x.lane) into lanes
+    from "rillflow"."workflow_executions" as x
+    where x.id = any(p_ids)
+      and x.lane is not null;
+  if p_patient then
+    perform
+      from "rillflow"."workflow_lanes" as l
+      where l.lane = any(lanes)
+      order by l.lane
+      for update;
+  elsif lanes is not null then
+    select array_agg(f.lane) into lanes
+      from (
+        select l.lane
+        from "rillflow"."workflow_lanes" as l
+        where l.lane = any(lanes)
+        order by l.lane
+        for update skip locked) as f;
+  end if;
+  with due as (
+    select x.id, x.route, x.lane, coalesce(l.ordered, true) as keeps, l.width - l.active as free,
+      row_number() over (partition by x.lane order by x.position) as place
+    from "rillflow"."workflow_executions" as x
+    left join "rillflow"."workflow_lanes" as l on l.lane = x.lane
+    where x.id = any(p_ids)
+      and x.state in (''delayed'', ''suspended'')
+      and (x.lane is null or x.lane = any(lanes))),
+  locked as (
+    select x.id
+    from "rillflow"."workflow_executions" as x
+    where x.id in (select due.id from due)
+      and x.state in (''delayed'', ''suspended'')
+    for update skip locked),
+  changed as (
+    update "rillflow"."workflow_executions" as x
+    set state = case when due.keeps or due.lane is null or due.place <= due.free then ''ready'' else ''blocked'' end,
+      run_at = null,
+      rank = "rillflow"."workflow_rank"(r.priority)
+    from due
+    join locked on locked.id = due.id
+    join "rillflow"."workflow_routes" as r on r.id = due.route
+    where x.id = due.id
+    returning x.id, x.lane, x.state, due.keeps),
+  taken as (
+    update "rillflow"."workflow_lanes" as l
+    set active = l.active + c.n
+    from (
+      select lane, count(*) as n
+      from changed
+      where lane is not null
+        and not keeps
+        and state = ''ready''
+      group by lane) as c
+    where l.lane = c.lane)
+  select count(*) into woken from changed;
+end
+';
+
+create function "rillflow"."workflow_dispatch"(
+  p_consumer text,
+  p_fence bigint,
+  p_version integer,
+  p_reached bigint,
+  p_first bigint,
+  p_checkpoint bigint,
+  p_workflows text[],
+  p_wanted boolean[],
+  p_counts integer[],
+  p_firsts bigint[],
+  p_lasts bigint[],
+  p_types text[],
+  p_ids uuid[],
+  p_positions bigint[],
+  p_routes integer[],
+  p_correlations text[],
+  p_worker text,
+  p_worker_fence bigint,
+  p_worker_routes integer[],
+  p_limit integer,
+  p_grace_ms integer,
+  out outcome text,
+  out is_paused boolean,
+  out is_idle boolean,
+  out queued integer,
+  out begun uuid[],
+  out begun_at timestamptz)
+language plpgsql volatile
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set lock_timeout = '10s'
+as '
+declare
+  dispatcher "rillflow"."consumers";
+  known text[];
+  states text[];
+  takes boolean := false;
+  made integer;
+  counted integer;
+  woken integer;
+begin
+  select * into dispatcher
+    from "rillflow"."consumers" as c
+    where c.name = p_consumer
+    for update;
+  outcome := case
+    when dispatcher.fence is distinct from p_fence then ''lost''
+    when dispatcher.checkpoint < p_reached or dispatcher.checkpoint >= p_first then ''moved''
+    when coalesce((dispatcher.definition->>''routes'')::integer, 0) <> p_version then ''outdated'' end;
+  if outcome is not null then
+    return;
+  end if;
+  select array_agg(l.id), array_agg(distinct l.state)
+    into known, states
+    from (
+      select w.correlation_id as id, w.state
+      from "rillflow"."workflows" as w
+      where w.correlation_id = any(p_workflows)
+      order by w.correlation_id
+      for update) as l;
+  if states <> array[''active''] or exists (
+      select
+      from "rillflow"."workflow_waits" as w
+      where w.correlation_id = any(known)
+        and w.type is not null) then
+    outcome := ''involved'';
+    return;
+  end if;
+
+  begun_at := clock_timestamp();
+  if p_limit > 0 then
+    perform
+      from "rillflow"."workflow_workers" as w
+      where w.owner = p_worker
+      for key share;
+    takes := found and not exists (
+      select
+      from "rillflow"."workflow_executions" as x
+      where x.route = any(p_worker_routes)
+        and x.state = ''ready'');
+  end if;
+  perform set_config(''synchronous_commit'', ''off'', true);
+  perform "rillflow"."workflow_announce"();
+  with given as materialized (
+    select g.*, g.fits and row_number() over (partition by g.fits order by g.priority, g.position, g.id) <= p_limit as begins
+    from (
+      select u.id, u.position, u.correlation_id, r.id as route, r.handler, r.version, r.priority, r.delay_ms, r.timeout_ms,
+        r.deadline_ms,
+        takes
+          and r.id = any(p_worker_routes)
+          and r.paused_at is null
+          and r.concurrency is null
+          and r.rate_limit is null
+          and r.delay_ms = 0 as fits
+      from unnest(p_ids, p_positions, p_routes, p_correlations) as u(id, position, route, correlation_id)
+      join "rillflow"."workflow_routes" as r on r.id = u.route
+      where not exists (
+        select
+        from "rillflow"."workflow_executions" as x
+        where x.id = u.id)) as g),
+  opened as (
+    select g.correlation_id, count(*) as n
+    from given as g
+    group by g.correlation_id),
+  flows as materialized (
+    select u.*, coalesce(o.n, 0) as n
+    from unnest(p_workflows, p_wanted, p_counts, p_firsts, p_lasts, p_types)
+      as u(id, is_wanted, events, first_position, last_position, type)
+    left join opened as o on o.correlation_id = u.id),
+  grown as (
+    update "rillflow"."workflows" as w
+    set last_position = greatest(w.last_position, f.last_position),
+      last_type = case when w.last_position < f.last_position then f.type else w.last_type end,
+      open = w.open + f.n,
+      updated_at = begun_at
+    from flows as f
+    where w.correlation_id = f.id
+      and f.id = any(known)
+    returning f.events, w.open, f.n > 0 and w.open = f.n as is_woken),
+  added as (
+    insert into "rillflow"."workflows" (correlation_id, first_position, last_position, last_type, open, updated_at)
+    select f.id, f.first_position, f.last_position, f.type, f.n, begun_at
+    from flows as f
+    where f.is_wanted
+      and f.id <> all(coalesce(known, ''{}''))
+    returning open),
+  executions as (
+    insert into "rillflow"."workflow_executions" (
+      id, position, route, correlation_id, rank, queued_at, run_at, expires_at, state, fence, worker, attempt, started_at,
+      deadline_at)
+    select g.id, g.position, g.route, g.correlation_id,
+      (extract(epoch from begun_at) * 1000)::bigint + g.priority * 10000,
+      begun_at,
+      case when g.delay_ms > 0 then begun_at + make_interval(secs => g.delay_ms / 1000.0) end,
+      begun_at + make_interval(secs => g.deadline_ms / 1000.0),
+      case when g.begins then ''running'' when g.delay_ms > 0 then ''delayed'' else ''ready'' end,
+      case when g.begins then p_worker_fence else 0 end,
+      case when g.begins then p_worker end,
+      case when g.begins then 1 else 0 end,
+      case when g.begins then begun_at end,
+      case when g.begins then begun_at + make_interval(secs => (g.timeout_ms::bigint + p_grace_ms) / 1000.0) end
+    from given as g
+    order by g.position),
+  told as (
+    insert into "rillflow"."workflow_activity" (
+      position, event_position, execution, version, attempt, queued_ms, kind, handler, correlation_id, worker)
+    select nextval(''"rillflow"."workflow_activity_position"''), t.*
+    from (
+      select g.position, g.id, g.version, 0, null::integer, ''dispatched'', g.handler, g.correlation_id, null::text
+      from given as g
+      order by g.position, g.route) as t
+    union all
+    select nextval(''"rillflow"."workflow_activity_position"''), t.*
+    from (
+      select g.position, g.id, g.version, 1, 0, ''started'', g.handler, g.correlation_id, p_worker
+      from given as g
+      where g.begins
+      order by g.priority, g.position, g.id) as t)
+  select
+      (select count(*) from given),
+      (select array_agg(g.id order by g.priority, g.position, g.id) from given as g where g.begins),
+      (select count(*) from added),
+      coalesce((select sum(g.events) from grown as g), 0)
+        + coalesce((select sum(f.events) from flows as f where f.is_wanted and f.id <> all(coalesce(known, ''{}''))), 0),
+      (select count(*) from grown as g where g.is_woken) + (select count(*) from added as a where a.open > 0),
+      exists (select from grown as g where g.open = 0) or exists (select from added as a where a.open = 0)
+    into queued, begun, made, counted, woken, is_idle;
+  perform "rillflow"."workflow_count"(
+    ''dispatcher'', array[''active'', ''dispatched'', ''events'', ''workflows''], array[woken, queued, counted, made]);
+  update "rillflow"."consumers" as c
+    set checkpoint = p_checkpoint,
+      attempts = 0,
+      retry_at = null,
+      progressed_at = begun_at
+    where c.name = p_consumer;
+  is_paused := dispatcher.paused_at is not null;
+  outcome := ''done'';
+end
+';
+
+create function "rillflow"."workflow_claim"(
+  p_owner text,
+  p_fence bigint,
+  p_routes integer[],
+  p_limit integer,
+  p_ahead integer,
+  p_grace_ms integer)
+returns table (execution "rillflow"."workflow_executions", event "rillflow"."events", edited jsonb)
+language plpgsql volatile
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as '
+declare
+  offered_routes integer[];
+  offered_most integer[];
+  limited "rillflow"."workflow_routes";
+  running integer;
+  tokens double precision;
+  most integer;
+  taken integer;
+  claimed uuid[];
+  held uuid[];
+begin
+  -- One that others take for dead, or that has left, gets nothing: what it would have, nobody would ever miss.
+  perform
+    from "rillflow"."workflow_workers" as w
+    where w.owner = p_owner
+    for key share;
+  if not found then
+    return;
+  end if;
+  select array_agg(r.id), array_agg(p_limit * 2)
+    into offered_routes, offered_most
+    from "rillflow"."workflow_routes" as r
+    where r.id = any(p_routes)
+      and r.paused_at is null
+      and r.concurrency is null
+      and r.rate_limit is null;
+  for limited in
+    select *
+    from "rillflow"."workflow_routes" as r
+    where r.id = any(p_routes)
+      and r.paused_at is null
+      and (r.concurrency is not null or r.rate_limit is not null)
+    order by r.id
+    for update
+  loop
+    most := p_limit;
+    if limited.concurrency is not null then
+      select count(*) into running
+        from "rillflow"."workflow_executions" as x
+        where x.route = limited.id
+          and x.worker is not null;
+      most := least(most, limited.concurrency - running);
+    end if;
+    if limited.rate_limit is not null then
+      tokens := least(limited.rate_limit, coalesce(limited.rate_tokens, limited.rate_limit)
+        + extract(epoch from clock_timestamp() - coalesce(limited.rate_at, clock_timestamp())) * 1000
+          * limited.rate_limit / limited.rate_per_ms);
+      most := least(most, floor(tokens)::integer);
+      update "rillflow"."workflow_routes" as r
+        set rate_tokens = tokens,
+          rate_at = clock_timestamp()
+        where r.id = limited.id;
+    end if;
+    if most > 0 then
+      offered_routes := offered_routes || limited.id;
+      offered_most := offered_most || most;
+    end if;
+  end loop;
+  if offered_routes is null then
+    return;
+  end if;
+
+  with offered as materialized (
+    select c.id, c.rank
+    from unnest(offered_routes, offered_most) as o(route, most)
+    cross join lateral (
+      select x.id, x.rank
+      from "rillflow"."workflow_executions" as x
+      where x.route = o.route
+        and x.state = ''ready''
+      order by x.rank, x.id
+      limit o.most) as c
+    order by c.rank, c.id
+    limit p_limit * 2)
+  select array_agg(l.id) into claimed
+    from (
+      select x.id
+      from offered as o
+      join "rillflow"."workflow_executions" as x on x.id = o.id
+      where x.state = ''ready''
+      order by o.rank, o.id
+      limit p_limit
+      for update of x skip locked) as l;
+  if claimed is null then
+    return;
+  end if;
+
+  perform set_config(''synchronous_commit'', ''off'', true);
+  perform "rillflow"."workflow_announce"();
+  with begun as (
+    update "rillflow"."workflow_executions" as x
+    set state = ''running'',
+      fence = p_fence,
+      worker = p_owner,
+      attempt = x.attempt + 1,
+      started_at = clock_timestamp(),
+      deadline_at = clock_timestamp()
+        + make_interval(secs => (greatest(0, r.timeout_ms - x.ran_ms)::bigint + p_grace_ms) / 1000.0)
+    from "rillflow"."workflow_routes" as r
+    where x.id = any(claimed)
+      and r.id = x.route
+    returning x.id, x.position, x.attempt, x.correlation_id, x.rank, r.handler, r.version, r.priority)
+  insert into "rillflow"."workflow_activity" (
+    position, event_position, execution, version, attempt, queued_ms, kind, handler, correlation_id, worker)
+  select nextval(''"rillflow"."workflow_activity_position"''), b.position, b.id, b.version, b.attempt,
+    "rillflow"."workflow_queued_ms"(clock_timestamp(), b.rank, b.priority),
+    ''started'', b.handler, b.correlation_id, p_owner
+  from begun as b;
+
+  if p_ahead > 0 then
+    with follows as materialized (
+      select f.id, f.lane, f.position, f.fits
+      from "rillflow"."workflow_executions" as h
+      join "rillflow"."workflow_lanes" as l on l.lane = h.lane and l.ordered and not l.parked
+      join "rillflow"."workflow_routes" as r on r.id = h.route
+        and r.concurrency is null
+        and r.rate_limit is null
+        and r.delay_ms = 0
+      cross join lateral (
+        select x.id, x.lane, x.position, x.state = ''blocked'' and x.route = h.route as fits
+        from "rillflow"."workflow_executions" as x
+        where x.lane = h.lane
+          and x.position > h.position
+        order by x.position
+        limit p_ahead) as f
+      where h.id = any(claimed)
+        and h.lane is not null),
+    free as materialized (
+      select x.id
+      from "rillflow"."workflow_executions" as x
+      where x.id in (select follows.id from follows where follows.fits)
+        and x.state = ''blocked''
+      for update skip locked)
+    select array_agg(u.id) into held
+      from (
+        select follows.id,
+          bool_and(free.id is not null) over (partition by follows.lane order by follows.position) as is_next
+        from follows
+        left join free on free.id = follows.id) as u
+      where u.is_next;
+    if held is not null then
+      update "rillflow"."workflow_executions" as x
+        set state = ''held'',
+          fence = p_fence,
+          worker = p_owner
+        where x.id = any(held);
+    end if;
+  end if;
+
+  for limited in
+    select *
+    from "rillflow"."workflow_routes" as r
+    where r.id = any(p_routes)
+      and r.rate_limit is not null
+    order by r.id
+  loop
+    select count(*) into taken
+      from "rillflow"."workflow_executions" as x
+      where x.id = any(claimed)
+        and x.route = limited.id;
+    if taken > 0 then
+      update "rillflow"."workflow_routes" as r
+        set rate_tokens = r.rate_tokens - taken
+        where r.id = limited.id;
+    end if;
+  end loop;
+
+  return query
+    select x, e, d.edited
+    from "rillflow"."workflow_executions" as x
+    join "rillflow"."workflow_routes" as r on r.id = x.route
+    left join "rillflow"."events" as e on e.position = x.position
+    left join "rillflow"."dead_letters" as d
+      on x.is_letter
+      and d.consumer = ''handler:'' || r.handler
+      and d.event_id = e.event_id
+      and d.state = ''retrying''
+    where x.id = any(claimed || held)
+    order by x.rank, x.position;
+end
+';
+
+create function "rillflow"."workflow_hold"(
+  p_correlations text[],
+  p_lanes text[],
+  p_ids uuid[],
+  p_fences bigint[],
+  out accepted uuid[])
+language plpgsql volatile
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as '
+begin
+  perform
+    from "rillflow"."workflows" as w
+    where w.correlation_id = any(p_correlations)
+    order by w.correlation_id
+    for update;
+  if p_lanes is not null then
+    perform
+      from "rillflow"."workflow_lanes" as l
+      where l.lane = any(p_lanes)
+      order by l.lane
+      for update;
+  end if;
+  select array_agg(x.id) into accepted
+    from (
+      select x.id
+      from unnest(p_ids, p_fences) as u(id, fence)
+      join "rillflow"."workflow_executions" as x on x.id = u.id
+      where x.fence = u.fence
+        and x.state = ''running''
+      for update of x) as x;
+end
+';
+
+create function "rillflow"."workflow_finish"(
+  p_owner text,
+  p_correlations text[],
+  p_lanes text[],
+  p_ids uuid[],
+  p_fences bigint[],
+  p_kinds text[],
+  p_told text[],
+  p_outcomes text[],
+  p_delays integer[],
+  p_running_ms integer[],
+  p_results jsonb,
+  p_errors jsonb,
+  p_next uuid[],
+  p_grace_ms integer,
+  p_clean boolean,
+  out accepted uuid[],
+  out begun uuid[])
+language plpgsql volatile
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as '
+declare
+  gone uuid[];
+  ended integer;
+  settled integer;
+  failures integer;
+begin
+  accepted := "rillflow"."workflow_hold"(p_correlations, p_lanes, p_ids, p_fences);
+  if accepted is null then
+    -- What is held behind one that is gone is not to wait for it.
+    if p_lanes is not null then
+      perform "rillflow"."workflow_advance"(p_owner, p_lanes, null, p_grace_ms);
+    end if;
+    return;
+  end if;
+
+  perform "rillflow"."workflow_announce"();
+  insert into "rillflow"."workflow_activity" (
+    position, event_position, execution, version, attempt, queued_ms, running_ms, kind, outcome, handler,
+    correlation_id, worker, result, error)
+  select nextval(''"rillflow"."workflow_activity_position"''), x.position, x.id, r.version, x.attempt,
+    "rillflow"."workflow_queued_ms"(x.started_at, x.rank, r.priority), u.running_ms, u.told, u.outcome, r.handler,
+    x.correlation_id, p_owner, nullif(u.result, ''null''), nullif(u.error, ''null'')
+  from rows from (
+    unnest(p_ids, p_told, p_outcomes, p_running_ms),
+    jsonb_array_elements(p_results),
+    jsonb_array_elements(p_errors)) with ordinality as u(id, told, outcome, running_ms, result, error, n)
+  join "rillflow"."workflow_executions" as x on x.id = u.id
+  join "rillflow"."workflow_routes" as r on r.id = x.route
+  where u.id = any(accepted)
+  order by u.n;
+
+  -- Lanes first: what is deleted is not there to be counted afterwards.
+  if p_lanes is not null then
+    update "rillflow"."workflow_lanes" as l
+      set open = l.open - c.done,
+        active = l.active - case when l.ordered then c.done else c.ended end
+      from (
+        select x.lane,
+          count(*) filter (where u.kind = ''done'') as done,
+          count(*) filter (where u.kind in (''done'', ''retry'', ''suspend'', ''park'') or u.delay_ms > 0) as ended
+        from unnest(p_ids, p_kinds, p_delays) as u(id, kind, delay_ms)
+        join "rillflow"."workflow_executions" as x on x.id = u.id
+        where u.id = any(accepted)
+          and x.lane is not null
+        group by x.lane) as c
+      where l.lane = c.lane;
+  end if;
+
+  select array_agg(u.id) into gone
+    from unnest(p_ids, p_kinds) as u(id, kind)
+    where u.kind = ''done''
+      and u.id = any(accepted);
+  if gone is not null then
+    if p_clean then
+      delete from "rillflow"."workflow_steps" as s
+        where s.execution = any(gone);
+      delete from "rillflow"."workflow_waits" as w
+        where w.execution = any(gone);
+    end if;
+    with deleted as (
+      delete from "rillflow"."workflow_executions" as x
+      where x.id = any(gone)
+      returning x.correlation_id),
+    counted as (
+      select d.correlation_id, count(*) as n
+      from deleted as d
+      group by d.correlation_id),
+    moved as (
+      update "rillflow"."workflows" as w
+      set open = w.open - c.n,
+        updated_at = clock_timestamp()
+      from counted as c
+      where w.correlation_id = c.correlation_id
+      returning w.open = 0 as is_settled)
+    select (select count(*) from deleted), (select count(*) from moved where is_settled)
+      into ended, settled;
+    select count(*) into failures
+      from unnest(p_ids, p_kinds, p_told) as u(id, kind, told)
+      where u.kind = ''done''
+        and u.told = ''failed''
+        and u.id = any(accepted);
+    perform "rillflow"."workflow_count"(
+      p_owner, array[''active'', ''completed'', ''failed''], array[-settled, ended - failures, failures]);
+  end if;
+  if cardinality(accepted) > coalesce(cardinality(gone), 0) then
+    update "rillflow"."workflow_executions" as x
+      set state = case u.kind
+          when ''retry'' then ''delayed''
+          when ''suspend'' then ''suspended''
+          when ''park'' then ''parked''
+          else case when u.delay_ms > 0 then ''delayed'' else ''ready'' end end,
+        run_at = case
+          when u.kind = ''suspend'' then least(
+            clock_timestamp() + make_interval(secs => u.delay_ms / 1000.0), x.expires_at)
+          when u.kind = ''retry'' or u.delay_ms > 0
+          then clock_timestamp() + make_interval(secs => u.delay_ms / 1000.0) end,
+        attempt = x.attempt - case when u.kind in (''suspend'', ''release'', ''park'') then 1 else 0 end,
+        crashes = x.crashes + case when u.kind = ''crash'' then 1 else 0 end,
+        -- Above zero, whoever goes on with this attempt looks for what it has left behind.
+        ran_ms = case u.kind
+          when ''suspend'' then x.ran_ms + greatest(1, u.running_ms)
+          when ''release'' then greatest(1, x.ran_ms)
+          when ''park'' then greatest(1, x.ran_ms)
+          else 0 end,
+        worker = null,
+        started_at = null,
+        deadline_at = null
+      from unnest(p_ids, p_kinds, p_delays, p_running_ms) as u(id, kind, delay_ms, running_ms)
+      where x.id = u.id
+        and u.kind <> ''done''
+        and x.id = any(accepted);
+  end if;
+
+  if p_lanes is not null then
+    begun := "rillflow"."workflow_advance"(p_owner, p_lanes, p_next, p_grace_ms);
+  end if;
+end
+';
+
+create function "rillflow"."workflow_advance"(
+  p_owner text,
+  p_lanes text[],
+  p_next uuid[],
+  p_grace_ms integer,
+  out begun uuid[])
+language plpgsql volatile
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as '
+declare
+  taken text[];
+begin
+  if p_next is not null then
+    perform "rillflow"."workflow_announce"();
+    with started as (
+      update "rillflow"."workflow_executions" as x
+      set state = ''running'',
+        attempt = x.attempt + 1,
+        started_at = clock_timestamp(),
+        deadline_at = clock_timestamp()
+          + make_interval(secs => (greatest(0, r.timeout_ms - x.ran_ms)::bigint + p_grace_ms) / 1000.0)
+      from "rillflow"."workflow_routes" as r, "rillflow"."workflow_lanes" as l
+      where x.id = any(p_next)
+        and x.state = ''held''
+        and x.worker = p_owner
+        and r.id = x.route
+        and l.lane = x.lane
+        and l.active < l.width
+        and not l.parked
+      returning x.id, x.position, x.attempt, x.correlation_id, x.lane, x.started_at, x.rank, r.handler, r.version,
+        r.priority),
+    told as (
+      insert into "rillflow"."workflow_activity" (
+        position, event_position, execution, version, attempt, queued_ms, kind, handler, correlation_id, worker)
+      select nextval(''"rillflow"."workflow_activity_position"''), s.position, s.id, s.version, s.attempt,
+        "rillflow"."workflow_queued_ms"(s.started_at, s.rank, s.priority), ''started'', s.handler, s.correlation_id, p_owner
+      from started as s)
+    select array_agg(s.id), array_agg(s.lane) into begun, taken from started as s;
+    update "rillflow"."workflow_lanes" as l
+      set active = l.active + 1
+      where l.lane = any(taken);
+  end if;
+  -- What is held behind one that is not done any more, or is not to be started here, queues again.
+  update "rillflow"."workflow_executions" as x
+    set state = ''blocked'',
+      worker = null
+    where x.lane = any(p_lanes)
+      and x.state = ''held''
+      and not exists (
+        select
+        from "rillflow"."workflow_executions" as h
+        where h.lane = x.lane
+          and h.state = ''running''
+          and h.fence = x.fence);
+  with free as (
+    select l.lane, l.parked, l.width - l.active as places
+    from "rillflow"."workflow_lanes" as l
+    where l.lane = any(p_lanes)
+      and l.width > l.active),
+  next as (
+    select n.id, r.priority, n.due_at, coalesce(n.due_at > clock_timestamp(), false) as is_early
+    from free
+    cross join lateral (
+      select x.id, x.route, x.queued_at, x.is_letter
+      from "rillflow"."workflow_executions" as x
+      where x.lane = free.lane
+        and x.state = ''blocked''
+        and (x.is_letter or not free.parked)
+      order by x.position
+      limit free.places) as b
+    join "rillflow"."workflow_routes" as r on r.id = b.route
+    cross join lateral (
+      select b.id, case when not b.is_letter then b.queued_at + make_interval(secs => r.delay_ms / 1000.0) end as due_at)
+      as n),
+  promoted as (
+    -- One whose time has not come keeps its place in the lane until then.
+    update "rillflow"."workflow_executions" as x
+    set state = case when next.is_early then ''delayed'' else ''ready'' end,
+      run_at = case when next.is_early then next.due_at end,
+      rank = "rillflow"."workflow_rank"(next.priority)
+    from next
+    where x.id = next.id
+      and x.state = ''blocked''
+    returning x.lane)
+  update "rillflow"."workflow_lanes" as l
+    set active = l.active + c.n
+    from (
+      select p.lane, count(*) as n
+      from promoted as p
+      group by p.lane) as c
+    where l.lane = c.lane;
+  delete from "rillflow"."workflow_lanes" as l
+    where l.lane = any(p_lanes)
+      and l.open = 0
+      and not l.parked;
+end
+';
+
+create function "rillflow"."workflow_cancel"(
+  p_owner text,
+  p_correlation text,
+  p_dispatcher text,
+  p_state text,
+  p_reason text,
+  p_except uuid,
+  out cancelled boolean)
+language plpgsql volatile
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as '
+declare
+  flow "rillflow"."workflows";
+  newest bigint;
+  dispatched bigint;
+  lanes text[];
+  removed uuid[];
+  joins integer;
+begin
+  cancelled := false;
+  select * into flow
+    from "rillflow"."workflows" as w
+    where w.correlation_id = p_correlation
+    for update;
+  -- Read after the row is held: what the dispatcher has done for this workflow until now, it has committed.
+  select c.checkpoint into dispatched
+    from "rillflow"."consumers" as c
+    where c.name = p_dispatcher;
+  select e.position into newest
+    from "rillflow"."events" as e
+    where e.correlation_id = p_correlation
+    order by e.position desc
+    limit 1;
+  if flow.correlation_id is null then
+    if coalesce(newest, 0) <= coalesce(dispatched, 0) then
+      return;
+    end if;
+    perform "rillflow"."workflow_make"(p_owner, p_correlation);
+    select * into flow
+      from "rillflow"."workflows" as w
+      where w.correlation_id = p_correlation
+      for update;
+    select c.checkpoint into dispatched
+      from "rillflow"."consumers" as c
+      where c.name = p_dispatcher;
+  end if;
+  if flow.state <> ''active'' then
+    return;
+  end if;
+  if flow.open = 0
+    and coalesce(newest, 0) <= coalesce(dispatched, 0)
+    and not exists (
+      select
+      from "rillflow"."dead_letters" as d
+      where d.correlation_id = p_correlation
+        and d.state in (''open'', ''retrying''))
+    and (p_state = ''cancelled'' or not exists (
+      select
+      from "rillflow"."workflow_undos" as u
+      where u.correlation_id = p_correlation)) then
+    return;
+  end if;
+
+  cancelled := true;
+  lanes := "rillflow"."workflow_hold_lanes"(p_correlation);
+  perform
+    from "rillflow"."workflow_executions" as x
+    where x.correlation_id = p_correlation
+    order by x.id
+    for update;
+  update "rillflow"."workflows" as w
+    set state = p_state,
+      reason = p_reason,
+      is_spreading = exists (
+        select
+        from "rillflow"."workflows" as c
+        where c.parent = p_correlation)
+    where w.correlation_id = p_correlation;
+  with closed as (
+    update "rillflow"."workflow_joins" as j
+    set state = ''cancelled'',
+      closed_at = clock_timestamp()
+    where j.correlation_id = p_correlation
+      and j.state = ''open''
+    returning j.id)
+  select count(*) into joins from closed;
+  -- Whoever cancels it has decided about what its lanes were parked for.
+  if p_except is null then
+    update "rillflow"."workflow_lanes" as l
+      set parked = false,
+        parked_by = null
+      where l.lane = any(lanes)
+        and l.parked
+        and exists (
+          select
+          from "rillflow"."dead_letters" as d
+          where d.execution = l.parked_by
+            and d.correlation_id = p_correlation);
+  end if;
+  -- A retry that was asked for is not to be any more.
+  update "rillflow"."dead_letters" as d
+    set retry_at = null
+    where d.correlation_id = p_correlation
+      and d.state = ''open''
+      and d.retry_at is not null;
+  if p_state = ''compensating'' then
+    update "rillflow"."workflow_executions" as x
+      set state = ''stopping'',
+        fence = nextval(''"rillflow"."consumers_fence"'')
+      where x.correlation_id = p_correlation
+        and x.state = ''running''
+        and x.id is distinct from p_except;
+  end if;
+  select array_agg(x.id) into removed
+    from "rillflow"."workflow_executions" as x
+    where x.correlation_id = p_correlation
+      and x.state <> ''stopping''
+      and x.id is distinct from p_except;
+  perform "rillflow"."workflow_remove"(p_owner, p_correlation, removed, lanes, joins);
+end
+';
+
+create function "rillflow"."workflow_stopped"(
+  p_owner text,
+  p_correlation text,
+  p_ids uuid[],
+  out removed integer)
+language plpgsql volatile
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as '
+declare
+  lanes text[];
+  gone uuid[];
+begin
+  perform
+    from "rillflow"."workflows" as w
+    where w.correlation_id = p_correlation
+    for update;
+  lanes := "rillflow"."workflow_hold_lanes"(p_correlation);
+  select array_agg(s.id) into gone
+    from (
+      select x.id
+      from "rillflow"."workflow_executions" as x
+      where x.id = any(p_ids)
+        and x.correlation_id = p_correlation
+        and x.state = ''stopping''
+      for update) as s;
+  removed := coalesce(cardinality(gone), 0);
+  if removed > 0 then
+    perform "rillflow"."workflow_remove"(p_owner, p_correlation, gone, lanes, 0);
+  end if;
+end
+';
+
+create function "rillflow"."workflow_make"(p_owner text, p_correlation text) returns void
+language plpgsql volatile
+as '
+declare
+  made bigint;
+begin
+  insert into "rillflow"."workflows" as w (correlation_id, first_position, last_position, last_type, parent)
+    -- Nothing of it is dispatched yet.
+    select p_correlation, first.position, first.position - 1, last.type, first.headers->''workflow''->>''parent''
+    from (
+      select e.position, e.headers
+      from "rillflow"."events" as e
+      where e.correlation_id = p_correlation
+      order by e.position
+      limit 1) as first,
+    (
+      select e.type
+      from "rillflow"."events" as e
+      where e.correlation_id = p_correlation
+      order by e.position desc
+      limit 1) as last
+    on conflict (correlation_id) do nothing;
+  get diagnostics made = row_count;
+  perform "rillflow"."workflow_count"(p_owner, array[''workflows''], array[made]);
+end
+';
+
+create function "rillflow"."workflow_hold_lanes"(p_correlation text, out lanes text[])
+language plpgsql volatile
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as '
+begin
+  select array_agg(u.lane) into lanes
+    from (
+      select x.lane
+      from "rillflow"."workflow_executions" as x
+      where x.correlation_id = p_correlation
+        and x.lane is not null
+      union
+      select l.lane
+      from "rillflow"."dead_letters" as d
+      join "rillflow"."workflow_lanes" as l on l.parked and l.parked_by = d.execution
+      where d.correlation_id = p_correlation
+        and d.state in (''open'', ''retrying'')) as u;
+  perform
+    from "rillflow"."workflow_lanes" as l
+    where l.lane = any(lanes)
+    order by l.lane
+    for update;
+end
+';
+
+create function "rillflow"."workflow_remove"(
+  p_owner text,
+  p_correlation text,
+  p_ids uuid[],
+  p_lanes text[],
+  p_joins integer)
+returns void
+language plpgsql volatile
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as '
+declare
+  removed integer := 0;
+  settled integer := 0;
+begin
+  if p_ids is not null then
+    perform "rillflow"."workflow_announce"();
+    insert into "rillflow"."workflow_activity" (
+      position, event_position, execution, version, attempt, running_ms, kind, outcome, handler, correlation_id, worker)
+    select nextval(''"rillflow"."workflow_activity_position"''), x.position, x.id, r.version, x.attempt,
+      least(2147483647, extract(epoch from clock_timestamp() - x.started_at) * 1000)::integer,
+      ''cancelled'', x.state, r.handler, x.correlation_id, x.worker
+    from "rillflow"."workflow_executions" as x
+    join "rillflow"."workflow_routes" as r on r.id = x.route
+    where x.id = any(p_ids)
+    order by x.position, x.id;
+    -- In an ordered lane all but those that queue have their place, in others only those at work or about to be.
+    update "rillflow"."workflow_lanes" as l
+      set open = l.open - c.n,
+        active = l.active - case when l.ordered then c.placed else c.busy end
+      from (
+        select x.lane, count(*) as n,
+          count(*) filter (where x.state not in (''blocked'', ''held'')) as placed,
+          count(*) filter (where x.state in (''ready'', ''running'', ''stopping'')) as busy
+        from "rillflow"."workflow_executions" as x
+        where x.id = any(p_ids)
+          and x.lane is not null
+        group by x.lane) as c
+      where l.lane = c.lane;
+    delete from "rillflow"."workflow_steps" as s
+      where s.execution = any(p_ids);
+    delete from "rillflow"."workflow_waits" as w
+      where w.execution = any(p_ids);
+    update "rillflow"."dead_letters" as d
+      set state = ''open'',
+        retry_at = null,
+        history = case when jsonb_array_length(d.history) < 20 then d.history else d.history - 0 end
+          || jsonb_build_array(jsonb_build_object(''at'', clock_timestamp(), ''from'', ''retrying'', ''to'', ''open''))
+      where d.correlation_id = p_correlation
+        and d.state = ''retrying''
+        and d.execution = any(p_ids);
+    delete from "rillflow"."workflow_executions" as x
+      where x.id = any(p_ids);
+    get diagnostics removed = row_count;
+  end if;
+  update "rillflow"."workflows" as w
+    set open = w.open - removed - p_joins,
+      updated_at = clock_timestamp()
+    where w.correlation_id = p_correlation
+    returning case when w.open = 0 and removed + p_joins > 0 then 1 else 0 end into settled;
+  perform "rillflow"."workflow_count"(p_owner, array[''active'', ''cancelled''], array[-settled, removed]::bigint[]);
+  if p_lanes is null then
+    return;
+  end if;
+  -- Of other workflows: held by a worker behind one that it does not run any more.
+  update "rillflow"."workflow_executions" as x
+    set state = ''blocked'',
+      worker = null
+    where x.lane = any(p_lanes)
+      and x.state = ''held''
+      and not exists (
+        select
+        from "rillflow"."workflow_executions" as h
+        where h.lane = x.lane
+          and h.state = ''running''
+          and h.fence = x.fence);
+  perform "rillflow"."workflow_advance"(p_owner, p_lanes, null, 0);
+end
+';
+
+insert into "rillflow"."migrations" (id, name, checksum, breaking)
+values (9, 'workflows', 'd3789dfd5d5f3baf4e1ccb81953773319a49017d940a19cd70c49e74eda88b05', false);

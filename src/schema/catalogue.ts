@@ -147,7 +147,9 @@ export async function readObjects(
       'function',
       p.proname::text,
       string_agg(concat_ws(' ',
-        format('(%s) returns %s', pg_get_function_arguments(p.oid), pg_get_function_result(p.oid)),
+        replace(
+          format('(%s) returns %s', pg_get_function_arguments(p.oid), pg_get_function_result(p.oid)),
+          quote_ident(n.nspname) || '.', ''),
         'language ' || l.lanname,
         case p.provolatile when 'v' then 'volatile' when 's' then 'stable' else 'immutable' end,
         case when p.proisstrict then 'strict' end,

@@ -48,7 +48,7 @@ export async function checkSchema(executor: Executor, target: Target): Promise<C
 /** What the positions are read from. */
 const vital = ['table events', 'column events.position', 'sequence events_position']
 
-const bySync = 'open the store with { migrate: true }, or call store.schema.sync()'
+const bySync = 'open the store with { migrate: true }, or call store.schema.sync() (rillflow schema sync)'
 const byHand = 'undo the manual change; store.schema.plan() on an empty schema shows the statement that made it'
 
 function historyProblems({ pending, changed, unknown }: History): Problem[] {

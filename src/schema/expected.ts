@@ -2,9 +2,10 @@
  * Every object that the migrations make, in PostgreSQL's words. Generated: change the migrations, then run
  * RILLFLOW_UPDATE=1 npx vitest run --project postgres-18 test/schema
  */
+import { expectedWorkflows } from './expected-workflows.ts'
 import type { SchemaShape } from './shape.ts'
 
-export const expected: SchemaShape = {
+const others: SchemaShape = {
   tables: {
     consumers: {
       columns: {
@@ -59,11 +60,21 @@ export const expected: SchemaShape = {
         note: 'text',
         errors: 'jsonb not null',
         history: "jsonb not null default '[]'::jsonb",
+        execution: 'uuid',
+        correlation_id: 'text collate "C"',
+        reason: 'text',
+        fingerprint: 'text collate "C"',
+        edited: 'jsonb',
+        failures: 'integer not null default 1',
       },
       indexes: {
+        dead_letters_correlation:
+          "btree (correlation_id) WHERE ((correlation_id IS NOT NULL) AND (state = ANY (ARRAY['open'::text, 'retrying'::text])))",
+        dead_letters_execution: 'btree (execution) WHERE (execution IS NOT NULL)',
         dead_letters_pkey: 'primary key btree (consumer, event_id)',
         dead_letters_position: 'btree (consumer, "position")',
         dead_letters_requested: 'btree (consumer, retry_at) WHERE (retry_at IS NOT NULL)',
+        dead_letters_state: 'btree (state) WHERE (correlation_id IS NOT NULL)',
       },
     },
     deliveries: {
@@ -220,4 +231,10 @@ export const expected: SchemaShape = {
     signed32:
       "(value bigint) returns integer language sql immutable RETURN (((value & '4294967295'::bigint) - CASE WHEN ((value & '2147483648'::bigint) <> 0) THEN '4294967296'::bigint ELSE (0)::bigint END))::integer",
   },
+}
+
+export const expected: SchemaShape = {
+  tables: { ...others.tables, ...expectedWorkflows.tables },
+  sequences: { ...others.sequences, ...expectedWorkflows.sequences },
+  functions: { ...others.functions, ...expectedWorkflows.functions },
 }

@@ -10,6 +10,7 @@ import { subscriptions } from './migrations/0005-subscriptions.ts'
 import { inline } from './migrations/0006-inline.ts'
 import { snapshots } from './migrations/0007-snapshots.ts'
 import { sessions } from './migrations/0008-sessions.ts'
+import { workflows } from './migrations/0009-workflows.ts'
 
 export const migrations: readonly Migration[] = [
   events,
@@ -20,6 +21,7 @@ export const migrations: readonly Migration[] = [
   inline,
   snapshots,
   sessions,
+  workflows,
 ]
 
 /** As it is called in plans, errors and the log: `migration 3 (append)`. */

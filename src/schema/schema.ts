@@ -31,6 +31,7 @@ import type { Database } from '../database/database.ts'
 import { identifier } from '../database/sql.ts'
 import { type CheckResult, checkSchema } from './check.ts'
 import type { Step } from './difference.ts'
+import { dropSchema } from './drop.ts'
 import { glanceAtHistory, refuseForeignHistory } from './history.ts'
 import { migrate, type SyncOptions } from './migrate.ts'
 import type { Migration } from './migration.ts'
@@ -48,6 +49,8 @@ export interface Schema {
   check(): Promise<CheckResult>
   /** Whether the store can be used, at the cost of one query, or two if there are declared tables. */
   state(): Promise<SchemaState>
+  /** Drops the schema with everything in it, whoever made it. The store is of no more use then. */
+  drop(): Promise<{ readonly tables: number }>
   /** Makes sure that the store can be used, or says why not. */
   ensure(mode: MigrateMode, options?: SyncOptions): Promise<void>
 }
@@ -102,6 +105,7 @@ export function openSchema(database: Database, options: SchemaOptions): Schema {
     sync,
     check: () => checkSchema(database, target()),
     state,
+    drop: () => dropSchema(database, schema),
     async ensure(mode, given) {
       if (mode === 'manual') return
       const { status, pending } = await state()

@@ -149,7 +149,7 @@ test('two schemas of one database do not know of each other', async () => {
 
   expect(await other.schema.state()).toMatchObject({ status: 'missing' })
   await other.schema.sync()
-  await other.byHand('drop table ~events')
+  await other.byHand('drop table ~events cascade')
   expect(await one.schema.check()).toMatchObject({ ok: true })
 })
 

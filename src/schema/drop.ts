@@ -1,0 +1,19 @@
+/** Dropping a store: its schema, with everything in it. Refused where there is no store: the schema is somebody else's then. */
+import { SchemaMissing } from '../core/errors.ts'
+import type { Database } from '../database/database.ts'
+import { identifier, sql } from '../database/sql.ts'
+
+export async function dropSchema(database: Database, schema: string): Promise<{ readonly tables: number }> {
+  return database.transaction(async tx => {
+    const [row] = await tx.run<{ tables: number; store: boolean }>(sql`/* schema.contents */
+      select count(*)::integer as tables,
+        coalesce(bool_or(table_name = 'migrations'), false) as store
+      from information_schema.tables
+      where table_schema = ${schema}::text
+        and table_type = 'BASE TABLE'`)
+    if (!row!.store) throw new SchemaMissing({ schema })
+    await tx.run(sql`/* schema.drop */
+      drop schema ${identifier(schema)} cascade`)
+    return { tables: row!.tables }
+  })
+}

@@ -1,0 +1,206 @@
+/**
+ * The rules of `docs/internals/citus.md`, by their numbers there, on one statement at a time. Each tells what it found; of
+ * a statement that runs on Citus as it stands, nothing.
+ */
+import { allOf, everything, inField, type Node, namesIn, parseBody, parseStatements } from './tree.ts'
+import type { Catalogue } from './volatility.ts'
+
+export interface Finding {
+  readonly rule: number
+  /** What breaks it: `clock_timestamp()`. */
+  readonly what: string
+}
+
+type Rule = (statement: Node, catalogue: Catalogue) => string[]
+
+/** Everything that a text breaks as one call, each once. */
+export function lint(text: string, catalogue: Catalogue): Finding[] {
+  const statements = parseStatements(text)
+  const findings: Finding[] = statements.length > 1 ? [{ rule: 5, what: 'several statements' }] : []
+  const apply = (statement: Node, by: Record<number, Rule>): void => {
+    for (const [rule, find] of Object.entries(by))
+      for (const what of find(statement, catalogue)) findings.push({ rule: Number(rule), what })
+  }
+  for (const statement of statements) apply(statement, rules)
+  if (statements.some(isPlpgsql)) for (const inner of parseBody(text)) apply(inner, insideFunctions)
+  return [...new Map(findings.map(each => [`${each.rule} ${each.what}`, each])).values()]
+}
+
+const rules: Record<number, Rule> = {
+  5: statement =>
+    allOf(statement, 'CreateSchemaStmt').flatMap(schema =>
+      inField(schema, 'schemaElts').length > 0 ? ['a schema with its tables'] : [],
+    ),
+
+  6: statement => [
+    ...allOf(statement, 'AlterTableStmt')
+      .filter(alter => new Set(allOf(alter, 'AlterTableCmd').map(({ raw }) => raw.subtype)).size > 1)
+      .map(() => 'changes of several kinds'),
+    ...allOf(statement, 'CreateStmt')
+      .filter(table => inField(table, 'partbound').length > 0 && inField(table, 'partspec').length > 0)
+      .map(() => 'partitions of a partition'),
+  ],
+
+  16: statement =>
+    everything(statement)
+      .filter(({ type }) => type !== 'TypeCast')
+      .flatMap(({ children }) => children)
+      .filter(({ type }) => type === 'ParamRef')
+      .map(() => 'a parameter without a cast'),
+
+  19: statement => [
+    ...allOf(statement, 'FuncCall')
+      .filter(call => /^(pg_current_xact_id|txid_|pg_current_snapshot|pg_snapshot_)/.test(plainName(call)))
+      .map(nameOf),
+    ...allOf(statement, 'TypeName')
+      .map(type => namesIn(type, 'names').at(-1)!)
+      .filter(name => /^(xid8?|cid|pg_snapshot|txid_snapshot)$/.test(name)),
+    ...(tablesNamed(statement).length === 0 ? [] : allOf(statement, 'ColumnRef'))
+      .map(column => namesIn(column, 'fields').at(-1) ?? '')
+      .filter(name => /^(xmin|cmin|cmax|ctid)$/.test(name)),
+  ],
+
+  20: statement => [
+    ...allOf(statement, 'MergeStmt').map(() => 'merge'),
+    ...allOf(statement, 'CreateTrigStmt').map(() => 'a trigger'),
+    ...allOf(statement, 'RuleStmt').map(() => 'a rule'),
+    ...allOf(statement, 'CreateStmt')
+      .filter(table => inField(table, 'inhRelations').length > 0 && inField(table, 'partbound').length === 0)
+      .map(() => 'inheritance'),
+  ],
+
+  21: (statement, catalogue) => [
+    ...(changesRows(statement) ? everything(statement) : [])
+      .filter(node => !isOwn(node) && catalogue.volatilityOf(node) === 'volatile')
+      .map(nameOf),
+    ...allOf(statement, 'onConflictClause', 'returningClause')
+      .flatMap(everything)
+      .filter(node => catalogue.volatilityOf(node) !== 'immutable')
+      .map(nameOf),
+  ],
+
+  22: (statement, catalogue) =>
+    (changesRows(statement) ? everything(statement) : [])
+      .filter(node => catalogue.volatilityOf(node) === 'stable' && allOf(node, 'ColumnRef').length > 0)
+      .map(nameOf),
+
+  23: statement => [
+    ...everything(statement).filter(isOwn).map(nameOf),
+    ...allOf(statement, 'CommonTableExpr')
+      .filter(({ children }) => children.some(({ type }) => type === 'InsertStmt'))
+      .map(() => 'insert in a CTE'),
+    ...allOf(statement, 'InsertStmt')
+      .filter(insert => valuesOf(insert).length === 0 && tablesRead(statement).length > 0)
+      .map(() => 'insert from a table'),
+  ],
+
+  24: statement =>
+    allOf(statement, 'InsertStmt').flatMap(insert => [
+      ...valuesOf(insert)
+        .flatMap(values => allOf(values, 'SubLink'))
+        .map(() => 'a subquery in values'),
+      ...(inField(insert, 'selectStmt').some(isUnnest) ? inField(insert, 'onConflictClause') : [])
+        .flatMap(conflict => allOf(conflict, 'ParamRef'))
+        .map(() => 'a parameter in on conflict beside unnest'),
+    ]),
+
+  25: statement => allOf(statement, 'DoStmt').map(() => 'do'),
+
+  26: statement =>
+    tablesRead(statement).length === 0
+      ? []
+      : allOf(statement, 'FuncCall')
+          .filter(
+            call =>
+              isOwn(call) || /^(pg_notify|pg_(try_)?advisory_\w+|nextval|setval|set_config)$/.test(plainName(call)),
+          )
+          .map(nameOf),
+
+  28: statement => [
+    ...allOf(statement, 'VariableSetStmt')
+      .map(({ raw }) => String(raw.name))
+      .filter(isGuard),
+    ...allOf(statement, 'FuncCall')
+      .filter(call => /^(set_config|current_setting)$/.test(plainName(call)))
+      .map(call => settingOf(call))
+      .filter(isGuard),
+  ],
+
+  29: statement => {
+    const schemas = [
+      ...allOf(statement, 'RangeVar').map(({ raw }) => raw.schemaname as string | undefined),
+      ...allOf(statement, 'FuncCall').map(call => namesIn(call, 'funcname').at(-2)),
+      ...allOf(statement, 'TypeName').map(type => namesIn(type, 'names').at(-2)),
+    ]
+    return new Set(schemas.filter(isOurs)).size > 1 ? ['several schemas'] : []
+  },
+}
+
+/** A function is a rendering for one call, and another will stand for all of it; but this it must not do anywhere. */
+const insideFunctions: Record<number, Rule> = {
+  19: rules[19]!,
+  20: rules[20]!,
+  25: statement => [
+    ...allOf(statement, 'CreateStmt', 'CreateTableAsStmt').map(() => 'create table in a function'),
+    ...allOf(statement, 'A_Const')
+      .filter(({ children }) => children.some(({ raw }) => /\bcreate\s+(unlogged\s+)?table\b/i.test(String(raw.sval))))
+      .map(() => 'create table in a function'),
+  ],
+}
+
+function isPlpgsql(statement: Node): boolean {
+  return allOf(statement, 'DefElem').some(
+    ({ raw, children }) => raw.defname === 'language' && children.some(({ raw: { sval } }) => sval === 'plpgsql'),
+  )
+}
+
+function isOurs(schema: string | undefined): boolean {
+  return schema !== undefined && schema !== 'pg_catalog' && schema !== 'information_schema'
+}
+
+/** A call of a function of the schema. */
+function isOwn(node: Node): boolean {
+  return node.type === 'FuncCall' && isOurs(namesIn(node, 'funcname').at(-2))
+}
+
+function plainName(call: Node): string {
+  return namesIn(call, 'funcname').at(-1)!
+}
+
+function changesRows(statement: Node): boolean {
+  return allOf(statement, 'UpdateStmt', 'DeleteStmt').length > 0
+}
+
+function tablesNamed(statement: Node): Node[] {
+  return allOf(statement, 'RangeVar').filter(({ raw }) => isOurs(raw.schemaname as string | undefined))
+}
+
+/** Other than the one that is written to. */
+function tablesRead(statement: Node): Node[] {
+  return tablesNamed(statement).filter(({ field }) => field !== 'relation')
+}
+
+function valuesOf(insert: Node): Node[] {
+  return inField(insert, 'selectStmt').flatMap(select => inField(select, 'valuesLists'))
+}
+
+function isUnnest(select: Node): boolean {
+  return allOf(select, 'RangeFunction').some(({ field }) => field === 'fromClause')
+}
+
+/** The name of a setting that is written out. */
+function settingOf(call: Node): string {
+  const [name] = inField(call, 'args')
+  return String(name?.children[0]?.raw.sval ?? '')
+}
+
+/** The schema's name is what keeps tenants apart: nothing of the session may. */
+function isGuard(setting: string): boolean {
+  return setting.includes('.') || setting === 'search_path'
+}
+
+function nameOf(node: Node): string {
+  if (node.type === 'FuncCall') return `${plainName(node)}()`
+  if (node.type === 'TypeCast') return `::${namesIn(inField(node, 'typeName')[0]!, 'names').at(-1)}`
+  return node.type === 'A_Expr' ? namesIn(node, 'name').at(-1)! : String(node.raw.op)
+}

@@ -1,0 +1,77 @@
+/** Every statement of ours that the tests of this run have sent, against the rules of `docs/internals/citus.md`. */
+import { beforeAll, expect, inject, test } from 'vitest'
+import { openStore } from '../../src/store.ts'
+import { freshSchema, openDatabase } from '../support/engines.ts'
+import { shopEvents } from '../support/shop.ts'
+import { readSources } from '../support/source.ts'
+import { labelOf, recordedStatements } from '../support/statements.ts'
+import { type Exception, listedExceptions, rowOf } from './document.ts'
+import { lint } from './lint.ts'
+import { provision, spendADay } from './scenario.ts'
+import { readCatalogue } from './volatility.ts'
+
+const listed = listedExceptions()
+const ours = new Set(readSources('src').flatMap(({ text }) => text.match(/[a-z_]+\.[a-z_]+/g) ?? []))
+const labels = new Set<string>()
+let found: Exception[] = []
+
+beforeAll(async () => {
+  const database = await openDatabase()
+  const schema = freshSchema()
+  await using store = await openStore({ events: shopEvents, database, schema })
+  await provision(store)
+  await spendADay(store)
+  const catalogue = await readCatalogue(database, schema)
+  // Some tests name statements of their own.
+  const statements = recordedStatements().filter(text => ours.has(labelOf(text)!))
+  const findings = new Map<string, Set<string>>()
+  for (const text of statements) {
+    const label = labelOf(text)!
+    labels.add(label)
+    for (const { rule, what } of lint(text, catalogue)) {
+      const key = `${rule} ${label}`
+      findings.set(key, (findings.get(key) ?? new Set()).add(what))
+    }
+  }
+  found = [...findings].map(([key, what]) => ({
+    rule: Number(key.split(' ')[0]),
+    label: key.split(' ')[1]!,
+    what: [...what].sort(),
+  }))
+  return () => database.transaction(tx => tx.query(`drop schema "${schema}" cascade`))
+}, 180_000)
+
+test('there is something to look at: every part has sent statements', () => {
+  const parts = new Set([...labels].map(label => label.split('.')[0]))
+
+  expect([...parts]).toEqual(
+    expect.arrayContaining(['consumers', 'documents', 'events', 'projections', 'schema', 'sessions', 'workflows']),
+  )
+})
+
+test('a statement that would not run on Citus, or not well, is in the table', () => {
+  const missing = found.filter(({ rule, label, what }) => {
+    const known = listed.find(each => each.rule === rule && each.label === label)
+    return !what.every(each => known?.what.includes(each))
+  })
+
+  expect(missing.map(rowOf), 'write these rows into docs/internals/citus.md, or mend the statements').toEqual([])
+})
+
+test('what is in the table is still so', () => {
+  const mended = listed.filter(({ rule, label, what }) => {
+    if (!ours.has(label)) return true
+    // Fewer tests may not have sent a statement in every form it has.
+    if (!inject('isWholeRun') || !labels.has(label)) return false
+    const now = found.find(each => each.rule === rule && each.label === label)
+    return !what.every(each => now?.what.includes(each))
+  })
+
+  expect(mended.map(rowOf), 'these rows of docs/internals/citus.md have no reason any more').toEqual([])
+})
+
+test('the table is sorted, by rule and by statement, and has each once', () => {
+  const order = listed.map(({ rule, label }) => `${String(rule).padStart(2)} ${label}`)
+
+  expect(order).toEqual([...new Set(order)].sort())
+})
