@@ -20,6 +20,7 @@ import { sqlStateOf } from '../database/sqlstate.ts'
 import type { RecordedEvent } from '../events/definition.ts'
 import type { Log } from '../events/log.ts'
 import type { Page } from '../events/read-page.ts'
+import { channels } from '../telemetry/telemetry.ts'
 import type { Breaker } from './breaker.ts'
 import { type Conclusion, conclude } from './conclude.ts'
 import type { Consumer } from './consumer.ts'
@@ -38,6 +39,8 @@ export interface Work {
   readonly openings: number
   /** Aborts when nothing may be done any more. */
   readonly lost: AbortSignal
+  /** By position: why an event could not be given its shape. */
+  readonly faults?: ReadonlyMap<bigint, unknown> | undefined
 }
 
 export interface BatchOutcome extends Conclusion {
@@ -45,11 +48,45 @@ export interface BatchOutcome extends Conclusion {
   readonly processed: number
 }
 
-export async function applyPage(given: Omit<Work, 'openings'>, page: Page): Promise<BatchOutcome> {
-  const work: Work = { ...given, openings: given.breaker?.openings() ?? 0 }
+export function applyPage(given: Omit<Work, 'openings'>, page: Page): Promise<BatchOutcome> {
+  const { telemetry, schema } = given.log
+  if (!telemetry.isTraced) return applyTold(given, page)
+  const { name: consumer, kind } = given.consumer
+  const start = { name: 'consumers.batch', schema, causes: page.events, fields: { consumer, kind } } as const
+  return telemetry.span(start, async span => {
+    const outcome = await applyTold(given, page)
+    if (outcome.error !== undefined) span.fail(outcome.error)
+    return outcome
+  })
+}
+
+async function applyTold(given: Omit<Work, 'openings'>, page: Page): Promise<BatchOutcome> {
+  const { telemetry, schema } = given.log
+  const { name } = given.consumer
+  const started = performance.now()
+  const outcome = await applyEvents(given, page)
+  const durationMs = performance.now() - started
+  const { processed, checkpoint } = outcome
+  telemetry.count('consumer_batches_total', 1, name)
+  telemetry.count('consumer_events_total', processed, name)
+  telemetry.observe('consumer_batch_events', page.events.length, name)
+  telemetry.observe('consumer_batch_seconds', durationMs / 1000, name)
+  telemetry.publish(channels.batch, () => ({ schema, consumer: name, events: processed, checkpoint, durationMs }))
+  return outcome
+}
+
+async function applyEvents(given: Omit<Work, 'openings'>, page: Page): Promise<BatchOutcome> {
   const { events, faults, reached } = page
-  const bad = faults.size === 0 ? -1 : events.findIndex(event => faults.has(event.position))
+  const work: Work = { ...given, openings: given.breaker?.openings() ?? 0, faults }
+  const bad =
+    faults.size === 0 || given.consumer.takesFaults === true
+      ? -1
+      : events.findIndex(event => faults.has(event.position))
   if (bad >= 0) return failAt(work, events, bad, faults.get(events[bad]!.position))
+  if (work.attempts === 0) {
+    const done = await work.consumer.handleAtOnce?.(events, { fence: work.lease.fence, checkpoint: reached, faults })
+    if (done !== undefined) return allApplied(events, reached, done.isPaused)
+  }
   const tried = await tryAll(work, events, reached)
   if ('processed' in tried) return tried
   if (tried.at === undefined) return oneByOne(work, events, reached)
@@ -80,18 +117,15 @@ async function tryAll(
       await attempt.handle(tx, events)
       return saveProgress(work.log, tx, work.lease, { checkpoint })
     })
-    return {
-      processed: events.length,
-      checkpoint,
-      attempts: 0,
-      retryInMs: 0,
-      isPaused,
-      end: undefined,
-      error: undefined,
-    }
+    return allApplied(events, checkpoint, isPaused)
   } catch (error) {
     return attempt.trouble(error)
   }
+}
+
+function allApplied(events: readonly RecordedEvent[], checkpoint: bigint, isPaused: boolean): BatchOutcome {
+  const processed = events.length
+  return { processed, checkpoint, isPaused, attempts: 0, retryInMs: 0, end: undefined, error: undefined }
 }
 
 /** The events before the one that fails are applied; of that one the policy decides. */
@@ -136,8 +170,7 @@ async function oneByOne(
         }
       }
       const { isPaused } = await saveProgress(work.log, tx, work.lease, { checkpoint: reached })
-      const none = { attempts: 0, retryInMs: 0, end: undefined, error: undefined }
-      return { ...none, processed: events.length, checkpoint: reached, isPaused }
+      return allApplied(events, reached, isPaused)
     })
   } catch (error) {
     const trouble = await attempt.trouble(error)
@@ -173,7 +206,7 @@ class Attempt {
 
   /** In a savepoint its end shows whether the connection is still there. */
   async handle(tx: Transaction, events: readonly RecordedEvent[], inSavepoint = false): Promise<void> {
-    const { consumer, attempts, breaker } = this.#work
+    const { consumer, attempts, breaker, faults } = this.#work
     this.#current = events.length === 1 ? events[0] : undefined
     const ctx = {
       consumer: consumer.name,
@@ -181,6 +214,7 @@ class Attempt {
       signal: this.#aborting.signal,
       attempt: events[0] === this.#events[0] ? attempts + 1 : 1,
       isReplay: false,
+      faults,
       at: (event: RecordedEvent | undefined) => {
         this.#current = event
       },

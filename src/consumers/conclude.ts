@@ -32,7 +32,7 @@ export async function conclude(
 ): Promise<Conclusion> {
   const { log, consumer, lease, breaker } = work
   const told = { schema: log.schema, consumer: consumer.name, eventId: event.id, position: event.position, attempt }
-  log.telemetry.count('consumer_failures_total')
+  log.telemetry.count('consumer_failures_total', 1, consumer.name)
   const stored = { ...describeError(error), eventId: event.id, position: event.position.toString(), attempt }
   const before = event.position - 1n
 

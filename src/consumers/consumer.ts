@@ -1,5 +1,5 @@
 /** A consumer as the protocol sees it: what it wants of the log, and what it does with it. */
-import { InvalidOption } from '../core/errors.ts'
+import { InvalidName, InvalidOption } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
 import { checkWhole } from '../core/whole.ts'
 import type { Transaction } from '../database/database.ts'
@@ -31,13 +31,31 @@ export interface Consumer {
   readonly timeoutMs: number | undefined
   readonly policy: FailurePolicy
   readonly breaker: BreakerOptions | undefined
-  /** Called before its events are read, outside of any transaction; while it rejects, the consumer is held up. */
-  prepare?(): Promise<void>
+  /** Whether it also wants events that could not be given their shape, as they are stored, instead of failing at them. */
+  readonly takesFaults?: boolean | undefined
+  /**
+   * Called before its events are read, outside of any transaction; while it rejects, the consumer is held up. The signal
+   * aborts when the consumer is to be given back.
+   */
+  prepare?(signal?: AbortSignal): Promise<void>
   /**
    * Applies events in the order of their positions, within `ctx.tx`. If it throws, all it did there is undone, and the
    * same events come again one by one. It may be called with any number of events from 1 to `batchSize`.
    */
   handle(events: readonly RecordedEvent[], ctx: BatchContext): Promise<void>
+  /**
+   * The same with one call that checks the fence, applies the events and moves the checkpoint, instead of a transaction
+   * around `handle`. Undefined: nothing was done, and `handle` is called.
+   */
+  handleAtOnce?(events: readonly RecordedEvent[], ctx: AtOnceContext): Promise<{ isPaused: boolean } | undefined>
+}
+
+export interface AtOnceContext {
+  /** The fence of the lease. */
+  readonly fence: bigint
+  /** Where the consumer is when these events are done with. */
+  readonly checkpoint: bigint
+  readonly faults: ReadonlyMap<bigint, unknown>
 }
 
 export interface BatchContext {
@@ -49,6 +67,8 @@ export interface BatchContext {
   readonly attempt: number
   /** True for a dead letter that is tried again: newer events were applied before. */
   readonly isReplay: boolean
+  /** By position: why an event is as it is stored; only for who takes such events. */
+  readonly faults?: ReadonlyMap<bigint, unknown> | undefined
   /**
    * Tells which event is being worked on, so that only it counts as failed and the ones before it are kept without being
    * tried one by one; undefined while that cannot be told.
@@ -72,11 +92,18 @@ export interface ConsumerOptions {
 }
 
 export function consumer(
-  given: Pick<Consumer, 'name' | 'kind' | 'filter' | 'handle'>,
+  given: Pick<Consumer, 'name' | 'kind' | 'filter' | 'handle' | 'handleAtOnce' | 'takesFaults'>,
   options: ConsumerOptions = {},
 ): Consumer {
   const { batchSize = 500, leaseMs = 30_000, timeoutMs, startFrom = 'beginning', breaker } = options
   checkName('Consumer', given.name)
+  // The dead letters of workflow handlers are kept under such names.
+  if (given.name.startsWith('handler:'))
+    throw new InvalidName({
+      what: 'Consumer',
+      given: given.name,
+      reason: 'begins with "handler:", as only handlers do',
+    })
   checkWhole('batchSize', batchSize, 1)
   checkWhole('leaseMs', leaseMs, 50)
   if (timeoutMs !== undefined) checkWhole('timeoutMs', timeoutMs, 1)

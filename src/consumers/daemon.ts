@@ -48,13 +48,14 @@ export interface DaemonRegistry {
   runUntil(consumers: readonly string[], signal: AbortSignal): Promise<void>
 }
 
-export function openDaemons(consumers: Consumers): DaemonRegistry {
+/** `tend` is called when a daemon has started, the function it returns when that one stops: for what any of them keeps up. */
+export function openDaemons(consumers: Consumers, tend: () => () => void = () => () => {}): DaemonRegistry {
   const running = new Set<() => Promise<void>>()
   return {
-    daemon: (options = {}) => openDaemon(consumers, options, running),
+    daemon: (options = {}) => openDaemon(consumers, options, running, tend),
     async runUntil(names, signal) {
       if (signal.aborted) return
-      const daemon = openDaemon(consumers, { consumers: names }, running)
+      const daemon = openDaemon(consumers, { consumers: names }, running, tend)
       await daemon.start()
       await new Promise<void>(resolve => onAbort(signal, resolve))
       await daemon.stop()
@@ -65,7 +66,12 @@ export function openDaemons(consumers: Consumers): DaemonRegistry {
   }
 }
 
-function openDaemon(consumers: Consumers, options: DaemonOptions, running: Set<() => Promise<void>>): Daemon {
+function openDaemon(
+  consumers: Consumers,
+  options: DaemonOptions,
+  running: Set<() => Promise<void>>,
+  tend: () => () => void,
+): Daemon {
   const { consumers: wanted = 'all', node, standby = false, leaseMs, onFailure } = options
   if (node !== undefined) checkName('Node', node)
   if (standby && node === undefined) throw new InvalidOption({ option: 'standby', reason: 'needs a node name' })
@@ -76,6 +82,7 @@ function openDaemon(consumers: Consumers, options: DaemonOptions, running: Set<(
   const hostedByConsumer = new WeakMap<Consumer, Hosted>()
   let host: Host | undefined
   let stopListening = (): void => {}
+  let rest = (): void => {}
 
   const hosted = (): Hosted[] =>
     consumers
@@ -89,6 +96,7 @@ function openDaemon(consumers: Consumers, options: DaemonOptions, running: Set<(
 
   const stop = async ({ stopMs }: { stopMs?: number | undefined } = {}): Promise<void> => {
     const stopped = host
+    rest()
     stopListening()
     await stopped?.stop(stopMs)
     if (host === stopped) host = undefined
@@ -115,6 +123,7 @@ function openDaemon(consumers: Consumers, options: DaemonOptions, running: Set<(
       stopListening = consumers.onChange(() => mine.refresh())
       try {
         await mine.start()
+        if (host === mine) rest = tend()
       } catch (error) {
         await stop()
         throw error

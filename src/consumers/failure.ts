@@ -34,8 +34,8 @@ export function describeError(error: unknown): ErrorDescription {
 }
 
 /**
- * True for what says nothing about the event: the lease is gone, the database is away. An error of a socket without an
- * SQLSTATE may be that of a handler's own target, and counts as a failure of the handler.
+ * True for what says nothing about the event: the lease is gone, the database is away, or its tenant has just been moved. An
+ * error of a socket without an SQLSTATE may be that of a handler's own target, and counts as a failure of the handler.
  */
 export function isInterruption(error: unknown): boolean {
   if (isRillflowError(error)) return interruptions.has(error.code)
@@ -45,10 +45,12 @@ export function isInterruption(error: unknown): boolean {
 const interruptions: ReadonlySet<string> = new Set([
   'connection_lost',
   'database_unreachable',
+  'directory_unreachable',
   'lease_lost',
   'outcome_unknown',
   'server_in_recovery',
   'store_closed',
+  'tenant_moving',
 ])
 
 function causesOf(error: unknown): string[] {
@@ -84,7 +86,7 @@ function fieldOf(error: unknown, field: string): string | undefined {
 }
 
 /** Whatever was thrown may also throw when it is looked at. */
-function propertyOf(value: unknown, property: string): unknown {
+export function propertyOf(value: unknown, property: string): unknown {
   if ((typeof value !== 'object' && typeof value !== 'function') || value === null) return undefined
   try {
     return (value as Record<string, unknown>)[property]

@@ -15,7 +15,6 @@ import type { Log } from '../events/log.ts'
 import type { Page } from '../events/read-page.ts'
 import { type Settled, settle } from '../events/settle.ts'
 import type { LogWatch } from '../events/watch.ts'
-import { channels } from '../telemetry/telemetry.ts'
 import { applyPage } from './batch.ts'
 import { circuitBreaker } from './breaker.ts'
 import type { Consumer } from './consumer.ts'
@@ -64,7 +63,7 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: Hold)
   try {
     while (!drain.aborted && !lost.aborted) {
       try {
-        if (place === undefined) await consumer.prepare?.()
+        if (place === undefined) await consumer.prepare?.(drain)
         place ??= await findPlace(log, hold)
         if (place === undefined) return
         if (interruption.taken()) {
@@ -127,17 +126,9 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: Hold)
       if (isRillflowError(error, 'handler_timeout')) pace.tooLong(page.events.length)
       throw error
     })
-    const durationMs = performance.now() - started
-    if (outcome.error === undefined) pace.took(outcome.processed, durationMs)
-    log.telemetry.count('consumer_batches_total')
-    log.telemetry.count('consumer_events_total', outcome.processed)
-    const { checkpoint, attempts, processed } = outcome
-    log.telemetry.publish(channels.batch, () => ({
-      ...{ schema: log.schema, consumer: consumer.name },
-      ...{ events: processed, checkpoint, durationMs },
-    }))
-    at.cursor = at.saved = checkpoint
-    at.attempts = attempts
+    if (outcome.error === undefined) pace.took(outcome.processed, performance.now() - started)
+    at.cursor = at.saved = outcome.checkpoint
+    at.attempts = outcome.attempts
     at.notBefore = outcome.retryInMs > 0 ? performance.now() + outcome.retryInMs : 0
     savedAt = performance.now()
     if (outcome.end === 'stop') throw new Stopped(outcome.error)

@@ -82,7 +82,10 @@ interface MemberRow {
   readonly consumers: readonly string[]
 }
 
-/** One statement: sign of life, renewal of all leases, and the view. */
+/**
+ * One statement: sign of life, renewal of all leases, and the view, which has the consumers of the other hosts, too: who is
+ * to have what depends on all that each of them holds, and hosts that reckon with less than others do not agree with them.
+ */
 export async function look(
   log: Log,
   owner: string,
@@ -142,7 +145,11 @@ export async function look(
             where l.consumer = c.name
               and l.retry_at <= clock_timestamp())))
         from ${log.names.consumers} as c
-        where c.name = any(${wanted}::text[])) as consumers,
+        where c.name = any(${wanted}::text[])
+          or exists (
+            select
+            from ${log.names.daemons} as d
+            where c.name = any(d.consumers))) as consumers,
       (select jsonb_agg(jsonb_build_object(
           'owner', d.owner,
           'role', d.role,

@@ -73,7 +73,21 @@ async function replay(log: Log, consumer: Consumer, hold: Hold, letter: Letter):
 }
 
 async function apply(log: Log, consumer: Consumer, hold: Hold, letter: Letter): Promise<void> {
+  const { telemetry, schema } = log
   const event = await readEvent(log, letter)
+  if (!telemetry.isTraced) return applyEvent(log, consumer, hold, letter, event)
+  const fields = { consumer: consumer.name, kind: consumer.kind, attempt: letter.attempts + 1 }
+  const start = { name: 'consumers.replay', schema, causes: [event], fields } as const
+  return telemetry.span(start, () => applyEvent(log, consumer, hold, letter, event))
+}
+
+async function applyEvent(
+  log: Log,
+  consumer: Consumer,
+  hold: Hold,
+  letter: Letter,
+  event: RecordedEvent,
+): Promise<void> {
   const over = new AbortController()
   const release = onAbort(hold.lost, () => over.abort(hold.lost.reason))
   const context = { consumer: consumer.name, signal: over.signal, attempt: letter.attempts + 1, isReplay: true }

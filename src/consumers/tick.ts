@@ -39,7 +39,7 @@ async function tickLeased(
 ): Promise<Tick> {
   const { log, wake } = consumers
   throwIfAborted(signal)
-  await consumer.prepare?.()
+  await consumer.prepare?.(signal)
   await ensureConsumer(log, consumer)
   const lease = await takeLease(log, consumer.name, newOwner(log), consumer.leaseMs)
   if (typeof lease === 'string') return { result: lease === 'missing' ? 'idle' : lease, count: 0 }

@@ -75,11 +75,25 @@ import {
   softDeleteDocument,
 } from './write.ts'
 
-/** Opens collections: `store.documents<Customer>('customers', options)`. */
-export type Documents = <Doc extends object = Record<string, unknown>>(
+/** Opens collections: `store.documents<Customer>('customers', options)`, or one that was defined for several stores. */
+export interface Documents {
+  <Doc extends object = Record<string, unknown>>(name: string, options?: CollectionOptions<Doc>): Collection<Doc>
+  <Doc extends object>(definition: CollectionDefinition<Doc>): Collection<Doc>
+}
+
+/** What a collection is, in whichever store. */
+export interface CollectionDefinition<in out Doc extends object = Record<string, unknown>> {
+  readonly name: string
+  readonly options: CollectionOptions<Doc>
+}
+
+/** `const customers = defineCollection<Customer>('customers', options)`, then `store.documents(customers)` in each store. */
+export function defineCollection<Doc extends object = Record<string, unknown>>(
   name: string,
-  options?: CollectionOptions<Doc>,
-) => Collection<Doc>
+  options: CollectionOptions<Doc> = {},
+): CollectionDefinition<Doc> {
+  return { name: checkCollectionName(name), options }
+}
 
 export interface Collection<in out Doc extends object = Record<string, unknown>> extends CollectionBase {
   /** Makes sure that its tables are there. Only needed before its first use inside a transaction. */
@@ -148,7 +162,10 @@ export interface Collection<in out Doc extends object = Record<string, unknown>>
 }
 
 export function openDocuments(parts: DocumentParts): Documents {
-  const open = (name: string, options: object = {}): unknown => withMethods(declareCollection(parts, name, options))
+  const open = (first: string | CollectionDefinition<never>, second: object = {}): unknown => {
+    const { name, options } = typeof first === 'object' ? first : { name: first, options: second }
+    return withMethods(declareCollection(parts, name, options as CollectionOptions))
+  }
   return open as Documents
 }
 

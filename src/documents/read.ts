@@ -2,7 +2,7 @@
 import { sql } from '../database/sql.ts'
 import { checkId, readBody } from './body.ts'
 import { type CallOptions, type CollectionBase, prepared } from './collection.ts'
-import { runRead } from './run.ts'
+import { runRead, runRows } from './run.ts'
 
 /** A document and what is known about it. */
 export interface StoredDocument<Doc = unknown> {
@@ -78,7 +78,7 @@ export async function documentExists(
 ): Promise<boolean> {
   checkId(id)
   const executor = await prepared(collection, options)
-  const rows = await runRead(
+  const rows = await runRows(
     collection,
     executor,
     sql`/* documents.exists */
@@ -92,7 +92,7 @@ export async function documentExists(
 
 export async function countDocuments(collection: CollectionBase, options: ReadOptions = {}): Promise<number> {
   const executor = await prepared(collection, options)
-  const [row] = await runRead(
+  const [row] = await runRows(
     collection,
     executor,
     sql`/* documents.count */

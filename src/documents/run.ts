@@ -4,16 +4,36 @@ import { isRillflowError, SerializationFailed } from '../core/errors.ts'
 import type { Executor } from '../database/database.ts'
 import type { Statement } from '../database/sql.ts'
 import { sqlStateOf, uniqueViolation } from '../database/sqlstate.ts'
+import { channels } from '../telemetry/telemetry.ts'
 import type { CollectionBase } from './collection.ts'
 import { indexedFields } from './indexes.ts'
 import { historyName } from './table.ts'
 
-export function runRead(collection: CollectionBase, executor: Executor, statement: Statement): Promise<unknown[][]> {
-  return runWrite(collection, executor, statement)
+/** The rows of a statement that gives a row for each document it reads. */
+export async function runRead(
+  collection: CollectionBase,
+  executor: Executor,
+  statement: Statement,
+): Promise<unknown[][]> {
+  const rows = await runRows(collection, executor, statement)
+  tellDocuments(collection, 'read', statement.label, rows.length)
+  return rows
 }
 
-/** The rows a write gives back. `bodies` are the texts it was to store, for naming the value that is there already. */
+/** The same for each document it writes. `bodies` are the texts to be stored, for naming the value that is there already. */
 export async function runWrite(
+  collection: CollectionBase,
+  executor: Executor,
+  statement: Statement,
+  bodies: readonly string[] = [],
+): Promise<unknown[][]> {
+  const rows = await runRows(collection, executor, statement, bodies)
+  tellDocuments(collection, 'written', statement.label, rows.length)
+  return rows
+}
+
+/** The rows of a statement, whatever they are. */
+export async function runRows(
   collection: CollectionBase,
   executor: Executor,
   statement: Statement,
@@ -24,6 +44,22 @@ export async function runWrite(
   } catch (error) {
     throw writeError(collection, error, bodies)
   }
+}
+
+export function tellDocuments(
+  { name, parts: { telemetry, schema } }: CollectionBase,
+  happened: 'read' | 'written',
+  statement: string,
+  documents: number,
+): void {
+  telemetry.count(`documents_${happened}_total`, documents, name)
+  telemetry.publish(channels.documents, () => ({
+    schema: schema.name,
+    collection: name,
+    statement,
+    documents,
+    happened,
+  }))
 }
 
 /** An error of the database in the words of this folder, where there are any. */

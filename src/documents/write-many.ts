@@ -12,7 +12,7 @@ import type { Executor } from '../database/database.ts'
 import { type Statement, sql } from '../database/sql.ts'
 import type { CollectionBase } from './collection.ts'
 import { firstVersion, keepingVersions } from './keep.ts'
-import { runWrite } from './run.ts'
+import { runRows, tellDocuments } from './run.ts'
 
 /** A change of one document. `body` is JSON text, as `checkedBody` gives it. */
 export interface Change {
@@ -60,14 +60,20 @@ export async function writeDocuments(
   const statement = blind
     ? keepingVersions(collection, putAll(collection, changes, userId))
     : judgeAll(collection, changes, userId, options.partial ?? false)
-  const rows = await runWrite(collection, executor, statement, bodies)
+  const rows = await runRows(collection, executor, statement, bodies)
   const byId = new Map<string, Judged>()
   for (const row of rows) byId.set(row[0] as string, row as Judged)
-  const outcomes = changes.map(change => outcomeOf(change, byId.get(change.id)!))
-  if (blind) return outcomes
-  const isRefused = options.partial !== true && changes.some((change, i) => isRefusal(change, outcomes[i]!))
-  if (!isRefused) return outcomes.map((each, i) => madeMeanwhile(changes[i]!, each))
-  return outcomes.map(each => (each.outcome === 'written' ? { ...each, outcome: 'withheld' } : each))
+  const judged = changes.map(change => outcomeOf(change, byId.get(change.id)!))
+  const outcomes = blind ? judged : conclude(changes, judged, options.partial ?? false)
+  tellDocuments(collection, 'written', statement.label, outcomes.filter(each => each.outcome === 'written').length)
+  return outcomes
+}
+
+/** If one is refused and not all that can be is to be written, nothing was. */
+function conclude(changes: readonly Change[], judged: readonly ChangeOutcome[], partial: boolean): ChangeOutcome[] {
+  const isRefused = !partial && changes.some((change, i) => isRefusal(change, judged[i]!))
+  if (!isRefused) return judged.map((each, i) => madeMeanwhile(changes[i]!, each))
+  return judged.map(each => (each.outcome === 'written' ? { ...each, outcome: 'withheld' } : each))
 }
 
 function outcomeOf({ id }: Change, [, version, outcome = 'written', before]: Judged): ChangeOutcome {

@@ -230,6 +230,7 @@ export function refuseUnfit(
 }
 
 function refuseOther(collection: CollectionBase, id: string, found: Found, expected: number): void {
-  if (found.version !== expected)
-    throw new DocumentConflict({ collection: collection.name, id, expected, actual: found.version })
+  if (found.version === expected) return
+  collection.parts.telemetry.count('document_conflicts_total')
+  throw new DocumentConflict({ collection: collection.name, id, expected, actual: found.version })
 }

@@ -10,6 +10,7 @@ import { checkName } from '../core/name.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import { type AnyTransaction, isOwnTransaction } from '../database/transaction.ts'
+import { carrying, type Span, type SpanEvent } from '../telemetry/span.ts'
 import { channels } from '../telemetry/telemetry.ts'
 import type { GroupCommit } from './group-commit.ts'
 import { appendInline } from './inline-append.ts'
@@ -67,12 +68,28 @@ export interface KnownAppend {
   readonly isUnanswered?: boolean | undefined
 }
 
-export async function appendEvents(
+export function appendEvents(
   parts: AppendParts,
   streams: readonly StreamEvents[],
   options: AppendOptions,
   beside?: Beside,
   known?: KnownAppend,
+): Promise<AppendResult[]> {
+  const { telemetry, schema } = parts.log
+  if (!telemetry.isTraced) return appendTold(parts, streams, options, beside, known)
+  const fields = { streams: streams.map(part => part.stream) }
+  return telemetry.span({ name: 'events.append', schema, fields }, span =>
+    appendTold(parts, streams, carrying(options, span), beside, known, span),
+  )
+}
+
+async function appendTold(
+  parts: AppendParts,
+  streams: readonly StreamEvents[],
+  options: AppendOptions,
+  beside: Beside | undefined,
+  known: KnownAppend | undefined,
+  span?: Span,
 ): Promise<AppendResult[]> {
   const { log } = parts
   const started = performance.now()
@@ -83,10 +100,11 @@ export async function appendEvents(
       return { ...message, durationMs: performance.now() - started, ...(error === undefined ? {} : { error }) }
     })
   try {
-    const results = await appendAll(parts, streams, options, beside, known)
+    const results = await appendAll(parts, streams, options, beside, known, span)
     log.telemetry.count('event_appends_total')
+    log.telemetry.observe('event_append_seconds', (performance.now() - started) / 1000)
     if (results[0]?.repeated === true) log.telemetry.count('event_repeats_total')
-    else log.telemetry.count('events_appended_total', events)
+    else if (options.tx === undefined) log.telemetry.count('events_appended_total', events)
     tell()
     return results
   } catch (error) {
@@ -102,6 +120,7 @@ async function appendAll(
   options: AppendOptions,
   beside: Beside | undefined,
   known: KnownAppend | undefined,
+  span: Span | undefined,
 ): Promise<AppendResult[]> {
   const { log } = parts
   throwIfAborted(options.signal)
@@ -113,7 +132,15 @@ async function appendAll(
   if (options.idempotencyKey !== undefined) checkName('Idempotency key', options.idempotencyKey)
   const prepared = prepareAppend(log, streams, options, beside, known)
   const append = isPromise(prepared) ? await prepared : prepared
+  span?.wrote(writtenBy(append))
   return options.tx === undefined ? appendGrouped(parts, append, options.signal) : appendIn(parts, append, options.tx)
+}
+
+/** The events of an append, for the span it is part of. */
+export function writtenBy({ parts }: Append): SpanEvent[] {
+  return parts.flatMap(({ stream, events }) =>
+    events.map(({ id, type, correlationId }) => ({ id, type, stream, correlationId })),
+  )
 }
 
 /** Everything that can be wrong with it by itself is found here; a promise only where a schema is asynchronous. */
@@ -161,7 +188,7 @@ async function appendGrouped(parts: AppendParts, append: Append, signal?: AbortS
   return resent && repeated === 'ids' ? earlier.map(result => Object.assign(result, { repeated: false })) : earlier
 }
 
-async function appendIn(parts: AppendParts, append: Append, tx: AnyTransaction): Promise<AppendResult[]> {
+export async function appendIn(parts: AppendParts, append: Append, tx: AnyTransaction): Promise<AppendResult[]> {
   const { log, wake } = parts
   refuseLent(tx)
   const executor = parts.executorOf(tx)
@@ -180,6 +207,10 @@ async function appendIn(parts: AppendParts, append: Append, tx: AnyTransaction):
   const results = resultsOf(append, outcome)
   parts.rememberIds(tx, idsOf(append))
   await wake.appendedIn(tx, executor)
+  const count = (): void => log.telemetry.count('events_appended_total', append.eventCount)
+  // Of a user's own transaction nobody tells us whether it was committed.
+  if (isOwnTransaction(tx)) tx.afterCommit(count)
+  else count()
   return results
 }
 

@@ -217,6 +217,7 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
     if (wasAlone()) alone--
     giveBack()
     log.telemetry.count('event_append_groups_total')
+    log.telemetry.observe('event_append_group_appends', group.length)
     log.telemetry.publish(channels.group, () => ({
       schema: log.schema,
       appends: group.length,

@@ -101,6 +101,20 @@ async function apply(
   const { name, types } = projection
   const wanted = types === undefined ? events : events.filter(event => types.includes(event.type))
   if (wanted.length === 0) return
+  const { telemetry, schema } = log
+  if (!telemetry.isTraced) return applyWanted(log, projection, wanted, tx, over)
+  const start = { name: 'projections.inline', schema, causes: wanted, fields: { consumer: name } } as const
+  return telemetry.span(start, () => applyWanted(log, projection, wanted, tx, over))
+}
+
+async function applyWanted(
+  log: Log,
+  projection: InlineProjection,
+  wanted: readonly RecordedEvent[],
+  tx: Transaction,
+  over: AbortSignal | undefined,
+): Promise<void> {
+  const { name } = projection
   const timeoutMs = timeoutOf(log, projection)
   const controller = new AbortController()
   const { handle, shut } = lendTransaction(tx)

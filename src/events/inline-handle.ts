@@ -39,7 +39,7 @@ export function lendTransaction(tx: Transaction): { handle: Transaction; shut: (
 export function refuseLent(tx: AnyTransaction): void {
   if (!(lent in tx)) return
   const reason =
-    'is the transaction of an inline projection, which cannot append; append from an async one, or together'
+    'is lent to your code for its writes and cannot append: emit from a handler, or append from an async projection'
   throw new InvalidOption({ option: 'tx', reason })
 }
 

@@ -68,7 +68,8 @@ export async function earlierResults(
   const found = new Map(rows.map(row => [row.stream, row]))
   return append.parts.map(part => {
     const row = found.get(part.stream)
-    if (row === undefined) throw new IdempotencyMismatch({ key: append.key ?? part.stream })
+    // Its events were deleted with the stream, after the time that archived ones are kept.
+    if (row === undefined) throw new StreamTombstoned({ stream: part.stream })
     return new Result(part.stream, Number(row.version), row.position, row.ids.split(','), true)
   })
 }

@@ -105,7 +105,7 @@ export function matches(event: RecordedEvent, filter: EventFilter): boolean {
 }
 
 /** What jsonb's `@>` finds: objects part by part, arrays element by element, anything else by value. */
-function contains(whole: unknown, part: unknown): boolean {
+export function contains(whole: unknown, part: unknown): boolean {
   if (Array.isArray(part))
     return Array.isArray(whole) && part.every(each => whole.some(element => contains(element, each)))
   if (typeof part === 'object' && part !== null) {

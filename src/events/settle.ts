@@ -44,7 +44,7 @@ export async function settle(log: Log, executor: Executor = log.database): Promi
  * A session that has answered before proves that the server has not crashed since: none outlives that. A new one proves
  * nothing, so it begins an epoch; there are as many of those as connections, and each costs a follower one look.
  */
-function epochOf(log: Log, session: string): number {
+export function epochOf(log: Log, session: string): number {
   const known = sessionsOf.get(log) ?? { epoch: 0, sessions: new Set<string>() }
   sessionsOf.set(log, known)
   if (!known.sessions.has(session)) {

@@ -8,13 +8,12 @@
  */
 import { isRillflowError } from '../core/errors.ts'
 import { throwIfAborted } from '../core/lifecycle.ts'
-import { sql } from '../database/sql.ts'
 import type { RecordedEvent } from './definition.ts'
 import type { Log } from './log.ts'
 import { rereadable } from './read.ts'
 import { checkPosition, type EventFilter, readSettled } from './read-log.ts'
 import { type Settled, settle } from './settle.ts'
-import { type LogWatch, rewound } from './watch.ts'
+import { isStillKnown, type LogWatch, rewound } from './watch.ts'
 
 export interface TailOptions<Type extends string = string> extends EventFilter<Type> {
   /** Only events above this position; 'start' for all there are, 'now' for new ones only. Default 'now'. */
@@ -74,12 +73,6 @@ export async function* tailLog(
 
 /** The server may have restarted: is the log still the one we read? */
 async function verify(log: Log, last: RecordedEvent, now: Settled): Promise<void> {
-  const [found] = await rereadable(log.database, log, () =>
-    log.database.run<{ event_id: string }>(sql`/* events.verify */
-      select event_id
-      from ${log.names.events}
-      where position = ${last.position}::bigint`),
-  )
-  if (found?.event_id !== last.id)
+  if (!(await rereadable(log.database, log, () => isStillKnown(log, last))))
     throw rewound(log, last.position, now, `event ${last.id} at ${last.position} is not there any more`)
 }

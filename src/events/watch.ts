@@ -11,8 +11,10 @@
 import { isRillflowError, LogRewound } from '../core/errors.ts'
 import { abortError, onAbort } from '../core/lifecycle.ts'
 import { defaultBackoff, delay } from '../core/retry.ts'
+import { sql } from '../database/sql.ts'
 import { runOutside } from '../database/transaction.ts'
 import { channels } from '../telemetry/telemetry.ts'
+import type { RecordedEvent } from './definition.ts'
 import type { Log } from './log.ts'
 import { type Settled, settle } from './settle.ts'
 import type { Wake } from './wake.ts'
@@ -31,7 +33,19 @@ interface Waiter {
   readonly reject: (error: unknown) => void
 }
 
+/** What is watched: how far it is settled, and who tells of news. */
+export interface Watched {
+  settle(): Promise<Settled>
+  /** Calls back on every hint until the function returned is called. */
+  listen(hear: () => void): () => void
+}
+
 export function watchLog(log: Log, wake: Wake, pollMs: number): LogWatch {
+  return watchHead(log, { settle: () => settle(log), listen: wake.onHint }, pollMs)
+}
+
+/** The same for whatever has positions that are announced and settled as those of the log are. */
+export function watchHead(log: Log, watched: Watched, pollMs: number): LogWatch {
   const waiters = new Set<Waiter>()
   let running = false
   let dirty = false
@@ -60,7 +74,7 @@ export function watchLog(log: Log, wake: Wake, pollMs: number): LogWatch {
           if (waiters.size === 0) rest()
         }
         waiters.add(waiter)
-        stopListening ??= wake.onHint(look)
+        stopListening ??= watched.listen(look)
         look()
       })
     },
@@ -90,7 +104,7 @@ export function watchLog(log: Log, wake: Wake, pollMs: number): LogWatch {
       // Who comes during the look may have seen more than it will show; it is answered by the next one.
       const present = [...waiters]
       try {
-        const settled = await settle(log)
+        const settled = await watched.settle()
         failures = 0
         unsettledLooks = settled.settled < settled.head ? unsettledLooks + 1 : 0
         for (const waiter of present) if (waiters.has(waiter)) answer(waiter, settled)
@@ -122,6 +136,24 @@ export function watchLog(log: Log, wake: Wake, pollMs: number): LogWatch {
       waiter.resolve(now)
     }
   }
+}
+
+/**
+ * Whether an event that was read is still in the log, or was deleted with its stream, as retention does. Another one in its
+ * place, or none in a stream that is in use, are signs of another log.
+ */
+export async function isStillKnown(log: Log, event: RecordedEvent): Promise<boolean> {
+  const rows = await log.database.run<{ event_id: string | null }>(sql`/* events.verify */
+    select event_id
+    from ${log.names.events}
+    where position = ${event.position}::bigint
+    union all
+    select null
+    from ${log.names.streams}
+    where stream = ${event.stream}::text
+      and tombstoned_at is not null`)
+  const found = rows.find(row => row.event_id !== null)
+  return found === undefined ? rows.length > 0 : found.event_id === event.id
 }
 
 export function rewound(log: Log, cursor: bigint, now: Settled, reason: string): InstanceType<typeof LogRewound> {

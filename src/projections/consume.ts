@@ -2,14 +2,18 @@
 import { type BatchContext, type Consumer, consumer } from '../consumers/consumer.ts'
 import type { RecordedEvent } from '../events/definition.ts'
 import type { Log } from '../events/log.ts'
-import type { Prepare } from './prepare.ts'
 import type { ApplyContext, Projection } from './projection.ts'
 import { shadowOf, type TableNames, tableNames } from './table.ts'
 
-export function projectionConsumer(log: Log, projection: Projection, prepare: Prepare): Consumer {
+export function projectionConsumer(
+  log: Log,
+  projection: Projection,
+  prepare: (projection: Projection, signal?: AbortSignal) => Promise<void>,
+): Consumer {
   const { name, filter, options } = projection
   const handle = handlerOf(projection, tableNames(log.schema, projection), false)
-  return { ...consumer({ name, kind: 'projection', filter, handle }, options), prepare: () => prepare(projection) }
+  const self = consumer({ name, kind: 'projection', filter, handle }, options)
+  return { ...self, prepare: signal => prepare(projection, signal) }
 }
 
 /** The one that fills the new tables. It has a checkpoint of its own, so that it can go on after a crash. */

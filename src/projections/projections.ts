@@ -43,6 +43,7 @@ import { isShadow, projectionConsumer } from './consume.ts'
 import type { DocumentProjection } from './document.ts'
 import { inlineForm, makeAsync, makeInline } from './lifecycle.ts'
 import type { LiveProjection } from './live.ts'
+import { owedRebuilds } from './owed.ts'
 import { preparation } from './prepare.ts'
 import type { Lifecycle, Projection } from './projection.ts'
 import { foldStream, readDocument } from './read.ts'
@@ -128,6 +129,11 @@ export function openProjections(parts: ProjectionParts): Projections {
   const { consumers, schema, tables } = parts
   const { log, wake } = consumers
   const prepare = preparation(log.database, schema, parts.syncs)
+  const payRebuild = owedRebuilds({ consumers, prepare })
+  const prepareToFollow = async (projection: Projection, signal?: AbortSignal): Promise<void> => {
+    await prepare(projection)
+    await payRebuild(projection, signal)
+  }
   const registered = new Map<string, Registered>()
   const tableOwners = new Map<string, string>()
 
@@ -168,7 +174,9 @@ export function openProjections(parts: ProjectionParts): Projections {
   const setLifecycle = async (name: string, lifecycle: 'inline' | 'async'): Promise<void> => {
     if (lifecycle === 'inline') {
       findConsumer(name)
-      await changed(makeInline(consumers, find(name).projection, prepare))
+      const { projection } = find(name)
+      await payRebuild(projection)
+      await changed(makeInline(consumers, projection, prepare))
     } else if (lifecycle === 'async') await changed(known(name).then(() => makeAsync(consumers, name)))
     else
       throw new InvalidOption({ option: 'lifecycle', reason: `must be 'inline' or 'async', not ${String(lifecycle)}` })
@@ -180,7 +188,7 @@ export function openProjections(parts: ProjectionParts): Projections {
       checkLifecycle(projection, lifecycle)
       const { name } = projection
       const isLive = lifecycle === 'live'
-      const consumer = isLive ? undefined : projectionConsumer(log, projection, prepare)
+      const consumer = isLive ? undefined : projectionConsumer(log, projection, prepareToFollow)
       if (registered.has(name)) throw new DuplicateConsumer({ consumer: name })
       if (consumer !== undefined) {
         const unregister = consumers.register(consumer)

@@ -18,13 +18,15 @@ import { sql } from '../database/sql.ts'
 import { type AnyTransaction, isOwnTransaction } from '../database/transaction.ts'
 import { checkUserId } from '../documents/body.ts'
 import { type CollectionBase, preparedToWrite } from '../documents/collection.ts'
+import { tellDocuments } from '../documents/run.ts'
 import { type Change, isRefusal, writeDocuments } from '../documents/write-many.ts'
-import { type AppendParts, appendEvents, prepareAppend } from '../events/append.ts'
+import { type AppendParts, appendEvents, prepareAppend, writtenBy } from '../events/append.ts'
 import { foreignHandle, refuseLent } from '../events/inline-handle.ts'
 import type { Log } from '../events/log.ts'
 import { type AppendResult, refusal, resultsOf } from '../events/outcome.ts'
 import type { AppendDefaults, StreamEvents } from '../events/prepare.ts'
 import type { Append, Beside, Outcome } from '../events/send.ts'
+import { carrying, type Span } from '../telemetry/span.ts'
 import { channels } from '../telemetry/telemetry.ts'
 import type { SaveGroup } from './group.ts'
 import { kindOf, type Place } from './joint.ts'
@@ -67,7 +69,19 @@ export interface Sent {
   readonly repeated: boolean
 }
 
-export async function sendWork(parts: SaveParts, work: Work, options: SendOptions): Promise<Sent> {
+export function sendWork(parts: SaveParts, work: Work, options: SendOptions): Promise<Sent> {
+  const { telemetry, schema } = parts.log
+  if (!telemetry.isTraced) return sendAll(parts, work, options)
+  const documents = work.documents.flatMap(({ collection, changes }) =>
+    changes.map(({ id, kind }) => ({ collection: collection.name, id, kind })),
+  )
+  const fields = { streams: work.streams.map(({ stream }) => stream), documents }
+  return telemetry.span({ name: 'sessions.save', schema, fields }, span =>
+    sendAll(parts, work, carrying(options, span), span),
+  )
+}
+
+async function sendAll(parts: SaveParts, work: Work, options: SendOptions, span?: Span): Promise<Sent> {
   const { tx, signal, idempotencyKey: key } = options
   throwIfAborted(signal)
   if (tx === undefined) parts.log.database.refuseInsideTransaction('save')
@@ -76,7 +90,7 @@ export async function sendWork(parts: SaveParts, work: Work, options: SendOption
   checkUserId(options.userId)
   // Tables are made before, never inside, a save.
   for (const { collection } of work.documents) await preparedToWrite(collection, { tx, signal })
-  const joined = await sendTogether(parts, work, options)
+  const joined = await sendTogether(parts, work, options, span)
   if (joined.sent !== undefined) return joined.sent
   if (work.streams.length === 0) return sendDocuments(parts, work, options)
   return sendEvents(parts, work, options, joined.isUnanswered)
@@ -87,6 +101,7 @@ async function sendTogether(
   { log, saves, wake }: SaveParts,
   work: Work,
   options: SendOptions,
+  span: Span | undefined,
 ): Promise<{ readonly sent: Sent | undefined; readonly isUnanswered: boolean }> {
   const places = work.documents.length === 0 ? undefined : placesOf(work)
   const { idempotencyKey: key, tx, signal } = options
@@ -95,6 +110,7 @@ async function sendTogether(
   const append = await prepareAppend(log, work.streams, options, undefined, { digest: undefined, checkIds: false })
   const size = append.eventCount + places.reduce((sum, { changes }) => sum + changes.length, 0)
   if (size > log.database.batch.appendEvents || log.inline.mayWant(append)) return notSent
+  span?.wrote(writtenBy(append))
   const changes = places.map(each => each.changes)
   const started = performance.now()
   const answer = await saves.submit({ append, places, changes, userId: options.userId })
@@ -102,6 +118,8 @@ async function sendTogether(
   if (append.eventCount > 0) tellAppend(log, append, answer.outcome, started)
   const streams = resultsOf(append, answer.outcome)
   if (append.eventCount > 0) wake.appended()
+  for (const { collection, kind, changes: some } of places)
+    tellDocuments(collection, 'written', `sessions.${kind}`, some.length)
   const documents = places.flatMap(({ collection, changes: some }) => some.map(({ id }) => ({ collection, id })))
   const named = documents.map(({ collection, id }, at) => {
     return { collection: collection.name, id, version: answer.versions[at]! }
@@ -115,6 +133,7 @@ function tellAppend(log: Log, append: Append, outcome: Outcome, started: number)
   if (error === undefined) {
     log.telemetry.count('event_appends_total')
     log.telemetry.count('events_appended_total', append.eventCount)
+    log.telemetry.observe('event_append_seconds', (performance.now() - started) / 1000)
   } else if (error instanceof VersionConflict) log.telemetry.count('event_conflicts_total')
   log.telemetry.publish(channels.append, () => {
     const streams = append.parts.map(({ stream }) => stream)
@@ -208,13 +227,14 @@ async function writeChanges(executor: Executor, { documents }: Work, userId?: st
 
 /** Says why a document was not written. Nothing of the save was. */
 export function refusalOf(
-  { name: collection }: CollectionBase,
+  { name: collection, parts: { telemetry } }: CollectionBase,
   { id, expected }: Change,
   { outcome, version = 0 }: { outcome: string; version?: number | undefined },
 ): RillflowError {
   if (outcome === 'exists') return new DocumentExists({ collection, id, version })
   if (outcome === 'deleted') return new DocumentDeleted({ collection, id, version })
   if (outcome === 'missing') return new DocumentNotFound({ collection, id })
+  telemetry.count('document_conflicts_total')
   return new DocumentConflict({ collection, id, expected: expected ?? 0, actual: version })
 }
 

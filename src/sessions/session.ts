@@ -15,6 +15,7 @@ import type { AppendResult } from '../events/outcome.ts'
 import type { AppendDefaults, Expected } from '../events/prepare.ts'
 import { byBytes } from '../events/send.ts'
 import { channels } from '../telemetry/telemetry.ts'
+import { type PublishOptions, publishedEvent } from '../workflows/publish.ts'
 import { mergeDefaults } from './defaults.ts'
 import {
   type CollectionOf,
@@ -75,6 +76,8 @@ export interface Session<M extends EventMap = UntypedEvents> extends AsyncDispos
       options?: { expected?: Expected | undefined },
     ): void
   }
+  /** Stages an event that begins a workflow, or is part of one; it is published when all is saved. */
+  publish<T extends keyof M & string>(type: T, data: M[T], options?: SessionPublishOptions): SessionPublished
   /** The state of a stream, to decide on; what is decided is staged, and saved at this version only. */
   fetchForWriting<State, Command, Event extends AnyEvent>(
     aggregate: Aggregate<State, Command, Event>,
@@ -87,6 +90,14 @@ export interface Session<M extends EventMap = UntypedEvents> extends AsyncDispos
   save(options?: SaveOptions): Promise<Saved>
   /** Forgets all that is staged and loaded. */
   discard(): void
+}
+
+export type SessionPublishOptions = Omit<PublishOptions, 'tx' | 'signal'>
+
+/** What was staged: `store.workflows.flow(correlationId)` tells what becomes of it. */
+export interface SessionPublished {
+  readonly correlationId: string
+  readonly eventId: string
 }
 
 export interface SessionParts extends SaveParts, LoadParts {
@@ -120,6 +131,9 @@ export function openSession(parts: SessionParts, options: SessionOptions = {}): 
     if (documents + events + more > maxStaged) throw new Overloaded({ queue: 'session', limit: maxStaged })
   }
   const tracked = (collection: CollectionBase): TrackedDocuments => {
+    // A tenant's session never writes what is another's.
+    if (collection.parts.schema.name !== log.schema)
+      throw new InvalidOption({ option: 'collection', reason: `"${collection.name}" belongs to another store` })
     let found = collections.get(collection.tableName)
     if (found === undefined) {
       found = new TrackedDocuments(collection)
@@ -147,6 +161,11 @@ export function openSession(parts: SessionParts, options: SessionOptions = {}): 
         refuseOther(known, expected)
         known.append(events)
       },
+    },
+    publish(type, data, given = {}) {
+      const { event, stream } = publishedEvent(log.ids, type, data, given)
+      session.events.append(stream, event, { expected: given.expected })
+      return { correlationId: event.correlationId, eventId: event.id }
     },
     fetchForWriting: (async (aggregate: Aggregate, id: string, { tx }: SessionLoadOptions = {}) => {
       guard('fetchForWriting')

@@ -1,8 +1,8 @@
 /** The two ways to take events from a subscription: an iteration, and a callback. */
-import type { Awaitable } from '../core/core.ts'
 import { isRillflowError } from '../core/errors.ts'
 import { abortError, onAbort, once, settledWithin } from '../core/lifecycle.ts'
 import { runOutside } from '../database/transaction.ts'
+import { deliveriesOf, deliverTo, type OnEvent } from './deliver.ts'
 import type { Delivery } from './delivery.ts'
 import { followLive } from './ephemeral.ts'
 import type { Plan } from './plan.ts'
@@ -38,23 +38,27 @@ export function iterate(
   return {
     [Symbol.asyncIterator]() {
       const iteration = plan.durable ? iterateStored(parts, plan, signal) : iterateLive(parts, plan, signal)
+      const deliveries = deliveriesOf(parts, plan)
       const end = once(async () => {
+        deliveries.comeBack()
         await iteration.stop()
         own.delete(end)
         atWork.delete(end)
       })
       own.add(end)
       atWork.add(end)
-      const ending = async <T>(work: Promise<IteratorResult<T>>): Promise<IteratorResult<T>> => {
-        const result = await work.catch(async error => {
+      const next = async (): Promise<IteratorResult<Delivery>> => {
+        deliveries.comeBack()
+        const result = await iteration.next().catch(async error => {
           await end()
           throw error
         })
         if (result.done === true) await end()
+        else deliveries.handOver(result.value)
         return result
       }
       return {
-        next: () => ending(iteration.next()),
+        next,
         async return() {
           await end()
           return { done: true, value: undefined }
@@ -122,7 +126,7 @@ function iterateLive(parts: SubscriptionParts, plan: Plan, signal: AbortSignal |
 }
 
 export interface CallbackPlan {
-  readonly onEvent: (event: Delivery) => Awaitable<void>
+  readonly onEvent: OnEvent
   readonly concurrency: number
   readonly signal: AbortSignal | undefined
 }
@@ -145,7 +149,7 @@ export function callBack(
     for (;;) {
       const delivery = await source.pull()
       if (delivery === undefined) return
-      await handle(plan, delivery, onEvent)
+      await deliverTo(parts, plan, delivery, onEvent, told => handle(plan, delivery, told))
     }
   }
   const loops: Promise<unknown> = runOutside(() =>
@@ -165,7 +169,7 @@ export function callBack(
   return { stop: () => runOutside(stop), ended, [Symbol.asyncDispose]: () => runOutside(stop) }
 }
 
-async function handle(plan: Plan, delivery: Delivery, onEvent: CallbackPlan['onEvent']): Promise<void> {
+async function handle(plan: Plan, delivery: Delivery, onEvent: OnEvent): Promise<void> {
   try {
     await onEvent(delivery)
   } catch (reason) {

@@ -8,12 +8,11 @@
 import { isRillflowError } from '../core/errors.ts'
 import { onAbort, sleep } from '../core/lifecycle.ts'
 import { defaultBackoff, delay } from '../core/retry.ts'
-import { sql } from '../database/sql.ts'
 import type { RecordedEvent } from '../events/definition.ts'
 import type { Log } from '../events/log.ts'
 import { type Page, readPage } from '../events/read-page.ts'
 import type { Settled } from '../events/settle.ts'
-import { type LogWatch, rewound } from '../events/watch.ts'
+import { isStillKnown, type LogWatch, rewound } from '../events/watch.ts'
 import { partitionOf } from './hash.ts'
 import type { Letters } from './letters.ts'
 import type { Partition } from './partition.ts'
@@ -187,10 +186,6 @@ function wantsMore({ partition: { window, ended }, barrier }: Held): boolean {
 
 /** The server may have restarted: is the log still the one we read? */
 async function verify(log: Log, last: RecordedEvent, now: Settled): Promise<void> {
-  const [found] = await log.database.run<{ event_id: string }>(sql`/* subscriptions.verify */
-    select event_id
-    from ${log.names.events}
-    where position = ${last.position}::bigint`)
-  if (found?.event_id !== last.id)
+  if (!(await isStillKnown(log, last)))
     throw rewound(log, last.position, now, `event ${last.id} at ${last.position} is not there any more`)
 }

@@ -64,6 +64,7 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
   let lookedAt = 0
   let first = 0
   let isQuiet = false
+  let toldInFlight = 0
 
   const quiet = (): void => {
     isQuiet = true
@@ -199,7 +200,9 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
       const delivery = next(now, pulls[0]!.alone)
       if (delivery === undefined) break
       pulls.shift()!.answer.resolve(delivery)
+      log.telemetry.count('deliveries_total', 1, plan.name)
     }
+    tellInFlight()
     reader?.nudge()
     dueTimer?.cancel()
     dueTimer = undefined
@@ -208,6 +211,13 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
     if (due.length === 0) return
     const waitMs = Math.max(1, Math.min(...due) - now)
     dueTimer = runOutside(() => log.clock.setTimeout(serve, waitMs))
+  }
+
+  function tellInFlight(): void {
+    let inFlight = 0
+    for (const { partition } of held.values()) inFlight += partition.window.out + partition.window.extra
+    if (inFlight !== toldInFlight) log.telemetry.shift('deliveries_in_flight', inFlight - toldInFlight, plan.name)
+    toldInFlight = inFlight
   }
 
   function next(now: number, alone: boolean): Delivery | undefined {

@@ -100,6 +100,20 @@ test('two daemons share the consumers evenly, and one that stops leaves its own 
   expect(second.holds().sort()).toEqual(['a', 'b', 'c', 'd', 'e'])
 })
 
+test('daemons that can run different consumers agree who has which', async () => {
+  const shop = await openShop()
+  await makeEffects(shop)
+  const [first, second] = [workbench(shop), workbench(shop)]
+  for (const host of [first, second]) for (const name of ['a', 'b']) host.register(recorder(shop, name))
+  const all = first.daemon()
+  const some = second.daemon({ consumers: ['b'] })
+
+  await all.start()
+  await some.start()
+
+  await waitUntil(() => all.holds().join() === 'a' && some.holds().join() === 'b')
+})
+
 test('RB-13: a reset during a running batch wins, and is durable (RB-18)', async () => {
   const { shop, consumers } = await openWorkshop()
   const [entered, go] = [deferred<void>(), deferred<void>()]

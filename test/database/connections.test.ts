@@ -161,10 +161,7 @@ if (onServer) {
     const store = await sibling({ maxConnections: 2 })
     await store.events.append('order-1', placed())
     const client = await connect()
-    await client.query(
-      `select pg_terminate_backend(pid) from pg_stat_activity
-       where application_name = 'rillflow' and pid <> pg_backend_pid() and query like '%${schema}%'`,
-    )
+    await client.query('select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1', [schema])
 
     const results = await Promise.all([1, 2, 3].map(n => store.events.append('order-1', placed(n))))
 

@@ -4,12 +4,12 @@
  * what runs inside the functions is run, and the server asked which tables and indexes it scanned.
  */
 import { expect, test } from 'vitest'
-import type { Database, Transaction } from '../../src/database/database.ts'
-import { toText } from '../../src/database/pglite-messages.ts'
-import { literal, type Statement } from '../../src/database/sql.ts'
+import type { Transaction } from '../../src/database/database.ts'
+import type { Statement } from '../../src/database/sql.ts'
 import { type Log, logNames } from '../../src/events/log.ts'
 import { type Append, sendBatch, sendOne } from '../../src/events/send.ts'
 import { openDatabase } from '../support/engines.ts'
+import { explain, recording } from '../support/plans.ts'
 import { openShop, paid, placed, type Shop } from '../support/shop.ts'
 
 const id = '0190b2f0-6a1c-7def-8123-456789abcdef'
@@ -30,24 +30,6 @@ async function largeShop(): Promise<Shop & { sent: Map<string, Statement> }> {
   await shop.query('analyze ~streams')
   sent.clear()
   return { ...shop, sent }
-}
-
-function recording(database: Database, record: (statement: Statement) => void): Database {
-  return {
-    ...database,
-    run: statement => {
-      record(statement)
-      return database.run(statement)
-    },
-    runArrays: statement => {
-      record(statement)
-      return database.runArrays(statement)
-    },
-    copyOut: text => {
-      record({ label: 'copy', text, values: [] })
-      return database.copyOut(text)
-    },
-  }
 }
 
 const indexesOf: Record<string, string[]> = {
@@ -171,18 +153,6 @@ async function scansOf(tx: Transaction, named: Shop['named']): Promise<{ sequent
       where relid in ('~events'::regclass, '~streams'::regclass)`),
   )
   return { sequential: BigInt(row!.sequential), index: BigInt(row!.index) }
-}
-
-async function explain(tx: Transaction, statement: Statement, mode: string): Promise<string> {
-  await tx.query(`set local plan_cache_mode = ${mode}`)
-  await tx.query(`prepare hot as ${statement.text}`)
-  try {
-    const values = statement.values.map(value => (toText(value) === null ? 'null' : literal(toText(value)!)))
-    const rows = await tx.query(`explain execute hot${values.length === 0 ? '' : `(${values.join(', ')})`}`)
-    return rows.map(row => String(Object.values(row)[0])).join('\n')
-  } finally {
-    await tx.query('deallocate hot')
-  }
 }
 
 let made = 0

@@ -10,6 +10,7 @@
  * server parses it once and settles on a plan of it.
  */
 import type { CallOptions } from '../collection.ts'
+import { tellDocuments } from '../run.ts'
 import { Placeholder, signatureOf } from './operand.ts'
 import { internalsOf, notOne, type Query, type Queryable } from './query.ts'
 import { toRow, writeCount, writeSelect } from './rows.ts'
@@ -73,8 +74,11 @@ function bind<Row>({ source, state, written }: Plan, args: readonly unknown[]): 
       await executorFor(source, state, options),
     )
   }
-  const rows = async (cap: number, options?: CallOptions): Promise<Row[]> =>
-    (await run(cap, options)).map(row => toRow(source, state, row) as Row)
+  const rows = async (cap: number, options?: CallOptions): Promise<Row[]> => {
+    const found = await run(cap, options)
+    tellDocuments(source.collection, 'read', 'documents.query', found.length)
+    return found.map(row => toRow(source, state, row) as Row)
+  }
   const optional = async (options?: CallOptions): Promise<Row | undefined> => {
     const [row, other] = await rows(2, options)
     if (other !== undefined) throw notOne(source, 'several')

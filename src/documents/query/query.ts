@@ -31,6 +31,7 @@ import { type IndexAdvice, openAdvisor } from '../advisor.ts'
 import type { CallOptions, CollectionBase } from '../collection.ts'
 import { layoutOf } from '../indexes.ts'
 import type { StoredDocument } from '../read.ts'
+import { tellDocuments } from '../run.ts'
 import { type Condition, checked } from './condition.ts'
 import { decodeCursor, encodeCursor } from './cursor.ts'
 import {
@@ -234,6 +235,7 @@ class DocumentQuery<Doc, Row> implements Query<Doc, Row> {
     const { source, state } = this
     const written = writeSelect(source, state, { ordered: state.offset !== undefined })
     const rows = await runQuery(source, state, written, await executorFor(source, state, options))
+    tellDocuments(source.collection, 'read', 'documents.query', rows.length)
     return rows.map(row => toRow(source, state, row) as Row)
   }
 
@@ -337,6 +339,7 @@ class DocumentQuery<Doc, Row> implements Query<Doc, Row> {
         found.push({ row: toRow(source, state, row) as Row, mark: { id, values } })
       }
     }
+    tellDocuments(source.collection, 'read', 'documents.query', found.length)
     return found
   }
 
