@@ -1,0 +1,320 @@
+/**
+ * Storing what attempts came to: what they emit, what they write, the end of the execution and its trace are one
+ * transaction, short, and without a wait for anything but the database. The fence decides whether it counts.
+ *
+ * Whatever comes while one call is under way goes together into the next. Outcomes without effects are one statement; those
+ * that only emit share a transaction; those with writes of their own, or that others must not be held up by, go alone.
+ */
+import { isInterruption } from '../consumers/failure.ts'
+import { isRillflowError } from '../core/errors.ts'
+import { type Deferred, deferred, sleep } from '../core/lifecycle.ts'
+import { delay } from '../core/retry.ts'
+import type { Executor, Transaction } from '../database/database.ts'
+import { sql } from '../database/sql.ts'
+import { isCollision, sqlStateOf } from '../database/sqlstate.ts'
+import { appendIn } from '../events/append.ts'
+import type { Append } from '../events/send.ts'
+import { byBytes, sendBatch } from '../events/send.ts'
+import { holdWhole } from './cancel.ts'
+import type { DispatchParts } from './dispatch.ts'
+import { enqueue } from './enqueue.ts'
+import { moveBatches } from './joins/joins.ts'
+import { finishMoves } from './joins/moves.ts'
+import { closeLetter } from './letters/letters.ts'
+import { hasIdledTooLong, idleLimit } from './limits.ts'
+import { isPlain, type Outcome } from './outcome.ts'
+import { resultOf } from './result.ts'
+import { loadRoutes } from './routes.ts'
+
+export interface Finisher {
+  /**
+   * Resolves to what became of it. Rejects with what is wrong with the outcome itself: what it emits was refused, or what
+   * it writes failed. `next` is held behind it, and starts with it if it still can.
+   */
+  finish(outcome: Outcome, next?: string): Promise<Finished>
+  /** How many are waiting to be stored. */
+  readonly size: number
+  /** Resolves when nothing is under way. */
+  drain(): Promise<void>
+}
+
+/** Refused: the execution is somebody else's by now, or nobody's. Continued: stored, and `next` has started. */
+export type Finished = 'refused' | 'stored' | 'continued'
+
+interface Entry {
+  readonly outcome: Outcome
+  readonly next: string | undefined
+  readonly done: Deferred<Finished>
+}
+
+export interface FinishOptions {
+  readonly owner: string
+  readonly graceMs: number
+  /** Aborts when nothing can be stored any more. */
+  readonly lost: AbortSignal
+}
+
+const mostTogether = 500
+const troubleBackoff = { baseMs: 20, factor: 2, maxMs: 2_000, jitter: 0.5 }
+
+export function openFinisher(parts: DispatchParts, options: FinishOptions): Finisher {
+  const { log } = parts
+  let waiting: Entry[] = []
+  let working: Promise<void> | undefined
+  const alone = new Set<Promise<void>>()
+
+  return {
+    get size() {
+      return waiting.length + alone.size
+    },
+    finish(outcome, next) {
+      const done = deferred<Finished>()
+      waiting.push({ outcome, next, done })
+      working ??= work()
+      return done.promise
+    },
+    async drain() {
+      while (working !== undefined || alone.size > 0) await Promise.all([working, ...alone])
+    },
+  }
+
+  async function work(): Promise<void> {
+    // All that is ready in this turn goes together.
+    await Promise.resolve()
+    while (waiting.length > 0) {
+      const entries = takeSome()
+      const plain = entries.filter(({ outcome }) => isPlain(outcome))
+      const shared = entries.filter(({ outcome }) => !isPlain(outcome) && outcome.inside === undefined)
+      for (const entry of entries) if (entry.outcome.inside !== undefined) goAlone(entry)
+      await Promise.all([
+        settle(plain, () => finishPlain(parts, options, plain)),
+        settle(shared, () => together(shared)),
+      ])
+    }
+    working = undefined
+    if (waiting.length > 0) working = work()
+  }
+
+  /** Of one execution one outcome at a time: that of an attempt we had lost may wait together with that of the next. */
+  function takeSome(): Entry[] {
+    const taken = new Map<string, Entry>()
+    const left: Entry[] = []
+    for (const entry of waiting) {
+      const { id } = entry.outcome.execution
+      if (taken.size < mostTogether && !taken.has(id)) taken.set(id, entry)
+      else left.push(entry)
+    }
+    waiting = left
+    return [...taken.values()]
+  }
+
+  /** Those that cannot be stored with the others go alone. */
+  async function together(entries: readonly Entry[]): Promise<ReadonlyMap<Entry, Finished>> {
+    const answers = await finishTogether(parts, options, entries)
+    for (const entry of entries) if (!answers.has(entry)) goAlone(entry)
+    return answers
+  }
+
+  function goAlone(entry: Entry): void {
+    const work = settle([entry], () => finishAlone(parts, options, entry)).finally(() => alone.delete(work))
+    alone.add(work)
+  }
+
+  /** A database that is away is waited for: what was done must be known. */
+  async function settle(entries: readonly Entry[], store: () => Promise<ReadonlyMap<Entry, Finished>>): Promise<void> {
+    if (entries.length === 0) return
+    for (let tries = 1; ; tries++) {
+      try {
+        for (const [entry, finished] of await store()) entry.done.resolve(finished)
+        return
+      } catch (error) {
+        if (!isPassing(error, tries) || options.lost.aborted) {
+          for (const entry of entries) entry.done.reject(error)
+          return
+        }
+        log.telemetry.log.warn({ schema: log.schema, owner: options.owner, error }, 'outcomes could not be stored yet')
+        await sleep(delay(troubleBackoff, tries), { signal: options.lost }).catch(() => {})
+      }
+    }
+  }
+}
+
+/**
+ * Whether it says nothing about the outcome: the database was away or at its limits, or a neighbour was in the way. Work that
+ * idles in its transaction until that is cut off looks the same at first.
+ */
+function isPassing(error: unknown, tries: number): boolean {
+  const { sqlState = sqlStateOf(error) } = (error ?? {}) as { sqlState?: string }
+  if (isRillflowError(error, 'serialization_failed') || isCollision(sqlState)) return true
+  // Out of space or memory; a lock or a statement that took too long.
+  if (isRillflowError(error, 'database_failed')) return /^(53|58)|^(55P03|57014)$/.test(sqlState ?? '')
+  return isInterruption(error) && !(hasIdledTooLong(error) && tries >= mostCutOff)
+}
+
+const mostCutOff = 3
+
+async function finishPlain(
+  { log, wake }: DispatchParts,
+  options: FinishOptions,
+  entries: readonly Entry[],
+): Promise<Map<Entry, Finished>> {
+  const stored = await storeOutcomes(log.database, log, options, entries)
+  wake.ended()
+  // Who is next in a lane can be run by anybody.
+  if (entries.some(({ outcome }) => outcome.execution.lane !== undefined || outcome.kind === 'release')) wake.worked()
+  return new Map(entries.map(entry => [entry, finishedOf(entry, stored)]))
+}
+
+function finishedOf({ outcome, next }: Entry, { accepted, begun }: Stored): Finished {
+  if (!accepted.has(outcome.execution.id)) return 'refused'
+  return next !== undefined && begun.has(next) ? 'continued' : 'stored'
+}
+
+/** Those that emit and nothing else, in one transaction; whichever is missing from the answer has to go alone. */
+async function finishTogether(
+  parts: DispatchParts,
+  options: FinishOptions,
+  entries: readonly Entry[],
+): Promise<Map<Entry, Finished>> {
+  const { log, wake } = parts
+  if (entries.length === 1) return new Map()
+  const answers = new Map<Entry, Finished>()
+  await log.database
+    .transaction(async tx => {
+      const accepted = await hold(tx, log, entries)
+      const held = entries.filter(({ outcome }) => accepted.has(outcome.execution.id))
+      for (const entry of entries) if (!held.includes(entry)) answers.set(entry, 'refused')
+      if (held.length === 0) return
+      const emitting = held.filter(({ outcome }) => outcome.emitted?.append !== undefined)
+      const codes = await sendBatch(
+        tx,
+        log,
+        emitting.map(({ outcome }) => outcome.emitted!.append as Append),
+        false,
+      )
+      const failed = new Set(emitting.filter((_, at) => codes[at]!.code !== 0))
+      const stored = held.filter(entry => !failed.has(entry))
+      if (stored.length === 0) return
+      const finished = await finishInside(parts, options, tx, stored)
+      for (const entry of stored) answers.set(entry, finishedOf(entry, finished))
+      await wake.appendedIn(tx, tx)
+    }, idleLimit(options.graceMs))
+    .catch((error: unknown) => {
+      if (isInterruption(error)) throw error
+      // One of them is in the way of the others; alone each has an outcome of its own.
+      answers.clear()
+    })
+  return answers
+}
+
+async function finishAlone(parts: DispatchParts, options: FinishOptions, entry: Entry): Promise<Map<Entry, Finished>> {
+  const { log } = parts
+  const { outcome } = entry
+  const finished = await log.database.transaction(async tx => {
+    if (outcome.compensates === true) await holdWhole(log, tx, outcome.execution.correlationId)
+    const accepted = await hold(tx, log, [entry])
+    if (!accepted.has(outcome.execution.id)) return 'refused'
+    await outcome.inside?.(tx)
+    const { append } = outcome.emitted ?? {}
+    const results = append === undefined ? [] : await appendIn(parts, append, tx)
+    // What was in the log before is not under way again.
+    const isRepeated = results.some(({ repeated }) => repeated)
+    const stored = isRepeated ? { ...entry, outcome: { ...outcome, emitted: undefined } } : entry
+    return finishedOf(entry, await finishInside(parts, options, tx, [stored]))
+  }, idleLimit(options.graceMs))
+  return new Map([[entry, finished]])
+}
+
+/** What follows from these outcomes, in their transaction, after what they emit; returns what `storeOutcomes` does. */
+async function finishInside(
+  parts: DispatchParts,
+  options: FinishOptions,
+  tx: Transaction,
+  entries: readonly Entry[],
+): Promise<Stored> {
+  const { log, wake } = parts
+  const moves = finishMoves(entries.map(({ outcome }) => outcome))
+  let isWork = entries.some(({ outcome }) => outcome.execution.lane !== undefined || outcome.kind === 'release')
+  const { joined, isTimed } = await moveBatches(log, tx, options.owner, () => loadRoutes(log, tx), moves)
+  await enqueue(log, tx, options.owner, joined)
+  isWork ||= isTimed || joined.length > 0
+  for (const { outcome } of entries)
+    if (outcome.execution.isLetter && outcome.kind === 'done' && outcome.told !== 'failed')
+      await closeLetter(log, tx, outcome.execution)
+  const stored = await storeOutcomes(tx, log, options, entries)
+  const isUndoing = entries.some(
+    ({ outcome }) => outcome.compensates === true || outcome.execution.undoId !== undefined,
+  )
+  tx.afterCommit(() => {
+    wake.ended()
+    if (isUndoing) wake.changed()
+    if (isWork || isUndoing) wake.worked()
+  })
+  return stored
+}
+
+async function hold(tx: Executor, log: DispatchParts['log'], entries: readonly Entry[]): Promise<Set<string>> {
+  const { correlations, lanes, executions } = aboutOf(entries)
+  const [row] = await tx.runArrays(sql`/* workflows.hold */
+    select accepted
+    from ${log.names.workflow_hold}(
+      ${correlations}::text[],
+      ${lanes}::text[],
+      ${executions.map(({ id }) => id)}::uuid[],
+      ${executions.map(({ fence }) => fence)}::bigint[])`)
+  return idsOf(row?.[0])
+}
+
+interface Stored {
+  readonly accepted: ReadonlySet<string>
+  readonly begun: ReadonlySet<string>
+}
+
+/** Returns the executions whose outcome counts, and those that began with it. */
+async function storeOutcomes(
+  executor: Executor,
+  log: DispatchParts['log'],
+  { owner, graceMs }: FinishOptions,
+  entries: readonly Entry[],
+): Promise<Stored> {
+  const { correlations, lanes, executions } = aboutOf(entries)
+  const outcomes = entries.map(({ outcome }) => outcome)
+  const next = entries.flatMap(entry => (entry.next === undefined ? [] : [entry.next]))
+  const results = outcomes.map(({ told, emitted }) => (told === 'completed' ? (resultOf(emitted) ?? null) : null))
+  const errors = outcomes.some(({ error }) => error !== undefined)
+  const [row] = await executor.runArrays(sql`/* workflows.finish */
+    select accepted, begun
+    from ${log.names.workflow_finish}(
+      ${owner}::text,
+      ${correlations}::text[],
+      ${lanes}::text[],
+      ${executions.map(({ id }) => id)}::uuid[],
+      ${executions.map(({ fence }) => fence)}::bigint[],
+      ${outcomes.map(({ kind }) => kind)}::text[],
+      ${outcomes.map(({ told }) => told)}::text[],
+      ${outcomes.map(({ detail }) => detail ?? null)}::text[],
+      ${outcomes.map(({ delayMs }) => (delayMs === undefined ? null : Math.ceil(delayMs)))}::integer[],
+      ${outcomes.map(({ runningMs }) => Math.round(runningMs))}::integer[],
+      ${results.some(result => result !== null) ? JSON.stringify(results) : null}::jsonb,
+      ${errors ? JSON.stringify(outcomes.map(({ error }) => error ?? null)) : null}::jsonb,
+      ${next.length === 0 ? null : next}::uuid[],
+      ${graceMs}::integer,
+      ${outcomes.some(({ hasSteps }) => hasSteps)}::boolean)`)
+  const [accepted, begun] = row ?? []
+  return { accepted: idsOf(accepted), begun: idsOf(begun) }
+}
+
+function aboutOf(entries: readonly Entry[]) {
+  const executions = entries.map(({ outcome }) => outcome.execution)
+  const lanes = [...new Set(executions.flatMap(({ lane }) => lane ?? []))].sort(byBytes)
+  return {
+    executions,
+    correlations: [...new Set(executions.map(({ correlationId }) => correlationId))].sort(byBytes),
+    lanes: lanes.length === 0 ? null : lanes,
+  }
+}
+
+function idsOf(column: unknown): Set<string> {
+  const ids = (column ?? []) as string[] | string
+  return new Set(typeof ids === 'string' ? ids.slice(1, -1).split(',').filter(Boolean) : ids)
+}

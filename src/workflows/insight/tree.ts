@@ -1,0 +1,212 @@
+/**
+ * The causal tree of a workflow: events, the handlers that ran because of them, and the events these emitted. Read on one
+ * snapshot, built in one pass.
+ *
+ *     OrderPlaced ─► pay (completed) ─► OrderPaid ─► ship (running)
+ *
+ * An event whose cause is not part of the workflow is a root, and so is one that claims a later event, or itself, as its
+ * cause: nothing is ever left out because of what somebody wrote into a causation id.
+ */
+import type { ErrorDescription } from '../../consumers/failure.ts'
+import { jsonable } from '../../core/json.ts'
+import { checkWhole } from '../../core/whole.ts'
+import type { Transaction } from '../../database/database.ts'
+import { sql } from '../../database/sql.ts'
+import type { Log } from '../../events/log.ts'
+import type { ActivityKind } from './activity.ts'
+import type { ExecutionState } from './open.ts'
+
+export interface WorkflowTree {
+  readonly correlationId: string
+  readonly roots: readonly TreeNode[]
+  readonly events: number
+  readonly executions: number
+  /** False if there are more events than were asked for; what is missing came last. */
+  readonly isWhole: boolean
+}
+
+export type TreeNode = EventNode | HandlerNode
+
+export interface EventNode {
+  readonly kind: 'event'
+  readonly id: string
+  readonly type: string
+  /** As JSON it is text. */
+  readonly position: bigint
+  readonly at: Date
+  readonly handlers: readonly HandlerNode[]
+  /** What came of it without a handler that is known: published with it as its cause. */
+  readonly events: readonly EventNode[]
+}
+
+/** One execution. A root only if its event is not in the log any more. */
+export interface HandlerNode {
+  readonly kind: 'handler'
+  readonly executionId: string
+  readonly handler: string
+  readonly version: number
+  /** The state it is in while it is open, or how it ended: `failed` is for good. */
+  readonly state: ExecutionState | EndState
+  /** Whether a dead letter of it is open. */
+  readonly isDead: boolean
+  readonly attempts: number
+  readonly queuedMs: number | undefined
+  readonly runningMs: number | undefined
+  /** Why its last attempt failed. */
+  readonly error: ErrorDescription | undefined
+  readonly events: readonly EventNode[]
+}
+
+export type EndState = 'completed' | 'skipped' | 'failed' | 'cancelled'
+
+export interface TreeOptions {
+  /** The most events. Default 10 000, at most 100 000. */
+  limit?: number | undefined
+}
+
+export async function readTree(
+  log: Log,
+  correlationId: string,
+  { limit = 10_000 }: TreeOptions = {},
+): Promise<WorkflowTree> {
+  checkWhole('limit', limit, 1, 100_000)
+  return log.database.transaction(
+    async tx => {
+      const read = await readEvents(log, tx, correlationId, limit + 1)
+      const events = read.slice(0, limit)
+      const isWhole = read.length <= limit
+      const upTo = isWhole ? null : events.at(-1)!.position
+      const executions = await readExecutions(log, tx, correlationId, upTo)
+      const roots = buildTree(events, executions)
+      return { correlationId, roots, events: events.length, executions: executions.length, isWhole }
+    },
+    { isolation: 'repeatable read' },
+  )
+}
+
+interface EventRow {
+  position: bigint
+  event_id: string
+  type: string
+  created_at: Date
+  causation_id: string | null
+  handler: string | null
+}
+
+function readEvents(log: Log, tx: Transaction, correlationId: string, limit: number): Promise<EventRow[]> {
+  return tx.run<EventRow>(sql`/* workflows.tree_events */
+    select position, event_id, type, created_at, causation_id, headers->'workflow'->>'handler' as handler
+    from ${log.names.events}
+    where correlation_id = ${correlationId}::text
+    order by position
+    limit ${limit}::integer`)
+}
+
+interface ExecutionRow {
+  execution: string
+  event_position: bigint
+  handler: string
+  version: number
+  /** Of its last line. */
+  kind: ActivityKind | null
+  state: ExecutionState | null
+  dead: boolean
+  attempts: bigint | null
+  queued_ms: number | null
+  running_ms: number | null
+  error: ErrorDescription | null
+}
+
+/** Those that left a line, and those that are open; the line tells how it ended only if it is not open any more. */
+function readExecutions(
+  log: Log,
+  tx: Transaction,
+  correlationId: string,
+  upTo: bigint | null,
+): Promise<ExecutionRow[]> {
+  const { workflow_activity, workflow_executions, workflow_routes, dead_letters } = log.names
+  return tx.run<ExecutionRow>(sql`/* workflows.tree_executions */
+    with told as (
+      select distinct on (a.execution)
+        a.execution, a.event_position, a.handler, a.version, a.kind, a.queued_ms, a.running_ms, a.error,
+        count(*) filter (where a.kind = 'started') over (partition by a.execution) as attempts
+      from ${workflow_activity} as a
+      where a.correlation_id = ${correlationId}::text
+      order by a.execution, a.position desc),
+    open as (
+      select x.id, x.position, x.state, r.handler, r.version
+      from ${workflow_executions} as x
+      join ${workflow_routes} as r on r.id = x.route
+      where x.correlation_id = ${correlationId}::text)
+    select
+      coalesce(t.execution, o.id) as execution,
+      coalesce(t.event_position, o.position) as event_position,
+      coalesce(t.handler, o.handler) as handler,
+      coalesce(o.version, t.version) as version,
+      t.kind, t.attempts, t.queued_ms, t.running_ms, t.error, o.state,
+      exists (
+        select
+        from ${dead_letters} as d
+        where d.correlation_id = ${correlationId}::text
+          and d.state in ('open', 'retrying')
+          and d.execution = coalesce(t.execution, o.id)) as dead
+    from told as t
+    full join open as o on o.id = t.execution
+    where ${upTo}::bigint is null
+      or coalesce(t.event_position, o.position) <= ${upTo}::bigint
+    order by 2, 1`)
+}
+
+type Growing<N extends TreeNode> = { -readonly [K in keyof N]: N[K] extends readonly (infer E)[] ? E[] : N[K] }
+
+/** Each event and each execution is looked at once. */
+function buildTree(events: readonly EventRow[], executions: readonly ExecutionRow[]): TreeNode[] {
+  const roots: TreeNode[] = []
+  const byPosition = new Map<bigint, Growing<EventNode>>()
+  const byId = new Map<string, Growing<EventNode>>()
+  const emitters = new Map<string, Growing<HandlerNode>>()
+  for (const row of events) {
+    const node = eventNode(row)
+    byPosition.set(row.position, node)
+    byId.set(row.event_id, node)
+  }
+  for (const row of executions) {
+    const node = handlerNode(row)
+    const event = byPosition.get(row.event_position)
+    if (event === undefined) roots.push(node)
+    else event.handlers.push(node)
+    if (event !== undefined) emitters.set(`${event.id} ${row.handler}`, node)
+  }
+  for (const row of events) {
+    const node = byPosition.get(row.position)!
+    const cause = byId.get(row.causation_id ?? '')
+    if (cause === undefined || cause.position >= row.position) roots.push(node)
+    else (emitters.get(`${cause.id} ${row.handler}`) ?? cause).events.push(node)
+  }
+  return roots
+}
+
+function eventNode({ event_id: id, type, position, created_at: at }: EventRow): Growing<EventNode> {
+  return jsonable({ kind: 'event', id, type, position, at, handlers: [], events: [] })
+}
+
+function handlerNode(row: ExecutionRow): Growing<HandlerNode> {
+  return {
+    kind: 'handler',
+    executionId: row.execution,
+    handler: row.handler,
+    version: row.version,
+    state: row.state ?? endOf(row.kind),
+    isDead: row.dead,
+    attempts: Number(row.attempts ?? 0),
+    queuedMs: row.queued_ms ?? undefined,
+    runningMs: row.running_ms ?? undefined,
+    error: row.error ?? undefined,
+    events: [],
+  }
+}
+
+/** An execution that went without a word was removed. */
+function endOf(kind: ActivityKind | null): EndState {
+  return kind === 'completed' || kind === 'skipped' || kind === 'failed' ? kind : 'cancelled'
+}

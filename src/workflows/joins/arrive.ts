@@ -1,0 +1,106 @@
+/**
+ * What arrives at a join, and when that is enough. Decided in memory, one thing after the other in the order of the log, so
+ * that a join of the first three has exactly three however many come in one transaction.
+ *
+ *     open ──► closed      all that its policy asks for is there, or its time is over and what is there will do
+ *          ──► failed      what its policy asks for can not come any more
+ *          ──► expired     its time is over
+ *          ──► cancelled   with its workflow
+ *
+ * It never opens again: what comes later is kept as late, and changes nothing.
+ */
+import type { Log } from '../../events/log.ts'
+import type { BatchPlace } from '../envelope.ts'
+import type { JoinDefinition } from '../handler.ts'
+import type { EndedBranch } from './branches.ts'
+
+export type JoinState = 'open' | 'closed' | 'failed' | 'expired' | 'cancelled'
+
+/** Mismatch: it says another size of the batch than the join was opened with. */
+export type EntryOutcome = 'arrived' | 'failed' | 'empty' | 'late' | 'mismatch'
+
+/** One join of one batch, as far as it is looked at here. */
+export interface Join {
+  readonly id: string
+  readonly batchId: string
+  readonly correlationId: string
+  readonly route: number
+  readonly handler: string
+  readonly definition: JoinDefinition
+  readonly size: number
+  /** What is known of the indexes in question. */
+  readonly entries: Map<number, EntryOutcome>
+  /** What is to be stored of them. */
+  readonly written: Map<number, { readonly outcome: EntryOutcome; readonly position: bigint | null }>
+  arrived: number
+  failed: number
+  empty: number
+  state: JoinState
+  /** Of the event that closed it. */
+  closedBy: bigint | undefined
+  hasChanged: boolean
+}
+
+export function arrive(log: Log, join: Join, place: BatchPlace, position: bigint): void {
+  const known = join.entries.get(place.index)
+  const about = { schema: log.schema, handler: join.handler, batchId: join.batchId, index: place.index, position }
+  if (place.size !== join.size) {
+    log.telemetry.log.warn(
+      { ...about, size: place.size, expected: join.size },
+      'an event says another size of its batch than the join has: it does not count',
+    )
+    if (known === undefined) write(join, place.index, 'mismatch', position)
+    return
+  }
+  if (known === 'arrived' || known === 'late') return
+  if (join.state !== 'open') {
+    log.telemetry.log.info({ ...about, state: join.state }, 'an event came to its join too late')
+    // A join that has run keeps what it has run with; one that failed can still be given what it lacked.
+    if (known === undefined || join.state !== 'closed') write(join, place.index, 'late', position)
+    return
+  }
+  if (known === 'failed') join.failed--
+  if (known === 'empty') join.empty--
+  join.arrived++
+  write(join, place.index, 'arrived', position)
+  closeIfDue(join, position)
+}
+
+/** A branch that came to its end. Nothing, if an event of it has arrived. */
+export function endBranch(join: Join, { index, size, isFailed, position }: EndedBranch): void {
+  if (join.state !== 'open' || size !== join.size) return
+  const known = join.entries.get(index)
+  if (known !== undefined && known !== 'mismatch') return
+  if (isFailed) join.failed++
+  else join.empty++
+  write(join, index, isFailed ? 'failed' : 'empty', isFailed ? position : null)
+  closeIfDue(join, position)
+}
+
+export function closeIfDue(join: Join, position: bigint): void {
+  if (join.state !== 'open') return
+  const { definition, size, arrived, failed, empty } = join
+  const missing = size - arrived - failed - empty
+  const quorum = definition.policy === 'first' ? 1 : definition.quorum
+  const state =
+    quorum === undefined
+      ? definition.policy === 'all' && failed > 0
+        ? 'failed'
+        : missing === 0
+          ? 'closed'
+          : 'open'
+      : arrived >= quorum
+        ? 'closed'
+        : arrived + missing < quorum
+          ? 'failed'
+          : 'open'
+  if (state === 'open') return
+  join.state = state
+  join.closedBy = position
+}
+
+function write(join: Join, index: number, outcome: EntryOutcome, position: bigint | null): void {
+  join.entries.set(index, outcome)
+  join.written.set(index, { outcome, position })
+  join.hasChanged = true
+}

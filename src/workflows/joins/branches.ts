@@ -1,0 +1,119 @@
+/**
+ * Branches: what grows from one event of a batch. Of each it is known how much of it is under way: events that were emitted
+ * and not yet dispatched, executions, joins inside of it that are open. At nothing it has ended.
+ *
+ * What a nested batch does counts in the branch around it too, at every level. Changes of one transaction are summed up
+ * first: what takes one thing away and adds another, as most steps do, writes nothing.
+ */
+import type { Executor } from '../../database/database.ts'
+import { sql } from '../../database/sql.ts'
+import type { Log } from '../../events/log.ts'
+import type { BatchPlace } from '../envelope.ts'
+
+/** The event because of which something happens: its workflow, and its position in the log. */
+export interface Cause {
+  readonly correlationId: string
+  readonly position: bigint
+}
+
+export interface BranchChange extends Cause {
+  readonly batchId: string
+  readonly index: number
+  readonly size: number
+  /** How much more, or less, is under way. */
+  readonly change: number
+  /** Whether an execution was dead-lettered in it; then the position is that of its event. */
+  readonly isFailed: boolean
+}
+
+/** A branch with nothing under way. */
+export interface EndedBranch extends Cause {
+  readonly batchId: string
+  readonly index: number
+  readonly size: number
+  readonly isFailed: boolean
+}
+
+/** The sum of what happened to branches. */
+export type BranchChanges = Map<string, BranchChange>
+
+export function branchKey({ batchId, index, correlationId }: Omit<EndedBranch, keyof Cause> & Cause): string {
+  return `${batchId}/${index}/${correlationId}`
+}
+
+export function addChange(
+  changes: BranchChanges,
+  { correlationId, position }: Cause,
+  places: readonly BatchPlace[],
+  change: number,
+  isFailed = false,
+): void {
+  for (const { id: batchId, index, size } of places) {
+    const added = { batchId, index, size, correlationId, position, change, isFailed }
+    const key = branchKey(added)
+    const known = changes.get(key)
+    changes.set(
+      key,
+      known === undefined
+        ? added
+        : {
+            ...added,
+            position: known.isFailed ? known.position : position,
+            change: known.change + change,
+            isFailed: known.isFailed || isFailed,
+          },
+    )
+  }
+}
+
+/** Returns the branches that have ended by it. The caller holds their workflows. */
+export async function storeBranches(log: Log, tx: Executor, changes: BranchChanges): Promise<EndedBranch[]> {
+  const told = [...changes.values()].filter(({ change, isFailed }) => change !== 0 || isFailed)
+  if (told.length === 0) return []
+  const rows = await tx.runArrays(sql`/* workflows.branches */
+    with moved as (
+      insert into ${log.names.workflow_branches} as b
+        (batch_id, index, correlation_id, size, position, open, outcome)
+      select u.batch_id, u.index, u.correlation_id, u.size, u.position, u.change, u.outcome
+      from unnest(
+        ${told.map(each => each.batchId)}::uuid[],
+        ${told.map(each => each.index)}::integer[],
+        ${told.map(each => each.correlationId)}::text[],
+        ${told.map(each => each.size)}::integer[],
+        ${told.map(each => each.position)}::bigint[],
+        ${told.map(each => each.change)}::integer[],
+        ${told.map(each => (each.isFailed ? 'failed' : null))}::text[])
+        as u(batch_id, index, correlation_id, size, position, change, outcome)
+      on conflict (batch_id, index, correlation_id) do update
+      set open = greatest(0, b.open + excluded.open),
+        outcome = coalesce(b.outcome, excluded.outcome),
+        position = case when excluded.outcome is null or b.outcome is not null then b.position else excluded.position end
+      returning b.batch_id, b.index, b.correlation_id, b.size, b.position, b.open, b.outcome)
+    select batch_id, index, correlation_id, size, position, outcome
+    from moved
+    where open <= 0`)
+  return rows.map(row => {
+    const branch = endedOf(row)
+    // What ended it is what the reader is told of; of a failed one that is what failed.
+    return branch.isFailed ? branch : { ...branch, position: changes.get(branchKey(branch))!.position }
+  })
+}
+
+/** The branches of these batches that have ended so far. */
+export async function readEnded(log: Log, tx: Executor, batchIds: readonly string[]): Promise<EndedBranch[]> {
+  if (batchIds.length === 0) return []
+  const rows = await tx.runArrays(sql`/* workflows.ended_branches */
+    select batch_id, index, correlation_id, size, position, outcome
+    from ${log.names.workflow_branches}
+    where batch_id = any(${batchIds}::uuid[])
+      and open <= 0
+    order by batch_id, index`)
+  return rows.map(endedOf)
+}
+
+function endedOf(row: unknown[]): EndedBranch {
+  const [batchId, index, correlationId, size, position, outcome] = row as [
+    ...[string, number, string, number, bigint, string | null],
+  ]
+  return { batchId, index, correlationId, size, position, isFailed: outcome === 'failed' }
+}

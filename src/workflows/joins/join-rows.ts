@@ -1,0 +1,164 @@
+/** The rows of joins: read, opened and stored by one statement each, however many there are. */
+import type { Executor } from '../../database/database.ts'
+import { sql } from '../../database/sql.ts'
+import type { Log } from '../../events/log.ts'
+import type { NewExecution } from '../enqueue.ts'
+import type { BatchPlace } from '../envelope.ts'
+import type { JoinDefinition } from '../handler.ts'
+import type { Route } from '../routes.ts'
+import type { EntryOutcome, Join, JoinState } from './arrive.ts'
+import type { BranchChanges, Cause } from './branches.ts'
+
+/** A join that has to be there, opened by the event at this position if it is not. */
+export interface WantedJoin extends Cause {
+  readonly id: string
+  readonly route: Route
+  readonly batch: Omit<BatchPlace, 'index'>
+  readonly outer: readonly BatchPlace[]
+}
+
+export interface OpenedJoin extends WantedJoin {
+  readonly join: Join
+}
+
+/** By id: the joins of batches that something arrives at, or of which a branch may end; with what they know of those indexes. */
+export async function readJoins(
+  log: Log,
+  tx: Executor,
+  wanted: ReadonlyMap<string, WantedJoin>,
+  changes: BranchChanges,
+  arriving: readonly number[],
+): Promise<Map<string, Join>> {
+  const ending = [...changes.values()].filter(({ change }) => change < 0)
+  if (wanted.size === 0 && ending.length === 0) return new Map()
+  const batches = new Set([...[...wanted.values()].map(({ batch }) => batch.id), ...ending.map(each => each.batchId)])
+  const correlations = new Set([...wanted.values(), ...ending].map(each => each.correlationId))
+  const indexes = new Set([...ending.map(each => each.index), ...arriving])
+  const rows = await tx.runArrays(sql`/* workflows.joins */
+    select j.id, j.batch_id, j.correlation_id, j.route, r.handler, r.definition->'join', j.size, j.arrived, j.failed,
+      j.empty, j.state, (
+        select jsonb_agg(jsonb_build_array(e.index, e.outcome))
+        from ${log.names.workflow_join_entries} as e
+        where e.join_id = j.id
+          and e.index = any(${[...indexes]}::integer[]))
+    from ${log.names.workflow_joins} as j
+    join ${log.names.workflow_routes} as r on r.id = j.route
+    where j.batch_id = any(${[...batches]}::uuid[])
+      and j.correlation_id = any(${[...correlations]}::text[])
+    order by j.id`)
+  return new Map(rows.map(row => [row[0] as string, joinOf(row)]))
+}
+
+function joinOf(row: unknown[]): Join {
+  const [id, batchId, correlationId, route, handler, definition, size, arrived, failed, empty, state, entries] =
+    row as [
+      ...[string, string, string, number, string, JoinDefinition],
+      ...[number, number, number, number, JoinState, [number, EntryOutcome][] | null],
+    ]
+  return {
+    ...{ id, batchId, correlationId, route, handler, definition, size, arrived, failed, empty, state },
+    entries: new Map(entries ?? []),
+    ...{ written: new Map(), closedBy: undefined, hasChanged: false },
+  }
+}
+
+/** Opens those that are not there; each counts as something open of its workflow. */
+export async function openJoins(
+  log: Log,
+  tx: Executor,
+  owner: string,
+  wanted: readonly WantedJoin[],
+): Promise<OpenedJoin[]> {
+  if (wanted.length === 0) return []
+  const rows = await tx.runArrays(sql`/* workflows.open_joins */
+    with made as (
+      insert into ${log.names.workflow_joins}
+        (id, batch_id, correlation_id, route, size, position, outer_batches, deadline_at)
+      select u.id, u.batch_id, u.correlation_id, u.route, u.size, u.position, u.outer_batches::jsonb,
+        clock_timestamp() + make_interval(secs => u.timeout_ms / 1000.0)
+      from unnest(
+        ${wanted.map(each => each.id)}::uuid[],
+        ${wanted.map(each => each.batch.id)}::uuid[],
+        ${wanted.map(each => each.correlationId)}::text[],
+        ${wanted.map(each => each.route.id)}::integer[],
+        ${wanted.map(each => each.batch.size)}::integer[],
+        ${wanted.map(each => each.position)}::bigint[],
+        ${wanted.map(each => JSON.stringify(each.outer))}::text[],
+        ${wanted.map(each => each.route.definition.join?.timeoutMs ?? null)}::integer[])
+        as u(id, batch_id, correlation_id, route, size, position, outer_batches, timeout_ms)
+      join ${log.names.workflows} as w on w.correlation_id = u.correlation_id
+      -- The end of what has its workflow undone opens nothing any more.
+      where w.state = 'active'
+      on conflict (id) do nothing
+      returning id, correlation_id),
+    counted as (
+      select correlation_id, count(*)::integer as n
+      from made
+      group by correlation_id),
+    moved as (
+      update ${log.names.workflows} as w
+      set open = w.open + c.n,
+        updated_at = clock_timestamp()
+      from counted as c
+      where w.correlation_id = c.correlation_id
+      returning w.open = c.n as is_woken)
+    select made.id, (select count(*) from moved where is_woken)
+    from made`)
+  const woken = Number((rows[0]?.[1] as bigint | undefined) ?? 0)
+  if (woken > 0)
+    await tx.run(sql`/* workflows.count */
+      select ${log.names.workflow_count}(${owner}::text, array['active'], array[${woken}::bigint])`)
+  const made = new Set(rows.map(row => row[0] as string))
+  return wanted.filter(({ id }) => made.has(id)).map(each => ({ ...each, join: newJoin(each) }))
+}
+
+function newJoin({ id, route, batch, correlationId }: WantedJoin): Join {
+  return {
+    ...{ id, batchId: batch.id, correlationId, route: route.id, handler: route.handler, size: batch.size },
+    definition: route.definition.join ?? { policy: 'all', onTimeout: 'dead-letter' },
+    ...{ arrived: 0, failed: 0, empty: 0, state: 'open' },
+    ...{ entries: new Map(), written: new Map(), closedBy: undefined, hasChanged: false },
+  }
+}
+
+/** Returns the executions of those that were closed by it, each once. */
+export async function storeJoins(log: Log, tx: Executor, joins: readonly Join[]): Promise<NewExecution[]> {
+  const entries = joins.flatMap(({ id, written }) => [...written].map(([index, entry]) => ({ id, index, ...entry })))
+  if (entries.length > 0)
+    await tx.run(sql`/* workflows.join_entries */
+      insert into ${log.names.workflow_join_entries} as e (join_id, index, outcome, position)
+      select *
+      from unnest(
+        ${entries.map(({ id }) => id)}::uuid[],
+        ${entries.map(({ index }) => index)}::integer[],
+        ${entries.map(({ outcome }) => outcome)}::text[],
+        ${entries.map(({ position }) => position)}::bigint[])
+      on conflict (join_id, index) do update
+      set outcome = excluded.outcome,
+        position = excluded.position
+      where e.outcome <> 'arrived'`)
+  const moved = joins.filter(({ hasChanged, closedBy }) => hasChanged || closedBy !== undefined)
+  if (moved.length === 0) return []
+  const stored = await tx.run<{ id: string }>(sql`/* workflows.move_joins */
+    update ${log.names.workflow_joins} as j
+    set arrived = u.arrived,
+      failed = u.failed,
+      empty = u.empty,
+      state = u.state,
+      closed_at = case when u.state <> 'open' then clock_timestamp() end
+    from unnest(
+      ${moved.map(({ id }) => id)}::uuid[],
+      ${moved.map(({ arrived }) => arrived)}::integer[],
+      ${moved.map(({ failed }) => failed)}::integer[],
+      ${moved.map(({ empty }) => empty)}::integer[],
+      ${moved.map(({ state }) => state)}::text[]) as u(id, arrived, failed, empty, state)
+    where j.id = u.id
+      and j.state = 'open'
+    returning j.id`)
+  const open = new Set(stored.map(({ id }) => id))
+  return moved
+    .filter(({ id, closedBy }) => closedBy !== undefined && open.has(id))
+    .map(({ id, closedBy, route, correlationId }) => ({
+      ...{ id, joinId: id, position: closedBy!, route, correlationId },
+    }))
+}

@@ -1,0 +1,88 @@
+/**
+ * What workflows leave behind, and for how long. Events stay; what goes is the trace of how they were handled: activity,
+ * rows of workflows that are settled, joins that are closed, undos that nothing can ask for any more, runs of schedules. In
+ * chunks, so that nobody waits for it.
+ *
+ * A workflow that was cancelled or compensated keeps its row: it is what keeps later events of it from being handled.
+ */
+import { type OldRows, type PruneOptions, prune } from '../database/prune.ts'
+import type { Log } from '../events/log.ts'
+
+/** Deletes what is older, or counts it; returns how many rows. */
+export async function pruneAttempts(log: Log, options: PruneOptions): Promise<number> {
+  let total = 0
+  for (const old of oldAttempts(log)) total += await prune(log.database, old, options)
+  return total
+}
+
+function oldAttempts({ names }: Log): OldRows[] {
+  const isSettled = (w: string): string => `${w}.state = 'active'
+        and ${w}.open = 0
+        and ${w}.updated_at < $1
+        and not exists (
+          select
+          from ${names.dead_letters} as d
+          where d.correlation_id = ${w}.correlation_id
+            and d.state in ('open', 'retrying'))`
+  /** Its workflow is not there, or goes as well. */
+  const isOrphan = (goesAlso: string): string => `not exists (
+          select
+          from ${names.workflows} as w
+          where w.correlation_id = t.correlation_id
+            and not (${isSettled('w')})
+            and not (${goesAlso}))`
+  return [
+    {
+      label: 'workflows.prune_activity',
+      table: names.workflow_activity,
+      key: ['position'],
+      where: 't.at < $1',
+      isInOrder: true,
+    },
+    {
+      label: 'workflows.prune_workflows',
+      table: names.workflows,
+      key: ['correlation_id'],
+      where: isSettled('t'),
+    },
+    {
+      label: 'workflows.prune_joins',
+      table: names.workflow_joins,
+      key: ['id'],
+      where: `t.state <> 'open'
+        and t.closed_at < $1
+        and not exists (
+          select
+          from ${names.workflow_executions} as x
+          where x.join_id = t.id)
+        -- When its dead letter is retried, it runs with what it has.
+        and not exists (
+          select
+          from ${names.dead_letters} as d
+          where d.correlation_id = t.correlation_id
+            and d.execution = t.id
+            and d.state in ('open', 'retrying'))`,
+      dependents: { table: names.workflow_join_entries, column: 'join_id' },
+    },
+    {
+      // A branch is as old as the workflow it was part of.
+      label: 'workflows.prune_branches',
+      table: names.workflow_branches,
+      key: ['batch_id', 'index', 'correlation_id'],
+      where: isOrphan('false'),
+    },
+    {
+      // Those of a workflow that can be compensated stay as long as it does.
+      label: 'workflows.prune_undos',
+      table: names.workflow_undos,
+      key: ['id'],
+      where: isOrphan(`w.state in ('cancelled', 'compensated', 'compensationFailed') and w.updated_at < $1`),
+    },
+    {
+      label: 'workflows.prune_runs',
+      table: names.workflow_schedule_runs,
+      key: ['schedule', 'due_at', 'is_manual'],
+      where: 't.ended_at < $1',
+    },
+  ]
+}

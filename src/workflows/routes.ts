@@ -1,0 +1,169 @@
+/**
+ * Routes: which handlers, in which version, want which events. They are stored, and the dispatcher goes by what is stored,
+ * never by the code its own process happens to have; so during a rolling deployment nothing is lost.
+ *
+ * An event goes to the newest version of a handler that began before it. Registering and dispatching take turns at the
+ * dispatcher's row, so there is no event that one leaves to the other.
+ */
+import { createHash } from 'node:crypto'
+import { ensureConsumer } from '../consumers/lease.ts'
+import { InvalidOption } from '../core/errors.ts'
+import { canonicalJson } from '../core/json.ts'
+import type { Executor } from '../database/database.ts'
+import { sql } from '../database/sql.ts'
+import type { RecordedEvent } from '../events/definition.ts'
+import type { Log } from '../events/log.ts'
+import { settle } from '../events/settle.ts'
+import type { Envelope } from './envelope.ts'
+import type { Handler, HandlerKind, RouteDefinition } from './handler.ts'
+
+/** The name of the dispatcher among the consumers. */
+export const dispatcherName = 'workflows'
+
+export interface Route {
+  readonly id: number
+  readonly handler: string
+  readonly version: number
+  readonly kind: HandlerKind
+  readonly types: readonly string[] | undefined
+  readonly startPosition: bigint
+  /** Its executions wait until it is resumed. */
+  readonly isPaused: boolean
+  readonly definition: RouteDefinition
+}
+
+/** Stores what is new of these handlers, and returns the id of each one's route. */
+export async function storeRoutes(log: Log, handlers: readonly Handler[]): Promise<Map<Handler, number>> {
+  await ensureConsumer(log, { name: dispatcherName, kind: 'dispatcher', startFrom: 'now' })
+  return log.database.transaction(async tx => {
+    const { checkpoint } = await lockDispatcher(log, tx)
+    const { settled } = await settle(log, tx)
+    const ids = new Map<Handler, number>()
+    for (const handler of handlers) ids.set(handler, await storeRoute(log, tx, handler, checkpoint, settled))
+    await changeRoutes(log, tx)
+    return ids
+  })
+}
+
+/** Whoever holds this row decides what is dispatched to whom. */
+export async function lockDispatcher(log: Log, tx: Executor): Promise<{ checkpoint: bigint; version: number }> {
+  const [row] = await tx.run<{ checkpoint: bigint; version: number }>(sql`/* workflows.lock_dispatcher */
+    select checkpoint, coalesce((definition->>'routes')::integer, 0) as version
+    from ${log.names.consumers}
+    where name = ${dispatcherName}::text
+    for update`)
+  return row ?? { checkpoint: 0n, version: 0 }
+}
+
+/** Tells the dispatcher that the routes are not what they were. The caller holds its row, or does so from then on. */
+export async function changeRoutes(log: Log, tx: Executor): Promise<void> {
+  await tx.run(sql`/* workflows.change_routes */
+    update ${log.names.consumers}
+    set definition = definition || jsonb_build_object('routes', coalesce((definition->>'routes')::integer, 0) + 1)
+    where name = ${dispatcherName}::text`)
+}
+
+async function storeRoute(
+  log: Log,
+  tx: Executor,
+  handler: Handler,
+  checkpoint: bigint,
+  settled: bigint,
+): Promise<number> {
+  const { name, version, kind, types, definition, priority, delayMs, timeoutMs, deadlineMs, concurrency, rate } =
+    handler
+  const text = JSON.stringify(definition)
+  const said = { kind, types, definition, priority, delayMs, timeoutMs, deadlineMs, concurrency, rate }
+  const digest = createHash('sha256').update(canonicalJson(said)).digest('hex')
+  const known = await tx.run<{
+    id: number
+    version: number
+    digest: string
+    kind: string
+  }>(sql`/* workflows.known_route */
+    select id, version, digest, kind
+    from ${log.names.workflow_routes}
+    where handler = ${name}::text`)
+  const same = known.find(each => each.version === version)
+  if (same?.digest === digest) return same.id
+  // Undos that were recorded go by the name.
+  if (known.some(each => (each.kind === 'undo') !== (kind === 'undo')))
+    throw new InvalidOption({
+      option: 'name',
+      reason: `"${name}" is stored as ${kind === 'undo' ? 'a handler' : 'an undo'}: give this one another`,
+    })
+  if (same !== undefined) {
+    await tx.run(sql`/* workflows.change_route */
+      update ${log.names.workflow_routes}
+      set kind = ${kind}::text,
+        types = ${types ?? null}::text[],
+        digest = ${digest}::text,
+        definition = ${text}::jsonb,
+        priority = ${priority}::integer,
+        delay_ms = ${delayMs}::integer,
+        timeout_ms = ${timeoutMs}::integer,
+        deadline_ms = ${deadlineMs ?? null}::integer,
+        concurrency = ${concurrency ?? null}::integer,
+        rate_limit = ${rate?.limit ?? null}::integer,
+        rate_per_ms = ${rate?.perMs ?? null}::integer,
+        retired_at = null
+      where id = ${same.id}::integer`)
+    return same.id
+  }
+  // What an older version has had is not given to a newer one again.
+  const wanted = known.length > 0 || handler.startFrom === 'now' ? settled : startOf(handler)
+  const backfill = wanted < checkpoint && known.length === 0 && handler.startFrom !== 'now' ? wanted : null
+  const [row] = await tx.run<{ id: number }>(sql`/* workflows.add_route */
+    insert into ${log.names.workflow_routes}
+      (id, handler, version, kind, types, digest, definition, start_position, backfill_position, priority, delay_ms,
+        timeout_ms, deadline_ms, concurrency, rate_limit, rate_per_ms)
+    values (nextval(${log.names.workflow_routes_id.quoted}::regclass), ${name}::text, ${version}::integer, ${kind}::text,
+      ${types ?? null}::text[], ${digest}::text, ${text}::jsonb, ${wanted}::bigint, ${backfill}::bigint,
+      ${priority}::integer, ${delayMs}::integer, ${timeoutMs}::integer, ${deadlineMs ?? null}::integer,
+      ${concurrency ?? null}::integer, ${rate?.limit ?? null}::integer, ${rate?.perMs ?? null}::integer)
+    returning id`)
+  return row!.id
+}
+
+function startOf({ startFrom }: Handler): bigint {
+  return typeof startFrom === 'bigint' ? startFrom : 0n
+}
+
+/** Those that events are dispatched to; `backfilled` are still being given what came before them. */
+export async function loadRoutes(log: Log, executor: Executor): Promise<Route[]> {
+  const rows = await executor.run<RouteRow>(sql`/* workflows.routes */
+    select id, handler, version, kind, to_jsonb(types) as types, start_position, paused_at is not null as paused,
+      definition
+    from ${log.names.workflow_routes}
+    where retired_at is null
+      and backfill_position is null
+    order by id`)
+  return rows.map(routeOf)
+}
+
+export interface RouteRow {
+  readonly id: number
+  readonly handler: string
+  readonly version: number
+  readonly kind: HandlerKind
+  readonly types: string[] | null
+  readonly start_position: bigint
+  readonly paused: boolean
+  readonly definition: RouteDefinition
+}
+
+export function routeOf(row: RouteRow): Route {
+  const { id, handler, version, kind, types, start_position: startPosition, paused: isPaused, definition } = row
+  return { id, handler, version, kind, types: types ?? undefined, startPosition, isPaused, definition }
+}
+
+/** The routes an event takes: of each handler the newest version that began before it. */
+export function routesFor(routes: readonly Route[], event: RecordedEvent, { failed }: Envelope): Route[] {
+  const newest = new Map<string, Route>()
+  for (const route of routes) {
+    if (route.kind === 'undo' || route.handler === failed || route.startPosition >= event.position) continue
+    const known = newest.get(route.handler)
+    if (known === undefined || known.version < route.version) newest.set(route.handler, route)
+  }
+  return [...newest.values()].filter(({ types }) => types === undefined || types.includes(event.type))
+}

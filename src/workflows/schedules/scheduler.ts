@@ -1,0 +1,182 @@
+/** Runs schedules on behalf of workers: begins what is due, sees each run to its end, waits for them when a worker stops. */
+import { isInterruption } from '../../consumers/failure.ts'
+import { isRillflowError } from '../../core/errors.ts'
+import { settledWithin, sleep } from '../../core/lifecycle.ts'
+import { delay } from '../../core/retry.ts'
+import { DuplicateSchedule } from '../../core/workflow-errors.ts'
+import type { AppendParts } from '../../events/append.ts'
+import type { EmitLimits } from '../emitted.ts'
+import { type ClaimedSchedule, claimSchedules, moveClaim, releaseClaim } from './claim.ts'
+import { endRun } from './end.ts'
+import { chooseDue } from './missed.ts'
+import { type EndedRun, failedRun, runSchedule } from './run.ts'
+import type { Schedule } from './schedule.ts'
+import { storeSchedules } from './store.ts'
+import { dueTimes } from './times.ts'
+
+export interface SchedulerParts extends AppendParts {
+  readonly limits: EmitLimits
+}
+
+/** The worker on whose behalf schedules are run. */
+export interface ScheduleHost {
+  readonly owner: string
+  /** Has the worker look again after so long, at the latest. */
+  lookIn(ms: number): void
+}
+
+export interface Scheduler {
+  add(schedule: Schedule): void
+  /** Whether the code of this schedule is here. */
+  has(name: string): boolean
+  /** Those that can be begun here: they are stored, their code is here, and no run of them is under way here. */
+  names(): readonly string[]
+  /** Stores what is not yet. */
+  register(): Promise<void>
+  /** Begins what is due, and returns when to look again; `inMs` is when the next one is due. */
+  begin(inMs: number | undefined, host: ScheduleHost): Promise<number>
+  /** Waits for the runs of this worker, then cuts them off. It begins no more. */
+  drain(owner: string, limitMs: number): Promise<void>
+}
+
+/** The most runs at once in one store. */
+const mostAtOnce = 16
+/** How soon to look again when somebody else was faster: it may be free again. */
+const missedClaimMs = 25
+const troubleBackoff = { baseMs: 50, factor: 2, maxMs: 2_000, jitter: 0.5 }
+
+interface Runs {
+  readonly all: Set<Promise<void>>
+  readonly over: AbortController
+  isDraining: boolean
+}
+
+export function openScheduler(parts: SchedulerParts): Scheduler {
+  const { log, wake } = parts
+  const schedules = new Map<string, Schedule>()
+  const stored = new Set<string>()
+  const hosts = new Map<string, Runs>()
+  const running = new Set<string>()
+  const names = (): string[] => [...stored].filter(name => !running.has(name))
+
+  return {
+    add(schedule) {
+      if (schedules.has(schedule.name)) throw new DuplicateSchedule({ schedule: schedule.name })
+      schedules.set(schedule.name, schedule)
+    },
+    has: name => schedules.has(name),
+    names,
+    async register() {
+      const missing = [...schedules.values()].filter(({ name }) => !stored.has(name))
+      if (missing.length === 0) return
+      await storeSchedules(log, missing)
+      for (const { name } of missing) stored.add(name)
+      wake.changed()
+    },
+    async begin(inMs, host) {
+      if (inMs === undefined || inMs > 0) return inMs ?? Number.POSITIVE_INFINITY
+      const runs = runsOf(host.owner)
+      const limit = mostAtOnce - running.size
+      // Whoever ends has us look again.
+      if (limit <= 0 || runs.isDraining) return Number.POSITIVE_INFINITY
+      const claims = await claimSchedules(log, { owner: host.owner, names: names(), limit })
+      for (const claimed of claims) {
+        running.add(claimed.name)
+        const run = carryOut(claimed, host, runs).finally(() => runs.all.delete(run))
+        runs.all.add(run)
+      }
+      return claims.length === 0 ? missedClaimMs : 0
+    },
+    async drain(owner, limitMs) {
+      const runs = runsOf(owner)
+      runs.isDraining = true
+      await settledWithin(Promise.all(runs.all), limitMs)
+      runs.over.abort(new Error('the worker is stopped'))
+      await settledWithin(Promise.all(runs.all), 1_000)
+      hosts.delete(owner)
+    },
+  }
+
+  function runsOf(owner: string): Runs {
+    const known = hosts.get(owner) ?? { all: new Set(), over: new AbortController(), isDraining: false }
+    hosts.set(owner, known)
+    return known
+  }
+
+  /** This run, and those that have come due meanwhile. */
+  async function carryOut(first: ClaimedSchedule, { owner, lookIn }: ScheduleHost, runs: Runs): Promise<void> {
+    let inMs: number | undefined = 0
+    try {
+      for (
+        let claimed: ClaimedSchedule | undefined = first, isGoingOn = false;
+        claimed !== undefined;
+        isGoingOn = true
+      ) {
+        inMs = await runOne(claimed, isGoingOn, runs.over.signal)
+        if (inMs === undefined || inMs > 0 || runs.isDraining) break
+        ;[claimed] = await claimSchedules(log, { owner, names: [claimed.name], limit: 1 })
+      }
+    } catch (error) {
+      if (!runs.over.signal.aborted)
+        log.telemetry.log.error({ schema: log.schema, schedule: first.name, error }, 'a schedule could not be run')
+    }
+    running.delete(first.name)
+    if (inMs !== undefined && !runs.isDraining) lookIn(Math.max(0, inMs))
+  }
+
+  /** Returns when the schedule is due next; undefined if that is not known, or never. */
+  async function runOne(first: ClaimedSchedule, isGoingOn: boolean, over: AbortSignal): Promise<number | undefined> {
+    const chosen = await chosenRun(first, isGoingOn)
+    if (chosen === undefined) return 0
+    const { claimed, isSkipped } = chosen
+    const nextAt = claimed.isManual ? undefined : dueTimes(claimed.definition).next(claimed.dueAt)
+    try {
+      const ended: EndedRun = claimed.isDone
+        ? { outcome: undefined }
+        : isSkipped
+          ? { outcome: 'skipped' }
+          : await runSchedule(log, parts.limits, schedules.get(claimed.name)!, claimed, over)
+      return await store(claimed, nextAt, ended, over)
+    } catch (error) {
+      // Nothing is known against the schedule: it is left to whoever comes next.
+      if (!over.aborted) await releaseClaim(log, claimed).catch(() => {})
+      throw error
+    }
+  }
+
+  /** What was begun is ended, and what is being caught up with was chosen before. */
+  async function chosenRun(
+    claimed: ClaimedSchedule,
+    isGoingOn: boolean,
+  ): Promise<{ claimed: ClaimedSchedule; isSkipped: boolean } | undefined> {
+    const { definition, dueAt, now } = claimed
+    if (claimed.isManual || claimed.isBegun || (isGoingOn && definition.missed === 'all'))
+      return { claimed, isSkipped: false }
+    const choice = await chooseDue(dueTimes(definition), definition.missed, dueAt, now)
+    if (choice.dueAt.getTime() === dueAt.getTime()) return { claimed, isSkipped: choice.isSkipped }
+    const moved = await moveClaim(log, claimed, choice.dueAt)
+    if (moved === undefined) await releaseClaim(log, claimed)
+    return moved && { claimed: moved, isSkipped: choice.isSkipped }
+  }
+
+  /** A database that is away is waited for; what it refuses to store has failed. */
+  async function store(
+    claimed: ClaimedSchedule,
+    nextAt: Date | undefined,
+    ended: EndedRun,
+    over: AbortSignal,
+  ): Promise<number | undefined> {
+    for (let tries = 1, run = ended; ; tries++) {
+      try {
+        const answer = await endRun(parts, claimed, nextAt, run)
+        return answer === false ? 0 : answer.inMs
+      } catch (error) {
+        if (over.aborted || isRillflowError(error, 'store_closed')) throw error
+        if (isInterruption(error) || isRillflowError(error, 'serialization_failed')) {
+          await sleep(delay(troubleBackoff, tries), { signal: over, clock: log.clock })
+        } else if (run.append === undefined) throw error
+        else run = failedRun(log, claimed, error)
+      }
+    }
+  }
+}

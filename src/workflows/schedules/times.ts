@@ -1,0 +1,126 @@
+/**
+ * When a schedule is due: from one due time to the next, and back from a moment to the last one. Pure: what time it is now is
+ * always given, and no result depends on the time zone or the clock of the process.
+ *
+ * Cron expressions have five fields (minute hour day month weekday) or six (second first), and are read in their time zone by
+ * croner, which is loaded when the first of them is defined. What it does where the clocks change:
+ * - A fixed time of day (one value each for second, minute and hour) comes once a day, always: one that the clocks leap over
+ *   comes when they have leapt (02:30 at 03:00), one that they show twice comes the first time.
+ * - Everything else (`*`, lists, ranges, steps) goes by the minutes that pass: those left out do not come, those repeated come
+ *   both times. So `0 * * * *` comes every 60 minutes on every day, and `30 2,5 * * *` only at 05:30 on the day without 02:30.
+ * A day of the month and a weekday together mean either of the two, as in cron.
+ */
+import { createRequire } from 'node:module'
+import type { Cron } from 'croner'
+import { InvalidOption } from '../../core/errors.ts'
+import { checkWhole } from '../../core/whole.ts'
+
+/** When it is due. As it is stored: `at` is an ISO text. */
+export type ScheduleTimes =
+  | { readonly cron: string; readonly timeZone: string }
+  | { readonly everyMs: number }
+  | { readonly at: string }
+
+export interface DueTimes {
+  /** The first one, for a schedule that begins now. */
+  first(now: Date): Date | undefined
+  /** The one after a due time; undefined if that was the last. */
+  next(dueAt: Date): Date | undefined
+  /** The last one until now, for a schedule that was due at `dueAt`. */
+  latest(dueAt: Date, now: Date): Date
+  /** Up to `count` due times before this one, the nearest first. */
+  before(dueAt: Date, count: number): Date[]
+}
+
+/** The least that is taken for an interval, and the most: ten years. */
+const shortestMs = 10
+const longestMs = 10 * 366 * 86_400_000
+
+export function dueTimes(times: ScheduleTimes): DueTimes {
+  if ('cron' in times) return cronTimes(readCron(times.cron, times.timeZone))
+  return 'everyMs' in times ? intervalTimes(times.everyMs) : oneTime(new Date(times.at))
+}
+
+/** Refuses what will never be due, or cannot be understood. */
+export function checkTimes(given: {
+  readonly cron?: string | undefined
+  readonly timeZone?: string | undefined
+  readonly everyMs?: number | undefined
+  readonly at?: Date | undefined
+}): ScheduleTimes {
+  const { cron, timeZone = 'UTC', everyMs, at } = given
+  const kinds = Object.entries({ cron, everyMs, at }).filter(([, value]) => value !== undefined)
+  if (kinds.length !== 1)
+    throw new InvalidOption({ option: 'cron, everyMs, at', reason: 'of these a schedule has exactly one' })
+  if (cron !== undefined) {
+    checkCron(cron, timeZone)
+    return { cron, timeZone }
+  }
+  if (given.timeZone !== undefined)
+    throw new InvalidOption({ option: 'timeZone', reason: 'is for cron only; a Date and an interval need none' })
+  if (everyMs !== undefined) {
+    checkWhole('everyMs', everyMs, shortestMs, longestMs)
+    return { everyMs }
+  }
+  if (!(at instanceof Date) || Number.isNaN(at.getTime()))
+    throw new InvalidOption({ option: 'at', reason: `must be a valid Date, not ${String(at)}` })
+  return { at: at.toISOString() }
+}
+
+function checkCron(cron: string, timeZone: string): void {
+  const fields = typeof cron === 'string' ? cron.trim().split(/\s+/) : []
+  // croner takes dates, too, and `?` for the moment at which it reads it, which every process would read differently.
+  if ((fields.length !== 5 && fields.length !== 6) || cron.includes('?'))
+    throw new InvalidOption({
+      option: 'cron',
+      reason: `${JSON.stringify(cron)} has not 5 or 6 fields of *, numbers, names`,
+    })
+  try {
+    new Intl.DateTimeFormat('en', { timeZone })
+  } catch (error) {
+    const reason = `${JSON.stringify(timeZone)} is not known here; give one like 'Europe/Berlin'`
+    throw new InvalidOption({ option: 'timeZone', reason }, error)
+  }
+  try {
+    if (readCron(cron, timeZone).nextRun(new Date(0)) !== null) return
+  } catch (error) {
+    const reason = `${JSON.stringify(cron)} cannot be read: ${(error as Error).message}`
+    throw new InvalidOption({ option: 'cron', reason }, error)
+  }
+  throw new InvalidOption({ option: 'cron', reason: `${JSON.stringify(cron)} never comes` })
+}
+
+const require = createRequire(import.meta.url)
+
+/** Loaded on first use, and at once: a wrong expression is told to who defines it, not to who starts a worker. */
+function readCron(cron: string, timezone: string): Cron {
+  const croner = require('croner') as typeof import('croner')
+  return new croner.Cron(cron, { timezone, mode: '5-or-6-parts', paused: true })
+}
+
+function cronTimes(cron: Cron): DueTimes {
+  return {
+    first: now => cron.nextRun(now) ?? undefined,
+    next: dueAt => cron.nextRun(dueAt) ?? undefined,
+    latest(dueAt, now) {
+      // croner looks back from whole seconds, and leaves out the one it starts from.
+      const [latest = dueAt] = cron.previousRuns(1, new Date(Math.floor(now.getTime() / 1000) * 1000 + 1000))
+      return latest > dueAt ? latest : dueAt
+    },
+    before: (dueAt, count) => cron.previousRuns(count, dueAt),
+  }
+}
+
+function intervalTimes(everyMs: number): DueTimes {
+  return {
+    first: now => new Date(now.getTime() + everyMs),
+    next: dueAt => new Date(dueAt.getTime() + everyMs),
+    latest: (dueAt, now) =>
+      new Date(dueAt.getTime() + Math.floor((now.getTime() - dueAt.getTime()) / everyMs) * everyMs),
+    before: (dueAt, count) => Array.from({ length: count }, (_, n) => new Date(dueAt.getTime() - (n + 1) * everyMs)),
+  }
+}
+
+function oneTime(at: Date): DueTimes {
+  return { first: () => at, next: () => undefined, latest: dueAt => dueAt, before: () => [] }
+}

@@ -1,0 +1,93 @@
+/**
+ * Waiting until workflows are settled: all who wait in this store are answered by one statement, after each hint and by a
+ * poll whose waits grow.
+ */
+import { isRillflowError } from '../core/errors.ts'
+import { abortable, type Deferred, deadline, deferred } from '../core/lifecycle.ts'
+import { runOutside } from '../database/transaction.ts'
+import type { Log } from '../events/log.ts'
+import type { Wake } from '../events/wake.ts'
+import { readStatuses, type WorkflowStatus } from './status.ts'
+
+export interface SettledOptions {
+  /** Default 30 000. */
+  timeoutMs?: number | undefined
+  signal?: AbortSignal | undefined
+}
+
+export interface SettledWatch {
+  /** Resolves when nothing more will happen in the workflow by itself. `position`: that of an event of it. */
+  settled(correlationId: string, options?: SettledOptions, position?: bigint): Promise<WorkflowStatus>
+}
+
+const firstPollMs = 20
+const lastPollMs = 1_000
+
+/** `progress`: how far this process has dispatched: what it has yet to dispatch needs no look before it has. */
+export function watchSettled(log: Log, wake: Wake, progress: { readonly reached: bigint }): SettledWatch {
+  const waiters = new Map<string, Set<Deferred<WorkflowStatus>>>()
+  let stopListening: (() => void) | undefined
+  let timer: { cancel(): void } | undefined
+  let isLooking = false
+  let isDue = false
+  let pollMs = firstPollMs
+
+  return {
+    async settled(correlationId, { timeoutMs = 30_000, signal } = {}, position = 0n) {
+      log.database.refuseInsideTransaction('settled')
+      const limit = deadline(signal, timeoutMs, { what: `The end of workflow ${correlationId}`, clock: log.clock })
+      const waiter = deferred<WorkflowStatus>()
+      const all = waiters.get(correlationId) ?? new Set()
+      waiters.set(correlationId, all.add(waiter))
+      stopListening ??= wake.onEnd(look)
+      pollMs = firstPollMs
+      if (progress.reached > 0n && progress.reached < position) lookLater()
+      else look()
+      try {
+        return await abortable(waiter.promise, limit.signal)
+      } finally {
+        limit.dispose()
+        leave(correlationId, waiter)
+      }
+    },
+  }
+
+  function leave(correlationId: string, waiter: Deferred<WorkflowStatus>): void {
+    const all = waiters.get(correlationId)
+    all?.delete(waiter)
+    if (all?.size === 0) waiters.delete(correlationId)
+    if (waiters.size > 0) return
+    stopListening?.()
+    stopListening = undefined
+    timer?.cancel()
+  }
+
+  function look(): void {
+    isDue = true
+    if (!isLooking) void runOutside(lookWhileDue)
+  }
+
+  async function lookWhileDue(): Promise<void> {
+    isLooking = true
+    timer?.cancel()
+    while (isDue && waiters.size > 0) {
+      isDue = false
+      try {
+        for (const status of await readStatuses(log, [...waiters.keys()], log.database, true))
+          if (status.isSettled) for (const waiter of waiters.get(status.correlationId) ?? []) waiter.resolve(status)
+      } catch (error) {
+        if (!isRillflowError(error) || !error.retryable)
+          for (const all of waiters.values()) for (const waiter of all) waiter.reject(error)
+      }
+      await Promise.resolve()
+    }
+    isLooking = false
+    if (waiters.size > 0) lookLater()
+  }
+
+  function lookLater(): void {
+    timer?.cancel()
+    timer = log.clock.setTimeout(look, pollMs)
+    pollMs = Math.min(pollMs * 1.5, lastPollMs)
+  }
+}

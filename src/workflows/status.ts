@@ -1,0 +1,142 @@
+/**
+ * Where workflows stand. One is settled when nothing of it is open and the dispatcher has passed its newest event: read in
+ * one statement, so that nothing can be between the two looks. What a handler emits is stored with its end, so there is no
+ * moment at which neither shows.
+ */
+import type { Executor } from '../database/database.ts'
+import { sql } from '../database/sql.ts'
+import type { Log } from '../events/log.ts'
+import { dispatcherName } from './routes.ts'
+
+export type WorkflowState =
+  | 'running'
+  | 'waiting'
+  | 'failed'
+  | 'compensating'
+  | 'compensated'
+  | 'compensationFailed'
+  | 'cancelled'
+  | 'settled'
+
+export const workflowStates: readonly WorkflowState[] = [
+  ...(['running', 'waiting', 'failed', 'compensating', 'compensated', 'compensationFailed'] as const),
+  ...(['cancelled', 'settled'] as const),
+]
+
+export interface WorkflowStatus {
+  readonly correlationId: string
+  readonly state: WorkflowState
+  /** Whether nothing more will happen unless somebody publishes, retries or signals something. */
+  readonly isSettled: boolean
+  /** Executions and joins that are open. */
+  readonly pending: number
+  readonly deadLetters: number
+  readonly lastType: string | undefined
+  readonly startedAt: Date | undefined
+  readonly updatedAt: Date | undefined
+  readonly parent: string | undefined
+  /** Why it was cancelled. */
+  readonly reason: string | undefined
+}
+
+interface StatusRow {
+  correlation_id: string
+  state: string | null
+  open: number | null
+  busy: boolean
+  letters: bigint
+  requested: boolean
+  undispatched: boolean
+  last_type: string | null
+  started_at: Date | null
+  updated_at: Date | null
+  parent: string | null
+  reason: string | null
+}
+
+/**
+ * In the order asked for. One that nobody has heard of is settled, with nothing in it. `isEnd`: leaves out, after a short
+ * look, those that are surely not settled.
+ */
+export async function readStatuses(
+  log: Log,
+  correlationIds: readonly string[],
+  executor: Executor = log.database,
+  isEnd = false,
+): Promise<WorkflowStatus[]> {
+  const { names } = log
+  const rows = await executor.run<StatusRow>(sql`/* workflows.status */
+    select
+      c.correlation_id, w.state, w.open, w.started_at, w.updated_at, w.parent, w.reason,
+      coalesce(newest.type, w.last_type) as last_type,
+      coalesce(newest.position > coalesce(d.checkpoint, 0), false) as undispatched,
+      work.state is not null as busy,
+      letters.n as letters,
+      letters.requested
+    from unnest(${correlationIds}::text[]) with ordinality as c(correlation_id, n)
+    left join ${names.workflows} as w on w.correlation_id = c.correlation_id
+    left join ${names.consumers} as d on d.name = ${dispatcherName}::text
+    left join lateral (
+      select e.position, e.type
+      from ${names.events} as e
+      where e.correlation_id = c.correlation_id
+      order by e.position desc
+      limit 1) as newest on true
+    -- With a limit, and the lane by itself: or the planner reads all executions and all lanes to look these up in memory.
+    left join lateral (
+      select x.state
+      from ${names.workflow_executions} as x
+      where x.correlation_id = c.correlation_id
+        and x.state not in ('suspended', 'parked')
+        and (x.state <> 'blocked' or (
+          select l.parked
+          from ${names.workflow_lanes} as l
+          where l.lane = x.lane) is not true)
+      limit 1) as work on true
+    cross join lateral (
+      select count(*) as n, coalesce(bool_or(l.retry_at is not null), false) as requested
+      from ${names.dead_letters} as l
+      where l.correlation_id = c.correlation_id
+        and l.state in ('open', 'retrying')) as letters
+    where not ${isEnd}::boolean
+      or (coalesce(w.open, 0) = 0
+        and not exists (
+          select
+          from ${names.events} as e
+          where e.correlation_id = c.correlation_id
+            and e.position > coalesce(d.checkpoint, 0)
+          limit 1))
+    order by c.n`)
+  return rows.map(statusOf)
+}
+
+function statusOf(row: StatusRow): WorkflowStatus {
+  const pending = row.open ?? 0
+  // A retry that was asked for is an execution soon.
+  const isAwaited = row.undispatched || row.requested
+  const isSettled = pending === 0 && !isAwaited && row.state !== 'compensating'
+  const deadLetters = Number(row.letters)
+  return {
+    correlationId: row.correlation_id,
+    state: stateOf(row, isSettled, deadLetters),
+    isSettled,
+    pending,
+    deadLetters,
+    lastType: row.last_type ?? undefined,
+    startedAt: row.started_at ?? undefined,
+    updatedAt: row.updated_at ?? undefined,
+    parent: row.parent ?? undefined,
+    reason: row.reason ?? undefined,
+  }
+}
+
+function stateOf(
+  { state, busy, undispatched, requested }: StatusRow,
+  isSettled: boolean,
+  letters: number,
+): WorkflowState {
+  if (state !== null && state !== 'active') return state as WorkflowState
+  if (letters > 0 && isSettled) return 'failed'
+  if (isSettled) return 'settled'
+  return busy || undispatched || requested ? 'running' : 'waiting'
+}

@@ -1,0 +1,224 @@
+/**
+ * One run of a handler with a memory: every call of its context goes through here. What ends is recorded before the handler
+ * hears of it; what waits for long ends the run, without a word to the handler's code, once nothing else is under way.
+ *
+ *     call ─► remembered ─► answered in its turn
+ *       ├─► work ─► recorded, under the fence ─► answered in its turn
+ *       └─► wait ─► nothing under way for a turn of the event loop ─► suspended
+ */
+import { isInterruption } from '../../consumers/failure.ts'
+import type { Timer } from '../../core/clock.ts'
+import { isRillflowError, type RillflowError } from '../../core/errors.ts'
+import { type Deferred, deferred, onAbort } from '../../core/lifecycle.ts'
+import { checkName } from '../../core/name.ts'
+import { ExecutionLost } from '../../core/workflow-errors.ts'
+import type { Transaction } from '../../database/database.ts'
+import type { Claimed } from '../claim.ts'
+import type { DispatchParts } from '../dispatch.ts'
+import type { Handler } from '../handler.ts'
+import { type Beside, openRecorder } from './record.ts'
+import { type Call, type CallKind, type End, openReplay, type Recorded, type Replay } from './replay.ts'
+import { failureOf } from './step-failure.ts'
+
+export interface AttemptParts extends DispatchParts {
+  readonly execution: Claimed
+  readonly handler: Handler
+  /** How long without a sign of life until others take over. */
+  readonly leaseMs: number
+  /** Aborts when the run is over, whatever it still does. */
+  readonly signal: AbortSignal
+}
+
+/** How a run ends before its handler does: it waits, or its code is not what it was. */
+export type EarlyEnd = { readonly kind: 'suspended' } | { readonly kind: 'parked'; readonly error: RillflowError }
+
+/** What a call waits for. */
+export interface Wait {
+  /** In milliseconds, by the clock of this process. Undefined: no time ends it. */
+  readonly dueAt?: number | undefined
+  /** An event of the own workflow; `match` is JSON. */
+  readonly signal?: { readonly type: string; readonly match: string | undefined } | undefined
+  /** The end of this workflow. */
+  readonly child?: string | undefined
+}
+
+export interface Attempt extends AttemptParts {
+  readonly replay: Replay
+  readonly waiting: ReadonlyMap<Call, Wait>
+  /** Whether there are rows of it. */
+  readonly hasSteps: boolean
+  /** Resolves if the run ends before its handler; rejects if the execution is lost, or the database is. */
+  readonly over: Promise<EarlyEnd>
+  /** Makes a call; `begin` is run if its end is not remembered. */
+  call<T>(kind: CallKind, name: string, begin: (call: Call) => void): Promise<T>
+  /** Does what a call stands for; the run is not suspended meanwhile. */
+  work(call: Call, run: () => Promise<End>): void
+  /** Lets a call wait; one that waits for nothing but its time ends by itself, if the run lasts that long. */
+  wait(call: Call, wait: Wait): void
+  /** When what has to wait so long is due: from now on, or as it was when the call was made first. */
+  dueAt(call: Call, ms: number): number
+  record(call: Call, end: End, beside?: Beside): Promise<void>
+  recordIn(tx: Transaction, call: Call, end: End): Promise<{ committed(): void }>
+  /** The handler has failed: resolves when nothing is under way any more, so that what was done is known. */
+  settle(): Promise<void>
+  /** Refuses all that the run still does. */
+  close(): void
+}
+
+/** Waits shorter than this are not worth a suspension. */
+const shortMs = 1_000
+
+/** `recorded`: what earlier runs have left behind. */
+export function openAttempt(parts: AttemptParts, recorded: readonly Recorded[]): Attempt {
+  const { log, execution, handler, signal } = parts
+  const openedAt = log.clock.now().getTime()
+  const over = deferred<EarlyEnd>()
+  over.promise.catch(() => {})
+  const waiting = new Map<Call, Wait>()
+  const timers = new Map<Call, Timer>()
+  const underWay = new Set<Call>()
+  let quiet: Deferred<void> | undefined
+  let isLooking = false
+  let state: 'running' | 'settling' | 'left' | 'closed' = 'running'
+
+  const replay = openReplay({
+    ...{ handler: handler.name, clock: log.clock, beganAt: execution.queuedAt, recorded },
+    onPark: error => leave({ kind: 'parked', error }),
+    onActivity: () => look(),
+  })
+  const recorder = openRecorder(parts, replay)
+  const lost = () => new ExecutionLost({ handler: handler.name, executionId: execution.id })
+
+  const attempt: Attempt = {
+    ...parts,
+    replay,
+    waiting,
+    over: over.promise,
+    get hasSteps() {
+      return recorded.length > 0 || recorder.hasStored
+    },
+    async call<T>(kind: CallKind, name: string, begin: (call: Call) => void) {
+      if (state === 'closed') throw lost()
+      // Nothing is thrown: the handler's own code could take it for a failure.
+      if (state !== 'running') return never<T>()
+      log.database.refuseInsideTransaction(`ctx.${kind}`)
+      checkName('Step', name)
+      const call = replay.ask(kind, name)
+      if (call === undefined) return never<T>()
+      if (call.end === undefined) begin(call)
+      return call.answer.promise as Promise<T>
+    },
+    work(call, run) {
+      underWay.add(call)
+      void run()
+        .then(
+          end => replay.ended(call, end),
+          (error: unknown) => failed(call, error),
+        )
+        .finally(() => {
+          underWay.delete(call)
+          if (state === 'closed') refuse()
+          if (underWay.size === 0) quiet?.resolve()
+          look()
+        })
+    },
+    wait(call, wait) {
+      waiting.set(call, wait)
+      const { dueAt, signal, child } = wait
+      if (dueAt !== undefined && signal === undefined && child === undefined)
+        timers.set(
+          call,
+          log.clock.setTimeout(() => due(call), Math.max(0, dueAt - log.clock.now().getTime())),
+        )
+      look()
+    },
+    dueAt: ({ known }, ms) =>
+      known?.dueInMs === undefined ? log.clock.now().getTime() + ms : openedAt + known.dueInMs,
+    async record(call, end, beside) {
+      if (!(await recorder.record(call, end, beside))) throw lost()
+    },
+    async recordIn(tx, call, end) {
+      const storing = await recorder.recordIn(tx, call, end)
+      if (storing === undefined) throw lost()
+      return storing
+    },
+    async settle() {
+      if (state === 'running') stop('settling')
+      if (underWay.size === 0) return
+      quiet = deferred<void>()
+      await quiet.promise
+    },
+    close() {
+      release()
+      end()
+    },
+  }
+  const release = onAbort(signal, end)
+  return attempt
+
+  function end(): void {
+    if (state === 'left') return
+    stop('closed')
+    refuse()
+  }
+
+  /** The handler's code comes to its end, too; not before what it has begun has. */
+  function refuse(): void {
+    for (const call of replay.unheard()) if (!underWay.has(call)) call.answer.reject(lost())
+  }
+
+  function stop(next: typeof state): void {
+    state = next
+    replay.close()
+    for (const timer of timers.values()) timer.cancel()
+    timers.clear()
+  }
+
+  function leave(end: EarlyEnd): void {
+    stop('left')
+    over.resolve(end)
+  }
+
+  function due(call: Call): void {
+    waiting.delete(call)
+    timers.delete(call)
+    replay.ended(call, { state: 'done', value: undefined, at: replay.timeNow() })
+  }
+
+  function failed(call: Call, error: unknown): void {
+    const isLost = isRillflowError(error, 'execution_lost')
+    if (isLost || state === 'closed') {
+      over.reject(error)
+      return
+    }
+    // Whether it has come to its end is not known: the handler must not go on as if it had failed.
+    if (call.kind !== 'step' && isInterruption(error)) {
+      over.reject(error)
+      return
+    }
+    const result = JSON.stringify(failureOf(error, execution.attempt))
+    replay.ended(call, { state: 'failed', value: error, result, at: replay.timeNow() })
+  }
+
+  /** Suspends the run if all it does is wait, and still does after a turn of the event loop. */
+  function look(): void {
+    if (isLooking || !isIdle()) return
+    isLooking = true
+    const { activity } = replay
+    setImmediate(() => {
+      isLooking = false
+      if (isIdle() && replay.activity === activity) leave({ kind: 'suspended' })
+      else look()
+    })
+  }
+
+  function isIdle(): boolean {
+    if (state !== 'running' || underWay.size > 0 || waiting.size === 0 || !replay.isQuiet) return false
+    const soon = log.clock.now().getTime() + shortMs
+    return [...timers.keys()].every(call => waiting.get(call)!.dueAt! >= soon)
+  }
+}
+
+function never<T>(): Promise<T> {
+  return new Promise<T>(() => {})
+}

@@ -1,0 +1,129 @@
+/**
+ * Recording the ends of calls, in the order they come in: whatever ends while a statement is under way goes together into the
+ * next. With each goes what the handler has heard before and nobody has stored yet, so that no consequence is stored without
+ * what it came from.
+ */
+import { isInterruption } from '../../consumers/failure.ts'
+import { isRillflowError } from '../../core/errors.ts'
+import { type Deferred, deferred, sleep } from '../../core/lifecycle.ts'
+import { delay } from '../../core/retry.ts'
+import type { Transaction } from '../../database/database.ts'
+import { runOutside } from '../../database/transaction.ts'
+import type { Log } from '../../events/log.ts'
+import type { Claimed } from '../claim.ts'
+import { type CallRow, heardRow, markStored, storeCalls } from './remember.ts'
+import type { Call, End, Replay } from './replay.ts'
+
+export interface Recorder {
+  /** Whether it has stored anything. */
+  readonly hasStored: boolean
+  /**
+   * Resolves to whether it counts: false if the execution is somebody else's by now. A database that is away is waited for,
+   * since what was done must be known. With `beside`, both are one transaction, which may be tried again.
+   */
+  record(call: Call, end: End, beside?: Beside): Promise<boolean>
+  /** The same in a transaction of the caller's, who says when that is committed. */
+  recordIn(tx: Transaction, call: Call, end: End): Promise<{ committed(): void } | undefined>
+}
+
+export type Beside = (tx: Transaction) => Promise<unknown>
+
+export interface RecordParts {
+  readonly log: Log
+  readonly execution: Claimed
+  /** Aborts when nothing can be recorded any more. */
+  readonly signal: AbortSignal
+}
+
+interface Entry {
+  readonly call: Call
+  readonly end: End
+  readonly done: Deferred<boolean>
+}
+
+const troubleBackoff = { baseMs: 20, factor: 2, maxMs: 2_000, jitter: 0.5 }
+
+export function openRecorder({ log, execution, signal }: RecordParts, replay: Replay): Recorder {
+  let waiting: Entry[] = []
+  let isWorking = false
+  let hasStored = false
+
+  return {
+    get hasStored() {
+      return hasStored
+    },
+    async record(call, end, beside) {
+      if (beside !== undefined) return persist(() => recordBeside(call, end, beside))
+      const done = deferred<boolean>()
+      waiting.push({ call, end, done })
+      if (!isWorking) void runOutside(work)
+      return done.promise
+    },
+    recordIn: storeIn,
+  }
+
+  async function work(): Promise<void> {
+    isWorking = true
+    while (waiting.length > 0) {
+      const entries = waiting
+      waiting = []
+      try {
+        const isHeld = await persist(async () => {
+          const { track } = replay
+          const rows = rowsOf(entries)
+          const held = await storeCalls(log, log.database, execution, track, rows)
+          if (held) committed(track, rows)
+          return held
+        })
+        for (const { done } of entries) done.resolve(isHeld)
+      } catch (error) {
+        for (const { done } of entries) done.reject(error)
+      }
+    }
+    isWorking = false
+  }
+
+  function recordBeside(call: Call, end: End, beside: Beside): Promise<boolean> {
+    return log.database.transaction(async tx => {
+      const storing = await storeIn(tx, call, end)
+      if (storing === undefined) return false
+      await beside(tx)
+      tx.afterCommit(storing.committed)
+      return true
+    })
+  }
+
+  async function storeIn(tx: Transaction, call: Call, end: End): ReturnType<Recorder['recordIn']> {
+    const { track } = replay
+    const rows = rowsOf([{ call, end }])
+    const isHeld = await storeCalls(log, tx, execution, track, rows)
+    return isHeld ? { committed: () => committed(track, rows) } : undefined
+  }
+
+  function rowsOf(entries: readonly Pick<Entry, 'call' | 'end'>[]): CallRow[] {
+    const ended = entries.map(({ call, end }): CallRow => {
+      const { state, result, position, at = replay.timeNow() } = end
+      // When it is heard is written with what comes next: until then nothing follows from it.
+      return { call, state, result, position, at, turn: undefined }
+    })
+    return [...replay.unstored().map(heardRow), ...ended]
+  }
+
+  function committed(track: number, rows: readonly CallRow[]): void {
+    hasStored = true
+    markStored(track, rows)
+  }
+
+  async function persist(store: () => Promise<boolean>): Promise<boolean> {
+    for (let tries = 1; ; tries++) {
+      try {
+        return await store()
+      } catch (error) {
+        const isPassing = isInterruption(error) || isRillflowError(error, 'serialization_failed')
+        if (!isPassing || signal.aborted) throw error
+        log.telemetry.log.warn({ schema: log.schema, executionId: execution.id, error }, 'a step is not recorded yet')
+        await sleep(delay(troubleBackoff, tries), { signal }).catch(() => {})
+      }
+    }
+  }
+}

@@ -1,0 +1,185 @@
+/**
+ * What executions remember: the rows of their calls, loaded before a run and stored during it, always under the fence of the
+ * attempt. The row of the execution is held while they are written, so whoever takes the execution over sees them or
+ * knows that they will never be.
+ */
+import { EventGone, EventUndecodable } from '../../core/workflow-errors.ts'
+import type { Executor } from '../../database/database.ts'
+import { sql } from '../../database/sql.ts'
+import type { RecordedEvent } from '../../events/definition.ts'
+import type { Log } from '../../events/log.ts'
+import { type Claimed, decodeEvents } from '../claim.ts'
+import type { Call, CallKind, End, Recorded } from './replay.ts'
+import { type Failure, revived } from './step-failure.ts'
+
+/** Whether an execution may have left something behind. */
+export function mayRemember({ attempt, ranMs, crashes }: Claimed): boolean {
+  return attempt > 1 || ranMs > 0 || crashes > 0
+}
+
+interface StepRow {
+  readonly kind: CallKind
+  readonly name: string
+  readonly track: number
+  readonly ordinal: number
+  readonly turn: number | null
+  readonly state: End['state'] | 'waiting'
+  readonly result: unknown
+  readonly has_result: boolean
+  readonly position: bigint | null
+  readonly at: Date
+  readonly due_at: Date | null
+  readonly due_in: number | null
+}
+
+export async function loadCalls(log: Log, execution: Claimed): Promise<Recorded[]> {
+  if (!mayRemember(execution)) return []
+  const rows = await log.database.run<StepRow>(sql`/* workflows.load_steps */
+    select kind, name, track, ordinal, turn, state, result, result is not null as has_result, position, at, due_at,
+      (extract(epoch from due_at - clock_timestamp()) * 1000)::float8 as due_in
+    from ${log.names.workflow_steps}
+    where execution = ${execution.id}::uuid
+    order by ordinal`)
+  const events = await eventsAt(
+    log,
+    rows.flatMap(({ position }) => position ?? []),
+  )
+  return rows.map(row => recordedOf(row, execution.attempt, events))
+}
+
+/** The events that ended waits. */
+async function eventsAt(log: Log, positions: readonly bigint[]): Promise<ReadonlyMap<bigint, RecordedEvent>> {
+  if (positions.length === 0) return new Map()
+  const rows = await log.database.runArrays(sql`/* workflows.signals */
+    select
+      position, stream, version, event_id, type, schema_version, data, headers,
+      correlation_id, causation_id, user_id, created_at
+    from ${log.names.events}
+    where position = any(${positions}::bigint[])`)
+  const events = new Map<bigint, RecordedEvent>()
+  for (const { event, fault } of await decodeEvents(log, rows)) {
+    if (fault !== undefined) throw new EventUndecodable({ eventId: event!.id, type: event!.type }, fault)
+    events.set(event!.position, event!)
+  }
+  const missing = positions.find(position => !events.has(position))
+  if (missing !== undefined) throw new EventGone({ position: missing })
+  return events
+}
+
+function recordedOf(row: StepRow, attempt: number, events: ReadonlyMap<bigint, RecordedEvent>): Recorded {
+  const { kind, name, track, ordinal, at } = row
+  const isForgotten = row.state === 'failed' && (row.result as Failure).attempt !== attempt
+  return {
+    ...{ kind, name, track, ordinal, at },
+    turn: row.turn ?? undefined,
+    state: isForgotten ? 'forgotten' : row.state,
+    end: isForgotten ? undefined : endOf(row, events),
+    dueInMs: row.due_in ?? undefined,
+  }
+}
+
+function endOf(row: StepRow, events: ReadonlyMap<bigint, RecordedEvent>): End | undefined {
+  const { kind, state, position } = row
+  // What ended while nobody ran has its time when it is heard of.
+  const at = row.turn === null && (kind === 'wait' || kind === 'child') ? undefined : row.at
+  if (state === 'failed') return { state, value: revived(row.result as Failure), at }
+  if (state === 'expired') return { state, value: undefined, at }
+  if (state === 'done') {
+    const value = position === null ? (row.has_result ? row.result : undefined) : events.get(position)
+    return { state, value, at, position: position ?? undefined }
+  }
+  if (row.due_in === null || row.due_in > 0) return undefined
+  return { state: kind === 'sleep' ? 'done' : 'expired', value: undefined, at: row.due_at! }
+}
+
+/** A row to be written: all of it, or only the place of one whose end is stored already. */
+export interface CallRow {
+  readonly call: Call
+  readonly state: End['state'] | 'waiting'
+  readonly turn: number | undefined
+  readonly at: Date
+  readonly result?: string | undefined
+  readonly position?: bigint | undefined
+  readonly dueInMs?: number | undefined
+}
+
+/** The row of a call whose end has been heard. */
+export function heardRow(call: Call): CallRow {
+  const { state, result, position } = call.end!
+  return { call, state, turn: call.turn, at: call.at, result, position }
+}
+
+/** False if the execution is somebody else's by now: then nothing is written. */
+export async function storeCalls(
+  log: Log,
+  executor: Executor,
+  { id, fence }: Pick<Claimed, 'id' | 'fence'>,
+  track: number,
+  rows: readonly CallRow[],
+): Promise<boolean> {
+  const isWhole = ({ call, state }: CallRow): boolean => call.stored?.state !== state
+  const [row] = await executor.run<{ held: boolean }>(sql`/* workflows.remember */
+    with held as materialized (
+      select x.id
+      from ${log.names.workflow_executions} as x
+      where x.id = ${id}::uuid
+        and x.fence = ${fence}::bigint
+        and x.state = 'running'
+      for share),
+    given as materialized (
+      select held.id as execution, u.*
+      from held
+      cross join unnest(
+        ${rows.map(({ call }) => call.kind)}::text[],
+        ${rows.map(({ call }) => call.name)}::text[],
+        ${rows.map(({ call }) => call.ordinal)}::integer[],
+        ${rows.map(({ turn }) => turn ?? null)}::integer[],
+        ${rows.map(({ state }) => state)}::text[],
+        ${rows.map(({ result }) => result ?? null)}::text[],
+        ${rows.map(({ position }) => position ?? null)}::bigint[],
+        ${rows.map(({ at }) => at.getTime())}::float8[],
+        ${rows.map(({ dueInMs }) => dueInMs ?? null)}::float8[],
+        ${rows.map(isWhole)}::boolean[])
+        as u(kind, name, ordinal, turn, state, result, position, at, due_in, is_whole)),
+    whole as (
+      insert into ${log.names.workflow_steps} as s
+        (execution, kind, name, track, ordinal, turn, state, result, position, at, due_at)
+      select g.execution, g.kind, g.name, ${track}::integer, g.ordinal, g.turn, g.state, g.result::jsonb, g.position,
+        to_timestamp(g.at / 1000), clock_timestamp() + make_interval(secs => g.due_in / 1000)
+      from given as g
+      where g.is_whole
+      order by g.kind, g.name
+      on conflict (execution, kind, name) do update
+      set track = excluded.track,
+        ordinal = excluded.ordinal,
+        turn = excluded.turn,
+        state = excluded.state,
+        result = excluded.result,
+        position = excluded.position,
+        at = excluded.at),
+    placed as (
+      update ${log.names.workflow_steps} as s
+      set track = ${track}::integer,
+        ordinal = g.ordinal,
+        turn = g.turn,
+        at = case when g.turn is null then s.at else to_timestamp(g.at / 1000) end
+      from given as g
+      where not g.is_whole
+        and s.execution = g.execution
+        and s.kind = g.kind
+        and s.name = g.name),
+    over as (
+      delete from ${log.names.workflow_waits} as w
+      using given as g
+      where g.state <> 'waiting'
+        and w.execution = g.execution
+        and w.kind = g.kind
+        and w.name = g.name)
+    select exists (select from held) as held`)
+  return row!.held
+}
+
+/** To be called when the transaction that stored them has been committed. */
+export function markStored(track: number, rows: readonly CallRow[]): void {
+  for (const { call, state, turn } of rows) call.stored = { track, ordinal: call.ordinal, turn, state }
+}

@@ -1,0 +1,58 @@
+/** An embedded store whose process is killed while its handlers run. */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { identifier } from '../../../src/database/sql.ts'
+import { openStore } from '../../../src/store.ts'
+import { copyStore } from '../../support/embedded.ts'
+import { waitUntil } from '../../support/wait.ts'
+import { long, show } from '../chaos.ts'
+import { flawless, judge, type Query } from './judge.ts'
+import { rules } from './orders.ts'
+import { deadlineMs, limitMs, wrongSteps } from './scene.ts'
+import { startProcess } from './worker-process.ts'
+
+test(
+  'the next process goes on at once with what a killed one had begun: nothing is lost, nothing doubled',
+  async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'rf-embedded-'))
+    await copyStore(folder)
+    const schema = 'shop'
+    const seed = Math.floor(Math.random() * 2 ** 31)
+    // So long that nobody could wait for it to expire.
+    const options = { folder, schema, leaseMs: 3_600_000 }
+    const published: number[] = []
+    try {
+      for (let round = 0; round < (long ? 20 : 1); round++) {
+        await using victim = startProcess({ ...options, name: `victim-${round}`, seed: seed + round })
+        await victim.ask({ kind: 'publish', from: round * 1_000 })
+        await waitUntil(async () => (await victim.ask({ kind: 'look' })).published.length > 10, {
+          ...{ deadlineMs, what: 'orders' },
+        })
+        await waitUntil(async () => (await victim.ask({ kind: 'look' })).inHand > 2, { deadlineMs, what: 'work' })
+        published.push(...(await victim.ask({ kind: 'look' })).published)
+        await victim.kill()
+      }
+      await using heir = startProcess({ ...options, name: 'heir', seed: seed - 1 })
+      await waitUntil(async () => (await heir.ask({ kind: 'look' })).left === 0, { deadlineMs, what: 'the end of all' })
+      await heir.kill()
+
+      await using store = await openStore({ folder, schema })
+      const named = (text: string): string => text.replaceAll(/~(\w+)/g, (_, name) => identifier(schema, name).quoted)
+      const query: Query = (text, values) => store.transaction(tx => tx.query(named(text), values))
+      const verdict = await judge(query, rules)
+      const orders = await query<{ order: number }>(`
+        select (data->>'order')::int as order from ~events where type = 'OrderPlaced'`)
+      const stored = new Set(orders.map(({ order }) => order))
+
+      show({ seed, published: published.length, stored: stored.size })
+      expect(published.filter(order => !stored.has(order))).toEqual([])
+      expect({ seed, ...verdict }).toEqual({ seed, ...flawless })
+      expect(await wrongSteps(query)).toEqual([])
+    } finally {
+      await rm(folder, { recursive: true, force: true })
+    }
+  },
+  limitMs,
+)

@@ -1,0 +1,139 @@
+/**
+ * The workflow of the storm: an order is paid, checked item by item, cleared, and filed; now and then something fails, for a
+ * while or for good. Every handler writes one row with its end, whichever way it runs.
+ *
+ *     OrderPlaced ─► pay ─► OrderPaid ─► split ─► CheckAsked each ─► check ─► OrderChecked each ─► clear ─► OrderCleared
+ *        ├─► file, stock, remind, greet       ordered by workflow, ordered by key, delayed with places per key, waiting
+ *        └─ OrderPaid, OrderCleared ─► file   OrderCleared ─► note, inline
+ */
+import { NonRetryable } from '../../../src/core/workflow-errors.ts'
+import type { Transaction } from '../../../src/database/database.ts'
+import { identifier } from '../../../src/database/sql.ts'
+import type { RecordedEvent } from '../../../src/events/definition.ts'
+import type { Store } from '../../../src/store.ts'
+import { batch, complete, emit } from '../../../src/workflows/emit.ts'
+import type { Workflows } from '../../../src/workflows/workflows.ts'
+import { pause, type Random } from '../pace.ts'
+import { effectText, type Rules } from './judge.ts'
+
+export interface OrderMap {
+  readonly [type: string]: unknown
+  readonly OrderPlaced: { readonly order: number }
+  readonly OrderPaid: { readonly order: number }
+  readonly CheckAsked: { readonly order: number; readonly item: number }
+  readonly OrderChecked: { readonly order: number; readonly item: number }
+  readonly OrderCleared: { readonly order: number }
+}
+
+const aisleOf = (order: number): string => `aisle-${order % 3}`
+
+export const rules: Rules = {
+  wanted: {
+    OrderPlaced: ['pay', 'file', 'stock', 'remind', 'greet'],
+    OrderPaid: ['split', 'file'],
+    CheckAsked: ['check'],
+    OrderCleared: ['file', 'note'],
+  },
+  lanes: {
+    file: event => event.correlation_id,
+    note: event => event.correlation_id,
+    stock: event => aisleOf((event.data as OrderMap['OrderPlaced']).order),
+  },
+  joins: { clear: 'split' },
+}
+
+/** What handlers write besides: one row for each transactional step, and for each undo. */
+export const moreTables: readonly string[] = [
+  'create table if not exists ~bookings (execution uuid not null)',
+  'create table if not exists ~refunds (execution uuid not null)',
+]
+
+export interface OrdersOptions {
+  readonly schema: string
+  /** How the process is called in the rows it writes. */
+  readonly worker: string
+  readonly random: Random
+  /** The executions that are run now. */
+  readonly inHand: Set<string>
+}
+
+interface Run {
+  readonly executionId: string
+  readonly handler: string
+  readonly attempt: number
+}
+
+export function registerOrders(store: Store, { schema, worker, random, inHand }: OrdersOptions): void {
+  const flows = store.workflows as unknown as Workflows<OrderMap>
+  const named = (text: string): string => text.replaceAll(/~(\w+)/g, (_, name) => identifier(schema, name).quoted)
+  const policy = { retries: 5, backoff: { baseMs: 5, maxMs: 50 } }
+
+  /** The row of an execution, with how many events it emits. */
+  const effect = (ctx: Run, position: bigint, emitted = 0) => {
+    const values = [ctx.executionId, ctx.handler, position, emitted, ctx.attempt ?? 1, worker]
+    return (tx: Transaction) => tx.query(named(effectText), values)
+  }
+  /** Takes a while; fails now and then. */
+  const work = async ({ executionId }: Run): Promise<void> => {
+    inHand.add(executionId)
+    try {
+      await pause(random, 12)
+      if (random() < 0.04) throw new Error('the line is busy')
+    } finally {
+      inHand.delete(executionId)
+    }
+  }
+  const plain = async (event: RecordedEvent<OrderMap>, ctx: Run) => {
+    await work(ctx)
+    return complete(effect(ctx, event.position))
+  }
+
+  flows.undo<{ order: number }>('refund', policy, async (_data, _step, ctx) => {
+    await work(ctx)
+    return complete(tx => tx.query(named('insert into ~refunds values ($1)'), [ctx.executionId]))
+  })
+  flows.on('OrderPlaced', { name: 'pay', ...policy }, async (event, ctx) => {
+    const { order } = event.data
+    await ctx.step('charge', () => work(ctx), { undo: { handler: 'refund', data: { order } } })
+    if (order % 13 === 12) throw new NonRetryable({ reason: 'the card is stolen' })
+    return complete(effect(ctx, event.position, 1), emit('OrderPaid', { order }))
+  })
+  flows.on(['OrderPlaced', 'OrderPaid', 'OrderCleared'], { name: 'file', ordered: true, ...policy }, plain)
+  flows.on('OrderPlaced', { name: 'stock', ordered: event => aisleOf(event.data.order), ...policy }, plain)
+  const perKey = {
+    perKey: 2,
+    key: (event: RecordedEvent<OrderMap>) => aisleOf((event.data as { order: number }).order),
+  }
+  flows.on('OrderPlaced', { name: 'remind', concurrency: perKey, delayMs: 40, ...policy }, plain)
+  flows.on('OrderPlaced', { name: 'greet', ...policy }, async (event, ctx) => {
+    await ctx.tx('book', tx => tx.query(named('insert into ~bookings values ($1)'), [ctx.executionId]))
+    await ctx.waitFor('OrderPaid', { timeoutMs: 1_500 })
+    return complete(effect(ctx, event.position))
+  })
+  flows.on('OrderPaid', { name: 'split', ...policy }, async (event, ctx) => {
+    await work(ctx)
+    const { order } = event.data
+    const asked = Array.from({ length: 1 + (order % 4) }, (_, item) => emit('CheckAsked', { order, item }))
+    return complete(effect(ctx, event.position, asked.length), batch(asked, { join: 'clear' }))
+  })
+  flows.on('CheckAsked', { name: 'check', ...policy }, async (event, ctx) => {
+    await work(ctx)
+    const { order, item } = event.data
+    if (item === 2 && order % 7 === 2) throw new NonRetryable({ reason: 'there is no such item' })
+    if (item === 1 && order % 5 === 1) return complete(effect(ctx, event.position))
+    return complete(effect(ctx, event.position, 1), emit('OrderChecked', { order, item }))
+  })
+  flows.join('OrderChecked', { name: 'clear', of: 'batch', policy: 'all-settled', ...policy }, async (events, ctx) => {
+    await work(ctx)
+    const indexes = events.map(({ data }) => data.item)
+    if (String(indexes) !== String([...indexes].sort())) throw new NonRetryable({ reason: `in disorder: ${indexes}` })
+    const last = events
+      .map(({ position }) => position)
+      .sort((a, b) => Number(a - b))
+      .at(-1)
+    return complete(effect(ctx, last ?? 0n, 1), emit('OrderCleared', { order: events[0]?.data.order ?? 0 }))
+  })
+  flows.on('OrderCleared', { name: 'note', inline: true, ...policy }, (event, ctx) =>
+    complete(effect(ctx as unknown as Run, event.position)),
+  )
+}

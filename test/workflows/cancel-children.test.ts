@@ -1,0 +1,118 @@
+import { expect, test } from 'vitest'
+import { wrongBooks } from '../support/books.ts'
+import { openShop, placed, type Shop } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
+
+/** Orders wait for ever to be paid; those that are shipped are done at once. */
+async function openWaitingShop(): Promise<Shop> {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  flows.on('OrderPlaced', { name: 'pay', delayMs: 60_000 }, () => {})
+  flows.on('OrderShipped', { name: 'tell' }, () => {})
+  return shop
+}
+
+async function start({ store }: Shop, correlationId: string, parent?: string): Promise<void> {
+  const headers = parent === undefined ? {} : { workflow: { parent } }
+  await store.events.append(correlationId, [{ ...placed(), headers }], { correlationId })
+}
+
+async function statesOf({ query }: Shop): Promise<Record<string, string>> {
+  const rows = await query<{ correlation_id: string; state: string }>('select correlation_id, state from ~workflows')
+  return Object.fromEntries(rows.map(row => [row.correlation_id, row.state]))
+}
+
+test('cancellation reaches what a workflow has started, and what that has started', async () => {
+  const shop = await openWaitingShop()
+  const flows = shop.store.workflows
+  await using worker = flows.worker()
+  await worker.start()
+  await start(shop, 'order')
+  for (const child of ['gift', 'mail']) await start(shop, child, 'order')
+  await start(shop, 'card', 'gift')
+  await start(shop, 'stranger')
+  await waitUntil(async () => Object.keys(await statesOf(shop)).length === 5)
+
+  await flows.flow('order').cancel('sold out')
+
+  expect(await statesOf(shop)).toEqual({
+    ...{ order: 'cancelled', gift: 'cancelled', mail: 'cancelled', card: 'cancelled' },
+    stranger: 'active',
+  })
+  expect(await flows.flow('card').settled({ timeoutMs: 5_000 })).toMatchObject({
+    ...{ state: 'cancelled', reason: 'sold out', parent: 'gift' },
+  })
+  expect(await shop.query('select correlation_id from ~workflows where is_spreading')).toEqual([])
+  expect(await wrongBooks(shop)).toEqual([])
+})
+
+test('a child that is over stays as it is, but what it has started is reached', async () => {
+  const shop = await openWaitingShop()
+  const flows = shop.store.workflows
+  await using worker = flows.worker()
+  await worker.start()
+  await start(shop, 'order')
+  const headers = { workflow: { parent: 'order' } }
+  await flows.publish('OrderShipped', { parcel: 'gift' }, { correlationId: 'gift', headers })
+  await start(shop, 'card', 'gift')
+  await flows.flow('gift').settled({ timeoutMs: 5_000 })
+  await waitUntil(async () => Object.keys(await statesOf(shop)).length === 3)
+
+  await flows.flow('order').cancel()
+
+  expect(await statesOf(shop)).toEqual({ order: 'cancelled', gift: 'active', card: 'cancelled' })
+  expect(await flows.flow('gift').status()).toMatchObject({ state: 'settled' })
+})
+
+test('a child that is dispatched after its parent was cancelled never begins', async () => {
+  const shop = await openWaitingShop()
+  const flows = shop.store.workflows
+  await using worker = flows.worker()
+  await worker.start()
+  await start(shop, 'order')
+  await waitUntil(async () => Object.keys(await statesOf(shop)).length === 1)
+  await flows.flow('order').cancel()
+
+  await start(shop, 'gift', 'order')
+  const status = await flows.flow('gift').settled({ timeoutMs: 5_000 })
+
+  expect(status).toMatchObject({ state: 'cancelled', parent: 'order' })
+  expect(await shop.query(`select * from ~workflow_activity where correlation_id = 'gift'`)).toEqual([])
+})
+
+test('a cancellation that was cut off before it came to the children is finished by any worker', async () => {
+  const shop = await openWaitingShop()
+  const flows = shop.store.workflows
+  const before = flows.worker()
+  await before.start()
+  await start(shop, 'order')
+  await start(shop, 'gift', 'order')
+  await start(shop, 'card', 'gift')
+  await waitUntil(async () => Object.keys(await statesOf(shop)).length === 3)
+  await before.stop()
+  // As it is when a process ends right after it has cancelled the parent.
+  await shop.query(`delete from ~workflow_executions where correlation_id = 'order'`)
+  await shop.query(`update ~workflows set state = 'cancelled', open = 0, is_spreading = true
+    where correlation_id = 'order'`)
+
+  await using worker = flows.worker()
+  await worker.start()
+
+  await waitUntil(async () => (await shop.query('select * from ~workflows where is_spreading')).length === 0)
+  expect(await statesOf(shop)).toEqual({ order: 'cancelled', gift: 'cancelled', card: 'cancelled' })
+})
+
+test('workflows that have started each other in a circle are all cancelled', async () => {
+  const shop = await openWaitingShop()
+  const flows = shop.store.workflows
+  await using worker = flows.worker()
+  await worker.start()
+  await start(shop, 'order', 'gift')
+  await start(shop, 'gift', 'order')
+  await waitUntil(async () => Object.keys(await statesOf(shop)).length === 2)
+
+  await flows.flow('order').cancel()
+
+  expect(await statesOf(shop)).toEqual({ order: 'cancelled', gift: 'cancelled' })
+  expect(await shop.query('select * from ~workflows where is_spreading')).toEqual([])
+})

@@ -1,0 +1,70 @@
+import { expect, test } from 'vitest'
+import { emit } from '../../src/workflows/emit.ts'
+import { wrongBooks } from '../support/books.ts'
+import { waitUntil } from '../support/wait.ts'
+import { type Checks, fanOut, items, openChecks } from './checks.ts'
+
+async function statesOf({ query }: Checks): Promise<string[]> {
+  const rows = await query<{ join: string }>(`select state || ' ' || arrived as join from ~workflow_joins`)
+  return rows.map(row => row.join)
+}
+
+test('a join of a cancelled workflow never runs, whatever arrives and however long it waits', async () => {
+  const checks = await openChecks()
+  const { flows } = checks
+  const runs: unknown[] = []
+  fanOut(flows)
+  flows.on('CheckAsked', { name: 'check' }, async (event, ctx) => {
+    // All but the first wait for a signal that comes too late.
+    if (event.data.item !== items[0]) await ctx.waitFor('OrderCleared')
+    return emit('OrderChecked', { item: event.data.item })
+  })
+  flows.join('OrderChecked', { name: 'clear', of: 'batch', timeoutMs: 60_000 }, events => void runs.push(events))
+  await using worker = flows.worker({ pollMs: 20 })
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { items })
+  await waitUntil(async () => (await statesOf(checks))[0] === 'open 1')
+  await waitUntil(async () => (await flow.status()).state === 'waiting')
+  expect(await wrongBooks(checks)).toEqual([])
+
+  const status = await flow.cancel()
+  await checks.query(`update ~workflow_joins set deadline_at = now() - interval '1 second'`)
+  await flow.signal('OrderCleared', { items: [] })
+  await flow.signal('OrderChecked', { item: 'late' })
+  await flow.settled({ timeoutMs: 5_000 })
+  await worker.stop()
+
+  expect(status).toMatchObject({ state: 'cancelled', pending: 0 })
+  expect(runs).toEqual([])
+  expect(await statesOf(checks)).toEqual(['cancelled 1'])
+  expect(await wrongBooks(checks)).toEqual([])
+})
+
+test('a join that fails for good has the workflow compensated, if it says so', async () => {
+  const checks = await openChecks()
+  const { flows } = checks
+  const taken: string[] = []
+  const undone: unknown[] = []
+  fanOut(flows)
+  flows.on('CheckAsked', { name: 'check' }, async (event, ctx) => {
+    const undo = { handler: 'put-back', data: event.data.item }
+    await ctx.step('take', () => void taken.push(event.data.item), { undo })
+    if (event.data.item === items[0]) {
+      await waitUntil(() => taken.length === items.length)
+      throw new Error('none left')
+    }
+    return emit('OrderChecked', { item: event.data.item })
+  })
+  flows.join('OrderChecked', { name: 'clear', of: 'batch', onFailure: 'compensate' }, () => {})
+  flows.undo('put-back', {}, data => void undone.push(data))
+  await using worker = flows.worker()
+  await worker.start()
+
+  const flow = await flows.publish('OrderPlaced', { items })
+  await waitUntil(async () => (await flow.status()).state === 'compensated')
+  const status = await flow.settled({ timeoutMs: 5_000 })
+
+  expect(status).toMatchObject({ state: 'compensated', pending: 0, deadLetters: 2 })
+  expect([...undone].sort()).toEqual([...items].sort())
+  expect(await wrongBooks(checks)).toEqual([])
+})

@@ -1,0 +1,322 @@
+import { expect, test } from 'vitest'
+import { deferred } from '../../src/core/lifecycle.ts'
+import { emit } from '../../src/workflows/emit.ts'
+import { wrongBooks } from '../support/books.ts'
+import { openShop, type Shop } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
+
+const idle = { name: 'idle' }
+
+/** A worker that dispatches and runs nothing, so that what is queued stays so. */
+async function openIdleShop(): Promise<Shop> {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  flows.on('OrderShipped', idle, () => {})
+  return shop
+}
+
+async function statesOf({ query }: Shop): Promise<string[]> {
+  const rows = await query<{ state: string }>('select state from ~workflow_executions order by position, id')
+  return rows.map(row => row.state)
+}
+
+function activityOf({ query }: Shop, correlationId: string): Promise<{ kind: string; outcome: string | null }[]> {
+  return query(
+    `select kind, outcome from ~workflow_activity where correlation_id = $1 and kind <> 'dispatched' order by position`,
+    [correlationId],
+  )
+}
+
+test('what waits in a cancelled workflow is gone, in whatever state it was', async () => {
+  const shop = await openIdleShop()
+  const flows = shop.store.workflows
+  flows.on('OrderPlaced', { name: 'pay', delayMs: 60_000 }, () => {})
+  await using worker = flows.worker({ handlers: ['idle'] })
+  await worker.start()
+  const states = ['ready', 'delayed', 'suspended', 'parked', 'unkeyed']
+  for (const state of states) await flows.publish('OrderPlaced', { total: 1 }, { correlationId: state })
+  await waitUntil(async () => (await statesOf(shop)).length === states.length)
+  await shop.query(`update ~workflow_executions set state = correlation_id`)
+  await shop.query(`insert into ~workflow_steps (execution, track, ordinal, kind, name, state, at)
+    select id, 1, 1, 'wait', 'OrderPaid', 'waiting', now() from ~workflow_executions`)
+  await shop.query(`insert into ~workflow_waits (execution, kind, name, ordinal, since, correlation_id, type)
+    select id, 'wait', 'OrderPaid', 1, 0, correlation_id, 'OrderPaid' from ~workflow_executions`)
+
+  for (const state of states) {
+    const status = await flows.flow(state).cancel('sold out')
+
+    expect(status).toMatchObject({ state: 'cancelled', isSettled: true, pending: 0, reason: 'sold out' })
+    expect(await activityOf(shop, state)).toEqual([{ kind: 'cancelled', outcome: state }])
+    expect(await wrongBooks(shop)).toEqual([])
+  }
+  expect(await statesOf(shop)).toEqual([])
+  expect(await shop.query('select * from ~workflow_steps')).toEqual([])
+})
+
+test('a running attempt hears of it by its signal, and what it comes to is refused', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const begun = deferred<void>()
+  const aborted = deferred<unknown>()
+  const release = deferred<void>()
+  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
+    begun.resolve()
+    ctx.signal.addEventListener('abort', () => aborted.resolve(ctx.signal.reason))
+    await release.promise
+    return emit('OrderPaid', { method: 'card' })
+  })
+  await using worker = flows.worker({ pollMs: 60_000, leaseMs: 60_000 })
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await begun.promise
+
+  const status = await flow.cancel()
+  const reason = await aborted.promise
+  release.resolve()
+  await worker.stop()
+
+  expect(status).toMatchObject({ state: 'cancelled', isSettled: true })
+  expect(reason).toMatchObject({ code: 'execution_lost' })
+  expect(await activityOf(shop, flow.correlationId)).toEqual([
+    { kind: 'started', outcome: null },
+    { kind: 'cancelled', outcome: 'running' },
+  ])
+  expect(await shop.store.events.read(`workflow-${flow.correlationId}`).toArray()).toHaveLength(1)
+  expect(await wrongBooks(shop)).toEqual([])
+})
+
+test('what a cancelled attempt returns although nobody told it is refused too', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const written: string[] = []
+  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
+    // In this very run: no worker has had the time to look.
+    await flows.flow(ctx.correlationId).cancel('by itself')
+    written.push(ctx.correlationId)
+    return emit('OrderPaid', { method: 'card' })
+  })
+  await using worker = flows.worker()
+  await worker.start()
+
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  const status = await flow.settled({ timeoutMs: 5_000 })
+  await waitUntil(() => written.length === 1)
+  await worker.stop()
+
+  expect(status).toMatchObject({ state: 'cancelled', reason: 'by itself' })
+  expect(await shop.store.events.read(`workflow-${flow.correlationId}`).toArray()).toHaveLength(1)
+  expect(await wrongBooks(shop)).toEqual([])
+})
+
+test('events of a cancelled workflow run no handlers any more, and others go on', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const seen: string[] = []
+  flows.on('OrderPlaced', { name: 'pay', inline: true }, (_, ctx) => void seen.push(`inline ${ctx.correlationId}`))
+  flows.on('OrderPlaced', { name: 'ship' }, (_, ctx) => void seen.push(`queued ${ctx.correlationId}`))
+  flows.on('OrderPaid', { name: 'wait', delayMs: 60_000 }, () => {})
+  await using worker = flows.worker()
+  await worker.start()
+  const flow = await flows.publish('OrderPaid', { method: 'card' }, { correlationId: 'order-1' })
+  await waitUntil(async () => (await flow.status()).pending === 1)
+  await flow.cancel()
+
+  await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'order-1' })
+  await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'order-2' })
+  await flows.flow('order-2').settled({ timeoutMs: 5_000 })
+  const status = await flow.settled({ timeoutMs: 5_000 })
+
+  expect(seen.sort()).toEqual(['inline order-2', 'queued order-2'])
+  expect(status).toMatchObject({ state: 'cancelled', lastType: 'OrderPlaced' })
+})
+
+test('a workflow can be cancelled before anything of it was dispatched', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const seen: string[] = []
+  flows.on('OrderPlaced', { name: 'pay' }, (_, ctx) => void seen.push(ctx.correlationId))
+  const early = await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'early' })
+
+  const status = await early.cancel('too late')
+  await using worker = flows.worker()
+  await worker.start()
+  await (await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'later' })).settled({ timeoutMs: 5_000 })
+  const settled = await early.settled({ timeoutMs: 5_000 })
+
+  expect(status).toMatchObject({ state: 'cancelled', isSettled: false })
+  expect(settled).toMatchObject({ state: 'cancelled', isSettled: true })
+  expect(seen).toEqual(['later'])
+  expect(await wrongBooks(shop)).toEqual([])
+})
+
+test('a workflow that is over, or that nobody has heard of, has nothing to cancel', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const seen: number[] = []
+  flows.on('OrderPlaced', { name: 'pay' }, event => void seen.push(event.data.total))
+  await using worker = flows.worker()
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await flow.settled({ timeoutMs: 5_000 })
+
+  const over = await flow.cancel('why not')
+  const unknown = await flows.flow('nobody').cancel({ compensate: true })
+  await flow.signal('OrderPlaced', { total: 2 })
+  await flow.settled({ timeoutMs: 5_000 })
+
+  expect(over).toMatchObject({ state: 'settled', reason: undefined })
+  expect(unknown).toMatchObject({ state: 'settled', pending: 0 })
+  expect(seen).toEqual([1, 2])
+  expect(await shop.query(`select * from ~workflows where correlation_id = 'nobody'`)).toEqual([])
+})
+
+test('a workflow that has failed can be cancelled, and once cancelled it stays so', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  flows.on('OrderPlaced', { name: 'pay' }, () => {
+    throw new Error('no money')
+  })
+  await using worker = flows.worker()
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  expect(await flow.settled({ timeoutMs: 5_000 })).toMatchObject({ state: 'failed' })
+
+  const first = await flow.cancel('given up')
+  const again = await flow.cancel('once more')
+  const compensated = await flow.cancel({ compensate: true })
+
+  expect(first).toMatchObject({ state: 'cancelled', reason: 'given up', deadLetters: 1 })
+  expect(again).toEqual(first)
+  expect(compensated).toEqual(first)
+})
+
+test('a reason and a wish that make no sense are refused', async () => {
+  const { store } = await openShop()
+  const flow = store.workflows.flow('order-1')
+
+  await expect(flow.cancel(7 as never)).rejects.toMatchObject({ code: 'invalid_option' })
+  await expect(flow.cancel({ compensate: 'yes' as never })).rejects.toMatchObject({ code: 'invalid_option' })
+})
+
+test('a lane goes on with other workflows when its head, or one that queues in it, is cancelled', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const seen: string[] = []
+  const release = deferred<void>()
+  flows.on('OrderPlaced', { name: 'pay', ordered: () => 'till' }, async (_, ctx) => {
+    seen.push(ctx.correlationId)
+    if (ctx.correlationId === 'a') await release.promise
+  })
+  await using worker = flows.worker()
+  await worker.start()
+  await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'a' })
+  await waitUntil(() => seen.length === 1)
+  for (const correlationId of ['b', 'c', 'd']) await flows.publish('OrderPlaced', { total: 1 }, { correlationId })
+  await waitUntil(async () => (await statesOf(shop)).join() === 'running,blocked,blocked,blocked')
+
+  await flows.flow('c').cancel()
+  expect(await wrongBooks(shop)).toEqual([])
+  await flows.flow('a').cancel()
+  await flows.flow('d').settled({ timeoutMs: 5_000 })
+  release.resolve()
+  await worker.stop()
+
+  expect(seen).toEqual(['a', 'b', 'd'])
+  expect(await wrongBooks(shop)).toEqual([])
+  expect(await shop.query('select * from ~workflow_lanes')).toEqual([])
+})
+
+test('what a worker holds behind the head of a lane is not run once it is cancelled', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const seen: string[] = []
+  const release = deferred<void>()
+  flows.on('OrderPlaced', { name: 'pay', ordered: () => 'till' }, async (_, ctx) => {
+    seen.push(ctx.correlationId)
+    if (ctx.correlationId === 'a') await release.promise
+  })
+  await using idleWorker = flows.worker({ handlers: [] })
+  await idleWorker.start()
+  for (const correlationId of ['a', 'b', 'c', 'd']) await flows.publish('OrderPlaced', { total: 1 }, { correlationId })
+  await waitUntil(async () => (await statesOf(shop)).length === 4)
+  // All of the lane is claimed at once: the head runs, the others are held behind it.
+  await using worker = flows.worker({ pollMs: 60_000, leaseMs: 60_000 })
+  await worker.start()
+  await waitUntil(async () => (await statesOf(shop)).join() === 'running,held,held,held')
+
+  await flows.flow('b').cancel()
+  expect(await wrongBooks(shop)).toEqual([])
+  release.resolve()
+  for (const each of ['a', 'c', 'd']) await flows.flow(each).settled({ timeoutMs: 5_000 })
+
+  expect(seen).toEqual(['a', 'c', 'd'])
+  expect(await wrongBooks(shop)).toEqual([])
+})
+
+test('open joins of a cancelled workflow are closed, and count no more', async () => {
+  const shop = await openIdleShop()
+  const flows = shop.store.workflows
+  flows.on('OrderPlaced', { name: 'pay', delayMs: 60_000 }, () => {})
+  await using worker = flows.worker({ handlers: ['idle'] })
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'order-1' })
+  await waitUntil(async () => (await flow.status()).pending === 1)
+  await shop.query(`insert into ~workflow_joins (id, position, batch_id, route, size, correlation_id, state)
+    select gen_random_uuid(), 1, gen_random_uuid(), 1, 3, 'order-1', state from unnest(array['open', 'open', 'closed']) as state`)
+  await shop.query(`update ~workflows set open = open + 2`)
+
+  const status = await flow.cancel()
+
+  expect(status).toMatchObject({ state: 'cancelled', isSettled: true, pending: 0 })
+  const joins = await shop.query('select state, closed_at is not null as closed from ~workflow_joins order by state')
+  expect(joins).toEqual([
+    { state: 'cancelled', closed: true },
+    { state: 'cancelled', closed: true },
+    { state: 'closed', closed: false },
+  ])
+  expect(await wrongBooks(shop)).toEqual([])
+})
+
+test('a dead letter that is being retried is open again', async () => {
+  const shop = await openIdleShop()
+  const flows = shop.store.workflows
+  flows.on('OrderPlaced', { name: 'pay', delayMs: 60_000 }, () => {})
+  await using worker = flows.worker({ handlers: ['idle'] })
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'order-1' })
+  await waitUntil(async () => (await flow.status()).pending === 1)
+  await shop.query(`update ~workflow_executions set is_letter = true`)
+  await shop.query(`insert into ~dead_letters
+      (consumer, event_id, position, stream, version, type, fence, attempts, errors, state, execution, correlation_id)
+    select 'handler:pay', e.event_id, e.position, e.stream, e.version, e.type, 1, 1, '[]', 'retrying', x.id, 'order-1'
+    from ~events as e join ~workflow_executions as x on x.position = e.position`)
+
+  await flow.cancel()
+
+  const letters = await shop.query(`select state, retry_at, history->-1->>'from' as before from ~dead_letters`)
+  expect(letters).toEqual([{ state: 'open', retry_at: null, before: 'retrying' }])
+})
+
+test('a lane that is parked for a dead letter goes on when the workflow of the letter is cancelled', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const seen: string[] = []
+  flows.on('OrderPlaced', { name: 'pay', ordered: () => 'till', onDead: 'park' }, (_, ctx) => {
+    if (ctx.correlationId === 'a') throw new Error('no money')
+    seen.push(ctx.correlationId)
+  })
+  await using worker = flows.worker()
+  await worker.start()
+  for (const correlationId of ['a', 'b']) await flows.publish('OrderPlaced', { total: 1 }, { correlationId })
+  await flows.flow('a').settled({ timeoutMs: 5_000 })
+  await waitUntil(async () => (await statesOf(shop)).join() === 'blocked')
+
+  await flows.flow('a').cancel('given up')
+  await flows.flow('b').settled({ timeoutMs: 5_000 })
+
+  expect(seen).toEqual(['b'])
+  expect(await flows.lanes()).toEqual([])
+  const [letter] = await shop.store.deadLetters.list()
+  await expect(flows.deadLetters.retry('pay', letter!.eventId)).rejects.toMatchObject({ code: 'workflow_not_active' })
+  expect(await wrongBooks(shop)).toEqual([])
+})

@@ -1,0 +1,64 @@
+import { expect, test } from 'vitest'
+import { openShop, type Shop } from '../support/shop.ts'
+
+/** How many rows of executions a claim of ten looks at. */
+async function rowsRead({ database, named }: Shop, route: number): Promise<number> {
+  return database.transaction(async tx => {
+    const read = async (): Promise<number> => {
+      const [row] = await tx.query<{ n: number }>(
+        named(`select coalesce(sum(seq_tup_read + idx_tup_fetch), 0)::int as n
+          from pg_stat_xact_user_tables where relid = '~workflow_executions'::regclass`),
+      )
+      return row!.n
+    }
+    const before = await read()
+    const claimed = await tx.query(named(`select * from ~workflow_claim('w-1', 1, array[$1::integer], 10, 0, 1000)`), [
+      route,
+    ])
+    expect(claimed.length).toBe(10)
+    return (await read()) - before
+  })
+}
+
+test('SB-41: a claim looks at as many rows with thousands pending in one workflow as with a few', async () => {
+  const shop = await openShop()
+  const { store, query } = shop
+  store.workflows.on('OrderPlaced', { name: 'pay' }, () => {})
+  await store.workflows.register()
+  const [route] = await query<{ id: number }>('select id from ~workflow_routes')
+  await query(`insert into ~workflow_workers (owner, lease_ms, concurrency, routes, heartbeat_at)
+    values ('w-1', 60000, 1, '{}', now())`)
+  await query(
+    `insert into ~workflows (correlation_id, first_position, last_position, last_type) values ('order-1', 1, 1, 'x')`,
+  )
+  const fill = (from: number, to: number): Promise<unknown> =>
+    query(
+      `insert into ~workflow_executions (id, position, rank, route, correlation_id, state)
+      select gen_random_uuid(), n, n, $3, 'order-1', 'ready' from generate_series($1::int, $2::int) as n`,
+      [from, to, route!.id],
+    )
+  await fill(1, 100)
+  await rowsRead(shop, route!.id)
+  const few = await rowsRead(shop, route!.id)
+  await fill(101, 8_000)
+
+  const many = await rowsRead(shop, route!.id)
+
+  expect(many).toBeLessThanOrEqual(few + 20)
+})
+
+test('SB-42: work is heard of at once, however seldom a worker polls, and taken many at a time', async () => {
+  const { store, query } = await openShop()
+  const flows = store.workflows
+  flows.on('OrderPlaced', { name: 'pay' }, () => {})
+  await using worker = flows.worker({ pollMs: 600_000, leaseMs: 600_000 })
+  await worker.start()
+
+  const all = await Promise.all(Array.from({ length: 60 }, (_, total) => flows.publish('OrderPlaced', { total })))
+  for (const flow of all) await flow.settled({ timeoutMs: 20_000 })
+
+  const [claims] = await query<{ n: number }>(
+    `select count(distinct xmin::text)::int as n from ~workflow_activity where kind = 'started'`,
+  )
+  expect(claims!.n).toBeLessThan(60)
+})

@@ -1,0 +1,169 @@
+import { expect, test } from 'vitest'
+import { deferred } from '../../src/core/lifecycle.ts'
+import { wrongBooks } from '../support/books.ts'
+import { openShop } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
+import { letPass, untilSuspended } from '../support/waiting.ts'
+
+const undo = { handler: 'refund', data: { cents: 4200 } }
+
+test('a handler that waits is undone without being run again', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const seen: unknown[] = []
+  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
+    seen.push('run')
+    await ctx.step('charge', () => 'receipt-1', { undo })
+    await ctx.waitFor('OrderPaid')
+    seen.push('paid')
+  })
+  flows.undo('refund', {}, (data, step) => void seen.push([data, step]))
+  await using worker = flows.worker()
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await waitUntil(async () => (await flow.status()).state === 'waiting')
+
+  await flow.cancel({ compensate: true })
+  await flow.signal('OrderPaid', { method: 'card' })
+  const ended = await flow.settled({ timeoutMs: 5_000 })
+
+  expect(ended).toMatchObject({ state: 'compensated', pending: 0 })
+  expect(seen).toEqual(['run', [{ cents: 4200 }, { name: 'charge', isKnown: true, result: 'receipt-1' }]])
+  expect(await shop.query('select * from ~workflow_waits')).toEqual([])
+  expect(await wrongBooks(shop)).toEqual([])
+})
+
+test('what a step came to after it was to stop is not told, and a step nobody waits for is waited for', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const charging = deferred<void>()
+  const charged = deferred<string>()
+  const aborted = deferred<void>()
+  const seen: unknown[] = []
+  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
+    const later = ctx.step(
+      'charge',
+      async () => {
+        charging.resolve()
+        const receipt = await charged.promise
+        seen.push('charged')
+        return receipt
+      },
+      { undo },
+    )
+    later.catch(() => {})
+    await new Promise<void>(resolve => ctx.signal.addEventListener('abort', () => resolve()))
+    aborted.resolve()
+  })
+  flows.undo('refund', {}, (_, { isKnown, result }) => void seen.push([isKnown, result]))
+  await using worker = flows.worker({ pollMs: 60_000, leaseMs: 60_000 })
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await charging.promise
+
+  await flow.cancel({ compensate: true })
+  await aborted.promise
+  const during = await flow.status()
+  charged.resolve('receipt-1')
+  const ended = await flow.settled({ timeoutMs: 5_000 })
+
+  expect(during).toMatchObject({ state: 'compensating', pending: 1 })
+  expect(ended.state).toBe('compensated')
+  expect(seen).toEqual(['charged', [false, undefined]])
+})
+
+test('an attempt that sleeps in memory stops at once', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const charged = deferred<void>()
+  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
+    await ctx.step('charge', () => charged.resolve(), { undo })
+    for (;;) await ctx.sleep(900)
+  })
+  flows.undo('refund', {}, () => {})
+  await using worker = flows.worker({ pollMs: 60_000, leaseMs: 60_000 })
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await charged.promise
+
+  await flow.cancel({ compensate: true })
+  const ended = await flow.settled({ timeoutMs: 5_000 })
+
+  expect(ended.state).toBe('compensated')
+})
+
+test('a step that writes is undone too, and an undo has steps and waits of its own', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const seen: unknown[] = []
+  await shop.query('create table ~payments (cents int)')
+  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
+    const book = shop.named('insert into ~payments values (4200)')
+    await ctx.tx('charge', tx => tx.query(book).then(() => 'booked'), { undo })
+    // Another kind of step may have the same name.
+    await ctx.step('charge', () => 'receipt-1', { undo })
+  })
+  flows.undo('refund', {}, async (_, { result }, ctx) => {
+    seen.push(await ctx.step('find', () => `found ${result}`))
+    await ctx.sleep(60_000)
+    await ctx.tx('delete', tx => tx.query(shop.named('delete from ~payments')))
+  })
+  await using worker = flows.worker({ pollMs: 20 })
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await flow.settled({ timeoutMs: 5_000 })
+  await flow.cancel({ compensate: true })
+
+  for (const runs of [1, 3]) {
+    await waitUntil(() => seen.length === runs)
+    await untilSuspended(shop)
+    await letPass(shop, 60_000)
+  }
+  const ended = await flow.settled({ timeoutMs: 5_000 })
+
+  expect(ended.state).toBe('compensated')
+  expect(seen).toEqual(['found receipt-1', 'found receipt-1', 'found booked', 'found booked'])
+  expect(await shop.query('select * from ~payments')).toEqual([])
+  expect(await wrongBooks(shop)).toEqual([])
+})
+
+test('a parent that waits for its child hears that it was cancelled', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const heard: unknown[] = []
+  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
+    const child = await ctx.start('OrderShipped', { parcel: 'gift' }, { correlationId: 'gift' })
+    heard.push((await child.settled()).state)
+  })
+  flows.on('OrderShipped', { name: 'tell', delayMs: 60_000 }, () => {})
+  await using worker = flows.worker()
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await waitUntil(async () => (await flows.flow('gift').status()).pending === 1)
+
+  await flows.flow('gift').cancel('not wanted')
+  const ended = await flow.settled({ timeoutMs: 5_000 })
+
+  expect(ended.state).toBe('settled')
+  expect(heard).toEqual(['cancelled'])
+})
+
+test('a workflow that is cancelled takes the children along that its handlers wait for', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
+    const child = await ctx.start('OrderShipped', { parcel: 'gift' }, { correlationId: 'gift' })
+    await child.settled()
+  })
+  flows.on('OrderShipped', { name: 'tell', delayMs: 60_000 }, () => {})
+  await using worker = flows.worker()
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await waitUntil(async () => (await flows.flow('gift').status()).pending === 1)
+
+  await flow.cancel('not wanted')
+
+  expect(await flows.flow('gift').status()).toMatchObject({ state: 'cancelled', reason: 'not wanted', pending: 0 })
+  expect(await shop.query('select * from ~workflow_executions')).toEqual([])
+  expect(await wrongBooks(shop)).toEqual([])
+})

@@ -1,0 +1,360 @@
+import { expect, test } from 'vitest'
+import { deferred } from '../../src/core/lifecycle.ts'
+import { type Claimed, claim } from '../../src/workflows/claim.ts'
+import { complete, emit } from '../../src/workflows/emit.ts'
+import { drawFences } from '../../src/workflows/fences.ts'
+import { enterWorker } from '../../src/workflows/rescue.ts'
+import { recordUndo } from '../../src/workflows/undo.ts'
+import { wrongBooks } from '../support/books.ts'
+import { logOf } from '../support/consumers.ts'
+import { openShop, type Shop } from '../support/shop.ts'
+import { step } from '../support/undo.ts'
+import { waitUntil } from '../support/wait.ts'
+
+function undosOf({ query }: Shop): Promise<{ step: string; state: string }[]> {
+  return query('select step, state from ~workflow_undos order by id')
+}
+
+test('what the steps of a workflow have done is undone, the newest first, each once, and told what it came to', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const undone: unknown[] = []
+  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
+    await step(ctx, 'reserve', { handler: 'refund', data: { what: 'goods' } }, () => ({ shelf: 7 }))
+    await step(ctx, 'charge', { handler: 'refund', data: { what: 'card' } }, () => 'receipt-1')
+    return emit('OrderPaid', { method: 'card' })
+  })
+  flows.on('OrderPaid', { name: 'ship' }, (_, ctx) => step(ctx, 'send', { handler: 'call-back' }, () => {}))
+  flows.undo('refund', {}, (data: { what: string }, { name, isKnown, result }) => {
+    undone.push([data.what, name, isKnown, result])
+  })
+  flows.undo('call-back', {}, (data, { name, isKnown, result }, ctx) => {
+    undone.push([data, name, isKnown, result, ctx.handler, ctx.attempt])
+  })
+  await using worker = flows.worker()
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await flow.settled({ timeoutMs: 5_000 })
+
+  const begun = await flow.cancel('sent back', { compensate: true })
+  const ended = await flow.settled({ timeoutMs: 5_000 })
+  const again = await flow.cancel({ compensate: true })
+
+  expect(begun).toMatchObject({ state: 'compensating', isSettled: false, pending: 1, reason: 'sent back' })
+  expect(ended).toMatchObject({ state: 'compensated', isSettled: true, pending: 0 })
+  expect(again).toEqual(ended)
+  expect(undone).toEqual([
+    [null, 'send', true, null, 'call-back', 1],
+    ['card', 'charge', true, 'receipt-1'],
+    ['goods', 'reserve', true, { shelf: 7 }],
+  ])
+  expect(await wrongBooks(shop)).toEqual([])
+})
+
+test('compensation waits for an attempt that runs, whose undo is told that nobody knows', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const charging = deferred<void>()
+  const charged = deferred<string>()
+  const aborted = deferred<unknown>()
+  const undone: unknown[] = []
+  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
+    ctx.signal.addEventListener('abort', () => aborted.resolve(ctx.signal.reason))
+    await step(ctx, 'charge', { handler: 'refund' }, () => {
+      charging.resolve()
+      return charged.promise
+    })
+    return emit('OrderPaid', { method: 'card' })
+  })
+  flows.undo('refund', {}, (_, told) => void undone.push(told))
+  await using worker = flows.worker({ pollMs: 60_000, leaseMs: 60_000 })
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await charging.promise
+
+  await flow.cancel({ compensate: true })
+  const reason = await aborted.promise
+  const during = await flow.status()
+  const stopping = await shop.query('select state from ~workflow_executions')
+  // The zombie finishes its step and its run, and nothing of it counts.
+  charged.resolve('receipt-1')
+  const ended = await flow.settled({ timeoutMs: 5_000 })
+
+  expect(reason).toMatchObject({ code: 'execution_lost' })
+  expect(during).toMatchObject({ state: 'compensating', pending: 1 })
+  expect(stopping).toEqual([{ state: 'stopping' }])
+  expect(ended.state).toBe('compensated')
+  expect(undone).toHaveLength(1)
+  expect(await shop.store.events.read(`workflow-${flow.correlationId}`).toArray()).toHaveLength(1)
+  const told = await shop.query(`select kind, outcome, handler from ~workflow_activity
+    where kind in ('cancelled', 'completed') order by position`)
+  expect(told).toEqual([
+    { kind: 'cancelled', outcome: 'stopping', handler: 'pay' },
+    { kind: 'completed', outcome: null, handler: 'refund' },
+  ])
+  expect(await wrongBooks(shop)).toEqual([])
+})
+
+test('an attempt that does not listen is waited for until its time is over', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const charging = deferred<void>()
+  const never = deferred<void>()
+  flows.on('OrderPlaced', { name: 'pay', timeoutMs: 60_000 }, async (_, ctx) => {
+    await step(ctx, 'charge', { handler: 'refund' }, () => charging.resolve())
+    await never.promise
+  })
+  flows.undo('refund', {}, () => {})
+  await using worker = flows.worker({ pollMs: 20 })
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await charging.promise
+  await flow.cancel({ compensate: true })
+  expect(await flow.status()).toMatchObject({ state: 'compensating', pending: 1 })
+
+  await shop.query(
+    `update ~workflow_executions set deadline_at = clock_timestamp() - interval '1 second' where state = 'stopping'`,
+  )
+  const ended = await flow.settled({ timeoutMs: 5_000 })
+  never.resolve()
+
+  expect(ended.state).toBe('compensated')
+  expect(await wrongBooks(shop)).toEqual([])
+})
+
+/** A worker that takes what is ready, and is never heard of again. */
+async function claimAndDie(shop: Shop): Promise<Claimed[]> {
+  const log = logOf(shop)
+  const rows = await shop.query<{ id: number }>('select id from ~workflow_routes')
+  const routes = rows.map(({ id }) => id)
+  await enterWorker(log, { owner: 'dead/1', node: undefined, leaseMs: 50, concurrency: 1, routes })
+  return claim(log, { owner: 'dead/1', fence: await drawFences(log)(), routes, limit: 10, ahead: 0, graceMs: 60_000 })
+}
+
+test('an attempt whose worker dies is waited for no longer', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const undone: unknown[] = []
+  flows.on('OrderPlaced', { name: 'pay' }, () => {})
+  flows.undo('refund', {}, (_, told) => void undone.push(told))
+  await using dispatching = flows.worker({ handlers: [], pollMs: 60_000, leaseMs: 60_000 })
+  await dispatching.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await waitUntil(async () => (await flow.status()).pending === 1)
+  const [claimed] = await claimAndDie(shop)
+  const place = { executionId: claimed!.id, fence: claimed!.fence, kind: 'step', step: 'charge' }
+  await recordUndo(logOf(shop), shop.database, place, { handler: 'refund' })
+
+  const begun = await flow.cancel({ compensate: true })
+  await using worker = flows.worker({ pollMs: 20 })
+  await worker.start()
+  const ended = await flow.settled({ timeoutMs: 5_000 })
+
+  expect(begun).toMatchObject({ state: 'compensating', pending: 1 })
+  expect(ended.state).toBe('compensated')
+  expect(undone).toEqual([{ name: 'charge', isKnown: false, result: undefined }])
+  expect(await wrongBooks(shop)).toEqual([])
+})
+
+test('compensation goes on where a worker died in the middle of it', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const undone: string[] = []
+  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
+    for (const name of ['one', 'two', 'three']) await step(ctx, name, { handler: 'refund' }, () => name)
+  })
+  flows.undo('refund', {}, (_, { name }, ctx) => void undone.push(`${name} ${ctx.attempt}`))
+  const before = flows.worker({ handlers: ['pay'] })
+  await before.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await flow.settled({ timeoutMs: 5_000 })
+  await before.stop()
+  await flow.cancel({ compensate: true })
+
+  const [claimed] = await claimAndDie(shop)
+  await using worker = flows.worker({ pollMs: 20 })
+  await worker.start()
+  const ended = await flow.settled({ timeoutMs: 5_000 })
+
+  expect(claimed?.undoId).toBe(3n)
+  expect(ended.state).toBe('compensated')
+  expect(undone).toEqual(['three 2', 'two 1', 'one 1'])
+  expect((await undosOf(shop)).map(({ state }) => state)).toEqual(['done', 'done', 'done'])
+  expect(await wrongBooks(shop)).toEqual([])
+})
+
+test('an undo is tried again; one that fails for good ends the compensation, and is a dead letter', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const undone: string[] = []
+  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
+    for (const name of ['one', 'two', 'three']) await step(ctx, name, { handler: 'refund' }, () => name)
+  })
+  flows.undo('refund', { retries: 1, backoff: { baseMs: 1 } }, (_, { name }, ctx) => {
+    undone.push(`${name} ${ctx.attempt}`)
+    if (name === 'two' || ctx.attempt === 1) throw new Error(`no refund of ${name}`)
+  })
+  await using worker = flows.worker()
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await flow.settled({ timeoutMs: 5_000 })
+
+  await flow.cancel({ compensate: true })
+  const ended = await flow.settled({ timeoutMs: 5_000 })
+
+  expect(ended).toMatchObject({ state: 'compensationFailed', isSettled: true, pending: 0, deadLetters: 1 })
+  expect(undone).toEqual(['three 1', 'three 2', 'two 1', 'two 2'])
+  expect(await undosOf(shop)).toEqual([
+    { step: 'one', state: 'recorded' },
+    { step: 'two', state: 'failed' },
+    { step: 'three', state: 'done' },
+  ])
+  expect(await shop.store.deadLetters.list()).toMatchObject([
+    { consumer: 'handler:refund', attempts: 2, lastError: { message: 'no refund of two' } },
+  ])
+  expect(await flow.cancel({ compensate: true })).toEqual(ended)
+  expect(await wrongBooks(shop)).toEqual([])
+})
+
+test('a handler that fails for good has the workflow compensated, if it says so', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const undone: string[] = []
+  const packing = deferred<void>()
+  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
+    await step(ctx, 'charge', { handler: 'refund' }, () => 'receipt-1')
+    return emit('OrderPaid', { method: 'card' })
+  })
+  flows.on('OrderPaid', { name: 'remind', delayMs: 60_000 }, () => {})
+  flows.on('OrderPaid', { name: 'pack' }, async (_, ctx) => {
+    packing.resolve()
+    await new Promise(resolve => ctx.signal.addEventListener('abort', resolve))
+    undone.push('packing stopped')
+  })
+  const failing = { name: 'ship', ordered: true, retries: 1, backoff: { baseMs: 1 }, onFailure: 'compensate' } as const
+  flows.on('OrderPaid', failing, async (_, ctx) => {
+    await packing.promise
+    await step(ctx, 'send', { handler: 'refund' }, () => {
+      throw new Error('no parcels')
+    })
+  })
+  flows.undo('refund', {}, (_, { name, isKnown }) => void undone.push(`${name} ${isKnown}`))
+  await using worker = flows.worker({ pollMs: 60_000, leaseMs: 60_000 })
+  await worker.start()
+
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  const ended = await flow.settled({ timeoutMs: 5_000 })
+
+  expect(ended).toMatchObject({ state: 'compensated', reason: 'ship has failed: no parcels', deadLetters: 1 })
+  expect(undone).toEqual(['packing stopped', 'send false', 'charge true'])
+  expect(await shop.store.deadLetters.list()).toMatchObject([{ consumer: 'handler:ship', attempts: 2 }])
+  const cancelled = await shop.query(`select handler, outcome from ~workflow_activity where kind = 'cancelled'
+    order by handler`)
+  expect(cancelled).toEqual([
+    { handler: 'pack', outcome: 'stopping' },
+    { handler: 'remind', outcome: 'delayed' },
+  ])
+  expect(await wrongBooks(shop)).toEqual([])
+})
+
+test('what an undo emits and writes is stored with its end, and runs no handlers', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const seen: string[] = []
+  await shop.query('create table ~refunds (step text)')
+  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
+    for (const name of ['one', 'two']) await step(ctx, name, { handler: 'refund' }, () => name)
+  })
+  flows.on('OrderPaid', { name: 'watch' }, event => void seen.push(event.type))
+  flows.undo('refund', {}, (_, { name }) =>
+    complete(
+      tx => tx.query(shop.named('insert into ~refunds values ($1)'), [name]),
+      emit('OrderPaid', { method: 'cash' }),
+    ),
+  )
+  await using worker = flows.worker()
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await flow.settled({ timeoutMs: 5_000 })
+
+  await flow.cancel({ compensate: true })
+  const ended = await flow.settled({ timeoutMs: 5_000 })
+
+  expect(ended).toMatchObject({ state: 'compensated', lastType: 'OrderPaid' })
+  const events = await shop.store.events.read(`workflow-${flow.correlationId}`).toArray()
+  expect(events.map(({ type, headers }) => [type, headers.workflow])).toEqual([
+    ['OrderPlaced', undefined],
+    ['OrderPaid', { hops: 1, handler: 'refund' }],
+    ['OrderPaid', { hops: 1, handler: 'refund' }],
+  ])
+  expect(await shop.query('select step from ~refunds')).toEqual([{ step: 'two' }, { step: 'one' }])
+  expect(seen).toEqual([])
+})
+
+test('a workflow without undos is compensated at once, and what is open of it goes', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  flows.on('OrderPlaced', { name: 'pay', delayMs: 60_000 }, () => {})
+  await using worker = flows.worker()
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await waitUntil(async () => (await flow.status()).pending === 1)
+
+  const status = await flow.cancel({ compensate: true })
+
+  expect(status).toMatchObject({ state: 'compensated', isSettled: true, pending: 0 })
+  expect(await wrongBooks(shop)).toEqual([])
+})
+
+test('a lane keeps its place until the attempt that stops in it is over', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const seen: string[] = []
+  const release = deferred<void>()
+  flows.on('OrderPlaced', { name: 'pay', ordered: () => 'till' }, async (_, ctx) => {
+    seen.push(ctx.correlationId)
+    if (ctx.correlationId === 'a') await release.promise
+  })
+  await using idle = flows.worker({ handlers: [] })
+  await idle.start()
+  for (const correlationId of ['a', 'b']) await flows.publish('OrderPlaced', { total: 1 }, { correlationId })
+  await waitUntil(async () => (await shop.query('select * from ~workflow_executions')).length === 2)
+  await using worker = flows.worker()
+  await worker.start()
+  await waitUntil(
+    async () => (await shop.query(`select * from ~workflow_executions where state = 'held'`)).length === 1,
+  )
+
+  await flows.flow('a').cancel({ compensate: true })
+  const states = await shop.query('select state from ~workflow_executions order by position')
+  const wrong = await wrongBooks(shop)
+  release.resolve()
+  await flows.flow('b').settled({ timeoutMs: 5_000 })
+
+  expect(states).toEqual([{ state: 'stopping' }, { state: 'blocked' }])
+  expect(wrong).toEqual([])
+  expect(seen).toEqual(['a', 'b'])
+  expect(await flows.flow('a').status()).toMatchObject({ state: 'compensated' })
+  expect(await wrongBooks(shop)).toEqual([])
+})
+
+test('compensation reaches what the workflow has started, also if that is over', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const undone: string[] = []
+  flows.on('OrderPlaced', { name: 'pay' }, (_, ctx) => step(ctx, 'charge', { handler: 'refund' }, () => {}))
+  flows.undo('refund', {}, (_, __, ctx) => void undone.push(ctx.correlationId))
+  await using worker = flows.worker()
+  await worker.start()
+  const headers = { workflow: { parent: 'order' } }
+  const order = await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'order' })
+  await order.settled({ timeoutMs: 5_000 })
+  const gift = await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'gift', headers })
+  await gift.settled({ timeoutMs: 5_000 })
+
+  await order.cancel({ compensate: true })
+  const ends = [await order.settled({ timeoutMs: 5_000 }), await gift.settled({ timeoutMs: 5_000 })]
+
+  expect(ends.map(({ state }) => state)).toEqual(['compensated', 'compensated'])
+  expect(undone.sort()).toEqual(['gift', 'order'])
+})

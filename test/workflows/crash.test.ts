@@ -1,0 +1,386 @@
+/** Workers that die, are taken for dead, or do not hear what came of what they sent. */
+import { expect, test } from 'vitest'
+import { deferred } from '../../src/core/lifecycle.ts'
+import { complete, emit } from '../../src/workflows/emit.ts'
+import { type CrewOptions, openCrew } from '../support/crew.ts'
+import { openDatabase } from '../support/engines.ts'
+import { openShop, type Shop } from '../support/shop.ts'
+import { openTrouble } from '../support/trouble.ts'
+import { waitUntil } from '../support/wait.ts'
+
+/** So long that nobody could wait for it: what is done was not done because it had expired. */
+const endlessMs = 600_000
+
+/** What follows from a promise without waiting for anything else has happened by then. */
+const turn = (): Promise<void> => new Promise(resolve => setImmediate(resolve))
+
+test('SB-05: what a killed worker had begun is done by another after the lease, and counted', async () => {
+  const shop = await openShop()
+  const begun = deferred<void>()
+  const attempts: string[] = []
+  await using crew = await openCrew(shop, {
+    leaseMs: 100,
+    register: ({ store, name }) =>
+      store.workflows.on('OrderPlaced', { name: 'pay' }, async (_event, ctx) => {
+        attempts.push(`${name} ${ctx.attempt}`)
+        if (attempts.length > 1) return
+        begun.resolve()
+        await new Promise(() => {})
+      }),
+  })
+  const victim = await crew.hire()
+  const flow = await shop.store.workflows.publish('OrderPlaced', { total: 1 })
+  await begun.promise
+
+  crew.kill(victim)
+  await crew.hire()
+  const status = await flow.settled({ timeoutMs: 10_000 })
+
+  expect(status.state).toBe('settled')
+  expect(attempts).toEqual(['worker-0 1', 'worker-1 2'])
+  expect(await activity(shop)).toEqual(['dispatched', 'started 1', 'failed 1 lost', 'started 2', 'completed 2'])
+})
+
+test('what a crash of the server takes back of the last dispatch is dispatched again', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  flows.on('OrderPlaced', { name: 'pay' }, () => {})
+  await using dispatching = flows.worker({ handlers: [] })
+  await dispatching.start()
+  await flows.publish('OrderPlaced', { total: 1 })
+  await waitUntil(async () => (await executions(shop)) === 1)
+
+  await shop.query(`
+    with gone as (delete from ~workflow_executions),
+      forgotten as (delete from ~workflows)
+    update ~consumers set checkpoint = 0 where name = 'workflows'`)
+  await flows.publish('OrderPlaced', { total: 2 })
+
+  await waitUntil(async () => (await executions(shop)) === 2)
+})
+
+test('an event that kills its workers is a dead letter in the end', async () => {
+  const shop = await openShop()
+  let begun = deferred<void>()
+  await using crew = await openCrew(shop, {
+    leaseMs: 100,
+    register: ({ store }) =>
+      store.workflows.on('OrderPlaced', { name: 'pay' }, async () => {
+        begun.resolve()
+        await new Promise(() => {})
+      }),
+  })
+  let victim = await crew.hire()
+  const flow = await shop.store.workflows.publish('OrderPlaced', { total: 1 })
+
+  for (let crashes = 0; crashes < 4; crashes++) {
+    await begun.promise
+    begun = deferred<void>()
+    crew.kill(victim)
+    victim = await crew.hire()
+  }
+  const status = await flow.settled({ timeoutMs: 10_000 })
+
+  expect(status.state).toBe('failed')
+  expect(await shop.query('select reason, attempts from ~dead_letters')).toEqual([{ reason: 'crashed', attempts: 5 }])
+})
+
+test('what a killed worker held back in a lane is free with its head, in order', async () => {
+  const shop = await openShop()
+  const done: number[] = []
+  const begun = deferred<void>()
+  await using crew = await openCrew(shop, {
+    leaseMs: 100,
+    register: ({ store, name }) =>
+      store.workflows.on('OrderPlaced', { name: 'pay', ordered: true }, async event => {
+        if (name === 'worker-0' && event.data.total === 2) {
+          begun.resolve()
+          await new Promise(() => {})
+        }
+        done.push(event.data.total)
+      }),
+  })
+  shop.store.workflows.on('OrderPlaced', { name: 'pay', ordered: true }, () => {})
+  for (const total of [1, 2, 3, 4]) await placed(shop, total)
+  const victim = await crew.hire()
+  await begun.promise
+
+  crew.kill(victim)
+  await crew.hire()
+  await shop.store.workflows.flow('order').settled({ timeoutMs: 10_000 })
+
+  expect(done).toEqual([1, 2, 3, 4])
+  expect(await shop.query('select * from ~workflow_lanes')).toEqual([])
+})
+
+test('when the process that dispatches is killed, another dispatches after the lease of its worker', async () => {
+  const shop = await openShop()
+  const seen: string[] = []
+  await using crew = await openCrew(shop, {
+    leaseMs: 100,
+    register: ({ store, name }) =>
+      store.workflows.on('OrderPlaced', { name: 'pay' }, async () => {
+        seen.push(name)
+      }),
+  })
+  const victim = await crew.hire()
+  await (await shop.store.workflows.publish('OrderPlaced', { total: 1 })).settled({ timeoutMs: 10_000 })
+
+  crew.kill(victim)
+  await crew.hire()
+  await (await shop.store.workflows.publish('OrderPlaced', { total: 2 })).settled({ timeoutMs: 10_000 })
+
+  expect(seen).toEqual(['worker-0', 'worker-1'])
+})
+
+test.each([
+  ['success', 'is no second one', 'settled', ['worker-1']],
+  ['failure', 'does not undo the other’s success', 'settled', ['worker-1']],
+] as const)('SB-06: the late %s of an attempt that was taken over %s', async (late, _what, state, written) => {
+  const shop = await openShop()
+  await shop.query('create table ~receipts (worker text)')
+  const goOn = deferred<void>()
+  const begun = deferred<void>()
+  await using crew = await openCrew(shop, {
+    leaseMs: 100,
+    register: ({ store, name }) =>
+      store.workflows.on('OrderPlaced', { name: 'pay', retries: 3, backoff: { baseMs: 1 } }, async () => {
+        if (name === 'worker-0') {
+          begun.resolve()
+          await goOn.promise
+          if (late === 'failure') throw new Error('no money')
+        }
+        return complete(tx => tx.query(shop.named('insert into ~receipts values ($1)'), [name]))
+      }),
+  })
+  const zombie = await crew.hire()
+  const flow = await shop.store.workflows.publish('OrderPlaced', { total: 1 })
+  await begun.promise
+  zombie.gate.close()
+  await crew.hire()
+  await flow.settled({ timeoutMs: 10_000 })
+
+  goOn.resolve()
+  await turn()
+  zombie.gate.open()
+  await waitUntil(() => zombie.gate.late().refused > 0, { what: 'the late outcome' })
+
+  expect(zombie.gate.late().taken).toBe(0)
+  expect(await flow.status()).toMatchObject({ state, pending: 0 })
+  expect((await shop.query('select worker from ~receipts')).map(row => row.worker)).toEqual(written)
+})
+
+test('SB-06: the late success of an attempt does not change what was set aside meanwhile', async () => {
+  const shop = await openShop()
+  const goOn = deferred<void>()
+  const begun = deferred<void>()
+  await using crew = await openCrew(shop, {
+    leaseMs: 100,
+    register: ({ store, name }) =>
+      store.workflows.on('OrderPlaced', { name: 'pay' }, async () => {
+        if (name !== 'worker-0') throw new Error('no money')
+        begun.resolve()
+        await goOn.promise
+        return emit('OrderPaid', { method: 'card' })
+      }),
+  })
+  const zombie = await crew.hire()
+  const flow = await shop.store.workflows.publish('OrderPlaced', { total: 1 })
+  await begun.promise
+  zombie.gate.close()
+  await crew.hire()
+  await flow.settled({ timeoutMs: 10_000 })
+
+  goOn.resolve()
+  await turn()
+  zombie.gate.open()
+  await waitUntil(() => zombie.gate.late().refused > 0, { what: 'the late outcome' })
+
+  expect(await flow.status()).toMatchObject({ state: 'failed', deadLetters: 1, lastType: 'OrderPlaced' })
+})
+
+test('SB-07: a handler that takes longer than the lease is not taken over while its worker lives', async () => {
+  const shop = await openShop()
+  const attempts: string[] = []
+  await using crew = await openCrew(shop, {
+    leaseMs: 200,
+    register: ({ store, name }) =>
+      store.workflows.on('OrderPlaced', { name: 'pay' }, async (_event, ctx) => {
+        attempts.push(`${name} ${ctx.attempt}`)
+        await waitUntil(async () => (await startedBefore(shop, 700)) > 0)
+        return emit('OrderPaid', { method: 'card' })
+      }),
+  })
+  await crew.hire()
+  await crew.hire()
+
+  const flow = await shop.store.workflows.publish('OrderPlaced', { total: 1 })
+  const status = await flow.settled({ timeoutMs: 10_000 })
+
+  expect(attempts).toHaveLength(1)
+  expect(status).toMatchObject({ state: 'settled', lastType: 'OrderPaid' })
+})
+
+test('a worker that others took for dead comes back, and works again', async () => {
+  const shop = await openShop()
+  const seen: string[] = []
+  await using crew = await openCrew(shop, recorder(seen, { leaseMs: 100 }))
+  const paused = await crew.hire()
+  const id = paused.worker.id
+  paused.gate.close()
+  const other = await crew.hire()
+  await waitUntil(async () => (await shop.query('select 1 from ~workflow_workers where owner = $1', [id])).length === 0)
+
+  paused.gate.open()
+  await waitUntil(async () => (await shop.query('select 1 from ~workflow_workers where owner = $1', [id])).length === 1)
+  await other.worker.stop()
+  await (await shop.store.workflows.publish('OrderPlaced', { total: 1 })).settled({ timeoutMs: 10_000 })
+
+  expect(seen).toEqual(['worker-0 1'])
+  expect(paused.worker.id).toBe(id)
+})
+
+test('what a worker has claimed without hearing of it is free again soon, and does not count', async () => {
+  const trouble = openTrouble(await openDatabase())
+  const shop = await openShop({ database: trouble.database })
+  const attempts: number[] = []
+  const flows = shop.store.workflows
+  flows.on('OrderPlaced', { name: 'pay', timeoutMs: endlessMs }, async (_event, ctx) => {
+    attempts.push(ctx.attempt)
+  })
+  await using worker = flows.worker({ leaseMs: 600, pollMs: 100 })
+  await flows.register()
+  await placed(shop, 1)
+
+  trouble.loseAnswerTo('workflows.claim')
+  await worker.start()
+  await waitUntil(() => attempts.length > 0)
+  await flows.flow('order').settled({ timeoutMs: 10_000 })
+
+  expect(trouble.counts().lost).toBe(1)
+  expect(attempts).toEqual([1])
+})
+
+test('a lane goes on when the answer to the end of its head is lost', async () => {
+  const trouble = openTrouble(await openDatabase())
+  const shop = await openShop({ database: trouble.database })
+  const done: number[] = []
+  const flows = shop.store.workflows
+  flows.on('OrderPlaced', { name: 'pay', ordered: true, timeoutMs: endlessMs }, async event => {
+    done.push(event.data.total)
+  })
+  await using worker = flows.worker({ leaseMs: 600, pollMs: 100 })
+  await flows.register()
+  for (const total of [1, 2, 3]) await placed(shop, total)
+
+  trouble.loseAnswerTo('workflows.finish')
+  await worker.start()
+  await waitUntil(() => trouble.counts().lost === 1)
+  await flows.flow('order').settled({ timeoutMs: 10_000 })
+
+  expect(done).toEqual([1, 2, 3])
+})
+
+test('SB-39: an outcome that cannot be stored at first is stored later: the handler is not run again', async () => {
+  const trouble = openTrouble(await openDatabase())
+  const shop = await openShop({ database: trouble.database })
+  await shop.query('create table ~receipts (total integer)')
+  const runs: number[] = []
+  const flows = shop.store.workflows
+  flows.on('OrderPlaced', { name: 'pay', timeoutMs: endlessMs }, async event => {
+    runs.push(event.data.total)
+    if (event.data.total === 1) return undefined
+    if (event.data.total === 2) return emit('OrderPaid', { method: 'card' })
+    return complete(tx => tx.query(shop.named('insert into ~receipts values ($1)'), [event.data.total]))
+  })
+  await using worker = flows.worker({ leaseMs: 600, pollMs: 100 })
+  await worker.start()
+
+  trouble.refuse('workflows.hold', 3)
+  trouble.refuse('workflows.finish', 3)
+  for (const total of [1, 2, 3]) await placed(shop, total)
+  await waitUntil(() => trouble.counts().refused === 6)
+  await flows.flow('order').settled({ timeoutMs: 10_000 })
+
+  expect(runs.sort()).toEqual([1, 2, 3])
+  expect(await shop.query('select total from ~receipts')).toEqual([{ total: 3 }])
+})
+
+test('a completion whose commit was not answered stands once', async () => {
+  const trouble = openTrouble(await openDatabase())
+  const shop = await openShop({ database: trouble.database })
+  await shop.query('create table ~receipts (total integer)')
+  const flows = shop.store.workflows
+  let runs = 0
+  flows.on('OrderPlaced', { name: 'pay', timeoutMs: endlessMs }, async event => {
+    runs++
+    const text = shop.named('insert into ~receipts values ($1)')
+    return complete(tx => tx.query(text, [event.data.total]), emit('OrderPaid', { method: 'card' }))
+  })
+  await using worker = flows.worker({ leaseMs: 600, pollMs: 100 })
+  await worker.start()
+
+  trouble.loseAnswerTo('workflows.hold')
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await waitUntil(() => trouble.counts().lost === 1)
+  await flow.settled({ timeoutMs: 10_000 })
+
+  expect(runs).toBe(1)
+  expect(await shop.query('select total from ~receipts')).toEqual([{ total: 1 }])
+  expect(await shop.query(`select 1 from ~events where type = 'OrderPaid'`)).toHaveLength(1)
+})
+
+test('when what a head writes is refused, the next of its lane runs once, after it', async () => {
+  const shop = await openShop()
+  const done: number[] = []
+  const flows = shop.store.workflows
+  flows.on('OrderPlaced', { name: 'pay', ordered: true }, async event => {
+    done.push(event.data.total)
+    if (event.data.total !== 1) return undefined
+    return complete(async () => {
+      throw new Error('no room')
+    })
+  })
+  await using worker = flows.worker()
+  await flows.register()
+  for (const total of [1, 2, 3]) await placed(shop, total)
+
+  await worker.start()
+  await waitUntil(() => done.includes(3))
+  const status = await flows.flow('order').settled({ timeoutMs: 10_000 })
+
+  expect(done).toEqual([1, 2, 3])
+  expect(status).toMatchObject({ state: 'failed', deadLetters: 1 })
+})
+
+function recorder(seen: string[], options: Omit<CrewOptions, 'register'>): CrewOptions {
+  return {
+    ...options,
+    register: ({ store, name }) =>
+      store.workflows.on('OrderPlaced', { name: 'pay' }, async (_event, ctx) => {
+        seen.push(`${name} ${ctx.attempt}`)
+      }),
+  }
+}
+
+async function placed({ store }: Shop, total: number): Promise<void> {
+  await store.workflows.publish('OrderPlaced', { total }, { correlationId: 'order' })
+}
+
+async function startedBefore({ query }: Shop, ms: number): Promise<number> {
+  const text = `select 1 from ~workflow_executions where started_at < clock_timestamp() - make_interval(secs => $1)`
+  return (await query(text, [ms / 1000])).length
+}
+
+/** What happened to the executions, line by line. */
+async function activity({ query }: Shop): Promise<string[]> {
+  const rows = await query<{ line: string }>(`
+    select kind || case when attempt = 0 then '' else ' ' || attempt end || coalesce(' ' || outcome, '') as line
+    from ~workflow_activity
+    order by position`)
+  return rows.map(({ line }) => line)
+}
+
+async function executions({ query }: Shop): Promise<number> {
+  return (await query('select 1 from ~workflow_executions')).length
+}

@@ -1,0 +1,197 @@
+import { expect, test } from 'vitest'
+import { type Clock, systemClock } from '../../src/core/clock.ts'
+import { batch, complete, emit } from '../../src/workflows/emit.ts'
+import type { TerminalFailure } from '../../src/workflows/handler.ts'
+import { openShop, type Shop } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
+
+const fails = (): never => {
+  throw new Error('no money')
+}
+
+interface Emitted {
+  readonly id: string
+  readonly data: unknown
+  readonly workflow: Record<string, unknown>
+}
+
+async function shippedIn({ query }: Shop): Promise<Emitted[]> {
+  return query<Emitted>(`select event_id as id, data, headers->'workflow' as workflow from ~events
+    where type = 'OrderShipped' order by position`)
+}
+
+test('SB-19: what tells of a failure is emitted once, with the letter, and knows the true reason', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const failures: TerminalFailure[] = []
+  flows.on(
+    'OrderPlaced',
+    {
+      ...{ name: 'pay', retries: 1, backoff: { baseMs: 1 }, timeoutMs: 20 },
+      onFailure(failure, event) {
+        failures.push(failure)
+        return emit('OrderShipped', { parcel: `${failure.reason} of ${event.data.total}` })
+      },
+    },
+    () => new Promise<never>(() => {}),
+  )
+  await using worker = flows.worker()
+  await worker.start()
+
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  const status = await flow.settled({ timeoutMs: 5_000 })
+
+  expect(status).toMatchObject({ state: 'failed', lastType: 'OrderShipped', deadLetters: 1 })
+  expect(failures).toMatchObject([{ reason: 'timeout', attempts: 2, error: { code: 'execution_timeout' } }])
+  expect(await shippedIn(shop)).toMatchObject([
+    { data: { parcel: 'timeout of 1' }, workflow: { handler: 'pay', failed: 'pay', hops: 1 } },
+  ])
+  const [event] = await shop.query(`select correlation_id, causation_id from ~events where type = 'OrderShipped'`)
+  const [letter] = await flows.deadLetters.list()
+  expect(event).toEqual({ correlation_id: flow.correlationId, causation_id: letter!.eventId })
+})
+
+test('SB-18: what tells of a failure never runs the handler that failed, whatever that listens to', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  const seen: string[] = []
+  flows.on('*', { name: 'audit', onFailure: (_, event) => emit(event.type, event.data as never) }, event => {
+    seen.push(`audit ${event.type}`)
+    throw new Error('full')
+  })
+  flows.on('OrderPlaced', { name: 'pay' }, (event, ctx) => {
+    seen.push(`pay ${event.type} ${ctx.attempt}`)
+  })
+  await using worker = flows.worker()
+  await worker.start()
+
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  const status = await flow.settled({ timeoutMs: 5_000 })
+
+  expect(seen.sort()).toEqual(['audit OrderPlaced', 'pay OrderPlaced 1', 'pay OrderPlaced 1'])
+  expect(status.deadLetters).toBe(1)
+})
+
+test('each time a letter fails again is told of anew', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  flows.on('OrderPlaced', { name: 'pay', onFailure: () => emit('OrderShipped', { parcel: 'none' }) }, fails)
+  await using worker = flows.worker({ pollMs: 50 })
+  await worker.start()
+  await (await flows.publish('OrderPlaced', { total: 1 })).settled()
+  const [letter] = await flows.deadLetters.list()
+
+  for (let n = 2; n <= 3; n++) {
+    await flows.deadLetters.retry('pay', letter!.eventId)
+    await waitUntil(async () => (await shippedIn(shop)).length === n)
+  }
+
+  expect(new Set((await shippedIn(shop)).map(event => event.id)).size).toBe(3)
+  expect(await flows.deadLetters.show('pay', letter!.eventId)).toMatchObject({ state: 'open', attempts: 3 })
+})
+
+test('writes that tell of a failure are stored with the letter', async () => {
+  const { store, query, named } = await openShop()
+  await query('create table ~complaints (line text)')
+  const flows = store.workflows
+  const write = named('insert into ~complaints values ($1)')
+  flows.on('OrderPlaced', { name: 'pay', onFailure: ({ reason }) => complete(tx => tx.query(write, [reason])) }, fails)
+  await using worker = flows.worker()
+  await worker.start()
+
+  await (await flows.publish('OrderPlaced', { total: 1 })).settled()
+
+  expect(await query('select line from ~complaints')).toEqual([{ line: 'failed' }])
+  expect(await flows.deadLetters.list()).toMatchObject([{ state: 'open', reason: 'failed' }])
+})
+
+for (const [what, { onFailure, noted, clock }] of Object.entries({
+  throws: {
+    onFailure: () => {
+      throw new TypeError('the printer is off')
+    },
+    noted: 'TypeError: the printer is off',
+  },
+  'returns what is no emission': { onFailure: () => 'sorry', noted: 'InvalidResult: Handler "pay" returned' },
+  'emits what cannot be stored': {
+    onFailure: () => emit('OrderShipped', { parcel: 'x' }, { stream: 'order-1', expected: 7 }),
+    noted: 'VersionConflict: ',
+  },
+  'writes what cannot be stored': {
+    onFailure: () => complete(tx => tx.query('select 1 / 0')),
+    noted: 'division by zero',
+  },
+  'never comes back': { onFailure: () => new Promise(() => {}), noted: 'TimedOut: ', clock: hasty(5_000) },
+} as Record<string, { onFailure: () => unknown; noted: string; clock?: Clock }>))
+  test(`the letter is there although onFailure ${what}, and says so`, async () => {
+    const shop = await openShop({ clock })
+    const flows = shop.store.workflows
+    flows.on('OrderPlaced', { name: 'pay', onFailure: onFailure as never }, fails)
+    await using worker = flows.worker()
+    await worker.start()
+
+    const status = await (await flows.publish('OrderPlaced', { total: 1 })).settled({ timeoutMs: 9_000 })
+
+    expect(status).toMatchObject({ state: 'failed', deadLetters: 1 })
+    const [letter] = await flows.deadLetters.list()
+    expect(letter).toMatchObject({ reason: 'failed', lastError: { message: 'no money' } })
+    expect(letter!.lastError.onFailure).toContain(noted)
+    expect(await shippedIn(shop)).toEqual([])
+  })
+
+test('a result that cannot be stored, of a handler whose failure cannot be told of either, is a letter', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  const nowhere = { stream: 'order-1', expected: 7 }
+  const onFailure = () => emit('OrderShipped', { parcel: 'x' }, nowhere)
+  flows.on('OrderPlaced', { name: 'pay', onFailure }, () => emit('OrderPaid', { method: 'card' }, nowhere))
+  await using worker = flows.worker()
+  await worker.start()
+
+  await (await flows.publish('OrderPlaced', { total: 1 })).settled({ timeoutMs: 5_000 })
+
+  const [letter] = await flows.deadLetters.list()
+  expect(letter).toMatchObject({ reason: 'failed', lastError: { code: 'version_conflict' } })
+  expect(letter!.lastError.onFailure).toContain('VersionConflict')
+})
+
+test('an event that went too far is told of, and handlers that fail because of each other come to an end', async () => {
+  const shop = await openShop({ workflows: { maxHops: 3 } })
+  const flows = shop.store.workflows
+  const again = () => emit('OrderShipped', { parcel: 'again' })
+  flows.on(['OrderPlaced', 'OrderShipped'], { name: 'pay', onFailure: again }, fails)
+  flows.on(['OrderPlaced', 'OrderShipped'], { name: 'ship', onFailure: again }, fails)
+  await using worker = flows.worker()
+  await worker.start()
+
+  const status = await (await flows.publish('OrderPlaced', { total: 1 })).settled({ timeoutMs: 10_000 })
+
+  const letters = await flows.deadLetters.list()
+  expect(status.deadLetters).toBe(letters.length)
+  expect((await shippedIn(shop)).map(({ workflow }) => workflow.hops)).toEqual([1, 1, 2, 2, 3, 3, 4, 4])
+  expect(letters.filter(letter => letter.lastError.onFailure?.includes('HopsExceeded'))).toHaveLength(2)
+})
+
+test('what tells of the failure of one of a batch has its place in the batch', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  flows.on('OrderPlaced', { name: 'split' }, () =>
+    batch([emit('OrderPaid', { method: 'card' }), emit('OrderPaid', { method: 'cash' })]),
+  )
+  flows.on('OrderPaid', { name: 'book', onFailure: () => emit('OrderShipped', { parcel: 'none' }) }, event => {
+    if (event.data.method === 'cash') throw new Error('no change')
+  })
+  await using worker = flows.worker()
+  await worker.start()
+
+  await (await flows.publish('OrderPlaced', { total: 1 })).settled({ timeoutMs: 5_000 })
+
+  expect(await shippedIn(shop)).toMatchObject([
+    { workflow: { failed: 'book', batches: [{ id: expect.any(String), index: 1, size: 2 }] } },
+  ])
+})
+
+/** A clock whose timers of this length are over at once. */
+function hasty(length: number): Clock {
+  return { ...systemClock, setTimeout: (fn, ms) => systemClock.setTimeout(fn, ms === length ? 1 : ms) }
+}

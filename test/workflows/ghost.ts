@@ -1,0 +1,36 @@
+/** A worker that does only what it is told. */
+import { newOwner } from '../../src/consumers/lease.ts'
+import type { Database } from '../../src/database/database.ts'
+import { type Claimed, claim } from '../../src/workflows/claim.ts'
+import type { DispatchParts } from '../../src/workflows/dispatch.ts'
+import { drawFences } from '../../src/workflows/fences.ts'
+import { type Finisher, openFinisher } from '../../src/workflows/finish.ts'
+import type { Outcome } from '../../src/workflows/outcome.ts'
+import { enterWorker } from '../../src/workflows/rescue.ts'
+import { workbench } from '../support/consumers.ts'
+import type { Shop } from '../support/shop.ts'
+
+export interface Ghost {
+  readonly log: DispatchParts['log']
+  readonly owner: string
+  readonly finisher: Finisher
+  claim(): Promise<Claimed[]>
+}
+
+/** `seen` is the database as it sees it. */
+export async function enter(shop: Shop, seen: (database: Database) => Database = database => database): Promise<Ghost> {
+  const { log, wake } = workbench(shop, { database: seen(shop.database) })
+  const owner = newOwner(log)
+  const routes = (await shop.query<{ id: number }>('select id from ~workflow_routes')).map(({ id }) => id)
+  await enterWorker(log, { owner, node: undefined, leaseMs: 60_000, concurrency: 16, routes })
+  const parts = { log, wake } as unknown as DispatchParts
+  const finisher = openFinisher(parts, { owner, graceMs: 60_000, lost: new AbortController().signal })
+  const nextFence = drawFences(log)
+  const claimSome = async (): Promise<Claimed[]> =>
+    claim(log, { owner, fence: await nextFence(), routes, limit: 10, ahead: 10, graceMs: 60_000 })
+  return { log, owner, finisher, claim: claimSome }
+}
+
+export function doneOf(execution: Claimed): Outcome {
+  return { execution, kind: 'done', told: 'completed', runningMs: 0, emits: [], hasSteps: false }
+}

@@ -1,0 +1,145 @@
+import { expect, test } from 'vitest'
+import { complete, emit } from '../../src/workflows/emit.ts'
+import { openShop, type Shop } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
+
+async function openLedger(): Promise<Shop & { booked(): Promise<string[]> }> {
+  const shop = await openShop()
+  await shop.query('create table ~ledger (n bigint generated always as identity primary key, line text not null)')
+  const booked = async (): Promise<string[]> =>
+    (await shop.query<{ line: string }>('select line from ~ledger order by n')).map(row => row.line)
+  return { ...shop, booked }
+}
+
+test('an inline handler writes in the transaction that dispatches its event', async () => {
+  const { store, named, booked } = await openLedger()
+  const flows = store.workflows
+  flows.on('OrderPlaced', { name: 'book', inline: true }, async (event, ctx) => {
+    await ctx.tx('book', tx =>
+      tx.query(named('insert into ~ledger (line) values ($1)'), [`placed ${event.data.total}`]),
+    )
+    return emit('OrderPaid', { method: 'card' })
+  })
+  flows.on('OrderPaid', { name: 'ship', inline: true }, () =>
+    complete(tx => tx.query(named('insert into ~ledger (line) values ($1)'), ['paid'])),
+  )
+  await using worker = flows.worker()
+  await worker.start()
+
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await flow.settled({ timeoutMs: 5_000 })
+
+  expect(await booked()).toEqual(['placed 1', 'paid'])
+})
+
+test('SB-36: an inline handler that fails is queued, and tried again as its policy says; nothing of the failed run is left', async () => {
+  const { store, named, booked } = await openLedger()
+  const flows = store.workflows
+  let runs = 0
+  flows.on('OrderPlaced', { name: 'book', inline: true, retries: 3, backoff: { baseMs: 1 } }, async event => {
+    const line = `${event.data.total} in run ${++runs}`
+    const write = complete(tx => tx.query(named('insert into ~ledger (line) values ($1)'), [line]))
+    if (runs < 3) throw new Error('not yet')
+    return write
+  })
+  await using worker = flows.worker()
+  await worker.start()
+
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await flow.settled({ timeoutMs: 5_000 })
+
+  expect(await booked()).toEqual(['1 in run 3'])
+})
+
+test('what writes inline writes the same way when it is queued after all', async () => {
+  const { store, named, booked } = await openLedger()
+  const flows = store.workflows
+  let runs = 0
+  flows.on('OrderPlaced', { name: 'book', inline: true, retries: 1, backoff: { baseMs: 1 } }, async (_, ctx) => {
+    if (++runs === 1) throw new Error('not yet')
+    await ctx.tx('book', tx => tx.query(named('insert into ~ledger (line) values ($1)'), [`run ${runs}`]))
+  })
+  await using worker = flows.worker()
+  await worker.start()
+
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  const status = await flow.settled({ timeoutMs: 5_000 })
+
+  expect(status.state).toBe('settled')
+  expect(await booked()).toEqual(['run 2'])
+})
+
+test('while one of a workflow is queued, those behind it queue too: the order of the log is kept', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  const seen: number[] = []
+  let isMended = false
+  flows.on('OrderPlaced', { name: 'book', inline: true, retries: 50, backoff: { baseMs: 5, factor: 1 } }, event => {
+    if (event.data.total === 2 && !isMended) throw new Error('not yet')
+    seen.push(event.data.total)
+  })
+  await using worker = flows.worker()
+  await worker.start()
+
+  for (const total of [1, 2, 3, 4]) await flows.publish('OrderPlaced', { total }, { correlationId: 'order-1' })
+  await waitUntil(async () => (await flows.flow('order-1').status()).pending === 3)
+  isMended = true
+  await flows.flow('order-1').settled({ timeoutMs: 5_000 })
+
+  expect(seen).toEqual([1, 2, 3, 4])
+})
+
+test('an inline handler that takes too long does not hold up the others', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  const seen: string[] = []
+  flows.on('OrderPlaced', { name: 'slow', inline: true, inlineMs: 20 }, async (_, { attempt, signal }) => {
+    // Inline there are no attempts.
+    if (attempt === undefined) await new Promise(resolve => signal.addEventListener('abort', resolve))
+    else seen.push('slow')
+  })
+  flows.on('OrderPlaced', { name: 'quick', inline: true }, () => void seen.push('quick'))
+  await using worker = flows.worker()
+  await worker.start()
+
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await flow.settled({ timeoutMs: 5_000 })
+
+  expect(seen).toEqual(['quick', 'slow'])
+})
+
+test('what an inline handler emits and is refused is tried again as an execution of its own', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  flows.on('OrderPlaced', { name: 'pay', inline: true }, () =>
+    emit('OrderPaid', { method: 'card' }, { stream: 'order-1', expected: 7 }),
+  )
+  let others = 0
+  flows.on('OrderPlaced', { name: 'other', inline: true }, () => void others++)
+  await using worker = flows.worker()
+  await worker.start()
+
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  const status = await flow.settled({ timeoutMs: 5_000 })
+
+  expect(status).toMatchObject({ state: 'failed', deadLetters: 1 })
+  expect(others).toBeGreaterThanOrEqual(1)
+  expect((await store.deadLetters.list())[0]).toMatchObject({ lastError: { code: 'version_conflict' } })
+})
+
+test('where the dispatcher lacks the code of an inline handler, it is queued for who has it', async () => {
+  const shop = await openShop()
+  const other = await shop.sibling()
+  const seen: string[] = []
+  shop.store.workflows.on('OrderPaid', { name: 'unrelated' }, () => {})
+  other.workflows.on('OrderPlaced', { name: 'book', inline: true }, () => void seen.push('booked'))
+  await using dispatching = shop.store.workflows.worker()
+  await dispatching.start()
+  await using worker = other.workflows.worker()
+  await worker.start()
+
+  const flow = await other.workflows.publish('OrderPlaced', { total: 1 })
+  await flow.settled({ timeoutMs: 5_000 })
+
+  expect(seen).toEqual(['booked'])
+})

@@ -1,0 +1,253 @@
+import { expect, test } from 'vitest'
+import { deferred } from '../../src/core/lifecycle.ts'
+import { claim } from '../../src/workflows/claim.ts'
+import { batch, emit } from '../../src/workflows/emit.ts'
+import { drawFences } from '../../src/workflows/fences.ts'
+import type { JoinPolicy } from '../../src/workflows/joins/join.ts'
+import { enterWorker } from '../../src/workflows/rescue.ts'
+import { pruneAttempts } from '../../src/workflows/retention.ts'
+import { workbench } from '../support/consumers.ts'
+import { waitUntil } from '../support/wait.ts'
+import { type Checks, expectNothingOpen, fanOut, joinsOf, lettersOf, openChecks, settled } from './checks.ts'
+
+test('SB-13: a worker that dies while it runs a join is taken over from', async () => {
+  const checks = await openChecks()
+  const { flows, query } = checks
+  const seen: string[] = []
+  fanOut(flows)
+  flows.on('CheckAsked', { name: 'check' }, event => emit('OrderChecked', event.data))
+  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, (events, ctx) => {
+    seen.push(`${events.map(event => event.data.item)} in attempt ${ctx.attempt}`)
+  })
+  await using worker = flows.worker({ handlers: ['fan-out', 'check'] })
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { items: ['pen', 'ink'] })
+  await waitUntil(async () => (await query('select 1 from ~workflow_executions where join_id is not null')).length > 0)
+  const { log } = workbench(checks)
+  const [route] = await query<{ id: number }>("select id from ~workflow_routes where handler = 'clear'")
+  const dead = { owner: 'gone/1', routes: [route!.id] }
+  await enterWorker(log, { ...dead, node: undefined, leaseMs: 50, concurrency: 1 })
+  const taken = await claim(log, { ...dead, fence: await drawFences(log)(), limit: 1, ahead: 0, graceMs: 0 })
+
+  await using other = flows.worker({ handlers: ['clear'], pollMs: 20 })
+  await other.start()
+  await settled(flow)
+
+  expect(taken).toHaveLength(1)
+  expect(seen).toEqual(['pen,ink in attempt 2'])
+  await expectNothingOpen(checks)
+})
+
+test('SB-15: a join whose handler fails is tried again, then a dead letter, and leaves nothing open', async () => {
+  const checks = await openChecks()
+  const { flows } = checks
+  const seen: string[] = []
+  let isBroken = true
+  fanOut(flows)
+  flows.on('CheckAsked', { name: 'check' }, event => emit('OrderChecked', event.data))
+  const options = { name: 'clear', of: 'batch', retries: 1, backoff: { baseMs: 1 } } as const
+  flows.join('OrderChecked', options, (events, ctx) => {
+    seen.push(`${events.map(event => event.data.item)} of ${ctx.join.size}`)
+    if (isBroken) throw new Error('the clerk is ill')
+    return emit('OrderCleared', { items: events.map(event => event.data.item) })
+  })
+  await using worker = flows.worker()
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { items: ['pen', 'ink'] })
+
+  const failed = await settled(flow)
+  const letters = await lettersOf(checks)
+  await expectNothingOpen(checks)
+  isBroken = false
+  await retry(checks, 'clear')
+  const replayed = await settled(flow)
+
+  expect(failed.state).toBe('failed')
+  expect(letters).toMatchObject([{ consumer: 'handler:clear', reason: 'max_retries', attempts: 2, state: 'open' }])
+  expect(replayed).toMatchObject({ state: 'settled', lastType: 'OrderCleared' })
+  expect(await lettersOf(checks)).toMatchObject([{ state: 'replayed' }])
+  expect(seen).toEqual(['pen,ink of 2', 'pen,ink of 2', 'pen,ink of 2'])
+  await expectNothingOpen(checks)
+})
+
+/** A shop in which the pen is broken until it is mended, and the ink takes as long as the test wants. */
+async function openMendable(policy: JoinPolicy) {
+  const checks = await openChecks()
+  const { flows } = checks
+  const seen: string[] = []
+  const pen = { isBroken: true }
+  const ink = deferred<void>()
+  fanOut(flows, { join: 'clear' })
+  flows.on('CheckAsked', { name: 'check' }, async ({ data }) => {
+    if (data.item === 'pen' && pen.isBroken) throw new Error('the pen is broken')
+    if (data.item === 'ink') await ink.promise
+    return emit('OrderChecked', data)
+  })
+  flows.join('OrderChecked', { name: 'clear', of: 'batch', policy }, (events, { join }) => {
+    seen.push(`${events.map(event => event.data.item)}, failed ${join.failed.length}, partial ${join.isPartial}`)
+  })
+  const worker = flows.worker()
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { items: ['pen', 'ink'] })
+  await waitUntil(async () => (await lettersOf(checks)).some(({ consumer }) => consumer === 'handler:check'))
+  return { checks, flow, seen, pen, ink, [Symbol.asyncDispose]: () => worker.stop() }
+}
+
+test('a failed branch whose dead letter is retried in time counts as arrived after all', async () => {
+  await using shop = await openMendable('all-settled')
+  const { checks, pen, ink, flow } = shop
+
+  pen.isBroken = false
+  await retry(checks, 'check')
+  ink.resolve()
+  await settled(flow)
+
+  expect(shop.seen).toEqual(['pen,ink, failed 0, partial false'])
+  expect(await joinsOf(checks)).toMatchObject([{ state: 'closed', arrived: 2, failed: 0 }])
+  await expectNothingOpen(checks)
+})
+
+test('the dead letter of a join that failed, when it is retried, runs with all that has come since', async () => {
+  await using shop = await openMendable('all')
+  const { checks, pen, ink, flow } = shop
+  ink.resolve()
+  await settled(flow)
+  const before = await joinsOf(checks)
+
+  pen.isBroken = false
+  await retry(checks, 'check')
+  await settled(flow)
+  await retry(checks, 'clear')
+  await settled(flow)
+
+  expect(before).toMatchObject([{ state: 'failed', entries: ['0 failed', '1 late'] }])
+  expect(shop.seen).toEqual(['pen,ink, failed 0, partial false'])
+  expect((await lettersOf(checks)).map(({ state }) => state)).toEqual(['replayed', 'replayed'])
+  await expectNothingOpen(checks)
+})
+
+test('the dead letter of an inner join, when it is retried, goes on in the batch around it', async () => {
+  const checks = await openChecks()
+  const { flows } = checks
+  const seen: string[] = []
+  let isBroken = true
+  const glue = deferred<void>()
+  fanOut(flows, { join: 'clear' })
+  flows.on('CheckAsked', { name: 'take-apart' }, async ({ data: { item } }) => {
+    if (item === 'glue') await glue.promise
+    return batch(['left', 'right'].map(part => emit('PartChecked', { item, part })))
+  })
+  flows.join('PartChecked', { name: 'put-together', of: 'batch' }, events => {
+    const { item } = events[0]!.data
+    if (item === 'pen' && isBroken) throw new Error('it does not fit')
+    return emit('OrderChecked', { item })
+  })
+  flows.join('OrderChecked', { name: 'clear', of: 'batch', policy: 'all-settled' }, (events, { join }) => {
+    seen.push(`${events.map(event => event.data.item)}, failed ${join.failed}`)
+  })
+  await using worker = flows.worker()
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { items: ['pen', 'glue'] })
+  await waitUntil(async () => (await lettersOf(checks)).length === 1)
+
+  isBroken = false
+  await retry(checks, 'put-together')
+  glue.resolve()
+  await settled(flow)
+
+  expect(seen).toEqual(['pen,glue, failed '])
+  await expectNothingOpen(checks)
+})
+
+test('the dead letter of a join can be retried with its event mended', async () => {
+  const checks = await openChecks()
+  const { flows } = checks
+  const seen: string[] = []
+  flows.on('OrderPlaced', { name: 'fan-out' }, event =>
+    batch(event.data.items.map(item => emit('OrderChecked', { item }))),
+  )
+  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, events => {
+    seen.push(events.map(event => event.data.item).join(' '))
+    if (events.some(event => event.data.item === 'inc')) throw new Error('inc is not known')
+  })
+  await using worker = flows.worker()
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { items: ['pen', 'inc'] })
+  await settled(flow)
+  const [letter] = await lettersOf(checks)
+
+  await flows.deadLetters.retry('clear', letter!.event_id, { data: { item: 'ink' } })
+  await untilReplayed(checks, 'clear')
+
+  expect(seen).toEqual(['pen inc', 'pen ink'])
+  await expectNothingOpen(checks)
+})
+
+test('a join that failed tells of it by its onFailure, in the batch around its own', async () => {
+  const checks = await openChecks()
+  const { flows } = checks
+  const seen: string[] = []
+  fanOut(flows, { join: 'clear' })
+  flows.on('CheckAsked', { name: 'take-apart' }, ({ data: { item } }) =>
+    batch([emit('PartAsked', { item, part: 'left' })], { join: 'put-together' }),
+  )
+  flows.on('PartAsked', { name: 'check-part' }, ({ data }) => {
+    if (data.item === 'pen') throw new Error('the pen is broken')
+    return emit('PartChecked', data)
+  })
+  const onFailure = ({ reason }: { reason: string }) => emit('OrderChecked', { item: reason })
+  flows.join('PartChecked', { name: 'put-together', of: 'batch', onFailure }, events =>
+    emit('OrderChecked', { item: events[0]!.data.item }),
+  )
+  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, (events, { join }) => {
+    seen.push(`${events.map(event => event.data.item).join(' ')}, failed ${join.failed}`)
+  })
+  await using worker = flows.worker()
+  await worker.start()
+
+  await settled(await flows.publish('OrderPlaced', { items: ['pen', 'ink'] }))
+
+  expect(seen).toEqual(['join_failed ink, failed '])
+  await expectNothingOpen(checks)
+})
+
+test('what a join has come to is kept as long as its dead letter is open', async () => {
+  const checks = await openChecks()
+  const { flows, query } = checks
+  const { log } = workbench(checks)
+  let isBroken = true
+  const seen: string[] = []
+  flows.on('OrderPlaced', { name: 'fan-out' }, event =>
+    batch(event.data.items.map(item => emit('OrderChecked', { item }))),
+  )
+  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, events => {
+    if (isBroken) throw new Error('the clerk is ill')
+    seen.push(events.map(event => event.data.item).join(' '))
+  })
+  await using worker = flows.worker()
+  await worker.start()
+  await settled(await flows.publish('OrderPlaced', { items: ['pen', 'ink'] }))
+  await query("update ~workflow_joins set closed_at = now() - interval '1 day'")
+
+  await pruneAttempts(log, { olderThanMs: 1000 })
+  isBroken = false
+  await retry(checks, 'clear')
+  await pruneAttempts(log, { olderThanMs: 1000 })
+
+  expect(seen).toEqual(['pen ink'])
+  expect(await query('select 1 from ~workflow_joins')).toEqual([])
+  expect(await query('select 1 from ~workflow_join_entries')).toEqual([])
+})
+
+/** Asks for the open dead letters of a handler, and waits until they are closed. */
+async function retry(checks: Checks, handler: string): Promise<void> {
+  await checks.flows.deadLetters.retryAll({ handler })
+  await untilReplayed(checks, handler)
+}
+
+async function untilReplayed(checks: Checks, handler: string): Promise<void> {
+  await waitUntil(async () => {
+    const letters = (await lettersOf(checks)).filter(({ consumer }) => consumer === `handler:${handler}`)
+    return letters.every(({ state }) => state === 'replayed')
+  })
+}

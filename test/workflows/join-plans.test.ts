@@ -1,0 +1,74 @@
+/** What moves batches never scans their tables, which keep what is closed until it is pruned. */
+import { randomUUID } from 'node:crypto'
+import { expect, test } from 'vitest'
+import type { Transaction } from '../../src/database/database.ts'
+import { enqueue } from '../../src/workflows/enqueue.ts'
+import { moveBatches } from '../../src/workflows/joins/joins.ts'
+import { recountBranches } from '../../src/workflows/joins/recount.ts'
+import { loadRoutes } from '../../src/workflows/routes.ts'
+import { workbench } from '../support/consumers.ts'
+import { type Checks, openChecks } from './checks.ts'
+
+const tables = ['workflow_joins', 'workflow_join_entries', 'workflow_branches']
+
+test('opening, arriving, ending and closing go by their indexes, however much is closed already', async () => {
+  const checks = await openChecks()
+  const { log } = workbench(checks)
+  checks.flows.join('OrderChecked', { name: 'clear', of: 'batch' }, () => {})
+  await checks.flows.register()
+  const [route] = await loadRoutes(log, log.database)
+  await fill(checks, route!.id)
+
+  const [before, after] = await checks.database.transaction(async tx => {
+    const counted = await scansOf(tx, checks)
+    const cause = { correlationId: 'order-1', position: 1n }
+    for (const size of [1, 50]) {
+      const id = randomUUID()
+      const places = Array.from({ length: size }, (_, index) => [{ id, index, size }])
+      const opened = [{ id, size, join: undefined, outer: [] }]
+      const emitted = [{ ...cause, append: undefined, types: [], places, opened }]
+      const arrivals = places.slice(1).map(batches => ({ ...cause, route: route!, batches }))
+      const branches = places.map(batches => ({ ...cause, batches, change: -1, isFailed: false, emits: [] }))
+      await moveBatches(log, tx, 'test', () => [route!], { branches: [], arrivals: [], emitted })
+      const { joined } = await moveBatches(log, tx, 'test', () => [route!], { branches, arrivals, emitted: [] })
+      await enqueue(log, tx, 'test', joined)
+      await recountBranches(log, tx, 'test', joined, 1)
+    }
+    return [counted, await scansOf(tx, checks)]
+  })
+
+  expect(after!.sequential).toBe(before!.sequential)
+  expect(after!.index).toBeGreaterThan(before!.index)
+})
+
+/** Two thousand joins of ten branches each. */
+async function fill({ query }: Checks, route: number): Promise<void> {
+  await query(
+    `insert into ~workflow_joins (position, id, batch_id, route, size, arrived, state, correlation_id)
+    select n, md5('join' || n)::uuid, md5('batch' || n)::uuid, $1::integer, 10, 10, 'closed', 'order-' || n
+    from generate_series(1, 2000) as n`,
+    [route],
+  )
+  await query(`
+    insert into ~workflow_join_entries (join_id, index, outcome, position)
+    select md5('join' || n)::uuid, i, 'arrived', n from generate_series(1, 2000) as n, generate_series(0, 9) as i`)
+  await query(`
+    insert into ~workflow_branches (position, batch_id, index, open, size, correlation_id)
+    select n, md5('batch' || n)::uuid, i, 0, 10, 'order-' || n
+    from generate_series(1, 2000) as n, generate_series(0, 9) as i`)
+  await query(
+    "insert into ~workflows (correlation_id, first_position, last_position, last_type) values ('order-1', 1, 1, 'OrderPlaced')",
+  )
+  for (const table of tables) await query(`analyze ~${table}`)
+}
+
+/** What this transaction has scanned of the tables so far. */
+async function scansOf(tx: Transaction, { named }: Checks): Promise<{ sequential: bigint; index: bigint }> {
+  const [row] = await tx.query<{ sequential: string; index: string }>(
+    named(`
+      select sum(seq_scan)::text as sequential, sum(coalesce(idx_scan, 0))::text as index
+      from pg_stat_xact_user_tables
+      where relid in (${tables.map(table => `'~${table}'::regclass`).join(', ')})`),
+  )
+  return { sequential: BigInt(row!.sequential), index: BigInt(row!.index) }
+}

@@ -1,0 +1,142 @@
+import { expect, test } from 'vitest'
+import { openShop } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
+
+interface Gauge {
+  readonly most: () => number
+  readonly run: () => Promise<void>
+}
+
+/** Counts how many are inside at once; each stays for some turns of the event loop. */
+function gauge(): Gauge {
+  let inside = 0
+  let most = 0
+  return {
+    most: () => most,
+    async run() {
+      most = Math.max(most, ++inside)
+      for (let turns = 0; turns < 5; turns++) await new Promise(resolve => setImmediate(resolve))
+      inside--
+    },
+  }
+}
+
+test('SB-44: no more of a handler run at once than it allows, in all processes together', async () => {
+  const shop = await openShop()
+  const other = await shop.sibling()
+  const { most, run } = gauge()
+  let done = 0
+  for (const { workflows } of [shop.store, other])
+    workflows.on('OrderPlaced', { name: 'pay', concurrency: 2 }, async () => {
+      await run()
+      done++
+    })
+  await using first = shop.store.workflows.worker({ concurrency: 8 })
+  await using second = other.workflows.worker({ concurrency: 8 })
+  await first.start()
+  await second.start()
+
+  const totals = Array.from({ length: 40 }, (_, total) => total)
+  await Promise.all(totals.map(total => shop.store.workflows.publish('OrderPlaced', { total })))
+  await waitUntil(() => done === 40)
+
+  expect(most()).toBe(2)
+})
+
+test('a limit per key leaves other keys alone', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  const gauges = { odd: gauge(), even: gauge() }
+  let done = 0
+  const keyOf = (total: number): 'odd' | 'even' => (total % 2 === 1 ? 'odd' : 'even')
+  const concurrency = { perKey: 2, key: (event: { data: { total: number } }) => keyOf(event.data.total) }
+  flows.on('OrderPlaced', { name: 'pay', concurrency }, async event => {
+    await gauges[keyOf(event.data.total)].run()
+    done++
+  })
+  await using worker = flows.worker({ concurrency: 16 })
+  await worker.start()
+
+  const totals = Array.from({ length: 60 }, (_, total) => total)
+  await Promise.all(totals.map(total => flows.publish('OrderPlaced', { total })))
+  await waitUntil(() => done === 60)
+
+  expect(gauges.odd.most()).toBe(2)
+  expect(gauges.even.most()).toBe(2)
+})
+
+test('no more of a handler are begun in a time than it allows', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  const begun: number[] = []
+  flows.on('OrderPlaced', { name: 'pay', rate: { limit: 5, perMs: 200 } }, () => void begun.push(performance.now()))
+  await using worker = flows.worker()
+  await worker.start()
+
+  const totals = Array.from({ length: 15 }, (_, total) => total)
+  await Promise.all(totals.map(total => flows.publish('OrderPlaced', { total })))
+  await waitUntil(() => begun.length === 15)
+
+  // Five at once, then one in 40 ms.
+  expect(begun[14]! - begun[0]!).toBeGreaterThan(350)
+})
+
+test('SB-44: a lower priority comes first, and what has waited long enough before all', async () => {
+  const { store, query } = await openShop()
+  const flows = store.workflows
+  const seen: string[] = []
+  flows.on('OrderPlaced', { name: 'slow' }, event => void seen.push(`slow ${event.data.total}`))
+  flows.on('OrderPaid', { name: 'quick', priority: 1 }, () => void seen.push('quick'))
+  await using dispatching = flows.worker({ handlers: [] })
+  await dispatching.start()
+  await flows.publish('OrderPlaced', { total: 1 })
+  await waitUntil(async () => (await query('select 1 from ~workflow_executions')).length === 1)
+  await query('update ~workflow_executions set rank = rank - 100000')
+  await flows.publish('OrderPlaced', { total: 2 })
+  await flows.publish('OrderPaid', { method: 'card' })
+  await waitUntil(async () => (await query('select 1 from ~workflow_executions')).length === 3)
+
+  await using worker = flows.worker({ concurrency: 1 })
+  await worker.start()
+  await waitUntil(() => seen.length === 3)
+
+  expect(seen).toEqual(['slow 1', 'quick', 'slow 2'])
+})
+
+test('SB-38: a delay is kept to the millisecond, not to the second', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  let ranAt = 0
+  flows.on('OrderPlaced', { name: 'pay', delayMs: 120 }, () => {
+    ranAt = performance.now()
+  })
+  await using worker = flows.worker()
+  await worker.start()
+
+  const publishedAt = performance.now()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await waitUntil(async () => (await flow.status()).pending === 1)
+  await flow.settled({ timeoutMs: 5_000 })
+
+  expect(ranAt - publishedAt).toBeGreaterThanOrEqual(115)
+  expect(ranAt - publishedAt).toBeLessThan(900)
+})
+
+test('a delay and a limit per key go together', async () => {
+  const { store, query } = await openShop()
+  const flows = store.workflows
+  const { most, run } = gauge()
+  let done = 0
+  flows.on('OrderPlaced', { name: 'pay', delayMs: 20, concurrency: { perKey: 1, key: () => 'till' } }, async () => {
+    await run()
+    done++
+  })
+  await using worker = flows.worker()
+  await worker.start()
+
+  await Promise.all([1, 2, 3].map(total => flows.publish('OrderPlaced', { total })))
+  await waitUntil(() => done === 3)
+
+  expect(most()).toBe(1)
+  await waitUntil(async () => (await query('select from ~workflow_lanes')).length === 0)
+})

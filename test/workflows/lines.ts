@@ -1,0 +1,31 @@
+/** Lines of the activity written by hand, as executions write them: announce, draw, insert. */
+import type pg from 'pg'
+import type { Shop } from '../support/shop.ts'
+
+export function insertLines({ named }: Pick<Shop, 'named'>, count: number, correlationId = 'order-1'): string {
+  return named(`
+    insert into ~workflow_activity
+      (position, event_position, execution, version, attempt, kind, handler, correlation_id)
+    select nextval('~workflow_activity_position'), 1, gen_random_uuid(), 1, 0, 'dispatched', 'pay', '${correlationId}'
+    from generate_series(1, ${count})`)
+}
+
+/** In one transaction of the shop's own. */
+export async function writeLines(shop: Shop, count: number, correlationId?: string): Promise<void> {
+  await shop.database.transaction(async tx => {
+    await tx.query(shop.named('select ~workflow_announce()'))
+    await tx.query(insertLines(shop, count, correlationId))
+  })
+}
+
+/** On a connection of its own, which is left inside the transaction. */
+export async function beginLines(shop: Shop, client: pg.Client, count: number): Promise<void> {
+  await client.query('begin')
+  await client.query(shop.named('select ~workflow_announce()'))
+  await client.query(insertLines(shop, count))
+}
+
+export async function positionsOf({ query }: Pick<Shop, 'query'>): Promise<bigint[]> {
+  const rows = await query<{ position: bigint }>('select position from ~workflow_activity order by position')
+  return rows.map(row => row.position)
+}

@@ -1,0 +1,105 @@
+import { expect, test } from 'vitest'
+import { emit } from '../../src/workflows/emit.ts'
+import type { ListWorkflowsOptions } from '../../src/workflows/insight/list.ts'
+import { openShop, outcome, type Shop } from '../support/shop.ts'
+
+/** Five orders: one failed, one waits for a day, three are through. */
+async function openOrders(): Promise<Shop & { ids(options: ListWorkflowsOptions): Promise<string[]> }> {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  flows.on('OrderPlaced', { name: 'pay' }, event => {
+    if (event.data.total === 2) throw new Error('no money')
+    return event.data.total === 4 ? emit('OrderPaid', { method: 'card' }) : undefined
+  })
+  flows.on('OrderPaid', { name: 'ship', delayMs: 86_400_000 }, () => {})
+  const worker = flows.worker()
+  await worker.start()
+  for (const total of [1, 2, 3, 4, 5])
+    await flows.publish('OrderPlaced', { total }, { correlationId: `order-${total}` })
+  const settled = [1, 2, 3, 5].map(total => flows.flow(`order-${total}`).settled({ timeoutMs: 5_000 }))
+  await Promise.all(settled)
+  await worker.stop()
+  const ids = async (options: ListWorkflowsOptions): Promise<string[]> => {
+    const { workflows } = await flows.list(options)
+    return workflows.map(workflow => workflow.correlationId)
+  }
+  return { ...shop, ids }
+}
+
+test('workflows are listed with their status, the newest first, page by page', async () => {
+  const { store } = await openOrders()
+  const flows = store.workflows
+
+  const first = await flows.list({ limit: 2 })
+  const second = await flows.list({ limit: 2, after: first.next })
+  const third = await flows.list({ limit: 2, after: second.next })
+
+  const pages = [first, second, third].map(page => page.workflows.map(workflow => workflow.correlationId))
+  expect(pages).toEqual([['order-5', 'order-4'], ['order-3', 'order-2'], ['order-1']])
+  expect(third.next).toBeUndefined()
+  expect(second.workflows[1]).toEqual(await flows.flow('order-2').status())
+  expect(JSON.parse(JSON.stringify(first))).toMatchObject({ next: `${first.next}` })
+})
+
+test('workflows are found by their state', async () => {
+  const { ids } = await openOrders()
+
+  expect(await ids({ state: 'failed' })).toEqual(['order-2'])
+  expect(await ids({ state: 'running' })).toEqual(['order-4'])
+  expect(await ids({ state: 'settled', limit: 2 })).toEqual(['order-5', 'order-3'])
+  expect(await ids({ state: ['running', 'failed'] })).toEqual(['order-4', 'order-2'])
+  expect(await ids({ state: 'cancelled' })).toEqual([])
+})
+
+test('workflows are found by when they began, and by the one they are part of', async () => {
+  const { ids, query } = await openOrders()
+  await query(`update ~workflows set started_at = '2020-01-05Z'::timestamptz - first_position * interval '1 day'`)
+  await query(`update ~workflows set parent = 'order-1' where correlation_id in ('order-3', 'order-5')`)
+  const [third] = await query<{ at: Date }>(`select started_at as at from ~workflows where correlation_id = 'order-3'`)
+
+  expect(await ids({ startedAfter: third!.at })).toEqual(['order-3', 'order-2', 'order-1'])
+  expect(await ids({ startedBefore: third!.at })).toEqual(['order-5', 'order-4'])
+  expect(await ids({ parent: 'order-1' })).toEqual(['order-5', 'order-3'])
+  expect(await ids({ parent: 'order-1', startedAfter: third!.at, limit: 1 })).toEqual(['order-3'])
+})
+
+test('a page looks at a thousand workflows at most, and says where the next one begins', async () => {
+  const { store, query } = await openShop()
+  await query(`
+    insert into ~workflows (correlation_id, first_position, last_position, last_type)
+    select 'order-' || n, n, n, 'OrderPlaced'
+    from generate_series(1, 1500) as n`)
+  await query(`update ~workflows set state = 'cancelled' where correlation_id = 'order-100'`)
+
+  const first = await store.workflows.list({ state: 'cancelled', limit: 10 })
+  const second = await store.workflows.list({ state: 'cancelled', limit: 10, after: first.next })
+
+  expect(first).toMatchObject({ workflows: [], next: 501n })
+  expect(second).toMatchObject({ workflows: [{ correlationId: 'order-100' }], next: undefined })
+})
+
+test('a page looks at ten thousand times at most when it is asked for a time', async () => {
+  const { store, query } = await openShop()
+  await query(`
+    insert into ~workflows (correlation_id, first_position, last_position, last_type, started_at)
+    select 'order-' || n, n, n, 'OrderPlaced', case when n = 1 then '2020-01-01Z'::timestamptz else now() end
+    from generate_series(1, 12000) as n`)
+  const startedBefore = new Date('2021-01-01')
+
+  const first = await store.workflows.list({ startedBefore })
+  const second = await store.workflows.list({ startedBefore, after: first.next })
+
+  expect(first).toMatchObject({ workflows: [], next: 2001n })
+  expect(second).toMatchObject({ workflows: [{ correlationId: 'order-1' }], next: undefined })
+})
+
+test('what cannot be listed is refused', async () => {
+  const { store } = await openShop()
+  const refused = async (options: object): Promise<unknown> =>
+    (await outcome(store.workflows.list(options as ListWorkflowsOptions))).error
+
+  expect(await refused({ state: 'asleep' })).toMatchObject({ code: 'invalid_option', option: 'state' })
+  expect(await refused({ limit: 0 })).toMatchObject({ code: 'invalid_option', option: 'limit' })
+  expect(await refused({ after: 5 })).toMatchObject({ code: 'invalid_option', option: 'after' })
+  expect(await refused({ startedAfter: 'today' })).toMatchObject({ code: 'invalid_option', option: 'startedAfter' })
+})

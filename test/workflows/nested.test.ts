@@ -1,0 +1,155 @@
+import { expect, test } from 'vitest'
+import { batch, emit } from '../../src/workflows/emit.ts'
+import type { JoinPolicy } from '../../src/workflows/joins/join.ts'
+import { type Checks, expectNothingOpen, fanOut, joinsOf, openChecks, settled } from './checks.ts'
+
+const parts = ['left', 'right'] as const
+
+interface Nested extends Checks {
+  readonly seen: string[]
+}
+
+/** Each item is checked part by part: a batch in each branch of a batch. */
+async function openNested({
+  broken = () => false,
+  inner = 'all',
+  outer = 'all',
+}: {
+  broken?: (item: string, part: string) => boolean
+  inner?: JoinPolicy
+  outer?: JoinPolicy
+}): Promise<Nested> {
+  const checks = await openChecks()
+  const { flows } = checks
+  const seen: string[] = []
+  fanOut(flows)
+  flows.on('CheckAsked', { name: 'take-apart' }, ({ data: { item } }) =>
+    batch(parts.map(part => emit('PartAsked', { item, part }))),
+  )
+  flows.on('PartAsked', { name: 'check-part', emits: ['PartChecked'] }, ({ data }) => {
+    if (broken(data.item, data.part)) throw new Error('broken')
+    return emit('PartChecked', data)
+  })
+  flows.join(
+    'PartChecked',
+    { name: 'put-together', of: 'batch', policy: inner, emits: ['OrderChecked'] },
+    (events, ctx) => {
+      const [first] = events
+      seen.push(`${first?.data.item} ${events.map(event => event.data.part).join(' ')} of ${ctx.join.size}`)
+      return first === undefined ? undefined : emit('OrderChecked', { item: first.data.item })
+    },
+  )
+  flows.join('OrderChecked', { name: 'clear', of: 'batch', policy: outer }, (events, { join }) => {
+    seen.push(`all ${events.map(event => event.data.item).join(' ')} of ${join.size}, failed ${join.failed.join(' ')}`)
+    return emit('OrderCleared', { items: events.map(event => event.data.item) })
+  })
+  return { ...checks, seen }
+}
+
+test('SB-17: a batch in a branch is joined by itself, and what its join emits belongs to the batch around it', async () => {
+  const nested = await openNested({})
+  const { flows, seen } = nested
+  await using worker = flows.worker()
+  await worker.start()
+
+  const flow = await flows.publish('OrderPlaced', { items: ['pen', 'ink', 'glue'] })
+  const cleared = await flow.waitFor('OrderCleared')
+  await settled(flow)
+
+  expect(seen.slice(0, 3).sort()).toEqual(['glue left right of 2', 'ink left right of 2', 'pen left right of 2'])
+  expect(seen.slice(3)).toEqual(['all pen ink glue of 3, failed '])
+  expect(cleared.headers).toEqual({ workflow: { hops: 5, handler: 'clear' } })
+  await expectNothingOpen(nested)
+})
+
+test('a branch of an inner batch that fails: its join fails, and with it the branch around it', async () => {
+  const nested = await openNested({ broken: (item, part) => item === 'ink' && part === 'left', outer: 'all-settled' })
+  const { flows, seen } = nested
+  await using worker = flows.worker()
+  await worker.start()
+
+  const status = await settled(await flows.publish('OrderPlaced', { items: ['pen', 'ink', 'glue'] }))
+
+  expect(seen.at(-1)).toBe('all pen glue of 3, failed 1')
+  expect(status).toMatchObject({ state: 'failed', deadLetters: 2 })
+  await expectNothingOpen(nested)
+})
+
+test('every inner batch fails: what their join declares opens the one around, which fails too', async () => {
+  const nested = await openNested({ broken: () => true })
+  const { flows, seen, query } = nested
+  await using worker = flows.worker()
+  await worker.start()
+
+  await settled(await flows.publish('OrderPlaced', { items: ['pen', 'ink'] }))
+  const letters = await query(`
+    select consumer, reason, count(*)::int as n from ~dead_letters group by 1, 2 order by 1`)
+
+  expect(seen).toEqual([])
+  expect(letters).toEqual([
+    { consumer: 'handler:check-part', reason: 'failed', n: 4 },
+    { consumer: 'handler:clear', reason: 'join_failed', n: 1 },
+    { consumer: 'handler:put-together', reason: 'join_failed', n: 2 },
+  ])
+  await expectNothingOpen(nested)
+})
+
+test('an inner join that bears failures lets the one around go on', async () => {
+  const nested = await openNested({ broken: (_, part) => part === 'left', inner: 'all-settled' })
+  const { flows, seen } = nested
+  await using worker = flows.worker()
+  await worker.start()
+
+  await settled(await flows.publish('OrderPlaced', { items: ['pen', 'ink'] }))
+
+  expect(seen.slice(0, 2).sort()).toEqual(['ink right of 2', 'pen right of 2'])
+  expect(seen.slice(2)).toEqual(['all pen ink of 2, failed '])
+  await expectNothingOpen(nested)
+})
+
+test('an inner batch that nobody joins leaves its branch empty when all of it has ended', async () => {
+  const checks = await openChecks()
+  const { flows } = checks
+  const seen: string[] = []
+  fanOut(flows, { join: 'clear' })
+  flows.on('CheckAsked', { name: 'take-apart' }, ({ data: { item } }) =>
+    item === 'pen' ? emit('OrderChecked', { item }) : batch(parts.map(part => emit('PartAsked', { item, part }))),
+  )
+  flows.on('PartAsked', { name: 'check-part' }, ({ data }) => emit('PartChecked', data))
+  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, (events, { join }) => {
+    seen.push(`${events.map(event => event.data.item)}, empty ${join.empty}`)
+  })
+  await using worker = flows.worker()
+  await worker.start()
+
+  await settled(await flows.publish('OrderPlaced', { items: ['pen', 'ink', 'glue'] }))
+
+  expect(seen).toEqual(['pen, empty 1,2'])
+  await expectNothingOpen(checks)
+})
+
+test('one join can close batches at three levels', async () => {
+  const checks = await openChecks()
+  const { flows } = checks
+  const sizes: string[] = []
+  const split = (item: string) => batch([1, 2].map(n => emit('CheckAsked', { item: `${item}.${n}` })))
+  flows.on('OrderPlaced', { name: 'fan-out' }, () => split('a'))
+  flows.on('CheckAsked', { name: 'check' }, ({ data: { item } }) =>
+    item.length < 7 ? split(item) : emit('OrderChecked', { item }),
+  )
+  flows.join('OrderChecked', { name: 'clear', of: 'batch' }, events => {
+    const item = events[0]!.data.item.slice(0, -2)
+    sizes.push(`${item} ${events.length}`)
+    return emit('OrderChecked', { item })
+  })
+  await using worker = flows.worker()
+  await worker.start()
+
+  await settled(await flows.publish('OrderPlaced', { items: [] }))
+
+  expect(sizes.length).toBe(7)
+  expect(sizes.slice(0, 4).sort()).toEqual(['a.1.1 2', 'a.1.2 2', 'a.2.1 2', 'a.2.2 2'])
+  expect(sizes.at(-1)).toBe('a 2')
+  expect(await joinsOf(checks)).toHaveLength(7)
+  await expectNothingOpen(checks)
+})

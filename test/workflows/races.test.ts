@@ -1,0 +1,195 @@
+/** Moments in which two of them meet. */
+import { expect, test } from 'vitest'
+import { deferred } from '../../src/core/lifecycle.ts'
+import { complete } from '../../src/workflows/emit.ts'
+import { rescueExpired, rescueWorker } from '../../src/workflows/rescue.ts'
+import { inconsistencies } from '../chaos/workflows/judge.ts'
+import { onServer, openShop, type Shop } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
+import { doneOf, enter } from './ghost.ts'
+
+test('of an attempt that was lost and the next one only the next counts, also if both end at once', async () => {
+  const shop = await openShop()
+  await laneOf(shop, 2)
+  const gate = deferred<void>()
+  const ghost = await enter(shop, database => ({
+    ...database,
+    runArrays: async statement => {
+      if (statement.label === 'workflows.finish') await gate.promise
+      return database.runArrays(statement)
+    },
+  }))
+  const [first] = await ghost.claim()
+  await shop.query(
+    `update ~workflow_executions set deadline_at = clock_timestamp() - interval '1 second' where state = 'running'`,
+  )
+  await rescueExpired(ghost.log)
+  const [again] = await ghost.claim()
+
+  // While the first of these is under way, the others wait together.
+  const other = ghost.finisher.finish(doneOf({ ...first!, id: first!.id, fence: -1n }))
+  const lost = ghost.finisher.finish(doneOf(first!))
+  const kept = ghost.finisher.finish(doneOf(again!))
+  gate.resolve()
+
+  expect(await Promise.all([other, lost, kept])).toEqual(['refused', 'refused', 'stored'])
+  expect(await inconsistencies(shop.query)).toEqual([])
+  expect(await shop.query(`select 1 from ~workflow_activity where kind = 'completed'`)).toHaveLength(1)
+})
+
+test.runIf(onServer)(
+  'a worker that ends the head of a lane while it is buried leaves nothing behind that nobody would miss',
+  async () => {
+    const shop = await openShop()
+    await laneOf(shop, 3)
+    const dying = await enter(shop)
+    const [head, next] = await dying.claim()
+    await shop.query(`update ~workflow_workers set heartbeat_at = '-infinity'`)
+    const [found, goOn] = [deferred<void>(), deferred<void>()]
+    const rescuer = await enter(shop, database => ({
+      ...database,
+      transaction: (work, options) =>
+        database.transaction(
+          tx =>
+            work({
+              ...tx,
+              runArrays: async statement => {
+                if (statement.label === 'workflows.give_back') {
+                  found.resolve()
+                  await goOn.promise
+                }
+                return tx.runArrays(statement)
+              },
+            }),
+          options,
+        ),
+    }))
+
+    // The rescuer has seen that the head is running; then it ends, and the next begins.
+    const rescued = rescueWorker(rescuer.log, dying.owner)
+    await found.promise
+    expect(await dying.finisher.finish(doneOf(head!), next!.id)).toBe('continued')
+    goOn.resolve()
+    await rescued
+
+    const left = await shop.query('select state, worker from ~workflow_executions order by position')
+    expect(left).toEqual([
+      { state: 'ready', worker: null },
+      { state: 'blocked', worker: null },
+    ])
+    expect(await inconsistencies(shop.query)).toEqual([])
+  },
+)
+
+test('a worker without a row gets nothing: nobody would miss what it has', async () => {
+  const shop = await openShop()
+  await laneOf(shop, 1)
+  const ghost = await enter(shop)
+  await shop.query('delete from ~workflow_workers')
+
+  const claimed = await ghost.claim()
+
+  expect(claimed).toEqual([])
+})
+
+test.runIf(onServer)(
+  'a completion that is stopped in the middle holds up its workflow no longer than a lease',
+  async () => {
+    const shop = await openShop()
+    const flows = shop.store.workflows
+    const begun = deferred<void>()
+    const shipped = deferred<number>()
+    let tries = 0
+    flows.on('OrderPlaced', { name: 'pay', retries: 0 }, async () =>
+      complete(async tx => {
+        await tx.query('select 1')
+        begun.resolve()
+        if (++tries < 3) await new Promise(() => {})
+      }),
+    )
+    flows.on('OrderShipped', { name: 'file' }, async () => shipped.resolve(tries))
+    await using worker = flows.worker({ leaseMs: 400, pollMs: 50 })
+    await worker.start()
+    const flow = await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'order' })
+    await begun.promise
+
+    await flows.publish('OrderShipped', { parcel: 'p' }, { correlationId: 'order' })
+    await shipped.promise
+    const status = await flow.settled({ timeoutMs: 20_000 })
+
+    expect(tries).toBe(3)
+    expect(status.state).toBe('settled')
+  },
+)
+
+test('where order does not matter, one that is for later takes its place in the lane when its time has come', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const done: number[] = []
+  const perKey = { perKey: 1, key: () => 'shop' }
+  flows.on('OrderPlaced', { name: 'pay', concurrency: perKey, delayMs: 30 }, async event => {
+    done.push(event.data.total)
+  })
+  await using worker = flows.worker()
+  await worker.start()
+
+  const all = await Promise.all([1, 2, 3].map(total => flows.publish('OrderPlaced', { total })))
+  for (const flow of all) await flow.settled({ timeoutMs: 10_000 })
+
+  expect(done.sort()).toEqual([1, 2, 3])
+  expect(await shop.query('select * from ~workflow_lanes')).toEqual([])
+})
+
+test('where order does not matter, one that is given back for later makes room in its lane, and comes back', async () => {
+  const shop = await openShop()
+  await laneOf(shop, 2, { concurrency: { perKey: 1, key: () => 'shop' } })
+  await using worker = shop.store.workflows.worker({ handlers: ['pay'] })
+  await shop.query('update ~workflow_routes set paused_at = now()')
+  await worker.start()
+  await waitUntil(async () => (await shop.query('select 1 from ~workflow_lanes')).length === 1)
+  await worker.stop()
+  await shop.query('update ~workflow_routes set paused_at = null')
+  const ghost = await enter(shop)
+  const [first] = await ghost.claim()
+
+  await ghost.finisher.finish({ ...doneOf(first!), kind: 'release', told: 'released', delayMs: 10 })
+  const during = await inconsistencies(shop.query)
+  await worker.start()
+  await shop.store.workflows.flow('order').settled({ timeoutMs: 10_000 })
+
+  expect(during).toEqual([])
+  expect(await shop.query('select * from ~workflow_lanes')).toEqual([])
+})
+
+test('in a lane each waits for its own time, however early its turn comes', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  flows.on('OrderPlaced', { name: 'pay', ordered: true, delayMs: 150 }, async () => {})
+  await using worker = flows.worker()
+  await worker.start()
+
+  for (const total of [1, 2, 3]) {
+    await flows.publish('OrderPlaced', { total }, { correlationId: 'order' })
+    await waitUntil(async () => (await shop.query('select 1 from ~workflow_activity')).length >= total)
+  }
+  await flows.flow('order').settled({ timeoutMs: 10_000 })
+  const waits = await shop.query<{ ms: number }>(`
+    select extract(epoch from s.at - d.at) * 1000 as ms
+    from ~workflow_activity as d
+    join ~workflow_activity as s on s.execution = d.execution and s.kind = 'started'
+    where d.kind = 'dispatched'`)
+
+  expect(waits).toHaveLength(3)
+  for (const { ms } of waits) expect(Number(ms)).toBeGreaterThanOrEqual(149)
+})
+
+/** A lane of a workflow with so many executions, which nobody has taken yet. */
+async function laneOf({ store, query }: Shop, count: number, options: object = { ordered: true }): Promise<void> {
+  const flows = store.workflows
+  flows.on('OrderPlaced', { name: 'pay', ...options }, async () => {})
+  flows.on('OrderShipped', { name: 'idle' }, async () => {})
+  await using dispatching = flows.worker({ handlers: ['idle'] })
+  await dispatching.start()
+  for (let total = 1; total <= count; total++) await flows.publish('OrderPlaced', { total }, { correlationId: 'order' })
+  await waitUntil(async () => (await query('select 1 from ~workflow_executions')).length === count)
+}

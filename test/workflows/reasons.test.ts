@@ -1,0 +1,352 @@
+import { expect, test } from 'vitest'
+import { InvalidEvent } from '../../src/core/errors.ts'
+import { NonRetryable, RetryLater } from '../../src/core/workflow-errors.ts'
+import { defineEvents } from '../../src/events/definition.ts'
+import { upcaster } from '../../src/events/upcast.ts'
+import { complete, emit } from '../../src/workflows/emit.ts'
+import type { AnyHandlerOptions } from '../../src/workflows/handler.ts'
+import { openShop, type Shop } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
+import { openTill } from './till.ts'
+
+/** Runs one order through a handler that fails as it likes, and returns its letter. */
+async function letterOf(
+  run: () => unknown,
+  options: Omit<Partial<AnyHandlerOptions>, 'name'> = {},
+  shop?: Shop,
+): Promise<{ reason: string; attempts: number; lastError: { message: string } }> {
+  const { store } = shop ?? (await openShop())
+  const flows = store.workflows
+  flows.on('OrderPlaced', { ...(options as object), name: 'pay', backoff: { baseMs: 1 } }, run as never)
+  await using worker = flows.worker({ pollMs: 50 })
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await flow.settled({ timeoutMs: 10_000 })
+  const [letter] = await flows.deadLetters.list()
+  return letter!
+}
+
+const fails = (): never => {
+  throw new Error('no money')
+}
+
+test('SB-19: a letter says truly why it is there', async () => {
+  const { store } = await openShop({ workflows: { maxHops: 2, maxEmitted: 2 } })
+  const flows = store.workflows
+  const retries = { retries: 2, backoff: { baseMs: 1 } }
+  const paid = emit('OrderPaid', { method: 'card' as const })
+  flows.on('OrderPlaced', { name: 'failed' }, fails)
+  flows.on('OrderPlaced', { ...retries, name: 'max_retries' }, fails)
+  flows.on('OrderPlaced', { ...retries, name: 'timeout', timeoutMs: 20 }, () => new Promise<never>(() => {}))
+  flows.on('OrderPlaced', { ...retries, name: 'non_retryable' }, () => {
+    throw new NonRetryable({ reason: 'the card is stolen' })
+  })
+  flows.on('OrderPlaced', { ...retries, name: 'invalid_result' }, () => ({ paid: true }) as never)
+  flows.on('OrderPlaced', { ...retries, name: 'invalid_emission' }, () => emit('OrderPaid', { method: 1n as never }))
+  flows.on('OrderPlaced', { ...retries, name: 'too_many_emitted' }, () => [paid, paid, paid])
+  flows.on(['OrderPlaced', 'OrderShipped'], { ...retries, name: 'hops' }, () => emit('OrderShipped', { parcel: 'x' }))
+  await using worker = flows.worker()
+  await worker.start()
+
+  await (await flows.publish('OrderPlaced', { total: 1 })).settled({ timeoutMs: 10_000 })
+
+  const letters = await flows.deadLetters.list()
+  expect(letters).toHaveLength(8)
+  for (const { handler, reason, attempts } of letters)
+    expect([reason, attempts]).toEqual([handler, ['max_retries', 'timeout'].includes(handler) ? 3 : 1])
+})
+
+test('what an emission is refused for when it is stored is the reason, too', async () => {
+  const shop = await openShop()
+  const id = crypto.randomUUID()
+  await shop.store.events.append('order-1', { type: 'OrderShipped', data: { parcel: 'x' }, id })
+
+  const letter = await letterOf(() => emit('OrderShipped', { parcel: 'y' }, { id }), { retries: 2 }, shop)
+
+  expect(letter).toMatchObject({ reason: 'invalid_emission', attempts: 1 })
+})
+
+test('what does not fit its schema when it is emitted is the reason, too', async () => {
+  const events = defineEvents({
+    OrderPlaced: standard(() => true),
+    OrderPaid: standard(data => (data as { method: string }).method === 'card'),
+  })
+  const shop = await openShop({ events: events as never })
+
+  const letter = await letterOf(() => emit('OrderPaid', { method: 'shells' }), {}, shop)
+
+  expect(letter).toMatchObject({ reason: 'invalid_emission' })
+  expect(letter.lastError.message).toContain('does not fit its schema')
+})
+
+test('an error of ours that the handler itself met is one of the handler', async () => {
+  const letter = await letterOf(
+    () => {
+      throw new InvalidEvent({ type: 'OrderPaid', path: 'data', reason: 'is of another shop' })
+    },
+    { retries: 1 },
+  )
+
+  expect(letter).toMatchObject({ reason: 'max_retries', attempts: 2 })
+})
+
+test('writes that fail with the completion are tried again, and are a failure like any other', async () => {
+  const letter = await letterOf(() => complete(tx => tx.query('select 1 / 0')), { retries: 1 })
+
+  expect(letter).toMatchObject({ reason: 'max_retries', attempts: 2, lastError: { code: '22012' } })
+})
+
+test('an error can say that no retry helps, and so can the handler', async () => {
+  const refused = Object.assign(new Error('the card is stolen'), { retryable: false })
+  const said = letterOf(
+    () => {
+      throw refused
+    },
+    { retries: 3 },
+  )
+  const told = letterOf(fails, { retries: 3, isRetryable: error => (error as Error).message !== 'no money' })
+  const broken = letterOf(fails, {
+    retries: 1,
+    isRetryable: () => {
+      throw new Error('a mistake')
+    },
+  })
+
+  expect(await said).toMatchObject({ reason: 'non_retryable', attempts: 1 })
+  expect(await told).toMatchObject({ reason: 'non_retryable', attempts: 1 })
+  expect(await broken).toMatchObject({ reason: 'max_retries', attempts: 2 })
+})
+
+test('an event that cannot be given its shape is a letter, which can be retried with data in the newest shape', async () => {
+  const upcasters = [
+    upcaster('OrderPlaced', { from: 1, to: 2 }, (data: { total: unknown }) => {
+      if (typeof data.total !== 'number') throw new Error('no number')
+      return { total: data.total * 100 }
+    }),
+  ]
+  const till = await openTill({}, { upcasters })
+  till.mend()
+  const { eventIds } = await till.store.events.append('order-1', {
+    ...{ type: 'OrderPlaced', data: { total: 'many' as never }, schemaVersion: 1, correlationId: 'order-1' },
+  })
+  const id = eventIds[0]!
+  await waitUntil(async () => (await till.flows.deadLetters.list()).length === 1)
+
+  const before = await till.flows.deadLetters.show('pay', id)
+  await till.flows.deadLetters.retry('pay', id, { data: { total: 700 } })
+  await till.until(id, 'replayed')
+
+  expect(before).toMatchObject({ reason: 'undecodable', lastError: { code: 'event_undecodable' } })
+  expect(till.tried).toEqual([700])
+})
+
+test('other data is checked as the event was', async () => {
+  const events = defineEvents({
+    OrderPlaced: standard(data => typeof (data as { total: unknown }).total === 'number'),
+    OrderPaid: standard(() => true),
+  })
+  const { flows, place } = await openTill({}, { events: events as never })
+  const id = await place(1)
+
+  for (const data of [{ total: 'many' }, { total: 1n }, undefined])
+    await expect(flows.deadLetters.retry('pay', id, { data })).rejects.toMatchObject({ code: 'invalid_event' })
+  expect(await flows.deadLetters.show('pay', id)).toMatchObject({ state: 'open', retryAt: undefined })
+})
+
+test('workers that die over an event, one after the other, make it a letter', async () => {
+  const { store, query } = await openShop()
+  const flows = store.workflows
+  flows.on('OrderPlaced', { name: 'pay', delayMs: 60_000 }, () => undefined)
+  await using worker = flows.worker({ pollMs: 20 })
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await waitUntil(async () => (await query('select 1 from ~workflow_executions')).length === 1)
+
+  await query('update ~workflow_executions set crashes = 4, attempt = 4, run_at = now()')
+  await flow.settled({ timeoutMs: 5_000 })
+
+  expect(await flows.deadLetters.list()).toMatchObject([{ reason: 'crashed', attempts: 5 }])
+})
+
+test('an execution that is not done by its deadline is a letter', async () => {
+  const letter = await letterOf(fails, { retries: 100, deadlineMs: 60 })
+
+  expect(letter).toMatchObject({ reason: 'deadline', lastError: { code: 'deadline_passed' } })
+})
+
+test('an attempt that is under way at the deadline is cut off there, however much of its timeout is left', async () => {
+  let aborted: unknown
+  const hangs = (_event: unknown, ctx: { signal: AbortSignal }): Promise<never> =>
+    new Promise(() => ctx.signal.addEventListener('abort', () => (aborted = ctx.signal.reason)))
+
+  const letter = await letterOf(hangs as never, { retries: 100, deadlineMs: 100 })
+
+  expect(letter).toMatchObject({ reason: 'deadline', attempts: 1, lastError: { code: 'deadline_passed' } })
+  expect(aborted).toMatchObject({ code: 'deadline_passed' })
+})
+
+test('an execution whose next try is later than its deadline fails at its deadline', async () => {
+  const fails = (): never => {
+    throw new RetryLater({ delayMs: 60_000, reason: 'the bank is closed' })
+  }
+
+  const letter = await letterOf(fails, { retries: 100, deadlineMs: 200 })
+
+  expect(letter).toMatchObject({ reason: 'deadline', attempts: 2, lastError: { code: 'deadline_passed' } })
+})
+
+test('an event that is gone leaves no letter, but shows in the activity', async () => {
+  const { store, query } = await openShop()
+  const flows = store.workflows
+  flows.on('OrderPlaced', { name: 'pay', delayMs: 60_000 }, () => undefined)
+  await using worker = flows.worker({ pollMs: 20 })
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await waitUntil(async () => (await query('select 1 from ~workflow_executions')).length === 1)
+
+  await query('delete from ~events')
+  await query('update ~workflow_executions set run_at = now()')
+  await flow.settled({ timeoutMs: 5_000 })
+
+  expect(await flows.deadLetters.list()).toEqual([])
+  expect(await query(`select outcome, error->>'code' as code from ~workflow_activity where kind = 'failed'`)).toEqual([
+    { outcome: 'event_gone', code: 'event_gone' },
+  ])
+})
+
+test('a letter whose event is gone by the time it is retried is open again, and says so', async () => {
+  const { flows, place, query } = await openTill()
+  const id = await place(1)
+  await query('delete from ~events')
+
+  await flows.deadLetters.retry('pay', id)
+  await waitUntil(async () => (await flows.deadLetters.show('pay', id)).attempts === 2)
+
+  expect(await flows.deadLetters.show('pay', id)).toMatchObject({
+    ...{ state: 'open', reason: 'event_gone', event: undefined, lastError: { code: 'event_gone' } },
+  })
+})
+
+test('SB-08: events that cause each other in a circle end in a dead letter after 50 hops, and others are not held up', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  let placed = 0
+  flows.on('OrderPlaced', { name: 'place-again', ordered: true }, event => {
+    placed++
+    return event.data.total === 0 ? undefined : emit('OrderPlaced', { total: event.data.total })
+  })
+  await using worker = flows.worker()
+  await worker.start()
+
+  const circle = await flows.publish('OrderPlaced', { total: 1 }, { headers: { workflow: { hops: 45 } } })
+  const other = await flows.publish('OrderPlaced', { total: 0 })
+  const ended = await circle.settled({ timeoutMs: 10_000 })
+
+  expect(ended).toMatchObject({ state: 'failed', deadLetters: 1, pending: 0 })
+  expect((await other.settled()).state).toBe('settled')
+  expect(placed).toBe(6 + 1)
+  expect(await flows.deadLetters.list()).toMatchObject([{ reason: 'hops', lastError: { code: 'hops_exceeded' } }])
+})
+
+test('SB-08: a poison event is set aside after its retries, and its lane goes on', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  const ran: number[] = []
+  flows.on('OrderPlaced', { name: 'pay', ordered: true, retries: 2, backoff: { baseMs: 1 } }, event => {
+    ran.push(event.data.total)
+    if (event.data.total === 1) throw new Error('poison')
+  })
+  await using worker = flows.worker()
+  await worker.start()
+
+  for (const total of [1, 2, 3]) await flows.publish('OrderPlaced', { total }, { correlationId: 'order-1' })
+  const status = await flows.flow('order-1').settled({ timeoutMs: 5_000 })
+
+  expect(ran).toEqual([1, 1, 1, 2, 3])
+  expect(status).toMatchObject({ state: 'failed', deadLetters: 1 })
+})
+
+test('SB-09: the waits between tries grow up to a limit, and part of each is left to chance', async () => {
+  const { store, query } = await openShop()
+  const flows = store.workflows
+  const backoff = { baseMs: 100_000, maxMs: 300_000 }
+  flows.on('OrderPlaced', { name: 'pay', retries: 4, backoff }, fails)
+  await using worker = flows.worker({ pollMs: 10 })
+  await worker.start()
+  const orders = 5
+  for (let total = 0; total < orders; total++) await flows.publish('OrderPlaced', { total })
+  const waits: number[][] = []
+
+  for (let attempt = 1; attempt <= 4; attempt++) {
+    let rows: { ms: number }[] = []
+    await waitUntil(async () => {
+      rows = await query(
+        `select extract(epoch from run_at - clock_timestamp())::float8 * 1000 as ms from ~workflow_executions
+        where state = 'delayed' and attempt = $1`,
+        [attempt],
+      )
+      return rows.length === orders
+    })
+    waits.push(rows.map(row => row.ms))
+    await query('update ~workflow_executions set run_at = now()')
+  }
+
+  for (const [at, most] of [100_000, 200_000, 300_000, 300_000].entries())
+    for (const ms of waits[at]!) {
+      expect(ms).toBeGreaterThan(most / 2 - 10_000)
+      expect(ms).toBeLessThanOrEqual(most)
+    }
+  expect(new Set(waits[0]!.map(Math.round)).size).toBeGreaterThan(1)
+})
+
+test('an error can say when to try again', async () => {
+  const { store, query } = await openShop()
+  const flows = store.workflows
+  const options = { retries: 1, backoff: { baseMs: 1 } }
+  flows.on('OrderPlaced', { ...options, name: 'pay' }, () => {
+    throw new RetryLater({ delayMs: 70_000, reason: 'the bank is closed' })
+  })
+  flows.on('OrderPlaced', { ...options, name: 'ship' }, () => {
+    throw Object.assign(new Error('too many'), { retryAfterMs: 90_000 })
+  })
+  await using worker = flows.worker()
+  await worker.start()
+  await flows.publish('OrderPlaced', { total: 1 })
+  const waits = () =>
+    query<{ seconds: number }>(`select round(extract(epoch from run_at - clock_timestamp()) / 10)::int * 10 as seconds
+      from ~workflow_executions where state = 'delayed' order by 1`)
+
+  await waitUntil(async () => (await waits()).length === 2)
+
+  expect(await waits()).toEqual([{ seconds: 70 }, { seconds: 90 }])
+})
+
+test('SB-36: an inline handler that keeps failing is a letter after its retries, not before', async () => {
+  const letter = await letterOf(fails, { inline: true, retries: 2 })
+
+  expect(letter).toMatchObject({ reason: 'max_retries', attempts: 3 })
+})
+
+test('SB-46: the letter and the end of the execution are one transaction: neither is there without the other', async () => {
+  const { store, query } = await openShop()
+  const flows = store.workflows
+  flows.on('OrderPlaced', { name: 'pay', timeoutMs: 10 }, fails)
+  await using worker = flows.worker({ leaseMs: 60, pollMs: 20 })
+  await query(`alter table ~dead_letters add constraint full_up check (consumer = 'nobody')`)
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await waitUntil(async () => (await query('select 1 from ~workflow_executions where crashes > 0')).length === 1)
+  const during = await flow.status()
+
+  await query('alter table ~dead_letters drop constraint full_up')
+  const after = await flow.settled({ timeoutMs: 5_000 })
+
+  expect(during).toMatchObject({ isSettled: false, pending: 1, deadLetters: 0 })
+  expect(after).toMatchObject({ state: 'failed', pending: 0, deadLetters: 1 })
+})
+
+function standard(isValid: (data: unknown) => boolean) {
+  const validate = (value: unknown) =>
+    isValid(value) ? { value } : { issues: [{ message: 'is not what it should be', path: ['total'] }] }
+  return { '~standard': { version: 1 as const, vendor: 'shop', validate } }
+}

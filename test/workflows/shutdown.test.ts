@@ -1,0 +1,207 @@
+/** What a worker leaves behind when it stops, and what a failing event does to others. */
+import { expect, test } from 'vitest'
+import { deferred } from '../../src/core/lifecycle.ts'
+import { complete, emit } from '../../src/workflows/emit.ts'
+import { openShop, type Shop } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
+
+/** So long that nobody could wait for it: what is done was not done because it had expired. */
+const leaseMs = 600_000
+
+test('SB-40: a worker that stops lets what runs come to its end, and takes nothing more', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const [begun, goOn] = [deferred<void>(), deferred<void>()]
+  const runs: number[] = []
+  flows.on('OrderPlaced', { name: 'pay' }, async event => {
+    runs.push(event.data.total)
+    begun.resolve()
+    await goOn.promise
+    return emit('OrderPaid', { method: 'card' })
+  })
+  const worker = flows.worker({ leaseMs, concurrency: 1 })
+  await worker.start()
+  const first = await flows.publish('OrderPlaced', { total: 1 })
+  await begun.promise
+
+  const stopped = worker.stop()
+  const second = await flows.publish('OrderPlaced', { total: 2 })
+  goOn.resolve()
+  await stopped
+
+  expect(runs).toEqual([1])
+  expect(worker.isRunning).toBe(false)
+  expect(await activity(shop, first.correlationId)).toEqual(['dispatched', 'started 1', 'completed 1'])
+  expect(await second.status()).toMatchObject({ isSettled: false })
+})
+
+test('SB-40: what a worker had taken and not begun is free as soon as it stops', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const [begun, goOn] = [deferred<void>(), deferred<void>()]
+  const runs: number[] = []
+  flows.on('OrderPlaced', { name: 'pay' }, async event => {
+    runs.push(event.data.total)
+    begun.resolve()
+    await goOn.promise
+  })
+  await flows.register()
+  for (const total of [1, 2, 3, 4]) await placed(shop, total)
+  const worker = flows.worker({ leaseMs, concurrency: 1 })
+  await worker.start()
+  await begun.promise
+
+  const stopped = worker.stop()
+  goOn.resolve()
+  await stopped
+  const left = await shop.query('select state, worker, attempt from ~workflow_executions')
+  await using next = flows.worker({ leaseMs })
+  await next.start()
+  await flows.flow('order').settled({ timeoutMs: 10_000 })
+
+  expect(left).toEqual([1, 2, 3].map(() => ({ state: 'ready', worker: null, attempt: 0 })))
+  expect(runs.sort()).toEqual([1, 2, 3, 4])
+})
+
+test('SB-40: what does not end in time is cut off, and free at once: it is no failure, and nothing of it stands', async () => {
+  const shop = await openShop()
+  await shop.query('create table ~receipts (attempt integer)')
+  const flows = shop.store.workflows
+  const [begun, goOn] = [deferred<void>(), deferred<void>()]
+  const signals: AbortSignal[] = []
+  flows.on('OrderPlaced', { name: 'pay' }, async (_event, ctx) => {
+    signals.push(ctx.signal)
+    begun.resolve()
+    if (signals.length === 1) await goOn.promise
+    return complete(tx => tx.query(shop.named('insert into ~receipts values ($1)'), [signals.length]))
+  })
+  const worker = flows.worker({ leaseMs })
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await begun.promise
+
+  await worker.stop({ drainMs: 0 })
+  const left = await shop.query('select state, worker, attempt from ~workflow_executions')
+  const workers = await shop.query('select owner from ~workflow_workers')
+  goOn.resolve()
+  await using next = flows.worker({ leaseMs })
+  await next.start()
+  const status = await flow.settled({ timeoutMs: 10_000 })
+
+  expect(signals[0]!.aborted).toBe(true)
+  expect(left).toEqual([{ state: 'ready', worker: null, attempt: 0 }])
+  expect(workers).toEqual([])
+  expect(status).toMatchObject({ state: 'settled', deadLetters: 0 })
+  expect(await shop.query('select attempt from ~receipts')).toEqual([{ attempt: 2 }])
+  expect(await activity(shop, flow.correlationId)).toEqual([
+    ...['dispatched', 'started 1', 'released 1 stopped', 'started 1', 'completed 1'],
+  ])
+})
+
+test('SB-40: a lane that is cut off in the middle goes on in order', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const begun = deferred<void>()
+  const runs: number[] = []
+  flows.on('OrderPlaced', { name: 'pay', ordered: true }, async event => {
+    runs.push(event.data.total)
+    if (event.data.total !== 2 || runs.length > 2) return
+    begun.resolve()
+    await new Promise(() => {})
+  })
+  await flows.register()
+  for (const total of [1, 2, 3, 4]) await placed(shop, total)
+  const worker = flows.worker({ leaseMs })
+  await worker.start()
+  await begun.promise
+
+  await worker.stop({ drainMs: 0 })
+  await using next = flows.worker({ leaseMs })
+  await next.start()
+  await flows.flow('order').settled({ timeoutMs: 10_000 })
+
+  expect(runs).toEqual([1, 2, 2, 3, 4])
+})
+
+test('SB-40: a store that closes stops its workers: what they had is free', async () => {
+  const shop = await openShop()
+  const other = await shop.sibling()
+  const begun = deferred<void>()
+  other.workflows.on('OrderPlaced', { name: 'pay' }, async () => {
+    begun.resolve()
+    await new Promise(() => {})
+  })
+  await other.workflows.worker({ leaseMs, drainMs: 0 }).start()
+  await shop.store.workflows.publish('OrderPlaced', { total: 1 })
+  await begun.promise
+
+  await other.close()
+
+  expect(await shop.query('select state, worker from ~workflow_executions')).toEqual([{ state: 'ready', worker: null }])
+  expect(await shop.query('select owner from ~workflow_workers')).toEqual([])
+})
+
+test('SB-47: an event that fails holds up nobody else, and waiting is for one workflow only', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const paid: number[] = []
+  flows.on('OrderPlaced', { name: 'pay', retries: 1_000, backoff: { baseMs: 3_600_000 } }, async event => {
+    if (event.data.total === 0) throw new Error('no money')
+    paid.push(event.data.total)
+    return emit('OrderPaid', { method: 'card' })
+  })
+  flows.on('OrderPaid', { name: 'ship', ordered: true }, async () => {})
+  await using worker = flows.worker({ concurrency: 2 })
+  await worker.start()
+
+  const bad = await flows.publish('OrderPlaced', { total: 0 })
+  const good = await Promise.all([1, 2, 3, 4, 5].map(total => flows.publish('OrderPlaced', { total })))
+  const settled = await Promise.all(good.map(flow => flow.settled({ timeoutMs: 10_000 })))
+  await waitUntil(async () => (await shop.query(`select 1 from ~workflow_executions where attempt = 1`)).length === 1)
+
+  expect(paid.sort()).toEqual([1, 2, 3, 4, 5])
+  expect(settled.map(({ state }) => state)).toEqual(good.map(() => 'settled'))
+  expect(await bad.status()).toMatchObject({ isSettled: false, pending: 1 })
+  await expect(bad.settled({ timeoutMs: 50 })).rejects.toMatchObject({ code: 'timed_out' })
+})
+
+test('SB-47: what a handler emits and its end are there together or not at all', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  flows.on('OrderPlaced', { name: 'pay', retries: 1, backoff: { baseMs: 1 } }, (_event, ctx) =>
+    complete(
+      async tx => {
+        await tx.query('select 1')
+        if (ctx.attempt === 1) throw new Error('no room')
+      },
+      emit('OrderPaid', { method: 'card' }),
+    ),
+  )
+  await using worker = flows.worker()
+  await worker.start()
+
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  const status = await flow.settled({ timeoutMs: 10_000 })
+
+  expect(status).toMatchObject({ state: 'settled', lastType: 'OrderPaid' })
+  expect(await shop.query(`select 1 from ~events where type = 'OrderPaid'`)).toHaveLength(1)
+  expect(await activity(shop, flow.correlationId)).toEqual([
+    ...['dispatched', 'started 1', 'failed 1 retry', 'started 2', 'completed 2'],
+  ])
+})
+
+async function placed({ store }: Shop, total: number): Promise<void> {
+  await store.workflows.publish('OrderPlaced', { total }, { correlationId: 'order' })
+}
+
+/** What happened to the executions of a workflow, line by line. */
+async function activity({ query }: Shop, correlationId: string): Promise<string[]> {
+  const rows = await query<{ line: string }>(
+    `select kind || case when attempt = 0 then '' else ' ' || attempt end || coalesce(' ' || outcome, '') as line
+    from ~workflow_activity
+    where correlation_id = $1
+    order by position`,
+    [correlationId],
+  )
+  return rows.map(({ line }) => line)
+}

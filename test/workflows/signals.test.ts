@@ -1,0 +1,283 @@
+import { expect, test } from 'vitest'
+import { emit } from '../../src/workflows/emit.ts'
+import { openShop, outcome } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
+import { letPass, statesOf, untilSuspended } from '../support/waiting.ts'
+
+const quick = { baseMs: 1 }
+const worker = { pollMs: 20 }
+
+test('a handler waits for an event of its workflow, without a worker, and gets it', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  flows.on('OrderPlaced', { name: 'ship' }, async (_event, ctx) => {
+    const paid = await ctx.waitFor('OrderPaid')
+    return emit('OrderShipped', { parcel: `${paid.data.method} ${paid.correlationId === ctx.correlationId}` })
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+  const flow = await flows.publish('OrderPlaced', { total: 99 })
+  await untilSuspended(shop)
+
+  await flows.publish('OrderPaid', { method: 'card' })
+  await flow.signal('OrderPaid', { method: 'cash' })
+  const shipped = await flow.waitFor('OrderShipped')
+  const status = await flow.settled()
+
+  expect(shipped.data.parcel).toBe('cash true')
+  expect(status.state).toBe('settled')
+  expect(await shop.query('select 1 as n from ~workflow_waits')).toEqual([])
+})
+
+test('an event that came before the wait is found', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  let release = (): void => {}
+  const held = new Promise<void>(resolve => {
+    release = resolve
+  })
+  const got: string[] = []
+  flows.on('OrderPlaced', { name: 'ship' }, async (_event, ctx) => {
+    await ctx.step('prepare', () => held)
+    got.push((await ctx.waitFor('OrderPaid')).data.method)
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+
+  const flow = await flows.publish('OrderPlaced', { total: 99 })
+  await flow.signal('OrderPaid', { method: 'card' })
+  await waitUntil(async () => (await flow.status()).lastType === 'OrderPaid')
+  release()
+  await flow.settled()
+
+  expect(got).toEqual(['card'])
+})
+
+test('an event that came before the one that the handler is for is not meant', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const got: string[] = []
+  flows.on('OrderShipped', { name: 'rate' }, async (_event, ctx) => {
+    got.push((await ctx.waitFor('OrderPaid', { timeoutMs: 60_000 }))?.data.method ?? 'none')
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+
+  const flow = await flows.publish('OrderPaid', { method: 'card' })
+  await flow.signal('OrderShipped', { parcel: 'parcel-1' })
+  await untilSuspended(shop)
+  await letPass(shop, 60_000)
+  await flow.settled()
+
+  expect(got).toEqual(['none'])
+})
+
+test('only an event that matches is taken; the others are left for other waits', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const got: string[] = []
+  flows.on('OrderPlaced', { name: 'ship' }, async (_event, ctx) => {
+    const cash = await ctx.waitFor('OrderPaid', { match: { method: 'cash' } })
+    const any = await ctx.waitFor('OrderPaid')
+    got.push(cash.data.method, any.data.method)
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+  const flow = await flows.publish('OrderPlaced', { total: 99 })
+  await untilSuspended(shop)
+
+  await flow.signal('OrderPaid', { method: 'card' })
+  await waitUntil(async () => (await flow.status()).lastType === 'OrderPaid')
+  const between = await statesOf(shop)
+  await flow.signal('OrderPaid', { method: 'cash' })
+  await flow.settled()
+
+  expect(between).toBe('1 suspended')
+  expect(got).toEqual(['cash', 'card'])
+})
+
+test('two waits take two events, one after the other or both at once', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const got: string[] = []
+  flows.on('OrderPlaced', { name: 'in turn' }, async (_event, ctx) => {
+    const first = await ctx.waitFor('OrderShipped')
+    const second = await ctx.waitFor('OrderShipped')
+    got.push(`${first.data.parcel} then ${second.data.parcel}`)
+  })
+  flows.on('OrderPlaced', { name: 'at once' }, async (_event, ctx) => {
+    const both = await Promise.all([ctx.waitFor('OrderShipped'), ctx.waitFor('OrderShipped')])
+    got.push(both.map(({ data }) => data.parcel).join(' and '))
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+  const flow = await flows.publish('OrderPlaced', { total: 99 })
+  await untilSuspended(shop, 2)
+
+  await flow.signal('OrderShipped', { parcel: 'a' })
+  await flow.signal('OrderShipped', { parcel: 'b' })
+  await flow.settled()
+
+  expect([...got].sort()).toEqual(['a and b', 'a then b'])
+})
+
+test('a wait without an answer ends in time, and a later one still gets the event that came too late', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const got: (string | undefined)[] = []
+  flows.on('OrderPlaced', { name: 'ship' }, async (_event, ctx) => {
+    const inTime = await ctx.waitFor('OrderPaid', { timeoutMs: 60_000 })
+    await ctx.step('remind', () => got.push(inTime?.data.method))
+    const late = await ctx.waitFor('OrderPaid', { timeoutMs: 60_000 })
+    got.push(late?.data.method)
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+  const flow = await flows.publish('OrderPlaced', { total: 99 })
+  await untilSuspended(shop)
+
+  await letPass(shop, 60_000)
+  await waitUntil(() => got.length === 1)
+  await flow.signal('OrderPaid', { method: 'card' })
+  await flow.settled()
+
+  expect(got).toEqual([undefined, 'card'])
+})
+
+test('a short wait also ends by itself', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const got: unknown[] = []
+  flows.on('OrderPlaced', { name: 'ship' }, async (_event, ctx) => {
+    got.push(await ctx.waitFor('OrderPaid', { timeoutMs: 50 }))
+  })
+  await using running = flows.worker({ pollMs: 5_000 })
+  await running.start()
+
+  await (await flows.publish('OrderPlaced', { total: 99 })).settled({ timeoutMs: 4_000 })
+
+  expect(got).toEqual([undefined])
+})
+
+test('whichever of a sleep, a step and a wait comes first wins a race, in all runs', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const winners: string[] = []
+  flows.on('OrderPlaced', { name: 'race' }, async (_event, ctx) => {
+    const winner = await Promise.race([
+      ctx.sleep(3_600_000).then(() => 'sleep'),
+      ctx.waitFor('OrderPaid').then(() => 'paid'),
+      ctx.step('check', () => new Promise(resolve => setTimeout(resolve, 20))).then(() => ctx.waitFor('OrderShipped')),
+    ])
+    const name = typeof winner === 'string' ? winner : winner.type
+    await ctx.step(`after ${name}`, () => {})
+    await ctx.sleep(7_200_000)
+    winners.push(name)
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+  const orders = await Promise.all([1, 2, 3].map(total => flows.publish('OrderPlaced', { total })))
+  await untilSuspended(shop, 3)
+
+  await orders[0]!.signal('OrderPaid', { method: 'card' })
+  await orders[1]!.signal('OrderShipped', { parcel: 'a' })
+  const decided = async (): Promise<number> =>
+    (await shop.query(`select 1 as n from ~workflow_steps where name like 'after %'`)).length
+  await waitUntil(async () => (await decided()) === 2)
+  await untilSuspended(shop, 3)
+  await letPass(shop, 3_600_000)
+  await waitUntil(async () => (await decided()) === 3)
+  await untilSuspended(shop, 3)
+  // Too late for the race, and for who has been left behind in it.
+  for (const flow of orders) await flow.signal('OrderPaid', { method: 'cash' })
+  await letPass(shop, 7_200_000)
+  await Promise.all(orders.map(flow => flow.settled()))
+
+  expect([...winners].sort()).toEqual(['OrderShipped', 'paid', 'sleep'])
+})
+
+test('no signal is missed, whenever it comes: before the wait, with it, or after', async () => {
+  const shop = await openShop()
+  const sender = await shop.sibling()
+  const flows = shop.store.workflows
+  const got = new Map<number, string>()
+  flows.on('OrderPlaced', { name: 'ship' }, async (event, ctx) => {
+    const first = await ctx.waitFor('OrderShipped', { match: { parcel: 'a' } })
+    const second = await ctx.waitFor('OrderShipped')
+    got.set(event.data.total, `${first.data.parcel} ${second.data.parcel}`)
+  })
+  await using running = flows.worker({ concurrency: 32 })
+  await running.start()
+
+  // One of each: all orders of the two signals at all distances.
+  const count = 60
+  const all = await Promise.all(
+    Array.from({ length: count }, async (_, total) => {
+      const flow = await flows.publish('OrderPlaced', { total })
+      const other = sender.workflows.flow(flow.correlationId)
+      // Some at once, some spread over the time in which the waits are registered.
+      for (let turns = 0; turns < (total * 7) % 60; turns++) await new Promise(resolve => setImmediate(resolve))
+      const sends = [
+        () => other.signal('OrderShipped', { parcel: 'a' }),
+        () => flow.signal('OrderShipped', { parcel: 'b' }),
+      ]
+      if (total % 3 === 0) sends.reverse()
+      if (total % 2 === 0) await Promise.all(sends.map(send => send()))
+      else for (const send of sends) await send()
+      return flow
+    }),
+  )
+  await Promise.all(all.map(flow => flow.settled({ timeoutMs: 60_000 })))
+
+  expect(got.size).toBe(count)
+  expect(new Set(got.values())).toEqual(new Set(['a b']))
+}, 90_000)
+
+test('an event wakes nobody who waits for his next try', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  let runs = 0
+  flows.on('OrderPlaced', { name: 'ship', retries: 1, backoff: { baseMs: 3_600_000 } }, async (_event, ctx) => {
+    runs++
+    const waited = ctx.waitFor('OrderPaid')
+    await ctx.sleep(60_000)
+    if (ctx.attempt === 1) throw new Error('not yet')
+    await waited
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+  const flow = await flows.publish('OrderPlaced', { total: 99 })
+  await untilSuspended(shop)
+  await letPass(shop, 60_000)
+  await waitUntil(async () => (await statesOf(shop)) === '1 delayed')
+
+  await flow.signal('OrderPaid', { method: 'card' })
+  await waitUntil(async () => (await shop.query('select 1 as n from ~workflow_waits')).length === 0)
+  const between = [runs, await statesOf(shop)]
+  await letPass(shop, 3_600_000)
+  const status = await flow.settled()
+
+  expect(between).toEqual([2, '1 delayed'])
+  expect(status.state).toBe('settled')
+})
+
+test('what is not an event type, a match or a time is refused', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  const codes: unknown[] = []
+  flows.on('OrderPlaced', { name: 'ship', backoff: quick }, async (_event, ctx) => {
+    const calls = [
+      () => ctx.waitFor('' as 'OrderPaid'),
+      () => ctx.waitFor('OrderPaid', { timeoutMs: -1 }),
+      () => ctx.waitFor('OrderPaid', { match: [] as never }),
+      () => ctx.waitFor('OrderPaid', { match: { total: 1n } }),
+    ]
+    for (const call of calls) codes.push(((await outcome(call())).error as { code: string }).code)
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+
+  await (await flows.publish('OrderPlaced', { total: 99 })).settled()
+
+  expect(codes).toEqual(['invalid_name', 'invalid_option', 'invalid_option', 'invalid_event'])
+})

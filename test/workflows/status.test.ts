@@ -1,0 +1,87 @@
+import { expect, test } from 'vitest'
+import { emit } from '../../src/workflows/emit.ts'
+import type { WorkflowStatus } from '../../src/workflows/status.ts'
+import { openShop, paid, placed } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
+
+test('SB-03: the last type of a workflow is that of its latest event, not of its first', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  flows.on('OrderPlaced', { name: 'pay' }, () => emit('OrderPaid', { method: 'card' }))
+  flows.on('OrderPaid', { name: 'ship' }, () => emit('OrderShipped', { parcel: 'p' }))
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  const before = await flow.status()
+  await using worker = flows.worker()
+  await worker.start()
+
+  const after = await flow.settled({ timeoutMs: 5_000 })
+
+  expect(before).toMatchObject({ lastType: 'OrderPlaced', state: 'running', isSettled: false })
+  expect(after).toMatchObject({ lastType: 'OrderShipped', state: 'settled', isSettled: true })
+})
+
+test('SB-04: a workflow never shows as settled while anything of it is unfinished', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  const done: string[] = []
+  flows.on('OrderPlaced', { name: 'pay', retries: 1, backoff: { baseMs: 5 } }, (_, { attempt }) => {
+    if (attempt === 1) throw new Error('the bank is closed')
+    return emit('OrderPaid', { method: 'card' })
+  })
+  flows.on('OrderPaid', { name: 'thank', inline: true }, () => emit('OrderShipped', { parcel: 'p' }))
+  flows.on('OrderShipped', { name: 'ask', delayMs: 30 }, () => void done.push('ask'))
+  flows.on('OrderShipped', { name: 'archive', ordered: true }, () => void done.push('archive'))
+  await using worker = flows.worker()
+  await worker.start()
+  const seen: WorkflowStatus[] = []
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+
+  for (let isSettled = false; !isSettled; isSettled = seen.at(-1)!.isSettled) seen.push(await flow.status())
+
+  expect(done.sort()).toEqual(['archive', 'ask'])
+  expect(seen.length).toBeGreaterThan(5)
+  expect(seen.slice(0, -1).every(({ state }) => state === 'running')).toBe(true)
+  expect(seen.at(-1)).toMatchObject({ state: 'settled', pending: 0 })
+})
+
+test('SB-04: an event that nobody has dispatched yet is unfinished, and so is one that waits for its time', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  flows.on('OrderPaid', { name: 'thank', delayMs: 3_600_000 }, () => {})
+  await flows.register()
+  await store.events.append('order-1', placed(), { correlationId: 'order-1' })
+  const flow = flows.flow('order-1')
+
+  const undispatched = await flow.status()
+  await using worker = flows.worker()
+  await worker.start()
+  await flow.settled({ timeoutMs: 5_000 })
+  await store.events.append('order-1', paid, { correlationId: 'order-1' })
+  const again = await flow.status()
+  await waitUntil(async () => (await flow.status()).pending === 1)
+
+  expect(undispatched).toMatchObject({ isSettled: false, state: 'running' })
+  expect(again).toMatchObject({ isSettled: false })
+  expect(await flow.status()).toMatchObject({ isSettled: false, state: 'running', pending: 1 })
+})
+
+test('SB-04: a workflow with a dead letter that is to be tried again is not settled until it was', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  let isBroken = true
+  flows.on('OrderPlaced', { name: 'pay' }, () => {
+    if (isBroken) throw new Error('the bank is closed')
+  })
+  await using worker = flows.worker()
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  const failed = await flow.settled({ timeoutMs: 5_000 })
+  const [letter] = await flows.deadLetters.list()
+  isBroken = false
+
+  await flows.deadLetters.retry('pay', letter!.eventId)
+  const mended = await flow.settled({ timeoutMs: 5_000 })
+
+  expect(failed).toMatchObject({ state: 'failed', isSettled: true, deadLetters: 1 })
+  expect(mended).toMatchObject({ state: 'settled', isSettled: true, deadLetters: 0 })
+})

@@ -1,0 +1,362 @@
+import { expect, test } from 'vitest'
+import { isRillflowError } from '../../src/core/errors.ts'
+import { NonRetryable } from '../../src/core/workflow-errors.ts'
+import { emit } from '../../src/workflows/emit.ts'
+import type { HandlerContext } from '../../src/workflows/steps/context.ts'
+import { openShop, outcome } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
+import { letPass, statesOf, untilSuspended } from '../support/waiting.ts'
+
+const quick = { baseMs: 1 }
+const worker = { pollMs: 20 }
+
+test('a step is run once: its result answers all later runs', async () => {
+  const { store, query } = await openShop()
+  const flows = store.workflows
+  const charged: number[] = []
+  const seen: unknown[] = []
+  flows.on('OrderPlaced', { name: 'pay', retries: 3, backoff: quick }, async (event, ctx) => {
+    const receipt = await ctx.step('charge', () => ({ receipt: charged.push(event.data.total) }))
+    const nothing = await ctx.step('tell', async () => {})
+    seen.push([receipt, nothing])
+    if (ctx.attempt < 3) throw new Error('not yet')
+    return emit('OrderPaid', { method: 'card' })
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+
+  const flow = await flows.publish('OrderPlaced', { total: 99 })
+  const status = await flow.settled()
+
+  expect(status.state).toBe('settled')
+  expect(charged).toEqual([99])
+  expect(seen).toEqual(Array.from({ length: 3 }, () => [{ receipt: 1 }, undefined]))
+  expect(await query('select * from ~workflow_steps')).toEqual([])
+})
+
+test('the first run sees what will be remembered, not what the step returned', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  const seen: unknown[] = []
+  flows.on('OrderPlaced', { name: 'pay', retries: 1, backoff: quick }, async (_event, ctx) => {
+    seen.push(await ctx.step('when', () => ({ at: new Date(0), left: undefined, none: null })))
+    if (ctx.attempt === 1) throw new Error('not yet')
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+
+  await (await flows.publish('OrderPlaced', { total: 99 })).settled()
+
+  expect(seen).toEqual([
+    { at: '1970-01-01T00:00:00.000Z', none: null },
+    { at: '1970-01-01T00:00:00.000Z', none: null },
+  ])
+})
+
+test('another worker goes on where the first one was lost', async () => {
+  const shop = await openShop()
+  const other = await shop.sibling()
+  const done: string[] = []
+  const stuck = new Promise<never>(() => {})
+  let hangs = true
+  for (const { workflows } of [shop.store, other])
+    workflows.on('OrderPlaced', { name: 'pay' }, async (_event, ctx) => {
+      await ctx.step('reserve', () => done.push('reserve'))
+      if (hangs) await stuck
+      await ctx.step('charge', () => done.push('charge'))
+    })
+  const first = shop.store.workflows.worker(worker)
+  await first.start()
+  const flow = await shop.store.workflows.publish('OrderPlaced', { total: 99 })
+  await waitUntil(async () => (await shop.query('select 1 as n from ~workflow_steps')).length === 1)
+
+  hangs = false
+  await using second = other.workflows.worker(worker)
+  await second.start()
+  await first.stop({ drainMs: 0 })
+  const status = await flow.settled()
+
+  expect(status.state).toBe('settled')
+  expect(done).toEqual(['reserve', 'charge'])
+})
+
+test('a step whose run was taken over is refused: the first result stays', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const errors: unknown[] = []
+  const results: unknown[] = []
+  let release = (): void => {}
+  const held = new Promise<void>(resolve => {
+    release = resolve
+  })
+  flows.on('OrderPlaced', { name: 'pay' }, async (_event, ctx) => {
+    const mine = results.length
+    results.push(undefined)
+    if (mine === 0) {
+      const late = ctx.step('charge', async () => {
+        await held
+        return 'of the first'
+      })
+      errors.push((await outcome(late)).error)
+      errors.push((await outcome(ctx.step('more', () => 1))).error)
+    } else results[mine] = await ctx.step('charge', () => 'of the second')
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+  const flow = await flows.publish('OrderPlaced', { total: 99 })
+  await waitUntil(() => results.length === 1)
+
+  await shop.query(`update ~workflow_executions set state = 'ready', worker = null, fence = 0`)
+  await flow.settled()
+  release()
+  await waitUntil(() => errors.length === 2)
+
+  expect(results).toEqual([undefined, 'of the second'])
+  expect(errors.every(error => isRillflowError(error, 'execution_lost'))).toBe(true)
+})
+
+test('steps of one name are numbered in the order they are called', async () => {
+  const { store, query } = await openShop()
+  const flows = store.workflows
+  const runs: string[] = []
+  flows.on('OrderPlaced', { name: 'pay', retries: 1, backoff: quick }, async (_event, ctx) => {
+    const results: string[] = []
+    for (const item of ['a', 'b', 'c']) results.push(await ctx.step('pack', () => item))
+    await ctx.step('pack#2', () => 'named so')
+    if (ctx.attempt === 1) {
+      const rows = await query<{ name: string }>('select name from ~workflow_steps order by ordinal')
+      runs.push(rows.map(({ name }) => name).join(' '))
+      throw new Error('not yet')
+    }
+    runs.push(results.join(' '))
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+
+  await (await flows.publish('OrderPlaced', { total: 99 })).settled()
+
+  expect(runs).toEqual(['pack pack#2 pack#3 pack#2#2', 'a b c'])
+})
+
+test('a step that fails is run again by the next attempt, those that did not are not', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  const runs: string[] = []
+  flows.on('OrderPlaced', { name: 'pay', retries: 2, backoff: quick }, async (_event, ctx) => {
+    const one = async (name: string): Promise<void> => {
+      await ctx.step(name, () => {
+        runs.push(`${name} ${ctx.attempt}`)
+        if (name === 'b' && ctx.attempt < 3) throw new Error('not yet')
+      })
+      await ctx.step(`${name} after`, () => runs.push(`${name} after ${ctx.attempt}`))
+    }
+    const all = await Promise.allSettled(['a', 'b', 'c'].map(one))
+    if (all.some(({ status }) => status === 'rejected')) throw new Error('not all')
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+
+  const status = await (await flows.publish('OrderPlaced', { total: 99 })).settled()
+
+  expect(status.state).toBe('settled')
+  expect([...runs].sort()).toEqual(['a 1', 'a after 1', 'b 1', 'b 2', 'b 3', 'b after 3', 'c 1', 'c after 1'])
+})
+
+test('what is under way when the handler fails is awaited, and remembered', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  const runs: string[] = []
+  flows.on('OrderPlaced', { name: 'pay', retries: 1, backoff: quick }, async (_event, ctx) => {
+    const slow = ctx.step('slow', async () => {
+      runs.push('slow')
+      await new Promise(resolve => setTimeout(resolve, 30))
+    })
+    const failing = ctx.step('failing', () => {
+      if (ctx.attempt === 1) throw new Error('not yet')
+    })
+    await Promise.all([slow, failing])
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+
+  const status = await (await flows.publish('OrderPlaced', { total: 99 })).settled()
+
+  expect(status.state).toBe('settled')
+  expect(runs).toEqual(['slow'])
+})
+
+test('an error that was caught is met again after a wait, and the handler takes the same way', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const ways: string[] = []
+  let runs = 0
+  flows.on('OrderPlaced', { name: 'pay' }, async (_event, ctx) => {
+    const charged = await outcome(
+      ctx.step('card', () => {
+        runs++
+        throw Object.assign(new RangeError('no money'), { code: 'declined' })
+      }),
+    )
+    const { name, code, message } = charged.error as Error & { code: string }
+    const way = await ctx.step(`after ${code}`, () => 'cash')
+    await ctx.sleep(5_000)
+    ways.push(`${name} ${message} ${way}`)
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+
+  const flow = await flows.publish('OrderPlaced', { total: 99 })
+  await untilSuspended(shop)
+  await letPass(shop, 5_000)
+  const status = await flow.settled()
+
+  expect(status.state).toBe('settled')
+  expect(ways).toEqual(['RangeError no money cash'])
+  expect(runs).toBe(1)
+})
+
+test('what an error says of further tries is kept over a wait', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  flows.on('OrderPlaced', { name: 'pay', retries: 5 }, async (_event, ctx) => {
+    const refuse = (): never => {
+      throw new NonRetryable({ reason: 'no such card' })
+    }
+    const { error } = await outcome(ctx.step('card', refuse))
+    await ctx.sleep(5_000)
+    throw error
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+
+  const flow = await flows.publish('OrderPlaced', { total: 99 })
+  await untilSuspended(shop)
+  await letPass(shop, 5_000)
+  await flow.settled()
+
+  expect(await shop.query('select reason, attempts from ~dead_letters')).toEqual([
+    { reason: 'non_retryable', attempts: 1 },
+  ])
+})
+
+test.each([
+  ['a function', () => () => 1, 'result is a function'],
+  ['a big number', () => ({ n: 1n }), 'result.n is a BigInt'],
+  ['too much', () => 'x'.repeat(2_000), 'takes more than 1000 bytes'],
+])('a result that cannot be remembered ends the execution: %s', async (_what, run, said) => {
+  const { store } = await openShop({ maxEventBytes: 1_000 })
+  const flows = store.workflows
+  flows.on('OrderPlaced', { name: 'pay', retries: 5 }, async (_event, ctx) => {
+    await ctx.step('charge', run as () => unknown)
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+
+  await (await flows.publish('OrderPlaced', { total: 99 })).settled()
+  const [letter] = await store.deadLetters.list()
+
+  expect(letter!.attempts).toBe(1)
+  expect(letter!.lastError!.message).toContain('Step "charge" of "pay"')
+  expect(letter!.lastError!.message).toContain(said)
+})
+
+test('calls of the context are refused once the handler has ended', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  let kept: HandlerContext<never> | undefined
+  flows.on('OrderPlaced', { name: 'pay' }, (_event, ctx) => {
+    kept = ctx as unknown as HandlerContext<never>
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+  await (await flows.publish('OrderPlaced', { total: 99 })).settled()
+  const late = kept as unknown as HandlerContext
+  let isRun = false
+
+  const calls: Promise<unknown>[] = [
+    late.step('late', () => {
+      isRun = true
+    }),
+    late.tx('late', async () => {}),
+    late.sleep(1),
+    late.waitFor('OrderPaid'),
+    late.start('OrderPlaced', {}),
+  ]
+  const refused = await Promise.all(calls.map(call => outcome(call)))
+
+  expect(refused.map(({ error }) => (error as { code: string }).code)).toEqual(
+    Array.from({ length: 5 }, () => 'execution_lost'),
+  )
+  expect(isRun).toBe(false)
+})
+
+test('a step that nobody waits for, and that fails, ends nothing', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  flows.on('OrderPlaced', { name: 'pay' }, async (_event, ctx) => {
+    void ctx.step('left alone', async () => {
+      throw new Error('unheard')
+    })
+    void ctx.sleep(-1)
+    await ctx.step('last', () => {})
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+
+  const status = await (await flows.publish('OrderPlaced', { total: 99 })).settled()
+
+  expect(status.state).toBe('settled')
+})
+
+test('time, ids and chance are the same in every run, whatever the steps in between have drawn', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  const runs: unknown[][] = []
+  flows.on('OrderPlaced', { name: 'pay', retries: 2, backoff: quick }, async (_event, ctx) => {
+    const drawn: unknown[] = [ctx.now().getTime(), ctx.uuid(), ctx.uuid(), ctx.random(), ctx.random()]
+    await ctx.step('charge', async () => {
+      await new Promise(resolve => setTimeout(resolve, 5))
+      return ctx.uuid()
+    })
+    drawn.push(ctx.now().getTime(), ctx.uuid(), ctx.random())
+    runs.push(drawn)
+    if (ctx.attempt < 3) throw new Error('not yet')
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+
+  await (await flows.publish('OrderPlaced', { total: 99 })).settled()
+
+  expect(runs).toHaveLength(3)
+  expect(runs[1]).toEqual(runs[0])
+  expect(runs[2]).toEqual(runs[0])
+  expect(new Set(runs[0]).size).toBe(runs[0]!.length)
+  expect(runs[0]![5] as number).toBeGreaterThan(runs[0]![0] as number)
+})
+
+test('no step is left over when a worker is stopped in the middle of one', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const runs: string[] = []
+  flows.on('OrderPlaced', { name: 'pay' }, async (_event, ctx) => {
+    await ctx.step('first', () => runs.push('first'))
+    await ctx.step('second', async () => {
+      runs.push('second')
+      if (runs.length === 2) await new Promise<never>(() => {})
+    })
+  })
+  const first = flows.worker(worker)
+  await first.start()
+  const flow = await flows.publish('OrderPlaced', { total: 99 })
+  await waitUntil(() => runs.length === 2)
+
+  await first.stop({ drainMs: 0 })
+  const between = await statesOf(shop)
+  await using second = flows.worker(worker)
+  await second.start()
+  const status = await flow.settled()
+
+  expect(between).toBe('1 ready')
+  expect(status.state).toBe('settled')
+  expect(runs).toEqual(['first', 'second', 'second'])
+})

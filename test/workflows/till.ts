@@ -1,0 +1,58 @@
+/** A shop whose till does not take money until it is mended: every order becomes a dead letter of the handler `pay`. */
+import { onTestFinished } from 'vitest'
+import type { StoreOptions } from '../../src/store.ts'
+import { emit } from '../../src/workflows/emit.ts'
+import type { Flow } from '../../src/workflows/flow.ts'
+import type { AnyHandlerOptions } from '../../src/workflows/handler.ts'
+import type { Worker } from '../../src/workflows/worker.ts'
+import { openShop, type Shop, type ShopMap } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
+
+export interface Till extends Shop {
+  readonly flows: Shop['store']['workflows']
+  readonly worker: Worker
+  /** The totals of the orders it was tried for. */
+  readonly tried: number[]
+  /** From now on it takes money. */
+  mend(): void
+  breakAgain(): void
+  /** Places an order and waits until nothing more happens; returns its event's id. */
+  place(total: number, correlationId?: string): Promise<string>
+  /** Waits until the letter of this event is in this state. */
+  until(eventId: string, state: string): Promise<void>
+}
+
+export async function openTill(
+  options: Omit<Partial<AnyHandlerOptions>, 'name'> = {},
+  storeOptions: StoreOptions<ShopMap> = {},
+): Promise<Till> {
+  const shop = await openShop(storeOptions)
+  const flows = shop.store.workflows
+  const tried: number[] = []
+  let isMended = false
+  flows.on('OrderPlaced', { ...(options as object), name: 'pay' }, event => {
+    tried.push(event.data.total)
+    if (!isMended) throw new Error(`no money for ${event.data.total}`)
+    return emit('OrderPaid', { method: 'card' })
+  })
+  const worker = flows.worker({ pollMs: 200 })
+  await worker.start()
+  onTestFinished(() => worker.stop())
+  return {
+    ...{ ...shop, flows, worker, tried },
+    mend: () => {
+      isMended = true
+    },
+    breakAgain: () => {
+      isMended = false
+    },
+    async place(total, correlationId) {
+      const id = crypto.randomUUID()
+      const flow: Flow<ShopMap> = await flows.publish('OrderPlaced', { total }, { id, correlationId })
+      await flow.settled({ timeoutMs: 10_000 })
+      return id
+    },
+    until: (eventId, state) =>
+      waitUntil(async () => (await flows.deadLetters.show('pay', eventId)).state === state, { what: state }),
+  }
+}

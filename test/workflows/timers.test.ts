@@ -1,0 +1,350 @@
+import { expect, test } from 'vitest'
+import { openShop, outcome } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
+import { letPass, statesOf, untilSuspended } from '../support/waiting.ts'
+
+const quick = { baseMs: 1 }
+const worker = { pollMs: 20 }
+
+test('a sleep outlives its worker, and costs no attempt', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const log: string[] = []
+  flows.on('OrderPlaced', { name: 'remind' }, async (_event, ctx) => {
+    const at = await ctx.step('ask', () => log.push('asked'))
+    await ctx.sleep('a day', 86_400_000)
+    log.push(`reminded ${at} attempt ${ctx.attempt}`)
+  })
+  const first = flows.worker(worker)
+  await first.start()
+  const flow = await flows.publish('OrderPlaced', { total: 99 })
+  await untilSuspended(shop)
+  const waiting = await flow.status()
+  await first.stop()
+
+  await using second = flows.worker(worker)
+  await second.start()
+  await letPass(shop, 86_400_000)
+  const status = await flow.settled()
+
+  expect(waiting).toMatchObject({ state: 'waiting', pending: 1, isSettled: false })
+  expect(status.state).toBe('settled')
+  expect(log).toEqual(['asked', 'reminded 1 attempt 1'])
+})
+
+test('who sleeps holds no place: one at a time, many can sleep', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const woken = new Set<number>()
+  flows.on('OrderPlaced', { name: 'remind' }, async (event, ctx) => {
+    await ctx.sleep(60_000)
+    woken.add(event.data.total)
+  })
+  await using running = flows.worker({ ...worker, concurrency: 1 })
+  await running.start()
+
+  await Promise.all(Array.from({ length: 40 }, (_, total) => flows.publish('OrderPlaced', { total })))
+  await untilSuspended(shop, 40)
+  await letPass(shop, 60_000)
+  await waitUntil(async () => (await statesOf(shop)) === '')
+
+  expect(woken.size).toBe(40)
+})
+
+test('a moment is slept in memory', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const runs: number[] = []
+  flows.on('OrderPlaced', { name: 'remind' }, async (_event, ctx) => {
+    const began = performance.now()
+    await ctx.sleep(40)
+    await ctx.sleep(0)
+    runs.push(performance.now() - began)
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+
+  await (await flows.publish('OrderPlaced', { total: 99 })).settled()
+  const kinds = await shop.query<{ kind: string }>('select kind from ~workflow_activity order by position')
+
+  expect(kinds.map(({ kind }) => kind)).toEqual(['dispatched', 'started', 'completed'])
+  expect(runs).toHaveLength(1)
+  expect(runs[0]).toBeGreaterThanOrEqual(39)
+})
+
+test('nothing around a sleep can mistake it for a failure', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const log: string[] = []
+  flows.on('OrderPlaced', { name: 'remind' }, async (_event, ctx) => {
+    try {
+      log.push('begin')
+      await ctx.sleep(5_000)
+      log.push('slept')
+    } catch (error) {
+      log.push(`caught ${error}`)
+    } finally {
+      log.push('finally')
+    }
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+
+  const flow = await flows.publish('OrderPlaced', { total: 99 })
+  await untilSuspended(shop)
+  await letPass(shop, 5_000)
+  await flow.settled()
+
+  expect(log).toEqual(['begin', 'begin', 'slept', 'finally'])
+})
+
+test('a run is suspended when its steps in parallel have ended, not before, and no step is repeated', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const log: string[] = []
+  let release = (): void => {}
+  const held = new Promise<void>(resolve => {
+    release = resolve
+  })
+  flows.on('OrderPlaced', { name: 'remind' }, async (_event, ctx) => {
+    const branch = async (name: string, wait: Promise<void> | undefined): Promise<string> => {
+      await ctx.step(`${name} 1`, async () => {
+        await wait
+        log.push(`${name} 1`)
+      })
+      await ctx.sleep(`${name} sleeps`, 5_000)
+      return ctx.step(`${name} 2`, () => `${name} 2 after ${log.push(`${name} 2`)}`)
+    }
+    const all = await Promise.all([branch('slow', held), branch('quick', undefined)])
+    log.push(all.length === 2 ? 'both' : 'one')
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+  const flow = await flows.publish('OrderPlaced', { total: 99 })
+  await waitUntil(() => log.includes('quick 1'))
+  const meanwhile = await statesOf(shop)
+
+  release()
+  await untilSuspended(shop)
+  await letPass(shop, 5_000)
+  const status = await flow.settled()
+
+  expect(meanwhile).toBe('1 running')
+  expect(status.state).toBe('settled')
+  expect([...log].sort()).toEqual(['both', 'quick 1', 'quick 2', 'slow 1', 'slow 2'])
+})
+
+test('the winner of a race stays the winner in all later runs', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const winners: string[] = []
+  flows.on('OrderPlaced', { name: 'remind' }, async (_event, ctx) => {
+    const slow = ctx.step('slow', async () => {
+      await new Promise(resolve => setTimeout(resolve, 60))
+      return 'step'
+    })
+    const winner = await Promise.race([slow, ctx.sleep(20).then(() => 'sleep')])
+    await ctx.step(`after ${winner}`, () => {})
+    await slow
+    await ctx.sleep(5_000)
+    winners.push(winner)
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+
+  const flow = await flows.publish('OrderPlaced', { total: 99 })
+  await untilSuspended(shop)
+  await letPass(shop, 5_000)
+  const status = await flow.settled()
+
+  expect(status.state).toBe('settled')
+  expect(winners).toEqual(['sleep'])
+})
+
+test('a long sleep ends in the same run if a step lasts longer than it', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  let release = (): void => {}
+  const held = new Promise<void>(resolve => {
+    release = resolve
+  })
+  const winners: string[] = []
+  flows.on('OrderPlaced', { name: 'pay' }, async (_event, ctx) => {
+    const slow = ctx.step('slow', () => held.then(() => 'step'))
+    winners.push(await Promise.race([slow, ctx.sleep(1_050).then(() => 'sleep')]))
+    release()
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+
+  await (await flows.publish('OrderPlaced', { total: 99 })).settled()
+
+  expect(winners).toEqual(['sleep'])
+})
+
+test('the shortest of several sleeps wakes it, the others are still waited for', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const log: string[] = []
+  flows.on('OrderPlaced', { name: 'remind' }, async (_event, ctx) => {
+    await Promise.all(
+      [3, 1, 2].map(async hours => {
+        await ctx.sleep(`${hours} h`, hours * 3_600_000)
+        await ctx.step(`after ${hours} h`, () => log.push(`${hours}`))
+      }),
+    )
+    log.push('all')
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+  const flow = await flows.publish('OrderPlaced', { total: 99 })
+
+  for (const hour of [1, 2, 3]) {
+    await waitUntil(async () => log.length === hour - 1 && (await statesOf(shop)) === '1 suspended')
+    await letPass(shop, 3_600_000)
+  }
+  await flow.settled()
+
+  expect(log).toEqual(['1', '2', '3', 'all'])
+})
+
+test('the time of a handler is that of its last end: after a sleep at least that much later', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const runs: number[][] = []
+  flows.on('OrderPlaced', { name: 'remind' }, async (_event, ctx) => {
+    const times = [ctx.now().getTime()]
+    runs.push(times)
+    await ctx.step('ask', () => {})
+    times.push(ctx.now().getTime())
+    await ctx.sleep(1_100)
+    times.push(ctx.now().getTime())
+    await ctx.sleep(3_000)
+    times.push(ctx.now().getTime())
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+
+  const flow = await flows.publish('OrderPlaced', { total: 99 })
+  await waitUntil(async () => runs.length === 2 && (await statesOf(shop)) === '1 suspended')
+  await letPass(shop, 3_000)
+  await flow.settled()
+  const [first, second, third] = runs
+
+  expect([first!.length, second!.length, third!.length]).toEqual([2, 3, 4])
+  expect(second!.slice(0, 2)).toEqual(first)
+  expect(third!.slice(0, 3)).toEqual(second)
+  expect(second![2]! - second![1]!).toBeGreaterThanOrEqual(1_100)
+})
+
+test('timeoutMs counts what is run, not what is waited for', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  flows.on('OrderPlaced', { name: 'remind', timeoutMs: 60_000 }, async (event, ctx) => {
+    await ctx.step('work', () => new Promise(resolve => setTimeout(resolve, 20)))
+    await ctx.sleep(3_600_000)
+    if (event.data.total === 2) await ctx.step('more work', () => new Promise(() => {}))
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+
+  const short = await flows.publish('OrderPlaced', { total: 1 })
+  const long = await flows.publish('OrderPlaced', { total: 2 })
+  await untilSuspended(shop, 2)
+  const [ran] = await shop.query<{ least: number }>('select min(ran_ms) as least from ~workflow_executions')
+  await shop.query('update ~workflow_executions set ran_ms = 59990 where correlation_id = $1', [long.correlationId])
+  await letPass(shop, 3_600_000)
+  const [ended, cut] = await Promise.all([short.settled(), long.settled()])
+
+  expect(ran!.least).toBeGreaterThanOrEqual(15)
+  expect(ended.state).toBe('settled')
+  expect(cut.state).toBe('failed')
+  expect(await shop.query('select reason from ~dead_letters')).toEqual([{ reason: 'timeout' }])
+})
+
+test('deadlineMs counts all: whoever sleeps beyond it is woken to fail', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const log: string[] = []
+  flows.on('OrderPlaced', { name: 'remind', deadlineMs: 60_000, retries: 5 }, async (_event, ctx) => {
+    log.push('begin')
+    await ctx.sleep(3_600_000)
+    log.push('slept')
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+
+  const flow = await flows.publish('OrderPlaced', { total: 99 })
+  await untilSuspended(shop)
+  await letPass(shop, 60_000)
+  await flow.settled()
+  const [letter] = await shop.store.deadLetters.list()
+
+  expect(log).toEqual(['begin'])
+  expect(letter!.lastError!.code).toBe('deadline_passed')
+  expect(await shop.query('select 1 as n from ~workflow_steps')).toEqual([])
+})
+
+test('an ordered lane waits for the one of it that sleeps, others do not', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const log: string[] = []
+  flows.on(['OrderPlaced', 'OrderPaid'], { name: 'ordered', ordered: true }, async (event, ctx) => {
+    if (event.type === 'OrderPlaced') await ctx.sleep(60_000)
+    log.push(event.type)
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+
+  const flow = await flows.publish('OrderPlaced', { total: 99 })
+  await flow.signal('OrderPaid', { method: 'card' })
+  const other = await flows.publish('OrderPaid', { method: 'cash' })
+  await other.settled()
+  await waitUntil(async () => (await statesOf(shop)) === '1 blocked, 1 suspended')
+  await letPass(shop, 60_000)
+  await flow.settled()
+
+  expect(log).toEqual(['OrderPaid', 'OrderPlaced', 'OrderPaid'])
+})
+
+test('what is no time is refused', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  const codes: unknown[] = []
+  flows.on('OrderPlaced', { name: 'remind' }, async (_event, ctx) => {
+    for (const ms of [-1, Number.NaN, Number.POSITIVE_INFINITY, undefined])
+      codes.push((await outcome(ctx.sleep(ms as number))).error)
+    codes.push((await outcome(ctx.sleep('named', undefined as never))).error)
+    codes.push((await outcome(ctx.sleep('', 5))).error)
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+
+  await (await flows.publish('OrderPlaced', { total: 99 })).settled()
+
+  expect(codes.map(error => (error as { code: string }).code)).toEqual([
+    ...Array.from({ length: 5 }, () => 'invalid_option'),
+    'invalid_name',
+  ])
+})
+
+test('a failed attempt does not forget how long it has slept', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const log: string[] = []
+  flows.on('OrderPlaced', { name: 'remind', retries: 1, backoff: quick }, async (_event, ctx) => {
+    await ctx.sleep(60_000)
+    log.push(`slept ${ctx.attempt}`)
+    if (ctx.attempt === 1) throw new Error('not yet')
+  })
+  await using running = flows.worker(worker)
+  await running.start()
+
+  const flow = await flows.publish('OrderPlaced', { total: 99 })
+  await untilSuspended(shop)
+  await letPass(shop, 60_000)
+  const status = await flow.settled()
+
+  expect(status.state).toBe('settled')
+  expect(log).toEqual(['slept 1', 'slept 2'])
+})

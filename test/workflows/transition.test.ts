@@ -1,0 +1,49 @@
+import { expect, test } from 'vitest'
+import { aggregate } from '../../src/aggregates/aggregate.ts'
+import { decider } from '../../src/aggregates/decider.ts'
+import { transition } from '../../src/workflows/transition.ts'
+import { openShop, paid, placed, shopEvents } from '../support/shop.ts'
+
+const Order = aggregate(
+  'order',
+  decider({
+    events: shopEvents,
+    initial: () => ({ total: 0, payments: 0 }),
+    evolve: (order, event) => {
+      if (event.type === 'OrderPlaced') return { ...order, total: event.data.total }
+      return event.type === 'OrderPaid' ? { ...order, payments: order.payments + 1 } : order
+    },
+    decide: (_: { type: 'Pay' }) => paid,
+  }),
+)
+
+test('a handler may want an event only for what it does to an aggregate', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  const shipped: string[] = []
+  const isPaid = transition(Order, (before, after) => before.payments < before.total && after.payments >= after.total)
+  flows.on(
+    'OrderPaid',
+    { name: 'ship', transition: isPaid },
+    event => void shipped.push(`${event.stream} ${event.version}`),
+  )
+  await using worker = flows.worker()
+  await worker.start()
+
+  await store.events.append('order-1', [placed(2), paid, paid, paid], { correlationId: 'order-1' })
+  await store.events.append('invoice-1', [paid], { correlationId: 'invoice-1' })
+  await flows.flow('order-1').settled({ timeoutMs: 5_000 })
+  await flows.flow('invoice-1').settled({ timeoutMs: 5_000 })
+
+  expect(shipped).toEqual(['order-1 3'])
+})
+
+test('SB-26: many who decide on one aggregate at once all get their turn, without a gap', async () => {
+  const { store } = await openShop()
+  await store.events.append('order-1', [placed(20)])
+
+  await Promise.all(Array.from({ length: 20 }, () => store.handle(Order, 'order-1', { type: 'Pay' }, { retries: 50 })))
+
+  const events = await store.events.read('order-1').toArray()
+  expect(events.map(event => event.version)).toEqual(Array.from({ length: 21 }, (_, at) => at + 1))
+})

@@ -1,0 +1,155 @@
+import { expect, test } from 'vitest'
+import { claim } from '../../src/workflows/claim.ts'
+import { drawFences } from '../../src/workflows/fences.ts'
+import { enterWorker } from '../../src/workflows/rescue.ts'
+import { recordUndo, settleUndo, type UndoPlace } from '../../src/workflows/undo.ts'
+import { logOf } from '../support/consumers.ts'
+import { openShop, type Shop } from '../support/shop.ts'
+import { step } from '../support/undo.ts'
+import { waitUntil } from '../support/wait.ts'
+
+/** An execution of `pay` that the test runs itself, as a worker would. */
+async function claimPay(shop: Shop): Promise<UndoPlace> {
+  const flows = shop.store.workflows
+  flows.on('OrderPlaced', { name: 'pay' }, () => {})
+  flows.undo('refund', {}, () => {})
+  const worker = flows.worker({ handlers: [] })
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await waitUntil(async () => (await flow.status()).pending === 1)
+  const rows = await shop.query<{ id: number }>('select id from ~workflow_routes')
+  const routes = rows.map(({ id }) => id)
+  const log = logOf(shop)
+  await enterWorker(log, { owner: 'test/1', node: undefined, leaseMs: 60_000, concurrency: 1, routes })
+  const [claimed] = await claim(log, {
+    owner: 'test/1',
+    fence: await drawFences(log)(),
+    routes,
+    limit: 1,
+    ahead: 0,
+    graceMs: 60_000,
+  })
+  await worker.stop()
+  return { executionId: claimed!.id, fence: claimed!.fence, kind: 'step', step: 'charge' }
+}
+
+test('an undo that a later try of its step records takes the place of the one before', async () => {
+  const shop = await openShop()
+  const log = logOf(shop)
+  const place = await claimPay(shop)
+
+  await recordUndo(log, shop.database, place, { handler: 'refund', data: { card: 1 } })
+  await recordUndo(log, shop.database, { ...place, step: 'send' }, { handler: 'refund' })
+  await recordUndo(log, shop.database, place, { handler: 'refund', data: { card: 2 } })
+  await settleUndo(log, shop.database, place, '"receipt-1"')
+
+  const undos = await shop.query('select step, data, is_known, result from ~workflow_undos order by id')
+  expect(undos).toEqual([
+    { step: 'charge', data: { card: 2 }, is_known: true, result: 'receipt-1' },
+    { step: 'send', data: null, is_known: false, result: null },
+  ])
+})
+
+test('an undo is recorded only under the fence of its attempt', async () => {
+  const shop = await openShop()
+  const log = logOf(shop)
+  const place = await claimPay(shop)
+  const undo = { handler: 'refund' }
+
+  const stale = recordUndo(log, shop.database, { ...place, fence: place.fence - 1n }, undo)
+  await expect(stale).rejects.toMatchObject({ code: 'execution_lost' })
+  await shop.query(`update ~workflow_executions set state = 'stopping'`)
+  await expect(recordUndo(log, shop.database, place, undo)).rejects.toMatchObject({ code: 'execution_lost' })
+
+  expect(await shop.query('select * from ~workflow_undos')).toEqual([])
+})
+
+test('an undo that nobody has registered, or whose data is no data, is refused before its step is run', async () => {
+  const shop = await openShop()
+  const log = logOf(shop)
+  const place = await claimPay(shop)
+
+  const misspelt = recordUndo(log, shop.database, place, { handler: 'refunt' })
+  await expect(misspelt).rejects.toMatchObject({ code: 'handler_not_found', nearest: 'refund' })
+  const handler = recordUndo(log, shop.database, place, { handler: 'pay' })
+  await expect(handler).rejects.toMatchObject({ code: 'handler_not_found' })
+  const data = recordUndo(log, shop.database, place, { handler: 'refund', data: { total: 1n } })
+  await expect(data).rejects.toMatchObject({ code: 'invalid_event' })
+})
+
+test('what an undo does cannot be undone itself', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  flows.on('OrderPlaced', { name: 'pay' }, (_, ctx) => step(ctx, 'charge', { handler: 'refund' }, () => {}))
+  flows.undo('refund', {}, (_, __, ctx) => step(ctx, 'pay back', { handler: 'refund' }, () => {}) as Promise<undefined>)
+  await using worker = flows.worker()
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await flow.settled({ timeoutMs: 5_000 })
+
+  await flow.cancel({ compensate: true })
+  const ended = await flow.settled({ timeoutMs: 5_000 })
+
+  expect(ended.state).toBe('compensationFailed')
+  expect(await shop.store.deadLetters.list()).toMatchObject([{ lastError: { code: 'invalid_option' } }])
+})
+
+test('a name belongs to a handler or to an undo, whoever registers it', async () => {
+  const shop = await openShop()
+  const other = await shop.sibling()
+  shop.store.workflows.undo('refund', {}, () => {})
+  await shop.store.workflows.register()
+
+  other.workflows.on('OrderPlaced', { name: 'refund' }, () => {})
+
+  await expect(other.workflows.register()).rejects.toMatchObject({ code: 'invalid_option', option: 'name' })
+  expect(() => shop.store.workflows.undo('refund', {}, () => {})).toThrow(/registered in this store already/)
+  expect(() => shop.store.workflows.undo('other', {}, undefined as never)).toThrow(/no function/)
+})
+
+test('an undo whose code no worker has is waited for', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const undone: string[] = []
+  flows.on('OrderPlaced', { name: 'pay' }, (_, ctx) => step(ctx, 'charge', { handler: 'refund' }, () => {}))
+  flows.undo('refund', {}, (_, { name }) => void undone.push(name))
+  await using paying = flows.worker({ handlers: ['pay'] })
+  await paying.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await flow.settled({ timeoutMs: 5_000 })
+  await flow.cancel({ compensate: true })
+
+  const before = await flow.cancel('never mind')
+  await using refunding = flows.worker({ handlers: ['refund'] })
+  await refunding.start()
+  const ended = await flow.settled({ timeoutMs: 5_000 })
+
+  expect(before).toMatchObject({ state: 'compensating', pending: 1, reason: undefined })
+  expect(ended.state).toBe('compensated')
+  expect(undone).toEqual(['charge'])
+})
+
+test('undos are kept as long as something can ask for them', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  flows.on('OrderPlaced', { name: 'pay' }, (_, ctx) => step(ctx, 'charge', { handler: 'refund' }, () => {}))
+  flows.on('OrderPaid', { name: 'wait', delayMs: 60_000 }, () => {})
+  flows.undo('refund', {}, () => {})
+  await using worker = flows.worker()
+  await worker.start()
+  for (const correlationId of ['over', 'open', 'undone']) {
+    await flows.publish('OrderPlaced', { total: 1 }, { correlationId })
+    await flows.flow(correlationId).settled({ timeoutMs: 5_000 })
+  }
+  await flows.flow('open').signal('OrderPaid', { method: 'card' })
+  await waitUntil(async () => (await flows.flow('open').status()).pending === 1)
+  await flows.flow('undone').cancel({ compensate: true })
+  await flows.flow('undone').settled({ timeoutMs: 5_000 })
+
+  await flows.prune({ olderThanMs: 60_000 })
+  const kept = await shop.query('select correlation_id from ~workflow_undos order by id')
+  await flows.prune({ olderThanMs: 0 })
+
+  expect(kept).toHaveLength(3)
+  expect(await shop.query('select correlation_id from ~workflow_undos')).toEqual([{ correlation_id: 'open' }])
+})

@@ -1,0 +1,177 @@
+/** The order of the activity on a server, where several write at once, connections break and positions are drawn again. */
+import { expect, test } from 'vitest'
+import type { Store, StoreOptions } from '../../src/store.ts'
+import type { Activity } from '../../src/workflows/insight/activity.ts'
+import { pause, seeded, times } from '../chaos/pace.ts'
+import { postgresUrl } from '../support/engines.ts'
+import { connect, onServer, openShop, outcome, type Shop, type ShopMap, take } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
+import { beginLines, positionsOf, writeLines } from './lines.ts'
+
+/** Whoever reads on behind the last position seen. */
+async function readNaively(
+  shop: Shop,
+): Promise<{ readonly seen: bigint[]; readonly last: bigint; stop(): Promise<void> }> {
+  const client = await connect()
+  const seen: bigint[] = []
+  let isOn = true
+  const reading = (async () => {
+    while (isOn) {
+      const text = shop.named('select position from ~workflow_activity where position > $1 order by position limit 256')
+      const { rows } = await client.query(text, [`${seen.at(-1) ?? 0n}`])
+      seen.push(...rows.map(row => BigInt(row.position)))
+      await new Promise(resolve => setTimeout(resolve, 1))
+    }
+  })()
+  return {
+    seen,
+    get last() {
+      return seen.at(-1) ?? 0n
+    },
+    async stop() {
+      isOn = false
+      await reading
+    },
+  }
+}
+
+/** So many transactions of up to 40 lines, each as slow as chance will have it, some of them rolled back. */
+async function writeSlowly(shop: Shop, lines: number, seed: number): Promise<void> {
+  const client = await connect()
+  const random = seeded(seed)
+  for (let left = lines; left > 0; ) {
+    const count = Math.min(left, 1 + Math.floor(random() * 40))
+    await beginLines(shop, client, count)
+    await pause(random, 4)
+    const isKept = random() < 0.85
+    await client.query(isKept ? 'commit' : 'rollback')
+    if (isKept) left -= count
+  }
+}
+
+/** A store with sessions that can be told from those of others, and ended. */
+async function openMortal(
+  { sibling, schema }: Shop,
+  options: StoreOptions<ShopMap> = { pollMs: 20 },
+): Promise<{ store: Store<ShopMap>; cut(): Promise<void> }> {
+  const killer = await connect()
+  const store = await sibling({ url: `${postgresUrl()}?application_name=${schema}`, ...options })
+  return {
+    store,
+    async cut() {
+      await killer.query('select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1', [schema])
+    },
+  }
+}
+
+function collect(source: AsyncIterable<Activity>): { readonly positions: bigint[]; readonly ended: Promise<unknown> } {
+  const positions: bigint[] = []
+  const ended = outcome(
+    (async () => {
+      for await (const line of source) positions.push(line.position)
+    })(),
+  )
+  return { positions, ended }
+}
+
+test.runIf(onServer)(
+  'SB-28: 10,000 lines of writers that commit in any order are each given once, in order',
+  async () => {
+    const shop = await openShop({ pollMs: 5 })
+    const slow = await connect()
+    const naive = await readNaively(shop)
+    const watching = take(shop.store.workflows.watch({ after: 'start' }), 10_000)
+    await beginLines(shop, slow, 1)
+
+    const writing = Promise.all(times(7, n => writeSlowly(shop, n === 0 ? 1_431 : 1_428, n)))
+    await waitUntil(() => naive.last > 1n)
+    await slow.query('commit')
+    await writing
+    const positions = (await watching).map(line => line.position)
+
+    const truth = await positionsOf(shop)
+    await waitUntil(() => naive.last === truth.at(-1))
+    await naive.stop()
+    expect(positions).toEqual(truth)
+    // The test is worth something: who reads otherwise has lost lines.
+    expect(naive.seen.length).toBeLessThan(truth.length)
+    expect(naive.seen).not.toContain(truth[0])
+  },
+)
+
+test.runIf(onServer)('watching until it is settled waits for what another transaction holds back', async () => {
+  const shop = await openShop({ pollMs: 5 })
+  const slow = await connect()
+  await beginLines(shop, slow, 1)
+  await writeLines(shop, 2, 'order-2')
+  const before = shop.store.metrics().settles_total
+
+  const watching = collect(shop.store.workflows.flow('order-2').watch({ until: 'settled' }))
+  await waitUntil(() => shop.store.metrics().settles_total > before + 3)
+  await slow.query('commit')
+  await watching.ended
+
+  expect(watching.positions).toHaveLength(2)
+})
+
+test.runIf(onServer)('SB-28: a watch outlives its connections, and gives each line once all the same', async () => {
+  const shop = await openShop()
+  const { store, cut } = await openMortal(shop)
+  const watching = take(store.workflows.watch({ after: 'start' }), 600)
+
+  for (let n = 0; n < 6; n++) {
+    await writeLines(shop, 100)
+    await cut()
+  }
+
+  expect((await watching).map(line => line.position)).toEqual(await positionsOf(shop))
+})
+
+test.runIf(onServer)('positions that are drawn again after a crash of the server are not passed over', async () => {
+  const shop = await openShop()
+  // Nobody looks unless told: a head that goes down while sessions live on would be another log, not a crash.
+  const { store, cut } = await openMortal(shop, { pollMs: 600_000, listen: false, maxConnections: 1 })
+  const look = (count: number): Promise<unknown> => take(store.workflows.watch({ after: 'start' }), count)
+  await writeLines(shop, 3)
+  const { positions } = collect(store.workflows.watch({ after: 'start' }))
+  await waitUntil(() => store.metrics().settles_total === 2)
+  // Five that were drawn and rolled back: the watch is behind them now, and a crash may undo that they were drawn.
+  const lost = await connect()
+  await beginLines(shop, lost, 5)
+  await lost.query('rollback')
+  await look(1)
+  await waitUntil(() => store.metrics().settles_total === 4)
+  await look(1)
+  await shop.query(`select setval('~workflow_activity_position', 3)`)
+  await cut()
+
+  await writeLines(shop, 5)
+  await look(8)
+  await waitUntil(() => positions.length === 8)
+
+  expect(positions).toEqual(await positionsOf(shop))
+})
+
+test.runIf(onServer)(
+  'a watch of activity that is not there any more gets LogRewound, one whose oldest lines were deleted goes on',
+  async () => {
+    const shop = await openShop()
+    const { store, cut } = await openMortal(shop)
+    await writeLines(shop, 3)
+    const forgetting = collect(store.workflows.watch({ after: 'start' }))
+    await waitUntil(() => forgetting.positions.length === 3)
+    await shop.query('delete from ~workflow_activity')
+    await cut()
+    await writeLines(shop, 2)
+    await waitUntil(() => forgetting.positions.length === 5)
+
+    // As a restored backup has it: another line in the place of the one that was read.
+    await shop.query(`update ~workflow_activity set at = at - interval '1 hour'`)
+    await cut()
+    const { error } = (await forgetting.ended) as { error?: unknown }
+
+    expect(error).toMatchObject({ code: 'log_rewound', cursor: 5n })
+    const beyond = outcome(take(store.workflows.watch({ after: 1_000n }), 1))
+    expect((await beyond).error).toMatchObject({ code: 'log_rewound' })
+  },
+)

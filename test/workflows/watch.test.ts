@@ -1,0 +1,206 @@
+import { expect, test } from 'vitest'
+import { emit } from '../../src/workflows/emit.ts'
+import type { Activity } from '../../src/workflows/insight/activity.ts'
+import { openShop, outcome, type Shop, take } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
+import { positionsOf, writeLines } from './lines.ts'
+
+/** So long that what comes was hinted at, not found by looking. */
+const never = 600_000
+
+const told = (lines: readonly Activity[]): string[] => lines.map(line => `${line.kind} ${line.handler}`)
+
+async function all(lines: AsyncIterable<Activity>): Promise<Activity[]> {
+  const found: Activity[] = []
+  for await (const line of lines) found.push(line)
+  return found
+}
+
+/** Paying leads to shipping. */
+async function openTwoStages(options: Parameters<typeof openShop>[0] = {}): Promise<Shop> {
+  const shop = await openShop(options)
+  shop.store.workflows.on('OrderPlaced', { name: 'pay' }, () => emit('OrderPaid', { method: 'card' }))
+  shop.store.workflows.on('OrderPaid', { name: 'ship' }, () => {})
+  return shop
+}
+
+const stages = ['pay', 'ship'].flatMap(name => ['dispatched', 'started', 'completed'].map(kind => `${kind} ${name}`))
+
+test('SB-02: who watches a workflow from before its beginning sees each step once, in order', async () => {
+  const { store } = await openTwoStages()
+  const flows = store.workflows
+  const watching = take(flows.flow('order-1').watch(), 6)
+  await using worker = flows.worker()
+  await worker.start()
+
+  await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'order-1' })
+  const lines = await watching
+
+  expect(told(lines)).toEqual(stages)
+  expect(lines[0]).toMatchObject({ correlationId: 'order-1', attempt: 0, version: 1, eventType: 'OrderPlaced' })
+  expect(lines[2]).toMatchObject({ attempt: 1, queuedMs: expect.any(Number), runningMs: expect.any(Number) })
+})
+
+test('SB-02: who comes in the middle of a workflow, or after it, has missed nothing', async () => {
+  const { store } = await openTwoStages()
+  const flows = store.workflows
+  await using worker = flows.worker()
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  const first = await take(flow.watch(), 2)
+
+  const rest = await all(flow.watch({ after: first[1]!.position, until: 'settled' }))
+  const whole = await all(flow.watch({ until: 'settled' }))
+
+  expect(told([...first, ...rest])).toEqual(stages)
+  expect(told(whole)).toEqual(stages)
+})
+
+test('watching until it is settled ends after the last line, also where no handler ran', async () => {
+  const { store } = await openTwoStages()
+  const flows = store.workflows
+  await using worker = flows.worker()
+  await worker.start()
+
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  const quiet = await flows.publish('OrderShipped', { parcel: 'p' })
+
+  expect(told(await all(flow.watch({ until: 'settled' })))).toEqual(stages)
+  expect(await all(quiet.watch({ until: 'settled' }))).toEqual([])
+})
+
+test('SB-28: of a burst of 10,000 lines each is given once, in order', async () => {
+  const shop = await openShop({ pollMs: 5 })
+  const watching = take(shop.store.workflows.watch({ after: 'start' }), 10_000)
+
+  for (let n = 0; n < 20; n++) await writeLines(shop, 500, `order-${n % 3}`)
+  const positions = (await watching).map(line => line.position)
+
+  expect(positions).toEqual(await positionsOf(shop))
+})
+
+test('SB-29: what was and what comes have one order, and every position leads to exactly the rest', async () => {
+  const shop = await openShop({ pollMs: 5 })
+  const { workflows } = shop.store
+  await writeLines(shop, 4)
+  const watching = take(workflows.watch({ after: 'start' }), 8)
+  await writeLines(shop, 4)
+
+  const positions = (await watching).map(line => line.position)
+
+  expect(positions).toEqual(await positionsOf(shop))
+  for (const [at, after] of positions.slice(0, -1).entries()) {
+    const rest = await take(workflows.watch({ after }), positions.length - at - 1)
+    expect(rest.map(line => line.position)).toEqual(positions.slice(at + 1))
+  }
+})
+
+test('SB-30: there is no gap between what was and what comes, and a filter holds for both', async () => {
+  const { store } = await openTwoStages({ pollMs: never })
+  const flows = store.workflows
+  await using worker = flows.worker()
+  await worker.start()
+  const first = await flows.publish('OrderPlaced', { total: 1 })
+  const second = await flows.publish('OrderPlaced', { total: 2 })
+  await Promise.all([first.settled(), second.settled()])
+
+  const ofOne = take(flows.watch({ after: 'start', correlationId: first.correlationId }), 9)
+  const ofHandler = take(flows.watch({ after: 'start', handler: 'ship' }), 9)
+  const ends = take(flows.watch({ after: 'start', kinds: ['completed'], handler: 'pay' }), 3)
+  await flows.publish('OrderPaid', { method: 'cash' }, { correlationId: first.correlationId })
+  await flows.publish('OrderPlaced', { total: 3 }, { correlationId: second.correlationId })
+
+  expect(told(await ofOne)).toEqual([...stages, 'dispatched ship', 'started ship', 'completed ship'])
+  expect(new Set((await ofHandler).map(line => line.handler))).toEqual(new Set(['ship']))
+  expect(told(await ends)).toEqual(['completed pay', 'completed pay', 'completed pay'])
+})
+
+test('watching all workflows begins with what comes, unless it is told where', async () => {
+  const shop = await openShop({ pollMs: 5 })
+  await writeLines(shop, 3)
+  const before = shop.store.metrics().settles_total
+
+  const watching = take(shop.store.workflows.watch(), 1)
+  // The first look tells where now is, the second that nothing has come yet.
+  await waitUntil(() => shop.store.metrics().settles_total >= before + 2)
+  await writeLines(shop, 1, 'order-2')
+
+  expect(await watching).toMatchObject([{ correlationId: 'order-2' }])
+})
+
+test('SB-31: who leaves a watch, also while it waits, frees everything at once', async () => {
+  const shop = await openShop({ pollMs: 1 })
+  await writeLines(shop, 1)
+  const watch = shop.store.workflows.flow('order-1').watch()[Symbol.asyncIterator]()
+  await watch.next()
+  const waiting = watch.next()
+
+  await watch.return?.()
+
+  expect(await waiting).toEqual({ done: true, value: undefined })
+  expect(await watch.next()).toEqual({ done: true, value: undefined })
+  const looks = shop.store.metrics().settles_total
+  await writeLines(shop, 5)
+  expect(shop.store.metrics().settles_total).toBe(looks)
+})
+
+test('SB-31: a watch reads no more than a page ahead of who watches', async () => {
+  const shop = await openShop({ pollMs: never })
+  await writeLines(shop, 3_000)
+  const watch = shop.store.workflows.watch({ after: 'start' })[Symbol.asyncIterator]()
+  await watch.next()
+
+  // What is behind the page that was read is gone before it is asked for.
+  await shop.query(
+    'delete from ~workflow_activity where position > (select min(position) + 255 from ~workflow_activity)',
+  )
+  await writeLines(shop, 1, 'order-2')
+
+  const seen: string[] = []
+  for (let n = 1; n < 257; n++) seen.push((await watch.next()).value!.correlationId)
+  expect(seen.slice(0, -1)).toEqual(Array(255).fill('order-1'))
+  expect(seen.at(-1)).toBe('order-2')
+  await watch.return?.()
+})
+
+test('SB-31: a watch ends with its signal and with its store', async () => {
+  const { store } = await openShop({ pollMs: never })
+  const abort = new AbortController()
+  const before = store.metrics().settles_total
+  const aborted = outcome(take(store.workflows.watch({ signal: abort.signal }), 1))
+  const closed = outcome(take(store.workflows.flow('order-1').watch(), 1))
+  const ending = outcome(all(store.workflows.flow('order-1').watch({ until: 'settled', signal: abort.signal })))
+  await waitUntil(() => store.metrics().settles_total >= before + 3)
+
+  abort.abort('closing time')
+  const late = outcome(take(store.workflows.watch({ signal: abort.signal }), 1))
+
+  expect((await aborted).error).toMatchObject({ code: 'aborted', cause: 'closing time' })
+  expect((await late).error).toMatchObject({ code: 'aborted' })
+  await ending
+  await store.close()
+  expect((await closed).error).toMatchObject({ code: 'store_closed' })
+})
+
+test('a watch from what is no position, of no kind of filter, or inside a transaction is refused', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+
+  for (const after of [5, -1n, 'yesterday'])
+    expect(() => flows.watch({ after: after as 'now' })).toThrow(expect.objectContaining({ code: 'invalid_option' }))
+  expect(() => flows.watch({ kinds: 'failed' as never })).toThrow(expect.objectContaining({ option: 'kinds' }))
+  expect(() => flows.flow('a').watch({ until: 'tomorrow' as never })).toThrow(
+    expect.objectContaining({ option: 'until' }),
+  )
+  const { error } = await outcome(store.transaction(() => take(flows.watch(), 1)))
+  expect(error).toMatchObject({ code: 'inside_transaction' })
+})
+
+test('a line can be told as JSON', async () => {
+  const shop = await openShop({ pollMs: 5 })
+  await writeLines(shop, 1)
+
+  const [line] = await take(shop.store.workflows.watch({ after: 'start' }), 1)
+
+  expect(JSON.parse(JSON.stringify(line))).toMatchObject({ position: `${line!.position}`, kind: 'dispatched' })
+})
