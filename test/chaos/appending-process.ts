@@ -4,11 +4,11 @@
  *     await using other = startAppending({ url, schema })
  *     await other.ask({ kind: 'race', … })
  */
-import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { isRillflowError } from '../../src/core/errors.ts'
 import { openStore, type Store, type StoreOptions } from '../../src/store.ts'
+import { forkProgram } from '../support/program.ts'
 import { seeded, times } from './pace.ts'
 
 /** Everybody expects the same version, round after round. */
@@ -56,7 +56,7 @@ export interface AppendingProcess extends AsyncDisposable {
 }
 
 export function startAppending(options: StoreOptions): AppendingProcess {
-  const child = fork(fileURLToPath(import.meta.url), { execArgv: ['--import', 'tsx'] })
+  const child = forkProgram(import.meta.url)
   const acknowledged: string[] = []
   child.on('message', message => {
     if (Array.isArray(message)) acknowledged.push(...message)

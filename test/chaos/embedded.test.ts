@@ -9,6 +9,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { openStore } from '../../src/store.ts'
+import { copyStore } from '../support/embedded.ts'
 import { freshSchema, openDatabase } from '../support/engines.ts'
 import { waitUntil } from '../support/wait.ts'
 import { startAppending } from './appending-process.ts'
@@ -19,6 +20,7 @@ const one = { type: 'OrderPlaced', data: { total: 1 } }
 
 test('a process killed while it appends leaves all that was acknowledged, once', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'rf-embedded-'))
+  await copyStore(folder)
   try {
     const acknowledged: string[] = []
     for (let round = 0; round < (long ? 10 : 2); round++) {

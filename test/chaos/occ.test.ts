@@ -9,7 +9,7 @@ import { type Answer, perform, startAppending } from './appending-process.ts'
 import { connect, long, show } from './chaos.ts'
 import { times } from './pace.ts'
 
-const rounds = long ? 500 : 25
+const rounds = long ? 500 : 10
 const one = { type: 'OrderPlaced', data: { total: 1 } }
 
 async function openTwo(schema = freshSchema()): Promise<{ stores: [Store, Store] } & AsyncDisposable> {

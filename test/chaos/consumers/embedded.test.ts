@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
+import { copyStore } from '../../support/embedded.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { long, show } from '../chaos.ts'
 import { flawless, judge } from './judge.ts'
@@ -14,6 +15,7 @@ test(
   'the next process takes the leases of a killed one at once, and each event is applied once, in order',
   async () => {
     const folder = await mkdtemp(join(tmpdir(), 'rf-embedded-'))
+    await copyStore(folder)
     const consumers = ['totals', 'stock']
     // So long that nobody could wait for it to expire.
     const options = { folder, schema: 'shop', consumers, leaseMs: 3_600_000 }

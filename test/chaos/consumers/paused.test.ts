@@ -16,7 +16,7 @@ test(
     await holding(workers, [1, 2])
     const resets = new Map<string, bigint[]>(scene.names.map(name => [name, []]))
 
-    for (let round = 0; round < (long ? 200 : 8); round++) {
+    for (let round = 0; round < (long ? 200 : 4); round++) {
       const consumer = scene.names[round % 3]!
       const operator = workers[Math.floor(random() * 2)]!
       await scene.progress(3)

@@ -1,15 +1,13 @@
 /** A read model that is rebuilt while events are appended, by processes of which one is killed in the middle of it. */
-import { type ChildProcess, fork } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
 import { postgresUrl } from '../../support/engines.ts'
+import { forkProgram } from '../../support/program.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { long } from '../chaos.ts'
 import type { Message, RebuilderOptions } from './rebuilder.ts'
 import { deadlineMs, limitMs, openScene, type Scene } from './scene.ts'
-
-const program = fileURLToPath(new URL('rebuilder.ts', import.meta.url))
 
 test(
   'a read model rebuilt again and again under load, and by another process when one is killed, has each event once',
@@ -55,7 +53,7 @@ interface Rebuilder {
 }
 
 function startProcess(options: RebuilderOptions): Rebuilder {
-  const child = fork(program, { execArgv: ['--import', 'tsx'] })
+  const child = forkProgram(new URL('rebuilder.ts', import.meta.url))
   const messages: Message[] = []
   child.on('message', message => messages.push(message as Message))
   child.send(options)

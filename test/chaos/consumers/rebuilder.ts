@@ -19,6 +19,8 @@ export type Message = 'ready' | 'begun' | 'rebuilt' | { readonly error: string }
 export const sales = projection('sales', {
   tables: [table('sales', { columns: { position: 'bigint', stream: 'text' }, primaryKey: ['position'] })],
   batchSize: 50,
+  // Of its rebuilds as well, which another process goes on with only when it has ended.
+  leaseMs: 5_000,
   on: {
     '*': (event, ctx) =>
       ctx.tx.query(`insert into ${ctx.table('sales')} (position, stream) values ($1, $2)`, [

@@ -5,9 +5,8 @@
  *     await a.ready                      its daemon has started
  *     await a.ask({ kind: 'holds' })     the consumers it holds, among other things
  */
-import { fork } from 'node:child_process'
 import { once } from 'node:events'
-import { fileURLToPath } from 'node:url'
+import { forkProgram } from '../../support/program.ts'
 import type { Answer, Task, WorkerOptions } from './worker.ts'
 
 export interface Worker extends AsyncDisposable {
@@ -20,10 +19,8 @@ export interface Worker extends AsyncDisposable {
   kill(): Promise<void>
 }
 
-const program = fileURLToPath(new URL('worker.ts', import.meta.url))
-
 export function startWorker(options: WorkerOptions): Worker {
-  const child = fork(program, { execArgv: ['--import', 'tsx'] })
+  const child = forkProgram(new URL('worker.ts', import.meta.url))
   const gone = new AbortController()
   child.on('exit', () => gone.abort(new Error(`the worker ${options.name ?? ''} has ended`)))
   let asking: Promise<unknown> = Promise.resolve()

@@ -1,0 +1,26 @@
+/** The store of one tenant in this process, with what those who run it for all tenants need of it. */
+import type { Consumers } from '../consumers/consumers.ts'
+import type { Daemon, DaemonOptions } from '../consumers/daemon.ts'
+import type { Log } from '../events/log.ts'
+import type { Wake } from '../events/wake.ts'
+import type { Schema } from '../schema/schema.ts'
+import type { TableRegistry } from '../schema/table.ts'
+import type { Seats } from '../workflows/seats.ts'
+import type { Worker, WorkerOptions } from '../workflows/worker.ts'
+import type { Gate } from './gate.ts'
+
+export interface TenantInstance<S> {
+  readonly tenant: string
+  readonly store: S
+  readonly gate: Gate
+  readonly schema: Schema
+  readonly tables: TableRegistry
+  readonly log: Log
+  readonly wake: Wake
+  readonly consumers: Consumers
+  /** Resolves when all that is registered for the tenant is active; to false if it could not be made so. */
+  readonly registered: Promise<boolean>
+  daemon(options: DaemonOptions): Daemon
+  worker(options: WorkerOptions, seats?: Seats): Worker
+  close(): Promise<void>
+}

@@ -1,0 +1,31 @@
+/**
+ * The closed door: what is left under a store's name where the store was. An empty schema whose history says that a
+ * migration was applied that no library knows, so that a process that still believes the store to be here can neither
+ * write (there are no tables) nor make the tables anew (`SchemaNewer`), which would be a second owner.
+ */
+import type { Executor, Transaction } from '../../database/database.ts'
+import { identifier } from '../../database/sql.ts'
+import { historySteps, readHistory } from '../../schema/history.ts'
+import type { Migration } from '../../schema/migration.ts'
+import { migrations } from '../../schema/migrations.ts'
+
+const movedAway: Migration = { id: 1_000_000, name: 'moved away', breaking: true, statements: () => [] }
+
+/** `live`: a store. `closed`: its door. `other`: something that is not ours, or an empty schema. */
+export type Occupant = 'none' | 'live' | 'closed' | 'other'
+
+export async function occupantOf(executor: Executor, schema: string): Promise<Occupant> {
+  const { hasSchema, hasStore, unknown } = await readHistory(executor, schema, migrations)
+  if (!hasSchema) return 'none'
+  if (!hasStore) return 'other'
+  return unknown.some(each => each.id === movedAway.id) ? 'closed' : 'live'
+}
+
+export async function closeDoor(tx: Transaction, schema: string): Promise<void> {
+  const nothing = { hasSchema: false, hasStore: false, pending: [movedAway] }
+  for (const step of historySteps(nothing, schema)) await tx.query(step.sql)
+}
+
+export async function openDoor(tx: Transaction, schema: string): Promise<void> {
+  await tx.query(`drop schema ${identifier(schema)} cascade`)
+}

@@ -1,0 +1,60 @@
+/** How tenants are: version, drift, size and lag of each. */
+import { readStatus } from '../consumers/status.ts'
+import type { Database } from '../database/database.ts'
+import { identifier, sql } from '../database/sql.ts'
+import type { Log } from '../events/log.ts'
+import type { Schema } from '../schema/schema.ts'
+import type { Placement } from './placement.ts'
+
+export interface TenantStatus extends Placement {
+  /** The last migration it has had; 0 if it has no store yet. */
+  readonly version: number
+  /** What a sync would make. */
+  readonly pending: readonly string[]
+  /** What is not as migrations and declarations made it. */
+  readonly drift: readonly string[]
+  /** Of all its tables and indexes. */
+  readonly bytes: number
+  /** About how many events, as the server estimates. */
+  readonly events: number
+  /** The highest position drawn. */
+  readonly head: bigint
+  /** Positions that the consumer furthest behind has to go; paused ones do not count. */
+  readonly lag: bigint
+}
+
+export async function readTenant(
+  placement: Placement,
+  { database, schema, log }: { database: Database; schema: Schema; log: Log },
+): Promise<TenantStatus> {
+  const { status, pending } = await schema.state()
+  if (status === 'missing')
+    return { ...placement, version: 0, pending, drift: [], bytes: 0, events: 0, head: 0n, lag: 0n }
+  const { problems } = await schema.check()
+  const [row] = await database.run<{ version: number; bytes: bigint; events: number; head: bigint }>(
+    sql`/* tenants.size */
+      select
+        (select max(id) from ${identifier(placement.schema, 'migrations')}) as version,
+        (select coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
+          from pg_class as c
+          join pg_namespace as n on n.oid = c.relnamespace
+          where n.nspname = ${placement.schema}::text
+            and c.relkind = 'r') as bytes,
+        (select greatest(c.reltuples, 0)::float8
+          from pg_class as c
+          where c.oid = ${log.names.events.quoted}::text::regclass) as events,
+        coalesce(pg_sequence_last_value(${log.names.events_position.quoted}::text::regclass), 0) as head`,
+  )
+  const consumers = await readStatus(log)
+  const lags = consumers.filter(({ isPaused, state }) => !isPaused && state !== 'inline').map(({ lag }) => lag)
+  return {
+    ...placement,
+    version: row!.version,
+    pending,
+    drift: problems.map(({ object, problem }) => `${object} ${problem}`),
+    bytes: Number(row!.bytes),
+    events: row!.events,
+    head: row!.head,
+    lag: lags.reduce((most, lag) => (lag > most ? lag : most), 0n),
+  }
+}

@@ -1,0 +1,32 @@
+/** How far all have read: the log may be forgotten up to there, and not beyond. */
+import type { Executor } from '../database/database.ts'
+import { sql } from '../database/sql.ts'
+import type { Log } from '../events/log.ts'
+
+export interface Slowest {
+  /** The consumer, or `handler <name>` of one that is still given what came before it. */
+  readonly name: string
+  readonly position: bigint
+}
+
+/** Also those that are paused, stopped, or run nowhere. Undefined if nobody follows the log. */
+export async function slowest({ database, names }: Log, executor: Executor = database): Promise<Slowest | undefined> {
+  const [row] = await executor.run<{ name: string; position: bigint }>(sql`/* upkeep.slowest */
+    select r.name, r.position
+    from (
+      -- What is to be built anew begins where it began.
+      select c.name,
+        case when 'pending' in (c.definition ->> 'reset', c.definition ->> 'rebuild') then 0 else c.checkpoint end
+          as position
+      from ${names.consumers} as c
+      where c.state <> 'inline'
+        or c.definition ->> 'rebuild' = 'pending'
+      union all
+      select 'handler ' || h.handler, h.backfill_position
+      from ${names.workflow_routes} as h
+      where h.backfill_position is not null
+        and h.retired_at is null) as r
+    order by r.position, r.name
+    limit 1`)
+  return row
+}

@@ -1,0 +1,274 @@
+/** Tenants on two servers, with a directory on the first of them. */
+import { expect, onTestFinished, test } from 'vitest'
+import { deferred } from '../../src/core/lifecycle.ts'
+import { openPostgres } from '../../src/database/postgres.ts'
+import { identifier } from '../../src/database/sql.ts'
+import { projection } from '../../src/projections/projection.ts'
+import { openStore, type Store, type StoreOptions, type TenantedStore } from '../../src/store.ts'
+import { complete, emit } from '../../src/workflows/emit.ts'
+import { startProxy } from '../chaos/proxy.ts'
+import { freshSchema, postgresUrl } from '../support/engines.ts'
+import { totals } from '../support/mall.ts'
+import { startServer } from '../support/postgres-server.ts'
+import { placed, type ShopMap, shopEvents } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
+import { secondServer } from './moving/servers.ts'
+
+interface Country {
+  readonly store: TenantedStore<ShopMap>
+  readonly servers: Readonly<Record<string, string>>
+  /** Of the directory. */
+  readonly schema: string
+  readonly tenantPrefix: string
+  /** As another process would have it. */
+  another(options?: Partial<StoreOptions<ShopMap>>): Promise<TenantedStore<ShopMap>>
+}
+
+async function openCountry(options: Partial<StoreOptions<ShopMap>> = {}): Promise<Country> {
+  const servers = { 'eu-1': postgresUrl(), 'eu-2': (await secondServer()).url }
+  const schema = freshSchema()
+  const tenantPrefix = `${schema}_`
+  const another = async (more: Partial<StoreOptions<ShopMap>> = {}): Promise<TenantedStore<ShopMap>> => {
+    const tenancy = { directory: postgresUrl(), schema, servers }
+    const given = { events: shopEvents, tenantPrefix, migrate: true, pollMs: 50, ...options, ...more }
+    const store = await openStore<ShopMap>({ ...given, tenancy })
+    onTestFinished(() => store.close())
+    return store
+  }
+  onTestFinished(async () => {
+    for (const url of Object.values(servers)) {
+      const database = await openPostgres({ url, maxConnections: 1 })
+      const rows = await database.transaction(tx =>
+        tx.query<{ name: string }>('select nspname as name from pg_namespace where starts_with(nspname, $1)', [schema]),
+      )
+      for (const { name } of rows)
+        await database.run({ label: 'test.drop', text: `drop schema ${identifier(name)} cascade`, values: [] })
+      await database.close(1_000)
+    }
+  })
+  return { store: await another(), another, servers, schema, tenantPrefix }
+}
+
+test('tenants go to the server with the fewest, or to the one asked for, and are found there by everybody', async () => {
+  const { store, another } = await openCountry()
+
+  await store.tenants.ensure('acme')
+  await store.tenants.ensure('globex')
+  await store.tenants.ensure('initech', { server: 'eu-2' })
+  await store.tenant('acme').events.append('order-1', placed(1))
+  await store.tenant('globex').events.append('order-1', placed(2))
+
+  const places = (await store.tenants.list()).map(({ tenant, server, state }) => [tenant, server, state])
+  expect(places).toEqual([
+    ['acme', 'eu-1', 'active'],
+    ['globex', 'eu-2', 'active'],
+    ['initech', 'eu-2', 'active'],
+  ])
+  const other = await another()
+  expect([await totals(other.tenant('acme')), await totals(other.tenant('globex'))]).toEqual([[1], [2]])
+  await expect(store.tenants.ensure('acme', { server: 'eu-2' })).rejects.toMatchObject({ code: 'tenant_elsewhere' })
+  await expect(store.tenants.ensure('x', { server: 'us-1' })).rejects.toMatchObject({ code: 'server_not_found' })
+  await expect(other.tenant('nobody').events.append('order-1', placed())).rejects.toMatchObject({
+    code: 'tenant_not_found',
+  })
+})
+
+test('a tenant is moved while it is written to, projected and worked for: nothing is lost, nothing doubled', async () => {
+  const seen: number[] = []
+  const handled: number[] = []
+  const register = (own: Store<ShopMap>): void => {
+    void own.projections.register(
+      projection<ShopMap>('orders', { on: { OrderPlaced: event => void seen.push(event.data.total) } }),
+    )
+    own.workflows.on('OrderPlaced', { name: 'greet' }, event => void handled.push(event.data.total))
+  }
+  const { store, another } = await openCountry({ register })
+  await store.tenants.ensure('acme', { server: 'eu-1' })
+  const [writer, runner] = [await another({ register: () => {} }), await another()]
+  await using daemon = runner.tenants.daemon({ pollMs: 50, worker: {} })
+  await daemon.start()
+  await waitUntil(() => daemon.awake().includes('acme'))
+  const done = new AbortController()
+  const acknowledged: number[] = []
+  const refusals = new Set<string>()
+  const write = async (lane: number): Promise<void> => {
+    for (let n = lane; !done.signal.aborted; n += 3)
+      for (;;) {
+        try {
+          await writer.tenant('acme').events.append(`order-${n}`, placed(n), { expected: 'empty' })
+          acknowledged.push(n)
+          break
+        } catch (error) {
+          refusals.add((error as { code: string }).code)
+          if (!(error as { retryable: boolean }).retryable) throw error
+        }
+      }
+  }
+  const writing = [0, 1, 2].map(write)
+  await waitUntil(() => acknowledged.length > 20)
+
+  const moved = await store.tenants.move('acme', { server: 'eu-2' })
+  const atMove = acknowledged.length
+  await waitUntil(() => acknowledged.length > atMove + 20)
+  done.abort()
+  await Promise.all(writing)
+
+  expect(moved).toMatchObject({ server: 'eu-2', state: 'active' })
+  expect([...refusals].filter(code => code !== 'tenant_moving')).toEqual([])
+  const sorted = (list: readonly number[]): number[] => [...list].sort((a, b) => a - b)
+  expect(sorted(await totals(store.tenant('acme')))).toEqual(sorted(acknowledged))
+  await waitUntil(() => seen.length >= acknowledged.length && handled.length >= acknowledged.length, {
+    deadlineMs: 60_000,
+  })
+  expect(new Set(seen)).toEqual(new Set(acknowledged))
+  expect(new Set(handled)).toEqual(new Set(acknowledged))
+  const positions: bigint[] = []
+  for await (const { position } of store.tenant('acme').events.readAll()) positions.push(position)
+  expect(positions).toEqual([...positions].sort((a, b) => (a < b ? -1 : 1)))
+})
+
+test.each(['while', 'after'] as const)(
+  'what a worker comes to %s its tenant moves is stored at the new place, once, and costs no try',
+  async when => {
+    const runs: string[] = []
+    const goOn = deferred<void>()
+    const receipts = (schema: string): string => `${identifier(schema, 'receipts')}`
+    const register = (own: Store<ShopMap>): void => {
+      const flows = own.workflows
+      const insert = `insert into ${receipts(own.schema.name)} values ($1)`
+      const work = async (name: string): Promise<void> => {
+        runs.push(name)
+        await goOn.promise
+      }
+      flows.on('OrderPlaced', { name: 'emitting' }, async () => {
+        await work('emitting')
+        return emit('OrderPaid', { method: 'card' })
+      })
+      flows.on('OrderPlaced', { name: 'writing' }, async () => {
+        await work('writing')
+        return complete(tx => tx.query(insert, ['writing']))
+      })
+      flows.on('OrderPlaced', { name: 'stepping' }, async (_event, ctx) => {
+        await work('stepping')
+        await ctx.tx('book', tx => tx.query(insert, ['stepping']).then(() => 1))
+      })
+      flows.on('OrderPaid', { name: 'later' }, () => void runs.push('later'))
+    }
+    const { store, another } = await openCountry({ register })
+    await store.tenants.ensure('acme', { server: 'eu-1' })
+    // Nothing but what it came to tells this process of the move.
+    const acme = (await another({ pollMs: 600_000 })).tenant('acme')
+    await acme.transaction(tx => tx.query(`create table ${receipts(acme.schema.name)} (handler text primary key)`))
+    await using worker = acme.workflows.worker({ pollMs: 600_000, leaseMs: 600_000 })
+    await worker.start()
+    const flow = await acme.workflows.publish('OrderPlaced', { total: 1 })
+    await waitUntil(() => runs.length === 3)
+
+    await store.tenants.move('acme', { server: 'eu-2' }, when === 'while' ? { onProgress: () => goOn.resolve() } : {})
+    goOn.resolve()
+    const status = await flow.settled({ timeoutMs: 20_000 })
+
+    expect(status).toMatchObject({ state: 'settled', deadLetters: 0 })
+    expect(new Set(runs)).toEqual(new Set(['emitting', 'later', 'stepping', 'writing']))
+    const { attempts } = await acme.workflows.attempts({ correlationId: flow.correlationId })
+    expect(new Set(attempts.map(({ attempt }) => attempt))).toEqual(new Set([1]))
+    const types = (await acme.events.readAll().toArray()).map(({ type }) => type)
+    expect(types.sort()).toEqual(['OrderPaid', 'OrderPlaced'])
+    const rows = await acme.transaction(tx => tx.query(`select * from ${receipts(acme.schema.name)} order by 1`))
+    expect(rows).toEqual([{ handler: 'stepping' }, { handler: 'writing' }])
+  },
+)
+
+test('a move that was cut off is gone on with, or undone, and the tenant is in use all the time', async () => {
+  const { store } = await openCountry()
+  await store.tenants.ensure('acme', { server: 'eu-1' })
+  await store.tenant('acme').events.append('order-1', placed(1))
+  const cut = new AbortController()
+  const cutOff = store.tenants.move('acme', { server: 'eu-2' }, { signal: cut.signal, onProgress: () => cut.abort() })
+  await expect(cutOff).rejects.toMatchObject({ code: 'aborted' })
+
+  await store.tenant('acme').events.append('order-1', placed(2))
+  expect((await store.tenants.list())[0]).toMatchObject({ server: 'eu-1', state: 'moving' })
+  await expect(store.tenants.drop('acme', { force: true })).rejects.toMatchObject({ code: 'tenant_moving' })
+  expect(await store.tenants.move('acme', { server: 'eu-1' })).toMatchObject({ server: 'eu-1', state: 'active' })
+  await store.tenant('acme').events.append('order-1', placed(3))
+  expect(await store.tenants.move('acme', { server: 'eu-2' })).toMatchObject({ server: 'eu-2', state: 'active' })
+
+  expect(await totals(store.tenant('acme'))).toEqual([1, 2, 3])
+  expect(await store.tenants.move('acme', { server: 'eu-2' })).toMatchObject({ moved: undefined })
+})
+
+test('a server that is down fails its own tenants only, and they are back when it is', async () => {
+  const { store } = await openCountry()
+  const third = await startServer({ major: 18 })
+  onTestFinished(() => third.stop())
+  await store.tenants.addServer('eu-3', { url: third.url })
+  await store.tenants.ensure('acme', { server: 'eu-1' })
+  await store.tenants.ensure('globex', { server: 'eu-3' })
+  await store.tenant('globex').events.append('order-1', placed(1))
+
+  await third.stop()
+  await expect(store.tenant('globex').documents('customers').get('ada')).rejects.toMatchObject({ retryable: true })
+  await store.tenant('acme').events.append('order-1', placed(2))
+
+  expect(await totals(store.tenant('acme'))).toEqual([2])
+  await third.restart()
+  expect(await totals(store.tenant('globex'))).toEqual([1])
+})
+
+test('a server that accepts connections and never answers holds up the daemon for its own tenants only', async () => {
+  const seen: string[] = []
+  const register = (own: Store<ShopMap>): void =>
+    void own.projections.register(
+      projection<ShopMap>('orders', { on: { OrderPlaced: event => void seen.push(event.stream) } }),
+    )
+  const { store, another } = await openCountry({ register })
+  await using proxy = await startProxy((await secondServer()).url)
+  await store.tenants.addServer('eu-3', { url: proxy.url })
+  await store.tenants.ensure('acme', { server: 'eu-1' })
+  await store.tenants.ensure('globex', { server: 'eu-3' })
+  proxy.hold('up', { newLinks: true })
+  const runner = await another({ connectTimeoutMs: 60_000 })
+  await using daemon = runner.tenants.daemon({ pollMs: 20 })
+
+  const starting = daemon.start()
+  await store.tenant('acme').events.append('order-1', placed())
+  await waitUntil(() => seen.includes('order-1'))
+  const awake = daemon.awake()
+  proxy.release()
+  await starting
+
+  expect(awake).toEqual(['acme'])
+  expect(daemon.awake().sort()).toEqual(['acme', 'globex'])
+})
+
+test('a directory that cannot be reached, or was never made, says so', async () => {
+  const tenancy = { directory: 'postgres://nobody@127.0.0.1:1/none' }
+  await expect(openStore({ tenancy })).rejects.toMatchObject({ code: 'database_unreachable' })
+
+  const unmade = await openStore({ tenancy: { directory: postgresUrl(), schema: freshSchema() } })
+  onTestFinished(() => unmade.close())
+
+  await expect(unmade.tenant('acme').events.append('order-1', placed())).rejects.toMatchObject({
+    code: 'directory_missing',
+  })
+})
+
+test('a directory that goes away stops nobody who knows the way, and whoever has to ask may try again', async () => {
+  const { store, schema, servers, tenantPrefix } = await openCountry()
+  for (const tenant of ['acme', 'globex']) await store.tenants.ensure(tenant, { server: 'eu-1' })
+  await using proxy = await startProxy(postgresUrl())
+  const tenancy = { directory: proxy.url, schema, servers }
+  await using other = await openStore<ShopMap>({ events: shopEvents, tenancy, tenantPrefix, resendMs: 200 })
+  await other.tenant('acme').events.append('order-1', placed(1))
+
+  proxy.accepting = false
+  proxy.cutClients()
+  await other.tenant('acme').events.append('order-1', placed(2))
+  const asking = other.tenant('globex').events.append('order-1', placed(3))
+
+  await expect(asking).rejects.toMatchObject({ code: 'directory_unreachable', retryable: true })
+  expect(await totals(store.tenant('acme'))).toEqual([1, 2])
+  proxy.accepting = true
+  await other.tenant('globex').events.append('order-1', placed(3))
+})

@@ -1,0 +1,148 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { expect, onTestFinished, test } from 'vitest'
+import { openPostgres } from '../../src/database/postgres.ts'
+import { documentProjection } from '../../src/projections/document.ts'
+import { projection } from '../../src/projections/projection.ts'
+import type { Store } from '../../src/store.ts'
+import { postgresUrl } from '../support/engines.ts'
+import { openMall, prefixOf, totals } from '../support/mall.ts'
+import { onServer, placed, type ShopMap } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
+
+const orderTotals = documentProjection<{ total: number }>('orders', {
+  initial: () => ({ total: 0 }),
+  on: { OrderPlaced: (order, event) => ({ total: order.total + (event.data as { total: number }).total }) },
+})
+
+test('RB-66: each tenant has its own events, documents and sessions, whichever way they are asked for', async () => {
+  const store = await openMall()
+  await store.tenants.ensure('acme')
+  await store.tenants.ensure('globex')
+  const [acme, globex] = [store.tenant('acme'), store.tenant('globex')]
+
+  await acme.events.append('order-1', placed(1))
+  await globex.events.append('order-1', placed(2))
+  await acme.documents('customers').put('ada', { name: 'Ada' })
+  const session = store.session({ tenant: 'globex' })
+  session.events.append('order-2', placed(3))
+  await session.save()
+
+  expect(await totals(acme)).toEqual([1])
+  expect(await totals(globex)).toEqual([2, 3])
+  expect(await globex.documents('customers').get('ada')).toBeUndefined()
+})
+
+test('a call without a tenant is refused, unless somebody knows whose turn it is', async () => {
+  const requests = new AsyncLocalStorage<{ tenant: string }>()
+  const store = await openMall({ tenant: () => requests.getStore()?.tenant })
+  await store.tenants.ensure('acme')
+  await store.tenants.ensure('globex')
+
+  await Promise.all(
+    ['acme', 'globex'].map(tenant =>
+      requests.run({ tenant }, async () => {
+        await store.events.append('order-1', placed(tenant.length))
+        await store.documents('customers').put('ada', { at: tenant })
+      }),
+    ),
+  )
+
+  expect(await totals(store.tenant('acme'))).toEqual([4])
+  expect(await totals(store.tenant('globex'))).toEqual([6])
+  expect(() => store.events).toThrow(expect.objectContaining({ code: 'tenant_required' }))
+  expect(() => store.session()).toThrow(expect.objectContaining({ code: 'tenant_required' }))
+  expect(() => store.workflows).toThrow(expect.objectContaining({ code: 'tenant_required' }))
+})
+
+test('RB-70: a tenant that is not there fails at once, and is there for everybody once it was made by anybody', async () => {
+  const store = await openMall()
+  await store.tenants.ensure('acme')
+  const other = await openMall({ tenantPrefix: prefixOf(await store.tenants.list()) })
+
+  await expect(other.tenant('globex').events.append('order-1', placed())).rejects.toMatchObject({
+    code: 'tenant_not_found',
+    retryable: false,
+  })
+  await store.tenants.ensure('globex')
+  await other.tenant('globex').events.append('order-1', placed(7))
+
+  expect(await totals(store.tenant('globex'))).toEqual([7])
+})
+
+test.runIf(onServer)('RB-70: tenants are made, saved to and run on a pool of one connection', async () => {
+  const database = await openPostgres({ url: postgresUrl(), maxConnections: 1 })
+  onTestFinished(() => database.close(1_000))
+  const names = ['acme', 'globex', 'initech']
+  const seen: string[] = []
+  const register = (own: Store<ShopMap>): void => {
+    const handlers = { OrderPlaced: () => void seen.push(own.schema.name) }
+    void own.projections.register(projection<ShopMap>('orders', { on: handlers }))
+  }
+  const store = await openMall({ database, register })
+
+  await Promise.all(names.map(name => store.tenants.ensure(name)))
+  await using daemon = store.tenants.daemon({ pollMs: 20, worker: {} })
+  await daemon.start()
+  await Promise.all(
+    names.map(async (tenant, at) => {
+      const session = store.session({ tenant })
+      session.events.append('order-1', placed(at))
+      session.documents(store.tenant(tenant).documents<object>('customers')).put('ada', { at })
+      await session.save()
+    }),
+  )
+
+  for (const [at, name] of names.entries()) {
+    expect(await totals(store.tenant(name))).toEqual([at])
+    expect(await store.tenant(name).documents('customers').get('ada')).toMatchObject({ data: { at } })
+  }
+  await waitUntil(() => new Set(seen).size === names.length)
+})
+
+test('what is registered as inline for all tenants is inline in one as soon as it is made', async () => {
+  const store = await openMall({ register: own => own.projections.register(orderTotals, { lifecycle: 'inline' }) })
+
+  await store.tenants.ensure('acme')
+  await store.tenant('acme').events.append('order-1', placed(7))
+
+  expect(await store.tenant('acme').projections.get(orderTotals, 'order-1')).toEqual({ total: 7 })
+})
+
+test('a tenant made by many at once is made once', async () => {
+  const store = await openMall()
+
+  await Promise.all(Array.from({ length: 5 }, () => store.tenants.ensure('acme')))
+
+  expect((await store.tenants.list()).map(({ tenant }) => tenant)).toEqual(['acme'])
+  expect(await store.tenants.status('acme')).toMatchObject({ pending: [], drift: [], head: 0n, lag: 0n })
+})
+
+test('a tenant that was dropped is gone for those who have used it, and dropping asks to be sure', async () => {
+  const store = await openMall()
+  await store.tenants.ensure('acme')
+  const other = await openMall({ tenantPrefix: prefixOf(await store.tenants.list()) })
+  await other.tenant('acme').events.append('order-1', placed())
+
+  await expect(store.tenants.drop('acme', {} as never)).rejects.toMatchObject({ code: 'force_required' })
+  await store.tenants.drop('acme', { force: true })
+
+  await expect(other.tenant('acme').events.append('order-1', placed())).rejects.toMatchObject({
+    code: 'tenant_not_found',
+  })
+  await expect(
+    other.tenant('acme').transaction(tx => other.tenant('acme').events.append('order-1', placed(), { tx })),
+  ).rejects.toMatchObject({ code: 'tenant_not_found' })
+  expect(await store.tenants.exists('acme')).toBe(false)
+})
+
+test('a tenant that was asked for before it was there has what is registered for all, once it is made', async () => {
+  const store = await openMall({ register: own => own.projections.register(orderTotals, { lifecycle: 'inline' }) })
+  await expect(store.tenant('acme').events.append('order-1', placed(7))).rejects.toMatchObject({
+    code: 'tenant_not_found',
+  })
+
+  await store.tenants.ensure('acme')
+  await store.tenant('acme').events.append('order-1', placed(7))
+
+  expect(await store.tenant('acme').projections.get(orderTotals, 'order-1')).toEqual({ total: 7 })
+})

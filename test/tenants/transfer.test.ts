@@ -1,0 +1,71 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, onTestFinished, test } from 'vitest'
+import { openMall, totals } from '../support/mall.ts'
+import { openShop, placed } from '../support/shop.ts'
+
+async function folder(): Promise<string> {
+  const made = await mkdtemp(join(tmpdir(), 'rf-tenants-'))
+  onTestFinished(() => rm(made, { recursive: true, force: true }))
+  return made
+}
+
+test('a tenant that was archived is brought back elsewhere, under its name or another, and goes on', async () => {
+  const [store, other] = [await openMall(), await openMall()]
+  await store.tenants.ensure('acme')
+  await store.tenant('acme').events.append('order-1', [placed(1), placed(2)])
+  await store.tenant('acme').documents('customers').put('ada', { name: 'Ada' })
+  const output = join(await folder(), 'acme')
+
+  await store.tenants.archive('acme', { output })
+  await store.tenants.import(output, { tenant: 'acme-copy' })
+  await other.tenants.import(output, { tenant: 'acme' })
+  await other.tenant('acme').events.append('order-1', placed(3), { expected: 2 })
+
+  expect(await totals(store.tenant('acme-copy'))).toEqual([1, 2])
+  expect(await totals(other.tenant('acme'))).toEqual([1, 2, 3])
+  expect((await other.tenant('acme').documents('customers').get('ada'))?.data).toEqual({ name: 'Ada' })
+})
+
+test('an archive that is damaged, or a tenant that has something already, is refused and nothing is written', async () => {
+  const store = await openMall()
+  await store.tenants.ensure('acme')
+  await store.tenant('acme').events.append('order-1', placed(1))
+  const output = join(await folder(), 'acme')
+  await store.tenants.archive('acme', { output })
+
+  await expect(store.tenants.import(output, { tenant: 'acme' })).rejects.toMatchObject({ code: 'schema_not_empty' })
+  await writeFile(join(output, 'manifest.json'), '{}')
+  await expect(store.tenants.import(output, { tenant: 'globex' })).rejects.toMatchObject({
+    code: expect.stringMatching(/^archive_/),
+  })
+
+  expect((await store.tenants.list()).map(({ tenant }) => tenant)).toEqual(['acme'])
+  expect(await totals(store.tenant('acme'))).toEqual([1])
+})
+
+test('one schema becomes tenants: each gets its own streams and documents, with their versions', async () => {
+  const shop = await openShop()
+  await shop.store.events.append('acme-1', [placed(1), placed(2)])
+  await shop.store.events.append('globex-1', placed(3))
+  await shop.store.documents('customers').put('ada', { of: 'acme' })
+  await shop.store.documents('customers').put('bob', { of: 'globex' })
+  const store = await openMall()
+
+  for (const tenant of ['acme', 'globex'])
+    await store.tenants.importFrom(tenant, {
+      schema: shop.schema,
+      select: {
+        stream: ({ id }) => id.startsWith(tenant),
+        collections: ['customers'],
+        document: (_, { data }) => (data as { of: string }).of === tenant,
+      },
+    })
+  await store.tenant('acme').events.append('acme-1', placed(4), { expected: 2 })
+
+  expect(await totals(store.tenant('acme'))).toEqual([1, 2, 4])
+  expect(await totals(store.tenant('globex'))).toEqual([3])
+  expect(await store.tenant('acme').documents('customers').get('bob')).toBeUndefined()
+  expect((await store.tenant('globex').documents('customers').get('bob'))?.data).toEqual({ of: 'globex' })
+})

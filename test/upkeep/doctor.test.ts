@@ -1,0 +1,221 @@
+import { expect, test } from 'vitest'
+import { failFast } from '../../src/consumers/policy.ts'
+import { projection } from '../../src/projections/projection.ts'
+import type { DoctorOptions, Finding } from '../../src/upkeep/doctor/doctor.ts'
+import { postgresUrl } from '../support/engines.ts'
+import { connect, onServer, openShop, placed, type Shop } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
+
+/** What is wrong by the look of one check. */
+async function troubles({ store }: Pick<Shop, 'store'>, check: string, options?: DoctorOptions): Promise<Finding[]> {
+  const { findings } = await store.doctor(options)
+  expect(findings.map(finding => finding.check)).toContain(check)
+  return findings.filter(finding => finding.check === check && finding.level !== 'ok')
+}
+
+test('a healthy store is healthy, and the report shows what was looked at', async () => {
+  const { store } = await openShop()
+  await store.events.append('order-1', [placed()])
+
+  const { isHealthy, findings } = await store.doctor()
+
+  // The tests' own servers are fast, and may lose everything.
+  expect(isHealthy).toBe(findings.every(({ level }) => level !== 'error'))
+  const all = [...new Set(findings.map(finding => finding.check))]
+  expect(all).toEqual([
+    ...['schema', 'server.version', 'server.durability', 'server.connections', 'transactions.old'],
+    ...['transactions.prepared', 'transactions.slots', 'log.held_back', 'tables.dead_rows', 'tables.age'],
+    ...['consumers.stopped', 'consumers.lag', 'consumers.leases', 'consumers.rebuilds', 'dead_letters'],
+    ...['workflows.without_code', 'workflows.workers', 'workflows.lanes'],
+  ])
+  for (const { level, mend, check } of findings)
+    if (level === 'ok') expect(mend).toBeUndefined()
+    else expect(check).toBe('server.durability')
+})
+
+test('it says what the embedded database may lose, and what a server may', async () => {
+  const shop = await openShop()
+  if (onServer) {
+    const settings = await shop.query<{ name: string }>(`select name from pg_settings
+      where name in ('fsync', 'full_page_writes', 'synchronous_commit') and setting = 'off' order by name`)
+    const found = await troubles(shop, 'server.durability')
+    expect(found.map(({ message }) => /setting (\w+)/.exec(message)?.[1])).toEqual(settings.map(each => each.name))
+  } else {
+    expect(await troubles(shop, 'server.durability')).toMatchObject([
+      { level: 'warning', message: expect.stringContaining('memory'), mend: expect.stringContaining('folder') },
+    ])
+  }
+})
+
+test.runIf(onServer)('a role without synchronous commits is found', async () => {
+  const shop = await openShop()
+  const url = new URL(postgresUrl())
+  url.searchParams.set('options', '-c synchronous_commit=off')
+  const other = await shop.sibling({ url: url.href })
+
+  expect(await troubles({ store: other }, 'server.durability')).toContainEqual(
+    expect.objectContaining({ message: expect.stringContaining('synchronous_commit'), level: 'warning' }),
+  )
+})
+
+test('a missing index, an invalid one and a sequence that is behind are errors', async () => {
+  const shop = await openShop({ schema: undefined })
+  await shop.store.events.append('order-1', [placed(), placed()])
+  await shop.query('drop index ~events_correlation')
+  await shop.query(`update pg_index set indisvalid = false where indexrelid = '~events_event_id'::regclass`)
+  await shop.query(`select setval('~events_position', 1)`)
+
+  const found = await troubles(shop, 'schema')
+
+  await shop.query(`select setval('~events_position', 2)`)
+  await shop.query(`update pg_index set indisvalid = true where indexrelid = '~events_event_id'::regclass`)
+  await shop.query('create index events_correlation on ~events (correlation_id, position)')
+  expect(found.map(({ level }) => level)).toEqual(['error', 'error', 'error'])
+  for (const text of [
+    'events_correlation is missing',
+    'events_event_id is invalid',
+    'sequence events_position is at 1',
+  ])
+    expect(found.map(({ message }) => message).join()).toContain(text)
+  expect(await troubles(shop, 'schema')).toEqual([])
+})
+
+test.runIf(onServer)('a transaction that holds back the log is named, with the statement that ends it', async () => {
+  const shop = await openShop()
+  const client = await connect()
+  await client.query('begin')
+  await client.query(shop.named('select ~announce()'))
+  const pid = (await client.query('select pg_backend_pid() as pid')).rows[0].pid
+  await waitUntil(async () => (await troubles(shop, 'log.held_back')).length === 1)
+
+  const [found] = await troubles(shop, 'log.held_back')
+
+  await client.query('rollback')
+  expect(found).toMatchObject({ level: 'warning', mend: `select pg_terminate_backend(${pid}).` })
+  expect(await troubles(shop, 'log.held_back')).toEqual([])
+})
+
+test.runIf(onServer)('old transactions that keep vacuum from its work are named, prepared ones too', async () => {
+  const shop = await openShop()
+  const client = await connect()
+  await client.query(`set application_name = 'report'`)
+  await client.query('begin isolation level repeatable read')
+  const pid = (await client.query('select pg_backend_pid() as pid')).rows[0].pid
+  const gid = `doctor ${shop.schema}`
+  const other = await connect()
+  await other.query('begin')
+  await other.query(shop.named(`insert into ~stream_aliases (alias, stream) values ('a', 's')`))
+  await other.query(`prepare transaction '${gid}'`)
+
+  const old = await troubles(shop, 'transactions.old', { oldTransactionMs: 0 })
+  const prepared = await troubles(shop, 'transactions.prepared', { oldTransactionMs: 0 })
+  const later = await troubles(shop, 'transactions.old')
+
+  await client.query('rollback')
+  await other.query(`rollback prepared '${gid}'`)
+  expect(old).toContainEqual(
+    expect.objectContaining({
+      message: expect.stringContaining(`process ${pid} (report)`),
+      mend: expect.stringContaining(`pg_terminate_backend(${pid})`),
+    }),
+  )
+  expect(prepared).toContainEqual(
+    expect.objectContaining({ mend: `commit prepared '${gid}', or rollback prepared '${gid}'.` }),
+  )
+  expect(later).toEqual([])
+})
+
+test('consumers that stopped, lag, or were left behind are found, and what mends them', async () => {
+  const shop = await openShop()
+  const { store, query } = shop
+  const fail = () => {
+    throw new Error('out of paper')
+  }
+  await store.projections.register(projection('stopped', { policy: failFast(), on: { OrderPlaced: fail } }))
+  await store.projections.register(projection('paused', { on: { OrderPlaced: () => {} } }))
+  await store.subscriptions.create('mailer', { startFrom: 'beginning' })
+  await store.events.append('order-1', [placed()])
+  await store.projections.tickAll()
+  await store.projections.pause('paused')
+  await query(`update ~events set created_at = now() - interval '10 minutes'`)
+  await query(
+    `update ~consumers set owner = 'somebody', lease_until = now() - interval '1 minute' where name = 'paused'`,
+  )
+
+  const stopped = await troubles(shop, 'consumers.stopped')
+  const lag = await troubles(shop, 'consumers.lag')
+  const leases = await troubles(shop, 'consumers.leases')
+
+  expect(stopped).toMatchObject([
+    {
+      level: 'warning',
+      message: expect.stringContaining('"paused" is paused'),
+      mend: 'store.projections.resume("paused"), or rillflow projections resume paused.',
+    },
+    { level: 'error', message: expect.stringContaining('out of paper'), mend: expect.stringContaining('"stopped"') },
+  ])
+  expect(lag).toMatchObject([
+    { message: expect.stringMatching(/"mailer\/default" is 1 positions and 6\d\d s behind; nobody runs it/) },
+    { message: expect.stringContaining('"stopped" is 1 positions') },
+  ])
+  expect(leases).toMatchObject([{ message: expect.stringContaining('"paused" was left behind by somebody') }])
+  expect((await store.doctor()).isHealthy).toBe(false)
+})
+
+test('open dead letters, executions without code and dead workers are found', async () => {
+  const shop = await openShop()
+  const { store, query } = shop
+  store.workflows.on('OrderPlaced', { name: 'pay' }, () => {
+    throw new Error('no money')
+  })
+  await using worker = store.workflows.worker()
+  await worker.start()
+  await (await store.workflows.publish('OrderPlaced', { total: 1 })).settled({ timeoutMs: 5_000 })
+  await worker.stop()
+  await query(`insert into ~workflow_executions (id, position, rank, route, state, correlation_id, worker)
+    select gen_random_uuid(), 1, 1, id, 'running', 'flow-1', 'gone' from ~workflow_routes`)
+
+  expect(await troubles(shop, 'dead_letters')).toMatchObject([
+    {
+      level: 'warning',
+      message: '1 events failed for good at "handler:pay".',
+      mend: expect.stringContaining('retryAll({ handler: "pay" }), or rillflow dead-letters retry handler:pay --all;'),
+    },
+  ])
+  expect(await troubles(shop, 'workflows.without_code')).toMatchObject([
+    { message: expect.stringContaining('1 executions wait for version 1 of handler "pay"') },
+  ])
+  expect(await troubles(shop, 'workflows.workers')).toMatchObject([{ message: expect.stringContaining('Worker gone') }])
+})
+
+test('a table that vacuum does not keep up with is found', async () => {
+  const shop = await openShop()
+  await shop.query('alter table ~stream_aliases set (autovacuum_enabled = false)')
+  await shop.query(
+    `insert into ~stream_aliases (alias, stream) select n::text, 's' from generate_series(1, 20000) as n`,
+  )
+  await shop.query('delete from ~stream_aliases')
+
+  await waitUntil(async () => (await troubles(shop, 'tables.dead_rows')).length > 0)
+
+  const [found] = await troubles(shop, 'tables.dead_rows')
+  await shop.query('alter table ~stream_aliases reset (autovacuum_enabled)')
+  expect(found).toMatchObject({
+    level: 'warning',
+    mend: expect.stringContaining(shop.named('vacuum (analyze) ~stream_aliases')),
+  })
+})
+
+test('a check that cannot be made is a warning, and the others are made', async () => {
+  const shop = await openShop()
+  await shop.query('alter table ~workflow_lanes rename to hidden')
+
+  const { findings } = await shop.store.doctor()
+
+  await shop.query('alter table ~hidden rename to workflow_lanes')
+  expect(findings.find(({ check }) => check === 'workflows.lanes')).toMatchObject({
+    level: 'warning',
+    message: expect.stringContaining('could not be looked at'),
+  })
+  expect(findings.find(({ check }) => check === 'workflows.workers')).toMatchObject({ level: 'ok' })
+})
