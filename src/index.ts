@@ -14,13 +14,19 @@ export type { LoadedAggregate } from './aggregates/loaded.ts'
 export type { FoldingProjection } from './aggregates/projected.ts'
 export type { Handled, HandleOptions, LoadOptions, Repository } from './aggregates/repository.ts'
 export type { Snapshotter, SnapshotterMetrics, SnapshotterOptions } from './aggregates/snapshotter.ts'
+export { type Config, type ConfiguredSnapshotter, defineConfig } from './config.ts'
 export type { BreakerOptions } from './consumers/breaker.ts'
 export type { ConsumerFilter, ConsumerOptions, StartFrom } from './consumers/consumer.ts'
 export type { Daemon, DaemonOptions } from './consumers/daemon.ts'
 export type { DaemonDescription, Daemons } from './consumers/daemons.ts'
 export type { DeadLetterState } from './consumers/dead-letter.ts'
-export type { DeadLetterStats, DeadLetters, RetryFilter, RetryRequest } from './consumers/dead-letters.ts'
-export type { DeadLetter, DeadLetterDetails, ListDeadLettersOptions } from './consumers/list-dead-letters.ts'
+export type { DeadLetterStats, DeadLetters } from './consumers/dead-letters.ts'
+export type {
+  DeadLetter,
+  DeadLetterDetails,
+  DeadLetterFilter,
+  ListDeadLettersOptions,
+} from './consumers/list-dead-letters.ts'
 export {
   custom,
   type Decision,
@@ -34,101 +40,19 @@ export {
   retryWithBackoff,
 } from './consumers/policy.ts'
 export type { Processor, ProcessorOptions, ProcessorState } from './consumers/processor.ts'
+export type { RetryFilter, RetryRequest } from './consumers/request-retry.ts'
 export type { ConsumerStatus, StoredError } from './consumers/status.ts'
 export type { Tick, TickOptions } from './consumers/tick.ts'
 export type { WaitForOptions } from './consumers/wait-for.ts'
-export { FoldFailed, InvalidAggregateState, InvalidDecision, SnapshotRefused } from './core/aggregate-errors.ts'
 export type { Clock } from './core/clock.ts'
-export {
-  CheckpointBeyondHead,
-  CircuitOpen,
-  ConsumerNotFound,
-  DeadLetterConflict,
-  DeadLetterNotFound,
-  DeadLetterUnwritable,
-  DuplicateConsumer,
-  HandlerTimeout,
-  LeaseLost,
-  NodeNotFound,
-  NoHandler,
-} from './core/consumer-errors.ts'
-export {
-  BulkRefused,
-  CollectionNotSynced,
-  CollectionReadOnly,
-  DocumentConflict,
-  DocumentDeleted,
-  DocumentExists,
-  DocumentNotFound,
-  InvalidDocument,
-  InvalidPatch,
-  PatchMismatch,
-  type RefusedItem,
-  UniqueViolation,
-  UpcastFailed,
-} from './core/document-errors.ts'
-export {
-  Aborted,
-  AuthenticationFailed,
-  ConnectionLost,
-  DatabaseFailed,
-  DatabaseMissing,
-  DatabaseUnreachable,
-  DuplicateEventId,
-  FolderLocked,
-  FolderNotWritable,
-  FolderVersionMismatch,
-  IdempotencyConflict,
-  IdempotencyMismatch,
-  ImportMismatch,
-  InsideTransaction,
-  InvalidEvent,
-  InvalidName,
-  InvalidOption,
-  isRillflowError,
-  LogRewound,
-  OutcomeUnknown,
-  Overloaded,
-  RillflowError,
-  SchemaDrift,
-  SchemaMissing,
-  SchemaNewer,
-  SchemaOutdated,
-  SerializationFailed,
-  ServerInRecovery,
-  ServerUnsupported,
-  StoreClosed,
-  StreamArchived,
-  StreamNotFound,
-  StreamTombstoned,
-  TimedOut,
-  TransactionClosed,
-  TransactionTimeout,
-  UpcasterCycle,
-  UpcasterFailed,
-  VersionConflict,
-} from './core/errors.ts'
 export type { Ids } from './core/id.ts'
-export {
-  ImportBypassesInline,
-  InlineProjectionFailed,
-  InlineProjectionUnknown,
-  InvalidProjectionValue,
-  ProjectionNotSynced,
-  RebuildImpossible,
-  RebuildRunning,
-  ViewsDepend,
-} from './core/projection-errors.ts'
-export { InvalidCursor, InvalidFilter, InvalidQuery, NotOne, UnknownLanguage } from './core/query-errors.ts'
-export { SessionClosed, SessionSaving } from './core/session-errors.ts'
-export { AlreadySettled, SubscriptionMismatch, SubscriptionNotFound } from './core/subscription-errors.ts'
 export type { Transaction, TransactionOptions } from './database/database.ts'
 export type { AnyTransaction, ForeignTransaction } from './database/transaction.ts'
 export type { IndexAdvice } from './documents/advisor.ts'
 export type { DocumentBatch } from './documents/batch.ts'
 export type { BulkOptions, BulkOutcome, ChangedDocument, NewDocument } from './documents/bulk.ts'
 export type { CallOptions, CollectionOptions, WriteOptions } from './documents/collection.ts'
-export type { Collection, Documents } from './documents/documents.ts'
+export { type Collection, type CollectionDefinition, type Documents, defineCollection } from './documents/documents.ts'
 export type { DocumentVersion, HistoryOptions } from './documents/history.ts'
 export type {
   ImportedDocument,
@@ -186,6 +110,7 @@ export type { OrderAs, OrderOptions } from './documents/query/order.ts'
 export type { CursorPage, IncludeOptions, Page, Query, Queryable } from './documents/query/query.ts'
 export type { ReadOptions as DocumentReadOptions, StoredDocument } from './documents/read.ts'
 export type { ExpectedOptions } from './documents/write.ts'
+export * from './errors.ts'
 export type { AppendOptions } from './events/append.ts'
 export type { AppendBuilder } from './events/builder.ts'
 export {
@@ -245,6 +170,7 @@ export type { Problem, Step } from './schema/difference.ts'
 export type { Progress, SyncOptions } from './schema/migrate.ts'
 export type { Plan } from './schema/plan.ts'
 export type { MigrateMode, Schema, SchemaState } from './schema/schema.ts'
+export type { ServerOptions, StoreServer } from './server/server.ts'
 export type {
   SessionDeleteOptions,
   SessionDocument,
@@ -254,8 +180,15 @@ export type {
 } from './sessions/documents.ts'
 export type { Handle, HandledCommand, HandledSession, HandleSessionOptions } from './sessions/handle.ts'
 export type { SavedDocument } from './sessions/save.ts'
-export type { Saved, SaveOptions, Session, SessionOptions } from './sessions/session.ts'
-export { openStore, type Store, type StoreOptions } from './store.ts'
+export type {
+  Saved,
+  SaveOptions,
+  Session,
+  SessionOptions,
+  SessionPublished,
+  SessionPublishOptions,
+} from './sessions/session.ts'
+export { openStore, type Store, type StoreOptions, type TenantedStore } from './store.ts'
 export type { Administration, SubscriptionSummary } from './subscriptions/administration.ts'
 export type { RunningSubscription, Subscription } from './subscriptions/consume.ts'
 export type { Delivery, NackOptions } from './subscriptions/delivery.ts'
@@ -263,4 +196,96 @@ export type { CallbackOptions, CreateOptions, SubscribeOptions } from './subscri
 export type { RepartitionOptions } from './subscriptions/repartition.ts'
 export type { GroupStatus, PartitionStatus } from './subscriptions/status.ts'
 export type { Subscribe, Subscriptions } from './subscriptions/subscriptions.ts'
-export { type Counter, channels, type Logger } from './telemetry/telemetry.ts'
+export type { Crumb, CrumbKind, Trace, TraceOptions } from './telemetry/breadcrumbs.ts'
+export type { Counter } from './telemetry/metrics.ts'
+export type { Span, SpanCause, SpanEnd, SpanEvent, SpanName } from './telemetry/span.ts'
+export { channels, type Logger } from './telemetry/telemetry.ts'
+export type { ArchivedFile, ArchivedTable, ArchiveProgress, Manifest } from './tenants/archive/archive.ts'
+export type { SelectedDocument } from './tenants/archive/copy-documents.ts'
+export type { SelectedStream } from './tenants/archive/copy-streams.ts'
+export type { ExportOptions } from './tenants/archive/export.ts'
+export type { Selection, SelectOptions, SelectProgress } from './tenants/archive/from-schema.ts'
+export type { ImportOptions as ArchiveImportOptions } from './tenants/archive/import.ts'
+export type { MovedTenant, MoveTenantOptions } from './tenants/move.ts'
+export type { Copied, MoveProgress } from './tenants/moving/move.ts'
+export type { Switched } from './tenants/moving/switch.ts'
+export type { Placement } from './tenants/placement.ts'
+export type { TenantStatus } from './tenants/status.ts'
+export type { DirectoryTenancy, Tenancy } from './tenants/tenancy.ts'
+export type {
+  EnsureOptions,
+  ImportFromOptions,
+  ImportTenantOptions,
+  SyncedTenant,
+  SyncTenantsOptions,
+  Tenants,
+  TenantsDaemon,
+  TenantsDaemonOptions,
+  TenantsProgress,
+} from './tenants/tenants.ts'
+export type { Backup, BackupOptions, BackupProgress } from './upkeep/backup.ts'
+export type { CutLog } from './upkeep/cut.ts'
+export type { Diagnosis, DoctorOptions, Finding } from './upkeep/doctor/doctor.ts'
+export { type Restored, type RestoreOptions, type RestoreProgress, restoreBackup } from './upkeep/restore.ts'
+export type { RetentionOptions } from './upkeep/retention.ts'
+export type { UpkeepKind, UpkeepOptions, UpkeepProgress, UpkeepReport } from './upkeep/upkeep.ts'
+export type { CancelOptions } from './workflows/cancel.ts'
+export {
+  type Batch,
+  type BatchOptions,
+  batch,
+  type Completion,
+  complete,
+  type Emission,
+  type EmissionOf,
+  type EmitOptions,
+  emit,
+  type HandlerResult,
+} from './workflows/emit.ts'
+export type { Flow } from './workflows/flow.ts'
+export type { HandlerKind, HandlerOptions, RateLimit, TerminalFailure } from './workflows/handler.ts'
+export type { InlineContext } from './workflows/inline.ts'
+export type { Activity, ActivityKind } from './workflows/insight/activity.ts'
+export type { Attempt, AttemptPage, AttemptsOptions } from './workflows/insight/attempts.ts'
+export type { FailedOptions, FailedWorkflow } from './workflows/insight/failed.ts'
+export type { HandlerDescription } from './workflows/insight/handlers.ts'
+export type { FlowInsight, Insight } from './workflows/insight/insight.ts'
+export type { ListWorkflowsOptions, WorkflowPage } from './workflows/insight/list.ts'
+export type { ExecutionState, OpenCounts } from './workflows/insight/open.ts'
+export type { WorkflowStats } from './workflows/insight/stats.ts'
+export type { EventNode, HandlerNode, TreeNode, TreeOptions, WorkflowTree } from './workflows/insight/tree.ts'
+export type { WatchFlowOptions, WatchFlowsOptions } from './workflows/insight/watch.ts'
+export type { WorkerDescription } from './workflows/insight/workers.ts'
+export type { JoinContext, JoinInfo, JoinOptions, JoinPolicy, Joins } from './workflows/joins/join.ts'
+export type { Lane, Lanes, ListLanesOptions } from './workflows/lane.ts'
+export type {
+  HandlerLetter,
+  HandlerLetterDetails,
+  HandlerLetterFilter,
+  HandlerLetters,
+  LetterGroup,
+  ListHandlerLetters,
+} from './workflows/letters/dead-letters.ts'
+export type { DeadLetterReason } from './workflows/letters/letters.ts'
+export type { PublishOptions } from './workflows/publish.ts'
+export type { AttemptResult } from './workflows/result.ts'
+export type { Missed } from './workflows/schedules/missed.ts'
+export type { ScheduleOutcome } from './workflows/schedules/run.ts'
+export type {
+  ScheduleContext,
+  ScheduleDefinition,
+  ScheduleOptions,
+  ScheduleResult,
+} from './workflows/schedules/schedule.ts'
+export type { ScheduleHistoryOptions, Schedules, TriggeredRun } from './workflows/schedules/schedules.ts'
+export type { ListedRun, ScheduleStatus } from './workflows/schedules/status.ts'
+export type { SettledOptions } from './workflows/settled.ts'
+export type { WorkflowState, WorkflowStatus } from './workflows/status.ts'
+export type { Child, ChildStatus, StartOptions } from './workflows/steps/children.ts'
+export type { HandlerContext } from './workflows/steps/context.ts'
+export type { WaitOptions } from './workflows/steps/signals.ts'
+export type { StepOptions } from './workflows/steps/steps.ts'
+export { type Transition, transition } from './workflows/transition.ts'
+export type { UndoneStep, UndoOptions, UndoRequest, UndoRun } from './workflows/undo.ts'
+export type { Worker, WorkerOptions } from './workflows/worker.ts'
+export type { WorkflowOptions, Workflows } from './workflows/workflows.ts'

@@ -17,13 +17,15 @@ import { administerDaemons, type Daemons } from './consumers/daemons.ts'
 import { type DeadLetters, openDeadLetters } from './consumers/dead-letters.ts'
 import { openProcessors, type Processor, type ProcessorOptions } from './consumers/processor.ts'
 import { type Clock, systemClock } from './core/clock.ts'
-import { InvalidOption, isRillflowError, OutcomeUnknown, StoreClosed } from './core/errors.ts'
+import { InvalidOption, isRillflowError, StoreClosed } from './core/errors.ts'
 import { type Ids, uuidv7Ids } from './core/id.ts'
-import { once } from './core/lifecycle.ts'
+import { once, settledWithin } from './core/lifecycle.ts'
+import { TenantRequired } from './core/tenant-errors.ts'
 import type { Database, Transaction, TransactionOptions } from './database/database.ts'
 import { lendDatabase } from './database/lend.ts'
 import { parsers } from './database/parse.ts'
 import type { PostgresOptions } from './database/postgres.ts'
+import { rememberingTransactions } from './database/remember.ts'
 import { type AnyTransaction, foreignExecutor, isOwnTransaction } from './database/transaction.ts'
 import { type Documents, openDocuments } from './documents/documents.ts'
 import type { EventDefinitions, EventMap, UntypedEvents } from './events/definition.ts'
@@ -38,15 +40,32 @@ import { openWake } from './events/wake.ts'
 import { watchLog } from './events/watch.ts'
 import { openProjections, type Projections } from './projections/projections.ts'
 import type { Step } from './schema/difference.ts'
-import { openSchema, type Schema } from './schema/schema.ts'
+import { type MigrateMode, openSchema, type Schema } from './schema/schema.ts'
 import { TableRegistry } from './schema/table.ts'
+import type { ServerOptions, StoreServer } from './server/server.ts'
+import { storeServers } from './server/servers.ts'
 import type { Handle } from './sessions/handle.ts'
 import type { Session, SessionOptions } from './sessions/session.ts'
 import { openSessions } from './sessions/sessions.ts'
 import { openSubscriptions, type Subscribe, type Subscriptions } from './subscriptions/subscriptions.ts'
-import { type Counter, channels, type Logger, openTelemetry } from './telemetry/telemetry.ts'
+import type { Trace, TraceOptions } from './telemetry/breadcrumbs.ts'
+import type { Counter } from './telemetry/metrics.ts'
+import { type SlowStatementOptions, watchStatements } from './telemetry/slow-statements.ts'
+import { channels, type Logger, openTelemetry, type Telemetry } from './telemetry/telemetry.ts'
+import type { Manifest } from './tenants/archive/archive.ts'
+import { type ExportOptions, exportArchive } from './tenants/archive/export.ts'
+import { type ImportOptions, importArchive } from './tenants/archive/import.ts'
+import { boundStore } from './tenants/bound.ts'
+import type { TenantInstance } from './tenants/instance.ts'
+import { openTenancy, type Tenancy } from './tenants/tenancy.ts'
+import type { Tenants } from './tenants/tenants.ts'
+import { type Backup, type BackupOptions, backUp } from './upkeep/backup.ts'
+import { type Diagnosis, type DoctorOptions, examine } from './upkeep/doctor/doctor.ts'
+import type { RetentionOptions } from './upkeep/retention.ts'
+import { openUpkeep, type UpkeepOptions, type UpkeepReport } from './upkeep/upkeep.ts'
+import { openWorkflows, type WorkflowOptions, type Workflows } from './workflows/workflows.ts'
 
-export interface StoreOptions<M extends EventMap = UntypedEvents> extends PostgresOptions {
+export interface StoreOptions<M extends EventMap = UntypedEvents> extends PostgresOptions, SlowStatementOptions {
   /** The events there are, from `defineEvents`: types them, and checks them where a schema is given. */
   events?: EventDefinitions<M> | undefined
   /** Where the embedded store keeps its data. Default `./.rillflow`. */
@@ -74,6 +93,10 @@ export interface StoreOptions<M extends EventMap = UntypedEvents> extends Postgr
   resendMs?: number | undefined
   /** Appends that may wait at once; more are refused with `Overloaded`. Default 10 000. */
   maxQueuedAppends?: number | undefined
+  /** Limits of workflows. */
+  workflows?: WorkflowOptions | undefined
+  /** How long what is of no more use is kept; daemons and workers delete what is older. */
+  retention?: RetentionOptions | undefined
   /** How long `close` waits for running work. Default 5000. */
   closeMs?: number | undefined
   clock?: Clock | undefined
@@ -82,6 +105,14 @@ export interface StoreOptions<M extends EventMap = UntypedEvents> extends Postgr
   logger?: Logger | undefined
   /** A database that is open already, shared with other stores; it is not closed with this one. */
   database?: Database | undefined
+  /** Registers projections, handlers and snapshotters; called with the store once it is open, with that of each tenant if it has any. */
+  register?: ((store: Store<M>) => unknown) | undefined
+  /** Many tenants instead of one: `'schema'` for all in this database, a directory for many servers. */
+  tenancy?: Tenancy | undefined
+  /** Whose turn it is, asked by every call that names no tenant: `() => requestContext.getStore()?.tenant`. */
+  tenant?: (() => string | undefined) | undefined
+  /** What the schema of a tenant begins with. Default `tenant_`. */
+  tenantPrefix?: string | undefined
 }
 
 export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposable {
@@ -106,6 +137,8 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly subscribe: Subscribe<M>
   /** The subscriptions that are stored: their state, and what operators do with them. */
   readonly subscriptions: Subscriptions<M>
+  /** Handlers that run because of events, durably. */
+  readonly workflows: Workflows<M>
   /** The daemons of all processes. */
   readonly daemons: Daemons
   /** A daemon that runs the consumers registered here, once it is started. */
@@ -116,13 +149,40 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   processor(name: string, options: ProcessorOptions<M>): Processor
   /** Runs `work` in one transaction; pass its handle on as `{ tx }`. Rolled back if `work` throws. */
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
+  /** Writes the whole store into a folder: a line for each row, a manifest with checksums. */
+  export(options: ExportOptions): Promise<Manifest>
+  /** Brings in what `export` has written, on any engine; this store must be empty. */
+  import(options: ImportOptions): Promise<Manifest>
+  /** Deletes what is older than `retention` says, now; or tells what would go. */
+  upkeep(options?: UpkeepOptions): Promise<UpkeepReport>
+  /** Looks for what is wrong or will be, and says what mends it. */
+  doctor(options?: DoctorOptions): Promise<Diagnosis>
+  /** Copies an embedded store into a new folder while it runs; writers wait for the copy. See `restoreBackup`. */
+  backup(options: BackupOptions): Promise<Backup>
   /** The store's counters since it was opened. */
   metrics(): Record<Counter, number>
+  /** Listens for whoever watches the store: `/health/live`, `/health/ready` and `/metrics`. It closes with the store. */
+  server(options: ServerOptions): Promise<StoreServer>
+  /** For development: runs `work` and tells what it touched, and what came of that while it ran. */
+  trace<T>(work: () => Promise<T>, options?: TraceOptions): Promise<Trace<T>>
   /** Waits for running work, then frees everything. May be called again. */
   close(): Promise<void>
 }
 
-export async function openStore<M extends EventMap = UntypedEvents>(options: StoreOptions<M> = {}): Promise<Store<M>> {
+/** A store with tenants. Its own parts are those of the tenant whose turn it is; without one they refuse. */
+export interface TenantedStore<M extends EventMap = UntypedEvents> extends Store<M> {
+  readonly tenants: Tenants
+  /** Everything a store has, of one tenant. */
+  tenant(name: string): Store<M>
+  session(options?: SessionOptions & { tenant?: string | undefined }): Session<M>
+}
+
+export function openStore<M extends EventMap = UntypedEvents>(
+  options: StoreOptions<M> & { tenancy: Tenancy },
+): Promise<TenantedStore<M>>
+export function openStore<M extends EventMap = UntypedEvents>(options?: StoreOptions<M>): Promise<Store<M>>
+export async function openStore<M extends EventMap>(options: StoreOptions<M> = {}): Promise<Store<M>> {
+  if (options.tenancy !== undefined) return openTenanted(options.tenancy, options)
   const database = options.database === undefined ? await openDatabase(options) : lendDatabase(options.database)
   try {
     return await openOn(database, options)
@@ -132,7 +192,10 @@ export async function openStore<M extends EventMap = UntypedEvents>(options: Sto
   }
 }
 
-async function openDatabase(options: StoreOptions<EventMap>): Promise<Database> {
+/** What does not depend on the types of the events. */
+type PlainOptions = Omit<StoreOptions<EventMap>, 'events' | 'register'>
+
+async function openDatabase(options: PlainOptions): Promise<Database> {
   const places = { folder: options.folder, memory: options.memory || undefined, url: options.url, pool: options.pool }
   const [place, other] = Object.entries(places).flatMap(([name, given]) => (given === undefined ? [] : [name]))
   if (place !== undefined && other !== undefined)
@@ -144,16 +207,93 @@ async function openDatabase(options: StoreOptions<EventMap>): Promise<Database> 
 }
 
 async function openOn<M extends EventMap>(database: Database, options: StoreOptions<M>): Promise<Store<M>> {
-  const { schema: schemaName = 'rillflow', migrate = database.engine === 'pglite', closeMs = 5000 } = options
+  const { schema = 'rillflow', register } = options
+  const { store, schema: made } = assemble(database, schema, openTelemetry(options.logger), options)
+  await made.ensure(migrateMode(database, options))
+  await register?.(store)
+  return store
+}
+
+function migrateMode({ engine }: Pick<Database, 'engine'>, { migrate }: PlainOptions): MigrateMode {
+  if (migrate === 'manual') return 'manual'
+  return (migrate ?? engine === 'pglite') ? 'auto' : 'check'
+}
+
+async function openTenanted<M extends EventMap>(tenancy: Tenancy, options: StoreOptions<M>): Promise<TenantedStore<M>> {
   const telemetry = openTelemetry(options.logger)
+  const pool = { maxUses: 10_000, ...options }
+  const tenancies = await openTenancy<Store<M>>(tenancy, {
+    ...{ prefix: options.tenantPrefix ?? 'tenant_', makes: options.migrate === true, pool },
+    database: () =>
+      options.database === undefined ? openDatabase(pool) : Promise.resolve(lendDatabase(options.database)),
+    assemble(tenant, schema, gateOf) {
+      const gate = gateOf(raw => makeUsable(openSchema(raw, { schema, tables }), migrateMode(raw, options)))
+      const parts = assemble(gate.database, schema, openTelemetry(options.logger, telemetry), options)
+      const { store, tables, close } = parts
+      // A tenant that is not there, say, is told to whoever calls; only who makes one waits for this.
+      const registered = Promise.resolve(options.register?.(store)).then(
+        () => true,
+        (error: unknown) => {
+          telemetry.log.error({ schema, error }, 'what is registered for a tenant could not be')
+          return false
+        },
+      )
+      return { ...parts, tenant, gate, registered, close }
+    },
+  })
+  const { tenant, tenants, engine } = tenancies
+  const servers = storeServers(tenancies.instances)
+  const close = once(async () => {
+    await servers.close()
+    await tenancies.close(options.closeMs ?? 5000)
+  })
+  const bound = boundStore<Store<M>>(boundParts, options.tenant, tenant)
+  return Object.assign(bound, {
+    ...{ engine, tenant, tenants, close, [Symbol.asyncDispose]: close, metrics: () => telemetry.counters() },
+    server: servers.start,
+    session(given: SessionOptions & { tenant?: string | undefined } = {}) {
+      const { tenant: named, ...rest } = given
+      const name = named ?? options.tenant?.()
+      if (name === undefined) throw new TenantRequired({ call: 'session' })
+      return tenant(name).session(rest)
+    },
+  })
+}
+
+/** Never makes a tenant's schema: one that is missing has moved away, or was dropped. */
+async function makeUsable(schema: Schema, mode: MigrateMode): Promise<void> {
+  try {
+    await schema.ensure('check')
+  } catch (error) {
+    if (mode === 'check' || !isRillflowError(error, 'schema_outdated')) throw error
+    if (mode === 'auto') await schema.sync()
+  }
+}
+
+/** What a tenant has of its own. */
+const boundParts = [
+  ...(['events', 'streams', 'documents', 'schema', 'projections', 'aggregates', 'snapshotter', 'handle'] as const),
+  ...(['subscribe', 'subscriptions', 'workflows', 'daemons', 'daemon', 'deadLetters', 'processor'] as const),
+  ...(['transaction', 'export', 'import', 'upkeep', 'doctor', 'backup', 'trace'] as const),
+] as const
+
+interface Assembled<M extends EventMap> extends Omit<TenantInstance<Store<M>>, 'tenant' | 'gate' | 'registered'> {}
+
+/** Puts the parts of one store together. Nothing is sent to the database yet. */
+function assemble<M extends EventMap>(
+  opened: Database,
+  schemaName: string,
+  telemetry: Telemetry,
+  options: StoreOptions<M>,
+): Assembled<M> {
+  const { migrate = opened.engine === 'pglite', closeMs = 5000 } = options
+  const database = watchStatements(opened, { telemetry, schema: schemaName }, options)
   const onStep = ({ object, reason }: Step): void => {
     telemetry.publish(channels.migrate, () => ({ schema: schemaName, object, reason }))
     telemetry.log.info({ schema: schemaName, object, reason }, 'a step of the schema was made')
   }
   const tables = new TableRegistry()
   const schema = openSchema(database, { schema: schemaName, tables, onStep })
-  await schema.ensure(migrate === 'manual' ? 'manual' : migrate ? 'auto' : 'check')
-
   const clock = options.clock ?? systemClock
   const log: Log = {
     database,
@@ -170,7 +310,8 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
     validateOnRead: options.validateOnRead ?? false,
   }
   const wake = openWake(log)
-  const watch = watchLog(log, wake, options.pollMs ?? 1000)
+  const pollMs = options.pollMs ?? 1000
+  const watch = watchLog(log, wake, pollMs)
   const group = groupCommit(log, {
     ...defaultGroupLimits,
     maxQueued: options.maxQueuedAppends ?? defaultGroupLimits.maxQueued,
@@ -182,9 +323,11 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
 
   const subscriptions = openSubscriptions<M>(parts)
   const consumers = openConsumers({ log, wake, watch })
-  const daemons = openDaemons(consumers)
+  const upkeep = openUpkeep(log, options.retention)
+  const daemons = openDaemons(consumers, upkeep.tend)
   const aggregates = openAggregates({ ...parts, consumers })
   const processors = openProcessors(consumers)
+  const workflows = openWorkflows<M>({ ...parts, consumers, pollMs, tend: upkeep.tend }, options.workflows)
   const sessions = openSessions({ ...parts, cacheOf: aggregates.cacheOf }, options.sessionDefaults)
   const projections = openProjections({
     ...{ consumers, schema, tables, executorOf },
@@ -192,18 +335,24 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
     runConsumers: daemons.runUntil,
   })
 
+  const servers = storeServers(() => [{ log, schema }])
   const close = once(async () => {
     const until = performance.now() + closeMs
     const left = (): number => Math.max(0, until - performance.now())
-    await withinLimit(Promise.all([daemons, processors, subscriptions].map(each => each.stopAll())), left())
+    await servers.close()
+    await settledWithin(
+      Promise.all([daemons, processors, subscriptions, workflows].map(each => each.stopAll())),
+      left(),
+    )
+    await settledWithin(upkeep.stop(), left())
     watch.close(new StoreClosed({}))
-    await withinLimit(sessions.drain(), left())
-    await withinLimit(group.drain(), left())
-    await withinLimit(wake.close(), left())
+    await settledWithin(sessions.drain(), left())
+    await settledWithin(group.drain(), left())
+    await settledWithin(wake.close(), left())
     await database.close(left())
   })
 
-  return {
+  const store: Store<M> = {
     engine: database.engine,
     events: openEvents<M>(parts),
     streams: openStreams(parts),
@@ -220,49 +369,27 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
     handle: sessions.handle as unknown as Handle<M>,
     subscribe: subscriptions.subscribe,
     subscriptions: subscriptions.subscriptions,
+    workflows: workflows.workflows,
     daemons: administerDaemons({ log, wake }),
     daemon: daemons.daemon,
     deadLetters: openDeadLetters({ log, onRequest: () => wake.changed() }),
     processor: processors.processor,
     transaction: transactions.transaction,
+    export: given => exportArchive({ database, schema: schemaName }, given),
+    import: given => importArchive({ database, schema: schemaName }, given),
+    upkeep: upkeep.run,
+    doctor: given => examine({ log, schema }, given),
+    backup: given => backUp(log, given),
     metrics: () => telemetry.counters(),
+    server: servers.start,
+    async trace(work, given) {
+      const { recordTrace } = await import('./telemetry/breadcrumbs.ts')
+      return recordTrace(schemaName, work, given)
+    },
     close,
     [Symbol.asyncDispose]: close,
   }
-}
-
-/** A transaction whose commit got no answer names the events that were appended in it. */
-function rememberingTransactions(database: Database): {
-  transaction: Store['transaction']
-  rememberIds(tx: AnyTransaction, ids: readonly string[]): void
-} {
-  const appended = new WeakMap<AnyTransaction, string[]>()
-  return {
-    async transaction(work, options) {
-      const eventIds: string[] = []
-      try {
-        return await database.transaction(tx => {
-          appended.set(tx, eventIds)
-          return work(tx)
-        }, options)
-      } catch (error) {
-        if (!isRillflowError(error, 'outcome_unknown')) throw error
-        throw new OutcomeUnknown({ eventIds, reason: 'the connection was lost during the commit' }, error)
-      }
-    },
-    rememberIds(tx, ids) {
-      appended.get(tx)?.push(...ids)
-    },
-  }
+  return { store, schema, tables, log, wake, consumers, daemon: daemons.daemon, worker: workflows.worker, close }
 }
 
 const foreignTypes = { getTypeParser: (oid: number) => parsers[oid] ?? ((text: string) => text) }
-
-async function withinLimit(work: Promise<unknown>, limitMs: number): Promise<void> {
-  let timer: NodeJS.Timeout | undefined
-  const limit = new Promise<void>(resolve => {
-    timer = setTimeout(resolve, limitMs)
-  })
-  await Promise.race([work, limit])
-  clearTimeout(timer)
-}

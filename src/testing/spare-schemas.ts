@@ -1,6 +1,6 @@
 /**
  * Schemas of closed temporary stores, emptied and used again: making one runs all migrations, emptying one is a few deletes.
- * Only one that has exactly the objects it was made with is kept; any other is dropped.
+ * Tables that were added are dropped; a schema that is changed in any other way is not kept.
  */
 import type { Database } from '../database/database.ts'
 import { identifier, literal, sql } from '../database/sql.ts'
@@ -16,60 +16,112 @@ export interface SpareSchemas {
 
 export function spareSchemas(database: Database): SpareSchemas {
   const spare: string[] = []
-  let born: Description | undefined
+  let born: NewSchema | undefined
   return {
     take: () => spare.pop(),
     async learn(schema) {
-      born ??= await describe(database, schema)
+      born ??= await describeNew(database, schema)
     },
     async giveBack(schema) {
-      const now = await describe(database, schema)
-      if (born === undefined || now.objects !== born.objects || spare.length >= mostSpare) {
-        const drop = `drop schema if exists ${identifier(schema)} cascade`
-        await database.run({ label: 'testing.drop', text: drop, values: [] })
+      if (born !== undefined && spare.length < mostSpare && (await restore(database, schema, born))) {
+        spare.push(schema)
         return
       }
-      await database.run({ label: 'testing.empty', text: emptying(schema, now, born.filled), values: [] })
-      spare.push(schema)
+      const drop = `drop schema if exists ${identifier(schema)} cascade`
+      await database.run({ label: 'testing.drop', text: drop, values: [] })
     },
   }
 }
 
 const mostSpare = 8
+/** Of all tables: what was large is slow to empty, and stays slow to scan. */
+const mostBytes = 2 * 1024 * 1024
 
 interface Description {
   readonly objects: string
   readonly tables: readonly string[]
-  /** Tables with rows in them: in a new schema, those that migrations have put there. */
-  readonly filled: ReadonlySet<string>
+  readonly bytes: number
+}
+
+interface NewSchema extends Description {
+  /** Tables that migrations have put rows into. */
+  readonly filled: readonly string[]
+  /** How much there is in those. */
+  readonly content: string
+}
+
+async function describeNew(database: Database, schema: string): Promise<NewSchema> {
+  const description = await describe(database, schema)
+  const filled = await filledOf(database, schema, description.tables)
+  return { ...description, filled, content: await contentOf(database, schema, filled) }
+}
+
+/** Makes it what it was when it was new; false if there is more to undo than that. */
+async function restore(database: Database, schema: string, born: NewSchema): Promise<boolean> {
+  let now = await describe(database, schema)
+  if (now.bytes > mostBytes) return false
+  const added = now.tables.filter(name => !born.tables.includes(name))
+  if (added.length > 0) {
+    const drop = `drop table ${added.map(name => identifier(schema, name)).join(', ')} cascade`
+    await database.run({ label: 'testing.drop', text: drop, values: [] })
+    now = await describe(database, schema)
+  }
+  const isAsBorn = now.objects === born.objects && (await contentOf(database, schema, born.filled)) === born.content
+  if (!isAsBorn) return false
+  const filled = await filledOf(database, schema, now.tables)
+  const emptied = filled.filter(name => !born.filled.includes(name))
+  await database.run({ label: 'testing.empty', text: emptying(schema, emptied), values: [] })
+  return true
 }
 
 async function describe(database: Database, schema: string): Promise<Description> {
-  const rows = await database.run<{ kind: string; name: string }>(sql`/* testing.describe */
-    select relkind::text as kind, relname::text as name
+  const rows = await database.run<{ kind: string; name: string; bytes: number }>(sql`/* testing.describe */
+    select relkind::text as kind, relname::text as name, pg_relation_size(oid)::float8 as bytes
     from pg_class
     where relnamespace = ${identifier(schema).quoted}::regnamespace
     union all
-    select 'function', oid::regprocedure::text
+    select 'column', format('%s.%s %s', c.relname, a.attname, a.atttypid::regtype), 0
+    from pg_class as c
+    join pg_attribute as a on a.attrelid = c.oid
+    where c.relnamespace = ${identifier(schema).quoted}::regnamespace
+      and c.relkind = 'r'
+      and a.attnum > 0
+      and not a.attisdropped
+    union all
+    select 'function', oid::regprocedure::text, 0
     from pg_proc
     where pronamespace = ${identifier(schema).quoted}::regnamespace
+    union all
+    select 'constraint', conname::text, 0
+    from pg_constraint
+    where connamespace = ${identifier(schema).quoted}::regnamespace
     order by 1, 2`)
   const tables = rows.filter(({ kind }) => kind === 'r').map(({ name }) => name)
+  const objects = rows.map(({ kind, name }) => `${kind} ${name.replaceAll(schema, '')}`).join('\n')
+  return { objects, tables, bytes: rows.reduce((sum, row) => sum + row.bytes, 0) }
+}
+
+async function filledOf(database: Database, schema: string, tables: readonly string[]): Promise<string[]> {
   const exist = tables.map(
     name => `select ${literal(name)} as name where exists (select from ${identifier(schema, name)})`,
   )
-  const filled = await database.run<{ name: string }>({
-    label: 'testing.filled',
-    text: exist.join(' union all '),
+  const text = exist.join(' union all ')
+  return (await database.run<{ name: string }>({ label: 'testing.filled', text, values: [] })).map(({ name }) => name)
+}
+
+async function contentOf(database: Database, schema: string, filled: readonly string[]): Promise<string> {
+  const counts = filled.map(name => `(select count(*) from ${identifier(schema, name)})`)
+  const [row] = await database.run<{ content: string }>({
+    label: 'testing.content',
+    text: `select concat_ws(' ', ${["''", ...counts].join(', ')}) as content`,
     values: [],
   })
-  const objects = rows.map(({ kind, name }) => `${kind} ${name.replaceAll(schema, '')}`).join('\n')
-  return { objects, tables, filled: new Set(filled.map(({ name }) => name)) }
+  return row!.content
 }
 
 /** What has rows is deleted, not truncated: a truncated table gets new files, which takes longer than a store lives. */
-function emptying(schema: string, { filled }: Description, kept: ReadonlySet<string>): string {
-  const deletes = [...filled].filter(name => !kept.has(name)).map(name => `delete from ${identifier(schema, name)};`)
+function emptying(schema: string, tables: readonly string[]): string {
+  const deletes = tables.map(name => `delete from ${identifier(schema, name)};`)
   return `do ${literal(`begin
   ${deletes.join('\n  ')}
   perform setval(s.seqrelid, s.seqstart, false)

@@ -1,6 +1,7 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { expect, onTestFinished, test } from 'vitest'
 import { channels } from '../../src/telemetry/telemetry.ts'
+import { emit } from '../../src/workflows/emit.ts'
 import { freshSchema } from '../support/engines.ts'
 import { openShop, outcome, paid, placed } from '../support/shop.ts'
 
@@ -93,4 +94,23 @@ test('every channel has the name of the library before it, and each its own', ()
 
   expect(names.every(name => /^rillflow:[a-z]+\.[a-z]+$/.test(name))).toBe(true)
   expect(new Set(names).size).toBe(names.length)
+})
+
+test('events are counted whoever appends them, also handlers; not those of a transaction that is rolled back', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  flows.on('OrderPlaced', { name: 'pay' }, () => emit('OrderPaid', { method: 'card' }))
+  await using worker = flows.worker()
+  await worker.start()
+
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await flow.settled({ timeoutMs: 10_000 })
+  await store.transaction(tx => store.events.append('order-1', [paid, paid], { tx }))
+  const undone = store.transaction(async tx => {
+    await store.events.append('order-2', paid, { tx })
+    throw new Error('no')
+  })
+  await expect(undone).rejects.toThrow('no')
+
+  expect(store.metrics().events_appended_total).toBe(4)
 })

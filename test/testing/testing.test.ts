@@ -84,6 +84,7 @@ if (onServer) {
       store => store.events.append('order-1', [placed(), placed()], { idempotencyKey: 'twice' }),
       store => store.projections.register(documentProjection('totals', { on: { OrderPlaced: () => ({}) } })),
       store => store.transaction(tx => tx.query(`create table "${store.schema.name}".mine (id integer)`)),
+      store => store.transaction(tx => tx.query(`alter table "${store.schema.name}".events add column mine text`)),
       store => store.streams.resolve('alias', { category: 'order' }),
     ]
     for (const leave of [...leaving, () => Promise.resolve()]) {
@@ -102,6 +103,6 @@ if (onServer) {
       await settle(store)
     }
 
-    expect(seen).toEqual(Array.from({ length: 5 }, () => [[], 1n, 1, false, [], 1]))
+    expect(seen).toEqual(Array.from({ length: 6 }, () => [[], 1n, 1, false, [], 1]))
   })
 }

@@ -1,0 +1,111 @@
+#!/usr/bin/env node
+/**
+ * The command line: what a store's operator types, and what scripts call.
+ *
+ *     words ─► arguments/ find ─► parse ─► command.run ─► output/        data to stdout, the rest to stderr
+ *                 │                           │
+ *              help, completion            open: flags > environment > rillflow.config.ts > ./.rillflow
+ *
+ * `commands.ts` is the tree: nouns, and under each its verbs. A verb is a file that describes itself (what it takes, an
+ * example) and runs; it is loaded when it is asked for, so help is quick and never touches a database.
+ *
+ * Guarantees:
+ * - People get tables; with `--json` programs get one document, or NDJSON from what follows something.
+ * - Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a check found problems, 4 the schema is newer than this version, 130
+ *   interrupted. An error says what to try.
+ * - Colours and bars are for terminals. Nothing asks where nobody can answer; what destroys something needs `--yes` there.
+ * - The first Ctrl-C lets what is under way end, the second one ends the process.
+ * - A command that runs code says so when there is none: it never does nothing in silence.
+ *
+ * What can fail: a reader that goes away (`| head`) ends the command quietly. An embedded store is one process's at a time;
+ * a second one is told who has it.
+ */
+import { isRillflowError } from '../core/errors.ts'
+import { findCommand, isGroup } from './arguments/find.ts'
+import { glanceAtGlobals, parseLine } from './arguments/parse.ts'
+import type { Command, ExitCode, Invocation } from './command.ts'
+import { root } from './commands.ts'
+import { listenToInterrupts } from './interrupt.ts'
+import { openOutput, styleFor } from './output/output.ts'
+import { reportError } from './report-error.ts'
+
+/** Runs one line, and says how the process should end. */
+async function main(words: readonly string[]): Promise<ExitCode> {
+  const { json: isJson, color, debug: isDebug, help } = glanceAtGlobals(words)
+  const { stdout, stderr, env } = process
+  try {
+    if (words[0] === '--version' || words[0] === '-V') return await printVersion()
+    const { path, node, rest } = findCommand(root, words)
+    const style = styleFor({ stream: stdout, env, color })
+    if (isGroup(node)) {
+      const { groupHelp } = await import('./help.ts')
+      const isAsked = help || path.length === 0
+      ;(isAsked ? stdout : stderr).write(`${groupHelp(style, node, path)}\n`)
+      return isAsked ? 0 : 2
+    }
+    const command = await node.load()
+    if (help) {
+      const { commandHelp } = await import('./help.ts')
+      stdout.write(`${commandHelp(style, command, path, node.summary)}\n`)
+      return 0
+    }
+    return await runCommand(command, path, rest)
+  } catch (error) {
+    return reportError(error, { stderr, env, color, isJson, isDebug })
+  }
+}
+
+async function runCommand(command: Command, path: readonly string[], rest: readonly string[]): Promise<ExitCode> {
+  const { globals, arguments: taken, options } = parseLine(command, path, rest, process.env)
+  const { placeOf, loadConfig } = await import('./configuration.ts')
+  const out = openOutput({ ...process, isJson: globals.json, color: globals.color })
+  const interrupt = listenToInterrupts(() => out.note('Ending … (press Ctrl-C again to stop at once)'))
+  const place = placeOf({ ...globals, memory: options.memory === true }, process.env)
+  const closing: (() => Promise<void>)[] = []
+  let loading: ReturnType<Invocation['config']> | undefined
+  const config: Invocation['config'] = () => {
+    loading ??= loadConfig(place, process.cwd())
+    return loading
+  }
+  const invocation: Invocation = {
+    ...{ arguments: taken, options, root, out, place, config },
+    signal: interrupt.signal,
+    async open(given = {}) {
+      const { openConfigured } = await import('./open.ts')
+      const { opened, close } = await openConfigured(await config(), place, given)
+      closing.push(close)
+      return opened
+    },
+    async confirm(deed) {
+      const { confirm } = await import('./confirm.ts')
+      const line = ['rillflow', ...path].join(' ')
+      const consent = { isGiven: options.yes === true, isDryRun: options.dryRun === true, line }
+      const { stdin, stderr } = process
+      return confirm(deed, consent, out, { stdin, stderr, interrupt })
+    },
+  }
+  try {
+    const code = await command.run(invocation)
+    return code ?? (interrupt.signal.aborted ? 130 : 0)
+  } catch (error) {
+    const isAbort = isRillflowError(error, 'aborted') || (error instanceof Error && error.name === 'AbortError')
+    if (interrupt.signal.aborted && isAbort) return 130
+    throw error
+  } finally {
+    for (const close of closing) await close()
+    interrupt.release()
+  }
+}
+
+async function printVersion(): Promise<ExitCode> {
+  const { version } = await import('./version.ts')
+  process.stdout.write(`rillflow ${version()}\n`)
+  return 0
+}
+
+// Whoever reads may leave early, as `head` does: that is no failure of ours.
+process.stdout.on('error', error => {
+  if ((error as NodeJS.ErrnoException).code === 'EPIPE') process.exit(0)
+  throw error
+})
+process.exitCode = await main(process.argv.slice(2))

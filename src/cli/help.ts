@@ -1,0 +1,86 @@
+/** Help, made from the description of a command. Nothing is opened for it. */
+import { destructiveOptions, flagOf, globalOptions } from './arguments/arguments.ts'
+import { isGroup } from './arguments/find.ts'
+import type { Argument, Command, Group, Option } from './command.ts'
+import type { Style } from './output/output.ts'
+
+export function groupHelp(style: Style, group: Group, path: readonly string[]): string {
+  const { bold } = style.colour
+  const line = ['rillflow', ...path].join(' ')
+  const commands = Object.entries(group.commands).map(([name, node]): [string, string] => [
+    isGroup(node) ? `${name} ${style.symbols.ellipsis}` : name,
+    node.summary,
+  ])
+  return [
+    `${group.summary}.`,
+    '',
+    `${bold('Usage')}  ${line} ${path.length === 0 ? 'COMMAND' : Object.keys(group.commands).join('|')}`,
+    '',
+    bold('Commands'),
+    list(commands),
+    '',
+    bold('Options of all commands'),
+    list(optionRows(globalOptions)),
+    '',
+    `${line} COMMAND --help tells more, with an example.`,
+  ].join('\n')
+}
+
+export function commandHelp(style: Style, command: Command, path: readonly string[], summary: string): string {
+  const { bold } = style.colour
+  const own = ownOptions(command)
+  const sections = [
+    `${summary}.`,
+    ...(command.description === undefined ? [] : ['', command.description]),
+    '',
+    `${bold('Usage')}  ${usageOf(command, path)}`,
+    ...(command.arguments.length === 0 ? [] : ['', bold('Arguments'), list(command.arguments.map(argumentRow))]),
+    ...(Object.keys(own).length === 0 ? [] : ['', bold('Options'), list(optionRows(own))]),
+    '',
+    bold(command.examples.length === 1 ? 'Example' : 'Examples'),
+    ...command.examples.map(example => `  ${example}`),
+    '',
+    bold('Options of all commands'),
+    list(optionRows(globalOptions)),
+  ]
+  return sections.join('\n')
+}
+
+export function ownOptions(command: Command): Readonly<Record<string, Option>> {
+  return { ...command.options, ...(command.destructive ? destructiveOptions : {}) }
+}
+
+export function usageOf(command: Command, path: readonly string[]): string {
+  const taken = command.arguments.map(each =>
+    each.optional ? `[${each.name.toUpperCase()}]` : each.name.toUpperCase(),
+  )
+  const options = Object.keys(ownOptions(command)).length === 0 ? [] : ['[OPTIONS]']
+  return ['rillflow', ...path, ...taken, ...options].join(' ')
+}
+
+export function argumentRow({ name, summary, choices }: Argument): [string, string] {
+  return [name.toUpperCase(), choices === undefined ? summary : `${summary}: ${choices.join(', ')}`]
+}
+
+export function optionRows(options: Readonly<Record<string, Option>>): [string, string][] {
+  return Object.entries(options).map(([name, option]) => {
+    const value = option.kind === 'flag' ? '' : ` ${option.value ?? option.kind.toUpperCase()}`
+    const choices = option.choices === undefined ? '' : `: ${option.choices.join(', ')}`
+    const more = [
+      ...(option.required ? ['required'] : []),
+      ...(option.many ? ['repeatable'] : []),
+      ...(option.default === undefined ? [] : [`default ${option.default}`]),
+      ...(option.env === undefined ? [] : [`or ${option.env}`]),
+    ]
+    const short = option.short === undefined ? '' : `-${option.short}, `
+    return [
+      `${short}${flagOf(name)}${value}`,
+      `${option.summary}${choices}${more.length === 0 ? '' : ` (${more.join(', ')})`}`,
+    ]
+  })
+}
+
+function list(rows: readonly (readonly [string, string])[]): string {
+  const width = Math.max(...rows.map(([name]) => name.length))
+  return rows.map(([name, text]) => `  ${name.padEnd(width)}  ${text}`).join('\n')
+}

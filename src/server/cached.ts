@@ -1,0 +1,16 @@
+/** One question at a time, and its answer for a while: whoever asks meanwhile gets the same. A failure is not kept. */
+import type { Clock } from '../core/clock.ts'
+
+export function cached<T>(ask: () => Promise<T>, cacheMs: number, clock: Clock): () => Promise<T> {
+  let asking: Promise<T> | undefined
+  let known: { readonly answer: T; readonly at: number } | undefined
+  return async () => {
+    if (known !== undefined && clock.now().getTime() - known.at < cacheMs) return known.answer
+    asking ??= ask().finally(() => {
+      asking = undefined
+    })
+    const answer = await asking
+    known = { answer, at: clock.now().getTime() }
+    return answer
+  }
+}

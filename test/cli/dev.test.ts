@@ -1,0 +1,142 @@
+import { existsSync } from 'node:fs'
+import { rename, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { waitUntil } from '../support/wait.ts'
+import { onServer, openFolder, patienceMs } from './shop.ts'
+
+const patient = { deadlineMs: 120_000 }
+
+test(
+  'dev without a configuration opens the shop: orders are shipped, a few fail, and Ctrl-C ends it well',
+  async () => {
+    const shop = await openFolder({ empty: true })
+    const running = shop.start('dev')
+    await waitUntil(() => /OrderShipped[\s\S]*max_retries|max_retries[\s\S]*OrderShipped/.test(running.stdout()), {
+      ...patient,
+      what: 'an order that is shipped, and one that is not',
+    })
+    const [line] = /curl -s http:\S+\/health\/ready/.exec(running.stdout())!
+    const ready = await fetch(line.replace('curl -s ', ''))
+    running.interrupt()
+
+    const { code, stdout, stderr } = await running.ended
+
+    expect({ code, ready: ready.status }).toEqual({ code: 0, ready: 200 })
+    expect(stdout).toMatch(
+      /^\nThe shop is open: .*schema \w+\. Ctrl-C ends it\.\nRunning 1 projection \(orders\), 4 handlers/,
+    )
+    for (const type of ['OrderPlaced', 'OrderCharged', 'ItemChecked', 'OrderCleared']) expect(stdout).toContain(type)
+    expect(stdout).toMatch(/failed +charge \(OrderPlaced\) +attempt 2 .*the card of \w+ has expired/)
+    expect(stderr).toMatch(/Ended\. Nothing is lost/)
+    if (!onServer) expect(stderr).toContain('dist/cli/cli.js dead-letters list --schema shop\n')
+    const letters = await shop.run(`dead-letters list --json${onServer ? '' : ' --schema shop'}`)
+    expect(JSON.parse(letters.stdout)).toContainEqual(expect.objectContaining({ consumer: 'handler:charge' }))
+  },
+  patienceMs,
+)
+
+test(
+  'dev runs a configuration of one’s own, as NDJSON with --json',
+  async () => {
+    const shop = await openFolder({
+      config: `
+        import { defineConfig, emit } from 'rillflow'
+        export default defineConfig({
+          register({ workflows }) {
+            workflows.schedule('customers', { everyMs: 200 }, () => emit('OrderPlaced', { total: 5 }))
+            workflows.on('OrderPlaced', { name: 'pay' }, () => emit('OrderPaid', {}))
+          },
+        })
+      `,
+    })
+    const refused = await shop.run('dev --health-bind 0.0.0.0:9464')
+    const running = shop.start('dev --json --health-bind 127.0.0.1:0')
+    await waitUntil(() => running.stdout().includes('OrderPaid'), { ...patient, what: 'an order that is paid' })
+    running.interrupt()
+
+    const { code, stdout, stderr } = await running.ended
+
+    expect(refused).toMatchObject({ code: 2, stdout: '', stderr: expect.stringContaining('--token TOKEN') })
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    const [ready, ...lines] = stdout
+      .trimEnd()
+      .split('\n')
+      .map(each => JSON.parse(each))
+    expect(ready).toMatchObject({
+      ready: { url: expect.stringMatching(/^http:/), running: ['1 handler (pay)', '1 schedule (customers)'] },
+    })
+    expect(lines).toContainEqual({ event: expect.objectContaining({ type: 'OrderPaid' }) })
+  },
+  patienceMs,
+)
+
+test(
+  'dev --memory keeps nothing, whatever the configuration and the environment say, and goes with no other place',
+  async () => {
+    const shop = await openFolder({
+      empty: true,
+      config: `
+        import { emit } from 'rillflow'
+        export default {
+          url: 'postgres://127.0.0.1:1/nowhere',
+          register: ({ workflows }) =>
+            workflows.schedule('customers', { everyMs: 200 }, () => emit('OrderPlaced', { total: 5 })),
+        }
+      `,
+    })
+    const refused = await shop.run('dev --memory --folder here')
+    const running = shop.start('dev --memory --health-bind 127.0.0.1:0')
+    await waitUntil(() => running.stdout().includes('OrderPlaced'), { ...patient, what: 'an order' })
+    running.interrupt()
+
+    const { code, stdout, stderr } = await running.ended
+
+    expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('--folder and --memory exclude') })
+    expect({ code, isKept: existsSync(join(shop.path, '.rillflow')) }).toEqual({ code: 0, isKept: false })
+    expect(stdout).toMatch(/^\nYour store is open: memory, schema \w+\./)
+    expect(stderr).toContain('Nothing is kept')
+  },
+  patienceMs,
+)
+
+test(
+  'dev starts again with the new code when it changes, and waits for the next change when that fails',
+  async () => {
+    const configOf = (type: string): string => `
+      import { emit } from 'rillflow'
+      // As a terminal sends Ctrl-C to all processes that it sees: that of the first one is the one that counts.
+      process.kill(process.pid, 'SIGINT')
+      export default {
+        register: ({ workflows }) => workflows.schedule('customers', { everyMs: 200 }, () => emit('${type}', {})),
+      }
+    `
+    const shop = await openFolder({ config: configOf('OrderPlaced') })
+    // In one step, as half a file would be a change of its own.
+    const change = async (text: string): Promise<void> => {
+      await writeFile(join(shop.path, 'next'), text)
+      await rename(join(shop.path, 'next'), join(shop.path, 'rillflow.config.mjs'))
+    }
+    const running = shop.start('dev --health-bind 127.0.0.1:0')
+    const until = (what: string): Promise<void> =>
+      waitUntil(() => running.stdout().includes(what) || running.stderr().includes(what), { ...patient, what })
+    await until('OrderPlaced')
+    await change(configOf('OrderPaid'))
+    await until('OrderPaid')
+    await change('throw new Error("no key")')
+    await until('Waiting for a change')
+    await change(configOf('OrderShipped'))
+    await until('OrderShipped')
+    running.interrupt()
+
+    const { code, stdout, stderr } = await running.ended
+
+    expect(code).toBe(0)
+    expect(stdout.match(/Your store is open/g)).toHaveLength(3)
+    expect(stderr.match(/^rillflow\.config\.mjs has changed: starting again$/gm)).toHaveLength(3)
+    expect(stderr).toContain('rillflow.config.mjs could not be used: no key')
+    expect(stderr.match(/^Ending|^Ended/gm)).toEqual(['Ending', 'Ended'])
+    expect(await shop.use(store => store.events.head())).toBeGreaterThan(2n)
+  },
+  patienceMs * 2,
+)

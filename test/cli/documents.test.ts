@@ -1,0 +1,95 @@
+import { beforeAll, expect, test } from 'vitest'
+import { type Folder, onServer, openFolder, patienceMs } from './shop.ts'
+
+let shop: Folder
+
+beforeAll(async () => {
+  shop = await openFolder({
+    config: `
+      import { defineConfig, index } from 'rillflow'
+      export default defineConfig({ collections: { customers: { indexes: [index('email')] } } })
+    `,
+  })
+  if (onServer) await shop.run('schema sync')
+  await shop.use(async store => {
+    const customers = store.documents('customers')
+    for (const [id, age] of [
+      ['ada', 36],
+      ['bo', 17],
+      ['cleo', 52],
+    ] as const)
+      await customers.put(id, { name: id, age, email: `${id}@shop.example` })
+  })
+}, patienceMs)
+
+test('documents are put and got', async () => {
+  await shop.shows(['documents', 'put', 'customers', 'dev', '{"name":"dev","age":20}', '--user', 'eve'], {
+    text: ['Put customers/dev, version 1.'],
+    json: { collection: 'customers', id: 'dev' },
+  })
+  await shop.shows('documents get customers dev', {
+    text: [/id +dev/, /updated by +eve/, '"name": "dev"'],
+    json: { id: 'dev', data: { name: 'dev', age: 20 }, updatedBy: 'eve' },
+  })
+})
+
+test('RB-80: a document that is not there is an error of every command about one', async () => {
+  for (const verb of onServer ? ['get', 'soft-delete', 'restore'] : ['soft-delete']) {
+    const { code, stdout, stderr } = await shop.run(`documents ${verb} customers nobody`)
+
+    expect({ verb, code, stdout }).toEqual({ verb, code: 1, stdout: '' })
+    expect(stderr).toContain('[document_not_found]')
+  }
+})
+
+test('documents query finds what a filter describes, in order', async () => {
+  await shop.shows(
+    [
+      'documents',
+      'query',
+      'customers',
+      '--where',
+      '{"age":{"$gte":30}}',
+      '--order-by',
+      'age',
+      '--order-as',
+      'number',
+      '--descending',
+    ],
+    {
+      text: [/^ID +VERSION +UPDATED +DATA\ncleo .*\nada /],
+      json: [{ id: 'cleo' }, { id: 'ada' }],
+    },
+  )
+
+  const wrong = await shop.run(['documents', 'query', 'customers', '--where', '{"age":{"$above":30}}'])
+  const notJson = await shop.run(['documents', 'query', 'customers', '--where', 'age>30'])
+
+  expect(wrong).toMatchObject({ code: 2, stdout: '' })
+  expect(notJson.stderr).toContain('--where must be JSON')
+})
+
+test('a document that is soft-deleted is hidden until it is restored', async () => {
+  const deleted = await shop.run('documents soft-delete customers bo --json')
+  expect(JSON.parse(deleted.stdout)).toEqual({ collection: 'customers', id: 'bo', version: 2, deleted: true })
+  const hidden = await shop.run('documents query customers --json')
+  expect(JSON.parse(hidden.stdout).map((each: { id: string }) => each.id)).not.toContain('bo')
+
+  const restored = await shop.run('documents restore customers bo')
+
+  expect(restored).toMatchObject({ code: 0, stdout: expect.stringContaining('Restored customers/bo, version') })
+})
+
+test('RB-80: the index advisor names the index and the table it is for', async () => {
+  await shop.shows(['documents', 'index-advisor', 'customers', '--where', '{"age":{"$gte":18}}'], {
+    text: [/^INDEX +TABLE .*\nindex\(\{ path: 'age', as: 'number' \}\) +customers /],
+    json: { table: 'customers', advice: [{ index: "index({ path: 'age', as: 'number' })" }] },
+  })
+})
+
+test('RB-43: documents explain gives the plan of the statement with its values', async () => {
+  await shop.shows(['documents', 'explain', 'customers', '--where', '{"email":"ada@shop.example"}', '--analyze'], {
+    text: [/(Scan|Index).*customers/, /actual time|actual rows/],
+    json: { collection: 'customers' },
+  })
+})

@@ -1,0 +1,218 @@
+import { existsSync } from 'node:fs'
+import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+import { beforeAll, expect, test } from 'vitest'
+import { completedBy } from './bash.ts'
+import { type Folder, onServer, openFolder, patienceMs } from './shop.ts'
+
+let shop: Folder
+
+beforeAll(async () => {
+  shop = await openFolder({ empty: true })
+}, patienceMs)
+
+test('help needs no store, has an example, and goes to stdout', async () => {
+  const nowhere = { env: { DATABASE_URL: 'postgres://127.0.0.1:1/nowhere', RILLFLOW_CONFIG: 'nowhere.mjs' } }
+  const [program, noun, verb, bare] = await Promise.all([
+    shop.run('--help', nowhere),
+    shop.run('events --help', nowhere),
+    shop.run('events append -h', nowhere),
+    shop.run('events', nowhere),
+  ])
+
+  expect(program).toMatchObject({ code: 0, stderr: '' })
+  expect(program.stdout).toMatch(/Usage {2}rillflow COMMAND\n[\s\S]*\n {2}status +How the store is, at a glance\n/)
+  expect(noun.stdout).toContain('Usage  rillflow events tail|show|append|export|import')
+  expect(verb.stdout).toMatch(
+    /Usage {2}rillflow events append STREAM TYPE \[DATA\] \[OPTIONS\]\n[\s\S]*\nExample\n {2}rillflow events append order-42/,
+  )
+  expect(bare).toMatchObject({ code: 2, stdout: '' })
+})
+
+test('the version is that of the package', async () => {
+  const { version } = JSON.parse(await readFile('package.json', 'utf8'))
+
+  expect(await shop.run('--version')).toEqual({ code: 0, stdout: `rillflow ${version}\n`, stderr: '' })
+})
+
+test('what is wrong in a line is said with the nearest name and a line to try, before anything is opened', async () => {
+  const expected = {
+    'projection list': [
+      'There is no command "projection" (did you mean "projections"?)',
+      'try: rillflow projections --help',
+    ],
+    'events tial': ['did you mean "events tail"?', 'try: rillflow events tail --help'],
+    'events tail --limt 3': [
+      '"rillflow events tail" has no option --limt (did you mean --limit?)',
+      'try: rillflow events tail --help',
+    ],
+    'events tail --limit many': ['--limit must be a whole number, not "many"'],
+    'events tail --limit': ['--limit needs a value'],
+    'events tail --follow=yes': ['--follow takes no value'],
+    'events show': ['"rillflow events show" needs EVENT: Its id'],
+    'events show a b': ['"rillflow events show" does not take "b"'],
+    'completion tcsh': ['SHELL must be one of bash, zsh, fish, not "tcsh"'],
+    'projections reset orders -1': ['has no option -1'],
+    'status --url a --folder b': ['--url and --folder exclude each other'],
+  }
+  const lines = Object.keys(expected) as (keyof typeof expected)[]
+
+  for (let at = 0; at < lines.length; at += 2) {
+    await Promise.all(
+      lines.slice(at, at + 2).map(async line => {
+        const { code, stdout, stderr } = await shop.run(line)
+        expect({ line, code, stdout }).toEqual({ line, code: 2, stdout: '' })
+        for (const each of expected[line]) expect(stderr).toContain(each)
+      }),
+    )
+  }
+})
+
+test('an error is JSON for programs, with its code and what to try; --debug shows where it came from', async () => {
+  const { stderr } = await shop.run('--json evnts')
+  const debugged = await shop.run('evnts --debug')
+
+  expect(JSON.parse(stderr)).toMatchObject({ error: { code: 'wrong_usage', try: 'rillflow events --help' } })
+  expect(debugged.stderr).toMatch(/\n +at /)
+})
+
+test('an error of the store ends with its code and the page that describes it, which is there', async () => {
+  const line = 'status --url postgres://127.0.0.1:1/shop'
+  const { stderr } = await shop.run(line)
+  const json = await shop.run(`${line} --json`)
+
+  const [, page, anchor] = /\[database_unreachable\]\n {2}see: (\S+)#(\S+)\n$/.exec(stderr)!
+  expect(await readFile(page!, 'utf8')).toContain(`\n### ${anchor}\n`)
+  expect(JSON.parse(json.stderr)).toMatchObject({
+    error: { code: 'database_unreachable', docs: `${page}#database_unreachable` },
+  })
+  expect((await shop.run('evnts')).stderr).not.toContain('see:')
+  const { files } = JSON.parse(await readFile('package.json', 'utf8'))
+  expect(files).toContain('docs/reference')
+})
+
+test('a server that does not answer is named without its password', async () => {
+  const { code, stderr } = await shop.run('--database-url postgres://ada:secret@127.0.0.1:1/shop status')
+
+  expect(code).toBe(1)
+  expect(stderr).toContain('127.0.0.1:1')
+  expect(stderr).not.toContain('secret')
+})
+
+test('colours are for terminals, and for those who ask', async () => {
+  const [piped, asked, forced, refused] = await Promise.all([
+    shop.run('--help'),
+    shop.run('--help --color'),
+    shop.run('--help', { env: { FORCE_COLOR: '1' } }),
+    shop.run('--help --no-color', { env: { FORCE_COLOR: '1' } }),
+  ])
+
+  expect([piped, asked, forced, refused].map(each => each.stdout.includes('\u001b['))).toEqual([
+    false,
+    true,
+    true,
+    false,
+  ])
+})
+
+test('completion knows every command, in three shells', async () => {
+  const [bash, zsh, fish, json] = await Promise.all([
+    shop.run('completion bash'),
+    shop.run('completion zsh'),
+    shop.run('completion fish'),
+    shop.run('completion bash --json'),
+  ])
+
+  expect(zsh.stdout).toBe(`autoload -U +X bashcompinit && bashcompinit\n${bash.stdout}`)
+  expect(fish.stdout).toContain(`-n '__fish_seen_subcommand_from events; and not __fish_seen_subcommand_from tail`)
+  expect(JSON.parse(json.stdout)).toMatchObject({ 'events tail': expect.arrayContaining(['--follow', '--json']) })
+  const expected = {
+    'rillflow pro': ['projections'],
+    'rillflow events ': ['tail', 'show', 'append', 'export', 'import'],
+    'rillflow events t': ['tail'],
+    'rillflow --url postgres://localhost/shop --json dead-letters re': ['retry', 'resolve'],
+    'rillflow events tail --fol': ['--follow', '--folder'],
+    'rillflow events show 01a1 --sch': ['--schema'],
+    'rillflow completion ba': ['bash'],
+    'rillflow completion bash --he': ['--help'],
+  }
+  expect(await completedBy(bash.stdout, Object.keys(expected), shop)).toEqual(expected)
+})
+
+test('init writes a configuration that works, and never over one that is there', async () => {
+  const folder = await openFolder({ empty: true })
+  await writeFile(join(folder.path, '.gitignore'), 'dist')
+  const first = await folder.run('init')
+  const second = await folder.run('init --json')
+
+  expect(first).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining('Wrote rillflow.config.mjs, and .rillflow/ to .gitignore.'),
+  })
+  expect(await readFile(join(folder.path, '.gitignore'), 'utf8')).toBe('dist\n.rillflow/\n')
+  expect(JSON.parse(second.stderr)).toMatchObject({ error: { code: 'wrong_usage' } })
+  expect(await folder.run('upcasters list')).toMatchObject({ code: 0 })
+  expect(existsSync(join(folder.path, '.rillflow'))).toBe(false)
+})
+
+test('a configuration in TypeScript is loaded, with the help of jiti where Node needs it', async () => {
+  const folder = await openFolder({ empty: true })
+  await writeFile(join(folder.path, 'tsconfig.json'), '{}')
+  expect(await folder.run('init')).toMatchObject({ stdout: expect.stringContaining('rillflow.config.ts') })
+  const typed = `import { defineConfig, upcaster } from 'rillflow'
+    const from: number = 1
+    export default defineConfig({ upcasters: [upcaster('OrderPlaced', { from, to: 2 }, (data: object) => data)] })`
+  await writeFile(join(folder.path, 'rillflow.config.ts'), typed)
+  // Node remembers where it did not find a package.
+  const alone = { env: {} }
+  const without = await folder.run('upcasters list', alone)
+  await symlink(resolve('node_modules/jiti'), join(folder.path, 'node_modules', 'jiti'))
+
+  const listed = await folder.run('upcasters list --json', alone)
+
+  const canStrip = Boolean((process.features as { typescript?: unknown }).typescript)
+  if (!canStrip)
+    expect(without).toMatchObject({ code: 2, stderr: expect.stringContaining('try: npm install --save-dev jiti') })
+  expect({ ...listed, stdout: JSON.parse(listed.stdout) }).toEqual({
+    ...{ code: 0, stderr: '' },
+    stdout: [{ type: 'OrderPlaced', from: 1, toType: 'OrderPlaced', to: 2 }],
+  })
+})
+
+test('a configuration that cannot be used is named, with the reason', async () => {
+  await writeFile(join(shop.path, 'broken.mjs'), 'export default 5')
+  await writeFile(join(shop.path, 'throwing.mjs'), 'throw new Error("no key")')
+  await writeFile(join(shop.path, 'lacking.mjs'), 'import "@shop/prices"')
+  const [missing, broken, throwing, lacking] = await Promise.all([
+    shop.run('upcasters list --config nowhere.mjs'),
+    shop.run('upcasters list --config broken.mjs'),
+    shop.run('upcasters list', { env: { RILLFLOW_CONFIG: 'throwing.mjs' } }),
+    shop.run('upcasters list --config lacking.mjs'),
+  ])
+
+  expect(missing).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('nowhere.mjs could not be used: the file is not there'),
+  })
+  expect(broken).toMatchObject({ code: 2, stderr: expect.stringContaining('it must have a default export') })
+  expect(throwing).toMatchObject({ code: 2, stderr: expect.stringContaining('throwing.mjs could not be used: no key') })
+  expect(lacking).toMatchObject({ code: 2, stderr: expect.stringContaining('try: npm install @shop/prices') })
+})
+
+test('flags win over the environment, and that over the configuration', async () => {
+  const folder = await openFolder({ empty: true })
+  await mkdir(join(folder.path, 'empty'))
+  await writeFile(join(folder.path, 'rillflow.config.mjs'), `export default { url: 'postgres://127.0.0.1:2/config' }`)
+  const [flag, environment, file] = await Promise.all([
+    folder.run('status --url postgres://127.0.0.1:4/flag', {
+      env: { DATABASE_URL: 'postgres://127.0.0.1:3/environment' },
+    }),
+    folder.run('status', { env: { DATABASE_URL: 'postgres://127.0.0.1:3/environment' } }),
+    folder.run('status', { env: { DATABASE_URL: '', RILLFLOW_SCHEMA: 'shop' } }),
+  ])
+
+  expect([flag, environment, file].map(each => /127\.0\.0\.1:\d/.exec(each.stderr)?.[0])).toEqual([
+    ...['127.0.0.1:4', '127.0.0.1:3', '127.0.0.1:2'],
+  ])
+  expect(onServer || !existsSync(join(folder.path, '.rillflow'))).toBe(true)
+})

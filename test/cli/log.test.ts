@@ -1,0 +1,128 @@
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { beforeAll, expect, test } from 'vitest'
+import { waitUntil } from '../support/wait.ts'
+import { type Folder, openFolder, patienceMs } from './shop.ts'
+
+let shop: Folder
+let eventId: string
+
+beforeAll(async () => {
+  shop = await openFolder({
+    async seed(store) {
+      const placed = { type: 'OrderPlaced', data: { total: 99 }, headers: { channel: 'web' }, userId: 'ada' }
+      const { eventIds } = await store.events.append('order-1', placed)
+      eventId = eventIds[0]!
+      await store.events.append('order-1', { type: 'OrderPaid', data: { method: 'card' } })
+      await store.events.append('cart-1', { type: 'CartOpened', data: {} })
+    },
+  })
+}, patienceMs)
+
+test('events tail shows the latest events, of the streams and types asked for', async () => {
+  await shop.shows('events tail', {
+    text: [/#1 .*order-1@1 +OrderPlaced +\{"total":99\}/, /#3 .*cart-1@1 +CartOpened/],
+    json: [{ position: '1' }, { position: '2' }, { position: '3' }],
+    isNdjson: true,
+  })
+  await shop.shows('events tail --limit 1 --category order', {
+    text: [/^ +#2 .*OrderPaid .*\n$/],
+    json: [{ position: '2', type: 'OrderPaid' }],
+    isNdjson: true,
+  })
+})
+
+test('events tail --follow goes on with new events, and ends with Ctrl-C', async () => {
+  const tail = shop.start('events tail --follow --type CartOpened --json')
+  await waitUntil(() => tail.stdout().includes('cart-1'), { what: 'the event that is there', deadlineMs: 60_000 })
+
+  tail.interrupt()
+
+  expect(await tail.ended).toMatchObject({ code: 130, stderr: '' })
+})
+
+test('events show gives one event in full, and says where to look for one that is not there', async () => {
+  await shop.shows(`events show ${eventId}`, {
+    text: [/type +OrderPlaced/, 'order-1 at version 1', /user +ada/, '"channel": "web"', '"total": 99'],
+    json: { id: eventId, type: 'OrderPlaced', data: { total: 99 }, userId: 'ada', position: '1' },
+  })
+
+  const unknown = await shop.run('events show 00000000-0000-4000-8000-000000000000')
+
+  expect(unknown).toMatchObject({ code: 1, stdout: '' })
+  expect(unknown.stderr).toMatch(/There is no event .*\n +try: rillflow events tail/)
+})
+
+test('events append stores an event once per key, and tells of conflicts by its exit code', async () => {
+  await shop.shows(['events', 'append', 'order-2', 'OrderPlaced', '{"total":5}', '--key', 'first'], {
+    text: [/OrderPlaced to order-2, version 1, position \d+\./],
+    json: { stream: 'order-2', version: 1 },
+  })
+
+  const conflict = await shop.run(['events', 'append', 'order-2', 'OrderPlaced', '{}', '--expected', 'empty', '--json'])
+
+  expect(conflict).toMatchObject({ code: 1, stdout: '' })
+  expect(JSON.parse(conflict.stderr)).toMatchObject({
+    error: { code: 'version_conflict', stream: 'order-2', actual: 1 },
+  })
+})
+
+test('events export writes what events import loads, elsewhere', async () => {
+  const file = join(shop.path, 'events.ndjson')
+  const exported = await shop.run(['events', 'export', '--category', 'order', '--output', file, '--json'])
+  expect(exported).toMatchObject({ code: 0 })
+  const lines = (await readFile(file, 'utf8'))
+    .trimEnd()
+    .split('\n')
+    .map(line => JSON.parse(line))
+  expect(lines[0]).toMatchObject({ stream: 'order-1', type: 'OrderPlaced', position: '1' })
+  const moved = lines.map(({ id, stream, ...rest }) => JSON.stringify({ ...rest, stream: `moved-${stream}` }))
+  await writeFile(file, `${moved.join('\n')}\n`)
+
+  const imported = await shop.run('events import events.ndjson --name move --json')
+  const again = await shop.run('events import events.ndjson --name move')
+
+  expect(JSON.parse(imported.stdout)).toMatchObject({ events: lines.length, resumed: 0 })
+  expect(again.stdout).toMatch(`Imported ${lines.length} events, ${lines.length} events of them before`)
+})
+
+test('events import names the line that is wrong', async () => {
+  const { code, stderr } = await shop.run('events import -', {
+    input: '{"stream":"order-9","type":"OrderPlaced","data":{}}\nno\n',
+  })
+
+  expect(code).toBe(2)
+  expect(stderr).toContain('stdin:2 is not JSON')
+})
+
+test('streams are listed, shown, archived and restored', async () => {
+  await shop.shows('streams list --category cart', {
+    text: [/^STREAM +VERSION +POSITION +STATE +LAST EVENT\ncart-1 +1 +3 +open/],
+    json: [{ stream: 'cart-1', version: 1, lastPosition: '3', state: 'open' }],
+  })
+  await shop.shows('streams show order-1', {
+    text: [/stream +order-1\nversion +2\nstate +open/, /order-1@2 +OrderPaid/],
+    json: { stream: 'order-1', lastPosition: '2', events: [{ version: 1 }, { version: 2 }] },
+  })
+  await shop.shows(['streams', 'archive', 'cart-1', '--reason', 'left alone'], {
+    text: ['Archived cart-1.'],
+    json: { stream: 'cart-1', state: 'archived', reason: 'left alone' },
+  })
+  await shop.shows('streams restore cart-1', {
+    text: ['Restored cart-1.'],
+    json: { stream: 'cart-1', state: 'open' },
+  })
+
+  const unknown = await shop.run('streams archive cart-7')
+
+  expect(unknown).toMatchObject({ code: 1 })
+  expect(unknown.stderr).toContain('try: rillflow streams list')
+})
+
+test('streams resolve gives the same stream for an alias each time', async () => {
+  const first = await shop.run('streams resolve invoice:1 --category invoice')
+  const second = await shop.run('streams resolve invoice:1 --json')
+
+  expect(first.stdout).toMatch(/^invoice-[0-9a-f-]{36}\n$/)
+  expect(JSON.parse(second.stdout)).toEqual({ alias: 'invoice:1', stream: first.stdout.trim() })
+})

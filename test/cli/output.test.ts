@@ -1,0 +1,83 @@
+import { expect, test, vi } from 'vitest'
+import { ago, count, duration } from '../../src/cli/output/amount.ts'
+import { openOutput, type Style, styleFor } from '../../src/cli/output/output.ts'
+import { type Column, fields, table } from '../../src/cli/output/table.ts'
+
+const streams = [
+  { stream: 'order-1', version: 3 },
+  { stream: `order-${'x'.repeat(60)}`, version: 12_000 },
+]
+const columns: Column<(typeof streams)[number]>[] = [
+  { title: 'STREAM', of: each => each.stream, cut: true },
+  { title: 'VERSION', of: each => each.version, right: true },
+]
+
+function terminal(columns: number): { isTTY: true; columns: number; text: string; write(text: string): void } {
+  return {
+    ...{ isTTY: true, columns, text: '' },
+    write(text) {
+      this.text += text
+    },
+  }
+}
+
+const on = (stream: object, env: NodeJS.ProcessEnv = {}): Style =>
+  styleFor({ stream: stream as ReturnType<typeof terminal>, env: { LANG: 'C.UTF-8', ...env }, color: undefined })
+
+test('a table fits the terminal, and is never cut in a pipe', () => {
+  const narrow = table(on(terminal(40), { NO_COLOR: '1' }), streams, columns, 'None.')
+  const piped = table(on({ write() {} }), streams, columns, 'None.')
+
+  expect(narrow.split('\n')).toEqual([
+    'STREAM                           VERSION',
+    'order-1                                3',
+    `order-${'x'.repeat(24)}…    12000`,
+  ])
+  expect(piped).toContain('x'.repeat(60))
+  expect(table(on({ write() {} }), [], columns, 'None.')).toBe('None.')
+})
+
+test('colours and symbols are those of the surroundings', () => {
+  const coloured = fields(on(terminal(80)), { stream: 'order-1', reason: undefined, data: '{\n}' })
+
+  expect(coloured).toBe('\u001b[2mstream\u001b[22m  order-1\n\u001b[2mdata  \u001b[22m  {\n        }')
+  expect(fields(on(terminal(80), { TERM: 'dumb' }), { stream: 'order-1' })).toBe('stream  order-1')
+  expect(on(terminal(80), { LANG: 'C' }).symbols.ellipsis).toBe('~')
+})
+
+test('progress is a bar with rate and time left on a terminal, and a line now and then elsewhere', () => {
+  vi.useFakeTimers({ toFake: ['performance'] })
+  try {
+    const screen = terminal(80)
+    const pipe = { ...terminal(80), isTTY: false }
+    const bars = [screen, pipe].map(stderr =>
+      openOutput({ stdout: pipe, stderr, env: { NO_COLOR: '1' }, isJson: false, color: undefined }).progress(
+        'Rebuilding',
+      ),
+    )
+
+    for (const bar of bars) bar.update(1, 100, 'event')
+    const early = screen.text + pipe.text
+    vi.advanceTimersByTime(6_000)
+    for (const bar of bars) bar.update(30, 100, 'event')
+    for (const bar of bars) bar.end()
+
+    expect(early).toBe('')
+    expect(screen.text).toContain(`${'█'.repeat(7)}${'░'.repeat(17)} Rebuilding: 30 of 100 events, 5/s, 14s left`)
+    expect(screen.text.endsWith('\r\u001b[2K')).toBe(true)
+    expect(pipe.text).toBe('Rebuilding: 30 of 100 events, 5/s, 14s left\n')
+  } finally {
+    vi.useRealTimers()
+  }
+})
+
+test('times and counts are said as people say them', () => {
+  const now = new Date('2026-01-31T12:00:00Z')
+  const before = (ms: number): string | undefined => ago(new Date(now.getTime() - ms), now)
+
+  expect([before(0), before(5_000), before(125_000), before(-7_200_000), before(90 * 86_400_000)]).toEqual([
+    ...['now', '5.0s ago', '2m05s ago', 'in 2h00m', '2025-11-02'],
+  ])
+  expect([duration(12), duration(90_000_000)]).toEqual(['12ms', '1d01h'])
+  expect([count(1, 'event'), count(12_345n, 'event')]).toEqual(['1 event', '12,345 events'])
+})

@@ -1,0 +1,173 @@
+import { existsSync } from 'node:fs'
+import { appendFile, mkdir, readdir, readFile, rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { beforeAll, expect, onTestFinished, test, vi } from 'vitest'
+import { rememberNames } from '../../src/cli/names.ts'
+import { waitUntil } from '../support/wait.ts'
+import { completedBy } from './bash.ts'
+import { type Folder, onServer, openFolder, patienceMs, shopConfig } from './shop.ts'
+
+let shop: Folder
+
+beforeAll(async () => {
+  shop = await openFolder({
+    config: shopConfig,
+    seed: store => store.events.append('order-1', { type: 'OrderPlaced', data: { total: 5 } }),
+  })
+  if (onServer) expect(await shop.run('schema sync')).toMatchObject({ code: 0 })
+}, patienceMs)
+
+const patient = { deadlineMs: 60_000 }
+
+test('run runs all that the configuration has, and drains with Ctrl-C', async () => {
+  const running = shop.start('run --node west-1')
+  await waitUntil(() => running.stderr().includes('Ctrl-C ends it'), patient)
+  expect(running.stderr()).toMatch(
+    /2 projections \(order-totals, orders\), 1 snapshotter .*1 handler \(pay\), 1 schedule \(restock\), 1 subscription \(mailer\)/,
+  )
+  if (onServer) {
+    await shop.run(['events', 'append', 'order-1', 'OrderShipped', '{}'])
+    await waitUntil(() => running.stdout().includes('mail for order-1'), patient)
+    expect(await shop.run('run --once')).toMatchObject({ code: 0, stderr: '' })
+    const listed = await shop.run('daemons list --json')
+    expect(JSON.parse(listed.stdout)).toContainEqual(expect.objectContaining({ node: 'west-1', isAlive: true }))
+    expect(await shop.run('daemons demote west-1')).toMatchObject({ code: 0, stdout: 'Demoted west-1.\n' })
+    expect(await shop.run('daemons promote west-1')).toMatchObject({ code: 0, stdout: 'Promoted west-1.\n' })
+  }
+
+  running.interrupt()
+
+  const { code, stderr } = await running.ended
+  expect({ code, stderr }).toEqual({ code: 130, stderr: expect.stringContaining('press Ctrl-C again') })
+})
+
+test('run --once does what there is to do and ends', async () => {
+  await shop.use(store => store.events.append('order-2', { type: 'OrderShipped', data: {} }))
+
+  const { code, stdout, stderr } = await shop.run('run --once')
+
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+  expect(stdout).toContain('mail for order-2')
+  expect(stdout).toMatch(/Done: \d+ events? applied/)
+})
+
+test('projections run and workflows run keep at it until they are told to end', async () => {
+  for (const [line, told] of [
+    ['projections run-loop', 'Running 2 projections: order-totals, orders.'],
+    ['workflows run --concurrency 2', 'Running 1 handler: pay.'],
+  ] as const) {
+    const running = shop.start(line)
+    await waitUntil(() => running.stderr().includes(told), { ...patient, what: running.stderr() })
+
+    running.interrupt()
+
+    expect(await running.ended).toMatchObject({ code: 130 })
+  }
+  // The names in full, as they are written in help.
+  expect(await shop.run('projections run --help')).toMatchObject({ code: 0 })
+})
+
+test('status shows the store at a glance', async () => {
+  await shop.shows('status', {
+    text: [
+      /^store .*schema .*\nschema +current\nlog +position \d+/,
+      /order-totals +projection/,
+      /mailer +subscription/,
+    ],
+    json: { log: {}, consumers: expect.arrayContaining([expect.objectContaining({ name: 'mailer' })]), workers: 0 },
+  })
+})
+
+test('a second Ctrl-C ends the process at once', async () => {
+  const running = shop.start('run')
+  await waitUntil(() => running.stderr().includes('Ctrl-C ends it'), patient)
+
+  running.interrupt()
+  running.interrupt()
+
+  expect(await running.ended).toMatchObject({ code: 130 })
+})
+
+test('run --health-bind answers probes and Prometheus, and beyond this machine only with a token', async () => {
+  const refused = await shop.run('run --health-bind 0.0.0.0:9464')
+  const odd = await shop.run('run --health-bind nowhere')
+  const running = shop.start('run --health-bind 127.0.0.1:0 --token secret')
+  await waitUntil(() => running.stderr().includes('Ctrl-C ends it'), patient)
+  const [url] = /http:\S+(?=\/health)/.exec(running.stderr())!
+
+  const ready = await fetch(`${url}/health/ready`)
+  const closed = await fetch(`${url}/metrics`)
+  const metrics = await fetch(`${url}/metrics`, { headers: { authorization: 'Bearer secret' } })
+  const text = await metrics.text()
+  running.interrupt()
+
+  expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('try: --token TOKEN, or RILLFLOW_TOKEN') })
+  expect(odd).toMatchObject({ code: 2, stderr: expect.stringContaining('must be HOST:PORT, not "nowhere"') })
+  expect([ready.status, closed.status, metrics.status]).toEqual([200, 401, 200])
+  expect(text).toContain('rillflow_')
+  expect(await running.ended).toMatchObject({ code: 130 })
+})
+
+test('completion knows the names that the last status has seen, and runs none of them', async () => {
+  const hostile = '$(touch ran) `touch ran` x'
+  for (const name of ['parcels', hostile])
+    expect(await shop.run(['subscriptions', 'create', name])).toMatchObject({ code: 0 })
+  const { stdout: script } = await shop.run('completion bash')
+
+  expect(await shop.run('status')).toMatchObject({ code: 0, stderr: '' })
+
+  const file = join(shop.cache, 'rillflow', 'names')
+  expect(await readFile(file, 'utf8')).toMatch(
+    /^projection\torder-totals\nprojection\torders\n(subscription\t\w+\n)+(dead-letter\t\S+\n)*handler\tpay\ncollection\tcustomers\n$/,
+  )
+  expect((await stat(file)).mode & 0o777).toBe(0o600)
+  // As if somebody else had written it.
+  await appendFile(file, `tenant\tacme\ndead-letter\thandler:charge\nsubscription\t${hostile}\n`)
+  const expected = {
+    'rillflow projections pause ': ['order-totals', 'orders'],
+    'rillflow projections rebuild --url postgres://ada@localhost/shop order-': ['order-totals'],
+    'rillflow projections reset orders 0 --dry': ['--dry-run'],
+    'rillflow projections pause --tenant acme orders --tena': ['--tenant', '--tenancy'],
+    'rillflow projections pause --j': ['--json'],
+    'rillflow subscriptions reset par': ['parcels'],
+    'rillflow subscriptions reset $': hostile.split(' '),
+    'rillflow documents get cu': ['customers'],
+    'rillflow dead-letters list handler:ch': ['charge'],
+    'rillflow workflows retry --handler ': ['pay'],
+    'rillflow status --tenant ': ['acme'],
+    'rillflow status --folder ': [],
+  }
+  expect(await completedBy(script, Object.keys(expected), shop)).toEqual(expected)
+  expect(existsSync(join(shop.path, 'ran'))).toBe(false)
+})
+
+test('names for the shell take little room', async () => {
+  vi.stubEnv('XDG_CACHE_HOME', shop.cache)
+  onTestFinished(() => void vi.unstubAllEnvs())
+  const others = { projection: [], subscription: ['parcels'], 'dead-letter': [], handler: [], collection: [] }
+  const lengths: [number, number][] = []
+
+  for (const letters of [1, 200]) {
+    const tenant = Array.from({ length: 2000 }, (_, at) => 'ä'.repeat(letters) + at)
+    await rememberNames({ ...others, tenant })
+    const text = await readFile(join(shop.cache, 'rillflow', 'names'), 'utf8')
+    expect(text).toMatch(/^subscription\tparcels\n[\s\S]*\n$/)
+    lengths.push([text.split('\n').length - 1, Buffer.byteLength(text)])
+  }
+
+  const [[most], [fewer, bytes]] = lengths as [[number, number], [number, number]]
+  expect(most).toBe(1000)
+  expect(fewer).toBeLessThan(most)
+  expect(bytes).toBeGreaterThan(65_000)
+  expect(bytes).toBeLessThanOrEqual(65_536)
+})
+
+test('status minds no cache that cannot be written', async () => {
+  const folder = join(shop.cache, 'rillflow')
+  await rm(folder, { recursive: true, force: true })
+  await mkdir(join(folder, 'names'), { recursive: true })
+
+  expect(await shop.run('status')).toMatchObject({ code: 0, stderr: '' })
+
+  expect(await readdir(folder)).toEqual(['names'])
+})

@@ -1,0 +1,63 @@
+import { existsSync } from 'node:fs'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { beforeAll, expect, test } from 'vitest'
+import { type Folder, onServer, openFolder, patienceMs } from './shop.ts'
+
+let shop: Folder
+
+beforeAll(async () => {
+  shop = await openFolder({ empty: true })
+}, patienceMs)
+
+test('a store that is not there is said so, and not made by looking', async () => {
+  const { code, stdout, stderr } = await shop.run('status')
+
+  expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
+  expect(stderr).toContain('try: rillflow schema sync')
+  expect(existsSync(join(shop.path, '.rillflow'))).toBe(false)
+})
+
+test(
+  'schema plan, sync, check and down, and health schema, from the first to the last',
+  async () => {
+    if (onServer) {
+      const planned = await shop.run('schema-plan --json')
+      expect(JSON.parse(planned.stdout).steps.length).toBeGreaterThan(10)
+      expect(await shop.run('health schema')).toMatchObject({
+        code: 3,
+        stdout: expect.stringContaining('rillflow schema sync'),
+      })
+    }
+    const synced = await shop.run('schema sync')
+    expect(synced).toMatchObject({ code: 0, stdout: expect.stringMatching(/^Synced schema \w+: \d+ steps\.\n$/) })
+
+    await shop.shows('schema plan', { text: ['Nothing to do: schema'], json: { steps: [], problems: [] } })
+    await shop.shows('schema check', {
+      text: [/^ok +Schema \w+ is what this version/],
+      json: { ok: true, problems: [] },
+    })
+    await shop.shows('health schema', { text: [/^ok /], json: { ok: true, newer: [] } })
+
+    await writeFile(join(shop.path, 'rillflow.config.mjs'), 'export default { collections: { customers: {} } }')
+    const lacking = await shop.run('schema check')
+    expect(lacking).toMatchObject({
+      code: 3,
+      stdout: expect.stringMatching(/table customers +is declared and missing +rillflow schema sync/),
+    })
+    const sql = await shop.run('schema plan --sql')
+    expect(sql.stdout).toMatch(/create table .*customers/)
+
+    const refused = await shop.run('schema down')
+    const dropped = await shop.run('schema down --yes --json')
+    expect(refused).toMatchObject({
+      code: 2,
+      stdout: '',
+      stderr: expect.stringContaining('try: rillflow schema down --yes'),
+    })
+    expect(dropped).toMatchObject({ code: 0 })
+    expect(JSON.parse(dropped.stdout)).toMatchObject({ dropped: true, tables: expect.any(Number) })
+    expect(await shop.run('schema down --yes')).toMatchObject({ code: 1 })
+  },
+  patienceMs,
+)

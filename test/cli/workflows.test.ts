@@ -1,0 +1,95 @@
+import { beforeAll, expect, test } from 'vitest'
+import { type Folder, onServer, openFolder, patienceMs, shopConfig } from './shop.ts'
+
+let shop: Folder
+let paid: string
+let failed: string
+
+beforeAll(async () => {
+  shop = await openFolder({ config: shopConfig })
+  if (onServer) expect(await shop.run('schema sync')).toMatchObject({ code: 0 })
+  const first = await shop.run(['workflows', 'publish', 'OrderPlaced', '{"total":5}', '--json'])
+  const second = await shop.run(['workflows', 'publish', 'OrderPlaced', '{"total":5000}'])
+  paid = JSON.parse(first.stdout).correlationId
+  failed = /workflow ([0-9a-f-]{36})\.\n$/.exec(second.stdout)![1]!
+  const ran = await shop.run('run --once --json')
+  expect(ran).toMatchObject({ code: 0 })
+}, patienceMs)
+
+test('workflows are listed by their state', async () => {
+  await shop.shows('workflows list', {
+    text: [
+      /^WORKFLOW +STATE +PENDING .*\n/,
+      new RegExp(`${failed} +failed +0 +1 +OrderPlaced`),
+      new RegExp(`${paid} +settled`),
+    ],
+    json: {
+      workflows: [
+        { correlationId: failed, state: 'failed' },
+        { correlationId: paid, state: 'settled' },
+      ],
+    },
+  })
+  await shop.shows('workflows list --state failed', {
+    text: [failed],
+    json: { workflows: [{ correlationId: failed }] },
+  })
+
+  const wrong = await shop.run('workflows list --state broken')
+
+  expect(wrong).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('--state must be one of running, waiting, failed'),
+  })
+})
+
+test('workflows show and tree tell where one stands and what caused what', async () => {
+  await shop.shows(`workflows show ${failed}`, {
+    text: [/state +failed/, /pay +1 +.* +the card was refused/],
+    json: { correlationId: failed, state: 'failed', attempts: [{ handler: 'pay', kind: 'failed' }] },
+  })
+  await shop.shows(`workflows tree ${paid}`, {
+    text: [/^OrderPlaced #\d+\n└─ pay completed .*\n {3}└─ OrderPaid #\d+\n$/],
+    json: { roots: [{ type: 'OrderPlaced', handlers: [{ handler: 'pay', events: [{ type: 'OrderPaid' }] }] }] },
+  })
+
+  const mermaid = await shop.run(`workflows tree ${paid} --mermaid`)
+  const unknown = await shop.run('workflows show nowhere')
+
+  expect(mermaid.stdout).toMatch(/^flowchart TD\n/)
+  expect(unknown).toMatchObject({ code: 1, stderr: expect.stringContaining('try: rillflow workflows list') })
+})
+
+test('workflows watch tells what happened, once and in order, until it is settled', async () => {
+  await shop.shows(`workflows watch ${paid} --until-settled`, {
+    text: [/dispatched +pay \(OrderPlaced\)/, /completed +pay \(OrderPlaced\)/],
+    json: expect.arrayContaining([expect.objectContaining({ kind: 'completed', handler: 'pay' })]),
+    isNdjson: true,
+  })
+})
+
+test('workflows are signalled, retried and cancelled', async () => {
+  await shop.shows(['workflows', 'signal', paid, 'OrderApproved', '{"by":"Ada"}'], {
+    text: [`Signalled OrderApproved to workflow ${paid}.`],
+    json: { correlationId: paid, type: 'OrderApproved' },
+  })
+  const retried = await shop.run(`workflows retry ${failed}`)
+  expect(retried.stdout).toMatch(`Asked for another try of 1 dead letter of workflow ${failed}. No worker is running`)
+
+  const unasked = await shop.run(`workflows cancel ${failed}`)
+  const cancelled = await shop.run(['workflows', 'cancel', failed, '--reason', 'too dear', '--yes', '--json'])
+
+  expect(unasked).toMatchObject({ code: 2, stdout: '' })
+  expect(JSON.parse(cancelled.stdout)).toMatchObject({ state: 'cancelled', reason: 'too dear' })
+})
+
+test('workers, handlers and schedules are listed', async () => {
+  await shop.shows('workflows workers', {
+    text: ['No workers are alive.', /pay +queued +0 +0 +0 +0 +OrderPlaced/],
+    json: { workers: [], handlers: [{ handler: 'pay', workers: 0 }] },
+  })
+  await shop.shows('workflows schedules', {
+    text: [/^SCHEDULE .*\nrestock +active +in .*here/],
+    json: [{ name: 'restock', state: 'active', isHere: true }],
+  })
+})

@@ -1,0 +1,110 @@
+import { request } from 'node:http'
+import { connect } from 'node:net'
+import { expect, test } from 'vitest'
+import { openShop, outcome } from '../support/shop.ts'
+
+test('it listens on this machine only, unless told otherwise, and closes with the store', async () => {
+  const { store } = await openShop()
+
+  const server = await store.server({ port: 0 })
+  const live = await fetch(`${server.url}/health/live`)
+  const body = await live.json()
+  await store.close()
+
+  expect(server.url).toBe(`http://127.0.0.1:${server.port}`)
+  expect([live.status, body]).toEqual([200, { status: 'live' }])
+  await expect(fetch(`${server.url}/health/live`)).rejects.toThrow()
+})
+
+test('beyond loopback it refuses to start without a token, and names the option', async () => {
+  const { store } = await openShop()
+
+  const { error } = await outcome(store.server({ port: 0, host: '0.0.0.0' }))
+
+  expect(error).toMatchObject({ code: 'invalid_option', option: 'token' })
+})
+
+test('health needs no token on any bind and carries no data; metrics, and what is not there, need it', async () => {
+  const { store } = await openShop()
+  const { port } = await store.server({ port: 0, host: '0.0.0.0', token: 'open-sesame' })
+  const get = async (path: string, token?: string): Promise<[number, string]> => {
+    const headers = token === undefined ? {} : { authorization: `Bearer ${token}` }
+    const response = await fetch(`http://127.0.0.1:${port}${path}`, { headers })
+    return [response.status, await response.text()]
+  }
+
+  const ready = await get('/health/ready')
+  const without = await get('/metrics')
+  const wrong = await get('/metrics', 'open-sesamf')
+  const longer = await get('/metrics', 'open-sesame-and-more')
+  const right = await get('/metrics', 'open-sesame')
+  const elsewhere = await get('/elsewhere')
+  const nowhere = await get('/elsewhere', 'open-sesame')
+
+  expect(ready).toEqual([200, '{"status":"ready"}\n'])
+  expect([without[0], wrong[0], longer[0], right[0], elsewhere[0], nowhere[0]]).toEqual([401, 401, 401, 200, 401, 404])
+})
+
+test('a token that is given is asked for on loopback, too', async () => {
+  const { store } = await openShop()
+  const { url } = await store.server({ port: 0, token: 'open-sesame' })
+
+  const { status } = await fetch(`${url}/metrics`)
+
+  expect(status).toBe(401)
+})
+
+test('on loopback without a token only the names of this machine are answered, so no page in a browser can read along', async () => {
+  const { store } = await openShop()
+  const { port } = await store.server({ port: 0 })
+  const statusFor = (host: string): Promise<number | undefined> =>
+    new Promise((resolve, reject) => {
+      const sent = request({ port, host: '127.0.0.1', path: '/metrics', headers: { host } }, response => {
+        response.resume()
+        resolve(response.statusCode)
+      })
+      sent.on('error', reject).end()
+    })
+
+  expect(await statusFor('attacker.example')).toBe(403)
+  expect(await statusFor(`localhost:${port}`)).toBe(200)
+})
+
+test('only small questions are answered', async () => {
+  const { store } = await openShop()
+  const { url } = await store.server({ port: 0 })
+
+  const posted = await fetch(`${url}/metrics`, { method: 'POST', body: 'x' })
+  const headed = await fetch(`${url}/health/live`, { method: 'HEAD' })
+  const huge = await fetch(`${url}/health/live`, { headers: { 'x-much': 'x'.repeat(20_000) } })
+
+  expect(posted.status).toBe(405)
+  expect([headed.status, await headed.text()]).toEqual([200, ''])
+  expect(huge.status).toBe(431)
+})
+
+test('an option that cannot be is refused: a port that is taken, a token no header can carry', async () => {
+  const { store } = await openShop()
+  const { port } = await store.server({ port: 0 })
+
+  const taken = await outcome(store.server({ port }))
+  const unsendable = await outcome(store.server({ port: 0, token: 'two words' }))
+  const empty = await outcome(store.server({ port: 0, token: '' }))
+
+  expect(taken.error).toMatchObject({ code: 'invalid_option', option: 'port' })
+  expect(unsendable.error).toMatchObject({ code: 'invalid_option', option: 'token' })
+  expect(empty.error).toMatchObject({ code: 'invalid_option', option: 'token' })
+})
+
+test('closing does not wait for who keeps a connection open', async () => {
+  const { store } = await openShop()
+  const server = await store.server({ port: 0 })
+  const socket = connect(server.port, '127.0.0.1')
+  const ended = new Promise<void>(resolve => socket.on('close', () => resolve()).on('error', () => {}))
+  await new Promise<void>(resolve => socket.once('connect', resolve))
+
+  await server.close()
+  await server.close()
+
+  await ended
+})

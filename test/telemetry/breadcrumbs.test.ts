@@ -1,0 +1,169 @@
+import { channel } from 'node:diagnostics_channel'
+import { expect, test } from 'vitest'
+import { projection } from '../../src/projections/projection.ts'
+import { channels } from '../../src/telemetry/telemetry.ts'
+import { emit } from '../../src/workflows/emit.ts'
+import { parseSequence } from '../support/sequence.ts'
+import { openShop, outcome, paid, placed, shopEvents } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
+
+/** Without the times, which are never the same. */
+function messagesOf(mermaid: string): string[] {
+  return parseSequence(mermaid).messages.map(message => message.replace(/ \([\d.]+ ms\)$/, ''))
+}
+
+test('a request tells which documents and events it touched, in their order', async () => {
+  const { store } = await openShop()
+  const customers = store.documents<{ name: string }>('customers')
+  await customers.put('ada', { name: 'Ada' })
+  await store.events.append('elsewhere-1', paid)
+
+  const { value, crumbs, isWhole, mermaid } = await store.trace(async () => {
+    await customers.get('ada')
+    await store.events.append('order-1', [placed(), paid])
+    await outcome(store.events.append('order-1', paid, { expected: 9 }))
+    return 42
+  })
+
+  expect([value, isWhole]).toEqual([42, true])
+  expect(crumbs.map(({ kind, name, what, from }) => [kind, name, what, from])).toEqual([
+    ['document', 'customers', 'get, 1 document', undefined],
+    ['append', 'order-1', 'OrderPlaced, OrderPaid', undefined],
+    ['append', 'order-1', 'OrderPaid', undefined],
+  ])
+  expect(crumbs[1]!.events.map(({ stream, type }) => [stream, type])).toEqual([
+    ['order-1', 'OrderPlaced'],
+    ['order-1', 'OrderPaid'],
+  ])
+  expect(crumbs[2]!.error).toMatchObject({ code: 'version_conflict' })
+  expect(messagesOf(mermaid())).toEqual([
+    'request ->> documents customers: get, 1 document',
+    'request ->> events: append OrderPlaced, OrderPaid to order-1',
+    'request -x events: append OrderPaid to order-1, failed',
+  ])
+})
+
+test('what follows from it is seen while it runs: projections, handlers and what they emit, and nothing of others', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  await store.projections.register(projection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } }))
+  flows.on('OrderPlaced', { name: 'charge' }, async () => {
+    await store.events.append('ledger-1', { type: 'OrderShipped', data: { parcel: 'p' } })
+    return emit('OrderPaid', { method: 'card' })
+  })
+  flows.on('OrderPaid', { name: 'ship' }, async () => {})
+  await using worker = flows.worker()
+  await worker.start()
+
+  const traced = store.trace(async () => {
+    const flow = await flows.publish('OrderPlaced', { total: 1 })
+    await flow.settled({ timeoutMs: 10_000 })
+    await store.projections.runUntilIdle()
+    return flow.correlationId
+  })
+  const other = await flows.publish('OrderPlaced', { total: 2 })
+  await other.settled({ timeoutMs: 10_000 })
+  const { value: id, crumbs, mermaid } = await traced
+
+  const stream = crumbs[0]!.name
+  expect(stream).toContain(id)
+  expect(messagesOf(mermaid()).sort()).toEqual(
+    [
+      `request ->> events: append OrderPlaced to ${stream}`,
+      'events -->> handler charge: OrderPlaced, attempt 1',
+      'handler charge ->> events: append OrderShipped to ledger-1',
+      'handler charge ->> events: emit OrderPaid',
+      'events -->> handler ship: OrderPaid, attempt 1',
+      'events -->> projection totals: OrderPlaced',
+    ].sort(),
+  )
+  const at = (name: string): number => crumbs.findIndex(crumb => crumb.kind === 'handler' && crumb.name === name)
+  const emission = crumbs.findIndex(({ kind }) => kind === 'emit')
+  expect([crumbs[at('charge')]!.from, crumbs[emission]!.from, crumbs[at('ship')]!.from]).toEqual([
+    0,
+    at('charge'),
+    emission,
+  ])
+})
+
+test('a session is one step, with its documents and events; an inline projection is part of it', async () => {
+  const { store } = await openShop()
+  const totals = projection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } })
+  await store.projections.register(totals, { lifecycle: 'inline' })
+  const customers = store.documents<{ name: string }>('customers')
+
+  const { mermaid } = await store.trace(async () => {
+    const session = store.session()
+    session.documents(customers).put('ada', { name: 'Ada' })
+    session.events.append('order-1', placed())
+    await session.save()
+  })
+
+  const messages = messagesOf(mermaid())
+  expect(messages).toContain('request ->> events: save OrderPlaced to order-1')
+  expect(messages).toContain('events -->> projection totals: OrderPlaced (inline)')
+  expect(messages.filter(message => message.includes(' append '))).toEqual([])
+  expect(messages.some(message => message.startsWith('request ->> documents customers: '))).toBe(true)
+})
+
+test('two requests at once do not see each other', async () => {
+  const { store } = await openShop()
+  const touch = (stream: string) => store.trace(() => store.events.append(stream, placed()))
+
+  const [first, second] = await Promise.all([touch('order-1'), touch('order-2')])
+
+  expect([first, second].map(({ crumbs }) => crumbs.map(({ name }) => name))).toEqual([['order-1'], ['order-2']])
+})
+
+test('only so many crumbs are kept, and that there were more is said', async () => {
+  const { store } = await openShop()
+
+  const { crumbs, isWhole, mermaid } = await store.trace(
+    async () => {
+      for (let n = 0; n < 5; n++) await store.events.append('order-1', placed())
+    },
+    { maxCrumbs: 3 },
+  )
+
+  expect([crumbs.length, isWhole]).toEqual([3, false])
+  expect(parseSequence(mermaid()).notes).toEqual(['more was done than is shown'])
+})
+
+test('names that mean something in a diagram are drawn as they are', async () => {
+  const { store } = await openShop()
+  const name = 'end; note #1 "<b>" : -->> x'
+
+  const { mermaid } = await store.trace(() => store.events.append(name, placed()))
+
+  expect(messagesOf(mermaid())).toEqual([`request ->> events: append OrderPlaced to ${name}`])
+})
+
+test('a request that fails fails as it would, and afterwards nobody listens', async () => {
+  const { store } = await openShop()
+
+  const { error } = await outcome(store.trace(() => Promise.reject(new Error('no'))))
+
+  expect(error).toEqual(new Error('no'))
+  await waitUntil(() => !channel(channels.span).hasSubscribers && !channel(channels.documents).hasSubscribers)
+})
+
+test('a schedule run by what the request has started is shown with what it emits, and so is a loop over its events', async () => {
+  const { store } = await openShop()
+  store.workflows.schedule('nightly', { everyMs: 86_400_000 }, () => emit('OrderPlaced', { total: 1 }))
+
+  const { crumbs, mermaid } = await store.trace(async () => {
+    await using worker = store.workflows.worker()
+    await worker.start()
+    await store.workflows.schedules.trigger('nightly')
+    for await (const _ of store.subscribe('mailer')) break
+  })
+
+  expect(crumbs.map(({ kind, name, what, from }) => [kind, name, what, from])).toEqual([
+    ['schedule', 'nightly', 'OrderPlaced', undefined],
+    ['subscription', 'mailer', 'OrderPlaced', 0],
+  ])
+  expect(messagesOf(mermaid())).toEqual([
+    'request ->> events: schedule nightly: OrderPlaced',
+    'events -->> subscription mailer: OrderPlaced',
+  ])
+})
