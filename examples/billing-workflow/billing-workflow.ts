@@ -1,0 +1,85 @@
+/**
+ * The end of a month: every customer is billed, some pay late, one not at all, and the month is closed when all of them
+ * are settled.
+ *
+ *     npx tsx examples/billing-workflow/billing-workflow.ts
+ *
+ *     MonthEnded ─► bill ─► InvoiceDue, one each ─► collect ─► InvoiceSettled, one each ─► close ─► MonthClosed
+ *                                                     └─ charge · remind · wait for a payment · suspend
+ *
+ * What takes weeks in life takes a second here; nothing else would be different. The store is in memory.
+ */
+import { batch, defineEvents, emit, openStore } from 'rillflow'
+
+type BillingEvent =
+  | { type: 'MonthEnded'; data: { month: string; customers: string[] } }
+  | { type: 'InvoiceDue'; data: { customer: string; cents: number } }
+  | { type: 'PaymentMade'; data: { customer: string; by: string } }
+  | { type: 'InvoiceSettled'; data: { customer: string; outcome: 'paid' | 'suspended' } }
+  | { type: 'MonthClosed'; data: { paid: string[]; suspended: string[] } }
+
+await using store = await openStore({ memory: true, events: defineEvents<BillingEvent>() })
+const flows = store.workflows
+const patienceMs = 1_500 // two weeks, say
+const asked = new Set<string>()
+
+// Fan-out: an invoice for each customer, in one transaction with the end of this handler.
+flows.on('MonthEnded', { name: 'bill', emits: ['InvoiceDue'] }, ({ data }) => {
+  console.log(`${data.month} has ended: ${data.customers.length} invoices`)
+  return batch(data.customers.map(customer => emit('InvoiceDue', { customer, cents: 4200 })))
+})
+
+// One invoice, from the card to the last consequence. It may be retried and moved between processes at any line: steps
+// are remembered, and a wait holds nobody up.
+flows.on(
+  'InvoiceDue',
+  { name: 'collect', retries: 3, backoff: { baseMs: 50 }, emits: ['InvoiceSettled'] },
+  async ({ data: { customer, cents } }, ctx) => {
+    const settled = (outcome: 'paid' | 'suspended') => emit('InvoiceSettled', { customer, outcome })
+    const isCharged = await ctx.step('charge', () => chargeCard(customer, cents, ctx.executionId))
+    if (isCharged) return settled('paid')
+
+    await ctx.step('remind', () => console.log(`${customer}: a reminder goes out`))
+    const payment = await ctx.waitFor('PaymentMade', { match: { customer }, timeoutMs: patienceMs })
+    if (payment !== undefined) {
+      console.log(`${customer}: has paid by ${payment.data.by}`)
+      return settled('paid')
+    }
+    await ctx.step('suspend', () => console.log(`${customer}: is suspended`))
+    return settled('suspended')
+  },
+)
+
+// The join closes exactly once, when every branch of the batch has come to its end.
+flows.join('InvoiceSettled', { name: 'close', of: 'batch' }, invoices => {
+  const customers = (outcome: string) =>
+    invoices.filter(({ data }) => data.outcome === outcome).map(({ data }) => data.customer)
+  return emit('MonthClosed', { paid: customers('paid'), suspended: customers('suspended') })
+})
+
+await using worker = flows.worker()
+await worker.start()
+const month = await flows.publish('MonthEnded', { month: 'May', customers: ['Ada', 'Bo', 'Cleo', 'Dev'] })
+
+// Bo pays as soon as the invoice is there. Whether anybody waits for that yet does not matter.
+await month.waitFor('InvoiceDue')
+await month.signal('PaymentMade', { customer: 'Bo', by: 'bank transfer' })
+
+const { data } = await month.waitFor('MonthClosed')
+const { state } = await month.settled()
+console.log(`The month is closed (${state}): ${data.paid.join(', ')} paid; suspended: ${data.suspended.join(', ')}`)
+
+const failed = await flows.attempts({ correlationId: month.correlationId, outcome: 'failed' })
+for (const { handler, error } of failed.attempts)
+  console.log(`On the way ${handler} failed: ${error?.message}. It was tried again.`)
+
+/** The bank: it refuses some cards, and does not answer at first when it is Dev's turn. */
+function chargeCard(customer: string, cents: number, idempotencyKey: string): boolean {
+  if (customer === 'Dev' && !asked.has(idempotencyKey)) {
+    asked.add(idempotencyKey)
+    throw new Error('the bank does not answer')
+  }
+  const isGood = customer === 'Ada' || customer === 'Dev'
+  console.log(`${customer}: ${cents} cents ${isGood ? 'charged' : 'refused by the bank'}`)
+  return isGood
+}

@@ -1,0 +1,53 @@
+/**
+ * A till in one file: a script that remembers. Each run sells something, and knows all that was sold before.
+ *
+ *     npx tsx examples/embedded-script/embedded-script.ts            a cup of tea
+ *     npx tsx examples/embedded-script/embedded-script.ts cake 2     two pieces of cake
+ *
+ * The store is a PostgreSQL inside this process, in .rillflow beside this file (or where RILLFLOW_FOLDER says), so the
+ * command line can look at it afterwards: npx rillflow streams list --folder examples/embedded-script/.rillflow
+ */
+import { fileURLToPath } from 'node:url'
+import { aggregate, decider, defineEvents, openStore } from 'rillflow'
+
+const prices: Record<string, number> = { tea: 250, cake: 390, scone: 280 }
+const [product = 'tea', count = '1'] = process.argv.slice(2)
+
+type TillEvent =
+  | { type: 'Filled'; data: { pieces: number } }
+  | { type: 'Sold'; data: { pieces: number; cents: number } }
+
+// What is on the shelf follows from what happened to it; nothing is sold that is not there.
+const events = defineEvents<TillEvent>()
+const Shelf = aggregate(
+  'shelf',
+  decider({
+    events,
+    initial: () => ({ left: 0, cents: 0 }),
+    evolve: ({ left, cents }, { type, data }) =>
+      type === 'Filled' ? { left: left + data.pieces, cents } : { left: left - data.pieces, cents: cents + data.cents },
+    decide({ sell, price }: { sell: number; price: number }, { left }): TillEvent[] {
+      const sold: TillEvent = { type: 'Sold', data: { pieces: sell, cents: sell * price } }
+      return left >= sell ? [sold] : [{ type: 'Filled', data: { pieces: 10 } }, sold]
+    },
+  }),
+)
+
+const price = prices[product]
+if (price === undefined || !/^[1-9]$/.test(count)) {
+  console.error(`Give one of ${Object.keys(prices).join(', ')}, and how many, from 1 to 9.`)
+  process.exit(2)
+}
+
+const folder = process.env.RILLFLOW_FOLDER ?? fileURLToPath(new URL('.rillflow', import.meta.url))
+await using store = await openStore({ folder, events })
+const { state } = await store.handle(Shelf, `shelf-${product}`, { sell: Number(count), price })
+console.log(`${count} × ${product}: ${euros(Number(count) * price)}. ${state.left} left on the shelf.`)
+
+const receipts = await store.events.readAll({ types: ['Sold'] }).toArray()
+const total = receipts.reduce((sum, { data }) => sum + data.cents, 0)
+console.log(`Sale number ${receipts.length}; ${euros(total)} in the till since the first one.`)
+
+function euros(cents: number): string {
+  return `${(cents / 100).toFixed(2)} €`
+}

@@ -1,0 +1,20 @@
+/** The reference of errors is made from their declarations. */
+import { expect, test } from 'vitest'
+import * as rillflow from '../../src/index.ts'
+import { expectFile } from '../schema/golden.ts'
+import { errorReference } from './error-reference.ts'
+
+test('docs/reference/errors.md is what the errors say of themselves', async () => {
+  expectFile('docs/reference/errors.md', await errorReference(), 'test/docs/error-reference')
+})
+
+test('every error that is exported is in the reference, with a message that names what it is about', async () => {
+  const reference = await errorReference()
+
+  const kinds = Object.entries(rillflow).filter(([, value]) => typeof value === 'function' && 'code' in value)
+  const missing = kinds.map(([name]) => name).filter(name => !reference.includes(`\n\`${name}\``))
+
+  expect(kinds.length).toBeGreaterThan(100)
+  expect(missing).toEqual([])
+  expect(reference).not.toMatch(/undefined|\[object/)
+})

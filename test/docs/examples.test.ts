@@ -1,0 +1,69 @@
+/** Every example runs with one command, ends by itself, and prints what it promises. */
+import { execFile } from 'node:child_process'
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { copyStore, shortLived } from '../support/embedded.ts'
+import { root } from './pages.ts'
+
+const run = promisify(execFile)
+const patienceMs = 180_000
+const folder = mkdtempSync(join(tmpdir(), 'rillflow-examples-'))
+const till = join(folder, 'till')
+// The shop keeps its data where it is run.
+beforeAll(() => Promise.all([join(folder, '.rillflow'), till].map(copyStore)), patienceMs)
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+test('the shop shows each event once, a conflict and a repeat', { timeout: patienceMs }, async () => {
+  const printed = await runExample('shop')
+
+  expect(printed).toContain('A new, empty log.')
+  expect(printed).toContain('version_conflict')
+  expect(printed).toContain('(repeated: the first outcome)')
+  expect(printed).toContain('each shown once and in order')
+})
+
+test('the billing workflow closes a month that had late payers and a bank that was down', {
+  timeout: patienceMs,
+}, async () => {
+  const printed = await runExample('billing-workflow')
+
+  expect(printed).toContain('May has ended: 4 invoices')
+  expect(printed).toContain('Bo: has paid by bank transfer')
+  expect(printed).toContain('Cleo: is suspended')
+  expect(printed).toContain('The month is closed (settled): Ada, Bo, Dev paid; suspended: Cleo')
+  expect(printed).toContain('collect failed: the bank does not answer')
+})
+
+test('the tenants are kept apart, and one leaves and comes back', { timeout: patienceMs }, async () => {
+  const printed = await runExample('multi-tenant')
+
+  expect(printed).toContain('(nobody)   tenant_required')
+  expect(printed).toContain('tea-house: 2 × teapot, 58.00 €')
+  expect(printed).toContain('book-shop: 1 × teapot, 9.90 €')
+  expect(printed).toContain('Left: tea-house\n')
+  expect(printed).toContain('The book cellar still knows: teapot for 990 cents.')
+})
+
+test('the embedded script remembers what it sold, from one run to the next', { timeout: patienceMs }, async () => {
+  const first = await runExample('embedded-script')
+  const second = await runExample('embedded-script', 'cake', '2')
+
+  expect(first).toContain('1 × tea: 2.50 €. 9 left on the shelf.\nSale number 1;')
+  expect(second).toContain('2 × cake: 7.80 €. 8 left on the shelf.\nSale number 2; 10.30 €')
+})
+
+test('every example is run here', () => {
+  expect(readdirSync(join(root, 'examples'))).toEqual(['billing-workflow', 'embedded-script', 'multi-tenant', 'shop'])
+})
+
+/** As a user does, but with data in a folder of the test's. */
+async function runExample(name: string, ...args: string[]): Promise<string> {
+  const flags = [...shortLived, '--import', import.meta.resolve('tsx')]
+  const command = [...flags, join(root, 'examples', name, `${name}.ts`), ...args]
+  const env = { ...process.env, NO_COLOR: '1', RILLFLOW_FOLDER: till }
+  const { stdout } = await run(process.execPath, command, { cwd: folder, env, timeout: patienceMs })
+  return stdout
+}

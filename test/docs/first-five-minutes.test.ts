@@ -1,0 +1,183 @@
+/**
+ * The first five minutes are walked as they are written: each line that is typed is run, and what it prints is compared with
+ * what is written below it. Times, ids, numbers and what chance decides are not compared, and `…` stands for any lines.
+ *
+ * Three things differ from a user's: the clone is this one, built already; `curl` is done here; and `npm start` is what
+ * `npm start` runs after the build.
+ */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { copyFile, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { waitUntil } from '../support/wait.ts'
+import { root } from './pages.ts'
+
+const patienceMs = 240_000
+const start = 'node dist/cli/cli.js dev'
+let clone: string
+let shop: Running | undefined
+const left = new Set<ChildProcess>()
+
+beforeAll(async () => {
+  clone = await mkdtemp(join(tmpdir(), 'rf-clone-'))
+  for (const name of ['dist', 'node_modules']) await symlink(join(root, name), join(clone, name))
+  await copyFile(join(root, 'package.json'), join(clone, 'package.json'))
+})
+afterAll(async () => {
+  for (const child of left) child.kill('SIGKILL')
+  await rm(clone, { recursive: true, force: true })
+})
+
+test('npm start builds and runs what the walk runs for it', async () => {
+  const { scripts } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
+
+  expect(scripts.start).toBe(`npm run --silent build && ${start}`)
+})
+
+test('the first five minutes are as they are written', { timeout: patienceMs }, async () => {
+  const text = await readFile(join(root, 'docs/first-five-minutes.md'), 'utf8')
+  const typed: string[] = []
+
+  for (const [, before, language, block] of text.matchAll(/(.*?)^```(\w*)\n(.*?)^```/gms)) {
+    const told = before!.includes('Ctrl-C') ? await end() : ''
+    if (language === 'ts') await writeFile(join(clone, 'mine.ts'), block!)
+    else
+      for (const step of stepsOf(block!)) {
+        await walk(step, told)
+        if (step.typed !== undefined) typed.push(`$ ${step.typed}`)
+      }
+  }
+
+  expect(typed).toEqual(text.match(/^\$ .*$/gm))
+  expect(shop).toBeUndefined()
+})
+
+/** A line that is typed, and what is written below it; without one it is what the first terminal says at its end. */
+interface Step {
+  readonly typed: string | undefined
+  readonly printed: readonly string[]
+}
+
+function stepsOf(block: string): Step[] {
+  const [first, ...typed] = `\n${block.trimEnd()}`.split('\n$ ')
+  const steps = typed.map(each => each.split('\n')).map(([line, ...printed]) => ({ typed: line!, printed }))
+  return first === '' ? steps : [{ typed: undefined, printed: first!.trim().split('\n') }, ...steps]
+}
+
+async function walk({ typed, printed }: Step, told: string): Promise<void> {
+  if (typed === undefined) expectPrinted(told, printed, 'Ctrl-C')
+  else if (typed.startsWith('git clone')) expect(printed).toEqual([])
+  else if (/^(npm install && )?npm start$/.test(typed)) await open(printed)
+  else expectPrinted(typed.startsWith('curl') ? await fetched(typed) : await ran(typed), printed, typed)
+}
+
+/** What happens there happens at its own pace: each line that is written is seen sooner or later. */
+async function open(printed: readonly string[]): Promise<void> {
+  const running = run(start)
+  shop = running
+  const missing = (): string[] => {
+    const seen = new Set(linesOf(running.printed()))
+    return printed.filter(line => line !== '…' && !seen.has(canonical(line)))
+  }
+  await waitUntil(() => missing().length === 0, { deadlineMs: 120_000, what: 'everything that is written' }).catch(
+    error => {
+      throw new Error(`never seen: ${missing().join('\n')}\nin: ${running.printed()}`, { cause: error })
+    },
+  )
+}
+
+async function end(): Promise<string> {
+  const from = shop!.printed().length
+  shop!.child.kill('SIGINT')
+  const { code, printed } = await shop!.ended
+  shop = undefined
+  expect(code).toBe(0)
+  // What was under way goes on for a moment, and is told.
+  const isLive = (line: string): boolean => /^\s*(#\d+|!|–) /.test(line)
+  return printed
+    .slice(from)
+    .split('\n')
+    .filter(line => !isLive(line))
+    .join('\n')
+}
+
+async function ran(typed: string): Promise<string> {
+  return (await run(typed).ended).printed
+}
+
+/** `curl -s ADDRESS | grep WORD` */
+async function fetched(typed: string): Promise<string> {
+  const [, address, word = ''] = /^curl -s (\S+)(?: \| grep (\S+))?$/.exec(typed)!
+  // The usual port may be somebody else's.
+  const [url] = /http:\/\/127\.0\.0\.1:\d+/.exec(shop!.printed())!
+  const body = await (await fetch(address!.replace(/^http:\/\/127\.0\.0\.1:\d+/, url))).text()
+  return body
+    .split('\n')
+    .filter(line => line.includes(word))
+    .join('\n')
+}
+
+interface Running {
+  readonly child: ChildProcess
+  printed(): string
+  readonly ended: Promise<{ code: number | null; printed: string }>
+}
+
+/** In a shell, as a user does. */
+function run(line: string): Running {
+  const own = Object.entries(process.env).filter(([name]) => !/^(DATABASE_URL|RILLFLOW_|FORCE_COLOR|NODE_)/.test(name))
+  const env = { ...Object.fromEntries(own), LANG: 'C.UTF-8', NO_COLOR: '1' }
+  const child = spawn('sh', ['-c', `exec ${line}`], { cwd: clone, env, stdio: ['ignore', 'pipe', 'pipe'] })
+  let printed = ''
+  for (const stream of [child.stdout, child.stderr])
+    stream.on('data', chunk => {
+      printed += chunk
+    })
+  left.add(child)
+  const ended = new Promise<{ code: number | null; printed: string }>(done =>
+    child.on('close', code => {
+      left.delete(child)
+      done({ code, printed })
+    }),
+  )
+  return { child, printed: () => printed, ended }
+}
+
+function expectPrinted(actual: string, written: readonly string[], typed: string): void {
+  const pattern = written.map(line => (line === '…' ? '(?:.*\n)*' : `${escaped(canonical(line))}\n`)).join('')
+  const seen = linesOf(actual)
+    .map(line => `${line}\n`)
+    .join('')
+  expect(seen, typed).toMatch(new RegExp(`^${pattern}$`))
+}
+
+function linesOf(text: string): string[] {
+  return text
+    .replace(/\n+$/, '')
+    .split('\n')
+    .filter(line => !line.startsWith('npm warn'))
+    .map(canonical)
+}
+
+/** Without what differs from run to run. */
+function canonical(line: string): string {
+  return line
+    .replaceAll(/\{"[^{}]*\}$/g, json => `{${Object.keys(JSON.parse(json)).join()}}`)
+    .replaceAll(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, 'ID')
+    .replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, 'TIME')
+    .replaceAll(/\b\d\d:\d\d:\d\d\b/g, 'TIME')
+    .replaceAll(/\bnow$|\b[\dmhs.]+ ago\b|\bnow(?= {2})/g, 'AGO')
+    .replaceAll(/Folder \S+ is in use by process \d+ on \S+/g, 'Folder PATH is in use by process N on HOST')
+    .replaceAll(/\/\S+\/(?=docs\/reference\/)/g, '')
+    .replaceAll(/\border-(?!mine)\w+@\d+/g, 'order-NAME@N')
+    .replaceAll(/\b(the card of) \w+/g, '$1 NAME')
+    .replaceAll(/\b\d+(\.\d+)?(ms|s)?\b/g, 'N')
+    .replaceAll(/\b(workflow|execution|daemon|worker|dead letter|position|order)s\b/g, '$1')
+    .replaceAll(/\s+/g, ' ')
+    .trim()
+}
+
+function escaped(text: string): string {
+  return text.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&')
+}
