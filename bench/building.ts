@@ -1,9 +1,12 @@
-/** The time it takes to build one query, up to its text and its parameters, without running it. */
+/**
+ * The time it takes to build one query, up to its text and its parameters, without running it. From the sources, since nobody
+ * else can ask for the text.
+ */
 import { postgresSQLBuilder } from '@event-driven-io/pongo'
-import { internalsOf } from '../dist/documents/query/query.js'
-import { writeSelect } from '../dist/documents/query/rows.js'
+import { internalsOf } from '../src/documents/query/query.ts'
+import { writeSelect } from '../src/documents/query/rows.ts'
+import { and, type Collection, eq } from '../src/index.ts'
 import { type Customer, cityOf, emailOf } from './customers.ts'
-import { and, type Collection, eq } from './rillflow.ts'
 import { percentile, type Sample } from './rounds.ts'
 
 /** The median in microseconds. */

@@ -7,8 +7,14 @@ import { fork } from 'node:child_process'
 
 const limitMs = 300_000
 
-export function runProgram<Answer>(name: string, input: object): Promise<Answer> {
-  const child = fork(`${import.meta.dirname}/programs/${name}.ts`, { serialization: 'advanced' })
+export interface ProgramOptions {
+  /** A Node that runs TypeScript as it is. Default: the one this process runs on, with its loader. */
+  readonly node?: string
+}
+
+export function runProgram<Answer>(name: string, input: object, { node }: ProgramOptions = {}): Promise<Answer> {
+  const on = node === undefined ? {} : { execPath: node, execArgv: [] }
+  const child = fork(`${import.meta.dirname}/programs/${name}.ts`, { serialization: 'advanced', ...on })
   return new Promise<Answer>((resolve, reject) => {
     let given: { answer?: Answer; error?: string } | undefined
     const limit = setTimeout(() => child.kill('SIGKILL'), limitMs)

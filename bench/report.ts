@@ -15,8 +15,10 @@ export type PeerName =
   | 'round trips'
   | 'copy'
   | 'driver'
+  | 'bare Node'
   | 'hand-written'
   | 'plain query'
+  | 'ours'
 
 export interface Result extends Comparison {
   readonly case: string

@@ -1,5 +1,6 @@
 /** Documents by id, in bulk and by query, and saves of a document with an event, against Pongo and hand-written SQL. */
 import { randomUUID } from 'node:crypto'
+import { openStore as openSources } from '../../src/store.ts'
 import type { Bench, BenchContext } from '../bench.ts'
 import { buildOurs, buildPongo } from '../building.ts'
 import {
@@ -59,7 +60,7 @@ export const bench: Bench = {
     await fill(server, everybody, count)
     await runReads(context, server, everybody, count)
     await runWrites(context, server, everybody, count)
-    await runBuilding(context, ours)
+    await runBuilding(context, server)
     await runSaves(context, server, store)
   },
 }
@@ -170,10 +171,12 @@ async function runWrites(context: BenchContext, server: BenchServer, all: Everyb
   report.table(`documents, writing over ${count}`)
 }
 
-async function runBuilding({ quick, report }: BenchContext, ours: OurCustomers): Promise<void> {
+async function runBuilding({ quick, report }: BenchContext, { url }: BenchServer): Promise<void> {
   const times = quick ? 5000 : 20_000
+  await using store = await openSources({ url })
+  const collection = store.documents<Customer>('customers')
   const contestants: Contestant[] = [
-    { name: 'ours', run: async () => buildOurs(ours.collection, times) },
+    { name: 'ours', run: async () => buildOurs(collection, times) },
     { name: 'pongo', run: async () => buildPongo(times) },
   ]
   const samples = await interleave(contestants, { rounds: quick ? 3 : 7 })

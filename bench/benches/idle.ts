@@ -1,11 +1,11 @@
 /** What a daemon asks of the server while nothing happens: statements a second, as the server's own log counts them. */
-import { open } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import type { Bench } from '../bench.ts'
 import { ordersProjection } from '../projection.ts'
 import { compare, interleave, type Sample } from '../rounds.ts'
 import { type BenchServer, startBenchServer } from '../server.ts'
+import { statementsPerSecond } from '../statements.ts'
 import { orders } from '../workload.ts'
 
 const numbers = [1, 12, 100]
@@ -44,19 +44,12 @@ async function counted(
   ms: number,
   run: (whileIdle: () => Promise<void>) => Promise<void>,
 ): Promise<Sample> {
-  let statements = 0
+  let value = 0
   await run(async () => {
     await sleep(1_500)
-    await server.admin.query("alter system set log_statement = 'all'")
-    await server.admin.query('select pg_reload_conf()')
-    await sleep(500)
-    const from = await endOfLog(server)
-    await sleep(ms)
-    statements = await statementsAfter(server, from)
-    await server.admin.query('alter system reset log_statement')
-    await server.admin.query('select pg_reload_conf()')
+    value = await statementsPerSecond(server, ms)
   })
-  return { value: statements / (ms / 1000) }
+  return { value }
 }
 
 async function withDaemon(server: BenchServer, consumers: number, whileIdle: () => Promise<void>): Promise<void> {
@@ -86,18 +79,4 @@ async function withLoops(server: BenchServer, consumers: number, whileIdle: () =
   isOver = true
   await Promise.all(loops)
   await pool.end()
-}
-
-const logOf = ({ postgres }: BenchServer): string => `${postgres.dataDir}/server.log`
-
-async function endOfLog(server: BenchServer): Promise<number> {
-  await using file = await open(logOf(server))
-  return (await file.stat()).size
-}
-
-async function statementsAfter(server: BenchServer, from: number): Promise<number> {
-  await using file = await open(logOf(server))
-  const { size } = await file.stat()
-  const { buffer } = await file.read(Buffer.alloc(size - from), 0, size - from, from)
-  return buffer.toString().match(/LOG: {2}(?:execute|statement)\b/g)?.length ?? 0
 }

@@ -1,27 +1,38 @@
 /**
  * COPY into our events table on one connection: the fastest way in that there is. It checks nothing, locks nothing and
- * writes no streams; positions are counted, not drawn.
+ * writes no streams; positions are counted, not drawn. And COPY out of it, into a file or into another server.
  */
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
-import { finished } from 'node:stream/promises'
+import { createWriteStream } from 'node:fs'
+import { finished, pipeline } from 'node:stream/promises'
 import type pg from 'pg'
-import { from } from 'pg-copy-streams'
+import { from, to } from 'pg-copy-streams'
 import { eventId, eventsPerStream, type OrderEvent, orderEvent } from '../workload.ts'
 
 const chunkRows = 250
+const columns = `
+  position, version, stream, event_id, type, schema_version, data, headers, correlation_id, causation_id, user_id,
+  created_at`
+const copyFrom = `copy rillflow.events (${columns}) from stdin`
 
 /** Copies what it is given, chunk by chunk, in one statement. */
 export async function copyIn(client: pg.ClientBase, chunks: Iterable<string>): Promise<void> {
-  const stream = client.query(
-    from(`copy rillflow.events (
-      position, version, stream, event_id, type, schema_version, data, headers, correlation_id, causation_id, user_id,
-      created_at) from stdin`),
-  )
+  const stream = client.query(from(copyFrom))
   const done = finished(stream)
   for (const chunk of chunks) if (!stream.write(chunk)) await Promise.race([once(stream, 'drain'), done])
   stream.end()
   await done
+}
+
+/** Copies all events of a schema into a file. */
+export async function copyToFile(client: pg.ClientBase, schema: string, file: string): Promise<void> {
+  await pipeline(client.query(to(`copy ${schema}.events (${columns}) to stdout`)), createWriteStream(file))
+}
+
+/** Copies all events of a schema into our table on another server. */
+export async function copyAcross(client: pg.ClientBase, schema: string, other: pg.ClientBase): Promise<void> {
+  await pipeline(client.query(to(`copy ${schema}.events (${columns}) to stdout`)), other.query(from(copyFrom)))
 }
 
 /** Rows as COPY takes them, made while they are asked for, until `enough` says so. */

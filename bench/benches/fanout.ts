@@ -1,0 +1,50 @@
+/** Fanning out into 100 parts and joining them again, with the same number of jobs that have nothing to do with each other. */
+import type { Bench } from '../bench.ts'
+import { newerNode } from '../node.ts'
+import { runProgram } from '../program.ts'
+import type { FanoutAnswer, FanoutInput } from '../programs/fanout.ts'
+import { jobTables } from '../queues.ts'
+import { compare, interleave, type Sample } from '../rounds.ts'
+import { startAfresh, startBenchServer } from '../server.ts'
+import { makeJobTables, work } from '../working.ts'
+
+const parts = 100
+const callerNumbers = [1, 8]
+
+export const bench: Bench = {
+  about: `fan-outs of ${parts} parts, each a queued handler, joined by one more, per second, until the workflow has settled`,
+  async run({ quick, report }) {
+    const ms = quick ? 5000 : 10_000
+    await using server = await startBenchServer(report)
+    await makeJobTables(server.url)
+    const fanOuts = callerNumbers.map(callers => ({
+      name: `${callers}`,
+      run: () => fanOut({ url: server.url, parts, callers, ms }),
+    }))
+    const separate = {
+      name: 'separate',
+      async run(): Promise<Sample> {
+        const what = { callers: 64, ms }
+        const { value } = await work({ who: 'ours', place: { url: server.url }, setup: {}, what })
+        return { value: value / parts }
+      },
+    }
+    const samples = await interleave([...fanOuts, separate], {
+      rounds: quick ? 2 : 5,
+      before: () => startAfresh(server.admin, jobTables),
+    })
+    for (const { name } of fanOuts)
+      report.result({
+        case: name === '1' ? '1 caller' : `${name} callers`,
+        peerName: 'ours',
+        peerNote: `${parts} jobs, 64 callers`,
+        unit: 'fan-outs/s',
+        ...compare(samples.get(name)!, samples.get('separate')!),
+      })
+    report.table(`fanout, ${parts} parts`)
+  },
+}
+
+function fanOut(input: FanoutInput): Promise<FanoutAnswer> {
+  return runProgram<FanoutAnswer>('fanout', input, { node: newerNode() })
+}

@@ -1,0 +1,125 @@
+/** Jobs that callers wait for, and a backlog of jobs: ours with its log and its history, pg-boss and graphile-worker. */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Bench, BenchContext } from '../bench.ts'
+import type { JobQueueSetup } from '../jobs.ts'
+import type { WorkingAnswer, WorkingInput } from '../programs/working.ts'
+import { type JobQueueName, jobTables } from '../queues.ts'
+import { compare, interleave, middle, type Sample } from '../rounds.ts'
+import { type BenchServer, startAfresh, startBenchServer } from '../server.ts'
+import { makeJobTables, work } from '../working.ts'
+
+interface Entry {
+  readonly who: JobQueueName
+  readonly note: string
+  readonly setup: JobQueueSetup
+  /** Left out of a quick run. */
+  readonly isSlow?: boolean
+}
+
+const settled: Entry = { who: 'ours', note: 'settled', setup: {} }
+const handled: Entry = { who: 'ours', note: 'handled', setup: { until: 'handled' } }
+const calling: readonly Entry[] = [
+  settled,
+  handled,
+  { who: 'pg-boss', note: '4 workers', setup: {} },
+  { who: 'pg-boss', note: '4 workers, pool of 32', setup: { poolSize: 32 }, isSlow: true },
+  { who: 'pg-boss', note: '1 worker', setup: { workers: 1 } },
+  { who: 'graphile-worker', note: 'default pool', setup: { batchSize: 500 } },
+  { who: 'graphile-worker', note: 'pool of 32', setup: { batchSize: 500, poolSize: 32 }, isSlow: true },
+]
+const draining: readonly Entry[] = [
+  settled,
+  { who: 'pg-boss', note: 'batches of 50', setup: {} },
+  { who: 'graphile-worker', note: 'local queue of 50', setup: {} },
+  { who: 'graphile-worker', note: 'local queue of 500', setup: { batchSize: 500 } },
+]
+const peers = ['pg-boss', 'graphile-worker'] as const
+
+export const bench: Bench = {
+  about: 'jobs per second, 4 workers; p50 and p99 are from the call that puts in a job to the start of its handler',
+  async run(context) {
+    {
+      await using server = await startBenchServer(context.report)
+      await makeJobTables(server.url)
+      for (const callers of [1, 8, 64]) await called(context, server, callers)
+      await drained(context, server)
+    }
+    await embedded(context)
+  },
+}
+
+async function called({ quick, report }: BenchContext, server: BenchServer, callers: number): Promise<void> {
+  const entries = calling.filter(({ isSlow }) => !(quick && isSlow))
+  const samples = await runAll(entries, server, { callers, ms: quick ? 600 : 2500 }, quick ? 2 : 5)
+  for (const peerName of peers) {
+    const { entry, list: peer } = best(samples, peerName)
+    const against = (ours: Entry, name: string): void => {
+      const result = compare(samples.get(ours)!, peer)
+      report.result({ case: name, peerName, peerNote: entry.note, unit: 'jobs/s', ...result })
+    }
+    against(settled, `${callers}`)
+    against(handled, `${callers} handled`)
+    for (const share of ['p50', 'p99'] as const) {
+      const pick = (list: readonly Sample[]): Sample[] => list.map(sample => ({ value: sample[share]! }))
+      const result = compare(pick(samples.get(settled)!), pick(peer), 'less')
+      report.result({ case: `${callers} delay ${share}`, peerName, peerNote: entry.note, unit: 'ms', ...result })
+    }
+  }
+  report.table(`workflow, ${callers} ${callers === 1 ? 'caller' : 'callers'}`)
+}
+
+async function drained({ quick, report }: BenchContext, server: BenchServer): Promise<void> {
+  const jobs = quick ? 5_000 : 20_000
+  const samples = await runAll(draining, server, { jobs }, quick ? 2 : 5)
+  for (const { who, note } of draining) {
+    if (who === 'ours') continue
+    const result = compare(samples.get(settled)!, samples.get(draining.find(each => each.note === note)!)!)
+    report.result({ case: 'backlog', peerName: who, peerNote: note, unit: 'jobs/s', ...result })
+  }
+  report.table(`workflow, a backlog of ${jobs} jobs`)
+}
+
+/** In a folder, with one caller; of the peers, pg-boss runs on PGlite. */
+async function embedded({ quick, report }: BenchContext): Promise<void> {
+  const folder = await mkdtemp(join(tmpdir(), 'rf-workflow-'))
+  try {
+    const whats = { '1 caller': { callers: 1, ms: quick ? 1000 : 4000 }, backlog: { jobs: quick ? 1000 : 5000 } }
+    for (const [name, what] of Object.entries(whats)) {
+      const contestants = (['ours', 'pg-boss'] as const).map(who => ({
+        name: who,
+        run: () => work({ who, place: { folder: join(folder, who) }, setup: {}, what }),
+      }))
+      const samples = await interleave(contestants, { rounds: quick ? 1 : 5 })
+      const result = compare(samples.get('ours')!, samples.get('pg-boss')!)
+      report.result({ case: name, peerName: 'pg-boss', peerNote: 'PGlite', unit: 'jobs/s', ...result })
+    }
+    report.table('workflow, embedded')
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+async function runAll(
+  entries: readonly Entry[],
+  server: BenchServer,
+  what: WorkingInput['what'],
+  rounds: number,
+): Promise<Map<Entry, WorkingAnswer[]>> {
+  const nameOf = ({ who, note }: Entry): string => `${who} (${note})`
+  const contestants = entries.map(entry => ({
+    name: nameOf(entry),
+    run: () => work({ who: entry.who, place: { url: server.url }, setup: entry.setup, what }),
+  }))
+  const samples = await interleave(contestants, { rounds, before: () => startAfresh(server.admin, jobTables) })
+  return new Map(entries.map(entry => [entry, samples.get(nameOf(entry))!]))
+}
+
+/** The set-up in which a peer did the most jobs. */
+function best(samples: ReadonlyMap<Entry, Sample[]>, who: JobQueueName): { entry: Entry; list: readonly Sample[] } {
+  return [...samples]
+    .filter(([entry]) => entry.who === who)
+    .map(([entry, list]) => ({ entry, list }))
+    .reduce((one, other) => (middle(other.list).value > middle(one.list).value ? other : one))
+}

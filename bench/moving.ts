@@ -1,0 +1,91 @@
+/** Moving a tenant between two servers while it is written to, and the plain way: nobody writes while COPY runs. */
+import pg from 'pg'
+import { copyAcross } from './peers/copy.ts'
+import { storeTables } from './peers/store.ts'
+import { openStore, type TenantedStore } from './rillflow.ts'
+import type { Sample } from './rounds.ts'
+import { type BenchServer, startAfresh } from './server.ts'
+import { orderEvent, orders } from './workload.ts'
+
+/** The value is how long nobody could write, in milliseconds. */
+export interface MoveSample extends Sample {
+  /** Of the whole move. */
+  readonly ms: number
+  /** The longest that a caller waited for an append meanwhile. */
+  readonly slowest: number
+  readonly appends: number
+}
+
+export interface Mover extends AsyncDisposable {
+  /** To the server where the tenant is not. */
+  move(): Promise<MoveSample>
+  /** Copies its events to that server. */
+  copy(): Promise<Sample>
+}
+
+const tenant = 'acme'
+const prefix = 'moving_'
+const writers = 8
+
+export async function openMover(from: BenchServer, to: BenchServer, events: number): Promise<Mover> {
+  const servers = { one: from.url, two: to.url }
+  const store = await openStore({
+    ...{ migrate: true, tenantPrefix: prefix },
+    tenancy: { directory: from.url, servers },
+  })
+  await store.tenants.ensure(tenant, { server: 'one' })
+  await store.tenant(tenant).events.import(orders(events))
+  for (const server of [from, to]) await (await server.openStore()).close()
+  let [source, target] = [from, to]
+  let stored = events
+  return {
+    async move() {
+      const started = performance.now()
+      let isOver = false
+      const written = Promise.all(
+        Array.from({ length: writers }, (_, n) => writing(store, `writer-${n}`, () => isOver)),
+      )
+      const { moved } = await store.tenants.move(tenant, { server: target === to ? 'two' : 'one' })
+      const ms = performance.now() - started
+      isOver = true
+      const waits = (await written).flat()
+      stored += waits.length
+      ;[source, target] = [target, source]
+      const { rows } = await source.admin.query(`select count(*)::integer as found from ${prefix}${tenant}.events`)
+      if (rows[0].found !== stored) throw new Error(`${rows[0].found} events were moved, and ${stored} stored`)
+      return { value: moved!.pausedMs, ms, slowest: Math.max(...waits), appends: waits.length }
+    },
+    async copy() {
+      await startAfresh(target.admin, storeTables)
+      const [here, there] = [new pg.Client(source.url), new pg.Client(target.url)]
+      await Promise.all([here.connect(), there.connect()])
+      const started = performance.now()
+      await copyAcross(here, `${prefix}${tenant}`, there)
+      const value = performance.now() - started
+      await Promise.all([here.end(), there.end()])
+      return { value }
+    },
+    [Symbol.asyncDispose]: () => store.close(),
+  }
+}
+
+/** How long each append took, until it was stored: one that is refused because of the move is made again. */
+async function writing(store: TenantedStore, stream: string, isOver: () => boolean): Promise<number[]> {
+  const waits: number[] = []
+  while (!isOver()) {
+    const started = performance.now()
+    await appendOnce(store, stream, waits.length)
+    waits.push(performance.now() - started)
+  }
+  return waits
+}
+
+async function appendOnce(store: TenantedStore, stream: string, n: number): Promise<void> {
+  for (;;)
+    try {
+      await store.tenant(tenant).events.append(stream, [orderEvent(n)])
+      return
+    } catch (error) {
+      if ((error as { code?: string }).code !== 'tenant_moving') throw error
+    }
+}

@@ -1,0 +1,39 @@
+/** Workflows that fan out into many parts and join them again, in a process of their own. */
+import { defaults } from '../jobs.ts'
+import { closedLoop } from '../load.ts'
+import { answer } from '../program.ts'
+import { batch, emit, openStore } from '../rillflow.ts'
+import type { Sample } from '../rounds.ts'
+
+export interface FanoutInput {
+  readonly url: string
+  /** Of each fan-out. */
+  readonly parts: number
+  readonly callers: number
+  readonly ms: number
+}
+
+/** Fan-outs per second; p50 and p99 are from publishing one until its workflow has settled. */
+export type FanoutAnswer = Sample
+
+answer<FanoutInput>(async ({ url, parts, callers, ms }): Promise<FanoutAnswer> => {
+  await using store = await openStore({ url, migrate: true })
+  const flows = store.workflows
+  const numbers = Array.from({ length: parts }, (_, n) => n)
+  const joined = new Map<string, number>()
+  flows.on('FanOut', { name: 'fan', emits: ['Part'] }, () => batch(numbers.map(n => emit('Part', { n }))))
+  flows.on('Part', { name: 'part', emits: ['PartDone'] }, event => emit('PartDone', event.data))
+  flows.join('PartDone', { name: 'all-parts', of: 'batch' }, (events, ctx) => {
+    if (joined.has(ctx.correlationId)) throw new Error('joined twice')
+    joined.set(ctx.correlationId, events.length)
+  })
+  await using worker = flows.worker({ concurrency: defaults.workers })
+  await worker.start()
+  const { value, p50, p99 } = await closedLoop({ callers, ms, warmUpMs: 1000 }, async () => {
+    const flow = await flows.publish('FanOut', {})
+    await flow.settled({ timeoutMs: 60_000 })
+    if (joined.get(flow.correlationId) !== parts)
+      throw new Error(`settled with ${joined.get(flow.correlationId)} of ${parts} parts joined`)
+  })
+  return { value, p50, p99 }
+})

@@ -1,0 +1,88 @@
+/** One job queue under load while another session keeps an old snapshot, so that nothing can be vacuumed away. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+import { type JobQueueSetup, Started } from '../jobs.ts'
+import { closedLoop } from '../load.ts'
+import { answer } from '../program.ts'
+import { type JobQueueName, jobSchemas, openJobQueue } from '../queues.ts'
+
+export interface PinnedInput {
+  readonly who: JobQueueName
+  readonly url: string
+  readonly setup: JobQueueSetup
+  readonly callers: number
+  /** How long it runs before there is a snapshot, and with it. */
+  readonly freeMs: number
+  readonly pinnedMs: number
+}
+
+export interface PinnedAnswer {
+  /** Jobs per second: without the snapshot, with it, and in the last sixth of that. */
+  readonly free: number
+  readonly pinned: number
+  readonly late: number
+  /** Both of the time with the snapshot. */
+  readonly jobs: number
+  readonly deadTuples: number
+  /** Its tables with their indexes. */
+  readonly bytes: number
+}
+
+const warmUpMs = 1000
+
+answer<PinnedInput>(async ({ who, url, setup, callers, freeMs, pinnedMs }): Promise<PinnedAnswer> => {
+  const started = new Started()
+  await using queue = await openJobQueue(who, { place: { url }, ...setup, onStart: n => started.note(n) })
+  await queue.start()
+  let made = 0
+  // The last callers leave a little after those who look at them.
+  const load = closedLoop({ callers, ms: freeMs + pinnedMs + 500, warmUpMs }, () => queue.run(made++))
+  await sleep(warmUpMs)
+  const free = await pace(started, freeMs)
+  await using session = await holdSnapshot(url)
+  const [before, jobsBefore] = [await session.look(jobSchemas[who]), started.count]
+  const lateMs = pinnedMs / 6
+  const early = await pace(started, pinnedMs - lateMs)
+  const late = await pace(started, lateMs)
+  const jobs = started.count - jobsBefore
+  await load
+  await queue.stop()
+  const pinned = (early * (pinnedMs - lateMs) + late * lateMs) / pinnedMs
+  const after = await session.look(jobSchemas[who])
+  return { free, pinned, late, jobs, deadTuples: after.deadTuples - before.deadTuples, bytes: after.bytes }
+})
+
+/** Jobs per second from now on. */
+async function pace(started: Started, ms: number): Promise<number> {
+  const [from, count] = [performance.now(), started.count]
+  await sleep(ms)
+  return (started.count - count) / ((performance.now() - from) / 1000)
+}
+
+interface Session extends AsyncDisposable {
+  look(schema: string): Promise<Pick<PinnedAnswer, 'deadTuples' | 'bytes'>>
+}
+
+async function holdSnapshot(url: string): Promise<Session> {
+  const client = new pg.Client(url)
+  await client.connect()
+  await client.query('begin isolation level repeatable read')
+  await client.query('select count(*) from pg_class')
+  return {
+    async look(schema) {
+      const { rows } = await client.query(
+        `select sum(dead_tuple_count)::float8 as dead, sum(pg_total_relation_size(c.oid))::float8 as bytes
+        from pg_class as c
+        cross join lateral pgstattuple(c.oid)
+        where c.relnamespace = $1::regnamespace
+          and c.relkind = 'r'`,
+        [schema],
+      )
+      return { deadTuples: rows[0].dead, bytes: rows[0].bytes }
+    },
+    async [Symbol.asyncDispose]() {
+      await client.query('rollback')
+      await client.end()
+    },
+  }
+}

@@ -1,0 +1,88 @@
+/** Appends, or handlers that work off a backlog, in a process where nobody listens, or OpenTelemetry does. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { context } from '@opentelemetry/api'
+import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks'
+import { BasicTracerProvider, BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace-base'
+import { connectOpenTelemetry } from '../../dist/integrations/otel/otel.js'
+import { closedLoop } from '../load.ts'
+import { answer } from '../program.ts'
+import type { openStore, Store } from '../rillflow.ts'
+import { orderEvent, StreamCursor } from '../workload.ts'
+
+export interface WatchedInput {
+  readonly url: string
+  /** The entry of the package: as it was built, or changed. */
+  readonly entry: string
+  readonly isTraced: boolean
+  readonly what: { readonly callers: number; readonly ms: number } | { readonly jobs: number }
+}
+
+export interface WatchedAnswer {
+  readonly perSecond: number
+  /** Of the processor, in this process, for each. */
+  readonly microseconds: number
+  /** How many were exported. */
+  readonly spans: number
+}
+
+answer<WatchedInput>(async ({ url, entry, isTraced, what }): Promise<WatchedAnswer> => {
+  const recording = isTraced ? recordSpans() : undefined
+  const rillflow = (await import(entry)) as { openStore: typeof openStore }
+  await using store = await rillflow.openStore({ url, migrate: true })
+  const seen = 'jobs' in what ? await drain(store, what.jobs) : await append(store, what)
+  return { ...seen, spans: (await recording?.end()) ?? 0 }
+})
+
+type Seen = Omit<WatchedAnswer, 'spans'>
+
+async function append(store: Store, { callers, ms }: { callers: number; ms: number }): Promise<Seen> {
+  const cursors = Array.from({ length: callers }, () => new StreamCursor())
+  let made = 0
+  const { value, cores } = await closedLoop({ callers, ms, warmUpMs: 1000 }, caller => {
+    const { stream, version } = cursors[caller]!.next(1)
+    return store.events.append(stream, orderEvent(made++), { expected: version })
+  })
+  return { perSecond: value, microseconds: (cores * 1e6) / value }
+}
+
+/** A smaller backlog goes before: code that has not run yet is slow. */
+async function drain(store: Store, jobs: number): Promise<Seen> {
+  let handled = 0
+  store.workflows.on('JobRequested', { name: 'job' }, () => void handled++)
+  await workOff(store, 1000, () => handled >= 1000)
+  const all = 1000 + jobs
+  return workOff(store, jobs, () => handled >= all)
+}
+
+async function workOff(store: Store, jobs: number, isDone: () => boolean): Promise<Seen> {
+  const publishing = Array.from({ length: jobs }, (_, n) => store.workflows.publish('JobRequested', orderEvent(n).data))
+  await Promise.all(publishing)
+  const [from, before] = [performance.now(), process.cpuUsage()]
+  await using worker = store.workflows.worker({ concurrency: 16 })
+  await worker.start()
+  while (!isDone()) await sleep(1)
+  const { user, system } = process.cpuUsage(before)
+  return { perSecond: jobs / ((performance.now() - from) / 1000), microseconds: (user + system) / jobs }
+}
+
+/** As an SDK does it, but what would be sent somewhere is only counted. */
+function recordSpans(): { end(): Promise<number> } {
+  let spans = 0
+  const exporter: SpanExporter = {
+    export(exported, done) {
+      spans += exported.length
+      done({ code: 0 })
+    },
+    shutdown: async () => {},
+  }
+  const processor = new BatchSpanProcessor(exporter, { maxQueueSize: 1_000_000 })
+  context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable())
+  const bridge = connectOpenTelemetry({ tracerProvider: new BasicTracerProvider({ spanProcessors: [processor] }) })
+  return {
+    async end() {
+      bridge.stop()
+      await processor.shutdown()
+      return spans
+    },
+  }
+}

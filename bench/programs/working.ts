@@ -1,0 +1,71 @@
+/** One job queue with callers and workers in a process of its own: jobs that are waited for, or a backlog. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type JobQueue, type JobQueueSetup, type Place, Started } from '../jobs.ts'
+import { closedLoop } from '../load.ts'
+import { answer } from '../program.ts'
+import { type JobQueueName, openJobQueue } from '../queues.ts'
+import { percentile, type Sample } from '../rounds.ts'
+
+export interface WorkingInput {
+  readonly who: JobQueueName
+  readonly place: Place
+  readonly setup: JobQueueSetup
+  readonly what: Calls | Backlog
+}
+
+/** Callers that wait for each of their jobs before they put in the next. */
+export interface Calls {
+  readonly callers: number
+  readonly ms: number
+}
+
+/** Jobs that are there before the workers are. */
+export interface Backlog {
+  readonly jobs: number
+}
+
+/** Jobs per second; p50 and p99 are of the time from putting in a job to the start of its handler. */
+export type WorkingAnswer = Sample
+
+answer<WorkingInput>(async ({ who, place, setup, what }): Promise<WorkingAnswer> => {
+  const started = new Started()
+  await using queue = await openJobQueue(who, { place, ...setup, onStart: n => started.note(n) })
+  const seen = 'callers' in what ? await calls(queue, what, started) : await drain(queue, what, started)
+  if (started.twice > 0) throw new Error(`${who} ran ${started.twice} jobs twice`)
+  return seen
+})
+
+async function calls(queue: JobQueue, { callers, ms }: Calls, started: Started): Promise<WorkingAnswer> {
+  const warmUpMs = 750
+  const sentAt: number[] = []
+  await queue.start()
+  const from = performance.now() + warmUpMs
+  const { value } = await closedLoop({ callers, ms, warmUpMs }, () => {
+    const n = sentAt.push(performance.now()) - 1
+    return queue.run(n)
+  })
+  await queue.stop()
+  const delays = sentAt.flatMap((sent, n) => (sent < from ? [] : [started.at[n]! - sent]))
+  return { value, p50: percentile(delays, 0.5), p99: percentile(delays, 0.99) }
+}
+
+/** A smaller backlog goes before: code that has not run yet is slow. */
+async function drain(queue: JobQueue, { jobs }: Backlog, started: Started): Promise<WorkingAnswer> {
+  const warmUp = 1000
+  await queue.load(0, warmUp)
+  await workOff(queue, started, warmUp)
+  await queue.load(warmUp, jobs)
+  return { value: jobs / ((await workOff(queue, started, warmUp + jobs)) / 1000) }
+}
+
+/** Milliseconds from the start of the workers until the database has nothing left. */
+async function workOff(queue: JobQueue, started: Started, jobs: number): Promise<number> {
+  const from = performance.now()
+  await queue.start()
+  // The database is asked only when all handlers have run, so that asking takes nothing from anybody.
+  while (started.count < jobs) await sleep(1)
+  while (!(await queue.isEmpty())) await sleep(1)
+  const ms = performance.now() - from
+  await queue.stop()
+  return ms
+}

@@ -1,0 +1,14 @@
+/** Job queues in processes of their own, all on the same Node. */
+import { newerNode } from './node.ts'
+import { runProgram } from './program.ts'
+import type { WorkingAnswer, WorkingInput } from './programs/working.ts'
+import { jobQueues } from './queues.ts'
+
+export function work(input: WorkingInput): Promise<WorkingAnswer> {
+  return runProgram<WorkingAnswer>('working', input, { node: newerNode() })
+}
+
+/** Each makes its tables when it is first opened. */
+export async function makeJobTables(url: string): Promise<void> {
+  for (const who of jobQueues) await work({ who, place: { url }, setup: {}, what: { jobs: 1 } })
+}
