@@ -1,4 +1,4 @@
-/** The chaos tests for as long as it takes to trust them: `npm run test:chaos`. */
+/** The chaos tests, the models and moves for as long as it takes to trust them: `npm run test:chaos`. */
 import { defineConfig } from 'vitest/config'
 import { engineProjects, shared } from './vitest.config.ts'
 
@@ -7,6 +7,10 @@ const HOUR_MS = 60 * 60_000
 export default defineConfig({
   test: {
     ...shared,
-    projects: engineProjects({ folders: ['chaos'], env: { RILLFLOW_CHAOS: 'long' }, testTimeout: HOUR_MS }),
+    projects: engineProjects({
+      folders: ['chaos', 'model', 'tenants/moving'],
+      env: { RILLFLOW_CHAOS: 'long' },
+      testTimeout: HOUR_MS,
+    }),
   },
 })

@@ -6,28 +6,64 @@
  */
 import { defineConfig, type TestProjectInlineConfiguration, type ViteUserConfig } from 'vitest/config'
 import type { EngineName } from './test/support/global-setup.ts'
+import { SlowestFirst } from './test/support/slowest-first.ts'
 
-const PARTS = ['database', 'schema', 'events', 'documents', 'consumers', 'aggregates', 'projections', 'subscriptions']
-const ON_AN_ENGINE = [...PARTS, 'sessions', 'model', 'chaos', 'docs', 'telemetry', 'testing']
+const PARTS = [
+  'database',
+  'schema',
+  'events',
+  'documents',
+  'consumers',
+  'aggregates',
+  'projections',
+  'subscriptions',
+  'tenants',
+]
+const ON_AN_ENGINE = [
+  ...PARTS,
+  'workflows',
+  'sessions',
+  'upkeep',
+  'model',
+  'chaos',
+  'docs',
+  'telemetry',
+  'testing',
+  'server',
+  'cli',
+]
 
 /** Files about the server itself. */
 const ONLY_ON_A_SERVER = [
   'test/database/server.test.ts',
   'test/chaos/{held-stream,resend,rewound,server-killed,silent-server}.test.ts',
   'test/chaos/consumers/{killed,nodes,paused,rebuild,server,spread,zombie}.test.ts',
+  'test/chaos/workflows/{away,storm}.test.ts',
+  'test/tenants/directory.test.ts',
+  'test/chaos/tenants/moving.test.ts',
+  'test/tenants/moving/*.test.ts',
 ]
 
 /** Files about the embedded engine itself. */
 const ONLY_EMBEDDED = [
   ...['folder-lock', 'line', 'pglite'].map(name => `test/database/${name}.test.ts`),
-  'test/chaos/{,consumers/}embedded.test.ts',
+  'test/chaos/{,consumers/,workflows/}embedded.test.ts',
+  'test/upkeep/{backup,restore}.test.ts',
 ]
 
 /** The README's blocks choose their engines themselves: once is enough. */
 const ONCE = 'test/docs/**'
 
-/** What the oldest server runs, so that the whole run takes less than ten minutes; the long chaos runs are for all. */
-const ON_THE_OLDEST = [...PARTS, 'sessions', 'telemetry', 'testing']
+/** What the oldest server runs: what a version of the server can change. The long chaos runs are for all. */
+const ON_THE_OLDEST = ['database', 'schema', 'events', 'documents', 'sessions']
+const ALSO_ON_THE_OLDEST = [
+  'test/consumers/{administer,lease}.test.ts',
+  'test/projections/{administration,rebuild,switch}.test.ts',
+  'test/subscriptions/{acks,groups}.test.ts',
+  'test/tenants/tenants.test.ts',
+  'test/upkeep/{doctor,upkeep}.test.ts',
+  'test/workflows/{claim,joins,letters,publish,steps}.test.ts',
+]
 
 export interface EngineRun {
   folders?: readonly string[]
@@ -44,16 +80,17 @@ export function engineProjects(run: EngineRun = {}): TestProjectInlineConfigurat
   return engines
     .filter(engine => asked.includes(engine))
     .filter(engine => engine !== 'postgres-15' || !process.env.DATABASE_URL)
-    .map((engine, index) => engineProject(engine, index + 1, run))
+    .map(engine => engineProject(engine, run))
 }
 
-function engineProject(engine: EngineName, groupOrder: number, run: EngineRun): TestProjectInlineConfiguration {
-  const folders = run.folders ?? (engine === 'postgres-15' ? ON_THE_OLDEST : ON_AN_ENGINE)
+function engineProject(engine: EngineName, run: EngineRun): TestProjectInlineConfiguration {
+  const isOldest = engine === 'postgres-15' && run.folders === undefined
+  const folders = run.folders ?? (isOldest ? ON_THE_OLDEST : ON_AN_ENGINE)
   return {
     extends: true,
     test: {
       name: engine,
-      include: folders.map(folder => `test/${folder}/**/*.test.ts`),
+      include: [...folders.map(folder => `test/${folder}/**/*.test.ts`), ...(isOldest ? ALSO_ON_THE_OLDEST : [])],
       exclude: [
         ...(engine === 'pglite' ? ONLY_ON_A_SERVER : ONLY_EMBEDDED),
         ...(engine === 'postgres-18' ? [] : [ONCE]),
@@ -61,17 +98,38 @@ function engineProject(engine: EngineName, groupOrder: number, run: EngineRun): 
       provide: { engine },
       env: run.env ?? {},
       testTimeout: run.testTimeout ?? 60_000,
-      globalSetup: engine === 'pglite' ? [] : ['test/support/global-setup.ts'],
-      // One engine after the other: a worker, and the PGlite in it, lives only as long as the next file is of its project.
-      sequence: { groupOrder },
+      setupFiles: ['test/support/statements.ts'],
+      globalSetup: [
+        ...['test/support/program.ts', 'test/support/recording.ts'],
+        ...(engine === 'pglite' ? [] : ['test/support/global-setup.ts']),
+      ],
+      // The embedded engine computes, and a core is a worker's; tests on a server wait half of the time.
+      maxWorkers: engine === 'pglite' ? 2 : 3,
+      sequence: { groupOrder: engine === 'pglite' ? 1 : 2 },
     },
   }
+}
+
+/** Holds what all others have sent against the rules, so it comes last. It needs the embedded engine and nothing else. */
+const portabilityProject: TestProjectInlineConfiguration = {
+  extends: true,
+  test: {
+    name: 'portability',
+    include: ['test/portability/**/*.test.ts'],
+    provide: { engine: 'pglite' },
+    testTimeout: 60_000,
+    setupFiles: ['test/support/statements.ts'],
+    globalSetup: ['test/support/recording.ts'],
+    maxWorkers: 1,
+    sequence: { groupOrder: 3 },
+  },
 }
 
 export const shared: NonNullable<ViteUserConfig['test']> = {
   pool: 'forks',
   isolate: false,
   maxWorkers: 2,
+  sequence: { sequencer: SlowestFirst },
   hookTimeout: 60_000,
   reporters: ['default', './test/support/reporter.ts'],
 }
@@ -85,6 +143,7 @@ export default defineConfig({
         test: { name: 'unit', include: ['test/*.test.ts', 'test/core/**/*.test.ts'], testTimeout: 60_000 },
       },
       ...engineProjects(),
+      portabilityProject,
     ],
   },
 })

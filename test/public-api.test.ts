@@ -12,6 +12,7 @@ test('users can import these names and no others', async () => {
   const words = [...errors.trim().split(/\s+/), ...functions.trim().split(/\s+/)]
   expect(names).toEqual({
     '.': words.sort(),
+    './otel': ['connectOpenTelemetry'],
     './testing': [
       ...['NotSettled', 'SpecificationFailed', 'countingIds', 'fakeClock', 'settle', 'specify', 'temporaryStore'],
     ],
@@ -19,26 +20,32 @@ test('users can import these names and no others', async () => {
 })
 
 const functions = `
-  aggregate and append at avg between channels column compileQuery contains count custom deadLetter decider
-  defineEvents documentProjection elemMatch eq exists failFast filterFrom gt gte increment index insert isIn isNull
+  aggregate and append at avg batch between channels column compileQuery complete contains count custom deadLetter decider
+  defineCollection defineConfig defineEvents documentProjection elemMatch emit eq exists failFast filterFrom gt gte increment index insert isIn isNull
   isRillflowError like liveProjection logAndSkip lower lt lte max min ne not openStore or projection regex remove
-  rename retryWithBackoff search set startsWith sum table tableProjection unset upcaster
+  rename restoreBackup retryWithBackoff search set startsWith sum table tableProjection transition unset upcaster
 `
 
 const errors = `
-  Aborted AlreadySettled AuthenticationFailed BulkRefused CheckpointBeyondHead CircuitOpen CollectionNotSynced
+  Aborted AlreadySettled AuthenticationFailed BackupDamaged BackupExists BackupUnreadable BackupUnsupported BulkRefused CheckpointBeyondHead CircuitOpen CollectionNotSynced
   CollectionReadOnly ConnectionLost ConsumerNotFound DatabaseFailed DatabaseMissing DatabaseUnreachable
-  DeadLetterConflict DeadLetterNotFound DeadLetterUnwritable DocumentConflict DocumentDeleted DocumentExists
-  DocumentNotFound DuplicateConsumer DuplicateEventId FoldFailed FolderLocked FolderNotWritable
-  FolderVersionMismatch HandlerTimeout IdempotencyConflict IdempotencyMismatch ImportBypassesInline ImportMismatch
-  InlineProjectionFailed InlineProjectionUnknown InsideTransaction InvalidAggregateState InvalidCursor
-  InvalidDecision InvalidDocument InvalidEvent InvalidFilter InvalidName InvalidOption InvalidPatch
-  InvalidProjectionValue InvalidQuery LeaseLost LogRewound NoHandler NodeNotFound NotOne OutcomeUnknown Overloaded
-  PatchMismatch ProjectionNotSynced RebuildImpossible RebuildRunning RillflowError SchemaDrift SchemaMissing
-  SchemaNewer SchemaOutdated SerializationFailed ServerInRecovery ServerUnsupported SessionClosed SessionSaving
-  SnapshotRefused StoreClosed StreamArchived StreamNotFound StreamTombstoned SubscriptionMismatch
-  SubscriptionNotFound TimedOut TransactionClosed TransactionTimeout UniqueViolation UnknownLanguage UpcastFailed
-  UpcasterCycle UpcasterFailed VersionConflict ViewsDepend
+  DeadLetterConflict DeadLetterNotFound DeadLetterUnwritable DeadlinePassed DocumentConflict DocumentDeleted
+  DocumentExists DocumentNotFound DuplicateConsumer DuplicateEventId DuplicateHandler DuplicateSchedule EventGone
+  EventUndecodable ExecutionLost ExecutionNotParked ExecutionTimeout FoldFailed FolderLocked FolderNotEmpty FolderNotWritable
+  FolderVersionMismatch HandlerNotFound HandlerTimeout HopsExceeded IdempotencyConflict IdempotencyMismatch
+  ImportBypassesInline ImportMismatch InlineProjectionFailed InlineProjectionUnknown InsideTransaction
+  InvalidAggregateState InvalidCursor InvalidDecision InvalidDocument InvalidEvent InvalidFilter InvalidName
+  InvalidOption InvalidPatch InvalidProjectionValue InvalidQuery InvalidResult InvalidScheduleResult InvalidStepResult
+  JoinFailed JoinTimeout LaneNotParked LeaseLost LogRewound NoHandler NodeNotFound NonDeterministic NonRetryable
+  NotOne OutcomeUnknown Overloaded PatchMismatch ProjectionNotSynced RebuildImpossible RebuildRunning RetryLater
+  RetryPending RillflowError ScheduleNotFound ScheduleTimeout SchemaDrift SchemaMissing SchemaNewer SchemaOutdated
+  SerializationFailed ServerInRecovery ServerUnsupported SessionClosed SessionSaving SnapshotRefused StoreClosed
+  StreamArchived StreamNotFound TenancyRequired TenantElsewhere TenantMoving TenantNotFound TenantRequired
+  DirectoryMissing DirectoryUnreachable ForceRequired InvalidTenantName MoveHeldUp MoveNotEqual MoveRefused
+  MoveTakenOver ServerNotFound ArchiveDamaged ArchiveExists ArchiveForeign ArchiveNewer ImportDiffers NotArchivable
+  SchemaNotEmpty StreamTombstoned SubscriptionMismatch SubscriptionNotFound TimedOut TooManyEmitted
+  TransactionClosed TransactionTimeout UniqueViolation UnknownLanguage UpcastFailed UpcasterCycle UpcasterFailed
+  VersionConflict ViewsDepend WorkerCrashed WorkflowNotActive
 `
 
 function sourceOf(built: string): string {

@@ -47,7 +47,7 @@ export function workbench(shop: Shop, options: WorkbenchOptions = {}): Workbench
   return { ...consumers, daemon: daemons.daemon }
 }
 
-function logOf({ database, schema }: Shop, options: WorkbenchOptions): Log {
+export function logOf({ database, schema }: Shop, options: WorkbenchOptions = {}): Log {
   return {
     database: options.database ?? database,
     schema,

@@ -6,13 +6,14 @@
  *
  * The same file is the program of the child.
  */
-import { type ChildProcess, fork } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import type { Database } from '../../src/database/database.ts'
 import { lockFolder } from '../../src/database/folder-lock.ts'
 import { openPglite } from '../../src/database/pglite.ts'
 import { sql } from '../../src/database/sql.ts'
+import { forkProgram } from './program.ts'
 
 export interface Answer {
   readonly pid?: number
@@ -34,7 +35,7 @@ export interface FolderProcess extends AsyncDisposable {
 }
 
 export function startFolderProcess(): FolderProcess {
-  const child = fork(fileURLToPath(import.meta.url), { execArgv: ['--import', 'tsx'] })
+  const child = forkProgram(import.meta.url)
   let acknowledged = 0
   child.on('message', message => {
     if (typeof message === 'number') acknowledged = message

@@ -7,11 +7,12 @@
  * connections of its own, as another process would have them.
  */
 import pg from 'pg'
-import { beforeAll, onTestFinished } from 'vitest'
+import { beforeAll, expect, onTestFinished } from 'vitest'
 import type { Database } from '../../src/database/database.ts'
 import { identifier } from '../../src/database/sql.ts'
 import { defineEvents, type EventsOf, type NewEvent } from '../../src/events/definition.ts'
 import { openStore, type Store, type StoreOptions } from '../../src/store.ts'
+import { type SpareSchemas, spareSchemas } from '../../src/testing/spare-schemas.ts'
 import { engine, freshSchema, openDatabase, postgresUrl } from './engines.ts'
 
 export type ShopEvent =
@@ -21,6 +22,9 @@ export type ShopEvent =
 
 export const shopEvents = defineEvents<ShopEvent>()
 export type ShopMap = EventsOf<typeof shopEvents>
+
+/** A busy machine is slow: what is told of that must not be among what a test wants to hear. */
+const slowStatementMs = 60_000
 
 export const onServer: boolean = engine !== 'pglite'
 
@@ -41,25 +45,50 @@ export interface Shop {
   sibling(options?: StoreOptions<ShopMap>): Promise<Store<ShopMap>>
 }
 
+/** A database that is given is the worker's own with something in front of it. */
 export async function openShop(options: StoreOptions<ShopMap> = {}): Promise<Shop> {
-  const database = options.database ?? (await openDatabase())
-  const schema = options.schema ?? freshSchema()
-  const store = await openStore<ShopMap>({ events: shopEvents, ...options, database, schema, migrate: true })
+  const shared = await openDatabase()
+  const database = options.database ?? shared
+  const spare = options.schema === undefined ? sparesOf(shared) : undefined
+  const schema = options.schema ?? spare?.take() ?? freshSchema()
+  let isShared = false
+  let isForeign = false
+  const defaults = { events: shopEvents, slowStatementMs }
+  const store = await openStore<ShopMap>({ ...defaults, ...options, database, schema, migrate: true })
+  await spare?.learn(schema)
   const named = (text: string): string => text.replaceAll(/~(\w+)/g, (_, name) => identifier(schema, name).quoted)
   const query = <R extends object>(text: string, values: readonly unknown[] = []): Promise<R[]> =>
     database.transaction(tx => tx.query<R>(named(text), values))
   onTestFinished(async () => {
     await store.close()
-    await dropSchema(query, schema)
+    if (isShared && onServer)
+      await query('select pg_terminate_backend(pid, 10000) from pg_stat_activity where application_name = $1', [schema])
+    if (spare === undefined || isForeign) await dropSchema(query, schema)
+    else await spare.giveBack(schema)
   })
   const sibling = async (more: StoreOptions<ShopMap> = {}): Promise<Store<ShopMap>> => {
-    const own = onServer ? { url: postgresUrl() } : { database }
-    const other = await openStore<ShopMap>({ events: shopEvents, ...own, ...more, schema })
+    isShared = true
+    isForeign ||= more.url !== undefined || more.pool !== undefined || more.database !== undefined
+    const own = onServer ? { url: `${postgresUrl()}?application_name=${schema}` } : { database }
+    const other = await openStore<ShopMap>({ events: shopEvents, slowStatementMs, ...own, ...more, schema })
     onTestFinished(() => other.close())
     return other
   }
   return { store, schema, database, query, named, sibling }
 }
+
+/**
+ * Schemas that were used before, emptied: making one takes longer than most tests. Not where connections are cut off, or
+ * come in ways of the test's own: what they had sent may still come.
+ */
+function sparesOf(database: Database): SpareSchemas | undefined {
+  if (expect.getState().testPath?.includes('/chaos/') === true) return undefined
+  const known = spares.get(database) ?? spareSchemas(database)
+  spares.set(database, known)
+  return known
+}
+
+const spares = new WeakMap<Database, SpareSchemas>()
 
 /** What a cut-off connection had sent may still run on the server, and take the tables in another order than we do. */
 async function dropSchema(query: Shop['query'], schema: string): Promise<void> {

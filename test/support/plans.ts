@@ -1,0 +1,36 @@
+/** What a store sends, and how the server would run it. */
+import type { Database, Transaction } from '../../src/database/database.ts'
+import { toText } from '../../src/database/pglite-messages.ts'
+import { literal, type Statement } from '../../src/database/sql.ts'
+
+/** The same database; what is sent to it is told first. Not what is sent inside transactions. */
+export function recording(database: Database, record: (statement: Statement) => void): Database {
+  return {
+    ...database,
+    run: statement => {
+      record(statement)
+      return database.run(statement)
+    },
+    runArrays: statement => {
+      record(statement)
+      return database.runArrays(statement)
+    },
+    copyOut: text => {
+      record({ label: 'copy', text, values: [] })
+      return database.copyOut(text)
+    },
+  }
+}
+
+/** As a prepared statement is planned: `force_custom_plan` for the values at hand, `force_generic_plan` for any. */
+export async function explain(tx: Transaction, statement: Statement, mode: string): Promise<string> {
+  await tx.query(`set local plan_cache_mode = ${mode}`)
+  await tx.query(`prepare hot as ${statement.text}`)
+  try {
+    const values = statement.values.map(value => (toText(value) === null ? 'null' : literal(toText(value)!)))
+    const rows = await tx.query(`explain execute hot${values.length === 0 ? '' : `(${values.join(', ')})`}`)
+    return rows.map(row => String(Object.values(row)[0])).join('\n')
+  } finally {
+    await tx.query('deallocate hot')
+  }
+}

@@ -1,0 +1,45 @@
+/**
+ * A sequence diagram of Mermaid, read as strictly as the part of its grammar that we use: participants first, each once, then
+ * messages between them and notes. Whatever is not so is thrown.
+ */
+
+export interface Sequence {
+  /** What is shown, by id. */
+  readonly participants: ReadonlyMap<string, string>
+  /** In their order, with the names that are shown: `request ->> events: append OrderPlaced to order-1`. */
+  readonly messages: readonly string[]
+  readonly notes: readonly string[]
+}
+
+export function parseSequence(text: string): Sequence {
+  const [head, ...lines] = text.trimEnd().split('\n')
+  if (head !== 'sequenceDiagram') throw new Error(`not a sequence diagram: ${head}`)
+  const participants = new Map<string, string>()
+  const messages: string[] = []
+  const notes: string[] = []
+  const nameOf = (id: string, line: string): string => {
+    const name = participants.get(id)
+    if (name === undefined) throw new Error(`nobody is called ${id}: ${line}`)
+    return name
+  }
+  for (const line of lines) {
+    const participant = /^ {2}participant (\w+) as ([^;#\n]*(?:#\d+;[^;#\n]*)*)$/.exec(line)
+    const message = /^ {2}(\w+)(->>|-->>|-x)(\w+): ([^;#\n]*(?:#\d+;[^;#\n]*)*)$/.exec(line)
+    const note = /^ {2}Note over (\w+): ([^;#\n]+)$/.exec(line)
+    if (participant !== null) {
+      if (messages.length > 0 || participants.has(participant[1]!)) throw new Error(`participant: ${line}`)
+      participants.set(participant[1]!, shown(participant[2]!))
+    } else if (message !== null) {
+      const [, from, arrow, to, said] = message
+      messages.push(`${nameOf(from!, line)} ${arrow} ${nameOf(to!, line)}: ${shown(said!)}`)
+    } else if (note !== null) {
+      nameOf(note[1]!, line)
+      notes.push(note[2]!)
+    } else throw new Error(`neither participant nor message nor note: ${line}`)
+  }
+  return { participants, messages, notes }
+}
+
+function shown(text: string): string {
+  return text.replaceAll(/#(\d+);/g, (_, code) => String.fromCodePoint(Number(code)))
+}

@@ -1,0 +1,78 @@
+/**
+ * A database whose answers get lost, as on a connection that breaks: what was sent is done, and nobody hears of it; or it
+ * is not even done.
+ *
+ *     const trouble = openTrouble(await openDatabase())
+ *     const { store } = await openShop({ database: trouble.database })
+ *     trouble.loseAnswerTo('workflows.claim')
+ */
+import { ConnectionLost, OutcomeUnknown } from '../../src/core/errors.ts'
+import type { Database } from '../../src/database/database.ts'
+import type { Statement } from '../../src/database/sql.ts'
+
+export interface Trouble {
+  readonly database: Database
+  /** The next statement of this label, or the transaction it is part of, is carried out, and then the connection is lost. */
+  loseAnswerTo(label: string): void
+  /** The next so many statements of this label never reach the database. */
+  refuse(label: string, times: number): void
+  /** How many answers were lost, and how many statements. */
+  counts(): { readonly lost: number; readonly refused: number }
+}
+
+export function openTrouble(database: Database): Trouble {
+  const unanswered = new Set<string>()
+  const refusals = new Map<string, number>()
+  let lost = 0
+  let refused = 0
+
+  const connectionLost = (): Error => new ConnectionLost({ reason: 'it was cut off' })
+  const refuseIt = ({ label }: Statement): void => {
+    const left = refusals.get(label) ?? 0
+    if (left === 0) return
+    refusals.set(label, left - 1)
+    refused++
+    throw connectionLost()
+  }
+  const isLost = (label: string): boolean => {
+    if (!unanswered.delete(label)) return false
+    lost++
+    return true
+  }
+  const send = async <T>(statement: Statement, call: () => Promise<T>): Promise<T> => {
+    refuseIt(statement)
+    const answer = await call()
+    if (isLost(statement.label)) throw connectionLost()
+    return answer
+  }
+
+  return {
+    database: {
+      ...database,
+      run: statement => send(statement, () => database.run<never>(statement)),
+      runArrays: statement => send(statement, () => database.runArrays(statement)),
+      async transaction(work, options) {
+        const labels: string[] = []
+        const see = <T>(statement: Statement, call: () => Promise<T>): Promise<T> => {
+          refuseIt(statement)
+          labels.push(statement.label)
+          return call()
+        }
+        const result = await database.transaction(
+          tx =>
+            work({
+              ...tx,
+              run: async statement => see(statement, () => tx.run<never>(statement)),
+              runArrays: async statement => see(statement, () => tx.runArrays(statement)),
+            }),
+          options,
+        )
+        if (labels.some(isLost)) throw new OutcomeUnknown({ eventIds: [], reason: 'it was cut off' })
+        return result
+      },
+    },
+    loseAnswerTo: label => void unanswered.add(label),
+    refuse: (label, times) => void refusals.set(label, times),
+    counts: () => ({ lost, refused }),
+  }
+}
