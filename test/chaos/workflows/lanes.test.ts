@@ -66,15 +66,15 @@ test(
     await using crew = await openCrew(shop, handlers(shop, random, 0))
     const late = await crew.hire()
     await crew.hire()
-    await using load = publishAllTheTime(shop, random)
-    await isAtWork(late)
+    await using _load = publishAllTheTime(shop, random)
 
-    const { taken } = await comeBackLate(shop, late, true)
-    await load.stop()
-    const verdict = await judge(shop.query, rules)
-
-    expect(taken).toBeGreaterThan(0)
-    expect(verdict.repeated).toBeGreaterThan(0)
+    // What comes back first may be an outcome that nobody else has reached yet: it harms only when they do.
+    const isSeen = async (): Promise<boolean> => {
+      await isAtWork(late)
+      const { taken } = await comeBackLate(shop, late, true)
+      return taken > 0 && (await judge(shop.query, rules)).repeated > 0
+    }
+    await waitUntil(isSeen, { deadlineMs, what: 'the checker to see an effect that came twice' })
   },
   limitMs,
 )
