@@ -27,7 +27,7 @@ test('a paused handler is given events that queue, and goes on when it is resume
   const paused = await handlerOf(operator, 'pay')
   const seenWhilePaused = [...seen]
   await operator.resumeHandler('pay')
-  await flow.settled({ timeoutMs: 5_000 })
+  await flow.settled()
 
   expect(seenWhilePaused).toEqual([])
   expect(paused).toMatchObject({ pausedAt: expect.any(Date), open: { ready: 1 }, workers: 1 })
@@ -49,7 +49,7 @@ test('a paused inline handler is not run by the dispatcher either, and keeps its
   const seenWhilePaused = [...seen]
 
   await flows.resumeHandler('book')
-  await flows.flow('order-1').settled({ timeoutMs: 5_000 })
+  await flows.flow('order-1').settled()
 
   expect(seenWhilePaused).toEqual([])
   expect(seen).toEqual([1, 2, 3])
@@ -70,12 +70,12 @@ test('a retired handler is given no more events, ends what it has, and comes bac
 
   await flows.retireHandler('pay')
   const second = await flows.publish('OrderPlaced', { total: 2 })
-  await second.settled({ timeoutMs: 5_000 })
+  await second.settled()
   const retired = await handlerOf(flows, 'pay')
   await flows.resumeHandler('pay')
-  await first.settled({ timeoutMs: 5_000 })
+  await first.settled()
   const third = await flows.publish('OrderPlaced', { total: 3 })
-  await third.settled({ timeoutMs: 5_000 })
+  await third.settled()
 
   expect(retired).toMatchObject({ retiredAt: expect.any(Date), open: { ready: 1 } })
   expect(seen).toEqual([1, 3])
@@ -118,7 +118,7 @@ test('a handler whose code no worker has shows what waits for it, and nothing of
   old.on('OrderShipped', { name: 'thank' }, () => {})
   await using again = old.worker()
   await again.start()
-  await flow.settled({ timeoutMs: 5_000 })
+  await flow.settled()
 
   expect(orphan).toMatchObject({ workers: 0, open: { ready: 1 }, kind: 'queued', types: ['OrderPlaced'] })
   expect(served).toMatchObject({
@@ -147,7 +147,7 @@ test('the workers that are alive are listed with what they can do and what they 
 
   const workers = await flows.workers()
   gate.resolve()
-  await flow.settled({ timeoutMs: 5_000 })
+  await flow.settled()
 
   expect(workers).toMatchObject([
     { id: first.id, node: 'a', concurrency: 3, running: 1, held: 0, heartbeatAgeMs: expect.any(Number) },

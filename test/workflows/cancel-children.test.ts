@@ -39,7 +39,7 @@ test('cancellation reaches what a workflow has started, and what that has starte
     ...{ order: 'cancelled', gift: 'cancelled', mail: 'cancelled', card: 'cancelled' },
     stranger: 'active',
   })
-  expect(await flows.flow('card').settled({ timeoutMs: 5_000 })).toMatchObject({
+  expect(await flows.flow('card').settled()).toMatchObject({
     ...{ state: 'cancelled', reason: 'sold out', parent: 'gift' },
   })
   expect(await shop.query('select correlation_id from ~workflows where is_spreading')).toEqual([])
@@ -55,7 +55,7 @@ test('a child that is over stays as it is, but what it has started is reached', 
   const headers = { workflow: { parent: 'order' } }
   await flows.publish('OrderShipped', { parcel: 'gift' }, { correlationId: 'gift', headers })
   await start(shop, 'card', 'gift')
-  await flows.flow('gift').settled({ timeoutMs: 5_000 })
+  await flows.flow('gift').settled()
   await waitUntil(async () => Object.keys(await statesOf(shop)).length === 3)
 
   await flows.flow('order').cancel()
@@ -74,7 +74,7 @@ test('a child that is dispatched after its parent was cancelled never begins', a
   await flows.flow('order').cancel()
 
   await start(shop, 'gift', 'order')
-  const status = await flows.flow('gift').settled({ timeoutMs: 5_000 })
+  const status = await flows.flow('gift').settled()
 
   expect(status).toMatchObject({ state: 'cancelled', parent: 'order' })
   expect(await shop.query(`select * from ~workflow_activity where correlation_id = 'gift'`)).toEqual([])

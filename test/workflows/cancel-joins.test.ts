@@ -31,7 +31,7 @@ test('a join of a cancelled workflow never runs, whatever arrives and however lo
   await checks.query(`update ~workflow_joins set deadline_at = now() - interval '1 second'`)
   await flow.signal('OrderCleared', { items: [] })
   await flow.signal('OrderChecked', { item: 'late' })
-  await flow.settled({ timeoutMs: 5_000 })
+  await flow.settled()
   await worker.stop()
 
   expect(status).toMatchObject({ state: 'cancelled', pending: 0 })
@@ -62,7 +62,7 @@ test('a join that fails for good has the workflow compensated, if it says so', a
 
   const flow = await flows.publish('OrderPlaced', { items })
   await waitUntil(async () => (await flow.status()).state === 'compensated')
-  const status = await flow.settled({ timeoutMs: 5_000 })
+  const status = await flow.settled()
 
   expect(status).toMatchObject({ state: 'compensated', pending: 0, deadLetters: 2 })
   expect([...undone].sort()).toEqual([...items].sort())

@@ -99,7 +99,7 @@ test('what a cancelled attempt returns although nobody told it is refused too', 
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  const status = await flow.settled({ timeoutMs: 5_000 })
+  const status = await flow.settled()
   await waitUntil(() => written.length === 1)
   await worker.stop()
 
@@ -123,8 +123,8 @@ test('events of a cancelled workflow run no handlers any more, and others go on'
 
   await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'order-1' })
   await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'order-2' })
-  await flows.flow('order-2').settled({ timeoutMs: 5_000 })
-  const status = await flow.settled({ timeoutMs: 5_000 })
+  await flows.flow('order-2').settled()
+  const status = await flow.settled()
 
   expect(seen.sort()).toEqual(['inline order-2', 'queued order-2'])
   expect(status).toMatchObject({ state: 'cancelled', lastType: 'OrderPlaced' })
@@ -140,8 +140,8 @@ test('a workflow can be cancelled before anything of it was dispatched', async (
   const status = await early.cancel('too late')
   await using worker = flows.worker()
   await worker.start()
-  await (await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'later' })).settled({ timeoutMs: 5_000 })
-  const settled = await early.settled({ timeoutMs: 5_000 })
+  await (await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'later' })).settled()
+  const settled = await early.settled()
 
   expect(status).toMatchObject({ state: 'cancelled', isSettled: false })
   expect(settled).toMatchObject({ state: 'cancelled', isSettled: true })
@@ -157,12 +157,12 @@ test('a workflow that is over, or that nobody has heard of, has nothing to cance
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled({ timeoutMs: 5_000 })
+  await flow.settled()
 
   const over = await flow.cancel('why not')
   const unknown = await flows.flow('nobody').cancel({ compensate: true })
   await flow.signal('OrderPlaced', { total: 2 })
-  await flow.settled({ timeoutMs: 5_000 })
+  await flow.settled()
 
   expect(over).toMatchObject({ state: 'settled', reason: undefined })
   expect(unknown).toMatchObject({ state: 'settled', pending: 0 })
@@ -179,7 +179,7 @@ test('a workflow that has failed can be cancelled, and once cancelled it stays s
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  expect(await flow.settled({ timeoutMs: 5_000 })).toMatchObject({ state: 'failed' })
+  expect(await flow.settled()).toMatchObject({ state: 'failed' })
 
   const first = await flow.cancel('given up')
   const again = await flow.cancel('once more')
@@ -217,7 +217,7 @@ test('a lane goes on with other workflows when its head, or one that queues in i
   await flows.flow('c').cancel()
   expect(await wrongBooks(shop)).toEqual([])
   await flows.flow('a').cancel()
-  await flows.flow('d').settled({ timeoutMs: 5_000 })
+  await flows.flow('d').settled()
   release.resolve()
   await worker.stop()
 
@@ -247,7 +247,7 @@ test('what a worker holds behind the head of a lane is not run once it is cancel
   await flows.flow('b').cancel()
   expect(await wrongBooks(shop)).toEqual([])
   release.resolve()
-  for (const each of ['a', 'c', 'd']) await flows.flow(each).settled({ timeoutMs: 5_000 })
+  for (const each of ['a', 'c', 'd']) await flows.flow(each).settled()
 
   expect(seen).toEqual(['a', 'c', 'd'])
   expect(await wrongBooks(shop)).toEqual([])
@@ -308,11 +308,11 @@ test('a lane that is parked for a dead letter goes on when the workflow of the l
   await using worker = flows.worker()
   await worker.start()
   for (const correlationId of ['a', 'b']) await flows.publish('OrderPlaced', { total: 1 }, { correlationId })
-  await flows.flow('a').settled({ timeoutMs: 5_000 })
+  await flows.flow('a').settled()
   await waitUntil(async () => (await statesOf(shop)).join() === 'blocked')
 
   await flows.flow('a').cancel('given up')
-  await flows.flow('b').settled({ timeoutMs: 5_000 })
+  await flows.flow('b').settled()
 
   expect(seen).toEqual(['b'])
   expect(await flows.lanes()).toEqual([])

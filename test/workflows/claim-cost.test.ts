@@ -54,8 +54,13 @@ test('SB-42: work is heard of at once, however seldom a worker polls, and taken 
   await using worker = flows.worker({ pollMs: 600_000, leaseMs: 600_000 })
   await worker.start()
 
-  const all = await Promise.all(Array.from({ length: 60 }, (_, total) => flows.publish('OrderPlaced', { total })))
-  for (const flow of all) await flow.settled({ timeoutMs: 20_000 })
+  // All of them at one moment: those that come one by one may be taken one by one.
+  const all = await store.transaction(async tx => {
+    const flowing = []
+    for (let total = 0; total < 60; total++) flowing.push(await flows.publish('OrderPlaced', { total }, { tx }))
+    return flowing
+  })
+  for (const flow of all) await flow.settled()
 
   const [claims] = await query<{ n: number }>(
     `select count(distinct xmin::text)::int as n from ~workflow_activity where kind = 'started'`,

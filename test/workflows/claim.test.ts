@@ -18,7 +18,7 @@ test.runIf(onServer)('a claim that had to wait finds the events that were publis
   await waitUntil(async () => (await query('select from ~workflow_executions')).length === 1)
 
   await client.query('rollback')
-  const status = await flow.settled({ timeoutMs: 5_000 })
+  const status = await flow.settled()
 
   expect(status).toMatchObject({ state: 'settled', deadLetters: 0 })
   expect(seen).toEqual([7])

@@ -25,7 +25,7 @@ test('a handler that waits is undone without being run again', async () => {
 
   await flow.cancel({ compensate: true })
   await flow.signal('OrderPaid', { method: 'card' })
-  const ended = await flow.settled({ timeoutMs: 5_000 })
+  const ended = await flow.settled()
 
   expect(ended).toMatchObject({ state: 'compensated', pending: 0 })
   expect(seen).toEqual(['run', [{ cents: 4200 }, { name: 'charge', isKnown: true, result: 'receipt-1' }]])
@@ -65,7 +65,7 @@ test('what a step came to after it was to stop is not told, and a step nobody wa
   await aborted.promise
   const during = await flow.status()
   charged.resolve('receipt-1')
-  const ended = await flow.settled({ timeoutMs: 5_000 })
+  const ended = await flow.settled()
 
   expect(during).toMatchObject({ state: 'compensating', pending: 1 })
   expect(ended.state).toBe('compensated')
@@ -87,7 +87,7 @@ test('an attempt that sleeps in memory stops at once', async () => {
   await charged.promise
 
   await flow.cancel({ compensate: true })
-  const ended = await flow.settled({ timeoutMs: 5_000 })
+  const ended = await flow.settled()
 
   expect(ended.state).toBe('compensated')
 })
@@ -111,7 +111,7 @@ test('a step that writes is undone too, and an undo has steps and waits of its o
   await using worker = flows.worker({ pollMs: 20 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled({ timeoutMs: 5_000 })
+  await flow.settled()
   await flow.cancel({ compensate: true })
 
   for (const runs of [1, 3]) {
@@ -119,7 +119,7 @@ test('a step that writes is undone too, and an undo has steps and waits of its o
     await untilSuspended(shop)
     await letPass(shop, 60_000)
   }
-  const ended = await flow.settled({ timeoutMs: 5_000 })
+  const ended = await flow.settled()
 
   expect(ended.state).toBe('compensated')
   expect(seen).toEqual(['found receipt-1', 'found receipt-1', 'found booked', 'found booked'])
@@ -142,7 +142,7 @@ test('a parent that waits for its child hears that it was cancelled', async () =
   await waitUntil(async () => (await flows.flow('gift').status()).pending === 1)
 
   await flows.flow('gift').cancel('not wanted')
-  const ended = await flow.settled({ timeoutMs: 5_000 })
+  const ended = await flow.settled()
 
   expect(ended.state).toBe('settled')
   expect(heard).toEqual(['cancelled'])

@@ -34,10 +34,10 @@ test('what the steps of a workflow have done is undone, the newest first, each o
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled({ timeoutMs: 5_000 })
+  await flow.settled()
 
   const begun = await flow.cancel('sent back', { compensate: true })
-  const ended = await flow.settled({ timeoutMs: 5_000 })
+  const ended = await flow.settled()
   const again = await flow.cancel({ compensate: true })
 
   expect(begun).toMatchObject({ state: 'compensating', isSettled: false, pending: 1, reason: 'sent back' })
@@ -78,7 +78,7 @@ test('compensation waits for an attempt that runs, whose undo is told that nobod
   const stopping = await shop.query('select state from ~workflow_executions')
   // The zombie finishes its step and its run, and nothing of it counts.
   charged.resolve('receipt-1')
-  const ended = await flow.settled({ timeoutMs: 5_000 })
+  const ended = await flow.settled()
 
   expect(reason).toMatchObject({ code: 'execution_lost' })
   expect(during).toMatchObject({ state: 'compensating', pending: 1 })
@@ -115,20 +115,25 @@ test('an attempt that does not listen is waited for until its time is over', asy
   await shop.query(
     `update ~workflow_executions set deadline_at = clock_timestamp() - interval '1 second' where state = 'stopping'`,
   )
-  const ended = await flow.settled({ timeoutMs: 5_000 })
+  const ended = await flow.settled()
   never.resolve()
 
   expect(ended.state).toBe('compensated')
   expect(await wrongBooks(shop)).toEqual([])
 })
 
-/** A worker that takes what is ready, and is never heard of again. */
-async function claimAndDie(shop: Shop): Promise<Claimed[]> {
+/** A worker that takes what is ready; it does nothing more. */
+async function claimAll(shop: Shop): Promise<Claimed[]> {
   const log = logOf(shop)
   const rows = await shop.query<{ id: number }>('select id from ~workflow_routes')
   const routes = rows.map(({ id }) => id)
-  await enterWorker(log, { owner: 'dead/1', node: undefined, leaseMs: 50, concurrency: 1, routes })
+  await enterWorker(log, { owner: 'dead/1', node: undefined, leaseMs: 60_000, concurrency: 1, routes })
   return claim(log, { owner: 'dead/1', fence: await drawFences(log)(), routes, limit: 10, ahead: 0, graceMs: 60_000 })
+}
+
+/** It has not been heard of for longer than its lease. */
+async function die({ query }: Shop): Promise<void> {
+  await query(`update ~workflow_workers set heartbeat_at = '-infinity' where owner = 'dead/1'`)
 }
 
 test('an attempt whose worker dies is waited for no longer', async () => {
@@ -141,14 +146,15 @@ test('an attempt whose worker dies is waited for no longer', async () => {
   await dispatching.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await waitUntil(async () => (await flow.status()).pending === 1)
-  const [claimed] = await claimAndDie(shop)
+  const [claimed] = await claimAll(shop)
   const place = { executionId: claimed!.id, fence: claimed!.fence, kind: 'step', step: 'charge' }
   await recordUndo(logOf(shop), shop.database, place, { handler: 'refund' })
 
   const begun = await flow.cancel({ compensate: true })
+  await die(shop)
   await using worker = flows.worker({ pollMs: 20 })
   await worker.start()
-  const ended = await flow.settled({ timeoutMs: 5_000 })
+  const ended = await flow.settled()
 
   expect(begun).toMatchObject({ state: 'compensating', pending: 1 })
   expect(ended.state).toBe('compensated')
@@ -167,14 +173,15 @@ test('compensation goes on where a worker died in the middle of it', async () =>
   const before = flows.worker({ handlers: ['pay'] })
   await before.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled({ timeoutMs: 5_000 })
+  await flow.settled()
   await before.stop()
   await flow.cancel({ compensate: true })
 
-  const [claimed] = await claimAndDie(shop)
+  const [claimed] = await claimAll(shop)
+  await die(shop)
   await using worker = flows.worker({ pollMs: 20 })
   await worker.start()
-  const ended = await flow.settled({ timeoutMs: 5_000 })
+  const ended = await flow.settled()
 
   expect(claimed?.undoId).toBe(3n)
   expect(ended.state).toBe('compensated')
@@ -197,10 +204,10 @@ test('an undo is tried again; one that fails for good ends the compensation, and
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled({ timeoutMs: 5_000 })
+  await flow.settled()
 
   await flow.cancel({ compensate: true })
-  const ended = await flow.settled({ timeoutMs: 5_000 })
+  const ended = await flow.settled()
 
   expect(ended).toMatchObject({ state: 'compensationFailed', isSettled: true, pending: 0, deadLetters: 1 })
   expect(undone).toEqual(['three 1', 'three 2', 'two 1', 'two 2'])
@@ -243,7 +250,7 @@ test('a handler that fails for good has the workflow compensated, if it says so'
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  const ended = await flow.settled({ timeoutMs: 5_000 })
+  const ended = await flow.settled()
 
   expect(ended).toMatchObject({ state: 'compensated', reason: 'ship has failed: no parcels', deadLetters: 1 })
   expect(undone).toEqual(['packing stopped', 'send false', 'charge true'])
@@ -275,10 +282,10 @@ test('what an undo emits and writes is stored with its end, and runs no handlers
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled({ timeoutMs: 5_000 })
+  await flow.settled()
 
   await flow.cancel({ compensate: true })
-  const ended = await flow.settled({ timeoutMs: 5_000 })
+  const ended = await flow.settled()
 
   expect(ended).toMatchObject({ state: 'compensated', lastType: 'OrderPaid' })
   const events = await shop.store.events.read(`workflow-${flow.correlationId}`).toArray()
@@ -329,7 +336,7 @@ test('a lane keeps its place until the attempt that stops in it is over', async 
   const states = await shop.query('select state from ~workflow_executions order by position')
   const wrong = await wrongBooks(shop)
   release.resolve()
-  await flows.flow('b').settled({ timeoutMs: 5_000 })
+  await flows.flow('b').settled()
 
   expect(states).toEqual([{ state: 'stopping' }, { state: 'blocked' }])
   expect(wrong).toEqual([])
@@ -348,12 +355,12 @@ test('compensation reaches what the workflow has started, also if that is over',
   await worker.start()
   const headers = { workflow: { parent: 'order' } }
   const order = await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'order' })
-  await order.settled({ timeoutMs: 5_000 })
+  await order.settled()
   const gift = await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'gift', headers })
-  await gift.settled({ timeoutMs: 5_000 })
+  await gift.settled()
 
   await order.cancel({ compensate: true })
-  const ends = [await order.settled({ timeoutMs: 5_000 }), await gift.settled({ timeoutMs: 5_000 })]
+  const ends = [await order.settled(), await gift.settled()]
 
   expect(ends.map(({ state }) => state)).toEqual(['compensated', 'compensated'])
   expect(undone.sort()).toEqual(['gift', 'order'])

@@ -39,7 +39,7 @@ test('SB-19: what tells of a failure is emitted once, with the letter, and knows
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  const status = await flow.settled({ timeoutMs: 5_000 })
+  const status = await flow.settled()
 
   expect(status).toMatchObject({ state: 'failed', lastType: 'OrderShipped', deadLetters: 1 })
   expect(failures).toMatchObject([{ reason: 'timeout', attempts: 2, error: { code: 'execution_timeout' } }])
@@ -66,7 +66,7 @@ test('SB-18: what tells of a failure never runs the handler that failed, whateve
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  const status = await flow.settled({ timeoutMs: 5_000 })
+  const status = await flow.settled()
 
   expect(seen.sort()).toEqual(['audit OrderPlaced', 'pay OrderPlaced 1', 'pay OrderPlaced 1'])
   expect(status.deadLetters).toBe(1)
@@ -130,7 +130,7 @@ for (const [what, { onFailure, noted, clock }] of Object.entries({
     await using worker = flows.worker()
     await worker.start()
 
-    const status = await (await flows.publish('OrderPlaced', { total: 1 })).settled({ timeoutMs: 9_000 })
+    const status = await (await flows.publish('OrderPlaced', { total: 1 })).settled()
 
     expect(status).toMatchObject({ state: 'failed', deadLetters: 1 })
     const [letter] = await flows.deadLetters.list()
@@ -148,7 +148,7 @@ test('a result that cannot be stored, of a handler whose failure cannot be told 
   await using worker = flows.worker()
   await worker.start()
 
-  await (await flows.publish('OrderPlaced', { total: 1 })).settled({ timeoutMs: 5_000 })
+  await (await flows.publish('OrderPlaced', { total: 1 })).settled()
 
   const [letter] = await flows.deadLetters.list()
   expect(letter).toMatchObject({ reason: 'failed', lastError: { code: 'version_conflict' } })
@@ -164,11 +164,12 @@ test('an event that went too far is told of, and handlers that fail because of e
   await using worker = flows.worker()
   await worker.start()
 
-  const status = await (await flows.publish('OrderPlaced', { total: 1 })).settled({ timeoutMs: 10_000 })
+  const status = await (await flows.publish('OrderPlaced', { total: 1 })).settled()
 
   const letters = await flows.deadLetters.list()
   expect(status.deadLetters).toBe(letters.length)
-  expect((await shippedIn(shop)).map(({ workflow }) => workflow.hops)).toEqual([1, 1, 2, 2, 3, 3, 4, 4])
+  // Two chains side by side: which one is ahead is not ours to say.
+  expect((await shippedIn(shop)).map(({ workflow }) => workflow.hops).sort()).toEqual([1, 1, 2, 2, 3, 3, 4, 4])
   expect(letters.filter(letter => letter.lastError.onFailure?.includes('HopsExceeded'))).toHaveLength(2)
 })
 
@@ -184,7 +185,7 @@ test('what tells of the failure of one of a batch has its place in the batch', a
   await using worker = flows.worker()
   await worker.start()
 
-  await (await flows.publish('OrderPlaced', { total: 1 })).settled({ timeoutMs: 5_000 })
+  await (await flows.publish('OrderPlaced', { total: 1 })).settled()
 
   expect(await shippedIn(shop)).toMatchObject([
     { workflow: { failed: 'book', batches: [{ id: expect.any(String), index: 1, size: 2 }] } },

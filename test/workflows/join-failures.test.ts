@@ -26,8 +26,9 @@ test('SB-13: a worker that dies while it runs a join is taken over from', async 
   const { log } = workbench(checks)
   const [route] = await query<{ id: number }>("select id from ~workflow_routes where handler = 'clear'")
   const dead = { owner: 'gone/1', routes: [route!.id] }
-  await enterWorker(log, { ...dead, node: undefined, leaseMs: 50, concurrency: 1 })
+  await enterWorker(log, { ...dead, node: undefined, leaseMs: 60_000, concurrency: 1 })
   const taken = await claim(log, { ...dead, fence: await drawFences(log)(), limit: 1, ahead: 0, graceMs: 0 })
+  await query(`update ~workflow_workers set heartbeat_at = '-infinity' where owner = $1`, [dead.owner])
 
   await using other = flows.worker({ handlers: ['clear'], pollMs: 20 })
   await other.start()

@@ -74,7 +74,7 @@ test('a retry of the letter goes through the parked lane, and lets it go on', as
   books.bad.clear()
 
   await books.flows.deadLetters.retry('book', (await books.letterOf(1)).eventId)
-  await books.flows.flow('order-1').settled({ timeoutMs: 5_000 })
+  await books.flows.flow('order-1').settled()
 
   expect(books.booked).toEqual([1, 2, 3])
   expect(await books.letterOf(1)).toMatchObject({ state: 'replayed' })
@@ -98,7 +98,7 @@ test('a parked lane goes on without its letter if it is told to', async () => {
   await books.place('order-1', 1, 2)
 
   const count = await books.flows.unparkLane('book', 'order-1')
-  await books.flows.flow('order-1').settled({ timeoutMs: 5_000 })
+  await books.flows.flow('order-1').settled()
   const again = await outcome(books.flows.unparkLane('book', 'order-1'))
 
   expect(count).toBe(1)
@@ -114,7 +114,7 @@ test('all parked lanes of a handler can go on at once', async () => {
   const rest = await books.flows.lanes({ handler: 'book', limit: 2, after: page.at(-1) })
 
   const count = await books.flows.unparkLane('book')
-  for (const order of ['order-1', 'order-2', 'order-3']) await books.flows.flow(order).settled({ timeoutMs: 5_000 })
+  for (const order of ['order-1', 'order-2', 'order-3']) await books.flows.flow(order).settled()
 
   expect([...page, ...rest].map(lane => lane.key)).toEqual(['order-1', 'order-2', 'order-3'])
   expect(count).toBe(3)
@@ -131,7 +131,7 @@ test('several letters of a parked lane are retried in the order of their events'
   books.bad.clear()
 
   const asked = await books.flows.deadLetters.retryAll({ handler: 'book' }, { perSecond: 1_000 })
-  await books.flows.flow('order-1').settled({ timeoutMs: 5_000 })
+  await books.flows.flow('order-1').settled()
 
   expect(asked.requested).toBe(2)
   expect(books.booked).toEqual([1, 2, 3])
@@ -160,7 +160,7 @@ test('a lane of a key is parked across workflows', async () => {
   books.bad.clear()
 
   await books.flows.deadLetters.retry('book', (await books.letterOf(1)).eventId)
-  await books.flows.flow('order-2').settled({ timeoutMs: 5_000 })
+  await books.flows.flow('order-2').settled()
 
   expect(parked).toMatchObject([{ handler: 'book', key: 'north/south', open: 1 }])
   expect(books.booked).toEqual([1, 2])
@@ -174,7 +174,7 @@ test('an inline handler can be parked, too: then later events queue', async () =
   books.bad.clear()
 
   await books.flows.deadLetters.retry('book', (await books.letterOf(1)).eventId)
-  await books.flows.flow('order-1').settled({ timeoutMs: 5_000 })
+  await books.flows.flow('order-1').settled()
 
   expect(books.booked).toEqual([1, 2])
 })

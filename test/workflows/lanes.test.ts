@@ -16,6 +16,8 @@ test('SB-01: an ordered handler runs one at a time and in the order of the log, 
     running.add(ctx.correlationId)
     attempts.add(ctx.attempt)
     most = Math.max(most, running.size)
+    // Nobody goes on before a second lane has begun.
+    await waitUntil(() => most > 1)
     await turn()
     seen.set(ctx.correlationId, [...(seen.get(ctx.correlationId) ?? []), event.data.total])
     running.delete(ctx.correlationId)
@@ -28,7 +30,7 @@ test('SB-01: an ordered handler runs one at a time and in the order of the log, 
     for (const order of ['a', 'b', 'c', 'd'])
       published.push(flows.publish('OrderPlaced', { total }, { correlationId: order }))
   await Promise.all(published)
-  for (const order of ['a', 'b', 'c', 'd']) await flows.flow(order).settled({ timeoutMs: 10_000 })
+  for (const order of ['a', 'b', 'c', 'd']) await flows.flow(order).settled()
 
   const inOrder = Array.from({ length: 25 }, (_, at) => at + 1)
   for (const order of ['a', 'b', 'c', 'd']) expect(seen.get(order)).toEqual(inOrder)
@@ -55,7 +57,7 @@ test('a key of its own makes lanes across workflows', async () => {
 
   const all = []
   for (let total = 1; total <= 30; total++) all.push(await flows.publish('OrderPlaced', { total }))
-  for (const flow of all) await flow.settled({ timeoutMs: 10_000 })
+  for (const flow of all) await flow.settled()
 
   expect(seen.odd).toEqual(Array.from({ length: 15 }, (_, at) => 2 * at + 1))
   expect(seen.even).toEqual(Array.from({ length: 15 }, (_, at) => 2 * at + 2))
@@ -67,7 +69,7 @@ test('a head that fails blocks its lane until it is tried again, and no other la
   const flows = store.workflows
   const seen: string[] = []
   const backoff = { baseMs: 5, factor: 1 }
-  flows.on('OrderPlaced', { name: 'pay', ordered: true, retries: 1_000, backoff }, (event, ctx) => {
+  flows.on('OrderPlaced', { name: 'pay', ordered: true, retries: 100_000, backoff }, (event, ctx) => {
     if (ctx.correlationId === 'a' && event.data.total === 1 && !seen.includes('b3')) throw new Error('not yet')
     seen.push(`${ctx.correlationId}${event.data.total}`)
   })
@@ -76,8 +78,8 @@ test('a head that fails blocks its lane until it is tried again, and no other la
 
   for (const total of [1, 2, 3])
     for (const correlationId of ['a', 'b']) await flows.publish('OrderPlaced', { total }, { correlationId })
-  await flows.flow('a').settled({ timeoutMs: 5_000 })
-  await flows.flow('b').settled({ timeoutMs: 5_000 })
+  await flows.flow('a').settled()
+  await flows.flow('b').settled()
 
   expect(seen.filter(each => each.startsWith('a'))).toEqual(['a1', 'a2', 'a3'])
   expect(seen.filter(each => each.startsWith('b'))).toEqual(['b1', 'b2', 'b3'])

@@ -329,7 +329,7 @@ test('a retry goes to the newest version of the handler', async () => {
   const [letter] = await flows.deadLetters.list()
 
   await flows.deadLetters.retry('pay', letter!.eventId)
-  const shipped = await flow.waitFor('OrderShipped', { timeoutMs: 5_000 })
+  const shipped = await flow.waitFor('OrderShipped', { timeoutMs: 30_000 })
 
   expect(shipped.data.parcel).toBe('v2')
 })
@@ -343,7 +343,7 @@ test('the worker that runs a retry may die: another goes on with it', async () =
     return runs === 2 ? never : emit('OrderPaid', { method: 'card' as const })
   }
   store.workflows.on('OrderPlaced', { name: 'pay' }, pay)
-  const mortal = store.workflows.worker({ leaseMs: 200, drainMs: 0 })
+  const mortal = store.workflows.worker({ drainMs: 0 })
   await mortal.start()
   const flow = await store.workflows.publish('OrderPlaced', { total: 1 })
   await flow.settled()
@@ -356,7 +356,7 @@ test('the worker that runs a retry may die: another goes on with it', async () =
   await query(`update ~workflow_workers set lease_ms = 0`)
   await using heir = heirs.worker({ pollMs: 20 })
   await heir.start()
-  await flow.waitFor('OrderPaid', { timeoutMs: 5_000 })
+  await flow.waitFor('OrderPaid', { timeoutMs: 30_000 })
 
   expect(await heirs.deadLetters.show('pay', letter!.eventId)).toMatchObject({ state: 'replayed', attempts: 3 })
 })

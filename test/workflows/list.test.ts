@@ -16,7 +16,7 @@ async function openOrders(): Promise<Shop & { ids(options: ListWorkflowsOptions)
   await worker.start()
   for (const total of [1, 2, 3, 4, 5])
     await flows.publish('OrderPlaced', { total }, { correlationId: `order-${total}` })
-  const settled = [1, 2, 3, 5].map(total => flows.flow(`order-${total}`).settled({ timeoutMs: 5_000 }))
+  const settled = [1, 2, 3, 5].map(total => flows.flow(`order-${total}`).settled())
   await Promise.all(settled)
   await worker.stop()
   const ids = async (options: ListWorkflowsOptions): Promise<string[]> => {

@@ -16,7 +16,7 @@ test('an event that is published runs its handlers, and what they emit runs othe
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
-  const status = await flow.settled({ timeoutMs: 5_000 })
+  const status = await flow.settled()
 
   expect(shipped).toEqual(['card 1'])
   expect(status).toMatchObject({ state: 'settled', pending: 0, lastType: 'OrderPaid' })
@@ -53,7 +53,7 @@ test('a handler that fails is tried again, then its event is a dead letter', asy
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
-  const status = await flow.settled({ timeoutMs: 5_000 })
+  const status = await flow.settled()
   const letters = await store.deadLetters.list()
 
   expect(tries).toBe(3)
@@ -75,7 +75,7 @@ test('an event published in a session is stored with all that the session saves,
   const { correlationId } = session.publish('OrderPlaced', { total: 1 }, { correlationId: 'order-1' })
   expect(await store.events.readAll().toArray()).toEqual([])
   await session.save()
-  await flows.flow(correlationId).settled({ timeoutMs: 5_000 })
+  await flows.flow(correlationId).settled()
 
   expect(paid).toBe(1)
   expect((await customers.get('ada'))?.data).toEqual({ orders: 1 })
@@ -95,7 +95,7 @@ test('an event published inside a transaction comes with it, or not at all', asy
   await expect(failing).rejects.toThrow('changed my mind')
 
   const flow = await store.transaction(tx => flows.publish('OrderPlaced', { total: 2 }, { tx }))
-  await flow.settled({ timeoutMs: 5_000 })
+  await flow.settled()
 
   expect(seen).toEqual([2])
 })
@@ -113,7 +113,7 @@ test('SB-32: an id is published once, whoever published or emitted it; with othe
   const id = '0192f0c0-0000-7000-8000-000000000001'
 
   const [first, second] = await Promise.all([1, 2].map(() => flows.publish('OrderPlaced', { total: 1 }, { id })))
-  await first!.settled({ timeoutMs: 5_000 })
+  await first!.settled()
   const emitted = (await store.events.readAll({ types: ['OrderPaid'] }).toArray())[0]!
   const again = { id: emitted.id, correlationId: id, stream: emitted.stream }
   await flows.publish('OrderPaid', { method: 'card' }, again)

@@ -7,6 +7,7 @@ import { complete, emit } from '../../src/workflows/emit.ts'
 import type { AnyHandlerOptions } from '../../src/workflows/handler.ts'
 import { openShop, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
+import { letPass, statesOf } from '../support/waiting.ts'
 import { openTill } from './till.ts'
 
 /** Runs one order through a handler that fails as it likes, and returns its letter. */
@@ -21,7 +22,7 @@ async function letterOf(
   await using worker = flows.worker({ pollMs: 50 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled({ timeoutMs: 10_000 })
+  await flow.settled()
   const [letter] = await flows.deadLetters.list()
   return letter!
 }
@@ -48,7 +49,7 @@ test('SB-19: a letter says truly why it is there', async () => {
   await using worker = flows.worker()
   await worker.start()
 
-  await (await flows.publish('OrderPlaced', { total: 1 })).settled({ timeoutMs: 10_000 })
+  await (await flows.publish('OrderPlaced', { total: 1 })).settled()
 
   const letters = await flows.deadLetters.list()
   expect(letters).toHaveLength(8)
@@ -163,7 +164,7 @@ test('workers that die over an event, one after the other, make it a letter', as
   await waitUntil(async () => (await query('select 1 from ~workflow_executions')).length === 1)
 
   await query('update ~workflow_executions set crashes = 4, attempt = 4, run_at = now()')
-  await flow.settled({ timeoutMs: 5_000 })
+  await flow.settled()
 
   expect(await flows.deadLetters.list()).toMatchObject([{ reason: 'crashed', attempts: 5 }])
 })
@@ -179,19 +180,29 @@ test('an attempt that is under way at the deadline is cut off there, however muc
   const hangs = (_event: unknown, ctx: { signal: AbortSignal }): Promise<never> =>
     new Promise(() => ctx.signal.addEventListener('abort', () => (aborted = ctx.signal.reason)))
 
-  const letter = await letterOf(hangs as never, { retries: 100, deadlineMs: 100 })
+  let letter: unknown
+  // On a busy machine its time may be over before it has begun: then another one is tried.
+  for (let round = 0; round < 20 && aborted === undefined; round++)
+    letter = await letterOf(hangs as never, { retries: 100, deadlineMs: 100 })
 
   expect(letter).toMatchObject({ reason: 'deadline', attempts: 1, lastError: { code: 'deadline_passed' } })
   expect(aborted).toMatchObject({ code: 'deadline_passed' })
 })
 
 test('an execution whose next try is later than its deadline fails at its deadline', async () => {
-  const fails = (): never => {
-    throw new RetryLater({ delayMs: 60_000, reason: 'the bank is closed' })
-  }
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  flows.on('OrderPlaced', { name: 'pay', retries: 100, deadlineMs: 60_000 }, () => {
+    throw new RetryLater({ delayMs: 3_600_000, reason: 'the bank is closed' })
+  })
+  await using worker = flows.worker({ pollMs: 50 })
+  await worker.start()
+  const flow = await flows.publish('OrderPlaced', { total: 1 })
+  await waitUntil(async () => (await statesOf(shop)) === '1 delayed')
+  await letPass(shop, 60_000)
+  await flow.settled()
 
-  const letter = await letterOf(fails, { retries: 100, deadlineMs: 200 })
-
+  const [letter] = await flows.deadLetters.list()
   expect(letter).toMatchObject({ reason: 'deadline', attempts: 2, lastError: { code: 'deadline_passed' } })
 })
 
@@ -206,7 +217,7 @@ test('an event that is gone leaves no letter, but shows in the activity', async 
 
   await query('delete from ~events')
   await query('update ~workflow_executions set run_at = now()')
-  await flow.settled({ timeoutMs: 5_000 })
+  await flow.settled()
 
   expect(await flows.deadLetters.list()).toEqual([])
   expect(await query(`select outcome, error->>'code' as code from ~workflow_activity where kind = 'failed'`)).toEqual([
@@ -240,7 +251,7 @@ test('SB-08: events that cause each other in a circle end in a dead letter after
 
   const circle = await flows.publish('OrderPlaced', { total: 1 }, { headers: { workflow: { hops: 45 } } })
   const other = await flows.publish('OrderPlaced', { total: 0 })
-  const ended = await circle.settled({ timeoutMs: 10_000 })
+  const ended = await circle.settled()
 
   expect(ended).toMatchObject({ state: 'failed', deadLetters: 1, pending: 0 })
   expect((await other.settled()).state).toBe('settled')
@@ -260,7 +271,7 @@ test('SB-08: a poison event is set aside after its retries, and its lane goes on
   await worker.start()
 
   for (const total of [1, 2, 3]) await flows.publish('OrderPlaced', { total }, { correlationId: 'order-1' })
-  const status = await flows.flow('order-1').settled({ timeoutMs: 5_000 })
+  const status = await flows.flow('order-1').settled()
 
   expect(ran).toEqual([1, 1, 1, 2, 3])
   expect(status).toMatchObject({ state: 'failed', deadLetters: 1 })
@@ -304,21 +315,23 @@ test('an error can say when to try again', async () => {
   const flows = store.workflows
   const options = { retries: 1, backoff: { baseMs: 1 } }
   flows.on('OrderPlaced', { ...options, name: 'pay' }, () => {
-    throw new RetryLater({ delayMs: 70_000, reason: 'the bank is closed' })
+    throw new RetryLater({ delayMs: 7_000_000, reason: 'the bank is closed' })
   })
   flows.on('OrderPlaced', { ...options, name: 'ship' }, () => {
-    throw Object.assign(new Error('too many'), { retryAfterMs: 90_000 })
+    throw Object.assign(new Error('too many'), { retryAfterMs: 9_000_000 })
   })
   await using worker = flows.worker()
   await worker.start()
   await flows.publish('OrderPlaced', { total: 1 })
   const waits = () =>
-    query<{ seconds: number }>(`select round(extract(epoch from run_at - clock_timestamp()) / 10)::int * 10 as seconds
+    query<{
+      seconds: number
+    }>(`select round(extract(epoch from run_at - clock_timestamp()) / 1000)::int * 1000 as seconds
       from ~workflow_executions where state = 'delayed' order by 1`)
 
   await waitUntil(async () => (await waits()).length === 2)
 
-  expect(await waits()).toEqual([{ seconds: 70 }, { seconds: 90 }])
+  expect(await waits()).toEqual([{ seconds: 7_000 }, { seconds: 9_000 }])
 })
 
 test('SB-36: an inline handler that keeps failing is a letter after its retries, not before', async () => {
@@ -339,7 +352,7 @@ test('SB-46: the letter and the end of the execution are one transaction: neithe
   const during = await flow.status()
 
   await query('alter table ~dead_letters drop constraint full_up')
-  const after = await flow.settled({ timeoutMs: 5_000 })
+  const after = await flow.settled()
 
   expect(during).toMatchObject({ isSettled: false, pending: 1, deadLetters: 0 })
   expect(after).toMatchObject({ state: 'failed', pending: 0, deadLetters: 1 })

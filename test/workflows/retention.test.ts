@@ -11,7 +11,7 @@ test('what workflows leave behind goes after a while; events, cancelled workflow
   await worker.start()
   for (const total of [1, 2]) {
     const flow = await flows.publish('OrderPlaced', { total }, { correlationId: `order-${total}` })
-    await flow.settled({ timeoutMs: 5_000 })
+    await flow.settled()
   }
 
   expect(await flows.prune({ olderThanMs: 60_000 })).toBe(0)
@@ -34,7 +34,7 @@ test('SB-34: a handler that is delayed for longer than anything is kept complete
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await flows.prune({ olderThanMs: 0 })
-  await flow.settled({ timeoutMs: 5_000 })
+  await flow.settled()
 
   expect(ran).toBe(1)
 })

@@ -13,7 +13,7 @@ test('any event of the log runs its handlers, whoever appended it', async () => 
   await worker.start()
 
   await store.events.append('order-1', [placed(), paid], { correlationId: 'order-1' })
-  await flows.flow('order-1').settled({ timeoutMs: 5_000 })
+  await flows.flow('order-1').settled()
 
   expect(seen.sort()).toEqual(['OrderPaid', 'OrderPlaced'])
 })
@@ -27,7 +27,7 @@ test('a handler of all types runs for each event, and an event that nobody handl
   await worker.start()
 
   await store.events.append('order-1', [placed(), paid], { correlationId: 'order-1' })
-  const status = await flows.flow('order-1').settled({ timeoutMs: 5_000 })
+  const status = await flows.flow('order-1').settled()
 
   expect(seen).toEqual(['OrderPlaced'])
   expect(status.state).toBe('settled')
@@ -41,7 +41,7 @@ test('SB-35: handlers and events need no registration of types, and one emitted 
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled({ timeoutMs: 5_000 })
+  await flow.settled()
 
   const events = await store.events.read(`workflow-${flow.correlationId}`).toArray()
   expect(events.map(event => event.type)).toEqual(['OrderPlaced', 'OrderPaid'])
@@ -56,7 +56,7 @@ test('SB-37: what a handler emits names the event it was run for as its cause, a
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled({ timeoutMs: 5_000 })
+  await flow.settled()
 
   const [first, second, third] = await store.events.read(`workflow-${flow.correlationId}`).toArray()
   expect(second).toMatchObject({ causationId: first!.id, headers: { workflow: { hops: 1, handler: 'pay' } } })
@@ -74,7 +74,7 @@ test('a handler that is new hears what is published from then on', async () => {
   await using worker = flows.worker()
   await worker.start()
 
-  await flow.settled({ timeoutMs: 5_000 })
+  await flow.settled()
 
   expect(seen).toEqual([2])
 })
@@ -114,7 +114,7 @@ test('in a rolling deployment events go where they are stored to go, whatever co
   await waitUntil(async () => seen.length === 1 && (await flow.status()).pending === 1)
   await using second = other.workflows.worker()
   await second.start()
-  await flow.settled({ timeoutMs: 5_000 })
+  await flow.settled()
 
   expect(seen).toEqual(['pay', 'mail'])
 })
@@ -132,10 +132,10 @@ test('an execution ends on the version it was dispatched to, and new events go t
   await using worker = old.worker()
   await worker.start()
 
-  await before.settled({ timeoutMs: 5_000 })
+  await before.settled()
   await using newer = other.workflows.worker()
   await newer.start()
-  await after.settled({ timeoutMs: 5_000 })
+  await after.settled()
 
   expect(seen).toEqual(['old 1', 'new 2'])
 })
@@ -157,7 +157,7 @@ test('init is called when a worker starts, before it takes anything', async () =
   await using worker = flows.worker()
   await worker.start()
 
-  await flow.settled({ timeoutMs: 5_000 })
+  await flow.settled()
 
   expect(seen).toEqual(['init', 'run'])
 })

@@ -36,9 +36,10 @@ test('a schedule publishes what it returns, each run into a workflow of its own'
 
   await waitUntil(() => paid.length >= 4)
   const [run] = (await flows.schedules.history('restock')).slice(-1)
+  await waitUntil(() => paid.filter(id => id === run!.correlationId).length === 2)
   const events = await store.events.read(`workflow-${run!.correlationId}`).toArray()
 
-  expect(new Set(paid.slice(0, 4)).size).toBe(2)
+  expect(new Set(paid).size).toBeGreaterThan(1)
   expect(run).toMatchObject({ schedule: 'restock', outcome: 'completed', isManual: false, error: undefined })
   expect(events.map(event => event.id)).toEqual(run!.eventIds)
   expect(events).toMatchObject([
@@ -210,7 +211,7 @@ test('AB-21: a run that fails is recorded, and the next one comes when it is due
   await worker.start()
 
   await waitUntil(() => runs >= 7)
-  const history = (await store.workflows.schedules.history('restock')).reverse().slice(0, 6)
+  const history = (await store.workflows.schedules.history('restock', { limit: 1_000 })).reverse().slice(0, 6)
 
   expect(history.map(({ outcome, error }) => [outcome, error?.code ?? error?.message])).toEqual([
     ['failed', 'the supplier is closed'],

@@ -57,7 +57,7 @@ test('SB-40: what a worker had taken and not begun is free as soon as it stops',
   const left = await shop.query('select state, worker, attempt from ~workflow_executions')
   await using next = flows.worker({ leaseMs })
   await next.start()
-  await flows.flow('order').settled({ timeoutMs: 10_000 })
+  await flows.flow('order').settled()
 
   expect(left).toEqual([1, 2, 3].map(() => ({ state: 'ready', worker: null, attempt: 0 })))
   expect(runs.sort()).toEqual([1, 2, 3, 4])
@@ -86,7 +86,7 @@ test('SB-40: what does not end in time is cut off, and free at once: it is no fa
   goOn.resolve()
   await using next = flows.worker({ leaseMs })
   await next.start()
-  const status = await flow.settled({ timeoutMs: 10_000 })
+  const status = await flow.settled()
 
   expect(signals[0]!.aborted).toBe(true)
   expect(left).toEqual([{ state: 'ready', worker: null, attempt: 0 }])
@@ -118,14 +118,14 @@ test('SB-40: a lane that is cut off in the middle goes on in order', async () =>
   await worker.stop({ drainMs: 0 })
   await using next = flows.worker({ leaseMs })
   await next.start()
-  await flows.flow('order').settled({ timeoutMs: 10_000 })
+  await flows.flow('order').settled()
 
   expect(runs).toEqual([1, 2, 2, 3, 4])
 })
 
 test('SB-40: a store that closes stops its workers: what they had is free', async () => {
   const shop = await openShop()
-  const other = await shop.sibling()
+  const other = await shop.sibling({ closeMs: 30_000 })
   const begun = deferred<void>()
   other.workflows.on('OrderPlaced', { name: 'pay' }, async () => {
     begun.resolve()
@@ -156,7 +156,7 @@ test('SB-47: an event that fails holds up nobody else, and waiting is for one wo
 
   const bad = await flows.publish('OrderPlaced', { total: 0 })
   const good = await Promise.all([1, 2, 3, 4, 5].map(total => flows.publish('OrderPlaced', { total })))
-  const settled = await Promise.all(good.map(flow => flow.settled({ timeoutMs: 10_000 })))
+  const settled = await Promise.all(good.map(flow => flow.settled()))
   await waitUntil(async () => (await shop.query(`select 1 from ~workflow_executions where attempt = 1`)).length === 1)
 
   expect(paid.sort()).toEqual([1, 2, 3, 4, 5])
@@ -181,7 +181,7 @@ test('SB-47: what a handler emits and its end are there together or not at all',
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  const status = await flow.settled({ timeoutMs: 10_000 })
+  const status = await flow.settled()
 
   expect(status).toMatchObject({ state: 'settled', lastType: 'OrderPaid' })
   expect(await shop.query(`select 1 from ~events where type = 'OrderPaid'`)).toHaveLength(1)

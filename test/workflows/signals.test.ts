@@ -151,10 +151,10 @@ test('a short wait also ends by itself', async () => {
   flows.on('OrderPlaced', { name: 'ship' }, async (_event, ctx) => {
     got.push(await ctx.waitFor('OrderPaid', { timeoutMs: 50 }))
   })
-  await using running = flows.worker({ pollMs: 5_000 })
+  await using running = flows.worker({ pollMs: 600_000, leaseMs: 600_000 })
   await running.start()
 
-  await (await flows.publish('OrderPlaced', { total: 99 })).settled({ timeoutMs: 4_000 })
+  await (await flows.publish('OrderPlaced', { total: 99 })).settled()
 
   expect(got).toEqual([undefined])
 })

@@ -69,7 +69,9 @@ test('SB-21, SB-43: the counters say what there is, whoever did it, after a load
   await waitUntil(async () => (await shipped()) === 8 * 2 * 2)
   await waitUntil(
     async () =>
-      (await countersOf(shop)).failed === 2 && (await shop.store.workflows.stats()).executions.open.delayed === 16,
+      (await countersOf(shop)).failed === 2 &&
+      (await countersOf(shop)).open === 16 &&
+      (await shop.store.workflows.stats()).executions.open.delayed === 16,
   )
   await workers[1]!.stop()
 
@@ -95,13 +97,13 @@ test('what is cancelled, before or after it was dispatched, and what is tried ag
   await worker.start()
   const late = await flows.publish('OrderPaid', { method: 'card' })
   const failing = await flows.publish('OrderPlaced', { total: 1 })
-  await failing.settled({ timeoutMs: 5_000 })
+  await failing.settled()
   await waitUntil(async () => (await late.status()).pending === 1)
 
   await late.cancel('too late')
   isBroken = false
   await flows.deadLetters.retryAll()
-  await Promise.all([early, late, failing].map(flow => flow.settled({ timeoutMs: 5_000 })))
+  await Promise.all([early, late, failing].map(flow => flow.settled()))
 
   const counted = await countersOf(shop)
   expect(counted).toEqual(await countAll(shop))
@@ -116,7 +118,7 @@ test('an event is counted once, also if it is given to a handler that came later
   const worker = flows.worker()
   await worker.start()
   const all = await Promise.all([1, 2, 3].map(total => flows.publish('OrderPlaced', { total })))
-  await Promise.all(all.map(flow => flow.settled({ timeoutMs: 5_000 })))
+  await Promise.all(all.map(flow => flow.settled()))
   await worker.stop()
   const other = await shop.sibling()
   other.workflows.on('*', { name: 'audit', startFrom: 'beginning' }, () => {})
@@ -181,7 +183,7 @@ test('SB-43: a failed workflow shows its latest error by time, and how many it h
   await worker.start()
   for (const id of ['order-1', 'order-2']) {
     const flow = await flows.publish('OrderPlaced', { total: 1 }, { correlationId: id })
-    await flow.settled({ timeoutMs: 5_000 })
+    await flow.settled()
     await flows.publish('OrderPaid', { method: 'card' }, { correlationId: id })
     await waitUntil(async () => (await flow.status()).deadLetters === 2)
   }
@@ -208,7 +210,7 @@ test('SB-43: attempts are kept, those of dead letters too, newest first, with th
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled({ timeoutMs: 5_000 })
+  await flow.settled()
 
   const { attempts, next } = await flows.attempts()
   const [last, retried, first] = attempts
@@ -233,7 +235,7 @@ test('attempts are found by workflow, handler, execution and outcome, page by pa
   await worker.start()
   for (const total of [1, 2, 3]) {
     const flow = await flows.publish('OrderPlaced', { total }, { correlationId: `order-${total}` })
-    await flow.settled({ timeoutMs: 5_000 })
+    await flow.settled()
   }
   const found = async (options: Parameters<typeof flows.attempts>[0]): Promise<string[]> =>
     (await flows.attempts(options)).attempts.map(each => `${each.handler} ${each.correlationId}`)

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { isRillflowError } from '../../src/core/errors.ts'
+import { deferred } from '../../src/core/lifecycle.ts'
 import { NonRetryable } from '../../src/core/workflow-errors.ts'
 import { emit } from '../../src/workflows/emit.ts'
 import type { HandlerContext } from '../../src/workflows/steps/context.ts'
@@ -57,18 +58,21 @@ test('another worker goes on where the first one was lost', async () => {
   const shop = await openShop()
   const other = await shop.sibling()
   const done: string[] = []
-  const stuck = new Promise<never>(() => {})
+  const isStuck = deferred<void>()
   let hangs = true
   for (const { workflows } of [shop.store, other])
     workflows.on('OrderPlaced', { name: 'pay' }, async (_event, ctx) => {
       await ctx.step('reserve', () => done.push('reserve'))
-      if (hangs) await stuck
+      if (hangs) {
+        isStuck.resolve()
+        await new Promise<never>(() => {})
+      }
       await ctx.step('charge', () => done.push('charge'))
     })
   const first = shop.store.workflows.worker(worker)
   await first.start()
   const flow = await shop.store.workflows.publish('OrderPlaced', { total: 99 })
-  await waitUntil(async () => (await shop.query('select 1 as n from ~workflow_steps')).length === 1)
+  await isStuck.promise
 
   hangs = false
   await using second = other.workflows.worker(worker)
@@ -199,7 +203,7 @@ test('an error that was caught is met again after a wait, and the handler takes 
     )
     const { name, code, message } = charged.error as Error & { code: string }
     const way = await ctx.step(`after ${code}`, () => 'cash')
-    await ctx.sleep(5_000)
+    await ctx.sleep(60_000)
     ways.push(`${name} ${message} ${way}`)
   })
   await using running = flows.worker(worker)
@@ -207,7 +211,7 @@ test('an error that was caught is met again after a wait, and the handler takes 
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
-  await letPass(shop, 5_000)
+  await letPass(shop, 60_000)
   const status = await flow.settled()
 
   expect(status.state).toBe('settled')
@@ -223,7 +227,7 @@ test('what an error says of further tries is kept over a wait', async () => {
       throw new NonRetryable({ reason: 'no such card' })
     }
     const { error } = await outcome(ctx.step('card', refuse))
-    await ctx.sleep(5_000)
+    await ctx.sleep(60_000)
     throw error
   })
   await using running = flows.worker(worker)
@@ -231,7 +235,7 @@ test('what an error says of further tries is kept over a wait', async () => {
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
-  await letPass(shop, 5_000)
+  await letPass(shop, 60_000)
   await flow.settled()
 
   expect(await shop.query('select reason, attempts from ~dead_letters')).toEqual([

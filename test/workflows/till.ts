@@ -49,7 +49,7 @@ export async function openTill(
     async place(total, correlationId) {
       const id = crypto.randomUUID()
       const flow: Flow<ShopMap> = await flows.publish('OrderPlaced', { total }, { id, correlationId })
-      await flow.settled({ timeoutMs: 10_000 })
+      await flow.settled()
       return id
     },
     until: (eventId, state) =>

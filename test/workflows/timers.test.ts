@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { deferred } from '../../src/core/lifecycle.ts'
 import { openShop, outcome } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { letPass, statesOf, untilSuspended } from '../support/waiting.ts'
@@ -79,7 +80,7 @@ test('nothing around a sleep can mistake it for a failure', async () => {
   flows.on('OrderPlaced', { name: 'remind' }, async (_event, ctx) => {
     try {
       log.push('begin')
-      await ctx.sleep(5_000)
+      await ctx.sleep(60_000)
       log.push('slept')
     } catch (error) {
       log.push(`caught ${error}`)
@@ -92,7 +93,7 @@ test('nothing around a sleep can mistake it for a failure', async () => {
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
-  await letPass(shop, 5_000)
+  await letPass(shop, 60_000)
   await flow.settled()
 
   expect(log).toEqual(['begin', 'begin', 'slept', 'finally'])
@@ -112,7 +113,7 @@ test('a run is suspended when its steps in parallel have ended, not before, and 
         await wait
         log.push(`${name} 1`)
       })
-      await ctx.sleep(`${name} sleeps`, 5_000)
+      await ctx.sleep(`${name} sleeps`, 60_000)
       return ctx.step(`${name} 2`, () => `${name} 2 after ${log.push(`${name} 2`)}`)
     }
     const all = await Promise.all([branch('slow', held), branch('quick', undefined)])
@@ -126,7 +127,7 @@ test('a run is suspended when its steps in parallel have ended, not before, and 
 
   release()
   await untilSuspended(shop)
-  await letPass(shop, 5_000)
+  await letPass(shop, 60_000)
   const status = await flow.settled()
 
   expect(meanwhile).toBe('1 running')
@@ -138,15 +139,13 @@ test('the winner of a race stays the winner in all later runs', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const winners: string[] = []
+  const decided = deferred<void>()
   flows.on('OrderPlaced', { name: 'remind' }, async (_event, ctx) => {
-    const slow = ctx.step('slow', async () => {
-      await new Promise(resolve => setTimeout(resolve, 60))
-      return 'step'
-    })
+    const slow = ctx.step('slow', () => decided.promise.then(() => 'step'))
     const winner = await Promise.race([slow, ctx.sleep(20).then(() => 'sleep')])
-    await ctx.step(`after ${winner}`, () => {})
+    await ctx.step(`after ${winner}`, () => decided.resolve())
     await slow
-    await ctx.sleep(5_000)
+    await ctx.sleep(60_000)
     winners.push(winner)
   })
   await using running = flows.worker(worker)
@@ -154,7 +153,7 @@ test('the winner of a race stays the winner in all later runs', async () => {
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
-  await letPass(shop, 5_000)
+  await letPass(shop, 60_000)
   const status = await flow.settled()
 
   expect(status.state).toBe('settled')
@@ -219,22 +218,23 @@ test('the time of a handler is that of its last end: after a sleep at least that
     times.push(ctx.now().getTime())
     await ctx.sleep(1_100)
     times.push(ctx.now().getTime())
-    await ctx.sleep(3_000)
+    await ctx.sleep(60_000)
     times.push(ctx.now().getTime())
   })
   await using running = flows.worker(worker)
   await running.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
-  await waitUntil(async () => runs.length === 2 && (await statesOf(shop)) === '1 suspended')
-  await letPass(shop, 3_000)
+  await waitUntil(async () => runs.at(-1)?.length === 3 && (await statesOf(shop)) === '1 suspended')
+  await letPass(shop, 60_000)
   await flow.settled()
-  const [first, second, third] = runs
+  const last = runs.at(-1)!
 
-  expect([first!.length, second!.length, third!.length]).toEqual([2, 3, 4])
-  expect(second!.slice(0, 2)).toEqual(first)
-  expect(third!.slice(0, 3)).toEqual(second)
-  expect(second![2]! - second![1]!).toBeGreaterThanOrEqual(1_100)
+  // However many runs it took: a moment is slept in memory.
+  expect(last).toHaveLength(4)
+  expect(runs.length).toBeGreaterThan(1)
+  for (const times of runs) expect(times).toEqual(last.slice(0, times.length))
+  expect(last[2]! - last[1]!).toBeGreaterThanOrEqual(1_100)
 })
 
 test('timeoutMs counts what is run, not what is waited for', async () => {

@@ -174,7 +174,7 @@ test.runIf(onServer)(
     await using running = flows.worker({ ...worker, leaseMs: 500, drainMs: 0 })
     await running.start()
 
-    await (await flows.publish('OrderPlaced', { total: 99 })).settled({ timeoutMs: 10_000 })
+    await (await flows.publish('OrderPlaced', { total: 99 })).settled()
 
     expect(await flows.deadLetters.list()).toMatchObject([{ attempts: 1, lastError: { code: 'transaction_timeout' } }])
     expect(await booked()).toEqual([])

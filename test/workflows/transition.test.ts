@@ -32,8 +32,8 @@ test('a handler may want an event only for what it does to an aggregate', async 
 
   await store.events.append('order-1', [placed(2), paid, paid, paid], { correlationId: 'order-1' })
   await store.events.append('invoice-1', [paid], { correlationId: 'invoice-1' })
-  await flows.flow('order-1').settled({ timeoutMs: 5_000 })
-  await flows.flow('invoice-1').settled({ timeoutMs: 5_000 })
+  await flows.flow('order-1').settled()
+  await flows.flow('invoice-1').settled()
 
   expect(shipped).toEqual(['order-1 3'])
 })

@@ -75,7 +75,7 @@ test('an execution whose event is gone is a root of its own', async () => {
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled({ timeoutMs: 5_000 })
+  await flow.settled()
   await query('delete from ~events')
 
   const { roots } = await flow.tree()
@@ -119,7 +119,7 @@ test('a workflow can be drawn as a Mermaid flowchart, whatever its handlers are 
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled({ timeoutMs: 5_000 })
+  await flow.settled()
 
   const text = await flow.mermaid()
 

@@ -85,10 +85,10 @@ test('what an undo does cannot be undone itself', async () => {
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled({ timeoutMs: 5_000 })
+  await flow.settled()
 
   await flow.cancel({ compensate: true })
-  const ended = await flow.settled({ timeoutMs: 5_000 })
+  const ended = await flow.settled()
 
   expect(ended.state).toBe('compensationFailed')
   expect(await shop.store.deadLetters.list()).toMatchObject([{ lastError: { code: 'invalid_option' } }])
@@ -116,13 +116,13 @@ test('an undo whose code no worker has is waited for', async () => {
   await using paying = flows.worker({ handlers: ['pay'] })
   await paying.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled({ timeoutMs: 5_000 })
+  await flow.settled()
   await flow.cancel({ compensate: true })
 
   const before = await flow.cancel('never mind')
   await using refunding = flows.worker({ handlers: ['refund'] })
   await refunding.start()
-  const ended = await flow.settled({ timeoutMs: 5_000 })
+  const ended = await flow.settled()
 
   expect(before).toMatchObject({ state: 'compensating', pending: 1, reason: undefined })
   expect(ended.state).toBe('compensated')
@@ -139,12 +139,12 @@ test('undos are kept as long as something can ask for them', async () => {
   await worker.start()
   for (const correlationId of ['over', 'open', 'undone']) {
     await flows.publish('OrderPlaced', { total: 1 }, { correlationId })
-    await flows.flow(correlationId).settled({ timeoutMs: 5_000 })
+    await flows.flow(correlationId).settled()
   }
   await flows.flow('open').signal('OrderPaid', { method: 'card' })
   await waitUntil(async () => (await flows.flow('open').status()).pending === 1)
   await flows.flow('undone').cancel({ compensate: true })
-  await flows.flow('undone').settled({ timeoutMs: 5_000 })
+  await flows.flow('undone').settled()
 
   await flows.prune({ olderThanMs: 60_000 })
   const kept = await shop.query('select correlation_id from ~workflow_undos order by id')
