@@ -288,13 +288,14 @@ test('many consumers at the end of the log share one read', async () => {
   await consumers.daemon().start()
   await shop.store.events.append('order-1', placed())
   for (let n = 0; n < 12; n++) await waitForConsumer(consumers, `totals-${n}`, 1n)
-  const before = consumers.log.telemetry.counters().events_read_total
-
-  await shop.store.events.append('order-1', [paid, shipped()])
-  for (let n = 0; n < 12; n++) await waitForConsumer(consumers, `totals-${n}`, 3n)
-
-  // A consumer that was late may have had to read by itself.
-  expect(consumers.log.telemetry.counters().events_read_total - before).toBeLessThan(12)
+  // A consumer that was late has to read by itself: not all of them are late each time.
+  const readInRound = async (): Promise<number> => {
+    const before = consumers.log.telemetry.counters().events_read_total
+    const { position } = await shop.store.events.append('order-1', [paid, shipped()])
+    for (let n = 0; n < 12; n++) await waitForConsumer(consumers, `totals-${n}`, position)
+    return consumers.log.telemetry.counters().events_read_total - before
+  }
+  await waitUntil(async () => (await readInRound()) < 12, { what: 'a read that many consumers share' })
 })
 
 test('the store stops its daemons when it is closed', async () => {

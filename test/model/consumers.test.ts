@@ -323,7 +323,7 @@ function begin(
         }
       },
     },
-    { leaseMs, policy: deadLetter({ retries, ...quick }) },
+    { leaseMs, timeoutMs: leaseMs, policy: deadLetter({ retries, ...quick }) },
   )
   const { database } = log
   const transaction: typeof database.transaction = async (inside, options) => {

@@ -148,7 +148,7 @@ test.runIf(onServer)('a document or a stream held elsewhere delays only its own 
 })
 
 test('a store that closes waits for its saves', async () => {
-  const { store, query } = await openShop()
+  const { store, query } = await openShop({ closeMs: 30_000 })
   const customers = store.documents<Customer>('customers')
   await customers.ready()
   const sessions = Array.from({ length: 5 }, (_, n) => {

@@ -179,7 +179,7 @@ test('AB-14: a group drains ten thousand events, those that are given back inclu
       seen.set(event.stream, [...(seen.get(event.stream) ?? []), event.version])
     },
   })
-  await waitUntil(async () => (await store.subscriptions.status('drain', 'workers')).lag === 0n, { deadlineMs: 25_000 })
+  await waitUntil(async () => (await store.subscriptions.status('drain', 'workers')).lag === 0n, { deadlineMs: 50_000 })
   await drain.stop()
 
   const versions = [...seen.values()]

@@ -90,7 +90,7 @@ test('a callback that never comes back does not keep a stop from ending', async 
 test('closing the store stops its subscriptions', async () => {
   const { store, sibling, query } = await openShop()
   await store.events.append('order-1', placed())
-  const closing = await sibling()
+  const closing = await sibling({ closeMs: 30_000 })
   const seen: number[] = []
   const mailer = closing.subscribe('mailer', { onEvent: event => void seen.push(event.version) })
   const waiting = outcome(take(closing.subscribe('other'), 5))
