@@ -101,7 +101,7 @@ test('whoever follows or waits for a log that was put back gets LogRewound, and 
   for (let position = next; position <= drawn; ) position = await appendTen('kept')
   await quiet.events.append('kept', one)
   await expect(quietTail.failed).rejects.toMatchObject({ code: 'log_rewound' })
-}, 60_000)
+}, 180_000)
 
 test('a promoted standby that lacks the last writes is told by its timeline', async () => {
   const { tail } = await appendCopyAppend()
@@ -120,7 +120,7 @@ test('a promoted standby that lacks the last writes is told by its timeline', as
   await again.reached(await appendTen('kept'))
   expect(again.ids).toHaveLength(20)
   await again.stop()
-}, 60_000)
+}, 180_000)
 
 function options(): { url: string; schema: string } {
   return { url: server.url, schema: store.schema.name }

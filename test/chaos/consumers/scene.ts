@@ -20,9 +20,9 @@ import { effectsTable, type WorkerOptions } from './worker.ts'
 import { startWorker, type Worker } from './worker-process.ts'
 
 /** Reached only by a run that fails. */
-export const deadlineMs = 60_000
+export const deadlineMs = 100_000
 /** Of a whole test. */
-export const limitMs = long ? 3_600_000 : 120_000
+export const limitMs = long ? 3_600_000 : 300_000
 
 export interface SceneOptions {
   readonly consumers: number

@@ -39,7 +39,7 @@ test(
   async () => {
     await using scene = await openScene({ consumers: 4, url: server.url })
     await using proxies = await startProxies()
-    const [a, b] = proxies.map(({ url }, at) => scene.start({ name: `worker-${at}`, url, answerTimeoutMs: 1_000 }))
+    const [a, b] = proxies.map(({ url }, at) => scene.start({ name: `worker-${at}`, url, answerTimeoutMs: 5_000 }))
     await holding([a!, b!], [2, 2])
 
     for (let round = 0; round < (long ? 100 : 2); round++) {

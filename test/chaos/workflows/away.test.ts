@@ -57,7 +57,7 @@ test.each(['stopped', 'killed'] as const)(
       goOn.resolve()
       await new Promise(resolve => setImmediate(resolve))
       await server.restart()
-      const status = await flow.settled({ timeoutMs: 30_000 })
+      const status = await flow.settled({ timeoutMs: 60_000 })
       goOn = deferred()
 
       expect(runs.sort()).toEqual(names)
@@ -68,5 +68,5 @@ test.each(['stopped', 'killed'] as const)(
       expect(emitted.sort()).toEqual(['OrderPaid', 'OrderPlaced', 'OrderShipped'])
     }
   },
-  long ? 600_000 : 90_000,
+  long ? 600_000 : 180_000,
 )

@@ -26,11 +26,21 @@ test(
     try {
       for (let round = 0; round < (long ? 20 : 1); round++) {
         await using victim = startProcess({ ...options, name: `victim-${round}`, seed: seed + round })
-        await victim.ask({ kind: 'publish', from: round * 1_000 })
+        let from = round * 10_000
+        await victim.ask({ kind: 'publish', from })
+        // When it is through with all it had, it is given more.
+        const isAtWork = async (): Promise<boolean> => {
+          const { inHand, left } = await victim.ask({ kind: 'look' })
+          if (left === 0) {
+            from += 100
+            await victim.ask({ kind: 'publish', from })
+          }
+          return inHand > 2
+        }
         await waitUntil(async () => (await victim.ask({ kind: 'look' })).published.length > 10, {
           ...{ deadlineMs, what: 'orders' },
         })
-        await waitUntil(async () => (await victim.ask({ kind: 'look' })).inHand > 2, { deadlineMs, what: 'work' })
+        await waitUntil(isAtWork, { deadlineMs, what: 'work' })
         published.push(...(await victim.ask({ kind: 'look' })).published)
         await victim.kill()
       }

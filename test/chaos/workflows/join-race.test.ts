@@ -22,7 +22,7 @@ import { long } from '../chaos.ts'
 import { pause, type Random, seeded } from '../pace.ts'
 
 const width = 16
-const timeout = long ? 60 * 60_000 : 60_000
+const timeout = long ? 60 * 60_000 : 120_000
 const none = { branches: [], arrivals: [], emitted: [] }
 
 /** One thing that happens to a batch, in a transaction of its own. */
