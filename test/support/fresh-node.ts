@@ -7,7 +7,7 @@ const root = `${import.meta.dirname}/../..`
 export async function nodeSays(args: readonly string[], more: Record<string, string> = {}): Promise<string> {
   const { NODE_OPTIONS: _, ...own } = process.env
   const env = { ...own, ...more }
-  const { stdout } = await promisify(execFile)(process.execPath, args, { cwd: root, env, timeout: 60_000 })
+  const { stdout } = await promisify(execFile)(process.execPath, args, { cwd: root, env, timeout: 110_000 })
   return stdout
 }
 

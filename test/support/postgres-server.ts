@@ -54,7 +54,7 @@ export interface PostgresServer extends AsyncDisposable {
 const ALWAYS = { listen_addresses: '127.0.0.1', max_connections: 200, max_prepared_transactions: 20 }
 /** `synchronous_commit` stays on: without it a kill loses acknowledged commits. */
 const NOT_DURABLE = { fsync: 'off', full_page_writes: 'off' }
-const START_MS = 60_000
+const START_MS = 100_000
 const STOP_MS = 10_000
 
 export async function startServer(options: ServerOptions): Promise<PostgresServer> {
@@ -103,9 +103,9 @@ class Server implements PostgresServer {
   async start(binaries: string): Promise<void> {
     this.#binaries = binaries
     const choosesPort = this.#port === 0
-    const deadline = Date.now() + START_MS
     if (!existsSync(join(this.dataDir, 'PG_VERSION'))) await this.#initialise()
     giveTo(this.#account, this.dataDir)
+    const deadline = Date.now() + START_MS
     for (;;) {
       if (choosesPort) this.#port = await freePort()
       const failure = await this.#launch(deadline)

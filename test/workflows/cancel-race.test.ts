@@ -52,7 +52,7 @@ test('of a completion and a cancellation at the same time exactly one counts', a
         return flow
       }),
     )
-    for (const flow of all) await flow.settled()
+    for (const flow of all) await flow.settled({ timeoutMs: 100_000 })
   }
   let ends: End[] = []
   let payments: End[] = []

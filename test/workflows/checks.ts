@@ -51,7 +51,7 @@ export function fanOut(flows: Workflows<CheckMap>, options: { join?: string } = 
 export const items = ['pen', 'ink', 'paper', 'glue', 'tape'] as const
 
 export function settled(flow: Flow<CheckMap>): Promise<WorkflowStatus> {
-  return flow.settled({ timeoutMs: 30_000 })
+  return flow.settled({ timeoutMs: 60_000 })
 }
 
 /** An event that comes from outside with its place in a batch, all of one order. */

@@ -60,7 +60,7 @@ test('SB-42: work is heard of at once, however seldom a worker polls, and taken 
     for (let total = 0; total < 60; total++) flowing.push(await flows.publish('OrderPlaced', { total }, { tx }))
     return flowing
   })
-  for (const flow of all) await flow.settled()
+  for (const flow of all) await flow.settled({ timeoutMs: 100_000 })
 
   const [claims] = await query<{ n: number }>(
     `select count(distinct xmin::text)::int as n from ~workflow_activity where kind = 'started'`,

@@ -30,7 +30,7 @@ test('SB-01: an ordered handler runs one at a time and in the order of the log, 
     for (const order of ['a', 'b', 'c', 'd'])
       published.push(flows.publish('OrderPlaced', { total }, { correlationId: order }))
   await Promise.all(published)
-  for (const order of ['a', 'b', 'c', 'd']) await flows.flow(order).settled()
+  for (const order of ['a', 'b', 'c', 'd']) await flows.flow(order).settled({ timeoutMs: 100_000 })
 
   const inOrder = Array.from({ length: 25 }, (_, at) => at + 1)
   for (const order of ['a', 'b', 'c', 'd']) expect(seen.get(order)).toEqual(inOrder)
@@ -57,7 +57,7 @@ test('a key of its own makes lanes across workflows', async () => {
 
   const all = []
   for (let total = 1; total <= 30; total++) all.push(await flows.publish('OrderPlaced', { total }))
-  for (const flow of all) await flow.settled()
+  for (const flow of all) await flow.settled({ timeoutMs: 100_000 })
 
   expect(seen.odd).toEqual(Array.from({ length: 15 }, (_, at) => 2 * at + 1))
   expect(seen.even).toEqual(Array.from({ length: 15 }, (_, at) => 2 * at + 2))

@@ -31,7 +31,7 @@ test('a hundred workflows settle', async () => {
   await worker.start()
 
   const all = await Promise.all(Array.from({ length: 100 }, (_, total) => flows.publish('OrderPlaced', { total })))
-  await Promise.all(all.map(flow => flow.settled({ timeoutMs: 50_000 })))
+  await Promise.all(all.map(flow => flow.settled({ timeoutMs: 100_000 })))
 
   expect(await query('select count(*)::int as n from ~workflow_executions')).toEqual([{ n: 0 }])
   expect(await query('select count(*)::int as n from ~workflow_lanes')).toEqual([{ n: 0 }])

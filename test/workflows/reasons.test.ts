@@ -341,19 +341,29 @@ test('SB-36: an inline handler that keeps failing is a letter after its retries,
 })
 
 test('SB-46: the letter and the end of the execution are one transaction: neither is there without the other', async () => {
-  const { store, query } = await openShop()
+  let unstored = 0
+  const error = (_: object, message: string): void => {
+    if (message === 'an outcome was not stored') unstored++
+  }
+  const { store, query } = await openShop({ logger: { debug() {}, info() {}, warn() {}, error } })
   const flows = store.workflows
-  flows.on('OrderPlaced', { name: 'pay', timeoutMs: 10 }, fails)
-  await using worker = flows.worker({ leaseMs: 60, pollMs: 20 })
+  flows.on('OrderPlaced', { name: 'pay' }, fails)
+  await using worker = flows.worker({ pollMs: 20 })
+  const expire = (): Promise<unknown> => query(`update ~workflow_executions set deadline_at = '-infinity'`)
+
   await query(`alter table ~dead_letters add constraint full_up check (consumer = 'nobody')`)
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await waitUntil(async () => (await query('select 1 from ~workflow_executions where crashes > 0')).length === 1)
+  await waitUntil(() => unstored === 1)
+  await expire()
+  await waitUntil(() => unstored === 2)
+  const [left] = await query('select crashes from ~workflow_executions')
   const during = await flow.status()
-
   await query('alter table ~dead_letters drop constraint full_up')
+  await expire()
   const after = await flow.settled()
 
+  expect(left).toEqual({ crashes: 1 })
   expect(during).toMatchObject({ isSettled: false, pending: 1, deadLetters: 0 })
   expect(after).toMatchObject({ state: 'failed', pending: 0, deadLetters: 1 })
 })

@@ -105,7 +105,7 @@ test('handlers of any shape hear the same in every run of an attempt, and no res
   const results = new Map<string, unknown>()
   const heard = new Map<string, string[][]>()
   let crashes = 0
-  flows.on('OrderPlaced', { name: 'pay', retries: 9, backoff: quick, timeoutMs: 20_000 }, async (event, ctx) => {
+  flows.on('OrderPlaced', { name: 'pay', retries: 9, backoff: quick, timeoutMs: 100_000 }, async (event, ctx) => {
     const lines: string[] = []
     const key = `${event.data.total} ${ctx.attempt}`
     heard.set(key, [...(heard.get(key) ?? []), lines])
@@ -136,7 +136,7 @@ test('handlers of any shape hear the same in every run of an attempt, and no res
       )
       return row!.ended >= programs.length
     },
-    { deadlineMs: 50_000 },
+    { deadlineMs: 100_000 },
   )
 
   expect(await statesOf(shop)).toBe('')
