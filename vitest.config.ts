@@ -97,7 +97,7 @@ function engineProject(engine: EngineName, run: EngineRun): TestProjectInlineCon
       ],
       provide: { engine },
       env: run.env ?? {},
-      testTimeout: run.testTimeout ?? 60_000,
+      testTimeout: run.testTimeout ?? 120_000,
       setupFiles: ['test/support/statements.ts'],
       globalSetup: [
         ...['test/support/program.ts', 'test/support/recording.ts'],
@@ -130,7 +130,7 @@ export const shared: NonNullable<ViteUserConfig['test']> = {
   isolate: false,
   maxWorkers: 2,
   sequence: { sequencer: SlowestFirst },
-  hookTimeout: 60_000,
+  hookTimeout: 120_000,
   reporters: ['default', './test/support/reporter.ts'],
 }
 
