@@ -3,6 +3,8 @@
 export interface WaitOptions {
   /** Give up after this long. Generous, because it is only reached when the test fails. */
   deadlineMs?: number
+  /** How often to look; seldom where a look is in the way of what is waited for. Default 5. */
+  everyMs?: number
   /** What is waited for, for the message. */
   what?: string
 }
@@ -10,7 +12,7 @@ export interface WaitOptions {
 /** Resolves when the condition holds; an error it throws counts as not yet, until the deadline. */
 export async function waitUntil(
   condition: () => boolean | Promise<boolean>,
-  { deadlineMs = 45_000, what = 'the condition' }: WaitOptions = {},
+  { deadlineMs = 45_000, everyMs = 5, what = 'the condition' }: WaitOptions = {},
 ): Promise<void> {
   const deadline = Date.now() + deadlineMs
   for (;;) {
@@ -21,6 +23,6 @@ export async function waitUntil(
       cause = error
     }
     if (Date.now() > deadline) throw new Error(`${what} did not come true within ${deadlineMs} ms`, { cause })
-    await new Promise(resolve => setTimeout(resolve, 5))
+    await new Promise(resolve => setTimeout(resolve, everyMs))
   }
 }

@@ -45,7 +45,15 @@ test(
         await victim.kill()
       }
       await using heir = startProcess({ ...options, name: 'heir', seed: seed - 1 })
-      await waitUntil(async () => (await heir.ask({ kind: 'look' })).left === 0, { deadlineMs, what: 'the end of all' })
+      let left: number | undefined
+      const isOver = async (): Promise<boolean> => {
+        left = (await heir.ask({ kind: 'look' })).left
+        return left === 0
+      }
+      const patient = { deadlineMs: 2 * deadlineMs, everyMs: 200 }
+      await waitUntil(isOver, { ...patient, what: 'the end of all' }).catch((error: Error) => {
+        throw new Error(`${error.message}; ${left} are left`)
+      })
       await heir.kill()
 
       await using store = await openStore({ folder, schema })
