@@ -2,8 +2,10 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
+import { documentProjection } from '../../src/projections/document.ts'
+import type { Store } from '../../src/store.ts'
 import { openMall, totals } from '../support/mall.ts'
-import { openShop, placed } from '../support/shop.ts'
+import { openShop, placed, type ShopMap } from '../support/shop.ts'
 
 async function folder(): Promise<string> {
   const made = await mkdtemp(join(tmpdir(), 'rf-tenants-'))
@@ -26,6 +28,25 @@ test('a tenant that was archived is brought back elsewhere, under its name or an
   expect(await totals(store.tenant('acme-copy'))).toEqual([1, 2])
   expect(await totals(other.tenant('acme'))).toEqual([1, 2, 3])
   expect((await other.tenant('acme').documents('customers').get('ada'))?.data).toEqual({ name: 'Ada' })
+})
+
+test('what is registered for all tenants is there in one that was imported, also if it was asked for before', async () => {
+  const orderTotals = documentProjection<{ total: number }>('orders', {
+    initial: () => ({ total: 0 }),
+    on: { OrderPlaced: (order, event) => ({ total: order.total + (event.data as { total: number }).total }) },
+  })
+  const register = (own: Store<ShopMap>) => own.projections.register(orderTotals, { lifecycle: 'inline' })
+  const [store, other] = [await openMall(), await openMall({ register })]
+  await store.tenants.ensure('acme')
+  const output = join(await folder(), 'acme')
+  await store.tenants.archive('acme', { output })
+  const early = other.tenant('acme').events.append('order-1', placed(7))
+  await expect(early).rejects.toMatchObject({ code: 'tenant_not_found' })
+
+  await other.tenants.import(output, { tenant: 'acme' })
+  await other.tenant('acme').events.append('order-1', placed(7))
+
+  expect(await other.tenant('acme').projections.get(orderTotals, 'order-1')).toEqual({ total: 7 })
 })
 
 test('an archive that is damaged, or a tenant that has something already, is refused and nothing is written', async () => {
