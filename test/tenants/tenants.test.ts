@@ -146,3 +146,28 @@ test('a tenant that was asked for before it was there has what is registered for
 
   expect(await store.tenant('acme').projections.get(orderTotals, 'order-1')).toEqual({ total: 7 })
 })
+
+test('a tenant that is held and was not called yet stays open, however many names were made up meanwhile', async () => {
+  const store = await openMall()
+  await store.tenants.ensure('acme')
+  const acme = store.tenant('acme')
+  const stranger = store.tenant('made-up')
+  await expect(stranger.events.append('order-1', placed())).rejects.toMatchObject({ code: 'tenant_not_found' })
+
+  for (let n = 0; n < 1_000; n++) store.tenant(`made-up-${n}`)
+  await acme.events.append('order-1', placed(7))
+
+  expect(await totals(acme)).toEqual([7])
+  expect(store.tenant('made-up')).not.toBe(stranger)
+})
+
+test('a call on one tenant inside the transaction of another is refused, also if it is the first one', async () => {
+  const store = await openMall()
+  for (const tenant of ['acme', 'globex']) await store.tenants.ensure(tenant)
+  const [acme, globex] = [store.tenant('acme'), store.tenant('globex')]
+
+  const inside = acme.transaction(() => globex.events.append('order-1', placed()))
+
+  await expect(inside).rejects.toMatchObject({ code: 'inside_transaction' })
+  expect(await totals(globex)).toEqual([])
+})
