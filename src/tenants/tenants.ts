@@ -210,9 +210,11 @@ export function openTenants<S>(parts: TenantsParts<S>): { tenants: Tenants; stop
     list: () => placements.list(),
     async status(tenant) {
       const placement = await found(tenant)
-      const { schema, log } = instanceOf(tenant)
+      const { tables, log } = instanceOf(tenant)
+      // Not by the tenant's own way, which is closed to one that is not ready for use.
       const database = await placements.databaseOf(placement.server)
-      return readTenant(placement, { database, schema, log })
+      const schema = openSchema(database, { schema: placement.schema, tables })
+      return readTenant(placement, { database, schema, log: { ...log, database } })
     },
     async sync({ tenants: chosen, concurrency = 4, onProgress, signal } = {}) {
       checkWhole('concurrency', concurrency, 1, 100)

@@ -1,10 +1,11 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { expect, onTestFinished, test } from 'vitest'
 import { openPostgres } from '../../src/database/postgres.ts'
+import { identifier } from '../../src/database/sql.ts'
 import { documentProjection } from '../../src/projections/document.ts'
 import { projection } from '../../src/projections/projection.ts'
 import type { Store } from '../../src/store.ts'
-import { postgresUrl } from '../support/engines.ts'
+import { openDatabase, postgresUrl } from '../support/engines.ts'
 import { openMall, prefixOf, totals } from '../support/mall.ts'
 import { onServer, placed, type ShopMap } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -170,4 +171,18 @@ test('a call on one tenant inside the transaction of another is refused, also if
 
   await expect(inside).rejects.toMatchObject({ code: 'inside_transaction' })
   expect(await totals(globex)).toEqual([])
+})
+
+test('the status of a tenant that is behind tells what a sync would make, and makes nothing', async () => {
+  const store = await openMall()
+  const { schema } = await store.tenants.ensure('acme')
+  const { version } = await store.tenants.status('acme')
+  const other = await openMall({ tenantPrefix: prefixOf(await store.tenants.list()), migrate: false })
+  const text = `delete from ${identifier(schema, 'migrations')} where id = ${version}`
+  await (await openDatabase()).run({ label: 'test.behind', text, values: [] })
+
+  const statuses = [await other.tenants.status('acme'), await other.tenants.status('acme')]
+
+  for (const status of statuses)
+    expect(status).toMatchObject({ version: version - 1, pending: [expect.stringContaining(`migration ${version} `)] })
 })

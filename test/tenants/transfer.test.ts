@@ -66,6 +66,27 @@ test('an archive that is damaged, or a tenant that has something already, is ref
   expect(await totals(store.tenant('acme'))).toEqual([1])
 })
 
+test('a tenant whose import was cut off is listed and opened by nobody, and can be dropped to begin anew', async () => {
+  const shop = await openShop()
+  await shop.store.events.append('acme-1', [placed(1), placed(2)])
+  const store = await openMall()
+  const cut = new AbortController()
+  const from = { schema: shop.schema, select: { stream: () => true } }
+  const cutOff = store.tenants.importFrom('acme', { ...from, signal: cut.signal, onProgress: () => cut.abort() })
+  await expect(cutOff).rejects.toMatchObject({ code: 'aborted' })
+
+  const listed = (await store.tenants.list()).map(({ tenant }) => tenant)
+  const status = await store.tenants.status('acme')
+  const append = store.tenant('acme').events.append('acme-1', placed(3))
+  await expect(append).rejects.toMatchObject({ code: 'tenant_not_found' })
+  await store.tenants.drop('acme', { force: true })
+
+  expect([listed, status.version]).toEqual([['acme'], 0])
+  expect(await store.tenants.exists('acme')).toBe(false)
+  expect((await store.tenants.importFrom('acme', from)).copied).toMatchObject({ streams: 1, events: 2 })
+  expect(await totals(store.tenant('acme'))).toEqual([1, 2])
+})
+
 test('one schema becomes tenants: each gets its own streams and documents, with their versions', async () => {
   const shop = await openShop()
   await shop.store.events.append('acme-1', [placed(1), placed(2)])
