@@ -38,6 +38,8 @@ test.each(times(rounds, seed => seed))(
     expect(await judge(opened, shop)).toEqual([])
     expect(await goOn(opened, shop)).toEqual([])
   },
+  // Two servers and five processes' worth of work: half a minute on two busy cores.
+  120_000,
 )
 
 test('the judge finds out a store that is renamed while people write', async () => {
