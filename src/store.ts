@@ -62,7 +62,7 @@ import type { Tenants } from './tenants/tenants.ts'
 import { type Backup, type BackupOptions, backUp } from './upkeep/backup.ts'
 import { type Diagnosis, type DoctorOptions, examine } from './upkeep/doctor/doctor.ts'
 import type { RetentionOptions } from './upkeep/retention.ts'
-import { openUpkeep, type UpkeepOptions, type UpkeepReport } from './upkeep/upkeep.ts'
+import { everyMs, openUpkeep, type UpkeepOptions, type UpkeepReport } from './upkeep/upkeep.ts'
 import { openWorkflows, type WorkflowOptions, type Workflows } from './workflows/workflows.ts'
 
 export interface StoreOptions<M extends EventMap = UntypedEvents> extends PostgresOptions, SlowStatementOptions {
@@ -389,7 +389,8 @@ function assemble<M extends EventMap>(
     close,
     [Symbol.asyncDispose]: close,
   }
-  return { store, schema, tables, log, wake, consumers, daemon: daemons.daemon, worker: workflows.worker, close }
+  const run = { daemon: daemons.daemon, worker: workflows.worker, tend: () => upkeep.tend(everyMs) }
+  return { store, schema, tables, log, wake, consumers, ...run, close }
 }
 
 const foreignTypes = { getTypeParser: (oid: number) => parsers[oid] ?? ((text: string) => text) }

@@ -14,8 +14,8 @@ import type { Placement, Placements } from './placement.ts'
 
 export interface Gate {
   readonly database: Database
-  /** Whether a place is known: the tenant was there when it was last asked for. */
-  readonly isPlaced: boolean
+  /** Whether there was no such tenant when it was last asked for. */
+  readonly isNowhere: boolean
   /** Forgets the place: the next call looks it up. */
   forget(): void
 }
@@ -36,10 +36,12 @@ export function openGate(placements: Placements, tenant: string, prepare: (datab
   const ears = new Set<Ear>()
   let known: Place | undefined
   let finding: Promise<Place> | undefined
+  let isNowhere = false
   let isClosed = false
 
   const find = async (): Promise<Place> => {
     const placement = await placements.find(tenant)
+    isNowhere = placement === undefined
     if (placement === undefined) throw new TenantNotFound({ tenant })
     const database = await placements.databaseOf(placement.server)
     try {
@@ -90,8 +92,8 @@ export function openGate(placements: Placements, tenant: string, prepare: (datab
   }
 
   return {
-    get isPlaced() {
-      return known !== undefined
+    get isNowhere() {
+      return isNowhere
     },
     forget() {
       known = undefined
@@ -126,7 +128,7 @@ export function openGate(placements: Placements, tenant: string, prepare: (datab
           },
         }
       },
-      refuseInsideTransaction: call => known?.database.refuseInsideTransaction(call),
+      refuseInsideTransaction: call => (known?.database ?? placements.traits).refuseInsideTransaction(call),
       async close() {
         isClosed = true
       },

@@ -22,5 +22,7 @@ export interface TenantInstance<S> {
   readonly registered: Promise<boolean>
   daemon(options: DaemonOptions): Daemon
   worker(options: WorkerOptions, seats?: Seats): Worker
+  /** Deletes what is old, a few times a day, until the function returned is called. */
+  tend(): () => void
   close(): Promise<void>
 }

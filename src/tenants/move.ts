@@ -22,7 +22,7 @@ export interface MoveTenantOptions {
   signal?: AbortSignal | undefined
   /** The longest that writers may have to wait; a move that would take longer does not happen. Default 10 000. */
   pauseMs?: number | undefined
-  /** Keeps what was copied on the old server, under another name. Default false. */
+  /** Keeps what was copied on the old server, under another name, until it moves away from there again. Default false. */
   keepSource?: boolean | undefined
 }
 
@@ -32,7 +32,7 @@ export interface MovedTenant extends Placement {
 }
 
 /** A mover that is not heard of for so long has died. */
-const holdMs = 30_000
+export const holdMs = 30_000
 
 export async function moveTenant(
   { placements, directory }: { placements: Placements; directory: Directory },

@@ -12,7 +12,10 @@ export interface Placement {
 
 export interface Placements {
   /** Of the servers; alike for all of them. */
-  readonly traits: Pick<Database, 'engine' | 'soleUser' | 'neighbours' | 'maxConnections' | 'batch' | 'files'>
+  readonly traits: Pick<
+    Database,
+    'engine' | 'soleUser' | 'neighbours' | 'maxConnections' | 'batch' | 'files' | 'refuseInsideTransaction'
+  >
   readonly prefix: string
   /** Asks, every time. */
   find(tenant: string): Promise<Placement | undefined>

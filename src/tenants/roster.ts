@@ -5,8 +5,9 @@
  *     awake  ──nothing to do, for a while──► asleep
  *
  * Asleep, a tenant costs nothing but its line in one answer a second per server (`heads.ts`), and a look of its own now and
- * then, one tenant after the other, for what no log tells: a retry that was asked for, say, while nobody listened. Awake, it
- * has what it would have if it were alone; so what is guaranteed there is guaranteed here.
+ * then, one tenant after the other, for what no log tells: a retry that was asked for, say, while nobody listened; and what
+ * is old is deleted a few times a day. Awake, it has what it would have if it were alone; so what is guaranteed there is
+ * guaranteed here.
  *
  * Nothing is missed: a tenant is put to sleep only after a look that found nothing to do and told up to where the log was
  * drawn; whatever is appended later has a higher position. Each tenant is woken once when this process first sees it, so
@@ -235,7 +236,8 @@ export function openRoster<S>(placements: Placements, options: RosterOptions<S>)
       beats.get(member.server)?.hint.abort()
     }
     const { wake } = instance
-    const ends = [wake.onHint(hear), wake.onChange(hear), wake.onWork(hear)]
+    // Asleep, too: who is never awake for hours would keep what is old for ever.
+    const ends = [wake.onHint(hear), wake.onChange(hear), wake.onWork(hear), instance.tend()]
     member.unhear = () => {
       for (const end of ends) end()
     }

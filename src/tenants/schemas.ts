@@ -1,8 +1,12 @@
-/** Tenants of one database: each schema with the prefix and a store in it is one. There is no list that could disagree. */
+/**
+ * Tenants of one database: each schema with the prefix and a store in it is one. There is no list that could disagree. One that
+ * is still being imported is listed, so that it can be looked at and dropped, and nothing opens it.
+ */
 import { InvalidOption } from '../core/errors.ts'
 import type { Database } from '../database/database.ts'
 import { shareListeners } from '../database/share-listeners.ts'
 import { sql } from '../database/sql.ts'
+import { hiddenName } from './archive/copy.ts'
 import type { Placement, Placements } from './placement.ts'
 import { schemaOfTenant, tenantOfSchema } from './tenant-name.ts'
 
@@ -24,7 +28,7 @@ export function schemaPlacements(given: Database, prefix: string): Placements {
           select
           from pg_class as c
           where c.relnamespace = n.oid
-            and c.relname = 'migrations')
+            and c.relname in ('migrations', ${hiddenName}::text))
       order by n.nspname`)
     return rows.map(([name]) => name as string)
   }

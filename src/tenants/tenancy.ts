@@ -47,7 +47,7 @@ export interface TenantStores<S> {
   close(closeMs: number): Promise<void>
 }
 
-/** Of tenants that were asked for; those that are there are never forgotten. */
+/** Of tenants that were asked for; those that are there, or were never called, are never forgotten. */
 const mostInstances = 1_000
 
 export async function openTenancy<S>(tenancy: Tenancy, options: TenancyOptions<S>): Promise<TenantStores<S>> {
@@ -66,7 +66,7 @@ export async function openTenancy<S>(tenancy: Tenancy, options: TenancyOptions<S
   }
   /** Names that requests have made up must not pile up. */
   const forgetStrangers = (): void => {
-    for (const [tenant, { gate }] of instances) if (!gate.isPlaced) release(tenant).catch(() => {})
+    for (const [tenant, { gate }] of instances) if (gate.isNowhere) release(tenant).catch(() => {})
   }
   const release = async (tenant: string): Promise<void> => {
     const instance = instances.get(tenant)

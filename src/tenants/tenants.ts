@@ -19,6 +19,7 @@
  * What can fail: a server that is away fails the calls of its tenants only. A directory that is away fails those whose place
  * this process does not know.
  */
+import { randomUUID } from 'node:crypto'
 import type { DaemonOptions } from '../consumers/daemon.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { throwIfAborted } from '../core/lifecycle.ts'
@@ -36,7 +37,7 @@ import { importArchive } from './archive/import.ts'
 import { verifyArchive } from './archive/verify.ts'
 import type { Directory } from './directory.ts'
 import type { TenantInstance } from './instance.ts'
-import { type MovedTenant, type MoveTenantOptions, moveTenant } from './move.ts'
+import { holdMs, type MovedTenant, type MoveTenantOptions, moveTenant } from './move.ts'
 import { reopen } from './moving/incoming.ts'
 import type { Place } from './place.ts'
 import type { Placement, Placements } from './placement.ts'
@@ -170,7 +171,12 @@ export function openTenants<S>(parts: TenantsParts<S>): { tenants: Tenants; stop
   /** Where a tenant is, or is to be made: also where one of its name has moved away from before. */
   const settleAt = async (tenant: string, server: string | undefined): Promise<Placement> => {
     const placement = await placements.place(checkTenantName(tenant, placements.prefix), server)
-    if (directory !== undefined && placement.state === 'active') await reopen(await placeOf(placement))
+    if (directory === undefined || placement.state !== 'active') return placement
+    await reopen(await placeOf(placement), async () => {
+      const now = await placements.find(tenant)
+      if (now?.server === placement.server && now.epoch === placement.epoch) return
+      throw new TenantMoving({ tenant, reason: 'it was taken to another server just now' })
+    })
     return placement
   }
 
@@ -178,6 +184,20 @@ export function openTenants<S>(parts: TenantsParts<S>): { tenants: Tenants; stop
     const placement = await placements.find(checkTenantName(tenant, placements.prefix))
     if (placement === undefined) throw new TenantNotFound({ tenant })
     return placement
+  }
+
+  /** Runs `work` while nobody can move the tenant: what it does to the schema would be done where it was. */
+  const held = async (tenant: string, work: (placement: Placement) => Promise<void>): Promise<void> => {
+    if (directory === undefined) return work(await found(tenant))
+    const holder = randomUUID()
+    const placement = await directory.hold(tenant, holder, holdMs)
+    try {
+      if (placement.state === 'moving')
+        throw new TenantMoving({ tenant, reason: 'let the move end, or undo it, before it is dropped' })
+      await work(placement)
+    } finally {
+      await directory.release(tenant, holder).catch(() => {})
+    }
   }
 
   const tenants: Tenants = {
@@ -190,9 +210,11 @@ export function openTenants<S>(parts: TenantsParts<S>): { tenants: Tenants; stop
     list: () => placements.list(),
     async status(tenant) {
       const placement = await found(tenant)
-      const { schema, log } = instanceOf(tenant)
+      const { tables, log } = instanceOf(tenant)
+      // Not by the tenant's own way, which is closed to one that is not ready for use.
       const database = await placements.databaseOf(placement.server)
-      return readTenant(placement, { database, schema, log })
+      const schema = openSchema(database, { schema: placement.schema, tables })
+      return readTenant(placement, { database, schema, log: { ...log, database } })
     },
     async sync({ tenants: chosen, concurrency = 4, onProgress, signal } = {}) {
       checkWhole('concurrency', concurrency, 1, 100)
@@ -224,6 +246,7 @@ export function openTenants<S>(parts: TenantsParts<S>): { tenants: Tenants; stop
         throw new InvalidOption({ option: 'tenant', reason: `is needed: the archive is of schema "${schema}"` })
       const placement = await settleAt(name, server)
       const manifest = await importArchive(await placeOf(placement), { input, onProgress, signal })
+      await syncOne(placement, signal)
       return { ...placement, manifest }
     },
     async importFrom(tenant, { schema, server, ...options }) {
@@ -235,14 +258,13 @@ export function openTenants<S>(parts: TenantsParts<S>): { tenants: Tenants; stop
     },
     async drop(tenant, { force } = { force: false } as never) {
       if (force !== true) throw new ForceRequired({ what: `Dropping tenant "${tenant}"` })
-      const placement = await found(tenant)
-      if (placement.state === 'moving')
-        throw new TenantMoving({ tenant, reason: 'let the move end, or undo it, before it is dropped' })
-      await parts.release(tenant)
-      const database = await placements.databaseOf(placement.server)
-      const text = `drop schema if exists ${identifier(placement.schema)} cascade`
-      await database.run({ label: 'tenants.drop', text, values: [] })
-      await placements.forget(tenant)
+      await held(checkTenantName(tenant, placements.prefix), async placement => {
+        await parts.release(tenant)
+        const database = await placements.databaseOf(placement.server)
+        const text = `drop schema if exists ${identifier(placement.schema)} cascade`
+        await database.run({ label: 'tenants.drop', text, values: [] })
+        await placements.forget(tenant)
+      })
     },
     daemon: (options = {}) => openDaemon(parts, options, running),
     async move(tenant, { server }, options) {

@@ -56,14 +56,14 @@ export interface UpkeepReport extends Readonly<Record<UpkeepKind, number>> {
 export interface Upkeep {
   run(options?: UpkeepOptions): Promise<UpkeepReport>
   /** Keeps up by itself until the function returned is called; however many ask for it, once. */
-  tend(): () => void
+  tend(firstWithinMs?: number): () => void
   /** Waits for a round that is under way, after telling it to end. */
   stop(): Promise<void>
 }
 
 const hourMs = 60 * 60_000
 /** Retention counts in days, and a process may have hundreds of tenants: four rounds a day are enough. */
-const everyMs = 6 * hourMs
+export const everyMs: number = 6 * hourMs
 
 export function openUpkeep(log: Log, options: RetentionOptions | undefined): Upkeep {
   const retention = retentionOf(options)
@@ -117,9 +117,9 @@ export function openUpkeep(log: Log, options: RetentionOptions | undefined): Upk
       throwIfAborted(given.signal)
       return run(given, true)
     },
-    tend() {
-      // Not all at once, when many processes were started together.
-      if (tending++ === 0) timer = wait(log.clock, hourMs * Math.random(), keepUp)
+    tend(firstWithinMs = hourMs) {
+      // Not all at once, when many processes were started together; and not among what a process does at its start.
+      if (tending++ === 0) timer = wait(log.clock, firstWithinMs * (0.1 + 0.9 * Math.random()), keepUp)
       let isOver = false
       return () => {
         if (isOver) return

@@ -4,6 +4,7 @@ import type { Database } from '../../src/database/database.ts'
 import { identifier, type Statement } from '../../src/database/sql.ts'
 import { projection } from '../../src/projections/projection.ts'
 import type { Store } from '../../src/store.ts'
+import { fakeClock } from '../../src/testing/fake-clock.ts'
 import { orders } from '../aggregates/orders.ts'
 import { openDatabase } from '../support/engines.ts'
 import { openMall, prefixOf } from '../support/mall.ts'
@@ -84,6 +85,25 @@ test('a tenant with nothing to do sleeps, and is woken by what happens to it: he
   const flow = await store.tenant('acme').workflows.publish('OrderPaid', { method: 'card' })
 
   expect((await flow.settled({ timeoutMs: 20_000 })).state).toBe('settled')
+})
+
+test('what is old is deleted of a tenant that sleeps, too', async () => {
+  const clock = fakeClock()
+  const { register } = watching()
+  const store = await openMall({ clock, register, pollMs: 50, retention: { idempotencyKeysMs: 0 } })
+  const { schema } = await store.tenants.ensure('acme')
+  await store.tenant('acme').events.append('order-1', placed(), { idempotencyKey: 'first' })
+  await using daemon = store.tenants.daemon({ pollMs: 20, restMs: 50 })
+  await daemon.start()
+  await waitUntil(() => daemon.awake().length === 0)
+  const database = await openDatabase()
+  const text = `select 1 from ${identifier(schema, 'idempotency_keys')}`
+  const keys = () => database.runArrays({ label: 'test.keys', text, values: [] })
+  expect(await keys()).toHaveLength(1)
+
+  clock.advance(6 * 60 * 60_000)
+
+  await waitUntil(async () => (await keys()).length === 0)
 })
 
 test('daemons take some of the tenants if they are told so', async () => {

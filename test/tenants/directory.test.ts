@@ -5,12 +5,13 @@ import { openPostgres } from '../../src/database/postgres.ts'
 import { identifier } from '../../src/database/sql.ts'
 import { projection } from '../../src/projections/projection.ts'
 import { openStore, type Store, type StoreOptions, type TenantedStore } from '../../src/store.ts'
+import { occupantOf } from '../../src/tenants/moving/door.ts'
 import { complete, emit } from '../../src/workflows/emit.ts'
 import { startProxy } from '../chaos/proxy.ts'
 import { freshSchema, postgresUrl } from '../support/engines.ts'
 import { totals } from '../support/mall.ts'
 import { startServer } from '../support/postgres-server.ts'
-import { placed, type ShopMap, shopEvents } from '../support/shop.ts'
+import { connect, outcome, placed, type ShopMap, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { secondServer } from './moving/servers.ts'
 
@@ -196,6 +197,55 @@ test('a move that was cut off is gone on with, or undone, and the tenant is in u
 
   expect(await totals(store.tenant('acme'))).toEqual([1, 2, 3])
   expect(await store.tenants.move('acme', { server: 'eu-2' })).toMatchObject({ moved: undefined })
+})
+
+test('whoever makes sure of a tenant while it moves away does not make a second one where it was', async () => {
+  const { store, servers, schema, tenantPrefix } = await openCountry()
+  await store.tenants.ensure('acme', { server: 'eu-1' })
+  await store.tenant('acme').events.append('order-1', placed(1))
+  await using proxy = await startProxy(servers['eu-1']!)
+  const tenancy = { directory: postgresUrl(), schema, servers: { ...servers, 'eu-1': proxy.url } }
+  const given = { events: shopEvents, tenancy, tenantPrefix, connectTimeoutMs: 60_000 }
+  await using slow = await openStore<ShopMap>(given)
+  proxy.hold('up', { newLinks: true })
+
+  const ensuring = outcome(slow.tenants.ensure('acme'))
+  // It has asked the directory by now.
+  await waitUntil(() => proxy.opened > 0)
+  await store.tenants.move('acme', { server: 'eu-2' })
+  proxy.release()
+
+  expect((await ensuring).error).toMatchObject({ code: 'tenant_moving', retryable: true })
+  const door = await openPostgres({ url: servers['eu-1']!, maxConnections: 1 })
+  onTestFinished(() => door.close(1_000))
+  expect(await occupantOf(door, `${tenantPrefix}acme`)).toBe('closed')
+  expect(await slow.tenants.ensure('acme')).toMatchObject({ server: 'eu-2' })
+  expect(await totals(slow.tenant('acme'))).toEqual([1])
+})
+
+test('a tenant that is being dropped cannot be moved, and is gone afterwards', async () => {
+  const { store, servers, tenantPrefix } = await openCountry()
+  await store.tenants.ensure('acme', { server: 'eu-1' })
+  await store.tenant('acme').events.append('order-1', placed(1))
+  const reader = await connect(servers['eu-1']!)
+  await reader.query('begin')
+  await reader.query(`select from ${identifier(`${tenantPrefix}acme`, 'events')}`)
+
+  const dropping = store.tenants.drop('acme', { force: true })
+  await waitUntil(async () => {
+    const text = `select from pg_locks where not granted and mode = 'AccessExclusiveLock' and $1::int = any(pg_blocking_pids(pid))`
+    const { rows } = await reader.query<{ pid: number }>('select pg_backend_pid() as pid')
+    return (await reader.query(text, [rows[0]!.pid])).rowCount === 1
+  })
+  const moving = await outcome(store.tenants.move('acme', { server: 'eu-2' }))
+  await reader.query('rollback')
+  await dropping
+
+  expect(moving.error).toMatchObject({ code: 'tenant_moving' })
+  expect(await store.tenants.list()).toEqual([])
+  await expect(store.tenant('acme').events.append('order-1', placed(2))).rejects.toMatchObject({
+    code: 'tenant_not_found',
+  })
 })
 
 test('a server that is down fails its own tenants only, and they are back when it is', async () => {

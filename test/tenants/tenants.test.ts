@@ -1,10 +1,11 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { expect, onTestFinished, test } from 'vitest'
 import { openPostgres } from '../../src/database/postgres.ts'
+import { identifier } from '../../src/database/sql.ts'
 import { documentProjection } from '../../src/projections/document.ts'
 import { projection } from '../../src/projections/projection.ts'
 import type { Store } from '../../src/store.ts'
-import { postgresUrl } from '../support/engines.ts'
+import { openDatabase, postgresUrl } from '../support/engines.ts'
 import { openMall, prefixOf, totals } from '../support/mall.ts'
 import { onServer, placed, type ShopMap } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -145,4 +146,43 @@ test('a tenant that was asked for before it was there has what is registered for
   await store.tenant('acme').events.append('order-1', placed(7))
 
   expect(await store.tenant('acme').projections.get(orderTotals, 'order-1')).toEqual({ total: 7 })
+})
+
+test('a tenant that is held and was not called yet stays open, however many names were made up meanwhile', async () => {
+  const store = await openMall()
+  await store.tenants.ensure('acme')
+  const acme = store.tenant('acme')
+  const stranger = store.tenant('made-up')
+  await expect(stranger.events.append('order-1', placed())).rejects.toMatchObject({ code: 'tenant_not_found' })
+
+  for (let n = 0; n < 1_000; n++) store.tenant(`made-up-${n}`)
+  await acme.events.append('order-1', placed(7))
+
+  expect(await totals(acme)).toEqual([7])
+  expect(store.tenant('made-up')).not.toBe(stranger)
+})
+
+test('a call on one tenant inside the transaction of another is refused, also if it is the first one', async () => {
+  const store = await openMall()
+  for (const tenant of ['acme', 'globex']) await store.tenants.ensure(tenant)
+  const [acme, globex] = [store.tenant('acme'), store.tenant('globex')]
+
+  const inside = acme.transaction(() => globex.events.append('order-1', placed()))
+
+  await expect(inside).rejects.toMatchObject({ code: 'inside_transaction' })
+  expect(await totals(globex)).toEqual([])
+})
+
+test('the status of a tenant that is behind tells what a sync would make, and makes nothing', async () => {
+  const store = await openMall()
+  const { schema } = await store.tenants.ensure('acme')
+  const { version } = await store.tenants.status('acme')
+  const other = await openMall({ tenantPrefix: prefixOf(await store.tenants.list()), migrate: false })
+  const text = `delete from ${identifier(schema, 'migrations')} where id = ${version}`
+  await (await openDatabase()).run({ label: 'test.behind', text, values: [] })
+
+  const statuses = [await other.tenants.status('acme'), await other.tenants.status('acme')]
+
+  for (const status of statuses)
+    expect(status).toMatchObject({ version: version - 1, pending: [expect.stringContaining(`migration ${version} `)] })
 })

@@ -2,8 +2,10 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
+import { documentProjection } from '../../src/projections/document.ts'
+import type { Store } from '../../src/store.ts'
 import { openMall, totals } from '../support/mall.ts'
-import { openShop, placed } from '../support/shop.ts'
+import { openShop, placed, type ShopMap } from '../support/shop.ts'
 
 async function folder(): Promise<string> {
   const made = await mkdtemp(join(tmpdir(), 'rf-tenants-'))
@@ -28,6 +30,25 @@ test('a tenant that was archived is brought back elsewhere, under its name or an
   expect((await other.tenant('acme').documents('customers').get('ada'))?.data).toEqual({ name: 'Ada' })
 })
 
+test('what is registered for all tenants is there in one that was imported, also if it was asked for before', async () => {
+  const orderTotals = documentProjection<{ total: number }>('orders', {
+    initial: () => ({ total: 0 }),
+    on: { OrderPlaced: (order, event) => ({ total: order.total + (event.data as { total: number }).total }) },
+  })
+  const register = (own: Store<ShopMap>) => own.projections.register(orderTotals, { lifecycle: 'inline' })
+  const [store, other] = [await openMall(), await openMall({ register })]
+  await store.tenants.ensure('acme')
+  const output = join(await folder(), 'acme')
+  await store.tenants.archive('acme', { output })
+  const early = other.tenant('acme').events.append('order-1', placed(7))
+  await expect(early).rejects.toMatchObject({ code: 'tenant_not_found' })
+
+  await other.tenants.import(output, { tenant: 'acme' })
+  await other.tenant('acme').events.append('order-1', placed(7))
+
+  expect(await other.tenant('acme').projections.get(orderTotals, 'order-1')).toEqual({ total: 7 })
+})
+
 test('an archive that is damaged, or a tenant that has something already, is refused and nothing is written', async () => {
   const store = await openMall()
   await store.tenants.ensure('acme')
@@ -43,6 +64,27 @@ test('an archive that is damaged, or a tenant that has something already, is ref
 
   expect((await store.tenants.list()).map(({ tenant }) => tenant)).toEqual(['acme'])
   expect(await totals(store.tenant('acme'))).toEqual([1])
+})
+
+test('a tenant whose import was cut off is listed and opened by nobody, and can be dropped to begin anew', async () => {
+  const shop = await openShop()
+  await shop.store.events.append('acme-1', [placed(1), placed(2)])
+  const store = await openMall()
+  const cut = new AbortController()
+  const from = { schema: shop.schema, select: { stream: () => true } }
+  const cutOff = store.tenants.importFrom('acme', { ...from, signal: cut.signal, onProgress: () => cut.abort() })
+  await expect(cutOff).rejects.toMatchObject({ code: 'aborted' })
+
+  const listed = (await store.tenants.list()).map(({ tenant }) => tenant)
+  const status = await store.tenants.status('acme')
+  const append = store.tenant('acme').events.append('acme-1', placed(3))
+  await expect(append).rejects.toMatchObject({ code: 'tenant_not_found' })
+  await store.tenants.drop('acme', { force: true })
+
+  expect([listed, status.version]).toEqual([['acme'], 0])
+  expect(await store.tenants.exists('acme')).toBe(false)
+  expect((await store.tenants.importFrom('acme', from)).copied).toMatchObject({ streams: 1, events: 2 })
+  expect(await totals(store.tenant('acme'))).toEqual([1, 2])
 })
 
 test('one schema becomes tenants: each gets its own streams and documents, with their versions', async () => {

@@ -155,11 +155,20 @@ test('consumers that stopped, lag, or were left behind are found, and what mends
     { level: 'error', message: expect.stringContaining('out of paper'), mend: expect.stringContaining('"stopped"') },
   ])
   expect(lag).toMatchObject([
-    { message: expect.stringMatching(/"mailer\/default" is 1 positions and 6\d\d s behind; nobody runs it/) },
-    { message: expect.stringContaining('"stopped" is 1 positions') },
+    {
+      message: expect.stringMatching(/"mailer\/default" is 1 positions and 6\d\d s behind; nobody runs it/),
+      mend: expect.stringContaining('store.subscriptions.delete("mailer", "default")'),
+    },
+    {
+      message: expect.stringContaining('"stopped" is 1 positions'),
+      mend: expect.stringContaining(shop.named(`delete from ~consumers where name = 'stopped'`)),
+    },
   ])
   expect(leases).toMatchObject([{ message: expect.stringContaining('"paused" was left behind by somebody') }])
   expect((await store.doctor()).isHealthy).toBe(false)
+  await store.subscriptions.delete('mailer', 'default')
+  await query(`delete from ~consumers where name = 'stopped'`)
+  expect(await troubles(shop, 'consumers.lag')).toEqual([])
 })
 
 test('open dead letters, executions without code and dead workers are found', async () => {

@@ -102,7 +102,8 @@ export async function finishCopy({ target, state }: Copy): Promise<void> {
   await target.database.transaction(finish)
 }
 
-const hiddenName = 'migrations__unfinished'
+/** What the table of migrations is called until then. */
+export const hiddenName = 'migrations__unfinished'
 
 function markOf({ schema }: Place): Identifier {
   return identifier(schema, 'unfinished_import')

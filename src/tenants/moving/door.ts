@@ -26,6 +26,8 @@ export async function closeDoor(tx: Transaction, schema: string): Promise<void> 
   for (const step of historySteps(nothing, schema)) await tx.query(step.sql)
 }
 
+/** Without `cascade`: should the store have come back meanwhile, there is more than a door, and nothing is dropped. */
 export async function openDoor(tx: Transaction, schema: string): Promise<void> {
-  await tx.query(`drop schema ${identifier(schema)} cascade`)
+  await tx.query(`drop table ${identifier(schema, 'migrations')}`)
+  await tx.query(`drop schema ${identifier(schema)}`)
 }

@@ -5,7 +5,7 @@
  * one in the same transaction: its functions then name what is not there, and whoever writes by the last name reaches
  * nothing, until one statement gives that name back.
  */
-import { MoveRefused } from '../../core/moving-errors.ts'
+import { MoveRefused, MoveTakenOver } from '../../core/moving-errors.ts'
 import type { Executor, Transaction } from '../../database/database.ts'
 import { identifier, sql } from '../../database/sql.ts'
 import { toRillflowError } from '../../database/sqlstate.ts'
@@ -16,7 +16,7 @@ import type { Place } from '../place.ts'
 import { alone, type Claim, dayMs, isIncoming, newClaim, writeMark } from './claim.ts'
 import { closeDoor, occupantOf, openDoor } from './door.ts'
 import type { Move } from './move.ts'
-import { stateOf } from './state.ts'
+import { markOf, stateOf } from './state.ts'
 import { readStructure, type Structure } from './structure.ts'
 
 /** Makes the incoming schema, or takes over the one that a mover before left. */
@@ -86,10 +86,14 @@ async function ddl(tx: Transaction, text: string, table: string): Promise<void> 
   }
 }
 
-/** Puts the incoming schema into use. Only for one that the source is known to have given up. */
-export function useIncoming(move: Move): Promise<void> {
+/**
+ * Puts the incoming schema into use: the one with this mark, of which it is known that the source has given the store up.
+ * Under another mark it may be that of a later move, while the source is in use again.
+ */
+export function useIncoming(move: Move, known: string | undefined): Promise<void> {
   return alone(move, async (tx, mark) => {
     if (mark === undefined) return
+    if (mark !== known) throw new MoveTakenOver({ schema: move.incoming })
     const { target, incoming } = move
     if ((await occupantOf(tx, target.schema)) === 'closed') await openDoor(tx, target.schema)
     await tx.query(`comment on schema ${identifier(incoming)} is null`)
@@ -99,20 +103,20 @@ export function useIncoming(move: Move): Promise<void> {
 
 /** Finishes a move that was cut off after the source had given the store up. */
 export async function activate(move: Move): Promise<void> {
+  // Read before the source is asked: what has a mark by now was begun while the source had the store.
+  const mark = await markOf(move.target.database, move.incoming)
   const state = await stateOf(move)
   if (state === 'active') return
   if (state !== 'switched')
     throw new MoveRefused({ schema: move.source.schema, reason: 'the source has not given it up' })
-  await useIncoming(move)
+  await useIncoming(move, mark)
 }
 
 /** Takes a move back that has not switched; the source goes on as if there had been none. */
 export async function discard(move: Move): Promise<void> {
   const { source } = move
-  // A switch holds this lock until its commit has ended, also one whose process is gone.
   const work = async (tx: Transaction): Promise<void> => {
-    await tx.run(sql`/* moving.lock_source */
-      select pg_advisory_xact_lock(${lockKey(source.schema)}::bigint)`)
+    await lockSchema(tx, source.schema)
     if ((await occupantOf(tx, source.schema)) !== 'live')
       throw new MoveRefused({
         schema: source.schema,
@@ -136,9 +140,33 @@ export async function dropRetired(move: Move): Promise<void> {
   await source.database.transaction(tx => tx.query(`drop schema if exists ${identifier(retired)} cascade`))
 }
 
-/** Where a store that has moved away is to be made again: its name is free from then on. */
-export async function reopen({ database, schema }: Place): Promise<void> {
+/** What an earlier move away from the source has left there; the name is needed again. */
+export async function dropEarlier({ source, retired }: Move, signal: AbortSignal | undefined): Promise<void> {
+  const work = async (tx: Transaction): Promise<void> => {
+    await lockSchema(tx, source.schema)
+    // Of a store that is here it is nothing but an old copy.
+    if ((await occupantOf(tx, source.schema)) === 'live')
+      await tx.query(`drop schema if exists ${identifier(retired)} cascade`)
+  }
+  await source.database.transaction(work, { timeoutMs: dayMs, signal, isolation: 'read committed' })
+}
+
+/**
+ * Where a store that has moved away is to be made again: its name is free from then on. `confirm` throws if the store is
+ * elsewhere. It is asked after the door was found closed: what was known before may be of a time before the move.
+ */
+export async function reopen({ database, schema }: Place, confirm: () => Promise<void>): Promise<void> {
+  if ((await occupantOf(database, schema)) !== 'closed') return
   await database.transaction(async tx => {
-    if ((await occupantOf(tx, schema)) === 'closed') await openDoor(tx, schema)
+    await lockSchema(tx, schema)
+    if ((await occupantOf(tx, schema)) !== 'closed') return
+    await openDoor(tx, schema)
+    await confirm()
   })
+}
+
+/** Migrations hold it, and a switch until its commit has ended, also one whose process is gone. */
+async function lockSchema(tx: Transaction, schema: string): Promise<void> {
+  await tx.run(sql`/* moving.lock_source */
+    select pg_advisory_xact_lock(${lockKey(schema)}::bigint)`)
 }

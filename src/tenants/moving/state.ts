@@ -26,7 +26,8 @@ export async function stateOf(move: Move): Promise<MoveState> {
   })
 }
 
-async function markOf(database: Database, schema: string): Promise<string | undefined> {
+/** Whose the incoming schema is; undefined if there is none, or it has no mark. */
+export async function markOf(database: Database, schema: string): Promise<string | undefined> {
   const [found] = await database.run<{ mark: string | null }>(sql`/* moving.mark_of */
     select obj_description(oid, 'pg_namespace') as mark
     from pg_namespace

@@ -5,7 +5,7 @@ import { catchUp } from './catch-up.ts'
 import { claimed } from './claim.ts'
 import { closeDoor } from './door.ts'
 import { type FenceOptions, fenced } from './fence.ts'
-import { claimIncoming, useIncoming } from './incoming.ts'
+import { claimIncoming, dropEarlier, useIncoming } from './incoming.ts'
 import type { Copied, Move, MoveProgress } from './move.ts'
 import { lastPass, newMover } from './pass.ts'
 import { carrySequences } from './sequences.ts'
@@ -28,6 +28,7 @@ export interface Switched extends Copied {
 export async function switchOver(move: Move, options: SwitchOptions = {}): Promise<Switched> {
   const { signal, onProgress, beforeRelease } = options
   const claim = await claimIncoming(move, signal)
+  await dropEarlier(move, signal)
   const mover = newMover(move, claim, onProgress)
   const copied = await catchUp(mover)
   let pausedAt = 0
@@ -43,7 +44,7 @@ export async function switchOver(move: Move, options: SwitchOptions = {}): Promi
     await beforeRelease?.()
     return passed
   })
-  await useIncoming(move)
+  await useIncoming(move, claim.mark)
   return {
     rows: copied.rows + last.rows,
     events: copied.events + last.events,

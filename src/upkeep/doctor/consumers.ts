@@ -1,6 +1,6 @@
 /** What follows the log: is somebody at it, how far behind is it, what has it set aside. */
 import { type ConsumerStatus, readStatus } from '../../consumers/status.ts'
-import { sql } from '../../database/sql.ts'
+import { literal, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import type { Check, Limits, Trouble } from './doctor.ts'
 
@@ -38,7 +38,8 @@ export function checkConsumers(log: Log, { lagMs }: Limits): Check[] {
     {
       name: 'consumers.lag',
       ok: `No consumer is more than ${lagMs / 1000} s behind.`,
-      find: each(({ name, lag, lagSeconds, lease }) => {
+      find: each(status => {
+        const { name, lag, lagSeconds, lease } = status
         if (lagSeconds * 1000 <= lagMs) return undefined
         const holder = lease === undefined ? 'nobody runs it' : `it is run by ${lease.owner}`
         return {
@@ -46,7 +47,7 @@ export function checkConsumers(log: Log, { lagMs }: Limits): Check[] {
           message: `Consumer "${name}" is ${lag} positions and ${Math.round(lagSeconds)} s behind; ${holder}.`,
           mend:
             lease === undefined
-              ? 'Start a daemon that has its code (store.daemon().start(), or rillflow run), or remove the consumer if it is not used any more.'
+              ? `Start ${runnerOf(status)}; or, if it is not used any more, ${removalOf(log, status)}.`
               : 'Look at how long its handler takes, raise its batchSize, or divide its work.',
         }
       }),
@@ -57,11 +58,28 @@ export function checkConsumers(log: Log, { lagMs }: Limits): Check[] {
   ]
 }
 
+function runnerOf({ kind }: ConsumerStatus): string {
+  if (kind === 'subscription') return 'the program that subscribes to it'
+  return 'a daemon, or the program, that has its code (store.daemon().start(), or rillflow run)'
+}
+
+/** As long as its row is there, retention keeps for it what it has not read. */
+function removalOf({ names }: Log, { kind, name }: ConsumerStatus): string {
+  if (kind !== 'subscription') return `delete from ${names.consumers} where name = ${literal(name)}`
+  const [subscription, group] = partsOf(name)
+  return `store.subscriptions.delete(${JSON.stringify(subscription)}, ${JSON.stringify(group)})`
+}
+
+/** The subscription and the group in a consumer's name. */
+function partsOf(name: string): string[] {
+  return name.replace(/#\d+$/, '').split('/').map(decodeURIComponent)
+}
+
 function resumeOf({ kind, name }: ConsumerStatus): string {
   if (kind === 'projection')
     return `store.projections.resume(${JSON.stringify(name)}), or rillflow projections resume ${name}`
   if (kind !== 'subscription') return 'start the program that runs it again'
-  const [subscription, group] = name.replace(/#\d+$/, '').split('/').map(decodeURIComponent)
+  const [subscription, group] = partsOf(name)
   const call = `store.subscriptions.resume(${JSON.stringify(subscription)}, ${JSON.stringify(group)})`
   return `${call}, or rillflow subscriptions resume ${subscription} --group ${group}`
 }

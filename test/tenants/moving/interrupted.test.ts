@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../../src/core/lifecycle.ts'
-import { occupantOf } from '../../../src/tenants/moving/door.ts'
-import { activate, discard } from '../../../src/tenants/moving/incoming.ts'
+import { occupantOf, openDoor } from '../../../src/tenants/moving/door.ts'
+import { activate, discard, reopen } from '../../../src/tenants/moving/incoming.ts'
 import type { Move } from '../../../src/tenants/moving/move.ts'
 import { copyInto } from '../../../src/tenants/moving/moving.ts'
 import { stateOf } from '../../../src/tenants/moving/state.ts'
@@ -107,6 +107,56 @@ test('a mover that comes back after another went on in its place changes nothing
 
   expect(error).toMatchObject({ code: 'move_taken_over' })
   expect(await contentsOf(target, move.target.schema)).toEqual(await contentsOf(source, move.retired))
+})
+
+test('a mover that comes to put the target into use when the store has long moved back makes no second owner', async () => {
+  const { move, back, store } = await openMove()
+  await store.events.append('order-1', placed())
+  const there = move.target.database
+  const held = deferred<void>()
+  const stopped = deferred<void>()
+  let isGivenUp = false
+  const database = {
+    ...there,
+    transaction: async (...call: Parameters<typeof there.transaction>) => {
+      if (isGivenUp) {
+        stopped.resolve()
+        await held.promise
+      }
+      return there.transaction(...call)
+    },
+  } as typeof there
+  const beforeRelease = async (): Promise<void> => {
+    isGivenUp = true
+  }
+  const late = outcome(switchOver({ ...move, target: { ...move.target, database } }, { beforeRelease }))
+  await stopped.promise
+  await activate(move)
+  await switchOver(back)
+  await copyInto(move)
+
+  held.resolve()
+  const { error } = await late
+
+  expect(error).toMatchObject({ code: 'move_taken_over' })
+  expect([await stateOf(move), await ownersOf(move)]).toEqual(['copying', ['source']])
+})
+
+test('a door is opened only where nothing but a door is, and where the store is known to be nowhere else', async () => {
+  const { move, store, source, target } = await openMove()
+  await store.events.append('order-1', placed())
+
+  await expect(source.database.transaction(tx => openDoor(tx, move.source.schema))).rejects.toMatchObject({
+    code: '2BP01',
+  })
+  await store.events.append('order-1', paid)
+  await switchOver(move)
+  await expect(reopen(move.source, () => Promise.reject(new Error('it is elsewhere')))).rejects.toThrow('elsewhere')
+  const before = await occupantOf(source.database, move.source.schema)
+  await Promise.all([1, 2, 3].map(() => reopen(move.source, async () => {})))
+
+  expect([before, await occupantOf(source.database, move.source.schema)]).toEqual(['closed', 'none'])
+  expect((await contentsOf(target, move.target.schema)).events).toHaveLength(2)
 })
 
 test('an abort while rows are copied, or while writers wait, leaves the store where it is', async () => {

@@ -75,6 +75,17 @@ test('a store that was moved can be moved back, over the door that was closed be
   expect(await stateOf(back)).toBe('active')
 })
 
+test('a store goes there and back and there again, whatever was kept of it on the way', async () => {
+  const { move, back, store, source, target } = await openMove()
+  await store.events.append('order-1', placed())
+
+  for (const each of [move, back, move]) await switchOver(each)
+
+  expect(await stateOf(move)).toBe('active')
+  expect(await contentsOf(target, move.target.schema)).toEqual(await contentsOf(source, move.retired))
+  expect((await contentsOf(target, move.target.schema)).events).toHaveLength(1)
+})
+
 test('copying can be repeated, copies only what changed, and tells how far it is', async () => {
   const opened = await openMove()
   const { move, store } = opened
