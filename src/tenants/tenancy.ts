@@ -8,7 +8,7 @@ import type { TenantInstance } from './instance.ts'
 import type { Placements } from './placement.ts'
 import { schemaPlacements } from './schemas.ts'
 import { serverPlacements } from './servers.ts'
-import { checkTenantName, schemaOfTenant } from './tenant-name.ts'
+import { checkTenantName, checkTenantPrefix, schemaOfTenant } from './tenant-name.ts'
 import { openTenants, type Tenants } from './tenants.ts'
 
 /** `'schema'`: all tenants in this store's database. A directory: on many servers. */
@@ -51,7 +51,8 @@ export interface TenantStores<S> {
 const mostInstances = 1_000
 
 export async function openTenancy<S>(tenancy: Tenancy, options: TenancyOptions<S>): Promise<TenantStores<S>> {
-  const { prefix, assemble } = options
+  const { assemble } = options
+  const prefix = checkTenantPrefix(options.prefix)
   const { placements, directory } = await openPlacements(tenancy, options)
   const instances = new Map<string, TenantInstance<S>>()
 

@@ -2,10 +2,12 @@
  * Names of tenants, and the schema of each. A name is put into the schema's name as it is: nothing is folded or replaced, so
  * two names are never one schema, and what cannot be told apart everywhere is rejected.
  */
+import { InvalidOption } from '../core/errors.ts'
 import { InvalidTenantName } from '../core/tenant-errors.ts'
 
 /** PostgreSQL cuts longer names off, and then two could be one. What comes and goes with a move has four more characters. */
 const maxSchemaBytes = 63 - 4
+const maxPrefixBytes = 40
 
 export function checkTenantName(tenant: unknown, prefix: string): string {
   const told = typeof tenant === 'string' ? tenant : String(tenant)
@@ -22,6 +24,17 @@ export function checkTenantName(tenant: unknown, prefix: string): string {
       `is too long: with "${prefix}" before it there are ${bytes} bytes, and a schema has at most ${maxSchemaBytes}`,
     )
   return tenant
+}
+
+/** With none, or one of PostgreSQL's own, any schema could pass for a tenant's. */
+export function checkTenantPrefix(prefix: string): string {
+  const isUsable = /^[a-z][a-z0-9_]*_$/.test(prefix) && !prefix.startsWith('pg_') && prefix.length <= maxPrefixBytes
+  if (isUsable) return prefix
+  const reason = `"${prefix}" must be lower-case letters, digits and _, begin with a letter and end with _`
+  throw new InvalidOption({
+    option: 'tenantPrefix',
+    reason: `${reason}, have at most ${maxPrefixBytes}, and not be pg_…`,
+  })
 }
 
 export function schemaOfTenant(tenant: string, prefix: string): string {

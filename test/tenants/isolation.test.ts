@@ -1,7 +1,7 @@
 /** What one tenant does, by whatever name or path, is never seen or changed by another. */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { checkTenantName, schemaOfTenant, tenantOfSchema } from '../../src/tenants/tenant-name.ts'
+import { checkTenantName, checkTenantPrefix, schemaOfTenant, tenantOfSchema } from '../../src/tenants/tenant-name.ts'
 import { openDatabase } from '../support/engines.ts'
 import { openMall, totals } from '../support/mall.ts'
 import { placed } from '../support/shop.ts'
@@ -23,6 +23,13 @@ test('RB-68: names that could be taken for each other, or would be cut off, are 
   for (const name of refused)
     expect(() => checkTenantName(name, 'tenant_')).toThrow(expect.objectContaining({ code: 'invalid_tenant_name' }))
   expect(() => checkTenantName(42, 'tenant_')).toThrow(expect.objectContaining({ code: 'invalid_tenant_name' }))
+})
+
+test('RB-68: with a prefix that any schema could have, no store is opened', async () => {
+  for (const prefix of ['', 'Tenant_', 'tenant', '_', '1_', 'pg_tenant_', 'a"_', `${'x'.repeat(40)}_`])
+    expect(() => checkTenantPrefix(prefix)).toThrow(expect.objectContaining({ code: 'invalid_option' }))
+
+  await expect(openMall({ tenantPrefix: '' })).rejects.toMatchObject({ option: 'tenantPrefix' })
 })
 
 test('RB-68: two names are never one schema, and each schema tells whose it is', () => {
