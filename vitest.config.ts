@@ -8,6 +8,9 @@ import { defineConfig, type TestProjectInlineConfiguration, type ViteUserConfig 
 import type { EngineName } from './test/support/global-setup.ts'
 import { SlowestFirst } from './test/support/slowest-first.ts'
 
+/** Reached only by what hangs: processes and engines of tests take seconds to start, on a busy machine many. */
+const patienceMs = 180_000
+
 const PARTS = [
   'database',
   'schema',
@@ -97,7 +100,7 @@ function engineProject(engine: EngineName, run: EngineRun): TestProjectInlineCon
       ],
       provide: { engine },
       env: run.env ?? {},
-      testTimeout: run.testTimeout ?? 120_000,
+      testTimeout: run.testTimeout ?? patienceMs,
       setupFiles: ['test/support/statements.ts'],
       globalSetup: [
         ...['test/support/program.ts', 'test/support/recording.ts'],
@@ -117,7 +120,7 @@ const portabilityProject: TestProjectInlineConfiguration = {
     name: 'portability',
     include: ['test/portability/**/*.test.ts'],
     provide: { engine: 'pglite' },
-    testTimeout: 60_000,
+    testTimeout: patienceMs,
     setupFiles: ['test/support/statements.ts'],
     globalSetup: ['test/support/recording.ts'],
     maxWorkers: 1,
@@ -130,7 +133,7 @@ export const shared: NonNullable<ViteUserConfig['test']> = {
   isolate: false,
   maxWorkers: 2,
   sequence: { sequencer: SlowestFirst },
-  hookTimeout: 120_000,
+  hookTimeout: patienceMs,
   reporters: ['default', './test/support/reporter.ts'],
 }
 
@@ -140,7 +143,7 @@ export default defineConfig({
     projects: [
       {
         extends: true,
-        test: { name: 'unit', include: ['test/*.test.ts', 'test/core/**/*.test.ts'], testTimeout: 60_000 },
+        test: { name: 'unit', include: ['test/*.test.ts', 'test/core/**/*.test.ts'], testTimeout: patienceMs },
       },
       ...engineProjects(),
       portabilityProject,

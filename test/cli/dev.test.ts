@@ -17,12 +17,16 @@ test(
       what: 'an order that is shipped, and one that is not',
     })
     const [line] = /curl -s http:\S+\/health\/ready/.exec(running.stdout())!
-    const ready = await fetch(line.replace('curl -s ', ''))
+    // On a busy machine a database that answers late counts as away.
+    await waitUntil(async () => (await fetch(line.replace('curl -s ', ''))).status === 200, {
+      ...patient,
+      what: 'ready',
+    })
     running.interrupt()
 
     const { code, stdout, stderr } = await running.ended
 
-    expect({ code, ready: ready.status }).toEqual({ code: 0, ready: 200 })
+    expect(code).toBe(0)
     expect(stdout).toMatch(
       /^\nThe shop is open: .*schema \w+\. Ctrl-C ends it\.\nRunning 1 projection \(orders\), 4 handlers/,
     )

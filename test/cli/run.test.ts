@@ -95,7 +95,8 @@ test('run --health-bind answers probes and Prometheus, and beyond this machine o
   await waitUntil(() => running.stderr().includes('Ctrl-C ends it'), patient)
   const [url] = /http:\S+(?=\/health)/.exec(running.stderr())!
 
-  const ready = await fetch(`${url}/health/ready`)
+  // On a busy machine a database that answers late counts as away.
+  await waitUntil(async () => (await fetch(`${url}/health/ready`)).status === 200, patient)
   const closed = await fetch(`${url}/metrics`)
   const metrics = await fetch(`${url}/metrics`, { headers: { authorization: 'Bearer secret' } })
   const text = await metrics.text()
@@ -103,7 +104,7 @@ test('run --health-bind answers probes and Prometheus, and beyond this machine o
 
   expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('try: --token TOKEN, or RILLFLOW_TOKEN') })
   expect(odd).toMatchObject({ code: 2, stderr: expect.stringContaining('must be HOST:PORT, not "nowhere"') })
-  expect([ready.status, closed.status, metrics.status]).toEqual([200, 401, 200])
+  expect([closed.status, metrics.status]).toEqual([401, 200])
   expect(text).toContain('rillflow_')
   expect(await running.ended).toMatchObject({ code: 130 })
 })

@@ -64,7 +64,7 @@ describe('a store in a folder', () => {
     await rm(shared, { recursive: true })
   })
 
-  test('is made anew where its making was interrupted', { timeout: 60_000 }, async () => {
+  test('is made anew where its making was interrupted', async () => {
     await mkdir(join(shared, 'data'))
     await writeFile(join(shared, 'data', 'PG_VERSION'), '18\n')
     await writeFile(join(shared, 'unfinished'), '')
@@ -80,9 +80,9 @@ describe('a store in a folder', () => {
     await expect(openPglite({ folder: shared })).rejects.toMatchObject(refused)
   })
 
-  test('opens at once after its process was killed, with all that was acknowledged', { timeout: 60_000 }, async () => {
+  test('opens at once after its process was killed, with all that was acknowledged', async () => {
     void first.ask('write').catch(() => {})
-    await waitUntil(() => first.acknowledged > 200)
+    await waitUntil(() => first.acknowledged > 200, { deadlineMs: 60_000 })
 
     await first.kill()
 
@@ -90,13 +90,13 @@ describe('a store in a folder', () => {
     expect((await second.ask('count')).orders).toBeGreaterThanOrEqual(first.acknowledged)
   })
 
-  test('does no more work once another process has taken the folder', { timeout: 60_000 }, async () => {
+  test('does no more work once another process has taken the folder', async () => {
     const [name] = (await readdir(shared)).filter(each => each.startsWith('lock.')) as [string]
     const later = join(shared, `lock.${Number(name.slice(5)) + 1}`)
     expect(await second.ask('count')).toMatchObject({ orders: expect.any(Number) })
 
     await writeFile(later, JSON.stringify({ pid: 4711, host: 'elsewhere', since: 'now', token: 'other' }))
-    await waitUntil(async () => (await second.ask('count')).error !== undefined)
+    await waitUntil(async () => (await second.ask('count')).error !== undefined, { deadlineMs: 60_000 })
 
     const { error } = await second.ask('count')
     expect(error).toMatchObject({ code: 'folder_locked', pid: 4711, host: 'elsewhere' })
@@ -161,7 +161,7 @@ test.each([
 ])('a holder $holder is judged by its heartbeat', async ({ different }) => {
   const path = await pretendHolder(different)
 
-  await ageBy(path, 50_000)
+  await ageBy(path, 30_000)
   await expect(lock()).rejects.toMatchObject({ code: 'folder_locked', pid: process.pid })
   await ageBy(path, 70_000)
   await expect(lock()).resolves.toBeDefined()

@@ -139,9 +139,7 @@ test('a store on a shared database leaves it open when it closes', async () => {
 })
 
 if (!onServer) {
-  test('an embedded store keeps its events in its folder from one opening to the next', {
-    timeout: 60_000,
-  }, async () => {
+  test('an embedded store keeps its events in its folder from one opening to the next', async () => {
     const folder = await temporaryFolder()
     const first = await openStore({ folder })
     await first.events.append('order-1', { type: 'OrderPlaced', data: {} })
@@ -213,7 +211,7 @@ if (onServer) {
     expect(JSON.stringify(error) + error.message + error.stack).not.toContain('very-secret')
   })
 
-  test('a server that is too old is refused with its version', { timeout: 60_000 }, async () => {
+  test('a server that is too old is refused with its version', async () => {
     await using server = await startServer({ major: 14 })
 
     const error = await refusal({ url: server.url, migrate: true })

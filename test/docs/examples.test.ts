@@ -9,7 +9,7 @@ import { copyStore, shortLived } from '../support/embedded.ts'
 import { root } from './pages.ts'
 
 const run = promisify(execFile)
-const patienceMs = 180_000
+const patienceMs = 600_000
 const folder = mkdtempSync(join(tmpdir(), 'rillflow-examples-'))
 const till = join(folder, 'till')
 // The shop keeps its data where it is run.

@@ -13,10 +13,21 @@ import { waitUntil } from '../support/wait.ts'
 
 async function scraped({ store }: { store: Pick<Shop['store'], 'server'> }): Promise<() => Promise<Metrics>> {
   const { url } = await store.server({ port: 0, cacheMs: 0 })
-  return async () => {
+  const scrape = async (): Promise<Metrics> => {
     const response = await fetch(`${url}/metrics`)
     expect(response.headers.get('content-type')).toBe('text/plain; version=0.0.4; charset=utf-8')
     return parseMetrics(await response.text())
+  }
+  return async () => {
+    let metrics = await scrape()
+    // A busy machine may take longer to answer than a scrape waits.
+    await waitUntil(async () => {
+      const answers = metrics.series.filter(({ name }) => name === 'rillflow_database_reachable')
+      if (answers.every(({ value }) => value === 1)) return true
+      metrics = await scrape()
+      return false
+    })
+    return metrics
   }
 }
 
@@ -137,7 +148,7 @@ test('workflows show what is queued, how long it waits, how long it ran, and wha
   const worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled({ timeoutMs: 10_000 })
+  await flow.settled({ timeoutMs: 60_000 })
   const done = await scrape()
   await flows.pauseHandler('charge')
   await flows.publish('OrderPlaced', { total: 2 })
@@ -191,7 +202,8 @@ test('however often somebody asks, the database is asked once in a while', async
 test('tenants are told apart, and one that lags makes the whole not ready', async () => {
   const register = (store: Shop['store']): void =>
     void store.projections.register(projection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } }))
-  const store = await openMall({ register })
+  // By a clock that stands still no answer is late.
+  const store = await openMall({ register, clock: fakeClock() })
   for (const tenant of ['acme', 'globex']) await store.tenants.ensure(tenant)
   await store.tenant('acme').events.append('order-1', placed())
   await store.tenant('globex').events.append('order-1', [placed(), placed()])
@@ -227,7 +239,8 @@ test('however many tenants a silent database has, it is waited for once; one tha
 
   gate.close()
   const [scrape, ready] = [fetch(`${url}/metrics`), fetch(`${url}/health/ready`)]
-  await waitUntil(() => gate.late().waiting >= tenants.length)
+  // Both have come, and have begun to wait: readiness asks about all at once, the metrics about eight.
+  await waitUntil(() => gate.late().waiting >= tenants.length + 8)
   clock.advance(5_000)
   const silent = await reachable(scrape)
   const { status } = await ready

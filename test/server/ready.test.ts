@@ -3,10 +3,14 @@ import type { Database } from '../../src/database/database.ts'
 import { lendDatabase } from '../../src/database/lend.ts'
 import { projection } from '../../src/projections/projection.ts'
 import { openStore } from '../../src/store.ts'
+import { fakeClock } from '../../src/testing/fake-clock.ts'
 import { engine, freshSchema, openDatabase } from '../support/engines.ts'
 import { startServer } from '../support/postgres-server.ts'
 import { onServer, openShop, placed, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
+
+/** It stands still: by it no answer of the database is late, on however busy a machine. */
+const clock = fakeClock()
 
 async function ready(url: string): Promise<[number, { status: string; reasons?: string[] }]> {
   const response = await fetch(`${url}/health/ready`)
@@ -26,7 +30,7 @@ async function losable(): Promise<{ database?: Database; url?: string; lose(): P
 
 test('it is not ready when the database is gone', async () => {
   const { lose, ...place } = await losable()
-  const store = await openStore({ ...place, events: shopEvents, schema: freshSchema(), migrate: true })
+  const store = await openStore({ ...place, events: shopEvents, schema: freshSchema(), migrate: true, clock })
   onTestFinished(() => store.close())
   const { url } = await store.server({ port: 0, cacheMs: 0 })
   const before = await ready(url)
@@ -44,7 +48,7 @@ test('it is not ready when the database is gone', async () => {
 test('it is not ready when the schema drifts, says so to the logger, and is again when it is mended', async () => {
   const warnings: [object, string][] = []
   const warn = (fields: object, message: string): void => void warnings.push([fields, message])
-  const { store, query, schema } = await openShop({ logger: { debug() {}, info() {}, warn, error() {} } })
+  const { store, query, schema } = await openShop({ clock, logger: { debug() {}, info() {}, warn, error() {} } })
   const { url } = await store.server({ port: 0, cacheMs: 0 })
   await query('drop index ~events_correlation')
 
@@ -59,7 +63,7 @@ test('it is not ready when the schema drifts, says so to the logger, and is agai
 })
 
 test('it is not ready while a consumer is further behind than its limit; one that is paused is where somebody wants it', async () => {
-  const { store } = await openShop()
+  const { store } = await openShop({ clock })
   const totals = projection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } })
   await store.projections.register(totals)
   await store.projections.runUntilIdle()

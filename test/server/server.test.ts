@@ -1,6 +1,7 @@
 import { request } from 'node:http'
 import { connect } from 'node:net'
 import { expect, test } from 'vitest'
+import { fakeClock } from '../../src/testing/fake-clock.ts'
 import { openShop, outcome } from '../support/shop.ts'
 
 test('it listens on this machine only, unless told otherwise, and closes with the store', async () => {
@@ -25,7 +26,8 @@ test('beyond loopback it refuses to start without a token, and names the option'
 })
 
 test('health needs no token on any bind and carries no data; metrics, and what is not there, need it', async () => {
-  const { store } = await openShop()
+  // By a clock that stands still no answer is late.
+  const { store } = await openShop({ clock: fakeClock() })
   const { port } = await store.server({ port: 0, host: '0.0.0.0', token: 'open-sesame' })
   const get = async (path: string, token?: string): Promise<[number, string]> => {
     const headers = token === undefined ? {} : { authorization: `Bearer ${token}` }

@@ -21,7 +21,7 @@ export const engine: EngineName = inject('engine')
 export async function openDatabase(): Promise<Database> {
   const known = worker[shared]?.get(engine)
   if (known !== undefined && (await isOpen(known))) return known
-  const opening = engine === 'pglite' ? openPglite({ memory: true }) : openPostgres({ url: postgresUrl() })
+  const opening = engine === 'pglite' ? openPglite({ memory: true }, limits) : openPostgres({ url: postgresUrl() })
   worker[shared] ??= new Map()
   worker[shared].set(engine, opening)
   return opening
@@ -38,6 +38,9 @@ export function postgresUrl(): string {
 export function freshSchema(): string {
   return `test_${randomBytes(8).toString('hex')}`
 }
+
+/** On a busy machine work that takes tenths of a second may take as long as a transaction usually has there. */
+const limits = { transactionTimeoutMs: 60_000 }
 
 const shared: unique symbol = Symbol.for('rillflow.test.databases') as never
 const worker = globalThis as { [shared]?: Map<EngineName, Promise<Database>> }

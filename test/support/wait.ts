@@ -12,7 +12,7 @@ export interface WaitOptions {
 /** Resolves when the condition holds; an error it throws counts as not yet, until the deadline. */
 export async function waitUntil(
   condition: () => boolean | Promise<boolean>,
-  { deadlineMs = 45_000, everyMs = 5, what = 'the condition' }: WaitOptions = {},
+  { deadlineMs = 60_000, everyMs = 5, what = 'the condition' }: WaitOptions = {},
 ): Promise<void> {
   const deadline = Date.now() + deadlineMs
   for (;;) {

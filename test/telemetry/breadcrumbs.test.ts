@@ -57,12 +57,12 @@ test('what follows from it is seen while it runs: projections, handlers and what
 
   const traced = store.trace(async () => {
     const flow = await flows.publish('OrderPlaced', { total: 1 })
-    await flow.settled({ timeoutMs: 10_000 })
+    await flow.settled({ timeoutMs: 60_000 })
     await store.projections.runUntilIdle()
     return flow.correlationId
   })
   const other = await flows.publish('OrderPlaced', { total: 2 })
-  await other.settled({ timeoutMs: 10_000 })
+  await other.settled({ timeoutMs: 60_000 })
   const { value: id, crumbs, mermaid } = await traced
 
   const stream = crumbs[0]!.name

@@ -72,7 +72,7 @@ test('the trace goes from the append through projection and handler to the emitt
   await worker.start()
 
   const { value: flow, traceId } = await inRequest(() => flows.publish('OrderPlaced', { total: 1 }))
-  await flow.settled({ timeoutMs: 10_000 })
+  await flow.settled({ timeoutMs: 60_000 })
   await store.projections.runUntilIdle()
   await waitUntil(() => spansOf('workflows.run ship').length > 0)
 
@@ -213,6 +213,8 @@ test('a dead letter that is tried again goes on in the trace of its event', asyn
 
   await store.deadLetters.retry('totals', {})
   await waitUntil(() => spansOf('consumers.replay totals').length === 1)
+  // The letter is put back after the try has ended.
+  await waitUntil(async () => (await store.deadLetters.list({ state: 'open' })).length === 1)
   isBroken = false
   await store.deadLetters.retry('totals', {})
   await waitUntil(() => spansOf('consumers.replay totals').length === 2)

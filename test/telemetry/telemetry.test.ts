@@ -4,6 +4,7 @@ import { channels } from '../../src/telemetry/telemetry.ts'
 import { emit } from '../../src/workflows/emit.ts'
 import { freshSchema } from '../support/engines.ts'
 import { openShop, outcome, paid, placed } from '../support/shop.ts'
+import { waitUntil } from '../support/wait.ts'
 
 /** What is published about one schema while the test runs. */
 function listenTo(channel: string, schema: string): Record<string, unknown>[] {
@@ -104,7 +105,9 @@ test('events are counted whoever appends them, also handlers; not those of a tra
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled({ timeoutMs: 10_000 })
+  await flow.settled({ timeoutMs: 60_000 })
+  // Others may see what was committed before we have heard of it.
+  await waitUntil(() => store.metrics().events_appended_total === 2)
   await store.transaction(tx => store.events.append('order-1', [paid, paid], { tx }))
   const undone = store.transaction(async tx => {
     await store.events.append('order-2', paid, { tx })

@@ -25,8 +25,8 @@ test('after settle all projections have applied what was appended before it', as
   await store.projections.register(projection)
   await store.events.append('order-1', [placed(1), placed(2), placed(3), placed(4), placed(5)])
 
-  await settle(store)
-  await settle(store)
+  await settle(store, { timeoutMs: 60_000 })
+  await settle(store, { timeoutMs: 60_000 })
 
   expect(await store.projections.get(projection, 'order-1')).toEqual({ total: 15 })
 })
@@ -67,7 +67,7 @@ test('a projection that cannot get to the end is named, or its error thrown', as
   await store.projections.register(projection)
   await store.events.append('order-1', placed(1))
 
-  await expect(settle(store)).rejects.toBe(cause)
+  await expect(settle(store, { timeoutMs: 60_000 })).rejects.toBe(cause)
   await store.projections.pause('totals')
-  await expect(settle(store)).rejects.toMatchObject({ code: 'not_settled', consumer: 'totals' })
+  await expect(settle(store, { timeoutMs: 60_000 })).rejects.toMatchObject({ code: 'not_settled', consumer: 'totals' })
 })

@@ -100,7 +100,7 @@ if (onServer) {
         (await store.streams.list()).length,
       ])
       await leave(store)
-      await settle(store)
+      await settle(store, { timeoutMs: 60_000 })
     }
 
     expect(seen).toEqual(Array.from({ length: 6 }, () => [[], 1n, 1, false, [], 1]))

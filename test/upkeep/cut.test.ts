@@ -125,7 +125,7 @@ test('workflows: what began later is gone, what was under way is cancelled, all 
     await workflows.publish('OrderPlaced', { total: 1 }, { correlationId: id })
   await waitUntil(async () => (await suspended()) === 3)
   await workflows.flow('settled').signal('OrderPaid', { method: 'card' })
-  await workflows.flow('settled').settled({ timeoutMs: 5_000 })
+  await workflows.flow('settled').settled({ timeoutMs: 60_000 })
   const position = (await query<{ p: bigint }>('select max(position) as p from ~events'))[0]!.p
   await shop.store.events.append('other', [{ ...shipped(), correlationId: 'hit' }])
   await workflows.publish('OrderPlaced', { total: 2 }, { correlationId: 'new' })
@@ -139,7 +139,7 @@ test('workflows: what began later is gone, what was under way is cancelled, all 
   await using again = after.workflows.worker()
   await again.start()
   await after.workflows.flow('waits').signal('OrderPaid', { method: 'card' })
-  await after.workflows.flow('waits').settled({ timeoutMs: 5_000 })
+  await after.workflows.flow('waits').settled({ timeoutMs: 60_000 })
   expect(told).toEqual(['waits'])
   expect(await after.workflows.flow('hit').status()).toMatchObject({
     state: 'cancelled',
@@ -150,6 +150,6 @@ test('workflows: what began later is gone, what was under way is cancelled, all 
   expect((await after.workflows.flow('settled').status()).state).toBe('settled')
   const fresh = await after.workflows.publish('OrderPlaced', { total: 2 }, { correlationId: 'new' })
   await fresh.signal('OrderPaid', { method: 'card' })
-  await fresh.settled({ timeoutMs: 5_000 })
+  await fresh.settled({ timeoutMs: 60_000 })
   expect(told).toEqual(['waits', 'new'])
 })

@@ -179,7 +179,7 @@ test('open dead letters, executions without code and dead workers are found', as
   })
   await using worker = store.workflows.worker()
   await worker.start()
-  await (await store.workflows.publish('OrderPlaced', { total: 1 })).settled({ timeoutMs: 5_000 })
+  await (await store.workflows.publish('OrderPlaced', { total: 1 })).settled({ timeoutMs: 60_000 })
   await worker.stop()
   await query(`insert into ~workflow_executions (id, position, rank, route, state, correlation_id, worker)
     select gen_random_uuid(), 1, 1, id, 'running', 'flow-1', 'gone' from ~workflow_routes`)
@@ -205,7 +205,8 @@ test('a table that vacuum does not keep up with is found', async () => {
   )
   await shop.query('delete from ~stream_aliases')
 
-  await waitUntil(async () => (await troubles(shop, 'tables.dead_rows')).length > 0)
+  // A server tells its statistics ten seconds later, if it is idle meanwhile.
+  await waitUntil(async () => (await troubles(shop, 'tables.dead_rows')).length > 0, { deadlineMs: 60_000 })
 
   const [found] = await troubles(shop, 'tables.dead_rows')
   await shop.query('alter table ~stream_aliases reset (autovacuum_enabled)')

@@ -94,7 +94,7 @@ test('the trace of workflows goes after attemptsMs', async () => {
   store.workflows.on('OrderPlaced', { name: 'pay' }, () => {})
   await using worker = store.workflows.worker()
   await worker.start()
-  await (await store.workflows.publish('OrderPlaced', { total: 1 })).settled({ timeoutMs: 5_000 })
+  await (await store.workflows.publish('OrderPlaced', { total: 1 })).settled({ timeoutMs: 60_000 })
   await query(`update ~workflow_activity set at = now() - interval '2 days'`)
   await query(`update ~workflows set updated_at = now() - interval '2 days'`)
 
@@ -322,6 +322,7 @@ test.each(['daemon', 'worker'] as const)(
     const keys = async (): Promise<number> => (await query('select * from ~idempotency_keys')).length
     await runs.start()
     await store.events.append('order-1', [placed()], { idempotencyKey: 'one' })
+    await query(`update ~idempotency_keys set created_at = created_at - interval '1 second'`)
 
     clock.advance(60 * 60_000)
 

@@ -57,7 +57,7 @@ export function exerciseCopy(open: () => Promise<Database>): void {
     const { database, orders } = shop()
     const many = Array.from({ length: 20_000 }, (_, id) => `${id}\t${'tea '.repeat(20)}${id} 🫖\n`).join('')
 
-    await database.transaction(tx => tx.copyIn(orders.quoted, ['id', 'note'], many))
+    await database.transaction(tx => tx.copyIn(orders.quoted, ['id', 'note'], many), { timeoutMs: 60_000 })
 
     expect(String(await database.copyOut(`select id, note from ${orders} order by id`))).toBe(many)
   })

@@ -39,7 +39,7 @@ async function dropPlace({ database, schema }: Place): Promise<void> {
 export function useOtherEngine(): () => Database {
   let database: Database
   beforeAll(async () => {
-    database = onServer ? await openPglite({ memory: true }) : await openDatabase()
+    database = onServer ? await openPglite({ memory: true }, { transactionTimeoutMs: 60_000 }) : await openDatabase()
   })
   afterAll(async () => {
     if (onServer) await database.close(1_000)
@@ -117,5 +117,5 @@ async function runWorkflow(store: Store<ShopMap>): Promise<void> {
   await using worker = store.workflows.worker()
   await worker.start()
   const flow = await store.workflows.publish('OrderPaid', { method: 'card' }, { correlationId: 'flow-1' })
-  await flow.settled({ timeoutMs: 10_000 })
+  await flow.settled({ timeoutMs: 60_000 })
 }

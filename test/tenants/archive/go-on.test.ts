@@ -83,7 +83,7 @@ test('what a worker was running is run by another one elsewhere, at the same att
   })
   await using other = store.workflows.worker()
   await other.start()
-  await store.workflows.flow('flow').settled({ timeoutMs: 10_000 })
+  await store.workflows.flow('flow').settled({ timeoutMs: 60_000 })
   held.resolve()
 
   expect([brought.workflow_workers, brought.daemons]).toEqual([[], []])

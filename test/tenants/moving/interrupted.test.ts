@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../../src/core/lifecycle.ts'
+import type { Database } from '../../../src/database/database.ts'
 import { occupantOf, openDoor } from '../../../src/tenants/moving/door.ts'
 import { activate, discard, reopen } from '../../../src/tenants/moving/incoming.ts'
 import type { Move } from '../../../src/tenants/moving/move.ts'
@@ -214,8 +215,17 @@ test('a target that is down before the switch keeps the store on the source, and
   await store.events.append('order-1', placed())
   const isUp = () => waitUntil(async () => (await stateOf(move)) !== undefined, { what: 'the target' })
 
-  const before = await outcome(copyInto(move, { onProgress: () => void stops.push(server.stop()) }))
-  await Promise.all(stops)
+  // What is under way when the server is told to stop must not be quicker than that.
+  const { database } = move.target
+  const transaction: Database['transaction'] = (work, options) =>
+    database.transaction(async tx => {
+      const result = await work(tx)
+      await Promise.all(stops)
+      return result
+    }, options)
+  const stopping = { ...move, target: { ...move.target, database: { ...database, transaction } } }
+
+  const before = await outcome(copyInto(stopping, { onProgress: () => void stops.push(server.stop()) }))
   const { version } = await store.events.append('order-1', paid)
   await server.restart()
   await isUp()

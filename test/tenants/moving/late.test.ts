@@ -33,6 +33,7 @@ test('every way of writing waits while the store leaves, then fails, and nothing
   const sent: [string, ReturnType<typeof outcome>][] = []
 
   await switchOver(move, {
+    pauseMs: 600_000,
     beforeRelease: async () => {
       for (const [way, send] of late) {
         const before = await waitersAt(watcher, move.source.schema)

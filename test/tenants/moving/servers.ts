@@ -57,6 +57,8 @@ export async function openMove(): Promise<OpenMove> {
       schema,
       pollMs: 50,
       resendMs: 500,
+      // Whoever waits for a fence is not to give up before it.
+      transactionTimeoutMs: 600_000,
       ...options,
     })
     onTestFinished(() => store.close())
