@@ -20,7 +20,7 @@ type BillingEvent =
 
 await using store = await openStore({ memory: true, events: defineEvents<BillingEvent>() })
 const flows = store.workflows
-const patienceMs = 1_500 // two weeks, say
+const patienceMs = 3_000 // two weeks, say
 const asked = new Set<string>()
 
 // Fan-out: an invoice for each customer, in one transaction with the end of this handler.
