@@ -55,7 +55,7 @@ export async function startEngine({ dataDir, onNotify }: EngineOptions): Promise
   const { PGlite, messages } = await import('@electric-sql/pglite')
   const pglite = await PGlite.create({
     ...(dataDir === undefined ? {} : { dataDir: `file://${dataDir}` }),
-    startParams: [...PGlite.defaultStartParams, ...settings],
+    startParams: [...PGlite.defaultStartParams, ...settings(dataDir)],
   })
   const parserOf = (oid: number) => parsers[oid] ?? (pglite.parsers[oid] as Column['parse'])
   const makeError = (message: string, length: number) => new messages.DatabaseError(message, length, 'error')
@@ -163,8 +163,18 @@ export async function startEngine({ dataDir, onNotify }: EngineOptions): Promise
 /**
  * A new segment of the write-ahead log is not filled with zeros first: that stopped the thread for 60–100 ms, once per
  * 20,000 events. Freed segments are kept up to `max_wal_size`; `pglite-vacuum.ts` decides when they are freed.
+ *
+ * Buffers are zeroed at every start. With 64 MB instead of 128 an engine starts with 215 ms of a core instead of 300, and
+ * reads and appends of 51,000 events in 5000 streams cost the same; with 32 MB it starts with 180, but reading them all,
+ * which then is reading files, takes twice as long. In memory there are no files.
  */
-const settings: readonly string[] = ['-c', 'wal_init_zero=off', '-c', 'min_wal_size=32MB', '-c', 'max_wal_size=128MB']
+function settings(dataDir: string | undefined): string[] {
+  const given = [
+    ...['wal_init_zero=off', 'min_wal_size=32MB', 'max_wal_size=128MB'],
+    `shared_buffers=${dataDir === undefined ? 32 : 64}MB`,
+  ]
+  return given.flatMap(setting => ['-c', setting])
+}
 
 async function exchange(pglite: PGlite, message: Buffer): Promise<Buffer> {
   const chunks: Buffer[] = []
