@@ -205,13 +205,19 @@ export function runningWorker(parts: WorkerParts, options: WorkerOptions, seats?
     return isSeen
   }
 
-  /** What is stored as ours decides: the rest of what we have is others' by now, and what we have not heard of is free. */
+  /**
+   * What is stored as ours decides: the rest of what we have is others' by now, and what we have not heard of is free, as is
+   * what was taken ahead and had to wait too long.
+   */
   async function compare({ isKnown, own }: Tick, lookedAt: number): Promise<void> {
     // What was taken over from the dispatcher during the look may not be in it.
     const isOurs = (executions: readonly Claimed[]): boolean =>
       isKnown && executions.some(({ id, fence, claimedAt }) => own.get(id) === fence || claimedAt >= lookedAt)
     for (const [id, slot] of slots) if (!isOurs(slot.executions)) lose(id, slot)
-    ready = ready.filter(isOurs)
+    // An attempt has its timeout and a lease from its claim on: begun later than that it would be taken for lost.
+    const isStale = ([head]: readonly Claimed[]): boolean => lookedAt - head!.claimedAt > leaseMs / 2
+    if (ready.some(isStale)) averageMs = Math.max(averageMs, quickMs)
+    ready = ready.filter(executions => isOurs(executions) && !isStale(executions))
     const known = new Set([...ready, ...[...slots.values()].map(slot => slot.executions)].flat().map(({ id }) => id))
     for (const id of ending) if (!own.has(id)) ending.delete(id)
     const forgotten = [...own].flatMap(([id, fence]) =>
