@@ -2322,10 +2322,11 @@ begin
 
   begun_at := clock_timestamp();
   if p_limit > 0 then
+    -- Whoever takes over from it holds its row, and waits for the workflows held here: it is not waited for.
     perform
       from "rillflow"."workflow_workers" as w
       where w.owner = p_worker
-      for key share;
+      for key share skip locked;
     takes := found and not exists (
       select
       from "rillflow"."workflow_executions" as x
@@ -2834,6 +2835,7 @@ begin
         and l.lane = x.lane
         and l.active < l.width
         and not l.parked
+        and r.paused_at is null
       returning x.id, x.position, x.attempt, x.correlation_id, x.lane, x.started_at, x.rank, r.handler, r.version,
         r.priority),
     told as (
@@ -3197,4 +3199,4 @@ end
 ';
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (9, 'workflows', 'd3789dfd5d5f3baf4e1ccb81953773319a49017d940a19cd70c49e74eda88b05', false);
+values (9, 'workflows', '2c05c95e157a70aaaf41b79512b0e150363dbdc94f9083ce380558500b935fd4', false);

@@ -137,12 +137,23 @@ async function tryInline(
     const fields = { handler: handler.name, version: handler.version, executionId: id, attempt: 1, correlationId }
     return await telemetry.span({ name: 'workflows.run', schema, causes: [event], fields }, run)
   } catch (error) {
-    if (isInterruption(error) || signal.aborted) throw error
+    if (signal.aborted) throw error
+    // Of its own making, if the transaction is there as before.
+    if (isInterruption(error)) await stillThere(tx, error)
     log.telemetry.log.info(
       { schema: log.schema, handler: handler.name, eventId: event.id, error },
       'an inline handler is queued',
     )
     return undefined
+  }
+}
+
+async function stillThere(tx: Transaction, error: unknown): Promise<void> {
+  try {
+    await tx.run(sql`/* workflows.still_there */
+      select`)
+  } catch {
+    throw error
   }
 }
 

@@ -48,7 +48,7 @@ export function byWorkflow(plans: readonly Plan[]): FlowEvents[] {
   for (const { event, envelope, routes } of plans) {
     const id = event.correlationId
     const known = flows.get(id)
-    const isWanted = routes.length > 0
+    const isWanted = routes.some(({ isRetired }) => !isRetired)
     if (known === undefined)
       flows.set(id, { id, first: event, last: event, count: 1, isWanted, parent: envelope.parent })
     else {

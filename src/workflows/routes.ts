@@ -29,6 +29,8 @@ export interface Route {
   readonly startPosition: bigint
   /** Its executions wait until it is resumed. */
   readonly isPaused: boolean
+  /** It is given nothing new; a join, what its open batches still wait for. */
+  readonly isRetired: boolean
   readonly definition: RouteDefinition
 }
 
@@ -129,13 +131,13 @@ function startOf({ startFrom }: Handler): bigint {
   return typeof startFrom === 'bigint' ? startFrom : 0n
 }
 
-/** Those that events are dispatched to; `backfilled` are still being given what came before them. */
+/** Those that events are dispatched to, and joins that were; those that are still given what came before them are not. */
 export async function loadRoutes(log: Log, executor: Executor): Promise<Route[]> {
   const rows = await executor.run<RouteRow>(sql`/* workflows.routes */
     select id, handler, version, kind, to_jsonb(types) as types, start_position, paused_at is not null as paused,
-      definition
+      retired_at is not null as retired, definition
     from ${log.names.workflow_routes}
-    where retired_at is null
+    where (retired_at is null or kind = 'join')
       and backfill_position is null
     order by id`)
   return rows.map(routeOf)
@@ -149,21 +151,28 @@ export interface RouteRow {
   readonly types: string[] | null
   readonly start_position: bigint
   readonly paused: boolean
+  /** Not there: it is not. */
+  readonly retired?: boolean
   readonly definition: RouteDefinition
 }
 
 export function routeOf(row: RouteRow): Route {
   const { id, handler, version, kind, types, start_position: startPosition, paused: isPaused, definition } = row
-  return { id, handler, version, kind, types: types ?? undefined, startPosition, isPaused, definition }
+  const isRetired = row.retired ?? false
+  return { id, handler, version, kind, types: types ?? undefined, startPosition, isPaused, isRetired, definition }
 }
 
-/** The routes an event takes: of each handler the newest version that began before it. */
+/** The routes an event takes: of each handler the newest version that began before it, one that is not retired if there is. */
 export function routesFor(routes: readonly Route[], event: RecordedEvent, { failed }: Envelope): Route[] {
   const newest = new Map<string, Route>()
   for (const route of routes) {
     if (route.kind === 'undo' || route.handler === failed || route.startPosition >= event.position) continue
     const known = newest.get(route.handler)
-    if (known === undefined || known.version < route.version) newest.set(route.handler, route)
+    if (known === undefined || isNewer(route, known)) newest.set(route.handler, route)
   }
   return [...newest.values()].filter(({ types }) => types === undefined || types.includes(event.type))
+}
+
+function isNewer(route: Route, known: Route): boolean {
+  return route.isRetired === known.isRetired ? known.version < route.version : known.isRetired
 }

@@ -151,10 +151,10 @@ export function runningWorker(parts: WorkerParts, options: WorkerOptions, seats?
   async function work(): Promise<void> {
     for (let troubles = 0; !stopping.signal.aborted; ) {
       try {
-        if (isTickDue || performance.now() >= nextTickAt) await look()
+        const isSeen = (isTickDue || performance.now() >= nextTickAt) && (await look())
         if (isHinted && isHungry()) {
           isHinted = false
-          if (await claimMore()) isHinted = true
+          if (await claimMore(isSeen)) isHinted = true
         }
         fill()
         troubles = 0
@@ -182,8 +182,10 @@ export function runningWorker(parts: WorkerParts, options: WorkerOptions, seats?
     wakeUp = () => {}
   }
 
-  async function look(): Promise<void> {
-    isTickDue = false
+  /** True if nobody has told of anything meanwhile. */
+  async function look(): Promise<boolean> {
+    const wasHinted = isHinted
+    isTickDue = isHinted = false
     const routes = [...handlers.keys()]
     // Whoever asks for a look meanwhile is not forgotten.
     nextTickAt = Number.POSITIVE_INFINITY
@@ -195,20 +197,27 @@ export function runningWorker(parts: WorkerParts, options: WorkerOptions, seats?
     if (!seen.isKnown) await enterWorker(log, { owner, node, leaseMs, concurrency, routes })
     hasChildWaits = seen.hasChildWaits
     const { inMs, isWorkLikely } = await parts.upkeep.run(seen, { owner, handlers, leaseMs, lookIn })
-    const ratedInMs = seen.nextRatedInMs ?? Number.POSITIVE_INFINITY
+    const isSeen = !isHinted
     // A hint that did not arrive is made up for here.
-    if (isWorkLikely || seen.hasReady || ratedInMs <= 0) isHinted = true
+    if (wasHinted || isWorkLikely || seen.hasReady) isHinted = true
     const pollInMs = pollMs * (0.8 + 0.4 * Math.random())
-    lookIn(Math.max(0, Math.min(pollInMs, leaseMs / 3, inMs, ratedInMs)))
+    lookIn(Math.max(0, Math.min(pollInMs, leaseMs / 3, inMs, seen.nextRatedInMs ?? Number.POSITIVE_INFINITY)))
+    return isSeen
   }
 
-  /** What is stored as ours decides: the rest of what we have is others' by now, and what we have not heard of is free. */
+  /**
+   * What is stored as ours decides: the rest of what we have is others' by now, and what we have not heard of is free, as is
+   * what was taken ahead and had to wait too long.
+   */
   async function compare({ isKnown, own }: Tick, lookedAt: number): Promise<void> {
     // What was taken over from the dispatcher during the look may not be in it.
     const isOurs = (executions: readonly Claimed[]): boolean =>
       isKnown && executions.some(({ id, fence, claimedAt }) => own.get(id) === fence || claimedAt >= lookedAt)
     for (const [id, slot] of slots) if (!isOurs(slot.executions)) lose(id, slot)
-    ready = ready.filter(isOurs)
+    // An attempt has its timeout and a lease from its claim on: begun later than that it would be taken for lost.
+    const isStale = ([head]: readonly Claimed[]): boolean => lookedAt - head!.claimedAt > leaseMs / 2
+    if (ready.some(isStale)) averageMs = Math.max(averageMs, quickMs)
+    ready = ready.filter(executions => isOurs(executions) && !isStale(executions))
     const known = new Set([...ready, ...[...slots.values()].map(slot => slot.executions)].flat().map(({ id }) => id))
     for (const id of ending) if (!own.has(id)) ending.delete(id)
     const forgotten = [...own].flatMap(([id, fence]) =>
@@ -270,20 +279,13 @@ export function runningWorker(parts: WorkerParts, options: WorkerOptions, seats?
     }
   }
 
-  /** True if there may be more. */
-  async function claimMore(): Promise<boolean> {
+  /** True if there may be more. `isSeen`: a look right before it has told when the next of those with a rate may begin. */
+  async function claimMore(isSeen: boolean): Promise<boolean> {
     const limit = room() + ahead() - slots.size - ready.length
     if (limit <= 0 || handlers.size === 0) return false
-    const request = {
-      owner,
-      fence: await nextFence(),
-      routes: [...handlers.keys()],
-      limit,
-      ahead: laneAhead,
-      graceMs: leaseMs,
-    }
-    const claimed = await claim(log, request)
-    if (isRated && claimed.length < limit) nextTickAt = performance.now()
+    const request = { owner, fence: await nextFence(), routes: [...handlers.keys()], limit }
+    const claimed = await claim(log, { ...request, ahead: laneAhead, graceMs: leaseMs })
+    if (isRated && claimed.length < limit && (claimed.length > 0 || !isSeen)) nextTickAt = performance.now()
     ready.push(...groupsOf(claimed))
     return claimed.length >= limit
   }

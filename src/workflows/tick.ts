@@ -31,7 +31,7 @@ export interface Tick {
   readonly hasReady: boolean
   /** When the next of our schedules is due, or free again; undefined if none is. */
   readonly nextScheduleInMs: number | undefined
-  /** When another one of a handler with a rate may begin; undefined if none waits. */
+  /** When another one of a handler with a rate may begin; undefined if none waits, or only for something else. */
   readonly nextRatedInMs: number | undefined
 }
 
@@ -149,11 +149,14 @@ export async function tick(
         from ${names.workflow_executions} as x
         where x.route = any(${routes}::integer[])
           and x.state = 'ready') as ready,
-      (select min(r.rate_per_ms * greatest(0, 1 - r.rate_tokens) / r.rate_limit
-          - extract(epoch from clock_timestamp() - r.rate_at) * 1000)::float8
+      (select min(f.in_ms)
         from ${names.workflow_routes} as r
+        cross join lateral (
+          select (r.rate_per_ms * greatest(0, 1 - r.rate_tokens) / r.rate_limit
+            - extract(epoch from clock_timestamp() - r.rate_at) * 1000)::float8 as in_ms) as f
         where r.id = any(${routes}::integer[])
           and r.rate_limit is not null
+          and f.in_ms > 0
           and exists (
             select
             from ${names.workflow_executions} as x

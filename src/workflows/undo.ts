@@ -113,10 +113,12 @@ export async function recordUndo(log: Log, executor: Executor, place: UndoPlace,
           from ${log.names.workflow_routes} as r
           where r.handler = ${undo.handler}::text
             and r.kind = 'undo')
-      -- An earlier attempt had begun the step, and did not come to its end.
+      -- An earlier attempt had begun the step. What it may have come to is not what it comes to now.
       on conflict (execution, kind, step) do update
       set handler = excluded.handler,
-        data = excluded.data
+        data = excluded.data,
+        is_known = false,
+        result = null
       returning u.id)
     select
       exists (select from held) as held,

@@ -5,6 +5,7 @@ import type { HandlerDescription } from '../../src/workflows/insight/handlers.ts
 import type { Workflows } from '../../src/workflows/workflows.ts'
 import { openShop, outcome } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
+import { statesOf } from '../support/waiting.ts'
 
 async function handlerOf(flows: Pick<Workflows, 'handlers'>, name: string, version = 1): Promise<HandlerDescription> {
   const found = (await flows.handlers()).find(each => each.handler === name && each.version === version)
@@ -52,6 +53,34 @@ test('a paused inline handler is not run by the dispatcher either, and keeps its
   await flows.flow('order-1').settled()
 
   expect(seenWhilePaused).toEqual([])
+  expect(seen).toEqual([1, 2, 3])
+})
+
+test('what a worker holds behind the head of a lane does not begin once its handler is paused', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const paid = deferred<void>()
+  const seen: number[] = []
+  flows.on('OrderPlaced', { name: 'pay', ordered: true }, async event => {
+    seen.push(event.data.total)
+    await paid.promise
+  })
+  await using dispatching = flows.worker({ handlers: [] })
+  await dispatching.start()
+  for (const total of [1, 2, 3]) await flows.publish('OrderPlaced', { total }, { correlationId: 'order-1' })
+  await waitUntil(async () => (await statesOf(shop)) === '2 blocked, 1 ready')
+  await using worker = flows.worker()
+  await worker.start()
+  await waitUntil(async () => (await statesOf(shop)) === '2 held, 1 running')
+
+  await flows.pauseHandler('pay')
+  paid.resolve()
+  await waitUntil(async () => (await statesOf(shop)) === '1 blocked, 1 ready')
+  const seenWhilePaused = [...seen]
+  await flows.resumeHandler('pay')
+  await flows.flow('order-1').settled({ timeoutMs: 5_000 })
+
+  expect(seenWhilePaused).toEqual([1])
   expect(seen).toEqual([1, 2, 3])
 })
 

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import type { Database } from '../../src/database/database.ts'
 import { openDatabase } from '../support/engines.ts'
-import { openShop, placed, type Shop } from '../support/shop.ts'
+import { connect, onServer, openShop, placed, type Shop } from '../support/shop.ts'
 import { openTrouble } from '../support/trouble.ts'
 import { waitUntil } from '../support/wait.ts'
 import { statesOf } from '../support/waiting.ts'
@@ -85,6 +85,20 @@ test('nothing begins before what is ready already, nor for a worker that others 
 
   expect([gone, late]).toEqual([0, 0])
   expect(await statesOf(shop)).toBe('2 ready')
+})
+
+test.runIf(onServer)('whoever takes over from a worker is not waited for: then nothing begins for it', async () => {
+  const shop = await openOrders(1)
+  await enter(shop, 'worker-1')
+  const taker = await connect()
+  await taker.query('begin')
+  await taker.query(shop.named('select from ~workflow_workers for update'))
+
+  const begun = await dispatchFor(shop, 'worker-1', 7, 10)
+  await taker.query('rollback')
+
+  expect(begun).toBe(0)
+  expect(await statesOf(shop)).toBe('1 ready')
 })
 
 test('what has begun for a worker that never heard of it is given back, and runs', async () => {

@@ -1,4 +1,7 @@
 import { expect, test } from 'vitest'
+import type { Claimed } from '../../src/workflows/claim.ts'
+import { recordLetter } from '../../src/workflows/letters/letters.ts'
+import { logOf } from '../support/consumers.ts'
 import { openShop, type Shop } from '../support/shop.ts'
 
 /** How many rows of executions a claim of ten looks at. */
@@ -66,4 +69,45 @@ test('SB-42: work is heard of at once, however seldom a worker polls, and taken 
     `select count(distinct xmin::text)::int as n from ~workflow_activity where kind = 'started'`,
   )
   expect(claims!.n).toBeLessThan(60)
+})
+
+test('a letter has the attempts before it; that of a first one looks at nothing its workflow has done', async () => {
+  const shop = await openShop()
+  const { store, query, database, named } = shop
+  const thirdTime = '00000000-0000-7000-8000-000000000003'
+  store.workflows.on('OrderPlaced', { name: 'pay' }, () => {})
+  await store.workflows.publish('OrderPlaced', { total: 1 }, { correlationId: 'order-1' })
+  await query(
+    `insert into ~workflow_activity
+      (position, event_position, execution, version, attempt, kind, outcome, handler, correlation_id, error)
+    select n, 1, case when n in (4001, 4002) then $1::uuid else gen_random_uuid() end, 1, 1, 'failed', 'retry', 'pay',
+      'order-1', jsonb_build_object('message', 'try ' || n)
+    from generate_series(1, 5000) as n`,
+    [thirdTime],
+  )
+  const [event] = await store.events.readAll().toArray()
+  const looksAt = (id: string, attempt: number): Promise<number> =>
+    database.transaction(async tx => {
+      const read = async (): Promise<number> => {
+        const [row] = await tx.query<{ n: number }>(
+          named(`select coalesce(sum(seq_tup_read + idx_tup_fetch), 0)::int as n
+            from pg_stat_xact_user_tables where relid = '~workflow_activity'::regclass`),
+        )
+        return row!.n
+      }
+      const before = await read()
+      const execution = { id, event, attempt, fence: 1n, correlationId: 'order-1' } as unknown as Claimed
+      const failed = { execution, handler: 'pay', error: new Error('no money'), reason: 'failed' } as const
+      await recordLetter(logOf(shop), tx, failed)
+      const looks = (await read()) - before
+      const [letter] = await tx.query<{ n: number }>(named('select jsonb_array_length(errors) as n from ~dead_letters'))
+      expect(letter!.n).toBe(attempt)
+      await tx.query(named('delete from ~dead_letters'))
+      return looks
+    })
+
+  const first = await looksAt('00000000-0000-7000-8000-000000000002', 1)
+  await looksAt(thirdTime, 3)
+
+  expect(first).toBe(0)
 })

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { type Clock, systemClock } from '../../src/core/clock.ts'
+import { ConnectionLost } from '../../src/core/errors.ts'
 import { batch, complete, emit } from '../../src/workflows/emit.ts'
 import type { TerminalFailure } from '../../src/workflows/handler.ts'
 import { openShop, type Shop } from '../support/shop.ts'
@@ -111,6 +112,12 @@ for (const [what, { onFailure, noted, clock }] of Object.entries({
       throw new TypeError('the printer is off')
     },
     noted: 'TypeError: the printer is off',
+  },
+  'meets a database of its own that is away': {
+    onFailure: () => {
+      throw new ConnectionLost({ reason: 'the books are closed' })
+    },
+    noted: 'ConnectionLost: ',
   },
   'returns what is no emission': { onFailure: () => 'sorry', noted: 'InvalidResult: Handler "pay" returned' },
   'emits what cannot be stored': {

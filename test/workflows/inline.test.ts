@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { ConnectionLost } from '../../src/core/errors.ts'
 import { complete, emit } from '../../src/workflows/emit.ts'
 import { openShop, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -110,6 +111,27 @@ test('an inline handler that takes too long does not hold up the others', async 
   await flow.settled()
 
   expect(seen).toEqual(['quick', 'slow'])
+})
+
+test('an inline handler whose own database is away is queued: what is dispatched does not wait for that', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  let inline = 0
+  flows.on('OrderPlaced', { name: 'book', inline: true }, (_, { attempt }) => {
+    if (attempt === undefined) inline++
+    throw new ConnectionLost({ reason: 'the books are closed' })
+  })
+  flows.on('OrderPaid', { name: 'ship', inline: true }, () => {})
+  await using worker = flows.worker()
+  await worker.start()
+
+  await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'order-1' })
+  const other = await flows.publish('OrderPaid', { method: 'card' })
+  const status = await other.settled({ timeoutMs: 5_000 })
+
+  expect(status.state).toBe('settled')
+  expect(inline).toBe(1)
+  expect((await flows.flow('order-1').status()).pending).toBe(1)
 })
 
 test('what an inline handler emits and is refused is tried again as an execution of its own', async () => {

@@ -212,6 +212,37 @@ test('a join that failed tells of it by its onFailure, in the batch around its o
   await expectNothingOpen(checks)
 })
 
+test('a join that is retired still gets what its open batches wait for, and opens no more', async () => {
+  const shop = await openChecks()
+  const { flows } = shop
+  const found = deferred<void>()
+  const seen: string[][] = []
+  fanOut(flows)
+  flows.on('CheckAsked', { name: 'check' }, async event => {
+    if (event.data.item === 'ink') await found.promise
+    return emit('OrderChecked', event.data)
+  })
+  // With another one for the same events their branches end later than they arrive.
+  flows.on('OrderChecked', { name: 'weigh' }, () => {})
+  flows.join('OrderChecked', { name: 'cleared', of: 'batch' }, events => {
+    seen.push(events.map(event => event.data.item))
+  })
+  await using worker = flows.worker()
+  await worker.start()
+  const first = await flows.publish('OrderPlaced', { items: ['pen', 'ink'] })
+  await waitUntil(async () => (await joinsOf(shop)).length === 1)
+
+  await flows.retireHandler('cleared')
+  const second = await flows.publish('OrderPlaced', { items: ['glue'] })
+  await settled(second)
+  found.resolve()
+  await settled(first)
+
+  expect(seen).toEqual([['pen', 'ink']])
+  expect(await joinsOf(shop)).toHaveLength(1)
+  await expectNothingOpen(shop)
+})
+
 test('what a join has come to is kept as long as its dead letter is open', async () => {
   const checks = await openChecks()
   const { flows, query } = checks

@@ -313,6 +313,34 @@ test('a retry that was asked for before its workflow was cancelled is dropped', 
   expect(tried).toEqual([1])
 })
 
+test('letters of a retired handler that are asked for are in nobody’s way, and are retried when it is resumed', async () => {
+  const { store, query } = await openShop()
+  const flows = store.workflows
+  let isMended = false
+  const fail = (): void => {
+    if (!isMended) throw new Error('no money')
+  }
+  flows.on('OrderPlaced', { name: 'pay' }, fail)
+  flows.on('OrderPaid', { name: 'ship' }, fail)
+  await using worker = flows.worker({ pollMs: 100 })
+  await worker.start()
+  // More than are queued in one transaction.
+  await Promise.all(Array.from({ length: 101 }, (_, total) => flows.publish('OrderPlaced', { total })))
+  const paid = await flows.publish('OrderPaid', { method: 'card' })
+  await waitUntil(async () => (await query('select from ~dead_letters')).length === 102)
+  isMended = true
+
+  await flows.retireHandler('pay')
+  await flows.deadLetters.retryAll({}, { perSecond: 1_000 })
+  const status = await paid.settled({ timeoutMs: 10_000 })
+  const open = await query(`select from ~dead_letters where state = 'open'`)
+  await flows.resumeHandler('pay')
+  await waitUntil(async () => (await query(`select from ~dead_letters where state = 'open'`)).length === 0)
+
+  expect(status.state).toBe('settled')
+  expect(open).toHaveLength(101)
+})
+
 test('a retry goes to the newest version of the handler', async () => {
   const { store, sibling } = await openShop()
   store.workflows.on('OrderPlaced', { name: 'pay' }, () => {

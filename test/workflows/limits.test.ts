@@ -1,5 +1,7 @@
 import { expect, test } from 'vitest'
-import { openShop } from '../support/shop.ts'
+import { deferred } from '../../src/core/lifecycle.ts'
+import { openDatabase } from '../support/engines.ts'
+import { openShop, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { statesOf } from '../support/waiting.ts'
 
@@ -105,6 +107,63 @@ test('what is beyond the rate of its handler begins by itself, however seldom it
   await Promise.all(totals.map(total => flows.publish('OrderPlaced', { total })))
 
   await waitUntil(() => begun === 15)
+})
+
+/** A shop that counts how often its workers look. */
+async function openWatched(): Promise<Shop & { readonly looks: () => number }> {
+  const database = await openDatabase()
+  let looks = 0
+  const watched: typeof database = {
+    ...database,
+    run: statement => {
+      if (statement.label === 'workflows.tick') looks++
+      return database.run(statement)
+    },
+  }
+  return { ...(await openShop({ database: watched })), looks: () => looks }
+}
+
+test('a worker looks when the next of what a rate holds back may begin, not all the time', async () => {
+  const { store, looks } = await openWatched()
+  const flows = store.workflows
+  let begun = 0
+  flows.on('OrderPlaced', { name: 'pay', rate: { limit: 1, perMs: 500 } }, () => void begun++)
+  await using worker = flows.worker()
+  await worker.start()
+
+  await Promise.all([1, 2, 3, 4].map(total => flows.publish('OrderPlaced', { total })))
+  await waitUntil(() => begun === 4)
+
+  expect(looks()).toBeLessThan(40)
+})
+
+test('what is paused, or what there is no room for, is not looked for all the time because it has a rate', async () => {
+  const { store, looks } = await openWatched()
+  const flows = store.workflows
+  const over = deferred<void>()
+  let begun = 0
+  const rate = { limit: 2, perMs: 50 }
+  flows.on('OrderPlaced', { name: 'pay', rate }, async () => {
+    begun++
+    await over.promise
+  })
+  flows.on('OrderPaid', { name: 'ship', rate }, () => void begun++)
+  await using worker = flows.worker({ concurrency: 2, pollMs: 100 })
+  await worker.start()
+  await flows.publish('OrderPaid', { method: 'card' })
+  await waitUntil(() => begun === 1)
+  await flows.pauseHandler('ship')
+  await flows.publish('OrderPaid', { method: 'cash' })
+  await Promise.all([1, 2, 3, 4].map(total => flows.publish('OrderPlaced', { total })))
+  await waitUntil(() => begun === 3)
+
+  const before = looks()
+  const since = performance.now()
+  await waitUntil(() => looks() >= before + 10)
+  over.resolve()
+
+  // Ten polls, of which a few may have been hints.
+  expect(performance.now() - since).toBeGreaterThan(400)
 })
 
 test('SB-44: a lower priority comes first, and what has waited long enough before all', async () => {

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { deferred } from '../../src/core/lifecycle.ts'
 import { claim } from '../../src/workflows/claim.ts'
 import { drawFences } from '../../src/workflows/fences.ts'
 import { enterWorker } from '../../src/workflows/rescue.ts'
@@ -48,6 +49,36 @@ test('an undo that a later try of its step records takes the place of the one be
     { step: 'charge', data: { card: 2 }, is_known: true, result: 'receipt-1' },
     { step: 'send', data: null, is_known: false, result: null },
   ])
+})
+
+test('a step that is run again, because a dead letter is retried, has not come to what it came to before', async () => {
+  const { store } = await openShop()
+  const flows = store.workflows
+  const told: unknown[] = []
+  const again = deferred<void>()
+  const charged = deferred<string>()
+  const receipts = [() => 'receipt-1', () => charged.promise]
+  flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
+    await step(ctx, 'charge', { handler: 'refund' }, () => {
+      if (receipts.length === 1) again.resolve()
+      return receipts.shift()!()
+    })
+    throw new Error('no paper for the receipt')
+  })
+  flows.undo('refund', {}, (_, { isKnown, result }) => void told.push([isKnown, result]))
+  await using worker = flows.worker()
+  await worker.start()
+  const id = crypto.randomUUID()
+  const flow = await flows.publish('OrderPlaced', { total: 1 }, { id })
+  await flow.settled({ timeoutMs: 5_000 })
+
+  await flows.deadLetters.retry('pay', id)
+  await again.promise
+  await flow.cancel({ compensate: true })
+  charged.resolve('receipt-2')
+  await flow.settled({ timeoutMs: 5_000 })
+
+  expect(told).toEqual([[false, undefined]])
 })
 
 test('an undo is recorded only under the fence of its attempt', async () => {

@@ -89,10 +89,11 @@ begin
 
   begun_at := clock_timestamp();
   if p_limit > 0 then
+    -- Whoever takes over from it holds its row, and waits for the workflows held here: it is not waited for.
     perform
       from ${name('workflow_workers')} as w
       where w.owner = p_worker
-      for key share;
+      for key share skip locked;
     takes := found and not exists (
       select
       from ${name('workflow_executions')} as x

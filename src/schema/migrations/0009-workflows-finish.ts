@@ -220,6 +220,7 @@ begin
         and l.lane = x.lane
         and l.active < l.width
         and not l.parked
+        and r.paused_at is null
       returning x.id, x.position, x.attempt, x.correlation_id, x.lane, x.started_at, x.rank, r.handler, r.version,
         r.priority),
     told as (

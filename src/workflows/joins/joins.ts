@@ -80,7 +80,7 @@ export async function moveBatches(
     log,
     tx,
     owner,
-    [...wanted.values()].filter(({ id }) => !known.has(id)),
+    [...wanted.values()].filter(({ id, route }) => !known.has(id) && !route.isRetired),
   )
   for (const { outer, correlationId, position } of opened) addChange(changes, { correlationId, position }, outer, 1)
   const ended = await storeBranches(log, tx, changes)
@@ -145,7 +145,7 @@ async function wantedJoins(
 }
 
 function namedJoin(routes: readonly Route[], handler: string): Route {
-  const joins = routes.filter(({ kind }) => kind === 'join')
+  const joins = routes.filter(({ kind, isRetired }) => kind === 'join' && !isRetired)
   const versions = joins.filter(route => route.handler === handler).sort((a, b) => b.version - a.version)
   if (versions[0] !== undefined) return versions[0]
   const nearest = nearestName(
@@ -159,7 +159,7 @@ function namedJoin(routes: readonly Route[], handler: string): Route {
 function joinsOf(routes: readonly Route[], { emits, position }: BranchMove): Route[] {
   const newest = new Map<string, Route>()
   for (const route of routes) {
-    if (route.kind !== 'join' || route.startPosition >= position) continue
+    if (route.kind !== 'join' || route.isRetired || route.startPosition >= position) continue
     const known = newest.get(route.handler)
     if (known === undefined || known.version < route.version) newest.set(route.handler, route)
   }

@@ -67,7 +67,7 @@ export async function recordLetter(log: Log, tx: Executor, failed: FailedExecuti
       ${event.version}::bigint, ${event.type}::text, ${execution.fence}::bigint, ${attempt}::integer,
       ${execution.id}::uuid, ${execution.correlationId}::text, ${reason}::text,
       ${fingerprint(handler, error)}::text,
-      -- What the attempts before this one came to.
+      -- What the attempts before this one came to: each has one line, the newest of a workflow that may have many.
       coalesce((
         select jsonb_agg(jsonb_build_object('at', earlier.at) || earlier.error order by earlier.position)
         from (
@@ -84,7 +84,7 @@ export async function recordLetter(log: Log, tx: Executor, failed: FailedExecuti
               where l.consumer = ${consumerOf(handler)}::text
                 and l.event_id = ${event.id}::uuid), '-infinity')
           order by a.position desc
-          limit ${keptEntries - 1}::integer) as earlier), '[]')
+          limit ${Math.min(keptEntries, attempt) - 1}::integer) as earlier), '[]')
         || jsonb_build_array(jsonb_build_object('at', clock_timestamp()) || ${JSON.stringify(description)}::jsonb))
     on conflict (consumer, event_id) do update
     set state = 'open',

@@ -31,7 +31,10 @@ interface Taken extends Requested {
   readonly state: string
 }
 
-/** Queues what is due of the handlers of these routes; returns how many, and when the next one is. */
+/**
+ * Queues what is due of the handlers of these routes; returns how many, and when the next one is. Those of a handler that is
+ * retired wait until it is not, and are in nobody's way.
+ */
 export async function retryLetters(
   log: Log,
   owner: string,
@@ -43,7 +46,12 @@ export async function retryLetters(
     where d.consumer in (
         select 'handler:' || r.handler
         from ${log.names.workflow_routes} as r
-        where r.id = any(${routes}::integer[]))
+        where r.id = any(${routes}::integer[])
+          and exists (
+            select
+            from ${log.names.workflow_routes} as newer
+            where newer.handler = r.handler
+              and newer.retired_at is null))
       and d.retry_at <= clock_timestamp()
       and d.state = 'open'
       and d.execution is not null
@@ -57,7 +65,12 @@ export async function retryLetters(
     where d.consumer in (
         select 'handler:' || r.handler
         from ${log.names.workflow_routes} as r
-        where r.id = any(${routes}::integer[]))
+        where r.id = any(${routes}::integer[])
+          and exists (
+            select
+            from ${log.names.workflow_routes} as newer
+            where newer.handler = r.handler
+              and newer.retired_at is null))
       and d.retry_at > clock_timestamp()
       and d.state = 'open'`)
   return { count, nextInMs: typeof next?.next_in === 'number' ? next.next_in + 1 : undefined }
