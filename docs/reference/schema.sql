@@ -1622,7 +1622,7 @@ create table "rillflow"."workflows" (
   last_type text collate "C" not null,
   parent text collate "C",
   reason text
-) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
 create index workflows_first_position on "rillflow"."workflows" (first_position);
 
@@ -3199,4 +3199,4 @@ end
 ';
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (9, 'workflows', '2c05c95e157a70aaaf41b79512b0e150363dbdc94f9083ce380558500b935fd4', false);
+values (9, 'workflows', 'de6f7229385ec565c133c5084ec407fcaecca2df78bfcd87e28807d62bef3fbb', false);

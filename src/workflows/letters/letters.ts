@@ -84,7 +84,7 @@ export async function recordLetter(log: Log, tx: Executor, failed: FailedExecuti
               where l.consumer = ${consumerOf(handler)}::text
                 and l.event_id = ${event.id}::uuid), '-infinity')
           order by a.position desc
-          limit ${Math.min(keptEntries, attempt) - 1}::integer) as earlier), '[]')
+          limit ${Math.max(0, Math.min(keptEntries, attempt) - 1)}::integer) as earlier), '[]')
         || jsonb_build_array(jsonb_build_object('at', clock_timestamp()) || ${JSON.stringify(description)}::jsonb))
     on conflict (consumer, event_id) do update
     set state = 'open',
