@@ -50,7 +50,8 @@ test('progress is a bar with rate and time left on a terminal, and a line now an
   try {
     const screen = terminal(80)
     const pipe = { ...terminal(80), isTTY: false }
-    const bars = [screen, pipe].map(stderr =>
+    const [narrow, narrowest] = [terminal(60), terminal(40)]
+    const bars = [screen, pipe, narrow, narrowest].map(stderr =>
       openOutput({ stdout: pipe, stderr, env: { NO_COLOR: '1' }, isJson: false, color: undefined }).progress(
         'Rebuilding',
       ),
@@ -66,6 +67,8 @@ test('progress is a bar with rate and time left on a terminal, and a line now an
     expect(screen.text).toContain(`${'█'.repeat(7)}${'░'.repeat(17)} Rebuilding: 30 of 100 events, 5/s, 14s left`)
     expect(screen.text.endsWith('\r\u001b[2K')).toBe(true)
     expect(pipe.text).toBe('Rebuilding: 30 of 100 events, 5/s, 14s left\n')
+    expect(narrow.text).toContain('\u001b[2KRebuilding: 30 of 100 events, 5/s, 14s left\r')
+    expect(narrowest.text).toContain('\u001b[2KRebuilding: 30 of 100 events, 5/s, 14s…\r')
   } finally {
     vi.useRealTimers()
   }
