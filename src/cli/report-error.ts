@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url'
 import { isRillflowError } from '../core/errors.ts'
 import type { ExitCode } from './command.ts'
 import { type OutputOptions, styleFor, toJson } from './output/output.ts'
-import { isOfCommandLine } from './usage.ts'
+import { isOfCommandLine, NothingRegistered } from './usage.ts'
 
 export interface ReportOptions extends Omit<OutputOptions, 'stdout'> {
   readonly isDebug: boolean
@@ -54,7 +54,6 @@ const hints: Readonly<Record<string, string>> = {
   schema_drift: 'rillflow schema check',
   collection_not_synced: 'rillflow schema sync',
   projection_not_synced: 'rillflow schema sync',
-  nothing_registered: 'rillflow init',
   consumer_not_found: 'rillflow projections list',
   subscription_not_found: 'rillflow subscriptions list',
   dead_letter_not_found: 'rillflow dead-letters list',
@@ -76,6 +75,8 @@ const hints: Readonly<Record<string, string>> = {
 function hintFor(error: unknown): string | undefined {
   if (!isRillflowError(error)) return undefined
   const { hint } = error as { hint?: unknown }
+  if (error instanceof NothingRegistered)
+    return error.path === undefined ? 'rillflow init' : `add some to ${error.path}`
   return typeof hint === 'string' ? hint : hints[error.code]
 }
 

@@ -121,6 +121,10 @@ test('streams are listed, shown, archived and restored', async () => {
     text: [/stream +order-1\nversion +2\nstate +open/, /order-1@2 +OrderPaid/],
     json: { stream: 'order-1', lastPosition: '2', events: [{ version: 1 }, { version: 2 }] },
   })
+  expect(await shop.run('streams show ordr-1')).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('There is no stream ordr-1. Did you mean "order-1"?'),
+  })
   await shop.shows(['streams', 'archive', 'cart-1', '--reason', 'left alone'], {
     text: ['Archived cart-1.'],
     json: { stream: 'cart-1', state: 'archived', reason: 'left alone' },
