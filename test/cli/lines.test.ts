@@ -158,7 +158,8 @@ test('init writes a configuration that works, and never over one that is there',
 test('a configuration in TypeScript is loaded, with the help of jiti where Node needs it', async () => {
   const folder = await openFolder({ empty: true })
   await writeFile(join(folder.path, 'tsconfig.json'), '{}')
-  expect(await folder.run('init')).toMatchObject({ stdout: expect.stringContaining('rillflow.config.ts') })
+  const begun = await folder.run('init')
+  expect(begun).toMatchObject({ stdout: expect.stringContaining('rillflow.config.ts') })
   const typed = `import { defineConfig, upcaster } from 'rillflow'
     const from: number = 1
     export default defineConfig({ upcasters: [upcaster('OrderPlaced', { from, to: 2 }, (data: object) => data)] })`
@@ -171,6 +172,7 @@ test('a configuration in TypeScript is loaded, with the help of jiti where Node 
   const listed = await folder.run('upcasters list --json', alone)
 
   const canStrip = Boolean((process.features as { typescript?: unknown }).typescript)
+  expect(begun.stdout.includes('Next:\n  npm install --save-dev jiti ')).toBe(!canStrip)
   if (!canStrip)
     expect(without).toMatchObject({ code: 2, stderr: expect.stringContaining('try: npm install --save-dev jiti') })
   expect({ ...listed, stdout: JSON.parse(listed.stdout) }).toEqual({
