@@ -72,8 +72,14 @@ const hints: Readonly<Record<string, string>> = {
   backup_unsupported: 'rillflow export --output DIR, or pg_dump',
 }
 
+/** What the database refuses, by its SQLSTATE. */
+const refusals: Readonly<Record<string, string>> = {
+  '42501': 'another role: that which owns the schema, or for the first sync one that may create on the database',
+}
+
 function hintFor(error: unknown): string | undefined {
   if (!isRillflowError(error)) return undefined
+  if (isRillflowError(error, 'database_failed')) return refusals[(error as { sqlState?: string }).sqlState ?? '']
   const { hint } = error as { hint?: unknown }
   if (error instanceof NothingRegistered)
     return error.path === undefined ? 'rillflow init' : `add some to ${error.path}`

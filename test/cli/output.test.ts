@@ -2,6 +2,8 @@ import { expect, test, vi } from 'vitest'
 import { ago, count, duration } from '../../src/cli/output/amount.ts'
 import { openOutput, type Style, styleFor } from '../../src/cli/output/output.ts'
 import { type Column, fields, table } from '../../src/cli/output/table.ts'
+import { reportError } from '../../src/cli/report-error.ts'
+import { DatabaseFailed } from '../../src/core/errors.ts'
 
 const streams = [
   { stream: 'order-1', version: 3 },
@@ -72,6 +74,16 @@ test('progress is a bar with rate and time left on a terminal, and a line now an
   } finally {
     vi.useRealTimers()
   }
+})
+
+test('a role that may not is told which one may', () => {
+  const stderr = terminal(80)
+  const refused = new DatabaseFailed({ sqlState: '42501', reason: 'permission denied', statement: 'schema shop' })
+
+  const code = reportError(refused, { stderr, env: { NO_COLOR: '1' }, color: undefined, isJson: false, isDebug: false })
+
+  expect(code).toBe(1)
+  expect(stderr.text).toMatch(/^error: .*permission denied.*\n {2}try: another role: that which owns the schema/)
 })
 
 test('times and counts are said as people say them', () => {
