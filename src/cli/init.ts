@@ -60,7 +60,8 @@ export default defineConfig({
 
   // Handlers of workflows, schedules, and whatever else is registered in a store.
   register(store) {
-    store.workflows.on('OrderPlaced', { name: 'greet' }, async event => {
+    // 'beginning': also for what was there before it. The default is 'now': what comes after its first run.
+    store.workflows.on('OrderPlaced', { name: 'greet', startFrom: 'beginning' }, async event => {
       console.log('an order was placed:', event.stream, event.data)
     })
   },

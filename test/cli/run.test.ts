@@ -41,6 +41,21 @@ test('run runs all that the configuration has, and drains with Ctrl-C', async ()
   expect({ code, stderr }).toEqual({ code: 130, stderr: expect.stringContaining('press Ctrl-C again') })
 })
 
+test('what init advises to do next works as it is told', { timeout: patienceMs }, async () => {
+  const folder = await openFolder()
+  const { stdout: advice } = await folder.run('init')
+  expect(advice).toMatch(/ schema sync .*\n.* events append order-1 OrderPlaced '{"total":99}'\n.* run .*\n.* status /)
+
+  expect(await folder.run('schema sync', { env: {} })).toMatchObject({ code: 0 })
+  const appended = await folder.run(['events', 'append', 'order-1', 'OrderPlaced', '{"total":99}'], { env: {} })
+  expect(appended).toMatchObject({ code: 0 })
+  const running = folder.start('run')
+  await waitUntil(() => running.stdout().includes('an order was placed: order-1 { total: 99 }'), patient)
+  running.interrupt()
+
+  expect(await running.ended).toMatchObject({ code: 130 })
+})
+
 test('run --once does what there is to do and ends', async () => {
   await shop.use(store => store.events.append('order-2', { type: 'OrderShipped', data: {} }))
 
