@@ -66,6 +66,26 @@ test('run --once does what there is to do and ends', async () => {
   expect(stdout).toMatch(/Done: \d+ events? applied/)
 })
 
+test('run --once ends when a new handler was given all that came before it', { timeout: patienceMs }, async () => {
+  const folder = await openFolder({
+    config: `export default { register(store) {
+      const greet = event => console.log('good morning', event.stream)
+      store.workflows.on('OrderPlaced', { name: 'greet', startFrom: 'beginning' }, greet)
+    } }`,
+    // More than is looked at in one go, and what it wants at the very end.
+    seed: store => store.events.import([...viewed(20_000), { stream: 'order-1', type: 'OrderPlaced', data: {} }]),
+  })
+
+  const { code, stdout } = await folder.run('run --once')
+
+  expect(code).toBe(0)
+  expect(stdout).toContain('good morning order-1')
+})
+
+function viewed(count: number): { stream: string; type: string; data: object }[] {
+  return Array.from({ length: count }, (_, at) => ({ stream: `page-${at % 10}`, type: 'PageViewed', data: {} }))
+}
+
 test('projections run and workflows run keep at it until they are told to end', async () => {
   for (const [line, told] of [
     ['projections run-loop', 'Running 2 projections: order-totals, orders.'],
