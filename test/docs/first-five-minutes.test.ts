@@ -172,6 +172,8 @@ function canonical(line: string): string {
     .replaceAll(/\/\S+\/(?=docs\/reference\/)/g, '')
     .replaceAll(/\border-(?!mine)\w+@\d+/g, 'order-NAME@N')
     .replaceAll(/\b(the card of) \w+/g, '$1 NAME')
+    // Who ends while something is under way may be a few events behind, and is told for how long.
+    .replaceAll(/\b(\d+) \([\dmhs.]+\)/g, '$1')
     .replaceAll(/\b\d+(\.\d+)?(ms|s)?\b/g, 'N')
     .replaceAll(/\b(workflow|execution|daemon|worker|dead letter|position|order)s\b/g, '$1')
     .replaceAll(/\s+/g, ' ')
