@@ -5,7 +5,7 @@
  *     npx tsx examples/embedded-script/embedded-script.ts cake 2     two pieces of cake
  *
  * The store is a PostgreSQL inside this process, in .rillflow beside this file (or where RILLFLOW_FOLDER says), so the
- * command line can look at it afterwards: npx rillflow streams list --folder examples/embedded-script/.rillflow
+ * command line can look at it afterwards: node dist/cli/cli.js streams list --folder examples/embedded-script/.rillflow
  */
 import { fileURLToPath } from 'node:url'
 import { aggregate, decider, defineEvents, openStore } from 'rillflow'

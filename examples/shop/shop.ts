@@ -1,6 +1,8 @@
 /**
  * A small shop, alive for a few seconds: customers place orders, the till and the warehouse answer, and a follower
  * prints what happens as it happens. Everything is kept in ./.rillflow, so a second run goes on where this one stopped.
+ *
+ *     npx tsx examples/shop/shop.ts
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { openStore, VersionConflict } from 'rillflow'

@@ -20,6 +20,7 @@
  * What can fail: a reader that goes away (`| head`) ends the command quietly. An embedded store is one process's at a time;
  * a second one is told who has it.
  */
+import { Console } from 'node:console'
 import { isRillflowError } from '../core/errors.ts'
 import { findCommand, isGroup } from './arguments/find.ts'
 import { glanceAtGlobals, parseLine } from './arguments/parse.ts'
@@ -31,13 +32,16 @@ import { reportError } from './report-error.ts'
 
 /** Runs one line, and says how the process should end. */
 async function main(words: readonly string[]): Promise<ExitCode> {
+  // As other programs have it: help before what it is about.
+  if (words[0] === 'help') return main([...words.slice(1), '--help'])
   const { json: isJson, color, debug: isDebug, help } = glanceAtGlobals(words)
   const { stdout, stderr, env } = process
   try {
-    if (words[0] === '--version' || words[0] === '-V') return await printVersion()
+    if (['--version', '-v', '-V', 'version'].includes(words[0] ?? '')) return await printVersion()
     const { path, node, rest } = findCommand(root, words)
     const style = styleFor({ stream: stdout, env, color })
     if (isGroup(node)) {
+      if (!help) parseLine(nothing, path, rest)
       const { groupHelp } = await import('./help.ts')
       const isAsked = help || path.length === 0
       ;(isAsked ? stdout : stderr).write(`${groupHelp(style, node, path)}\n`)
@@ -55,11 +59,15 @@ async function main(words: readonly string[]): Promise<ExitCode> {
   }
 }
 
+/** Before a noun or a verb there may be nothing but options of all commands. */
+const nothing: Command = { arguments: [], options: {}, examples: [], run: async () => undefined }
+
 async function runCommand(command: Command, path: readonly string[], rest: readonly string[]): Promise<ExitCode> {
   const { globals, arguments: taken, options } = parseLine(command, path, rest, process.env)
   const { placeOf, loadConfig } = await import('./configuration.ts')
   const out = openOutput({ ...process, isJson: globals.json, color: globals.color })
   const interrupt = listenToInterrupts(() => out.note('Ending … (press Ctrl-C again to stop at once)'))
+  const giveConsoleBack = globals.json ? keepStdoutForData() : undefined
   const place = placeOf({ ...globals, memory: options.memory === true }, process.env)
   const closing: (() => Promise<void>)[] = []
   let loading: ReturnType<Invocation['config']> | undefined
@@ -94,6 +102,16 @@ async function runCommand(command: Command, path: readonly string[], rest: reado
   } finally {
     for (const close of closing) await close()
     interrupt.release()
+    giveConsoleBack?.()
+  }
+}
+
+/** What code of the configuration prints is for people: a program that reads JSON must not find it there. */
+function keepStdoutForData(): () => void {
+  const { console } = globalThis
+  globalThis.console = new Console(process.stderr)
+  return () => {
+    globalThis.console = console
   }
 }
 
@@ -103,9 +121,13 @@ async function printVersion(): Promise<ExitCode> {
   return 0
 }
 
-// Whoever reads may leave early, as `head` does: that is no failure of ours.
-process.stdout.on('error', error => {
-  if ((error as NodeJS.ErrnoException).code === 'EPIPE') process.exit(0)
-  throw error
-})
+// Whoever reads may leave early, as `head` does: that is no failure of ours. A full disk is.
+for (const stream of [process.stdout, process.stderr])
+  stream.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code === 'EPIPE') process.exit(0)
+    const { stderr, env } = process
+    process.exit(
+      stream === stderr ? 1 : reportError(error, { stderr, env, color: undefined, isJson: false, isDebug: false }),
+    )
+  })
 process.exitCode = await main(process.argv.slice(2))

@@ -80,18 +80,30 @@ export function mergePlace(
 
 async function importModule(path: string, shown: string): Promise<{ default?: unknown }> {
   const url = pathToFileURL(path).href
-  const canStrip = Boolean((process.features as { typescript?: unknown }).typescript)
-  if (!path.endsWith('.ts') || canStrip) return (await import(url)) as { default?: unknown }
-  let found: string
-  try {
-    found = createRequire(path).resolve('jiti')
-  } catch (error) {
+  if (!needsJiti(path)) return (await import(url)) as { default?: unknown }
+  const found = findJiti(path)
+  if (found === undefined) {
     const reason = `Node ${process.versions.node} reads TypeScript only with the help of jiti, which is not installed`
-    throw new ConfigFailed({ path: shown, reason, hint: 'npm install --save-dev jiti' }, error)
+    throw new ConfigFailed({ path: shown, reason, hint: installJiti })
   }
   const { createJiti } = (await import(pathToFileURL(found).href)) as { createJiti: CreateJiti }
   // Whatever Node can load is loaded by Node: a second copy of this library would not know the first one's objects.
   return createJiti(url, { tryNative: true, interopDefault: true }).import(path)
+}
+
+export const installJiti = 'npm install --save-dev jiti'
+
+/** Whether a file is in TypeScript and this Node does not read that by itself. */
+export function needsJiti(path: string): boolean {
+  return path.endsWith('.ts') && !(process.features as { typescript?: unknown }).typescript
+}
+
+export function findJiti(path: string): string | undefined {
+  try {
+    return createRequire(path).resolve('jiti')
+  } catch {
+    return undefined
+  }
 }
 
 type CreateJiti = (id: string, options: object) => { import(path: string): Promise<{ default?: unknown }> }

@@ -22,7 +22,7 @@ export function groupHelp(style: Style, group: Group, path: readonly string[]): 
     bold('Options of all commands'),
     list(optionRows(globalOptions)),
     '',
-    `${line} COMMAND --help tells more, with an example.`,
+    `${line} COMMAND --help tells more, with an example.${path.length === 0 ? ' rillflow --version tells which this is.' : ''}`,
   ].join('\n')
 }
 

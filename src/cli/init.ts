@@ -1,8 +1,9 @@
 /** `rillflow init`: a configuration to begin with. It asks nothing and opens nothing. */
 import { existsSync } from 'node:fs'
 import { appendFile, readFile, writeFile } from 'node:fs/promises'
+import { resolve } from 'node:path'
 import { type Command, defineCommand } from './command.ts'
-import { configNames } from './configuration.ts'
+import { configNames, findJiti, installJiti, needsJiti } from './configuration.ts'
 import { WrongUsage } from './usage.ts'
 
 export const initCommand: Command = defineCommand({
@@ -29,6 +30,9 @@ export const initCommand: Command = defineCommand({
         `${green('Wrote')} ${file}${isIgnored ? ', and .rillflow/ to .gitignore' : ''}.`,
         '',
         'Next:',
+        ...(needsJiti(file) && findJiti(resolve(file)) === undefined
+          ? [`  ${installJiti.padEnd(55)}  ${dim(`lets Node ${process.versions.node} read TypeScript`)}`]
+          : []),
         `  rillflow schema sync                                     ${dim('makes the store, embedded in ./.rillflow')}`,
         `  rillflow events append order-1 OrderPlaced '{"total":99}'`,
         `  rillflow run                                             ${dim('runs what the configuration has')}`,
@@ -56,7 +60,8 @@ export default defineConfig({
 
   // Handlers of workflows, schedules, and whatever else is registered in a store.
   register(store) {
-    store.workflows.on('OrderPlaced', { name: 'greet' }, async event => {
+    // 'beginning': also for what was there before it. The default is 'now': what comes after its first run.
+    store.workflows.on('OrderPlaced', { name: 'greet', startFrom: 'beginning' }, async event => {
       console.log('an order was placed:', event.stream, event.data)
     })
   },

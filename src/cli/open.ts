@@ -1,5 +1,6 @@
 /** Opens the store of a line, with everything that its configuration registers; that of one tenant, if the line names one. */
 import { existsSync } from 'node:fs'
+import { join } from 'node:path'
 import type { Config } from '../config.ts'
 import { openStore, type Store, type StoreOptions, type TenantedStore } from '../store.ts'
 import type { Tenancy } from '../tenants/tenancy.ts'
@@ -109,7 +110,9 @@ async function registerAll(store: Store, config: Config): Promise<void> {
 /** Somebody who only looks, perhaps in the wrong folder, must not leave a new store behind. */
 function refuseMissing({ url, pool, memory, folder = './.rillflow' }: Where, tenancy: Tenancy | undefined): void {
   if (typeof tenancy === 'object') return
-  if (url !== undefined || pool !== undefined || memory === true || existsSync(folder)) return
+  if (url !== undefined || pool !== undefined || memory === true) return
+  // A folder alone is no store: it may be anybody's.
+  if (existsSync(join(folder, 'data', 'PG_VERSION'))) return
   const made = tenancy === undefined ? 'rillflow schema sync' : 'rillflow tenants ensure NAME'
   const hint = `${made} to make one, or --url postgres://… for one on a server`
   throw new NothingFound({ what: 'embedded store in', given: folder, hint })

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url'
 import { isRillflowError } from '../core/errors.ts'
 import type { ExitCode } from './command.ts'
 import { type OutputOptions, styleFor, toJson } from './output/output.ts'
-import { isOfCommandLine } from './usage.ts'
+import { isOfCommandLine, NothingRegistered } from './usage.ts'
 
 export interface ReportOptions extends Omit<OutputOptions, 'stdout'> {
   readonly isDebug: boolean
@@ -54,7 +54,6 @@ const hints: Readonly<Record<string, string>> = {
   schema_drift: 'rillflow schema check',
   collection_not_synced: 'rillflow schema sync',
   projection_not_synced: 'rillflow schema sync',
-  nothing_registered: 'rillflow init',
   consumer_not_found: 'rillflow projections list',
   subscription_not_found: 'rillflow subscriptions list',
   dead_letter_not_found: 'rillflow dead-letters list',
@@ -73,9 +72,17 @@ const hints: Readonly<Record<string, string>> = {
   backup_unsupported: 'rillflow export --output DIR, or pg_dump',
 }
 
+/** What the database refuses, by its SQLSTATE. */
+const refusals: Readonly<Record<string, string>> = {
+  '42501': 'another role: that which owns the schema, or for the first sync one that may create on the database',
+}
+
 function hintFor(error: unknown): string | undefined {
   if (!isRillflowError(error)) return undefined
+  if (isRillflowError(error, 'database_failed')) return refusals[(error as { sqlState?: string }).sqlState ?? '']
   const { hint } = error as { hint?: unknown }
+  if (error instanceof NothingRegistered)
+    return error.path === undefined ? 'rillflow init' : `add some to ${error.path}`
   return typeof hint === 'string' ? hint : hints[error.code]
 }
 

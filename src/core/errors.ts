@@ -239,10 +239,11 @@ export const StreamTombstoned: ErrorKind<'stream_tombstoned', { stream: string }
   'stream_tombstoned',
   d => `Stream ${d.stream} was tombstoned and takes no more events, ever. Use another stream.`,
 )
-export const StreamNotFound: ErrorKind<'stream_not_found', { stream: string }> = defineError(
-  'stream_not_found',
-  d => `There is no stream ${d.stream}. Append to it first, or check the name.`,
-)
+export const StreamNotFound: ErrorKind<'stream_not_found', { stream: string; nearest?: string | undefined }> =
+  defineError('stream_not_found', d => {
+    const hint = d.nearest === undefined ? 'Append to it first, or check the name.' : `Did you mean "${d.nearest}"?`
+    return `There is no stream ${d.stream}. ${hint}`
+  })
 export const UpcasterCycle: ErrorKind<'upcaster_cycle', { path: string[] }> = defineError(
   'upcaster_cycle',
   d => `These upcasters lead back to where they start: ${d.path.join(' → ')}. Remove one of them.`,

@@ -61,7 +61,11 @@ const mostTenants = 100
 /** How many of them at once: they share connections with whoever works with them. */
 const tenantsAtOnce = 8
 const drainMs = 1_000
-const limits = { maxHeaderSize: 8 * 1024, headersTimeout: 5_000, requestTimeout: 10_000, keepAliveTimeout: 5_000 }
+const limits = {
+  ...{ maxHeaderSize: 8 * 1024, headersTimeout: 5_000, requestTimeout: 10_000, keepAliveTimeout: 5_000 },
+  // Node looks only every 30 s unless told: a hundred slow clients would keep the probes out for as long.
+  connectionsCheckingInterval: 1_000,
+}
 const maxConnections = 100
 
 export async function startServer(
@@ -69,7 +73,7 @@ export async function startServer(
   options: ServerOptions,
 ): Promise<StoreServer> {
   const { host = '127.0.0.1', port, token, cacheMs = 2_000 } = options
-  checkWhole('port', port, 0)
+  checkWhole('port', port, 0, 65_535)
   checkWhole('cacheMs', cacheMs, 0)
   const access = openAccess({ host, token })
   const watched = new WeakMap<Log, Watched>()
@@ -196,12 +200,21 @@ function send({ method }: IncomingMessage, response: ServerResponse, { status, t
   response.end(method === 'HEAD' ? undefined : body)
 }
 
+type Unusable = (port: number, host: string) => { option: string; reason: string }
+
+/** Why it cannot listen there, by the code of the system. */
+const unusable: Readonly<Record<string, Unusable>> = {
+  EADDRINUSE: port => ({ option: 'port', reason: `${port} is taken` }),
+  EACCES: port => ({ option: 'port', reason: `${port} may not be used by this account` }),
+  EADDRNOTAVAIL: (_, host) => ({ option: 'host', reason: `${host} is no address of this machine` }),
+  ENOTFOUND: (_, host) => ({ option: 'host', reason: `${host} is not known here` }),
+}
+
 function listen(server: Server, port: number, host: string): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => {
-      const reasons: Record<string, string> = { EADDRINUSE: 'is taken', EACCES: 'may not be used by this account' }
-      const reason = reasons[error.code ?? '']
-      reject(reason === undefined ? error : new InvalidOption({ option: 'port', reason: `${port} ${reason}` }, error))
+      const known = unusable[error.code ?? '']
+      reject(known === undefined ? error : new InvalidOption(known(port, host), error))
     })
     server.listen(port, host, resolve)
   })

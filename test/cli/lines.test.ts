@@ -27,12 +27,15 @@ test('help needs no store, has an example, and goes to stdout', async () => {
     /Usage {2}rillflow events append STREAM TYPE \[DATA\] \[OPTIONS\]\n[\s\S]*\nExample\n {2}rillflow events append order-42/,
   )
   expect(bare).toMatchObject({ code: 2, stdout: '' })
+  expect(await shop.run('help events append')).toEqual(verb)
+  expect(await shop.run('help')).toEqual(program)
 })
 
 test('the version is that of the package', async () => {
   const { version } = JSON.parse(await readFile('package.json', 'utf8'))
 
-  expect(await shop.run('--version')).toEqual({ code: 0, stdout: `rillflow ${version}\n`, stderr: '' })
+  for (const line of ['--version', '-v', 'version'])
+    expect(await shop.run(line)).toEqual({ code: 0, stdout: `rillflow ${version}\n`, stderr: '' })
 })
 
 test('what is wrong in a line is said with the nearest name and a line to try, before anything is opened', async () => {
@@ -46,6 +49,10 @@ test('what is wrong in a line is said with the nearest name and a line to try, b
       '"rillflow events tail" has no option --limt (did you mean --limit?)',
       'try: rillflow events tail --help',
     ],
+    '--verison': ['"rillflow" has no option --verison'],
+    '--schema': ['--schema needs a value'],
+    '-- status': ['"rillflow" does not take "status"'],
+    'events --limit=3': ['"rillflow events" has no option --limit'],
     'events tail --limit many': ['--limit must be a whole number, not "many"'],
     'events tail --limit': ['--limit needs a value'],
     'events tail --follow=yes': ['--follow takes no value'],
@@ -158,7 +165,8 @@ test('init writes a configuration that works, and never over one that is there',
 test('a configuration in TypeScript is loaded, with the help of jiti where Node needs it', async () => {
   const folder = await openFolder({ empty: true })
   await writeFile(join(folder.path, 'tsconfig.json'), '{}')
-  expect(await folder.run('init')).toMatchObject({ stdout: expect.stringContaining('rillflow.config.ts') })
+  const begun = await folder.run('init')
+  expect(begun).toMatchObject({ stdout: expect.stringContaining('rillflow.config.ts') })
   const typed = `import { defineConfig, upcaster } from 'rillflow'
     const from: number = 1
     export default defineConfig({ upcasters: [upcaster('OrderPlaced', { from, to: 2 }, (data: object) => data)] })`
@@ -171,6 +179,7 @@ test('a configuration in TypeScript is loaded, with the help of jiti where Node 
   const listed = await folder.run('upcasters list --json', alone)
 
   const canStrip = Boolean((process.features as { typescript?: unknown }).typescript)
+  expect(begun.stdout.includes('Next:\n  npm install --save-dev jiti ')).toBe(!canStrip)
   if (!canStrip)
     expect(without).toMatchObject({ code: 2, stderr: expect.stringContaining('try: npm install --save-dev jiti') })
   expect({ ...listed, stdout: JSON.parse(listed.stdout) }).toEqual({
@@ -197,6 +206,14 @@ test('a configuration that cannot be used is named, with the reason', async () =
   expect(broken).toMatchObject({ code: 2, stderr: expect.stringContaining('it must have a default export') })
   expect(throwing).toMatchObject({ code: 2, stderr: expect.stringContaining('throwing.mjs could not be used: no key') })
   expect(lacking).toMatchObject({ code: 2, stderr: expect.stringContaining('try: npm install @shop/prices') })
+})
+
+test('what a configuration prints is not among the data of --json', async () => {
+  await writeFile(join(shop.path, 'talking.mjs'), 'console.log("good morning")\nexport default {}')
+
+  const { code, stdout, stderr } = await shop.run('upcasters list --config talking.mjs --json')
+
+  expect({ code, stdout: JSON.parse(stdout), stderr }).toEqual({ code: 0, stdout: [], stderr: 'good morning\n' })
 })
 
 test('flags win over the environment, and that over the configuration', async () => {

@@ -86,13 +86,30 @@ test('events export writes what events import loads, elsewhere', async () => {
   expect(again.stdout).toMatch(`Imported ${lines.length} events, ${lines.length} events of them before`)
 })
 
-test('events import names the line that is wrong', async () => {
-  const { code, stderr } = await shop.run('events import -', {
-    input: '{"stream":"order-9","type":"OrderPlaced","data":{}}\nno\n',
-  })
+test('events export says when it cannot write where it should, and - is stdout', async () => {
+  const refused = await shop.run('events export --output nowhere/events.ndjson')
+  const piped = await shop.run('events export --to 2 --output -', { env: {} })
 
-  expect(code).toBe(2)
-  expect(stderr).toContain('stdin:2 is not JSON')
+  expect(refused).toMatchObject({ code: 1, stdout: '', stderr: expect.stringMatching(/^error: .*nowhere\/events/) })
+  expect(refused.stderr).not.toContain('    at ')
+  expect(piped.stdout.split('\n').map(line => line && JSON.parse(line).position)).toEqual(['1', '2', ''])
+})
+
+test('events import names the line that is wrong', async () => {
+  const wrong = {
+    no: 'is not JSON',
+    '{"type":"OrderPlaced"}': 'must be an object with "stream" and "type"',
+    '{"stream":"order-9","type":"OrderPlaced"}': 'has no "data"',
+    '{"stream":"order-9","type":"OrderPlaced","data":{},"createdAt":"soon"}': '"createdAt" must be a time',
+  }
+  for (const [line, reason] of Object.entries(wrong)) {
+    await writeFile(join(shop.path, 'wrong.ndjson'), `{"stream":"order-9","type":"OrderPlaced","data":{}}\n${line}\n`)
+    const { code, stderr } = await shop.run('events import wrong.ndjson')
+
+    expect({ line, code }).toEqual({ line, code: 2 })
+    expect(stderr).toContain('wrong.ndjson:2')
+    expect(stderr).toContain(reason)
+  }
 })
 
 test('streams are listed, shown, archived and restored', async () => {
@@ -103,6 +120,10 @@ test('streams are listed, shown, archived and restored', async () => {
   await shop.shows('streams show order-1', {
     text: [/stream +order-1\nversion +2\nstate +open/, /order-1@2 +OrderPaid/],
     json: { stream: 'order-1', lastPosition: '2', events: [{ version: 1 }, { version: 2 }] },
+  })
+  expect(await shop.run('streams show ordr-1')).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('There is no stream ordr-1. Did you mean "order-1"?'),
   })
   await shop.shows(['streams', 'archive', 'cart-1', '--reason', 'left alone'], {
     text: ['Archived cart-1.'],

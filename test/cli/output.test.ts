@@ -2,6 +2,8 @@ import { expect, test, vi } from 'vitest'
 import { ago, count, duration } from '../../src/cli/output/amount.ts'
 import { openOutput, type Style, styleFor } from '../../src/cli/output/output.ts'
 import { type Column, fields, table } from '../../src/cli/output/table.ts'
+import { reportError } from '../../src/cli/report-error.ts'
+import { DatabaseFailed } from '../../src/core/errors.ts'
 
 const streams = [
   { stream: 'order-1', version: 3 },
@@ -50,7 +52,8 @@ test('progress is a bar with rate and time left on a terminal, and a line now an
   try {
     const screen = terminal(80)
     const pipe = { ...terminal(80), isTTY: false }
-    const bars = [screen, pipe].map(stderr =>
+    const [narrow, narrowest] = [terminal(60), terminal(40)]
+    const bars = [screen, pipe, narrow, narrowest].map(stderr =>
       openOutput({ stdout: pipe, stderr, env: { NO_COLOR: '1' }, isJson: false, color: undefined }).progress(
         'Rebuilding',
       ),
@@ -66,9 +69,21 @@ test('progress is a bar with rate and time left on a terminal, and a line now an
     expect(screen.text).toContain(`${'█'.repeat(7)}${'░'.repeat(17)} Rebuilding: 30 of 100 events, 5/s, 14s left`)
     expect(screen.text.endsWith('\r\u001b[2K')).toBe(true)
     expect(pipe.text).toBe('Rebuilding: 30 of 100 events, 5/s, 14s left\n')
+    expect(narrow.text).toContain('\u001b[2KRebuilding: 30 of 100 events, 5/s, 14s left\r')
+    expect(narrowest.text).toContain('\u001b[2KRebuilding: 30 of 100 events, 5/s, 14s…\r')
   } finally {
     vi.useRealTimers()
   }
+})
+
+test('a role that may not is told which one may', () => {
+  const stderr = terminal(80)
+  const refused = new DatabaseFailed({ sqlState: '42501', reason: 'permission denied', statement: 'schema shop' })
+
+  const code = reportError(refused, { stderr, env: { NO_COLOR: '1' }, color: undefined, isJson: false, isDebug: false })
+
+  expect(code).toBe(1)
+  expect(stderr.text).toMatch(/^error: .*permission denied.*\n {2}try: another role: that which owns the schema/)
 })
 
 test('times and counts are said as people say them', () => {

@@ -116,6 +116,6 @@ test('RB-80: without code nothing is run, and that is said', async () => {
     const { code, stdout, stderr } = await shop.run(`${line} --config empty.mjs`)
 
     expect({ line, code, stdout }).toEqual({ line, code: 2, stdout: '' })
-    expect(stderr).toMatch(/nothing to run: empty\.mjs has no .*\n +try: rillflow init/)
+    expect(stderr).toMatch(/nothing to run: empty\.mjs has no .*\n +try: add some to empty\.mjs/)
   }
 })

@@ -41,6 +41,21 @@ test('run runs all that the configuration has, and drains with Ctrl-C', async ()
   expect({ code, stderr }).toEqual({ code: 130, stderr: expect.stringContaining('press Ctrl-C again') })
 })
 
+test('what init advises to do next works as it is told', { timeout: patienceMs }, async () => {
+  const folder = await openFolder()
+  const { stdout: advice } = await folder.run('init')
+  expect(advice).toMatch(/ schema sync .*\n.* events append order-1 OrderPlaced '{"total":99}'\n.* run .*\n.* status /)
+
+  expect(await folder.run('schema sync', { env: {} })).toMatchObject({ code: 0 })
+  const appended = await folder.run(['events', 'append', 'order-1', 'OrderPlaced', '{"total":99}'], { env: {} })
+  expect(appended).toMatchObject({ code: 0 })
+  const running = folder.start('run')
+  await waitUntil(() => running.stdout().includes('an order was placed: order-1 { total: 99 }'), patient)
+  running.interrupt()
+
+  expect(await running.ended).toMatchObject({ code: 130 })
+})
+
 test('run --once does what there is to do and ends', async () => {
   await shop.use(store => store.events.append('order-2', { type: 'OrderShipped', data: {} }))
 
@@ -50,6 +65,26 @@ test('run --once does what there is to do and ends', async () => {
   expect(stdout).toContain('mail for order-2')
   expect(stdout).toMatch(/Done: \d+ events? applied/)
 })
+
+test('run --once ends when a new handler was given all that came before it', { timeout: patienceMs }, async () => {
+  const folder = await openFolder({
+    config: `export default { register(store) {
+      const greet = event => console.log('good morning', event.stream)
+      store.workflows.on('OrderPlaced', { name: 'greet', startFrom: 'beginning' }, greet)
+    } }`,
+    // More than is looked at in one go, and what it wants at the very end.
+    seed: store => store.events.import([...viewed(20_000), { stream: 'order-1', type: 'OrderPlaced', data: {} }]),
+  })
+
+  const { code, stdout } = await folder.run('run --once')
+
+  expect(code).toBe(0)
+  expect(stdout).toContain('good morning order-1')
+})
+
+function viewed(count: number): { stream: string; type: string; data: object }[] {
+  return Array.from({ length: count }, (_, at) => ({ stream: `page-${at % 10}`, type: 'PageViewed', data: {} }))
+}
 
 test('projections run and workflows run keep at it until they are told to end', async () => {
   for (const [line, told] of [

@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs'
-import { writeFile } from 'node:fs/promises'
+import { mkdir, readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeAll, expect, test } from 'vitest'
 import { type Folder, onServer, openFolder, patienceMs } from './shop.ts'
@@ -16,6 +16,23 @@ test('a store that is not there is said so, and not made by looking', async () =
   expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
   expect(stderr).toContain('try: rillflow schema sync')
   expect(existsSync(join(shop.path, '.rillflow'))).toBe(false)
+})
+
+test('a folder that is no store is left as it is by whoever only looks, and its files by whoever wants to write', async () => {
+  const prices = join(shop.path, 'prices')
+  await mkdir(join(prices, 'data'), { recursive: true })
+  await writeFile(join(prices, 'data', 'list.csv'), 'teapot;1250')
+
+  const looked = await shop.run('status --folder prices')
+  const written = await shop.run('schema sync --folder prices')
+
+  expect(looked).toMatchObject({
+    code: 1,
+    stdout: '',
+    stderr: expect.stringContaining('no embedded store in "prices"'),
+  })
+  expect(written).toMatchObject({ code: 2, stderr: expect.stringContaining('"data" that is no store of ours') })
+  expect(await readdir(join(prices, 'data'))).toEqual(['list.csv'])
 })
 
 test(

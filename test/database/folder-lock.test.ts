@@ -73,6 +73,17 @@ describe('a store in a folder', () => {
     expect(await readdir(shared)).not.toContain('unfinished')
   })
 
+  test('refuses a folder in which "data" is somebody else\'s, and leaves it as it is', async () => {
+    await mkdir(join(folder, 'data'))
+    await writeFile(join(folder, 'data', 'prices.csv'), 'teapot;1250')
+
+    const opening = openPglite({ folder })
+
+    await expect(opening).rejects.toMatchObject({ code: 'invalid_option', option: 'folder' })
+    expect(await readdir(folder)).not.toContain('unfinished')
+    expect(await readdir(join(folder, 'data'))).toEqual(['prices.csv'])
+  })
+
   test('refuses a second process, and says who has it', async () => {
     const refused = { code: 'folder_locked', pid: first.pid, host: hostname(), retryable: true }
 

@@ -85,15 +85,35 @@ test('only small questions are answered', async () => {
   expect(huge.status).toBe(431)
 })
 
+test('who does not come to the end of a question is not waited for', { timeout: 60_000 }, async () => {
+  const { store } = await openShop()
+  const { port } = await store.server({ port: 0 })
+  const socket = connect(port, '127.0.0.1').on('error', () => {})
+  let answer = ''
+  socket.on('data', chunk => {
+    answer += chunk
+  })
+  const ended = new Promise<void>(resolve => socket.on('close', () => resolve()))
+
+  socket.write('GET /health/live HTTP/1.1\r\nhost: localhost\r\nx-slow: ')
+  await ended
+
+  expect(answer).toContain('408 Request Timeout')
+})
+
 test('an option that cannot be is refused: a port that is taken, a token no header can carry', async () => {
   const { store } = await openShop()
   const { port } = await store.server({ port: 0 })
 
   const taken = await outcome(store.server({ port }))
+  const beyond = await outcome(store.server({ port: 65_536 }))
+  const elsewhere = await outcome(store.server({ port: 0, host: '192.0.2.1', token: 'secret' }))
   const unsendable = await outcome(store.server({ port: 0, token: 'two words' }))
   const empty = await outcome(store.server({ port: 0, token: '' }))
 
   expect(taken.error).toMatchObject({ code: 'invalid_option', option: 'port' })
+  expect(beyond.error).toMatchObject({ code: 'invalid_option', option: 'port' })
+  expect(elsewhere.error).toMatchObject({ code: 'invalid_option', option: 'host' })
   expect(unsendable.error).toMatchObject({ code: 'invalid_option', option: 'token' })
   expect(empty.error).toMatchObject({ code: 'invalid_option', option: 'token' })
 })

@@ -1,7 +1,6 @@
 /** `rillflow events export` */
-import { once } from 'node:events'
 import { createWriteStream } from 'node:fs'
-import { finished } from 'node:stream/promises'
+import { pipeline } from 'node:stream/promises'
 import { type Command, defineCommand } from '../command.ts'
 import { count } from '../output/amount.ts'
 import { toJson } from '../output/output.ts'
@@ -11,7 +10,7 @@ export const exportCommand: Command = defineCommand({
   description:
     'One event a line, as `events import` takes them, up to the end of the log as it is when the export begins.',
   options: {
-    output: { kind: 'text', value: 'FILE', summary: 'Where to. Default: stdout' },
+    output: { kind: 'text', value: 'FILE', summary: 'Where to. Default, and -: stdout' },
     after: { kind: 'position', value: 'POSITION', summary: 'Only events above this position' },
     to: { kind: 'position', value: 'POSITION', summary: 'Only events up to this position' },
     ...filterOptions,
@@ -26,25 +25,19 @@ export const exportCommand: Command = defineCommand({
     const to = options.to !== undefined && options.to < settled ? options.to : settled
     const after = options.after ?? 0n
     const bar = out.progress('Exporting')
-    const target = options.output === undefined ? process.stdout : createWriteStream(options.output)
+    const file = options.output === '-' ? undefined : options.output
     let events = 0
-    try {
-      for await (const event of store.events.readAll({
-        ...filterOf(options),
-        after,
-        to,
-        includeArchived: true,
-        signal,
-      })) {
-        if (!target.write(`${toJson(event)}\n`)) await once(target, 'drain', { signal })
+    const filter = { ...filterOf(options), after, to, includeArchived: true, signal }
+    const lines = async function* (): AsyncGenerator<string> {
+      for await (const event of store.events.readAll(filter)) {
+        yield `${toJson(event)}\n`
         events++
         bar.update(Number(event.position - after), Number(to - after), 'position')
       }
-    } finally {
-      bar.end()
-      if (target !== process.stdout) await finished(target.end())
     }
-    if (options.output === undefined) out.note(`${count(events, 'event')} exported.`)
-    else out.print({ events, output: options.output }, () => `Exported ${count(events, 'event')} to ${options.output}.`)
+    const target = file === undefined ? process.stdout : createWriteStream(file)
+    await pipeline(lines, target, { end: file !== undefined }).finally(() => bar.end())
+    if (file === undefined) out.note(`${count(events, 'event')} exported.`)
+    else out.print({ events, output: file }, () => `Exported ${count(events, 'event')} to ${file}.`)
   },
 })

@@ -74,11 +74,15 @@ function parseEvent(line: string, place: string): ImportedEvent {
   }
   if (typeof value !== 'object' || value === null || typeof value.stream !== 'string' || typeof value.type !== 'string')
     throw new WrongUsage({ reason: `${place} must be an object with "stream" and "type"` })
+  if (value.data === undefined) throw new WrongUsage({ reason: `${place} has no "data"; null is some` })
   const { stream, type, data, id, headers, schemaVersion, correlationId, causationId, userId, createdAt } = value
   const kept = { id, headers, schemaVersion, correlationId, causationId, userId }
+  const time = createdAt === undefined ? undefined : new Date(String(createdAt))
+  if (Number.isNaN(time?.getTime()))
+    throw new WrongUsage({ reason: `${place}: "createdAt" must be a time, as 2026-01-31T12:00:00Z is` })
   return {
     ...(kept as Partial<ImportedEvent>),
     ...{ stream, type, data },
-    createdAt: createdAt === undefined ? undefined : new Date(String(createdAt)),
+    createdAt: time,
   }
 }

@@ -4,6 +4,7 @@
  */
 import { count, digits, duration } from './amount.ts'
 import type { Stream, Style } from './output.ts'
+import { cutTo } from './table.ts'
 
 export interface Progress {
   /** `total` is undefined as long as nobody knows it. */
@@ -40,7 +41,7 @@ export function progressFor(
       shownAt = now
       const text = textOf(done, total, unit)
       if (!stream.isTTY) stream.write(`${text}\n`)
-      else stream.write(`\r\u001b[2K${total === undefined ? '' : bar(style, done, total)}${text}`)
+      else stream.write(`\r\u001b[2K${fitted(style, total === undefined ? '' : bar(style, done, total), text)}`)
       isDrawn = true
     },
     end() {
@@ -48,6 +49,13 @@ export function progressFor(
       isDrawn = false
     },
   }
+}
+
+/** On one line, however narrow: what has wrapped cannot be taken away again. The numbers matter more than the bar. */
+function fitted(style: Style, bar: string, text: string): string {
+  const { width = Number.POSITIVE_INFINITY } = style
+  const isRoomy = bar !== '' && barWidth + 1 + text.length < width
+  return isRoomy ? bar + text : cutTo(text, width - 1, style)
 }
 
 function bar({ symbols, colour }: Style, done: number, total: number): string {

@@ -2,6 +2,7 @@
 import { isRillflowError } from '../../core/errors.ts'
 import { sleep } from '../../core/lifecycle.ts'
 import type { Store } from '../../store.ts'
+import type { HandlerDescription } from '../../workflows/insight/handlers.ts'
 import { dispatcherName } from '../../workflows/routes.ts'
 import type { Opened } from '../command.ts'
 import type { Parts } from './parts.ts'
@@ -40,11 +41,17 @@ async function workUntilIdle(store: Store, signal: AbortSignal): Promise<void> {
   await worker.start()
   try {
     await store.projections.waitFor(dispatcherName, await store.events.head(), { signal })
+    // The dispatcher is done with the log; a handler that begins before it was known may not have been given it yet.
+    while ((await store.workflows.handlers()).some(isCatchingUp)) await sleep(lookMs, { signal })
     while ((await store.workflows.list({ state: 'running', limit: 1 })).workflows.length > 0)
       await sleep(lookMs, { signal })
   } finally {
     await worker.stop()
   }
+}
+
+function isCatchingUp({ isBackfilling, pausedAt, retiredAt }: HandlerDescription): boolean {
+  return isBackfilling && pausedAt === undefined && retiredAt === undefined
 }
 
 async function deliveredAll({ store, config }: Pick<Opened, 'store' | 'config'>, signal: AbortSignal): Promise<void> {

@@ -1,5 +1,7 @@
 /** `rillflow streams show` */
 import { StreamNotFound } from '../../core/errors.ts'
+import { nearestName } from '../../core/nearest.ts'
+import type { Store } from '../../store.ts'
 import { type Command, defineCommand } from '../command.ts'
 import { eventLine } from '../events/event-line.ts'
 import { ago } from '../output/amount.ts'
@@ -13,7 +15,7 @@ export const showCommand: Command = defineCommand({
   async run({ out, open, arguments: { stream }, options: { limit } }) {
     const { store } = await open()
     const described = await store.streams.describe(stream)
-    if (described === undefined) throw new StreamNotFound({ stream })
+    if (described === undefined) throw new StreamNotFound({ stream, nearest: await nearestStream(store, stream) })
     const read = { direction: 'backwards', limit, includeArchived: true } as const
     const events = limit === 0 ? [] : (await store.events.read(stream, read).toArray()).reverse()
     out.print({ ...described, lastPosition: described.lastPosition, events }, style =>
@@ -32,3 +34,15 @@ export const showCommand: Command = defineCommand({
     )
   },
 })
+
+/** There may be too many to look at all of them: only at the first of its category, and at the first of all. */
+async function nearestStream(store: Store, stream: string): Promise<string | undefined> {
+  const [, category] = /^([^-]+)-/.exec(stream) ?? []
+  const limit = 1000
+  const alike = category === undefined ? [] : await store.streams.list({ category, state: 'all', limit })
+  const others = await store.streams.list({ state: 'all', limit })
+  return nearestName(
+    stream,
+    [...alike, ...others].map(each => each.stream),
+  )
+}
