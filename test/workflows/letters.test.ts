@@ -194,7 +194,8 @@ test('letters that are asked for one after the other are run as their time comes
   for (const id of ids) await till.until(id, 'replayed')
 
   expect(asked).toEqual({ requested: 4, isRunning: true })
-  expect(till.tried.slice(4)).toEqual([1, 2, 3, 4])
+  // Those whose time has come meanwhile run side by side.
+  expect(till.tried.slice(4).sort()).toEqual([1, 2, 3, 4])
 })
 
 test('failures that are alike are one group, with the latest error and both times', async () => {

@@ -51,7 +51,7 @@ test('an undo that a later try of its step records takes the place of the one be
   ])
 })
 
-test('a step that is run again, because a dead letter is retried, has not come to what it came to before', async () => {
+test('a step that is run again, for edited data, has not come to what it came to before', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const told: unknown[] = []
@@ -70,13 +70,13 @@ test('a step that is run again, because a dead letter is retried, has not come t
   await worker.start()
   const id = crypto.randomUUID()
   const flow = await flows.publish('OrderPlaced', { total: 1 }, { id })
-  await flow.settled({ timeoutMs: 5_000 })
+  await flow.settled()
 
-  await flows.deadLetters.retry('pay', id)
+  await flows.deadLetters.retry('pay', id, { data: { total: 2 } })
   await again.promise
   await flow.cancel({ compensate: true })
   charged.resolve('receipt-2')
-  await flow.settled({ timeoutMs: 5_000 })
+  await flow.settled()
 
   expect(told).toEqual([[false, undefined]])
 })

@@ -123,8 +123,12 @@ begin
       and u.id = any(accepted);
   if gone is not null then
     if p_clean then
+      -- What failed for good keeps what it came to, for a retry of its dead letter.
       delete from ${name('workflow_steps')} as s
-        where s.execution = any(gone);
+        using unnest(p_ids, p_told) as u(id, told)
+        where s.execution = u.id
+          and u.id = any(gone)
+          and u.told <> 'failed';
       delete from ${name('workflow_waits')} as w
         where w.execution = any(gone);
     end if;

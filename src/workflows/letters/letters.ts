@@ -10,6 +10,7 @@ import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import type { Claimed } from '../claim.ts'
 import { unparkAfter } from '../lane.ts'
+import { keepEnds } from '../steps/keep.ts'
 
 /** Why an execution was set aside. */
 export type DeadLetterReason =
@@ -58,6 +59,7 @@ export async function recordLetter(log: Log, tx: Executor, failed: FailedExecuti
   const { execution, handler, error, reason, onFailure } = failed
   const { event, attempt } = execution
   if (event === undefined) return reopenGone(log, tx, failed)
+  await keepEnds(log, tx, execution.id)
   const description = { ...describeError(error), ...(onFailure === undefined ? {} : { onFailure }) }
   await tx.run(sql`/* workflows.record_letter */
     insert into ${log.names.dead_letters} as d

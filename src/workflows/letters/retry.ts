@@ -14,6 +14,7 @@ import { enqueue, type NewExecution } from '../enqueue.ts'
 import { recountBranches } from '../joins/recount.ts'
 import { laneOf } from '../lane.ts'
 import { type Route, type RouteRow, routeOf } from '../routes.ts'
+import { forgetEnds } from '../steps/keep.ts'
 
 /** The most that are queued in one transaction. */
 const mostAtOnce = 100
@@ -29,6 +30,7 @@ interface Taken extends Requested {
   readonly position: bigint
   readonly execution: string
   readonly state: string
+  readonly is_edited: boolean
 }
 
 /**
@@ -88,6 +90,12 @@ async function retry(log: Log, tx: Transaction, owner: string, due: readonly Req
   for (const { handler, event_id: eventId, state } of taken)
     if (state !== 'retrying')
       log.telemetry.log.info({ schema: log.schema, handler, eventId }, 'a retry was dropped: its workflow is over')
+  const edited = retried.filter(({ is_edited: isEdited }) => isEdited)
+  await forgetEnds(
+    log,
+    tx,
+    edited.map(({ execution }) => execution),
+  )
   const executions = retried.map(letter => executionOf(letter, newest.get(letter.consumer)!))
   // Their branches have something under way again.
   const joined = await recountBranches(log, tx, owner, executions, 1)
@@ -139,7 +147,7 @@ async function take(log: Log, tx: Transaction, due: readonly Requested[]): Promi
         from ${log.names.workflow_executions} as x
         where x.id = d.execution)
     returning d.consumer, d.event_id, d.correlation_id, substr(d.consumer, 9) as handler, d.position, d.execution,
-      d.state`)
+      d.state, d.edited is not null as is_edited`)
 }
 
 function executionOf(letter: Taken, { id: route, definition, kind }: Route): NewExecution {

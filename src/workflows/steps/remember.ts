@@ -13,8 +13,8 @@ import type { Call, CallKind, End, Recorded } from './replay.ts'
 import { type Failure, revived } from './step-failure.ts'
 
 /** Whether an execution may have left something behind. */
-export function mayRemember({ attempt, ranMs, crashes }: Claimed): boolean {
-  return attempt > 1 || ranMs > 0 || crashes > 0
+export function mayRemember({ attempt, ranMs, crashes, isLetter }: Claimed): boolean {
+  return attempt > 1 || ranMs > 0 || crashes > 0 || isLetter
 }
 
 interface StepRow {

@@ -100,7 +100,9 @@ export async function judge(query: Query, rules: Rules): Promise<Verdict> {
         union all
         select lane from ~workflow_lanes
         union all
-        select execution::text from ~workflow_steps
+        -- Those of a dead letter are there for its retry.
+        select s.execution::text from ~workflow_steps as s
+        where not exists (select from ~dead_letters as d where d.execution = s.execution and d.state = 'open')
         union all
         select execution::text from ~workflow_waits) as l`,
     ),
