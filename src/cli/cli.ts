@@ -86,7 +86,9 @@ async function runCommand(command: Command, path: readonly string[], rest: reado
     },
     async confirm(deed) {
       const { confirm } = await import('./confirm.ts')
-      const line = ['rillflow', ...path].join(' ')
+      // Words with options among them may hold a password, or need quotes.
+      const isPlain = rest.every(word => /^[\w@%+=:,./][\w@%+=:,./-]*$/.test(word))
+      const line = isPlain ? ['rillflow', ...path, ...rest].join(' ') : 'the same line with'
       const consent = { isGiven: options.yes === true, isDryRun: options.dryRun === true, line }
       const { stdin, stderr } = process
       return confirm(deed, consent, out, { stdin, stderr, interrupt })

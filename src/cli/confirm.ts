@@ -7,6 +7,7 @@ import { NotConfirmed, WrongUsage } from './usage.ts'
 export interface Consent {
   readonly isGiven: boolean
   readonly isDryRun: boolean
+  /** What to type again, before `--yes`. */
   readonly line: string
 }
 

@@ -60,7 +60,7 @@ test('resetting a checkpoint needs consent, and has the hidden name of before', 
   const done = await shop.run('projections reset-checkpoint orders 2 --force')
 
   expect(asked).toMatchObject({ code: 2, stdout: '' })
-  expect(asked.stderr).toContain('try: rillflow projections reset --yes')
+  expect(asked.stderr).toContain('try: rillflow projections reset orders 2 --yes')
   expect(JSON.parse(dry.stdout)).toMatchObject({ dryRun: true, would: expect.stringContaining('from 5 to 2') })
   expect(done).toMatchObject({ code: 0, stdout: 'Reset orders from 5 to 2.\n' })
 })
