@@ -7,7 +7,7 @@ import { deadlineMs, holding, limitMs, openScene, type Scene } from './scene.ts'
 test(
   'RB-79: the hot node does all the work; one that lost its leases comes back as a standby, and serves again',
   async () => {
-    await using scene = await openScene({ consumers: 3, leaseMs: 8_000 })
+    await using scene = await openScene({ consumers: 3, leaseMs: 5_000 })
     const a = scene.start({ name: 'a', node: 'a' })
     await a.ready
     const b = scene.start({ name: 'b', node: 'b', standby: true })
