@@ -5,7 +5,7 @@
  */
 import type { Executor, Transaction } from '../../database/database.ts'
 import { identifier } from '../../database/sql.ts'
-import { historySteps, readHistory } from '../../schema/history.ts'
+import { glanceAtHistory, type History, historySteps, readHistory } from '../../schema/history.ts'
 import type { Migration } from '../../schema/migration.ts'
 import { migrations } from '../../schema/migrations.ts'
 
@@ -15,10 +15,19 @@ const movedAway: Migration = { id: 1_000_000, name: 'moved away', breaking: true
 export type Occupant = 'none' | 'live' | 'closed' | 'other'
 
 export async function occupantOf(executor: Executor, schema: string): Promise<Occupant> {
-  const { hasSchema, hasStore, unknown } = await readHistory(executor, schema, migrations)
-  if (!hasSchema) return 'none'
-  if (!hasStore) return 'other'
-  return unknown.some(each => each.id === movedAway.id) ? 'closed' : 'live'
+  const history = await readHistory(executor, schema, migrations)
+  if (!history.hasSchema) return 'none'
+  if (!history.hasStore) return 'other'
+  return hasMovedAway(history) ? 'closed' : 'live'
+}
+
+/** Not inside a transaction: somebody else may open it between two looks, so this is one. */
+export async function isClosedNow(executor: Executor, schema: string): Promise<boolean> {
+  return hasMovedAway(await glanceAtHistory(executor, schema, migrations))
+}
+
+function hasMovedAway({ unknown }: History): boolean {
+  return unknown.some(({ id }) => id === movedAway.id)
 }
 
 export async function closeDoor(tx: Transaction, schema: string): Promise<void> {

@@ -14,7 +14,7 @@ import { lockKey } from '../../schema/migrate.ts'
 import { migrationName, migrations } from '../../schema/migrations.ts'
 import type { Place } from '../place.ts'
 import { alone, type Claim, dayMs, isIncoming, newClaim, writeMark } from './claim.ts'
-import { closeDoor, occupantOf, openDoor } from './door.ts'
+import { closeDoor, isClosedNow, occupantOf, openDoor } from './door.ts'
 import type { Move } from './move.ts'
 import { markOf, stateOf } from './state.ts'
 import { readStructure, type Structure } from './structure.ts'
@@ -156,7 +156,7 @@ export async function dropEarlier({ source, retired }: Move, signal: AbortSignal
  * elsewhere. It is asked after the door was found closed: what was known before may be of a time before the move.
  */
 export async function reopen({ database, schema }: Place, confirm: () => Promise<void>): Promise<void> {
-  if ((await occupantOf(database, schema)) !== 'closed') return
+  if (!(await isClosedNow(database, schema))) return
   await database.transaction(async tx => {
     await lockSchema(tx, schema)
     if ((await occupantOf(tx, schema)) !== 'closed') return

@@ -154,7 +154,7 @@ test('a door is opened only where nothing but a door is, and where the store is 
   await switchOver(move)
   await expect(reopen(move.source, () => Promise.reject(new Error('it is elsewhere')))).rejects.toThrow('elsewhere')
   const before = await occupantOf(source.database, move.source.schema)
-  await Promise.all([1, 2, 3].map(() => reopen(move.source, async () => {})))
+  await Promise.all(Array.from({ length: 8 }, () => reopen(move.source, async () => {})))
 
   expect([before, await occupantOf(source.database, move.source.schema)]).toEqual(['closed', 'none'])
   expect((await contentsOf(target, move.target.schema)).events).toHaveLength(2)
