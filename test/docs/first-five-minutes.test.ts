@@ -173,7 +173,7 @@ function canonical(line: string): string {
     .replaceAll(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, 'ID')
     .replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, 'TIME')
     .replaceAll(/\b\d\d:\d\d:\d\d\b/g, 'TIME')
-    .replaceAll(/\bnow$|\b[\dmhs.]+ ago\b|\bnow(?= {2})/g, 'AGO')
+    .replaceAll(/\bnow(?=$|\)| {2})|\b[\ddhms.]+ ago\b/g, 'AGO')
     .replaceAll(/Folder \S+ is in use by process \d+ on \S+/g, 'Folder PATH is in use by process N on HOST')
     .replaceAll(/\/\S+\/(?=docs\/reference\/)/g, '')
     .replaceAll(/\border-(?!mine)\w+@\d+/g, 'order-NAME@N')
