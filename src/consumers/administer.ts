@@ -10,30 +10,16 @@ import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
 import { keptEntries } from './dead-letter.ts'
+import { forget, move, pause, resume } from './row.ts'
 
 /** A batch under way still ends; nothing after it begins. */
 export async function pauseConsumer(log: Log, name: string): Promise<void> {
-  const rows = await log.database.run(sql`/* consumers.pause */
-    update ${log.names.consumers}
-    set paused_at = coalesce(paused_at, clock_timestamp())
-    where name = ${name}::text
-    returning name`)
-  if (rows.length === 0) throw await notFound(log, name)
+  await pause(log, [name])
 }
 
 /** Goes on, at once: a wait after failures is over too. */
 export async function resumeConsumer(log: Log, name: string): Promise<void> {
-  const rows = await log.database.run(sql`/* consumers.resume */
-    update ${log.names.consumers}
-    set paused_at = null,
-      attempts = 0,
-      retry_at = null,
-      owner = null,
-      lease_until = null,
-      fence = nextval(${log.names.consumers_fence.quoted}::regclass)
-    where name = ${name}::text
-    returning name`)
-  if (rows.length === 0) throw await notFound(log, name)
+  await resume(log, [name])
 }
 
 /**
@@ -51,19 +37,7 @@ export async function resetConsumer(
     throw new InvalidOption({ option: 'position', reason: `must be a position (a bigint from 0n), not ${position}` })
   await together(log, executor, async tx => {
     await lockLetters(log, name, tx)
-    const rows = await tx.run(sql`/* consumers.reset */
-      update ${log.names.consumers}
-      set checkpoint = ${position}::bigint,
-        attempts = 0,
-        retry_at = null,
-        owner = null,
-        lease_until = null,
-        last_error = null,
-        progressed_at = clock_timestamp(),
-        fence = nextval(${log.names.consumers_fence.quoted}::regclass)
-      where name = ${name}::text
-      returning name`)
-    if (rows.length === 0) throw await notFound(log, name, tx)
+    await move(log, name, { checkpoint: position }, tx)
     await tx.run(sql`/* dead_letters.superseded */
       update ${log.names.dead_letters}
       set state = 'resolved',
@@ -82,11 +56,7 @@ export async function resetConsumer(
 export async function deleteConsumer(log: Log, name: string, executor: Executor = log.database): Promise<void> {
   await together(log, executor, async tx => {
     await lockLetters(log, name, tx)
-    const rows = await tx.run(sql`/* consumers.delete */
-      delete from ${log.names.consumers}
-      where name = ${name}::text
-      returning name`)
-    if (rows.length === 0) throw await notFound(log, name, tx)
+    await forget(log, [name], tx)
     await tx.run(sql`/* dead_letters.delete_all */
       delete from ${log.names.dead_letters}
       where consumer = ${name}::text`)

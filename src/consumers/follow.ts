@@ -6,6 +6,7 @@
  *   filter leaves out, and those are saved soon, so that a restart does not look at them again and lag is true.
  * - After anything unexpected the row is read again: what is in memory is never believed over it.
  */
+
 import { CheckpointBeyondHead, LeaseLost } from '../core/consumer-errors.ts'
 import { isRillflowError } from '../core/errors.ts'
 import { abortable, onAbort, sleep } from '../core/lifecycle.ts'
@@ -24,6 +25,7 @@ import type { Hold } from './host.ts'
 import { saveProgress } from './lease.ts'
 import { setPace } from './pace.ts'
 import { replayRequested } from './replay.ts'
+import { reportError } from './row.ts'
 
 export interface FollowParts {
   readonly log: Log
@@ -195,13 +197,7 @@ async function findPlace(log: Log, { lease }: Hold): Promise<Place | undefined> 
 
 /** For `status`; a database that is away cannot be told that it is. */
 async function noteError(log: Log, { lease }: Hold, error: unknown): Promise<void> {
-  await log.database
-    .run(sql`/* consumers.note_error */
-      update ${log.names.consumers}
-      set last_error = ${JSON.stringify(describeError(error))}::jsonb
-      where name = ${lease.consumer}::text
-        and fence = ${lease.fence}::bigint`)
-    .catch(() => {})
+  await reportError(log, lease, describeError(error)).catch(() => {})
 }
 
 /** What is due later than this is seen with a look of the host. */

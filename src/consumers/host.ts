@@ -8,9 +8,9 @@
  * The hosts talk through rows only. A hint makes the next look come at once; without it, it comes in time.
  */
 import { LeaseLost } from '../core/consumer-errors.ts'
-import { isRillflowError } from '../core/errors.ts'
-import { deferred, once, sleep } from '../core/lifecycle.ts'
-import { delay } from '../core/retry.ts'
+import { once } from '../core/lifecycle.ts'
+import { openLoop } from '../core/loop.ts'
+import { retry } from '../core/retry.ts'
 import { runOutside } from '../database/transaction.ts'
 import type { Log } from '../events/log.ts'
 import type { Wake } from '../events/wake.ts'
@@ -90,15 +90,17 @@ export function openHost(parts: { readonly log: Log; readonly wake: Wake }, opti
   const running = new Map<string, Running>()
   const known = new Set<string>()
   const stopping = new AbortController()
-  const firstLook = deferred<void>()
-  firstLook.promise.catch(() => {})
+  const loop = openLoop({
+    look: round,
+    pollMs: () => leaseMs() / 3,
+    jitter: 0.1,
+    backoff: lookBackoff,
+    clock: log.clock,
+    onFailure,
+  })
   let role: Role | undefined
   let joining: Promise<void> | undefined
-  let looking: Promise<void> | undefined
-  let isDue = false
-  let failures = 0
   let lookedAt = performance.now()
-  let timer: { cancel(): void } | undefined
   let stopListening: (() => void) | undefined
 
   const leaseMs = (): number => Math.min(options.leaseMs ?? 30_000, ...options.hosted().map(hosted => hosted.leaseMs))
@@ -109,13 +111,15 @@ export function openHost(parts: { readonly log: Log; readonly wake: Wake }, opti
       joining = join(log, { owner, node: options.node, standby: options.standby ?? false, leaseMs: leaseMs() })
       await joining
       if (stopping.signal.aborted) return
-      stopListening = wake.onChange(lookSoon)
-      lookSoon()
-      await firstLook.promise
+      stopListening = wake.onChange(loop.lookSoon)
+      const again = { retries: Number.POSITIVE_INFINITY, backoff: lookBackoff, signal: stopping.signal }
+      await retry(() => loop.lookNow(), again).catch((error: unknown) => {
+        if (!stopping.signal.aborted) throw error
+      })
       wake.changed()
     },
     stop: stopOnce(),
-    refresh: lookSoon,
+    refresh: loop.lookSoon,
     role: () => role,
     holds: () => [...running.keys()],
   }
@@ -127,9 +131,7 @@ export function openHost(parts: { readonly log: Log; readonly wake: Wake }, opti
       // One that is stopped while it enters must not be left behind as if it were there.
       await joining?.catch(() => {})
       stopListening?.()
-      timer?.cancel()
-      await looking
-      timer?.cancel()
+      await loop.stop()
       const all = [...running.values()]
       for (const each of all) each.drain.abort()
       const cut = setTimeout(() => {
@@ -144,7 +146,6 @@ export function openHost(parts: { readonly log: Log; readonly wake: Wake }, opti
       ).catch(() => {})
       await leave(log, owner).catch(() => {})
       running.clear()
-      firstLook.resolve()
       wake.changed()
     })
     return stopMs => {
@@ -153,40 +154,15 @@ export function openHost(parts: { readonly log: Log; readonly wake: Wake }, opti
     }
   }
 
-  function lookSoon(): void {
-    isDue = true
-    if (looking === undefined && !stopping.signal.aborted) {
-      timer?.cancel()
-      looking = runOutside(lookWhileDue)
-    }
+  function onFailure(error: unknown): void {
+    log.telemetry.log.warn({ schema: log.schema, owner, error }, 'a daemon could not look after its leases')
+    for (const each of running.values()) if (performance.now() - lookedAt > each.hosted.leaseMs) loseIt(each)
   }
 
-  async function lookWhileDue(): Promise<void> {
-    while (isDue && !stopping.signal.aborted) {
-      isDue = false
-      const started = performance.now()
-      try {
-        await round()
-        lookedAt = started
-        failures = 0
-        firstLook.resolve()
-      } catch (error) {
-        failures++
-        if (!isRillflowError(error) || !error.retryable) firstLook.reject(error)
-        log.telemetry.log.warn({ schema: log.schema, owner, error }, 'a daemon could not look after its leases')
-        // Who cannot renew must not go on as if nothing were: others take over by now.
-        for (const each of running.values()) if (performance.now() - lookedAt > each.hosted.leaseMs) loseIt(each)
-        isDue = true
-        await sleep(delay(lookBackoff, failures), { signal: stopping.signal }).catch(() => {})
-      }
-    }
-    looking = undefined
-    if (stopping.signal.aborted) return
-    const everyMs = (leaseMs() / 3) * (0.9 + 0.2 * Math.random())
-    timer = log.clock.setTimeout(lookSoon, everyMs)
-  }
-
-  async function round(): Promise<void> {
+  async function round(): Promise<number | undefined> {
+    if (stopping.signal.aborted) return undefined
+    const started = performance.now()
+    let nextInMs: number | undefined
     const hosted = new Map(options.hosted().map(each => [each.name, each]))
     for (const each of hosted.values()) {
       if (each.isMade === true || known.has(each.name)) continue
@@ -197,7 +173,7 @@ export function openHost(parts: { readonly log: Log; readonly wake: Wake }, opti
     const view = await look(log, owner, [...hosted.keys()], leases)
     role = view.role
     if (view.role === undefined) return replaced()
-    if (view.isNext && (await stepUp(log, owner))) isDue = true
+    if (view.isNext && (await stepUp(log, owner))) nextInMs = 0
     const mine = new Set<string>()
     const held = new Map<string, string | undefined>()
     for (const each of view.consumers.values())
@@ -207,6 +183,8 @@ export function openHost(parts: { readonly log: Log; readonly wake: Wake }, opti
     const wanted = [...mine].filter(name => !running.has(name) && isFree(view, name))
     for (let at = 0; at < wanted.length; at += takenAtOnce)
       await Promise.all(wanted.slice(at, at + takenAtOnce).map(name => take(hosted.get(name)!)))
+    lookedAt = started
+    return nextInMs
   }
 
   /** What became of a consumer that runs here. */
@@ -260,7 +238,7 @@ export function openHost(parts: { readonly log: Log; readonly wake: Wake }, opti
     await releaseLeases(log, [hold.lease]).catch(() => {})
     tell(hosted.name, 'released')
     wake.changed()
-    lookSoon()
+    loop.lookSoon()
   }
 
   function loseIt(each: Running): void {
@@ -272,17 +250,16 @@ export function openHost(parts: { readonly log: Log; readonly wake: Wake }, opti
   }
 
   /** Its row is gone. Without a node's name it was only away for long, and enters again. */
-  async function replaced(): Promise<void> {
+  async function replaced(): Promise<number | undefined> {
     for (const each of running.values()) loseIt(each)
     if (options.node === undefined) {
       await join(log, { owner, node: undefined, standby: options.standby ?? false, leaseMs: leaseMs() })
-      isDue = true
-      return
+      return 0
     }
     log.telemetry.log.warn({ schema: log.schema, node: options.node }, 'another daemon has taken the name of this node')
     stopping.abort()
-    firstLook.resolve()
     queueMicrotask(() => options.onReplaced?.())
+    return undefined
   }
 
   function tell(consumer: string, happened: 'taken' | 'released' | 'lost'): void {

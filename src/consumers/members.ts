@@ -8,6 +8,7 @@ import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
 import type { Member } from './balance.ts'
 import type { Lease } from './lease.ts'
+import { free, renewedLeases } from './row.ts'
 
 export type Role = 'hot' | 'standby'
 
@@ -32,12 +33,11 @@ export async function join(log: Log, { owner, node = undefined, standby, leaseMs
       where node = ${node ?? null}::text
       returning owner, role`)
     if (replaced.length > 0)
-      await tx.run(sql`/* consumers.free */
-        update ${log.names.consumers}
-        set owner = null,
-          lease_until = null,
-          fence = nextval(${log.names.consumers_fence.quoted}::regclass)
-        where owner = any(${replaced.map(row => row.owner)}::text[])`)
+      await free(
+        log,
+        replaced.map(row => row.owner),
+        tx,
+      )
     const role: Role = standby && !replaced.some(row => row.role === 'hot') ? 'standby' : 'hot'
     await tx.run(sql`/* daemons.join */
       insert into ${log.names.daemons} (owner, node, role, lease_ms, heartbeat_at, consumers)
@@ -117,20 +117,10 @@ export async function look(
         end
       where d.owner = ${owner}::text
       returning d.role),
-    free as (
-      -- A row that is just being written by ours, or by a user's transaction, is renewed next time.
-      select c.name, h.lease_ms
-      from unnest(
-        ${leases.map(({ lease }) => lease.consumer)}::text[],
-        ${leases.map(({ lease }) => lease.fence)}::bigint[],
-        ${leases.map(({ leaseMs }) => leaseMs)}::integer[]) as h(name, fence, lease_ms)
-      join ${log.names.consumers} as c on c.name = h.name and c.fence = h.fence
-      for update of c skip locked),
-    renewed as (
-      update ${log.names.consumers} as c
-      set lease_until = clock_timestamp() + make_interval(secs => free.lease_ms / 1000.0)
-      from free
-      where c.name = free.name)
+    ${renewedLeases(
+      log,
+      leases.map(({ lease, leaseMs }) => ({ ...lease, leaseMs })),
+    )}
     select
       (select role from beat) as role,
       (select jsonb_agg(jsonb_build_object(

@@ -10,9 +10,8 @@
  */
 import { isRillflowError, LogRewound } from '../core/errors.ts'
 import { abortError, onAbort } from '../core/lifecycle.ts'
-import { defaultBackoff, delay } from '../core/retry.ts'
+import { openLoop } from '../core/loop.ts'
 import { sql } from '../database/sql.ts'
-import { runOutside } from '../database/transaction.ts'
 import { channels } from '../telemetry/telemetry.ts'
 import type { RecordedEvent } from './definition.ts'
 import type { Log } from './log.ts'
@@ -47,11 +46,8 @@ export function watchLog(log: Log, wake: Wake, pollMs: number): LogWatch {
 /** The same for whatever has positions that are announced and settled as those of the log are. */
 export function watchHead(log: Log, watched: Watched, pollMs: number): LogWatch {
   const waiters = new Set<Waiter>()
-  let running = false
-  let dirty = false
-  let failures = 0
+  const loop = openLoop({ look, pollMs, clock: log.clock, onFailure })
   let unsettledLooks = 0
-  let timer: { cancel(): void; unref?(): void } | undefined
   let stopListening: (() => void) | undefined
   let closed: Error | undefined
 
@@ -74,8 +70,8 @@ export function watchHead(log: Log, watched: Watched, pollMs: number): LogWatch 
           if (waiters.size === 0) rest()
         }
         waiters.add(waiter)
-        stopListening ??= watched.listen(look)
-        look()
+        stopListening ??= watched.listen(loop.lookSoon)
+        loop.lookNow().catch(() => {})
       })
     },
     close(reason) {
@@ -87,41 +83,20 @@ export function watchHead(log: Log, watched: Watched, pollMs: number): LogWatch 
   function rest(): void {
     stopListening?.()
     stopListening = undefined
-    timer?.cancel()
-    timer = undefined
+    loop.rest()
   }
 
-  function look(): void {
-    dirty = true
-    if (!running) runOutside(() => void lookWhileDirty())
+  async function look(): Promise<number | undefined> {
+    if (waiters.size === 0) return undefined
+    const present = [...waiters]
+    const settled = await watched.settle()
+    unsettledLooks = settled.settled < settled.head ? unsettledLooks + 1 : 0
+    for (const waiter of present) if (waiters.has(waiter)) answer(waiter, settled)
+    return unsettledLooks > 0 ? Math.min(2 * 2 ** Math.min(unsettledLooks - 1, 10), 250) : undefined
   }
 
-  async function lookWhileDirty(): Promise<void> {
-    running = true
-    timer?.cancel()
-    while (dirty && waiters.size > 0) {
-      dirty = false
-      // Who comes during the look may have seen more than it will show; it is answered by the next one.
-      const present = [...waiters]
-      try {
-        const settled = await watched.settle()
-        failures = 0
-        unsettledLooks = settled.settled < settled.head ? unsettledLooks + 1 : 0
-        for (const waiter of present) if (waiters.has(waiter)) answer(waiter, settled)
-      } catch (error) {
-        // Waiting outlives a server that is away. Anything else will not mend itself.
-        failures++
-        if (!isRillflowError(error) || !error.retryable) for (const waiter of waiters) waiter.reject(error)
-      }
-    }
-    running = false
-    if (waiters.size > 0) timer = log.clock.setTimeout(look, nextLookMs())
-  }
-
-  function nextLookMs(): number {
-    if (failures > 0) return delay(defaultBackoff, failures)
-    if (unsettledLooks > 0) return Math.min(2 * 2 ** Math.min(unsettledLooks - 1, 10), 250, pollMs)
-    return pollMs * (0.8 + 0.4 * Math.random())
+  function onFailure(error: unknown): void {
+    if (!isRillflowError(error) || !error.retryable) for (const waiter of waiters) waiter.reject(error)
   }
 
   function answer(waiter: Waiter, now: Settled): void {

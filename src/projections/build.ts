@@ -2,12 +2,13 @@
  * Building a read model in the foreground: the log applied from a checkpoint to its end, under a lease, with the same
  * batches, the same failure policy and the same dead letters as a consumer that follows it.
  */
+
 import { applyPage } from '../consumers/batch.ts'
 import type { Consumer } from '../consumers/consumer.ts'
 import type { Consumers } from '../consumers/consumers.ts'
 import { type Lease, saveProgress } from '../consumers/lease.ts'
 import { setPace } from '../consumers/pace.ts'
-import { LeaseLost } from '../core/consumer-errors.ts'
+import { renew as renewRow } from '../consumers/row.ts'
 import { isRillflowError } from '../core/errors.ts'
 import { sleep, throwIfAborted } from '../core/lifecycle.ts'
 import { sql } from '../database/sql.ts'
@@ -132,13 +133,7 @@ export function report(build: Build, phase: RebuildProgress['phase'], head: bigi
 
 /** The fence stays, so that it can go on while something of it is under way. */
 async function renew(log: Log, { lease, consumer }: Build): Promise<void> {
-  const rows = await log.database.run(sql`/* projections.renew */
-    update ${log.names.consumers}
-    set lease_until = clock_timestamp() + make_interval(secs => ${consumer.leaseMs}::float8 / 1000)
-    where name = ${lease.consumer}::text
-      and fence = ${lease.fence}::bigint
-    returning name`)
-  if (rows.length === 0) throw new LeaseLost({ consumer: lease.consumer, fence: lease.fence })
+  await renewRow(log, lease, consumer.leaseMs)
 }
 
 /** True for what goes away by itself: others hold a lock that is needed. */

@@ -9,13 +9,13 @@
  */
 import type { Consumers } from '../consumers/consumers.ts'
 import { ensureConsumer, releaseLeases } from '../consumers/lease.ts'
+import { move } from '../consumers/row.ts'
 import { LeaseLost } from '../core/consumer-errors.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { sleep } from '../core/lifecycle.ts'
 import { RebuildRunning } from '../core/projection-errors.ts'
 import { type Backoff, delay } from '../core/retry.ts'
 import type { Transaction } from '../database/database.ts'
-import { sql } from '../database/sql.ts'
 import { activateInline, holdInlineBarrier, listInline, retireInline } from '../events/inline-barrier.ts'
 import type { InlineProjection } from '../events/inline-registry.ts'
 import type { Log } from '../events/log.ts'
@@ -135,15 +135,5 @@ async function moveTo(
   state: 'inline' | 'active',
   position: bigint,
 ): Promise<void> {
-  await tx.run(sql`/* projections.move_to */
-    update ${log.names.consumers}
-    set state = ${state}::text,
-      checkpoint = ${position}::bigint,
-      fence = nextval(${log.names.consumers_fence.quoted}::regclass),
-      owner = null,
-      lease_until = null,
-      attempts = 0,
-      retry_at = null,
-      progressed_at = clock_timestamp()
-    where name = ${name}::text`)
+  await move(log, name, { state, checkpoint: position }, tx)
 }

@@ -2,6 +2,7 @@
  * A rebuild that a projection owes: the log was cut at a position it had passed, so its read model tells of events that are
  * no more. Its row says so, and it is paid before anything else is applied, by whoever has the code.
  */
+import { change } from '../consumers/row.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
 import type { RebuildParts } from './build.ts'
@@ -16,10 +17,7 @@ export function owedRebuilds(parts: RebuildParts): (projection: Projection, sign
     if (settled.has(projection)) return
     if (await owesRebuild(log, projection.name)) {
       await rebuild(parts, projection, { signal })
-      await log.database.run(sql`/* projections.paid */
-        update ${log.names.consumers}
-        set definition = definition - 'rebuild'
-        where name = ${projection.name}::text`)
+      await change(log, [projection.name], { definition: { rebuild: undefined }, keepsHolder: true }, log.database)
     }
     settled.add(projection)
   }

@@ -12,6 +12,7 @@
 
 import type { Consumer } from '../consumers/consumer.ts'
 import type { Lease } from '../consumers/lease.ts'
+import { forget, move } from '../consumers/row.ts'
 import { LeaseLost } from '../core/consumer-errors.ts'
 import type { Transaction } from '../database/database.ts'
 import { identifier, sql } from '../database/sql.ts'
@@ -146,21 +147,7 @@ async function moveRow(
   tx: Transaction,
   position: bigint,
 ): Promise<void> {
-  await tx.run(sql`/* projections.forget_shadow */
-    delete from ${log.names.consumers}
-    where name = ${lease.consumer}::text`)
-  const rows = await tx.run(sql`/* projections.switch */
-    update ${log.names.consumers}
-    set checkpoint = ${position}::bigint,
-      fence = nextval(${log.names.consumers_fence.quoted}::regclass),
-      owner = null,
-      lease_until = null,
-      attempts = 0,
-      retry_at = null,
-      last_error = null,
-      progressed_at = clock_timestamp()
-    where name = ${projection.name}::text
-      and (state = 'inline') = ${isInline}::boolean
-    returning name`)
-  if (rows.length === 0) throw new TailFailed('its lifecycle was changed meanwhile')
+  await forget(log, [lease.consumer], tx)
+  if (!(await move(log, projection.name, { checkpoint: position, isInline }, tx)))
+    throw new TailFailed('its lifecycle was changed meanwhile')
 }

@@ -4,6 +4,7 @@
  */
 
 import { deleteConsumer, resetConsumer } from '../consumers/administer.ts'
+import { change as changeRows, pause as pauseRows } from '../consumers/row.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { checkWhole } from '../core/whole.ts'
 import type { Transaction } from '../database/database.ts'
@@ -88,10 +89,7 @@ export function openAdministration(parts: SubscriptionParts): Administration {
     },
     pause: (name, group) =>
       change(name, group, async (tx, names) => {
-        await tx.run(sql`/* subscriptions.pause */
-          update ${log.names.consumers}
-          set paused_at = coalesce(paused_at, clock_timestamp())
-          where name = any(${names}::text[])`)
+        await pauseRows(log, names, tx)
       }),
     resume: (name, group) =>
       change(name, group, async (tx, names) => {
@@ -121,10 +119,7 @@ export function openAdministration(parts: SubscriptionParts): Administration {
             option: 'maxInFlight',
             reason: `must be at least 1 for each of ${names.length} partitions`,
           })
-        await tx.run(sql`/* subscriptions.limit */
-          update ${log.names.consumers}
-          set definition = jsonb_set(definition, '{maxInFlight}', to_jsonb(${maxInFlight}::integer))
-          where name = any(${names}::text[])`)
+        await changeRows(log, names, { definition: { maxInFlight }, keepsHolder: true }, tx)
       })
     },
     repartition: (name, group, partitions, options = {}) => repartition(parts, { name, group }, partitions, options),

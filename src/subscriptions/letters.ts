@@ -5,8 +5,10 @@
 import type { Hold } from '../consumers/host.ts'
 import { type Letter, markReplayed, putBack, readEvent, reopenAbandoned, takeNext } from '../consumers/replay.ts'
 import { isRillflowError } from '../core/errors.ts'
+import { onAbort } from '../core/lifecycle.ts'
+import { openLoop } from '../core/loop.ts'
 import type { Executor } from '../database/database.ts'
-import { type AnyTransaction, runOutside } from '../database/transaction.ts'
+import type { AnyTransaction } from '../database/transaction.ts'
 import type { RecordedEvent } from '../events/definition.ts'
 import type { Log } from '../events/log.ts'
 import { type Delivery, deliveryOf } from './delivery.ts'
@@ -33,21 +35,23 @@ export interface Letters {
 export function openLetters({ log, hold, ended, executorOf, onChange }: LetterParts): Letters {
   let ready: { letter: Letter; event: RecordedEvent } | undefined
   let isOut = false
-  let isLooking = false
-  let isDue = false
-
-  const look = (): void => {
-    isDue = true
-    if (isLooking || isOut || ready !== undefined || ended.aborted) return
-    isLooking = true
-    void runOutside(lookUp)
-  }
+  const loop = openLoop({
+    look: lookUp,
+    pollMs: Number.POSITIVE_INFINITY,
+    clock: log.clock,
+    unref: true,
+    onFailure(error) {
+      if (isRillflowError(error, 'lease_lost')) loop.rest()
+      else log.telemetry.log.warn({ ...about(), error }, 'no dead letter was read')
+    },
+  })
+  onAbort(ended, () => void loop.stop())
 
   return {
     get isOut() {
       return isOut
     },
-    look,
+    look: loop.lookSoon,
     take() {
       if (ready === undefined || ended.aborted) return undefined
       const { letter, event } = ready
@@ -57,32 +61,24 @@ export function openLetters({ log, hold, ended, executorOf, onChange }: LetterPa
     },
   }
 
-  async function lookUp(): Promise<void> {
-    try {
-      while (isDue && ready === undefined && !ended.aborted) {
-        isDue = false
-        await reopenAbandoned(log, hold)
-        const { letter, nextInMs } = await takeNext(log, hold)
-        if (letter !== undefined) await prepare(letter)
-        else if (nextInMs !== undefined) log.clock.setTimeout(look, Math.max(10, nextInMs)).unref?.()
-      }
-    } catch (error) {
-      // Asked again with the next look of the host.
-      if (!isRillflowError(error, 'lease_lost'))
-        log.telemetry.log.warn({ ...about(), error }, 'no dead letter was read')
-    } finally {
-      isLooking = false
-    }
-    if (ready !== undefined) onChange()
+  async function lookUp(): Promise<number | undefined> {
+    if (isOut || ready !== undefined || ended.aborted) return undefined
+    await reopenAbandoned(log, hold)
+    const { letter, nextInMs } = await takeNext(log, hold)
+    if (letter === undefined) return nextInMs === undefined ? undefined : Math.max(10, nextInMs)
+    if (!(await prepare(letter))) return 0
+    onChange()
+    return undefined
   }
 
-  async function prepare(letter: Letter): Promise<void> {
+  async function prepare(letter: Letter): Promise<boolean> {
     try {
       ready = { letter, event: await readEvent(log, letter) }
+      return true
     } catch (error) {
       if (isRillflowError(error) && error.retryable) throw error
       await putBack(log, hold, letter, error)
-      isDue = true
+      return false
     }
   }
 
@@ -90,7 +86,7 @@ export function openLetters({ log, hold, ended, executorOf, onChange }: LetterPa
     const over = (): void => {
       isOut = false
       onChange()
-      look()
+      loop.lookSoon()
     }
     return settleOnce({
       ...{ log, lease: hold.lease, position: letter.position, ended },

@@ -1,4 +1,5 @@
 /** The rows of a subscription's groups: made once, and compared with what is asked for later. */
+import { change, ensure } from '../consumers/row.ts'
 import { DuplicateConsumer } from '../core/consumer-errors.ts'
 import { canonicalJson } from '../core/json.ts'
 import { SubscriptionMismatch } from '../core/subscription-errors.ts'
@@ -38,13 +39,12 @@ async function registerLocked(log: Log, tx: Executor, plan: Plan): Promise<Store
 /** One row per partition, all of them at one position. */
 export async function insertGroup(log: Log, tx: Executor, stored: StoredPlan, checkpoint: bigint): Promise<void> {
   const names = rowNames(stored)
-  const made = await tx.run<{ name: string }>(sql`/* subscriptions.insert */
-    insert into ${log.names.consumers} (name, kind, checkpoint, definition)
-    select made.name, 'subscription', ${checkpoint}::bigint, ${JSON.stringify(stored)}::jsonb
-    from unnest(${names}::text[]) as made(name)
-    on conflict do nothing
-    returning name`)
-  const taken = names.find(name => !made.some(row => row.name === name))
+  const made = await ensure(
+    log,
+    names.map(name => ({ name, kind: 'subscription' as const, checkpoint, definition: stored })),
+    tx,
+  )
+  const taken = names.find(name => !made.includes(name))
   if (taken !== undefined) throw new DuplicateConsumer({ consumer: taken })
 }
 
@@ -83,14 +83,17 @@ export async function lockSubscription(log: Log, tx: Executor, subscription: str
 
 /** Holders of the old filter must not go on with it, so they lose their leases. */
 async function replaceFilter(log: Log, tx: Executor, { name, stored }: Plan): Promise<void> {
-  await tx.run(sql`/* subscriptions.replace */
-    update ${log.names.consumers}
-    set definition = jsonb_set(definition, '{filter}', ${JSON.stringify(stored.filter)}::jsonb),
-      fence = nextval(${log.names.consumers_fence.quoted}::regclass),
-      owner = null,
-      lease_until = null
+  const rows = await tx.run<{ name: string }>(sql`/* subscriptions.names */
+    select name
+    from ${log.names.consumers}
     where kind = 'subscription'
       and definition ->> 'subscription' = ${name}::text`)
+  await change(
+    log,
+    rows.map(row => row.name),
+    { definition: { filter: stored.filter } },
+    tx,
+  )
 }
 
 /** Somebody may have replaced the filter by another than the one that is run here. */

@@ -9,6 +9,7 @@
  * it. Whoever dies on the way leaves it unfinished: calling again goes on from there; one that gives up takes it all back.
  */
 
+import { change } from '../consumers/row.ts'
 import { deadline, sleep } from '../core/lifecycle.ts'
 import { checkWhole } from '../core/whole.ts'
 import type { Executor } from '../database/database.ts'
@@ -75,10 +76,12 @@ function closeGroup(parts: SubscriptionParts, group: Group, partitions: number):
     const rows = await lockRows(parts, tx, group)
     if (rows.length === 0) throw await notFound(log, tx, group.name, group.group)
     if (rows.length === partitions) return true
-    await tx.run(sql`/* subscriptions.close */
-      update ${log.names.consumers}
-      set state = 'repartitioning'
-      where name = any(${rows.map(row => row.name)}::text[])`)
+    await change(
+      log,
+      rows.map(row => row.name),
+      { state: 'repartitioning', keepsHolder: true },
+      tx,
+    )
     return false
   })
 }
@@ -102,14 +105,12 @@ async function setBarrier(parts: SubscriptionParts, group: Group): Promise<void>
     const rows = await lockRows(parts, tx, group)
     if (rows.length === 0) throw await notFound(log, tx, group.name, group.group)
     const barrier = rows.map(row => row.highest).reduce((a, b) => (a > b ? a : b))
-    await tx.run(sql`/* subscriptions.barrier */
-      update ${log.names.consumers}
-      set definition = jsonb_set(definition, '{barrier}', to_jsonb(${barrier.toString()}::text)),
-        state = 'active',
-        fence = nextval(${log.names.consumers_fence.quoted}::regclass),
-        owner = null,
-        lease_until = null
-      where name = any(${rows.map(row => row.name)}::text[])`)
+    await change(
+      log,
+      rows.map(row => row.name),
+      { state: 'active', definition: { barrier: barrier.toString() } },
+      tx,
+    )
   })
 }
 

@@ -2,11 +2,13 @@
  * A subscription at work in this process: it shares the partitions of its group with other processes through a host, reads
  * for those it holds, and hands events to whoever asks.
  */
+
 import { isInterruption } from '../consumers/failure.ts'
 import { type Hold, type Host, type Hosted, openHost } from '../consumers/host.ts'
 import { CheckpointBeyondHead } from '../core/consumer-errors.ts'
 import { isRillflowError } from '../core/errors.ts'
 import { type Deferred, deferred, onAbort, once, settledWithin } from '../core/lifecycle.ts'
+import { openLoop } from '../core/loop.ts'
 import { retry } from '../core/retry.ts'
 import { SubscriptionNotFound } from '../core/subscription-errors.ts'
 import type { Executor } from '../database/database.ts'
@@ -60,7 +62,12 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
   let reader: Reader | undefined
   let dueTimer: { cancel(): void } | undefined
   let stopListening: (() => void) | undefined
-  let looking: Promise<void> | undefined
+  const rows = openLoop({
+    look: readRows,
+    pollMs: Number.POSITIVE_INFINITY,
+    clock: log.clock,
+    onFailure: failUnlessPassing,
+  })
   let lookedAt = 0
   let first = 0
   let isQuiet = false
@@ -79,6 +86,7 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
     stopping.abort()
     stopListening?.()
     await settledWithin(started, startMs)
+    await rows.stop()
     await host?.stop(plan.drainMs)
     await reader?.ended
   })
@@ -108,7 +116,7 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
       { ...parts, plan, held: () => [...held.values()], beforePage: lookIfOld, onRead: serve, onFailure: fail },
       stopping.signal,
     )
-    stopListening = wake.onChange(() => void lookAgain())
+    stopListening = wake.onChange(rows.lookSoon)
     await retry(() => host!.start(), again)
   }
 
@@ -242,30 +250,23 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
   }
 
   async function lookIfOld(): Promise<void> {
-    if (performance.now() - lookedAt > 1000) await lookAgain()
+    if (performance.now() - lookedAt > 1000) await rows.lookNow().catch(() => {})
   }
 
   /** What others have changed: paused, the limit, the number of partitions, or all of it is gone. */
-  function lookAgain(): Promise<void> {
-    looking ??= runOutside(async () => {
-      try {
-        lookedAt = performance.now()
-        const rows = await storedRows(log, plan)
-        const [row] = rows
-        if (row === undefined) return fail(new SubscriptionNotFound({ subscription: plan.name, group: plan.group }))
-        adopt(row.stored)
-        for (const [name, entry] of held) {
-          const own = rows.find(each => each.name === name)
-          if (own === undefined || own.fence !== entry.partition.lease.fence) entry.partition.lose()
-          else heed(entry, own)
-        }
-      } catch (error) {
-        failUnlessPassing(error)
-      } finally {
-        looking = undefined
-      }
-    })
-    return looking
+  async function readRows(): Promise<undefined> {
+    lookedAt = performance.now()
+    const found = await storedRows(log, plan)
+    const [row] = found
+    if (row === undefined)
+      return void fail(new SubscriptionNotFound({ subscription: plan.name, group: plan.group })) as undefined
+    adopt(row.stored)
+    for (const [name, entry] of held) {
+      const own = found.find(each => each.name === name)
+      if (own === undefined || own.fence !== entry.partition.lease.fence) entry.partition.lose()
+      else heed(entry, own)
+    }
+    return undefined
   }
 }
 

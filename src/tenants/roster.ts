@@ -18,9 +18,9 @@
  * and nobody else's.
  */
 import { isRillflowError } from '../core/errors.ts'
-import { abortable, type Deferred, deadline, deferred, sleep } from '../core/lifecycle.ts'
+import { abortable, deadline } from '../core/lifecycle.ts'
+import { type Loop, openLoop } from '../core/loop.ts'
 import { defaultBackoff, delay } from '../core/retry.ts'
-import { runOutside } from '../database/transaction.ts'
 import { readHeads } from './heads.ts'
 import { lookAt } from './idle.ts'
 import type { TenantInstance } from './instance.ts'
@@ -65,10 +65,8 @@ interface Beat {
   placed: readonly Placement[]
   rounds: number
   rotation: string[]
-  hint: AbortController
-  /** Of the first round. */
-  readonly done: Deferred<void>
-  walking: Promise<void>
+  readonly loop: Loop
+  readonly first: Promise<void>
 }
 
 export interface Roster {
@@ -94,7 +92,7 @@ export function openRoster<S>(placements: Placements, options: RosterOptions<S>)
   const beats = new Map<string, Beat>()
   let stopping = new AbortController()
   let starting: Promise<void> | undefined
-  let listing: Promise<void> | undefined
+  let listing: Loop | undefined
 
   return {
     async start() {
@@ -106,10 +104,9 @@ export function openRoster<S>(placements: Placements, options: RosterOptions<S>)
     },
     async stop() {
       stopping.abort()
-      for (const { hint } of beats.values()) hint.abort()
       // What is being woken would run on otherwise.
       await starting?.catch(() => {})
-      await Promise.all([listing, ...[...beats.values()].map(({ walking }) => walking)])
+      await Promise.all([listing?.stop(), ...[...beats.values()].map(({ loop }) => loop.stop())])
       listing = undefined
       beats.clear()
       await Promise.all([...members.values()].map(leave))
@@ -124,19 +121,14 @@ export function openRoster<S>(placements: Placements, options: RosterOptions<S>)
   async function begin(): Promise<void> {
     stopping = new AbortController()
     await list()
-    await Promise.all([...beats.values()].map(({ done }) => done.promise))
-    listing = runOutside(keepListing)
-  }
-
-  async function keepListing(): Promise<void> {
-    while (!stopping.signal.aborted) {
-      await sleep(roundsPerList * nextPollMs(), { signal: stopping.signal }).catch(() => {})
-      if (!stopping.signal.aborted) await list().catch(error => onFailure?.('*', error))
-    }
-  }
-
-  function nextPollMs(): number {
-    return pollMs * (0.8 + 0.4 * Math.random())
+    await Promise.all([...beats.values()].map(({ first }) => first))
+    listing = openLoop({
+      look: async () => void (await list()) as undefined,
+      pollMs: roundsPerList * pollMs,
+      backoff: { baseMs: roundsPerList * pollMs, factor: 1, maxMs: roundsPerList * pollMs, jitter: 0.2 },
+      onFailure: error => onFailure?.('*', error),
+    })
+    listing.lookIn(roundsPerList * pollMs)
   }
 
   /** Who there is, and on which server. */
@@ -160,22 +152,16 @@ export function openRoster<S>(placements: Placements, options: RosterOptions<S>)
   }
 
   function enlist(server: string, placed: readonly Placement[]): void {
-    const beat: Beat = {
-      ...{ server, placed, rounds: 0, rotation: [], hint: new AbortController(), done: deferred<void>() },
-      walking: Promise.resolve(),
-    }
+    const loop = openLoop({
+      look: async () => {
+        await round(beat)
+        return membersOf(beat).some(isDue) ? 0 : undefined
+      },
+      pollMs,
+    })
+    const beat: Beat = { server, placed, rounds: 0, rotation: [], loop, first: Promise.resolve() }
     beats.set(server, beat)
-    beat.walking = runOutside(() => keepGoing(beat))
-  }
-
-  async function keepGoing(beat: Beat): Promise<void> {
-    while (!stopping.signal.aborted) {
-      await round(beat)
-      beat.done.resolve()
-      beat.hint = new AbortController()
-      if (stopping.signal.aborted) return
-      if (!membersOf(beat).some(isDue)) await sleep(nextPollMs(), { signal: beat.hint.signal }).catch(() => {})
-    }
+    Object.assign(beat, { first: loop.lookNow().catch(() => {}) })
   }
 
   function membersOf({ server }: Beat): Member<S>[] {
@@ -233,7 +219,7 @@ export function openRoster<S>(placements: Placements, options: RosterOptions<S>)
       member.activeAt = performance.now()
       if (member.asleepAt === undefined) return
       member.asleepAt = undefined
-      beats.get(member.server)?.hint.abort()
+      beats.get(member.server)?.loop.lookSoon()
     }
     const { wake } = instance
     // Asleep, too: who is never awake for hours would keep what is old for ever.

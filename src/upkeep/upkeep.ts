@@ -19,11 +19,11 @@
  * What can fail: a chunk, which is then rolled back; the next round goes on from there. A process's own round tells the logger and
  * tries again hours later.
  */
-import type { Clock, Timer } from '../core/clock.ts'
+
 import { throwIfAborted } from '../core/lifecycle.ts'
+import { openLoop } from '../core/loop.ts'
 import type { InTurn, PruneOptions } from '../database/prune.ts'
 import { sql } from '../database/sql.ts'
-import { runOutside } from '../database/transaction.ts'
 import type { Log } from '../events/log.ts'
 import { pruneArchived } from './archived.ts'
 import { oldRowsOf, type RetentionOptions, retentionOf } from './retention.ts'
@@ -67,10 +67,20 @@ export const everyMs: number = 6 * hourMs
 
 export function openUpkeep(log: Log, options: RetentionOptions | undefined): Upkeep {
   const retention = retentionOf(options)
-  const stopping = new AbortController()
   let tending = 0
-  let timer: Timer | undefined
-  let round: Promise<unknown> | undefined
+  const loop = openLoop({
+    look: async signal => {
+      const report = await run({ signal }, false)
+      log.telemetry.log.info({ schema: log.schema, ...report }, 'old rows were deleted')
+      return undefined
+    },
+    pollMs: everyMs,
+    jitter: 0.5,
+    backoff: { baseMs: everyMs, factor: 1, maxMs: everyMs, jitter: 0.5 },
+    onFailure: error => log.telemetry.log.warn({ schema: log.schema, error }, 'old rows could not be deleted'),
+    unref: true,
+    clock: log.clock,
+  })
 
   const run = async (given: UpkeepOptions, isPatient: boolean): Promise<UpkeepReport> => {
     const { dryRun = false, signal, onProgress } = given
@@ -98,19 +108,6 @@ export function openUpkeep(log: Log, options: RetentionOptions | undefined): Upk
     return { ...report, archivedStreams: streams, archivedEvents: events, slowest: await slowest(log) }
   }
 
-  const keepUp = (): void => {
-    round = runOutside(() => run({ signal: stopping.signal }, false))
-      .then(report => log.telemetry.log.info({ schema: log.schema, ...report }, 'old rows were deleted'))
-      .catch((error: unknown) => {
-        if (stopping.signal.aborted) return
-        log.telemetry.log.warn({ schema: log.schema, error }, 'old rows could not be deleted')
-      })
-      .finally(() => {
-        timer?.cancel()
-        if (tending > 0) timer = wait(log.clock, everyMs * (0.5 + Math.random()), keepUp)
-      })
-  }
-
   return {
     async run(given = {}) {
       log.database.refuseInsideTransaction('upkeep')
@@ -119,27 +116,19 @@ export function openUpkeep(log: Log, options: RetentionOptions | undefined): Upk
     },
     tend(firstWithinMs = hourMs) {
       // Not all at once, when many processes were started together; and not among what a process does at its start.
-      if (tending++ === 0) timer = wait(log.clock, firstWithinMs * (0.1 + 0.9 * Math.random()), keepUp)
+      if (tending++ === 0) loop.lookIn(firstWithinMs * (0.1 + 0.9 * Math.random()))
       let isOver = false
       return () => {
         if (isOver) return
         isOver = true
-        if (tending > 0 && --tending === 0) timer?.cancel()
+        if (tending > 0 && --tending === 0) loop.rest()
       }
     },
     async stop() {
       tending = 0
-      stopping.abort()
-      timer?.cancel()
-      await round
+      await loop.stop()
     },
   }
-}
-
-function wait(clock: Clock, ms: number, then: () => void): Timer {
-  const timer = clock.setTimeout(then, ms)
-  timer.unref?.()
-  return timer
 }
 
 /** Runs chunks one after the other among all processes. One without patience gives up if it is another's turn. */

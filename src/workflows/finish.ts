@@ -6,9 +6,9 @@
  * that only emit share a transaction; those with writes of their own, or that others must not be held up by, go alone.
  */
 import { isInterruption } from '../consumers/failure.ts'
+import { coalesce } from '../core/coalesce.ts'
 import { isRillflowError } from '../core/errors.ts'
-import { type Deferred, deferred, sleep } from '../core/lifecycle.ts'
-import { delay } from '../core/retry.ts'
+import { delay, retry } from '../core/retry.ts'
 import type { Executor, Transaction } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import { isCollision, sqlStateOf } from '../database/sqlstate.ts'
@@ -44,7 +44,6 @@ export type Finished = 'refused' | 'stored' | 'continued'
 interface Entry {
   readonly outcome: Outcome
   readonly next: string | undefined
-  readonly done: Deferred<Finished>
 }
 
 export interface FinishOptions {
@@ -59,84 +58,57 @@ const troubleBackoff = { baseMs: 20, factor: 2, maxMs: 2_000, jitter: 0.5 }
 
 export function openFinisher(parts: DispatchParts, options: FinishOptions): Finisher {
   const { log } = parts
-  let waiting: Entry[] = []
-  let working: Promise<void> | undefined
-  const alone = new Set<Promise<void>>()
+  const outcomes = coalesce<Entry, Finished>({
+    name: 'outcome',
+    send,
+    afterFailure: (error, _, attempt) => {
+      if (!isPassing(error, attempt) || options.lost.aborted) return 'fail'
+      log.telemetry.log.warn({ schema: log.schema, owner: options.owner, error }, 'outcomes could not be stored yet')
+      return { sendAgainInMs: delay(troubleBackoff, attempt) }
+    },
+    keysOf: ({ outcome }) => [outcome.execution.id],
+    fits: (entry, batch) =>
+      kindOf(entry) === kindOf(batch[0]!) &&
+      !batch.some(other => other.outcome.execution.id === entry.outcome.execution.id),
+    maxBatch: { count: mostTogether, bytes: 0 },
+    maxQueued: { count: 100_000, bytes: 0 },
+    maxCalls: () => 2,
+    signal: options.lost,
+  })
 
   return {
     get size() {
-      return waiting.length + alone.size
+      return outcomes.size
     },
-    finish(outcome, next) {
-      const done = deferred<Finished>()
-      waiting.push({ outcome, next, done })
-      working ??= work()
-      return done.promise
-    },
-    async drain() {
-      while (working !== undefined || alone.size > 0) await Promise.all([working, ...alone])
-    },
+    finish: (outcome, next) => outcomes.submit({ outcome, next }),
+    drain: outcomes.drain,
   }
 
-  async function work(): Promise<void> {
-    // All that is ready in this turn goes together.
-    await Promise.resolve()
-    while (waiting.length > 0) {
-      const entries = takeSome()
-      const plain = entries.filter(({ outcome }) => isPlain(outcome))
-      const shared = entries.filter(({ outcome }) => !isPlain(outcome) && outcome.inside === undefined)
-      for (const entry of entries) if (entry.outcome.inside !== undefined) goAlone(entry)
-      await Promise.all([
-        settle(plain, () => finishPlain(parts, options, plain)),
-        settle(shared, () => together(shared)),
-      ])
-    }
-    working = undefined
-    if (waiting.length > 0) working = work()
+  async function send(entries: readonly Entry[]): Promise<(Finished | Promise<Finished>)[]> {
+    const kind = kindOf(entries[0]!)
+    if (kind === 'writing') return entries.map(goAlone)
+    const store = kind === 'plain' ? finishPlain : finishTogether
+    const answers = await store(parts, options, entries)
+    return entries.map(entry => answers.get(entry) ?? goAlone(entry))
   }
 
-  /** Of one execution one outcome at a time: that of an attempt we had lost may wait together with that of the next. */
-  function takeSome(): Entry[] {
-    const taken = new Map<string, Entry>()
-    const left: Entry[] = []
-    for (const entry of waiting) {
-      const { id } = entry.outcome.execution
-      if (taken.size < mostTogether && !taken.has(id)) taken.set(id, entry)
-      else left.push(entry)
-    }
-    waiting = left
-    return [...taken.values()]
+  function goAlone(entry: Entry): Promise<Finished> {
+    const again = { retries: Number.POSITIVE_INFINITY, backoff: troubleBackoff, signal: options.lost }
+    let tries = 0
+    const when = (error: unknown): boolean => isPassing(error, tries) && !options.lost.aborted
+    return retry(
+      async () => {
+        tries++
+        return (await finishAlone(parts, options, entry)).get(entry)!
+      },
+      { ...again, when },
+    )
   }
+}
 
-  /** Those that cannot be stored with the others go alone. */
-  async function together(entries: readonly Entry[]): Promise<ReadonlyMap<Entry, Finished>> {
-    const answers = await finishTogether(parts, options, entries)
-    for (const entry of entries) if (!answers.has(entry)) goAlone(entry)
-    return answers
-  }
-
-  function goAlone(entry: Entry): void {
-    const work = settle([entry], () => finishAlone(parts, options, entry)).finally(() => alone.delete(work))
-    alone.add(work)
-  }
-
-  /** A database that is away is waited for: what was done must be known. */
-  async function settle(entries: readonly Entry[], store: () => Promise<ReadonlyMap<Entry, Finished>>): Promise<void> {
-    if (entries.length === 0) return
-    for (let tries = 1; ; tries++) {
-      try {
-        for (const [entry, finished] of await store()) entry.done.resolve(finished)
-        return
-      } catch (error) {
-        if (!isPassing(error, tries) || options.lost.aborted) {
-          for (const entry of entries) entry.done.reject(error)
-          return
-        }
-        log.telemetry.log.warn({ schema: log.schema, owner: options.owner, error }, 'outcomes could not be stored yet')
-        await sleep(delay(troubleBackoff, tries), { signal: options.lost }).catch(() => {})
-      }
-    }
-  }
+function kindOf({ outcome }: Entry): 'plain' | 'emitting' | 'writing' {
+  if (isPlain(outcome)) return 'plain'
+  return outcome.inside === undefined ? 'emitting' : 'writing'
 }
 
 /**

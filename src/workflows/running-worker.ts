@@ -12,7 +12,7 @@ import { newOwner } from '../consumers/lease.ts'
 import { Cutoff } from '../core/cutoff.ts'
 import { isRillflowError } from '../core/errors.ts'
 import { once, settledWithin } from '../core/lifecycle.ts'
-import { delay } from '../core/retry.ts'
+import { openLoop } from '../core/loop.ts'
 import { ExecutionLost } from '../core/workflow-errors.ts'
 import { runOutside } from '../database/transaction.ts'
 import { attemptsAtWork } from './at-work.ts'
@@ -81,8 +81,18 @@ export function runningWorker(parts: WorkerParts, options: WorkerOptions, seats?
   let handlers: ReadonlyMap<number, Handler> = new Map()
   let finisher: Finisher
   let host: Host | undefined
-  let loop: Promise<void> | undefined
-  let wakeUp = (): void => {}
+  const loop = openLoop({
+    look: work,
+    pollMs: Number.POSITIVE_INFINITY,
+    backoff: troubleBackoff,
+    clock: log.clock,
+    onFailure(error) {
+      if (isRillflowError(error, 'store_closed')) return void loop.stop()
+      log.telemetry.log.warn({ schema: log.schema, owner, error }, 'a worker is held up')
+      isTickDue = isHinted = true
+    },
+  })
+  const wakeUp = loop.lookSoon
   let isHinted = true
   let isTickDue = true
   let averageMs = quickMs
@@ -121,7 +131,7 @@ export function runningWorker(parts: WorkerParts, options: WorkerOptions, seats?
             hear(false)()
           }),
         )
-      loop = runOutside(work)
+      loop.lookSoon()
       const taker = { offer }
       parts.takers.add(taker)
       releases.push(() => parts.takers.delete(taker))
@@ -148,38 +158,14 @@ export function runningWorker(parts: WorkerParts, options: WorkerOptions, seats?
     return [{ name, kind, startFrom, leaseMs, run: hold => follow(parts.consumers, leased, hold) }]
   }
 
-  async function work(): Promise<void> {
-    for (let troubles = 0; !stopping.signal.aborted; ) {
-      try {
-        const isSeen = (isTickDue || performance.now() >= nextTickAt) && (await look())
-        if (isHinted && isHungry()) {
-          isHinted = false
-          if (await claimMore(isSeen)) isHinted = true
-        }
-        fill()
-        troubles = 0
-        await rest(nextTickAt - performance.now())
-      } catch (error) {
-        if (isRillflowError(error, 'store_closed')) return
-        log.telemetry.log.warn({ schema: log.schema, owner, error }, 'a worker is held up')
-        isTickDue = isHinted = true
-        await rest(delay(troubleBackoff, ++troubles), true)
-      }
+  async function work(): Promise<number> {
+    const isSeen = (isTickDue || performance.now() >= nextTickAt) && (await look())
+    if (isHinted && isHungry()) {
+      isHinted = false
+      if (await claimMore(isSeen)) isHinted = true
     }
-  }
-
-  /** Waits for a hint, a free slot, or the time given. */
-  async function rest(ms: number, whatever = false): Promise<void> {
-    if (!whatever && ((isHinted && isHungry()) || isTickDue)) return
-    await new Promise<void>(resolve => {
-      const timer = log.clock.setTimeout(resolve, Math.max(0, ms))
-      wakeUp = () => {
-        timer.cancel()
-        resolve()
-      }
-      if (stopping.signal.aborted) wakeUp()
-    })
-    wakeUp = () => {}
+    fill()
+    return (isHinted && isHungry()) || isTickDue ? 0 : Math.max(0, nextTickAt - performance.now())
   }
 
   /** True if nobody has told of anything meanwhile. */
@@ -236,7 +222,7 @@ export function runningWorker(parts: WorkerParts, options: WorkerOptions, seats?
 
   function lookIn(ms: number): void {
     nextTickAt = Math.min(nextTickAt, performance.now() + Math.ceil(ms) + 1)
-    wakeUp()
+    loop.lookIn(Math.ceil(ms) + 1)
   }
 
   /** Taken away by another worker, a cancellation, or its own time. */
@@ -359,7 +345,7 @@ export function runningWorker(parts: WorkerParts, options: WorkerOptions, seats?
       for (const release of releases) release()
       wakeUp()
       await host?.stop()
-      await loop
+      await loop.stop()
       const unstarted = ready
       ready = []
       await giveBack(unstarted.map(([head]) => head!))

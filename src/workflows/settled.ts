@@ -4,7 +4,7 @@
  */
 import { isRillflowError } from '../core/errors.ts'
 import { abortable, type Deferred, deadline, deferred } from '../core/lifecycle.ts'
-import { runOutside } from '../database/transaction.ts'
+import { openLoop } from '../core/loop.ts'
 import type { Log } from '../events/log.ts'
 import type { Wake } from '../events/wake.ts'
 import { readStatuses, type WorkflowStatus } from './status.ts'
@@ -27,9 +27,7 @@ const lastPollMs = 1_000
 export function watchSettled(log: Log, wake: Wake, progress: { readonly reached: bigint }): SettledWatch {
   const waiters = new Map<string, Set<Deferred<WorkflowStatus>>>()
   let stopListening: (() => void) | undefined
-  let timer: { cancel(): void } | undefined
-  let isLooking = false
-  let isDue = false
+  const loop = openLoop({ look, pollMs: Number.POSITIVE_INFINITY, clock: log.clock, onFailure })
   let pollMs = firstPollMs
 
   return {
@@ -39,10 +37,10 @@ export function watchSettled(log: Log, wake: Wake, progress: { readonly reached:
       const waiter = deferred<WorkflowStatus>()
       const all = waiters.get(correlationId) ?? new Set()
       waiters.set(correlationId, all.add(waiter))
-      stopListening ??= wake.onEnd(look)
+      stopListening ??= wake.onEnd(loop.lookSoon)
       pollMs = firstPollMs
-      if (progress.reached > 0n && progress.reached < position) lookLater()
-      else look()
+      if (progress.reached > 0n && progress.reached < position) loop.lookIn(pollMs)
+      else loop.lookSoon()
       try {
         return await abortable(waiter.promise, limit.signal)
       } finally {
@@ -59,35 +57,20 @@ export function watchSettled(log: Log, wake: Wake, progress: { readonly reached:
     if (waiters.size > 0) return
     stopListening?.()
     stopListening = undefined
-    timer?.cancel()
+    loop.rest()
   }
 
-  function look(): void {
-    isDue = true
-    if (!isLooking) void runOutside(lookWhileDue)
-  }
-
-  async function lookWhileDue(): Promise<void> {
-    isLooking = true
-    timer?.cancel()
-    while (isDue && waiters.size > 0) {
-      isDue = false
-      try {
-        for (const status of await readStatuses(log, [...waiters.keys()], log.database, true))
-          if (status.isSettled) for (const waiter of waiters.get(status.correlationId) ?? []) waiter.resolve(status)
-      } catch (error) {
-        if (!isRillflowError(error) || !error.retryable)
-          for (const all of waiters.values()) for (const waiter of all) waiter.reject(error)
-      }
-      await Promise.resolve()
-    }
-    isLooking = false
-    if (waiters.size > 0) lookLater()
-  }
-
-  function lookLater(): void {
-    timer?.cancel()
-    timer = log.clock.setTimeout(look, pollMs)
+  async function look(): Promise<number | undefined> {
+    if (waiters.size === 0) return undefined
+    for (const status of await readStatuses(log, [...waiters.keys()], log.database, true))
+      if (status.isSettled) for (const waiter of waiters.get(status.correlationId) ?? []) waiter.resolve(status)
+    const waitMs = pollMs
     pollMs = Math.min(pollMs * 1.5, lastPollMs)
+    return waitMs
+  }
+
+  function onFailure(error: unknown): void {
+    if (!isRillflowError(error) || !error.retryable)
+      for (const all of waiters.values()) for (const waiter of all) waiter.reject(error)
   }
 }

@@ -4,11 +4,11 @@
  * what it came from.
  */
 import { isInterruption } from '../../consumers/failure.ts'
+import { coalesce } from '../../core/coalesce.ts'
 import { isRillflowError } from '../../core/errors.ts'
-import { type Deferred, deferred, sleep } from '../../core/lifecycle.ts'
+import { sleep } from '../../core/lifecycle.ts'
 import { delay } from '../../core/retry.ts'
 import type { Transaction } from '../../database/database.ts'
-import { runOutside } from '../../database/transaction.ts'
 import type { Log } from '../../events/log.ts'
 import type { Claimed } from '../claim.ts'
 import { type CallRow, heardRow, markStored, storeCalls } from './remember.ts'
@@ -38,14 +38,30 @@ export interface RecordParts {
 interface Entry {
   readonly call: Call
   readonly end: End
-  readonly done: Deferred<boolean>
 }
 
 const troubleBackoff = { baseMs: 20, factor: 2, maxMs: 2_000, jitter: 0.5 }
 
 export function openRecorder({ log, execution, signal }: RecordParts, replay: Replay): Recorder {
-  let waiting: Entry[] = []
-  let isWorking = false
+  const calls = coalesce<Pick<Entry, 'call' | 'end'>, boolean>({
+    name: 'step',
+    async send(entries) {
+      const { track } = replay
+      const rows = rowsOf(entries)
+      const held = await storeCalls(log, log.database, execution, track, rows)
+      if (held) committed(track, rows)
+      return entries.map(() => held)
+    },
+    afterFailure(error, _, attempt) {
+      const isPassing = isInterruption(error) || isRillflowError(error, 'serialization_failed')
+      if (!isPassing || signal.aborted) return 'fail'
+      log.telemetry.log.warn({ schema: log.schema, executionId: execution.id, error }, 'a step is not recorded yet')
+      return { sendAgainInMs: delay(troubleBackoff, attempt) }
+    },
+    maxBatch: { count: 1_000, bytes: 0 },
+    maxQueued: { count: 10_000, bytes: 0 },
+    signal,
+  })
   let hasStored = false
 
   return {
@@ -54,33 +70,9 @@ export function openRecorder({ log, execution, signal }: RecordParts, replay: Re
     },
     async record(call, end, beside) {
       if (beside !== undefined) return persist(() => recordBeside(call, end, beside))
-      const done = deferred<boolean>()
-      waiting.push({ call, end, done })
-      if (!isWorking) void runOutside(work)
-      return done.promise
+      return calls.submit({ call, end })
     },
     recordIn: storeIn,
-  }
-
-  async function work(): Promise<void> {
-    isWorking = true
-    while (waiting.length > 0) {
-      const entries = waiting
-      waiting = []
-      try {
-        const isHeld = await persist(async () => {
-          const { track } = replay
-          const rows = rowsOf(entries)
-          const held = await storeCalls(log, log.database, execution, track, rows)
-          if (held) committed(track, rows)
-          return held
-        })
-        for (const { done } of entries) done.resolve(isHeld)
-      } catch (error) {
-        for (const { done } of entries) done.reject(error)
-      }
-    }
-    isWorking = false
   }
 
   function recordBeside(call: Call, end: End, beside: Beside): Promise<boolean> {

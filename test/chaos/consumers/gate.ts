@@ -68,7 +68,7 @@ export function openGate(database: Database, { isUnfenced }: { readonly isUnfenc
 function withoutFence(tx: Transaction): Transaction {
   return {
     ...tx,
-    run: statement => tx.run(statement.label === 'consumers.checkpoint' ? unfenced(statement) : statement),
+    run: statement => tx.run(statement.label === 'consumers.save' ? unfenced(statement) : statement),
   }
 }
 
