@@ -27,6 +27,7 @@ const ON_AN_ENGINE = [
   'workflows',
   'sessions',
   'upkeep',
+  'transfer',
   'model',
   'chaos',
   'docs',
@@ -44,14 +45,14 @@ const ONLY_ON_A_SERVER = [
   'test/chaos/workflows/{away,storm}.test.ts',
   'test/tenants/directory.test.ts',
   'test/chaos/tenants/moving.test.ts',
-  'test/tenants/moving/*.test.ts',
+  'test/transfer/move/*.test.ts',
 ]
 
 /** Files about the embedded engine itself. */
 const ONLY_EMBEDDED = [
   ...['folder-lock', 'line', 'pglite'].map(name => `test/database/${name}.test.ts`),
   'test/chaos/{,consumers/,workflows/}embedded.test.ts',
-  'test/upkeep/{backup,restore}.test.ts',
+  'test/transfer/backup/{backup,restore}.test.ts',
 ]
 
 /** The README's blocks choose their engines themselves: once is enough. */

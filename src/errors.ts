@@ -1,14 +1,5 @@
 /** Every error that users can meet, one by one. What each says is in `core/`; `docs/reference/errors.md` is made from it. */
-export { FoldFailed, InvalidAggregateState, InvalidDecision, SnapshotRefused } from './core/aggregate-errors.ts'
-export {
-  ArchiveDamaged,
-  ArchiveExists,
-  ArchiveForeign,
-  ArchiveNewer,
-  ImportDiffers,
-  NotArchivable,
-  SchemaNotEmpty,
-} from './core/archive-errors.ts'
+export { FoldFailed, InvalidAggregateState, InvalidDecision, SnapshotRefused } from './aggregates/errors.ts'
 export {
   CheckpointBeyondHead,
   CircuitOpen,
@@ -16,12 +7,43 @@ export {
   DeadLetterConflict,
   DeadLetterNotFound,
   DeadLetterUnwritable,
-  DuplicateConsumer,
-  HandlerTimeout,
   LeaseLost,
   NodeNotFound,
   NoHandler,
-} from './core/consumer-errors.ts'
+  RetryPending,
+  WorkflowNotActive,
+} from './consumers/errors.ts'
+export {
+  Aborted,
+  DuplicateConsumer,
+  HandlerTimeout,
+  InvalidEvent,
+  InvalidName,
+  InvalidOption,
+  isRillflowError,
+  Overloaded,
+  RillflowError,
+  StoreClosed,
+  TimedOut,
+} from './core/errors.ts'
+export {
+  AuthenticationFailed,
+  ConnectionLost,
+  DatabaseFailed,
+  DatabaseMissing,
+  DatabaseUnreachable,
+  FolderLocked,
+  FolderNotEmpty,
+  FolderNotWritable,
+  FolderVersionMismatch,
+  InsideTransaction,
+  OutcomeUnknown,
+  SerializationFailed,
+  ServerInRecovery,
+  ServerUnsupported,
+  TransactionClosed,
+  TransactionTimeout,
+} from './database/errors.ts'
 export {
   BulkRefused,
   CollectionNotSynced,
@@ -36,63 +58,34 @@ export {
   type RefusedItem,
   UniqueViolation,
   UpcastFailed,
-} from './core/document-errors.ts'
+} from './documents/errors.ts'
+export { InvalidCursor, InvalidFilter, InvalidQuery, NotOne, UnknownLanguage } from './documents/query/errors.ts'
 export {
-  Aborted,
-  AuthenticationFailed,
-  ConnectionLost,
-  DatabaseFailed,
-  DatabaseMissing,
-  DatabaseUnreachable,
   DuplicateEventId,
-  FolderLocked,
-  FolderNotEmpty,
-  FolderNotWritable,
-  FolderVersionMismatch,
   IdempotencyConflict,
   IdempotencyMismatch,
+  ImportBypassesInline,
   ImportMismatch,
-  InsideTransaction,
-  InvalidEvent,
-  InvalidName,
-  InvalidOption,
-  isRillflowError,
+  InlineProjectionFailed,
+  InlineProjectionUnknown,
   LogRewound,
-  OutcomeUnknown,
-  Overloaded,
-  RillflowError,
-  SchemaDrift,
-  SchemaMissing,
-  SchemaNewer,
-  SchemaOutdated,
-  SerializationFailed,
-  ServerInRecovery,
-  ServerUnsupported,
-  StoreClosed,
   StreamArchived,
   StreamNotFound,
   StreamTombstoned,
-  TimedOut,
-  TransactionClosed,
-  TransactionTimeout,
   UpcasterCycle,
   UpcasterFailed,
   VersionConflict,
-} from './core/errors.ts'
-export { MoveHeldUp, MoveNotEqual, MoveRefused, MoveTakenOver } from './core/moving-errors.ts'
+} from './events/errors.ts'
 export {
-  ImportBypassesInline,
-  InlineProjectionFailed,
-  InlineProjectionUnknown,
   InvalidProjectionValue,
   ProjectionNotSynced,
   RebuildImpossible,
   RebuildRunning,
   ViewsDepend,
-} from './core/projection-errors.ts'
-export { InvalidCursor, InvalidFilter, InvalidQuery, NotOne, UnknownLanguage } from './core/query-errors.ts'
-export { SessionClosed, SessionSaving } from './core/session-errors.ts'
-export { AlreadySettled, SubscriptionMismatch, SubscriptionNotFound } from './core/subscription-errors.ts'
+} from './projections/errors.ts'
+export { SchemaDrift, SchemaMissing, SchemaNewer, SchemaOutdated } from './schema/errors.ts'
+export { SessionClosed, SessionSaving } from './sessions/errors.ts'
+export { AlreadySettled, SubscriptionMismatch, SubscriptionNotFound } from './subscriptions/errors.ts'
 export {
   DirectoryMissing,
   DirectoryUnreachable,
@@ -104,8 +97,18 @@ export {
   TenantMoving,
   TenantNotFound,
   TenantRequired,
-} from './core/tenant-errors.ts'
-export { BackupDamaged, BackupExists, BackupUnreadable, BackupUnsupported } from './core/upkeep-errors.ts'
+} from './tenants/errors.ts'
+export { BackupDamaged, BackupExists, BackupUnreadable, BackupUnsupported } from './transfer/backup/errors.ts'
+export {
+  ArchiveDamaged,
+  ArchiveExists,
+  ArchiveForeign,
+  ArchiveNewer,
+  ImportDiffers,
+  NotArchivable,
+  SchemaNotEmpty,
+} from './transfer/export/errors.ts'
+export { MoveHeldUp, MoveNotEqual, MoveRefused, MoveTakenOver } from './transfer/move/errors.ts'
 export {
   DeadlinePassed,
   DuplicateHandler,
@@ -126,10 +129,8 @@ export {
   NonDeterministic,
   NonRetryable,
   RetryLater,
-  RetryPending,
   ScheduleNotFound,
   ScheduleTimeout,
   TooManyEmitted,
   WorkerCrashed,
-  WorkflowNotActive,
-} from './core/workflow-errors.ts'
+} from './workflows/errors.ts'

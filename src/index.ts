@@ -15,18 +15,18 @@ export type { FoldingProjection } from './aggregates/projected.ts'
 export type { Handled, HandleOptions, LoadOptions, Repository } from './aggregates/repository.ts'
 export type { Snapshotter, SnapshotterMetrics, SnapshotterOptions } from './aggregates/snapshotter.ts'
 export { type Config, type ConfiguredSnapshotter, defineConfig } from './config.ts'
-export type { BreakerOptions } from './consumers/breaker.ts'
 export type { ConsumerFilter, ConsumerOptions, StartFrom } from './consumers/consumer.ts'
-export type { Daemon, DaemonOptions } from './consumers/daemon.ts'
-export type { DaemonDescription, Daemons } from './consumers/daemons.ts'
-export type { DeadLetterState } from './consumers/dead-letter.ts'
-export type { DeadLetterStats, DeadLetters } from './consumers/dead-letters.ts'
+export type { DeadLetterState } from './consumers/dead-letters/dead-letter.ts'
+export type { DeadLetterStats, DeadLetters } from './consumers/dead-letters/dead-letters.ts'
 export type {
   DeadLetter,
   DeadLetterDetails,
   DeadLetterFilter,
   ListDeadLettersOptions,
-} from './consumers/list-dead-letters.ts'
+} from './consumers/dead-letters/list.ts'
+export type { RetryFilter, RetryRequest } from './consumers/dead-letters/retry.ts'
+export type { Processor, ProcessorOptions, ProcessorState } from './consumers/processor.ts'
+export type { BreakerOptions } from './consumers/run/breaker.ts'
 export {
   custom,
   type Decision,
@@ -38,11 +38,11 @@ export {
   logAndSkip,
   type PolicyOptions,
   retryWithBackoff,
-} from './consumers/policy.ts'
-export type { Processor, ProcessorOptions, ProcessorState } from './consumers/processor.ts'
-export type { RetryFilter, RetryRequest } from './consumers/request-retry.ts'
+} from './consumers/run/policy.ts'
+export type { Tick, TickOptions } from './consumers/run/tick.ts'
+export type { Daemon, DaemonOptions } from './consumers/runners/daemon.ts'
+export type { DaemonDescription, Daemons } from './consumers/runners/runners.ts'
 export type { ConsumerStatus, StoredError } from './consumers/status.ts'
-export type { Tick, TickOptions } from './consumers/tick.ts'
 export type { WaitForOptions } from './consumers/wait-for.ts'
 export type { Clock } from './core/clock.ts'
 export type { Ids } from './core/id.ts'
@@ -79,7 +79,7 @@ export {
   rename,
   set,
   unset,
-} from './documents/patch.ts'
+} from './documents/patch/patch.ts'
 export { type BoundQuery, type CompiledQuery, compileQuery } from './documents/query/compile.ts'
 export {
   and,
@@ -111,8 +111,10 @@ export type { CursorPage, IncludeOptions, Page, Query, Queryable } from './docum
 export type { ReadOptions as DocumentReadOptions, StoredDocument } from './documents/read.ts'
 export type { ExpectedOptions } from './documents/write.ts'
 export * from './errors.ts'
-export type { AppendOptions } from './events/append.ts'
-export type { AppendBuilder } from './events/builder.ts'
+export type { AppendOptions } from './events/append/append.ts'
+export type { AppendBuilder } from './events/append/builder.ts'
+export type { AppendResult } from './events/append/outcome.ts'
+export type { Expected } from './events/append/prepare.ts'
 export {
   defineEvents,
   type EventDefinitions,
@@ -123,17 +125,14 @@ export {
   type UntypedEvents,
 } from './events/definition.ts'
 export type { Events, LogState, StreamAppend } from './events/events.ts'
-export type { ImportedEvent, ImportOptions, ImportProgress } from './events/import.ts'
-export type { AppendResult } from './events/outcome.ts'
-export type { Expected } from './events/prepare.ts'
-export type { ReadOptions } from './events/read.ts'
-export type { EventFilter, ReadLogOptions } from './events/read-log.ts'
-export type { EventSequence } from './events/sequence.ts'
-export type { HeldBackBy } from './events/settle.ts'
-export type { ListStreamsOptions, StreamDescription, Streams } from './events/streams.ts'
-export type { TailOptions } from './events/tail.ts'
-export { type Upcaster, type UpcasterStep, upcaster } from './events/upcast.ts'
-export type { OnProgress, RebuildOptions, RebuildProgress } from './projections/build.ts'
+export type { ImportedEvent, ImportOptions, ImportProgress } from './events/import/import.ts'
+export type { HeldBackBy } from './events/order/settle.ts'
+export type { TailOptions } from './events/order/tail.ts'
+export type { EventFilter, ReadLogOptions } from './events/read/log.ts'
+export type { EventSequence } from './events/read/sequence.ts'
+export type { ReadOptions } from './events/read/stream.ts'
+export { type Upcaster, type UpcasterStep, upcaster } from './events/read/upcast.ts'
+export type { ListStreamsOptions, StreamDescription, Streams } from './events/streams/streams.ts'
 export {
   type DocumentHandlers,
   type DocumentOptions,
@@ -157,7 +156,8 @@ export type {
   Projections,
   RegisterOptions,
 } from './projections/projections.ts'
-export type { Rebuilt } from './projections/rebuild.ts'
+export type { OnProgress, RebuildOptions, RebuildProgress } from './projections/rebuild/build.ts'
+export type { Rebuilt } from './projections/rebuild/rebuild.ts'
 export {
   type ColumnOptions,
   type ColumnType,
@@ -200,15 +200,7 @@ export type { Crumb, CrumbKind, Trace, TraceOptions } from './telemetry/breadcru
 export type { Counter } from './telemetry/metrics.ts'
 export type { Span, SpanCause, SpanEnd, SpanEvent, SpanName } from './telemetry/span.ts'
 export { channels, type Logger } from './telemetry/telemetry.ts'
-export type { ArchivedFile, ArchivedTable, ArchiveProgress, Manifest } from './tenants/archive/archive.ts'
-export type { SelectedDocument } from './tenants/archive/copy-documents.ts'
-export type { SelectedStream } from './tenants/archive/copy-streams.ts'
-export type { ExportOptions } from './tenants/archive/export.ts'
-export type { Selection, SelectOptions, SelectProgress } from './tenants/archive/from-schema.ts'
-export type { ImportOptions as ArchiveImportOptions } from './tenants/archive/import.ts'
 export type { MovedTenant, MoveTenantOptions } from './tenants/move.ts'
-export type { Copied, MoveProgress } from './tenants/moving/move.ts'
-export type { Switched } from './tenants/moving/switch.ts'
 export type { Placement } from './tenants/placement.ts'
 export type { TenantStatus } from './tenants/status.ts'
 export type { DirectoryTenancy, Tenancy } from './tenants/tenancy.ts'
@@ -223,13 +215,32 @@ export type {
   TenantsDaemonOptions,
   TenantsProgress,
 } from './tenants/tenants.ts'
-export type { Backup, BackupOptions, BackupProgress } from './upkeep/backup.ts'
-export type { CutLog } from './upkeep/cut.ts'
+export type { Backup, BackupOptions, BackupProgress } from './transfer/backup/backup.ts'
+export type { CutLog } from './transfer/backup/cut.ts'
+export { type Restored, type RestoreOptions, type RestoreProgress, restoreBackup } from './transfer/backup/restore.ts'
+export type { SelectedDocument } from './transfer/export/copy-documents.ts'
+export type { SelectedStream } from './transfer/export/copy-streams.ts'
+export type { ExportOptions } from './transfer/export/export.ts'
+export type { Selection, SelectOptions, SelectProgress } from './transfer/export/from-schema.ts'
+export type { ImportOptions as ArchiveImportOptions } from './transfer/export/import.ts'
+export type { ArchivedFile, ArchivedTable, ArchiveProgress, Manifest } from './transfer/export/manifest.ts'
+export type { Copied, MoveProgress } from './transfer/move/move.ts'
+export type { Switched } from './transfer/move/switch.ts'
 export type { Diagnosis, DoctorOptions, Finding } from './upkeep/doctor/doctor.ts'
-export { type Restored, type RestoreOptions, type RestoreProgress, restoreBackup } from './upkeep/restore.ts'
 export type { RetentionOptions } from './upkeep/retention.ts'
 export type { UpkeepKind, UpkeepOptions, UpkeepProgress, UpkeepReport } from './upkeep/upkeep.ts'
-export type { CancelOptions } from './workflows/cancel.ts'
+export type { CancelOptions } from './workflows/cancel/cancel.ts'
+export type { UndoneStep, UndoOptions, UndoRequest, UndoRun } from './workflows/cancel/undo.ts'
+export type {
+  HandlerLetter,
+  HandlerLetterDetails,
+  HandlerLetterFilter,
+  HandlerLetters,
+  LetterGroup,
+  ListHandlerLetters,
+} from './workflows/dead-letters/dead-letters.ts'
+export type { DeadLetterReason } from './workflows/dead-letters/letters.ts'
+export type { InlineContext } from './workflows/dispatch/inline.ts'
 export {
   type Batch,
   type BatchOptions,
@@ -244,7 +255,6 @@ export {
 } from './workflows/emit.ts'
 export type { Flow } from './workflows/flow.ts'
 export type { HandlerKind, HandlerOptions, RateLimit, TerminalFailure } from './workflows/handler.ts'
-export type { InlineContext } from './workflows/inline.ts'
 export type { Activity, ActivityKind } from './workflows/insight/activity.ts'
 export type { Attempt, AttemptPage, AttemptsOptions } from './workflows/insight/attempts.ts'
 export type { FailedOptions, FailedWorkflow } from './workflows/insight/failed.ts'
@@ -257,18 +267,7 @@ export type { EventNode, HandlerNode, TreeNode, TreeOptions, WorkflowTree } from
 export type { WatchFlowOptions, WatchFlowsOptions } from './workflows/insight/watch.ts'
 export type { WorkerDescription } from './workflows/insight/workers.ts'
 export type { JoinContext, JoinInfo, JoinOptions, JoinPolicy, Joins } from './workflows/joins/join.ts'
-export type { Lane, Lanes, ListLanesOptions } from './workflows/lane.ts'
-export type {
-  HandlerLetter,
-  HandlerLetterDetails,
-  HandlerLetterFilter,
-  HandlerLetters,
-  LetterGroup,
-  ListHandlerLetters,
-} from './workflows/letters/dead-letters.ts'
-export type { DeadLetterReason } from './workflows/letters/letters.ts'
 export type { PublishOptions } from './workflows/publish.ts'
-export type { AttemptResult } from './workflows/result.ts'
 export type { Missed } from './workflows/schedules/missed.ts'
 export type { ScheduleOutcome } from './workflows/schedules/run.ts'
 export type {
@@ -286,6 +285,7 @@ export type { HandlerContext } from './workflows/steps/context.ts'
 export type { WaitOptions } from './workflows/steps/signals.ts'
 export type { StepOptions } from './workflows/steps/steps.ts'
 export { type Transition, transition } from './workflows/transition.ts'
-export type { UndoneStep, UndoOptions, UndoRequest, UndoRun } from './workflows/undo.ts'
-export type { Worker, WorkerOptions } from './workflows/worker.ts'
+export type { Lane, Lanes, ListLanesOptions } from './workflows/work/lanes.ts'
+export type { AttemptResult } from './workflows/work/result.ts'
+export type { Worker, WorkerOptions } from './workflows/work/worker.ts'
 export type { WorkflowOptions, Workflows } from './workflows/workflows.ts'

@@ -19,7 +19,7 @@
  * that a snapshot could not hold (`SnapshotRefused`) does not fail the commit: it goes without one, and says so.
  */
 import type { Consumers } from '../consumers/consumers.ts'
-import type { AppendParts } from '../events/append.ts'
+import type { AppendParts } from '../events/append/append.ts'
 import type { Aggregate } from './aggregate.ts'
 import { StateCache } from './cache.ts'
 import type { AnyEvent } from './decider.ts'

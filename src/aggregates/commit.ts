@@ -4,9 +4,9 @@
  * checked under the lock of the stream, its body is what the events up to its version fold to, whoever else writes.
  */
 import { isRillflowError } from '../core/errors.ts'
-import { type AppendOptions, type AppendParts, appendEvents } from '../events/append.ts'
-import type { AppendResult } from '../events/outcome.ts'
-import type { Beside } from '../events/send.ts'
+import { type AppendOptions, type AppendParts, appendEvents } from '../events/append/append.ts'
+import type { AppendResult } from '../events/append/outcome.ts'
+import type { Beside } from '../events/append/send.ts'
 import type { Aggregate } from './aggregate.ts'
 import { type LoadParts, loadState, remember } from './load.ts'
 import type { Loaded, Staged } from './loaded.ts'

@@ -1,9 +1,10 @@
 /** Folding one event into a state, with nothing swallowed. */
-import { FoldFailed } from '../core/aggregate-errors.ts'
+
 import { isPromise } from '../core/core.ts'
 import { encodeJson } from '../core/json.ts'
 import type { Aggregate } from './aggregate.ts'
 import type { AnyEvent } from './decider.ts'
+import { FoldFailed } from './errors.ts'
 
 /** The state after the event, which is this version of the stream. */
 export function fold(aggregate: Aggregate, stream: string, state: unknown, event: AnyEvent, version: number): unknown {

@@ -4,13 +4,14 @@
  *
  * A state from memory is only begun with if the event of its version is still there: the query reads from that one on.
  */
-import { InvalidOption, StreamArchived, StreamTombstoned } from '../core/errors.ts'
+import { InvalidOption } from '../core/errors.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { RecordedEvent } from '../events/definition.ts'
+import { StreamArchived, StreamTombstoned } from '../events/errors.ts'
 import type { Log } from '../events/log.ts'
-import { readStream, rereadable } from '../events/read.ts'
-import { eventsOfRows } from '../events/rows.ts'
+import { eventsOfRows } from '../events/read/rows.ts'
+import { readStream, rereadable } from '../events/read/stream.ts'
 import type { Aggregate } from './aggregate.ts'
 import { type CachedState, mostCached, type StateCache } from './cache.ts'
 import { fold } from './fold.ts'

@@ -1,10 +1,11 @@
 /** A stream's state in the hands of somebody who changes it: what is decided is staged, and folded in at once. */
-import { InvalidAggregateState, InvalidDecision } from '../core/aggregate-errors.ts'
+
 import { isPromise } from '../core/core.ts'
 import { InvalidOption } from '../core/errors.ts'
 import type { Log } from '../events/log.ts'
 import type { Aggregate } from './aggregate.ts'
 import type { AnyEvent } from './decider.ts'
+import { InvalidAggregateState, InvalidDecision } from './errors.ts'
 import { asRead, fold } from './fold.ts'
 import type { Folded } from './load.ts'
 import { provisional } from './projected.ts'

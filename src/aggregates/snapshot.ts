@@ -2,13 +2,14 @@
  * Snapshots: a state as text beside the version of the stream it belongs to. A state that would not come back as it is
  * (a Date, a class of its own) is refused rather than written.
  */
-import { SnapshotRefused } from '../core/aggregate-errors.ts'
+
 import { isRillflowError } from '../core/errors.ts'
 import { encodeJson, pathText } from '../core/json.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
 import type { Aggregate } from './aggregate.ts'
+import { SnapshotRefused } from './errors.ts'
 
 export interface Snapshot {
   readonly stream: string

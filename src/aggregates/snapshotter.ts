@@ -11,8 +11,8 @@
  */
 import { type BatchContext, type Consumer, type ConsumerOptions, consumer } from '../consumers/consumer.ts'
 import type { Consumers } from '../consumers/consumers.ts'
-import { logAndSkip } from '../consumers/policy.ts'
-import { runUntilIdle, type Tick, type TickOptions, tickOnce } from '../consumers/tick.ts'
+import { logAndSkip } from '../consumers/run/policy.ts'
+import { runUntilIdle, type Tick, type TickOptions, tickOnce } from '../consumers/run/tick.ts'
 import { InvalidOption } from '../core/errors.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'

@@ -1,5 +1,5 @@
 /** What archives of a store and of a tenant have in common on the line: options, progress and what is told. */
-import type { ArchiveProgress, Manifest } from '../tenants/archive/archive.ts'
+import type { ArchiveProgress, Manifest } from '../transfer/export/manifest.ts'
 import { count } from './output/amount.ts'
 import type { Style } from './output/output.ts'
 import type { Progress } from './output/progress.ts'

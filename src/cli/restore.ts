@@ -16,7 +16,7 @@ export const restoreCommand: Command = defineCommand({
         hint: `rillflow restore ${input} --folder PATH`,
       })
     const folder = place.folder ?? (await config())?.config.folder ?? './.rillflow'
-    const { restoreBackup } = await import('../upkeep/restore.ts')
+    const { restoreBackup } = await import('../transfer/backup/restore.ts')
     const bar = out.progress('Restoring')
     const restored = await restoreBackup({
       ...{ input, folder, toPosition, signal },

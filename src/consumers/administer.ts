@@ -2,14 +2,15 @@
  * What an operator does to a consumer's row. The operator wins: each change but a pause draws a new fence, so a batch that
  * is under way is rolled back, and whoever runs the consumer takes its lease anew.
  */
-import { ConsumerNotFound } from '../core/consumer-errors.ts'
+
 import { InvalidOption } from '../core/errors.ts'
 import { nearestName } from '../core/nearest.ts'
 import { retry } from '../core/retry.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
-import { keptEntries } from './dead-letter.ts'
+import { keptEntries } from './dead-letters/dead-letter.ts'
+import { ConsumerNotFound } from './errors.ts'
 import { forget, move, pause, resume } from './row.ts'
 
 /** A batch under way still ends; nothing after it begins. */

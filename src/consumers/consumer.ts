@@ -4,9 +4,9 @@ import { checkName } from '../core/name.ts'
 import { checkWhole } from '../core/whole.ts'
 import type { Transaction } from '../database/database.ts'
 import type { RecordedEvent } from '../events/definition.ts'
-import type { EventFilter } from '../events/read-log.ts'
-import { type BreakerOptions, checkBreaker } from './breaker.ts'
-import { checkPolicy, deadLetter, type FailurePolicy } from './policy.ts'
+import type { EventFilter } from '../events/read/log.ts'
+import { type BreakerOptions, checkBreaker } from './run/breaker.ts'
+import { checkPolicy, deadLetter, type FailurePolicy } from './run/policy.ts'
 
 export type ConsumerKind = 'projection' | 'processor' | 'subscription' | 'snapshotter' | 'dispatcher'
 

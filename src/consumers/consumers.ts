@@ -22,13 +22,15 @@
  * What can fail: a database that is away is waited for. A checkpoint beyond the head of the log (`CheckpointBeyondHead`)
  * holds the consumer up until it is reset. A handler that does not come back in time is rolled back (`HandlerTimeout`).
  */
-import { ConsumerNotFound, DuplicateConsumer } from '../core/consumer-errors.ts'
+
+import { DuplicateConsumer } from '../core/errors.ts'
 import { nearestName } from '../core/nearest.ts'
 import type { Log } from '../events/log.ts'
-import type { Wake } from '../events/wake.ts'
-import type { LogWatch } from '../events/watch.ts'
+import type { Wake } from '../events/order/wake.ts'
+import type { LogWatch } from '../events/order/watch.ts'
 import type { Consumer } from './consumer.ts'
-import { type Feed, openFeed } from './feed.ts'
+import { ConsumerNotFound } from './errors.ts'
+import { type Feed, openFeed } from './run/feed.ts'
 
 /** The consumers that this store has code for. */
 export interface Consumers {

@@ -6,7 +6,7 @@ import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 
 import type { Log } from '../events/log.ts'
-import { settle } from '../events/settle.ts'
+import { settle } from '../events/order/settle.ts'
 import type { Consumer } from './consumer.ts'
 import { ensure, release, save, take } from './row.ts'
 

@@ -6,12 +6,13 @@
  *
  * Events keep the order of the log: a run ends where an event of another type stands between.
  */
-import { NoHandler } from '../core/consumer-errors.ts'
+
 import type { Awaitable } from '../core/core.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
 import type { EventMap, RecordedEvent, RecordedEventOf } from '../events/definition.ts'
 import type { BatchContext, Consumer, ConsumerFilter } from './consumer.ts'
+import { NoHandler } from './errors.ts'
 
 export type HandlerContext = Omit<BatchContext, 'at'>
 

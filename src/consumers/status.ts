@@ -2,7 +2,7 @@
 import { jsonable } from '../core/json.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
-import { settle } from '../events/settle.ts'
+import { settle } from '../events/order/settle.ts'
 import type { ConsumerKind } from './consumer.ts'
 
 export interface ConsumerStatus {

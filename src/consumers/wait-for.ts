@@ -1,7 +1,7 @@
 /** Waiting until consumers have applied what was appended: how to read one's own writes. */
 import { deadline, sleep } from '../core/lifecycle.ts'
 import { sql } from '../database/sql.ts'
-import { checkPosition } from '../events/read-log.ts'
+import { checkPosition } from '../events/read/log.ts'
 import { notFound } from './administer.ts'
 import type { Consumers } from './consumers.ts'
 

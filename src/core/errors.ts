@@ -69,6 +69,11 @@ export const InvalidOption: ErrorKind<'invalid_option', { option: string; reason
   'invalid_option',
   d => `Option ${d.option}: ${d.reason}.`,
 )
+export const InvalidName: ErrorKind<'invalid_name', { what: string; given: string; reason: string }> = defineError(
+  'invalid_name',
+  d => `${d.what} ${JSON.stringify(d.given.slice(0, 80))} ${d.reason}.`,
+)
+
 export const StoreClosed: ErrorKind<'store_closed', object> = defineError(
   'store_closed',
   () => 'The store is closed. Open a new one with openStore(), or move the call before close().',
@@ -90,184 +95,9 @@ export const Overloaded: ErrorKind<'overloaded', { queue: string; limit: number 
 
 // ── The database ─────────────────────────────────────────────────────────────────────────────────────────────
 
-export const DatabaseUnreachable: ErrorKind<'database_unreachable', { address: string; reason: string }> = defineError(
-  'database_unreachable',
-  d => `No PostgreSQL server answers at ${d.address} (${d.reason}). Start it, or check host and port in the url.`,
-  { retryable: true },
-)
-export const AuthenticationFailed: ErrorKind<'authentication_failed', { user: string; reason: string }> = defineError(
-  'authentication_failed',
-  d => `The server refused user "${d.user}" (${d.reason}). Check user and password in the url.`,
-)
-export const DatabaseMissing: ErrorKind<'database_missing', { database: string }> = defineError(
-  'database_missing',
-  d => `There is no database "${d.database}" on this server. Create it (createdb "${d.database}") or correct the url.`,
-)
-export const ServerUnsupported: ErrorKind<'server_unsupported', { version: string; oldest: number }> = defineError(
-  'server_unsupported',
-  d => `The server runs PostgreSQL ${d.version}; ${d.oldest} or newer is needed. Upgrade it or use another server.`,
-)
-export const ServerInRecovery: ErrorKind<'server_in_recovery', object> = defineError(
-  'server_in_recovery',
-  () => 'The server is a standby in recovery and cannot tell which events are settled. Connect to the primary.',
-  { retryable: true },
-)
-export const ConnectionLost: ErrorKind<'connection_lost', { reason: string }> = defineError(
-  'connection_lost',
-  d => `The connection to the database was lost (${d.reason}). The store reconnects by itself: try the call again.`,
-  { retryable: true },
-)
-export const SerializationFailed: ErrorKind<'serialization_failed', { reason: string }> = defineError(
-  'serialization_failed',
-  d => `The transaction collided with another one (${d.reason}) and was rolled back. Run it again from its start.`,
-  { retryable: true },
-)
-export const DatabaseFailed: ErrorKind<'database_failed', { sqlState: string; reason: string; statement: string }> =
-  defineError(
-    'database_failed',
-    d => `The database refused ${d.statement}: ${d.reason} (SQLSTATE ${d.sqlState}). See error.cause for its details.`,
-  )
-export const InsideTransaction: ErrorKind<'inside_transaction', { call: string }> = defineError(
-  'inside_transaction',
-  d =>
-    `${d.call} was called inside an open transaction of this store, where it would run outside of it or wait for it
-for ever. Pass the transaction along ({ tx }), or make the call after the transaction.`.replace('\n', ' '),
-)
-export const TransactionClosed: ErrorKind<'transaction_closed', object> = defineError(
-  'transaction_closed',
-  () =>
-    'This transaction has ended; its handle is of no more use. Do the work inside the function, and await it there.',
-)
-export const TransactionTimeout: ErrorKind<'transaction_timeout', { timeoutMs: number }> = defineError(
-  'transaction_timeout',
-  d =>
-    `The transaction was still open after ${d.timeoutMs} ms and was rolled back. Move slow work (network calls) out
-of it, or raise timeoutMs.`.replace('\n', ' '),
-)
-export const FolderLocked: ErrorKind<'folder_locked', { folder: string; pid: number; host: string; since: string }> =
-  defineError(
-    'folder_locked',
-    d =>
-      `Folder ${d.folder} is in use by process ${d.pid} on ${d.host} since ${d.since}. Two processes in one folder
-lose data: stop the other one, give this one another folder, or use a server ({ url }).`.replace('\n', ' '),
-    { retryable: true },
-  )
-export const FolderNotEmpty: ErrorKind<'folder_not_empty', { folder: string }> = defineError(
-  'folder_not_empty',
-  d =>
-    `The folder ${d.folder} is not empty, and a restore replaces nothing. Give a new folder, or move the old one away.`,
-)
-export const FolderNotWritable: ErrorKind<'folder_not_writable', { folder: string; reason: string }> = defineError(
-  'folder_not_writable',
-  d => `The embedded store cannot write to ${d.folder} (${d.reason}). Mend its permissions or give another folder.`,
-)
-export const FolderVersionMismatch: ErrorKind<
-  'folder_version_mismatch',
-  { folder: string; found: string; expected: string }
-> = defineError('folder_version_mismatch', d =>
-  `Folder ${d.folder} was written by PostgreSQL ${d.found}; this version of the embedded engine is PostgreSQL
-${d.expected} and cannot read it. Export with the version that wrote it, then import into a new folder.`.replace(
-    '\n',
-    ' ',
-  ),
-)
-
 // ── The schema ───────────────────────────────────────────────────────────────────────────────────────────────
 
-export const SchemaMissing: ErrorKind<'schema_missing', { schema: string }> = defineError(
-  'schema_missing',
-  d => `The database has no schema "${d.schema}" with a store in it. Open it once with { migrate: true } to make one.`,
-)
-export const SchemaOutdated: ErrorKind<'schema_outdated', { schema: string; pending: string[] }> = defineError(
-  'schema_outdated',
-  d =>
-    `Schema "${d.schema}" lacks ${d.pending.join(', ')}. Open the store once with { migrate: true }, or open it with
-{ migrate: 'manual' } and call store.schema.sync().`.replace('\n', ' '),
-)
-export const SchemaNewer: ErrorKind<'schema_newer', { schema: string; found: number; known: number }> = defineError(
-  'schema_newer',
-  d => `Schema "${d.schema}" is at migration ${d.found}, this library knows up to ${d.known}. Update rillflow here.`,
-)
-export const SchemaDrift: ErrorKind<'schema_drift', { schema: string; problems: string[] }> = defineError(
-  'schema_drift',
-  d => `Schema "${d.schema}" is not what its migrations made: ${d.problems.join('; ')}. Undo the manual change.`,
-)
-
 // ── Events ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-export const InvalidEvent: ErrorKind<
-  'invalid_event',
-  { type: string; path: string; reason: string; eventId?: string | undefined }
-> = defineError('invalid_event', d => {
-  const told = d.eventId === undefined ? 'Nothing was sent.' : `It is stored so, as event ${d.eventId}.`
-  return `Event ${d.type === '' ? 'without type' : d.type}: ${d.path} ${d.reason}. ${told}`
-})
-export const InvalidName: ErrorKind<'invalid_name', { what: string; given: string; reason: string }> = defineError(
-  'invalid_name',
-  d => `${d.what} ${JSON.stringify(d.given.slice(0, 80))} ${d.reason}.`,
-)
-export const VersionConflict: ErrorKind<
-  'version_conflict',
-  { stream: string; expected: number | 'empty' | 'exists'; actual: number }
-> = defineError(
-  'version_conflict',
-  d => `Stream ${d.stream} is at version ${d.actual}, expected was ${d.expected}. Read it again, decide again, append.`,
-)
-export const IdempotencyMismatch: ErrorKind<'idempotency_mismatch', { key: string }> = defineError(
-  'idempotency_mismatch',
-  d => `Idempotency key ${JSON.stringify(d.key)} was used before for an append with other content. Use a new key.`,
-)
-export const IdempotencyConflict: ErrorKind<'idempotency_conflict', { key: string }> = defineError(
-  'idempotency_conflict',
-  d => `Idempotency key ${JSON.stringify(d.key)} was used before, and onRepeat is 'error'. The first append stands.`,
-)
-export const DuplicateEventId: ErrorKind<'duplicate_event_id', { eventIds: string[] }> = defineError(
-  'duplicate_event_id',
-  d => `Event id ${d.eventIds.join(', ')} is taken by another event. Leave the id out, or make a new one per event.`,
-)
-export const OutcomeUnknown: ErrorKind<'outcome_unknown', { eventIds: string[]; reason: string }> = defineError(
-  'outcome_unknown',
-  d =>
-    `Whether the events were stored is not known (${d.reason}). Ask store.events.has(id) for one of error.eventIds, or
-append again with the same ids: an event is never stored twice.`.replace('\n', ' '),
-)
-export const StreamArchived: ErrorKind<'stream_archived', { stream: string }> = defineError(
-  'stream_archived',
-  d => `Stream ${d.stream} is archived. Restore it (store.streams.restore), or append with { allowArchived: true }.`,
-)
-export const StreamTombstoned: ErrorKind<'stream_tombstoned', { stream: string }> = defineError(
-  'stream_tombstoned',
-  d => `Stream ${d.stream} was tombstoned and takes no more events, ever. Use another stream.`,
-)
-export const StreamNotFound: ErrorKind<'stream_not_found', { stream: string; nearest?: string | undefined }> =
-  defineError('stream_not_found', d => {
-    const hint = d.nearest === undefined ? 'Append to it first, or check the name.' : `Did you mean "${d.nearest}"?`
-    return `There is no stream ${d.stream}. ${hint}`
-  })
-export const UpcasterCycle: ErrorKind<'upcaster_cycle', { path: string[] }> = defineError(
-  'upcaster_cycle',
-  d => `These upcasters lead back to where they start: ${d.path.join(' → ')}. Remove one of them.`,
-)
-export const UpcasterFailed: ErrorKind<'upcaster_failed', { type: string; schemaVersion: number; eventId: string }> =
-  defineError(
-    'upcaster_failed',
-    d => `The upcaster of ${d.type} version ${d.schemaVersion} failed on event ${d.eventId}; error.cause says why.`,
-  )
-export const ImportMismatch: ErrorKind<'import_mismatch', { importName: string; imported: number }> = defineError(
-  'import_mismatch',
-  d =>
-    `Import "${d.importName}" has ${d.imported} events already, and the first ${d.imported} of this source are not those.
-Resume with the same source in the same order, or give the import another name.`.replace('\n', ' '),
-)
-export const LogRewound: ErrorKind<'log_rewound', { cursor: bigint; head: bigint; reason: string }> = defineError(
-  'log_rewound',
-  d =>
-    `The log is not the one that was read before (${d.reason}; read up to ${d.cursor}, head is now ${d.head}). The server
-was restored or a standby that lacks the last writes took over. Start again from a position you trust.`.replace(
-      '\n',
-      ' ',
-    ),
-)
 
 function mapValues(data: object, change: (value: unknown) => unknown): Record<string, unknown> {
   return Object.fromEntries(Object.entries(data).map(([key, value]) => [key, change(value)]))
@@ -276,3 +106,23 @@ function mapValues(data: object, change: (value: unknown) => unknown): Record<st
 function jsonSafe(value: unknown): unknown {
   return typeof value === 'bigint' ? value.toString() : value
 }
+
+export const InvalidEvent: ErrorKind<
+  'invalid_event',
+  { type: string; path: string; reason: string; eventId?: string | undefined }
+> = defineError('invalid_event', d => {
+  const told = d.eventId === undefined ? 'Nothing was sent.' : `It is stored so, as event ${d.eventId}.`
+  return `Event ${d.type === '' ? 'without type' : d.type}: ${d.path} ${d.reason}. ${told}`
+})
+
+export const HandlerTimeout: ErrorKind<'handler_timeout', { consumer: string; timeoutMs: number }> = defineError(
+  'handler_timeout',
+  d =>
+    `The handler of "${d.consumer}" had not come back after ${d.timeoutMs} ms; its transaction was rolled back. Move slow
+work out of it (a subscription may await the network), or raise timeoutMs.`.replace('\n', ' '),
+)
+
+export const DuplicateConsumer: ErrorKind<'duplicate_consumer', { consumer: string }> = defineError(
+  'duplicate_consumer',
+  d => `A consumer "${d.consumer}" is registered in this store already. Register each once, or give it another name.`,
+)

@@ -1,6 +1,7 @@
 /** Transactions that know which events were appended in them: one whose commit got no answer names them. */
-import { isRillflowError, OutcomeUnknown } from '../core/errors.ts'
+import { isRillflowError } from '../core/errors.ts'
 import type { Database, Transaction, TransactionOptions } from './database.ts'
+import { OutcomeUnknown } from './errors.ts'
 import type { AnyTransaction } from './transaction.ts'
 
 export interface RememberingTransactions {

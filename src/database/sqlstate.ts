@@ -2,17 +2,17 @@
  * What a driver's error means. Classified by SQLSTATE (and Node's socket codes) only: messages are translated by
  * servers, and the fields for table and constraint are missing behind some of them.
  */
+
+import { isRillflowError, type RillflowError } from '../core/errors.ts'
 import {
   AuthenticationFailed,
   ConnectionLost,
   DatabaseFailed,
   DatabaseMissing,
   DatabaseUnreachable,
-  isRillflowError,
-  type RillflowError,
   SerializationFailed,
   ServerInRecovery,
-} from '../core/errors.ts'
+} from './errors.ts'
 
 /** The five-character SQLSTATE of a driver's error, if it has one. */
 export function sqlStateOf(error: unknown): string | undefined {

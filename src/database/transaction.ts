@@ -3,8 +3,8 @@
  * outlives its transaction.
  */
 import { AsyncLocalStorage } from 'node:async_hooks'
-import { InsideTransaction, TransactionClosed } from '../core/errors.ts'
 import type { Database, Executor, Transaction } from './database.ts'
+import { InsideTransaction, TransactionClosed } from './errors.ts'
 import type { Statement } from './sql.ts'
 
 /** One open transaction, as the code inside it sees its surroundings. */

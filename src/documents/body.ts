@@ -1,11 +1,11 @@
 /** Bodies on their way in and out: checked and written as text, read and brought to the shape of today. */
 import { type Awaitable, isPromise } from '../core/core.ts'
-import { InvalidDocument, UpcastFailed } from '../core/document-errors.ts'
 import { InvalidEvent, InvalidOption, isRillflowError } from '../core/errors.ts'
 import { encodeJson, pathText } from '../core/json.ts'
 import { checkName } from '../core/name.ts'
 import { checkSchema, type SchemaIssue } from '../core/schema-check.ts'
 import type { CollectionBase } from './collection.ts'
+import { InvalidDocument, UpcastFailed } from './errors.ts'
 
 /** The body as text, if it may be stored; a promise only if the collection's schema gives one. */
 export function checkedBody(collection: CollectionBase, id: string, data: unknown): Awaitable<string> {

@@ -1,11 +1,11 @@
 /** Many documents in one call: checked, cut into statements, and done whole or not at all. */
 import { isPromise } from '../core/core.ts'
-import { BulkRefused, type RefusedItem } from '../core/document-errors.ts'
 import { throwIfAborted } from '../core/lifecycle.ts'
 import type { Executor } from '../database/database.ts'
 import { atomically } from './atomically.ts'
 import { checkExpected, checkedBody, checkId, checkUserId } from './body.ts'
 import { type CollectionBase, preparedToWrite, type WriteOptions } from './collection.ts'
+import { BulkRefused, type RefusedItem } from './errors.ts'
 import { type Change, type ChangeKind, type ChangeOutcome, isRefusal, writeDocuments } from './write-many.ts'
 
 export interface BulkOptions extends WriteOptions {

@@ -8,7 +8,6 @@
  */
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import type { Clock } from '../core/clock.ts'
-import { CollectionNotSynced, CollectionReadOnly } from '../core/document-errors.ts'
 import type { Ids } from '../core/id.ts'
 import { throwIfAborted } from '../core/lifecycle.ts'
 import type { Database, Executor } from '../database/database.ts'
@@ -19,6 +18,7 @@ import { planTables } from '../schema/plan.ts'
 import type { Schema } from '../schema/schema.ts'
 import type { DeclaredTable, TableRegistry } from '../schema/table.ts'
 import type { Telemetry } from '../telemetry/telemetry.ts'
+import { CollectionNotSynced, CollectionReadOnly } from './errors.ts'
 import type { IndexingOptions } from './indexes.ts'
 
 /** What all collections of a store share. */

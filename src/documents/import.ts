@@ -4,7 +4,7 @@
  * The source is cut into chunks, each one transaction. The import as a whole is **not** atomic: when it fails, what came
  * before the failing chunk stays. Documents that are there already are refused (by default), left or replaced.
  */
-import { DocumentExists } from '../core/document-errors.ts'
+
 import { InvalidOption, isRillflowError } from '../core/errors.ts'
 import { throwIfAborted } from '../core/lifecycle.ts'
 import { copyField } from '../database/copy-text.ts'
@@ -12,6 +12,7 @@ import type { Transaction } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import { checkedBody, checkId, checkUserId } from './body.ts'
 import { type CollectionBase, preparedToWrite } from './collection.ts'
+import { DocumentExists } from './errors.ts'
 import { writeError } from './run.ts'
 import { type Change, writeDocuments } from './write-many.ts'
 

@@ -1,11 +1,13 @@
 /** Running statements, and saying what their failure means in terms of documents. */
-import { CollectionNotSynced, UniqueViolation } from '../core/document-errors.ts'
-import { isRillflowError, SerializationFailed } from '../core/errors.ts'
+
+import { isRillflowError } from '../core/errors.ts'
 import type { Executor } from '../database/database.ts'
+import { SerializationFailed } from '../database/errors.ts'
 import type { Statement } from '../database/sql.ts'
 import { sqlStateOf, uniqueViolation } from '../database/sqlstate.ts'
 import { channels } from '../telemetry/telemetry.ts'
 import type { CollectionBase } from './collection.ts'
+import { CollectionNotSynced, UniqueViolation } from './errors.ts'
 import { indexedFields } from './indexes.ts'
 import { historyName } from './table.ts'
 

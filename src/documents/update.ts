@@ -1,9 +1,10 @@
 /** Changing one document by a function of what is there, under a lock on its row. */
-import { InvalidDocument } from '../core/document-errors.ts'
+
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import { checkExpected, checkedBody, checkId, checkUserId, readBody } from './body.ts'
 import { type CollectionBase, preparedToWrite } from './collection.ts'
+import { InvalidDocument } from './errors.ts'
 import { type ExpectedOptions, refuseUnfit, replaceDocument } from './write.ts'
 
 /** Two statements in one transaction; nobody else writes the document in between. */

@@ -4,13 +4,14 @@
  * A statement that writes nothing is followed by a look at the document, to say why. Between the two the document may
  * have changed again, so that the look finds no reason: then the write is simply tried again.
  */
-import { DocumentConflict, DocumentDeleted, DocumentExists, DocumentNotFound } from '../core/document-errors.ts'
-import { SerializationFailed } from '../core/errors.ts'
+
 import { throwIfAborted } from '../core/lifecycle.ts'
 import type { Executor } from '../database/database.ts'
+import { SerializationFailed } from '../database/errors.ts'
 import { type Statement, sql } from '../database/sql.ts'
 import { checkExpected, checkedBody, checkId, checkUserId } from './body.ts'
 import { type CollectionBase, preparedToWrite, type WriteOptions } from './collection.ts'
+import { DocumentConflict, DocumentDeleted, DocumentExists, DocumentNotFound } from './errors.ts'
 import { firstVersion, keepingEnd, keepingVersions } from './keep.ts'
 import { runWrite } from './run.ts'
 

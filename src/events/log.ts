@@ -5,8 +5,8 @@ import type { Database } from '../database/database.ts'
 import { type Identifier, identifier } from '../database/sql.ts'
 import type { Telemetry } from '../telemetry/telemetry.ts'
 import type { EventDefinitions } from './definition.ts'
-import type { InlineRegistry } from './inline-registry.ts'
-import type { Upcasters } from './upcast.ts'
+import type { InlineRegistry } from './inline/registry.ts'
+import type { Upcasters } from './read/upcast.ts'
 
 export interface Log {
   readonly database: Database

@@ -5,10 +5,10 @@
 import { isRillflowError } from '../core/errors.ts'
 import { encodeJson } from '../core/json.ts'
 import { nameFault } from '../core/name.ts'
-import { InvalidProjectionValue } from '../core/projection-errors.ts'
 import type { Executor } from '../database/database.ts'
 import { type Identifier, sql } from '../database/sql.ts'
 import type { DeclaredTable } from '../schema/table.ts'
+import { InvalidProjectionValue } from './errors.ts'
 import { table } from './table.ts'
 
 export interface StoredDocument {

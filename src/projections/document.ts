@@ -17,10 +17,9 @@
 
 import type { ReadKept } from '../aggregates/projected.ts'
 import { isPromise } from '../core/core.ts'
-import { InvalidProjectionValue } from '../core/projection-errors.ts'
 import type { EventMap, RecordedEvent, RecordedEventOf, UntypedEvents } from '../events/definition.ts'
 import { documentTable, loadDocuments, type StoredDocument, writeDocuments } from './document-rows.ts'
-import { readKept } from './kept.ts'
+import { InvalidProjectionValue } from './errors.ts'
 import {
   type ApplyContext,
   handlerFor,
@@ -29,6 +28,7 @@ import {
   type Projection,
   type ProjectionOptions,
 } from './projection.ts'
+import { readKept } from './rebuild/kept.ts'
 import { tableNames, versionTables } from './table.ts'
 
 export interface DocumentProjection<Doc> extends Projection {

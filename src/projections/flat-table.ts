@@ -17,8 +17,8 @@
  * a handful of statements, whatever its size; amounts are added by the database, so that `numeric` stays exact.
  */
 import { InvalidOption } from '../core/errors.ts'
-import { InvalidProjectionValue } from '../core/projection-errors.ts'
 import type { EventMap, RecordedEvent, RecordedEventOf, UntypedEvents } from '../events/definition.ts'
+import { InvalidProjectionValue } from './errors.ts'
 import { type FlatColumn, type FlatRow, writeRows } from './flat-rows.ts'
 import { handlerFor, handlersOf, nameAndFilter, type Projection, type ProjectionOptions } from './projection.ts'
 import { type ColumnOptions, table, versionTables } from './table.ts'

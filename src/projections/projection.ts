@@ -12,7 +12,7 @@
  */
 
 import type { ConsumerFilter, ConsumerOptions } from '../consumers/consumer.ts'
-import { NoHandler } from '../core/consumer-errors.ts'
+import { NoHandler } from '../consumers/errors.ts'
 import type { Awaitable } from '../core/core.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'

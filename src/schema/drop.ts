@@ -1,7 +1,8 @@
 /** Dropping a store: its schema, with everything in it. Refused where there is no store: the schema is somebody else's then. */
-import { SchemaMissing } from '../core/errors.ts'
+
 import type { Database } from '../database/database.ts'
 import { identifier, sql } from '../database/sql.ts'
+import { SchemaMissing } from './errors.ts'
 
 export async function dropSchema(database: Database, schema: string): Promise<{ readonly tables: number }> {
   return database.transaction(async tx => {

@@ -4,10 +4,12 @@
  * The table that remembers them is made like any other step of a plan, and so is the row of each: the SQL of a plan
  * run by hand leaves the same schema behind as `sync` does.
  */
-import { DatabaseFailed, SchemaDrift, SchemaNewer } from '../core/errors.ts'
+
 import type { Executor } from '../database/database.ts'
+import { DatabaseFailed } from '../database/errors.ts'
 import { identifier, sql } from '../database/sql.ts'
 import type { Step } from './difference.ts'
+import { SchemaDrift, SchemaNewer } from './errors.ts'
 import { checksum, type Migration, renderMigration } from './migration.ts'
 import { migrationName } from './migrations.ts'
 

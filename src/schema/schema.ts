@@ -26,12 +26,13 @@
  *
  * Deliberately not here: going back (restore a backup instead), and partitions.
  */
-import { InvalidName, SchemaMissing, SchemaOutdated } from '../core/errors.ts'
+import { InvalidName } from '../core/errors.ts'
 import type { Database } from '../database/database.ts'
 import { identifier } from '../database/sql.ts'
 import { type CheckResult, checkSchema } from './check.ts'
 import type { Step } from './difference.ts'
 import { dropSchema } from './drop.ts'
+import { SchemaMissing, SchemaOutdated } from './errors.ts'
 import { glanceAtHistory, refuseForeignHistory } from './history.ts'
 import { migrate, type SyncOptions } from './migrate.ts'
 import type { Migration } from './migration.ts'

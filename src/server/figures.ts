@@ -4,7 +4,7 @@
  */
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
-import { settle } from '../events/settle.ts'
+import { settle } from '../events/order/settle.ts'
 import { type Family, type Gauge, gauges, type Sample, type Total, totals } from '../telemetry/metrics.ts'
 import { countOpen } from '../workflows/insight/open.ts'
 import { readTotals } from '../workflows/insight/stats.ts'

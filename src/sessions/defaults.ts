@@ -1,5 +1,5 @@
 /** What a session says about everything it writes: the store's word, overridden by the session's, then by the save's. */
-import type { AppendDefaults } from '../events/prepare.ts'
+import type { AppendDefaults } from '../events/append/prepare.ts'
 
 /** Later ones win; headers are joined key by key. */
 export function mergeDefaults(...given: readonly (AppendDefaults | undefined)[]): AppendDefaults {

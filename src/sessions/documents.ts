@@ -3,11 +3,11 @@
  * and the changes it has staged. What is staged is what is loaded from then on.
  */
 import { type Awaitable, isPromise } from '../core/core.ts'
-import { DocumentNotFound } from '../core/document-errors.ts'
 import { InvalidOption } from '../core/errors.ts'
 import type { AnyTransaction } from '../database/transaction.ts'
 import { checkExpected, checkedBody, checkId } from '../documents/body.ts'
 import type { CollectionBase } from '../documents/collection.ts'
+import { DocumentNotFound } from '../documents/errors.ts'
 import { getDocuments, type StoredDocument } from '../documents/read.ts'
 import type { Change, ChangeKind } from '../documents/write-many.ts'
 

@@ -9,8 +9,8 @@ import { type LoadParts, loadState, remember } from '../aggregates/load.ts'
 import type { Loaded, LoadedAggregate, Staged } from '../aggregates/loaded.ts'
 import { loadForWriting } from '../aggregates/repository.ts'
 import type { Executor } from '../database/database.ts'
-import type { AppendResult } from '../events/outcome.ts'
-import type { Beside } from '../events/send.ts'
+import type { AppendResult } from '../events/append/outcome.ts'
+import type { Beside } from '../events/append/send.ts'
 
 /** What a session keeps of a stream it has fetched. */
 export interface Fetched {

@@ -9,11 +9,12 @@
  * exactly what is wrong. So nothing that happens to one save is another's.
  */
 import { coalesce } from '../core/coalesce.ts'
-import { isRillflowError, OutcomeUnknown, StoreClosed } from '../core/errors.ts'
+import { isRillflowError, StoreClosed } from '../core/errors.ts'
+import { OutcomeUnknown } from '../database/errors.ts'
 import { sqlStateOf } from '../database/sqlstate.ts'
-import { isNeverSent } from '../events/group-commit.ts'
+import { isNeverSent } from '../events/append/group-commit.ts'
+import { busy, meetsInline } from '../events/append/send.ts'
 import type { Log } from '../events/log.ts'
-import { busy, meetsInline } from '../events/send.ts'
 import { type Joint, type JointOutcome, sendJoint, shapeOf } from './joint.ts'
 import { sendLone } from './lone.ts'
 

@@ -11,9 +11,9 @@ import type { Database } from '../database/database.ts'
 import type { Statement } from '../database/sql.ts'
 import type { CollectionBase } from '../documents/collection.ts'
 import type { Change } from '../documents/write-many.ts'
+import { expectedNumber } from '../events/append/prepare.ts'
+import { type Append, byBytes, columnsOf, numbersOf, type Outcome, outcomesOf } from '../events/append/send.ts'
 import type { Log } from '../events/log.ts'
-import { expectedNumber } from '../events/prepare.ts'
-import { type Append, byBytes, columnsOf, numbersOf, type Outcome, outcomesOf } from '../events/send.ts'
 
 /** A save that can go together with others. */
 export interface Joint {

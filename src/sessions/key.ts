@@ -1,8 +1,10 @@
 /** Idempotency keys of saves: claimed with them, and remembering what they came to. */
-import { IdempotencyMismatch, SerializationFailed } from '../core/errors.ts'
+
 import { jsonable } from '../core/json.ts'
 import type { Executor } from '../database/database.ts'
+import { SerializationFailed } from '../database/errors.ts'
 import { sql } from '../database/sql.ts'
+import { IdempotencyMismatch } from '../events/errors.ts'
 import type { Log } from '../events/log.ts'
 import type { SavedDocument, Sent } from './save.ts'
 

@@ -1,8 +1,8 @@
 /** One save to one stream or to none, the shortest way: as several in one statement, without what several need. */
 import type { Database } from '../database/database.ts'
+import { expectedNumber, type Part } from '../events/append/prepare.ts'
+import { columnsOf } from '../events/append/send.ts'
 import type { Log } from '../events/log.ts'
-import { expectedNumber, type Part } from '../events/prepare.ts'
-import { columnsOf } from '../events/send.ts'
 import { documentColumns, type Joint, type JointOutcome, type Place, remembered, writing } from './joint.ts'
 
 export async function sendLone(database: Database, log: Log, save: Joint): Promise<JointOutcome> {

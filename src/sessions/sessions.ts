@@ -17,7 +17,7 @@
  * What can fail: what appends and documents can, with their errors. `OutcomeUnknown` if no answer came: save again.
  * A session that is over with work never saved says so on `channels.unsaved`.
  */
-import type { AppendDefaults } from '../events/prepare.ts'
+import type { AppendDefaults } from '../events/append/prepare.ts'
 import { saveGroup } from './group.ts'
 import { type Handle, openHandle } from './handle.ts'
 import { openSession, type Session, type SessionOptions, type SessionParts } from './session.ts'

@@ -1,8 +1,8 @@
 /** The events that a session has staged, by stream. Each keeps its id from one try of the save to the next. */
 import { InvalidOption } from '../core/errors.ts'
 import type { Ids } from '../core/id.ts'
+import { checkExpected, type Expected, expectedNumber, type StreamEvents } from '../events/append/prepare.ts'
 import type { NewEventOf } from '../events/definition.ts'
-import { checkExpected, type Expected, expectedNumber, type StreamEvents } from '../events/prepare.ts'
 
 type AnyEvent = NewEventOf<string, unknown>
 

@@ -1,6 +1,6 @@
 /** A subscription of which nothing is stored: for live views, which begin anew with every run. */
 import type { RecordedEvent } from '../events/definition.ts'
-import { tailLog } from '../events/tail.ts'
+import { tailLog } from '../events/order/tail.ts'
 import { type Delivery, deliveryOf, type Settler } from './delivery.ts'
 import type { Plan } from './plan.ts'
 import type { SubscriptionParts } from './runner.ts'

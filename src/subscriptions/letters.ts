@@ -2,8 +2,16 @@
  * Dead letters of a partition that somebody asked to have tried again: delivered beside the other events, one at a time,
  * and closed when they are acknowledged, with the effects of the transaction if there is one.
  */
-import type { Hold } from '../consumers/host.ts'
-import { type Letter, markReplayed, putBack, readEvent, reopenAbandoned, takeNext } from '../consumers/replay.ts'
+
+import {
+  type Letter,
+  markReplayed,
+  putBack,
+  readEvent,
+  reopenAbandoned,
+  takeNext,
+} from '../consumers/dead-letters/replay.ts'
+import type { Hold } from '../consumers/runners/host.ts'
 import { isRillflowError } from '../core/errors.ts'
 import { onAbort } from '../core/lifecycle.ts'
 import { openLoop } from '../core/loop.ts'

@@ -1,8 +1,8 @@
 /** The error for a name that nobody has, with the one that was probably meant. */
 import { nearestName } from '../core/nearest.ts'
-import { SubscriptionNotFound } from '../core/subscription-errors.ts'
 import type { Executor } from '../database/database.ts'
 import type { Log } from '../events/log.ts'
+import { SubscriptionNotFound } from './errors.ts'
 import { storedPlans } from './register.ts'
 
 export async function notFound(

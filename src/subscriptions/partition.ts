@@ -5,11 +5,11 @@
  * An event counts as acknowledged only when that is stored. Trouble with the connection is waited out; a lost lease ends it
  * all, and whoever has it now delivers again what was not stored.
  */
-import { recordDeadLetter } from '../consumers/dead-letter.ts'
-import { describeError } from '../consumers/failure.ts'
+import { recordDeadLetter } from '../consumers/dead-letters/dead-letter.ts'
+import { LeaseLost } from '../consumers/errors.ts'
 import type { Lease } from '../consumers/lease.ts'
-import { decide } from '../consumers/policy.ts'
-import { LeaseLost } from '../core/consumer-errors.ts'
+import { describeError } from '../consumers/run/failure.ts'
+import { decide } from '../consumers/run/policy.ts'
 import { isRillflowError } from '../core/errors.ts'
 import { type Deferred, deferred, sleep } from '../core/lifecycle.ts'
 import { defaultBackoff, delay } from '../core/retry.ts'

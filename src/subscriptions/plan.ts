@@ -1,13 +1,13 @@
 /** What a subscription was asked to be: its options, checked, and the part of them that is stored. */
 
 import type { StartFrom } from '../consumers/consumer.ts'
-import { checkPolicy, deadLetter, type FailurePolicy } from '../consumers/policy.ts'
+import { checkPolicy, deadLetter, type FailurePolicy } from '../consumers/run/policy.ts'
 import type { Awaitable } from '../core/core.ts'
 import { InvalidName, InvalidOption } from '../core/errors.ts'
 import { checkName, nameFault } from '../core/name.ts'
 import { checkWhole } from '../core/whole.ts'
 import type { EventMap, RecordedEvent, UntypedEvents } from '../events/definition.ts'
-import { checkPosition, type EventFilter } from '../events/read-log.ts'
+import { checkPosition, type EventFilter } from '../events/read/log.ts'
 import type { Delivery } from './delivery.ts'
 
 /** What of a subscription is stored when it is made. */

@@ -1,12 +1,13 @@
 /** The rows of a subscription's groups: made once, and compared with what is asked for later. */
+
 import { change, ensure } from '../consumers/row.ts'
-import { DuplicateConsumer } from '../core/consumer-errors.ts'
+import { DuplicateConsumer } from '../core/errors.ts'
 import { canonicalJson } from '../core/json.ts'
-import { SubscriptionMismatch } from '../core/subscription-errors.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
-import { settle } from '../events/settle.ts'
+import { settle } from '../events/order/settle.ts'
+import { SubscriptionMismatch } from './errors.ts'
 import { hash } from './hash.ts'
 import { type Plan, rowNames, type StoredPlan } from './plan.ts'
 import type { RowState } from './save.ts'

@@ -5,8 +5,9 @@
  * It never waits for the row: whoever acknowledges inside a transaction of theirs keeps a lock on it until they commit, and
  * a holder waiting for that would keep a connection.
  */
+
+import { LeaseLost } from '../consumers/errors.ts'
 import type { Lease } from '../consumers/lease.ts'
-import { LeaseLost } from '../core/consumer-errors.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'

@@ -1,9 +1,10 @@
 /** What becomes of a delivery is said once: the first word stands. */
+
+import { LeaseLost } from '../consumers/errors.ts'
 import type { Lease } from '../consumers/lease.ts'
-import { LeaseLost } from '../core/consumer-errors.ts'
-import { AlreadySettled } from '../core/subscription-errors.ts'
 import type { Log } from '../events/log.ts'
 import type { Settler } from './delivery.ts'
+import { AlreadySettled } from './errors.ts'
 
 export interface SettlerParts extends Pick<Settler, 'ack' | 'nack'> {
   readonly log: Log

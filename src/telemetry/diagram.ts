@@ -2,8 +2,9 @@
  * Crumbs as a sequence diagram of Mermaid: the request, the collections, the log, and each consumer and handler is a
  * lifeline; what is done runs from who does it to what it is done to.
  */
-import { mermaidLabel } from '../core/mermaid.ts'
+
 import type { Crumb } from './breadcrumbs.ts'
+import { mermaidLabel } from './mermaid.ts'
 
 const log = { id: 'events', label: 'events' }
 const request = { id: 'request', label: 'request' }

@@ -2,7 +2,7 @@
  * The store without a tenant: each of its parts is that of the tenant whose turn it is, and a call without one is refused.
  * Looked up whenever a part is taken, so `store.events.append(…)` inside of a request goes to that request's tenant.
  */
-import { TenantRequired } from '../core/tenant-errors.ts'
+import { TenantRequired } from './errors.ts'
 
 export type Resolver = () => string | undefined
 

@@ -9,6 +9,8 @@
  */
 import { isRillflowError, type RillflowError } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
+import type { Database, Executor } from '../database/database.ts'
+import { identifier, sql } from '../database/sql.ts'
 import {
   DirectoryMissing,
   DirectoryUnreachable,
@@ -16,9 +18,7 @@ import {
   TenantElsewhere,
   TenantMoving,
   TenantNotFound,
-} from '../core/tenant-errors.ts'
-import type { Database, Executor } from '../database/database.ts'
-import { identifier, sql } from '../database/sql.ts'
+} from './errors.ts'
 import type { Placement } from './placement.ts'
 import { schemaOfTenant } from './tenant-name.ts'
 

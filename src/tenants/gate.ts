@@ -7,9 +7,9 @@
  * place; a transaction is not run twice, but fails with `TenantMoving`, which may be tried again.
  */
 import { isRillflowError, StoreClosed } from '../core/errors.ts'
-import { TenantMoving, TenantNotFound } from '../core/tenant-errors.ts'
 import type { Database, Listener } from '../database/database.ts'
-import { isGone } from './moving/gone.ts'
+import { isGone } from '../transfer/move/gone.ts'
+import { TenantMoving, TenantNotFound } from './errors.ts'
 import type { Placement, Placements } from './placement.ts'
 
 export interface Gate {

@@ -1,12 +1,12 @@
 /** The store of one tenant in this process, with what those who run it for all tenants need of it. */
 import type { Consumers } from '../consumers/consumers.ts'
-import type { Daemon, DaemonOptions } from '../consumers/daemon.ts'
+import type { Daemon, DaemonOptions } from '../consumers/runners/daemon.ts'
 import type { Log } from '../events/log.ts'
-import type { Wake } from '../events/wake.ts'
+import type { Wake } from '../events/order/wake.ts'
 import type { Schema } from '../schema/schema.ts'
 import type { TableRegistry } from '../schema/table.ts'
-import type { Seats } from '../workflows/seats.ts'
-import type { Worker, WorkerOptions } from '../workflows/worker.ts'
+import type { Seats } from '../workflows/work/seats.ts'
+import type { Worker, WorkerOptions } from '../workflows/work/worker.ts'
 import type { Gate } from './gate.ts'
 
 export interface TenantInstance<S> {

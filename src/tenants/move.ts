@@ -9,11 +9,11 @@
  */
 import { randomUUID } from 'node:crypto'
 import { throwIfAborted } from '../core/lifecycle.ts'
+import { activate, discard, dropRetired } from '../transfer/move/incoming.ts'
+import type { Move, MoveProgress } from '../transfer/move/move.ts'
+import { stateOf } from '../transfer/move/state.ts'
+import { type Switched, switchOver } from '../transfer/move/switch.ts'
 import type { Directory, Journey } from './directory.ts'
-import { activate, discard, dropRetired } from './moving/incoming.ts'
-import type { Move, MoveProgress } from './moving/move.ts'
-import { stateOf } from './moving/state.ts'
-import { type Switched, switchOver } from './moving/switch.ts'
 import type { Placement, Placements } from './placement.ts'
 import { passingNames } from './tenant-name.ts'
 

@@ -6,7 +6,7 @@ import { InvalidOption } from '../core/errors.ts'
 import type { Database } from '../database/database.ts'
 import { shareListeners } from '../database/share-listeners.ts'
 import { sql } from '../database/sql.ts'
-import { hiddenName } from './archive/copy.ts'
+import { hiddenName } from '../transfer/export/copy.ts'
 import type { Placement, Placements } from './placement.ts'
 import { schemaOfTenant, tenantOfSchema } from './tenant-name.ts'
 

@@ -1,9 +1,10 @@
 /** Tenants spread over many servers: the directory says which, and each server has one pool, opened when it is first used. */
-import { ServerNotFound } from '../core/tenant-errors.ts'
+
 import type { Database } from '../database/database.ts'
-import { openPostgres, type PostgresOptions } from '../database/postgres.ts'
+import { openPostgres, type PostgresOptions } from '../database/postgres/postgres.ts'
 import { shareListeners } from '../database/share-listeners.ts'
 import type { Directory } from './directory.ts'
+import { ServerNotFound } from './errors.ts'
 import type { Placements } from './placement.ts'
 
 export interface ServersOptions {

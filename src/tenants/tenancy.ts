@@ -1,7 +1,7 @@
 /** A store with tenants: which placements it has, an instance for each tenant that is asked for, and one door to all. */
 import { InvalidOption } from '../core/errors.ts'
 import type { Database } from '../database/database.ts'
-import { openPostgres, type PostgresOptions } from '../database/postgres.ts'
+import { openPostgres, type PostgresOptions } from '../database/postgres/postgres.ts'
 import { type Directory, openDirectory } from './directory.ts'
 import { openGate } from './gate.ts'
 import type { TenantInstance } from './instance.ts'

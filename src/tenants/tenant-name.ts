@@ -3,7 +3,7 @@
  * two names are never one schema, and what cannot be told apart everywhere is rejected.
  */
 import { InvalidOption } from '../core/errors.ts'
-import { InvalidTenantName } from '../core/tenant-errors.ts'
+import { InvalidTenantName } from './errors.ts'
 
 /** PostgreSQL cuts longer names off, and then two could be one. What comes and goes with a move has four more characters. */
 const maxSchemaBytes = 63 - 4

@@ -1,6 +1,6 @@
 /** What a projection makes of events: run in a temporary store as it would be in a real one. */
 import { isDeepStrictEqual } from 'node:util'
-import { failFast } from '../consumers/policy.ts'
+import { failFast } from '../consumers/run/policy.ts'
 import { identifier } from '../database/sql.ts'
 import type { NewEventOf } from '../events/definition.ts'
 import type { DocumentProjection } from '../projections/document.ts'

@@ -46,7 +46,7 @@ let engine: Promise<{ database: Database; spare: SpareSchemas }> | undefined
 
 /** One for the process: it ends with it. */
 async function startEngine(): Promise<{ database: Database; spare: SpareSchemas }> {
-  const { openPglite } = await import('../database/pglite.ts')
+  const { openPglite } = await import('../database/pglite/pglite.ts')
   const database = await openPglite({ memory: true })
   return { database, spare: spareSchemas(database) }
 }

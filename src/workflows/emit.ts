@@ -7,9 +7,9 @@
  *     return complete(tx => tx.query('insert …'), emit('OrderBooked', {}))   together with writes of its own
  */
 import type { Transaction } from '../database/database.ts'
+import { lendTransaction } from '../database/handle.ts'
+import type { Expected } from '../events/append/prepare.ts'
 import type { EventMap } from '../events/definition.ts'
-import { lendTransaction } from '../events/inline-handle.ts'
-import type { Expected } from '../events/prepare.ts'
 
 const brand = Symbol('rillflow.emission')
 

@@ -1,6 +1,6 @@
 /** One workflow: all events of one correlation id, and what handlers do because of them. */
 import type { EventMap, RecordedEvent } from '../events/definition.ts'
-import type { CancelOptions } from './cancel.ts'
+import type { CancelOptions } from './cancel/cancel.ts'
 import type { FlowInsight } from './insight/insight.ts'
 import type { PublishOptions } from './publish.ts'
 import type { SettledOptions } from './settled.ts'

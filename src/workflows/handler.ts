@@ -6,8 +6,8 @@ import { checkName } from '../core/name.ts'
 import type { Backoff } from '../core/retry.ts'
 import { checkWhole } from '../core/whole.ts'
 import type { EventMap, RecordedEvent } from '../events/definition.ts'
+import type { DeadLetterReason } from './dead-letters/letters.ts'
 import type { HandlerResult } from './emit.ts'
-import type { DeadLetterReason } from './letters/letters.ts'
 import type { Transition } from './transition.ts'
 
 /** One failure for good, as `onFailure` sees it. */

@@ -6,13 +6,13 @@
  * An event whose key cannot be told gets no lane; its run asks for the key once more, and fails with what that says.
  */
 import { sql } from '../database/sql.ts'
+import { byBytes } from '../events/append/send.ts'
 import type { RecordedEvent } from '../events/definition.ts'
 import type { Log } from '../events/log.ts'
-import { byBytes } from '../events/send.ts'
-import { decodeEvents } from './claim.ts'
+import { consumerOf } from './dead-letters/letters.ts'
 import type { Handler } from './handler.ts'
-import { laneOf } from './lane.ts'
-import { consumerOf } from './letters/letters.ts'
+import { decodeEvents } from './work/claim.ts'
+import { laneOf } from './work/lanes.ts'
 
 const mostAtOnce = 500
 /** Whoever does it gives no sign of life meanwhile. */

@@ -13,7 +13,7 @@ import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { RecordedEvent } from '../events/definition.ts'
 import type { Log } from '../events/log.ts'
-import { settle } from '../events/settle.ts'
+import { settle } from '../events/order/settle.ts'
 import type { Envelope } from './envelope.ts'
 import type { Handler, HandlerKind, RouteDefinition } from './handler.ts'
 

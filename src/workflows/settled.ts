@@ -6,7 +6,7 @@ import { isRillflowError } from '../core/errors.ts'
 import { abortable, type Deferred, deadline, deferred } from '../core/lifecycle.ts'
 import { openLoop } from '../core/loop.ts'
 import type { Log } from '../events/log.ts'
-import type { Wake } from '../events/wake.ts'
+import type { Wake } from '../events/order/wake.ts'
 import { readStatuses, type WorkflowStatus } from './status.ts'
 
 export interface SettledOptions {

@@ -3,7 +3,7 @@ import { ago, count, duration } from '../../src/cli/output/amount.ts'
 import { openOutput, type Style, styleFor } from '../../src/cli/output/output.ts'
 import { type Column, fields, table } from '../../src/cli/output/table.ts'
 import { reportError } from '../../src/cli/report-error.ts'
-import { DatabaseFailed } from '../../src/core/errors.ts'
+import { DatabaseFailed } from '../../src/database/errors.ts'
 
 const streams = [
   { stream: 'order-1', version: 3 },

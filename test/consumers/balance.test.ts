@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { assign } from '../../src/consumers/balance.ts'
+import { assign } from '../../src/consumers/runners/balance.ts'
 
 const names = (count: number): string[] => Array.from({ length: count }, (_, n) => `c${n}`)
 

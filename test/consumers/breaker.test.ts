@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { type Breaker, type BreakerOptions, circuitBreaker } from '../../src/consumers/breaker.ts'
+import { type Breaker, type BreakerOptions, circuitBreaker } from '../../src/consumers/run/breaker.ts'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { handClock } from '../core/hand-clock.ts'
 import { outcome } from '../support/shop.ts'

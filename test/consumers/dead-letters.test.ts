@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { recordDeadLetter } from '../../src/consumers/dead-letter.ts'
-import { describeError } from '../../src/consumers/failure.ts'
+import { recordDeadLetter } from '../../src/consumers/dead-letters/dead-letter.ts'
+import { describeError } from '../../src/consumers/run/failure.ts'
 import { outcome, paid, placed, shipped } from '../support/shop.ts'
 import { openLetters } from './letters.ts'
 

@@ -1,11 +1,11 @@
 /** Consumers with much of the log before them: it comes in larger pages, another way, and several of them at once. */
 import { expect, test } from 'vitest'
 import { type Consumer, consumer } from '../../src/consumers/consumer.ts'
-import { deadLetter } from '../../src/consumers/policy.ts'
-import { runUntilIdle } from '../../src/consumers/tick.ts'
+import { deadLetter } from '../../src/consumers/run/policy.ts'
+import { runUntilIdle } from '../../src/consumers/run/tick.ts'
 import { waitForConsumer } from '../../src/consumers/wait-for.ts'
 import type { RecordedEvent } from '../../src/events/definition.ts'
-import { upcaster } from '../../src/events/upcast.ts'
+import { upcaster } from '../../src/events/read/upcast.ts'
 import { quick, type Workbench, workbench } from '../support/consumers.ts'
 import { openShop, type Shop } from '../support/shop.ts'
 

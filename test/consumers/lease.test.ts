@@ -7,8 +7,8 @@ import {
   saveProgress,
   takeLease,
 } from '../../src/consumers/lease.ts'
-import { join, look } from '../../src/consumers/members.ts'
-import { tickOnce } from '../../src/consumers/tick.ts'
+import { tickOnce } from '../../src/consumers/run/tick.ts'
+import { join, look } from '../../src/consumers/runners/members.ts'
 import { systemClock } from '../../src/core/clock.ts'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { effectsOf, makeEffects, recorder, type Workbench, workbench } from '../support/consumers.ts'

@@ -1,9 +1,9 @@
 /** A shop whose mailer has dead letters: events it failed on, and a lease to work under. */
 import { type Consumer, type ConsumerOptions, consumer } from '../../src/consumers/consumer.ts'
-import { recordDeadLetter } from '../../src/consumers/dead-letter.ts'
-import { type DeadLetters, openDeadLetters } from '../../src/consumers/dead-letters.ts'
-import type { Hold } from '../../src/consumers/host.ts'
+import { recordDeadLetter } from '../../src/consumers/dead-letters/dead-letter.ts'
+import { type DeadLetters, openDeadLetters } from '../../src/consumers/dead-letters/dead-letters.ts'
 import { ensureConsumer, type Lease, newOwner, takeLease } from '../../src/consumers/lease.ts'
+import type { Hold } from '../../src/consumers/runners/host.ts'
 import type { NewEvent, RecordedEvent } from '../../src/events/definition.ts'
 import type { Log } from '../../src/events/log.ts'
 import { workbench } from '../support/consumers.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { administerDaemons } from '../../src/consumers/daemons.ts'
+import { administerDaemons } from '../../src/consumers/runners/runners.ts'
 import { makeEffects, recorder, type Workbench, workbench } from '../support/consumers.ts'
 import { openShop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'

@@ -11,7 +11,7 @@ import {
   logAndSkip,
   policyFor,
   retryWithBackoff,
-} from '../../src/consumers/policy.ts'
+} from '../../src/consumers/run/policy.ts'
 import { toRecordedEvent } from '../../src/events/event.ts'
 
 const id = '0190b2f0-6a1c-7def-8123-456789abcdef'

@@ -1,6 +1,6 @@
 import { expect, onTestFinished, test } from 'vitest'
-import { deadLetter, failFast, logAndSkip, retryWithBackoff } from '../../src/consumers/policy.ts'
 import type { Processor, ProcessorOptions } from '../../src/consumers/processor.ts'
+import { deadLetter, failFast, logAndSkip, retryWithBackoff } from '../../src/consumers/run/policy.ts'
 import { deferred } from '../../src/core/lifecycle.ts'
 import type { Store } from '../../src/store.ts'
 import { openShop, outcome, paid, placed, type Shop, type ShopMap, shipped } from '../support/shop.ts'

@@ -4,11 +4,11 @@ import { connect as connectTo, createServer, type Socket } from 'node:net'
 import { expect, onTestFinished, test } from 'vitest'
 import { pauseConsumer, resetConsumer } from '../../src/consumers/administer.ts'
 import { consumer } from '../../src/consumers/consumer.ts'
-import { custom, deadLetter, logAndSkip } from '../../src/consumers/policy.ts'
+import { custom, deadLetter, logAndSkip } from '../../src/consumers/run/policy.ts'
+import { runUntilIdle, tickOnce } from '../../src/consumers/run/tick.ts'
 import { readStatus } from '../../src/consumers/status.ts'
-import { runUntilIdle, tickOnce } from '../../src/consumers/tick.ts'
 import { waitForConsumer } from '../../src/consumers/wait-for.ts'
-import { upcaster } from '../../src/events/upcast.ts'
+import { upcaster } from '../../src/events/read/upcast.ts'
 import { effectsOf, makeEffects, quick, recorder, type Workbench, workbench } from '../support/consumers.ts'
 import { connect, onServer, openShop, paid, placed, type Shop, shipped } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -253,7 +253,7 @@ test.runIf(onServer)(
   async () => {
     const { shop } = await openWorkshop()
     const application = `cut-${shop.schema}`
-    const { openPostgres } = await import('../../src/database/postgres.ts')
+    const { openPostgres } = await import('../../src/database/postgres/postgres.ts')
     const { postgresUrl } = await import('../support/engines.ts')
     const url = new URL(postgresUrl())
     url.searchParams.set('application_name', application)

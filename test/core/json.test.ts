@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { InvalidEvent, type RillflowError } from '../../src/core/errors.ts'
+import type { RillflowError } from '../../src/core/errors.ts'
+import { InvalidEvent } from '../../src/core/errors.ts'
 import { canonicalJson, encodeJson } from '../../src/core/json.ts'
 import { findFault } from '../../src/core/json-fault.ts'
 

@@ -1,7 +1,9 @@
 import fc from 'fast-check'
 import { expect, test, vi } from 'vitest'
-import { Aborted, ConnectionLost, VersionConflict } from '../../src/core/errors.ts'
+import { Aborted } from '../../src/core/errors.ts'
 import { delay, retry } from '../../src/core/retry.ts'
+import { ConnectionLost } from '../../src/database/errors.ts'
+import { VersionConflict } from '../../src/events/errors.ts'
 import { handClock } from './hand-clock.ts'
 
 const backoff = { baseMs: 100, factor: 2, maxMs: 1000, jitter: 0 }

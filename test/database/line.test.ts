@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { StoreClosed } from '../../src/core/errors.ts'
-import { formLine } from '../../src/database/line.ts'
+import { formLine } from '../../src/database/pglite/turns.ts'
 
 test('turns are given one at a time, in the order they were asked for', async () => {
   const line = formLine('shop', 100)

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { append, increment, insert, type Patch, remove, rename, set, unset } from '../../src/documents/patch.ts'
+import { append, increment, insert, type Patch, remove, rename, set, unset } from '../../src/documents/patch/patch.ts'
 import { eq } from '../../src/documents/query/condition.ts'
 import { type Customer, openCustomers } from './customers.ts'
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import type { Expected } from '../../src/events/prepare.ts'
+import type { Expected } from '../../src/events/append/prepare.ts'
 import { openShop, outcome, paid, placed, shipped } from '../support/shop.ts'
 
 test('an append gives the version, the position and the ids of what it stored', async () => {

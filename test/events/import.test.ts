@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import type { ImportedEvent, ImportProgress } from '../../src/events/import.ts'
+import type { ImportedEvent, ImportProgress } from '../../src/events/import/import.ts'
 import { openShop, outcome, paid, placed, shipped, take } from '../support/shop.ts'
 
 const order = (stream: string, total: number, more: object = {}): ImportedEvent => ({

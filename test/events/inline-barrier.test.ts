@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import type { Transaction } from '../../src/database/database.ts'
-import { activateInline, holdInlineBarrier, listInline, retireInline } from '../../src/events/inline-barrier.ts'
+import { activateInline, holdInlineBarrier, listInline, retireInline } from '../../src/events/inline/barrier.ts'
 import { connect, onServer, outcome, paid, placed, waitersFor } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { type InlineShop, openInlineShop, type TotalRow } from './inline-shop.ts'

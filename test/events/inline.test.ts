@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
 import { deferred, onAbort } from '../../src/core/lifecycle.ts'
 import type { RecordedEvent } from '../../src/events/definition.ts'
-import { activateInline, listInline } from '../../src/events/inline-barrier.ts'
-import { upcaster } from '../../src/events/upcast.ts'
+import { activateInline, listInline } from '../../src/events/inline/barrier.ts'
+import { upcaster } from '../../src/events/read/upcast.ts'
 import { outcome, paid, placed, shipped } from '../support/shop.ts'
 import { openInlineShop } from './inline-shop.ts'
 

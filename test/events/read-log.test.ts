@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import type { NewEvent } from '../../src/events/definition.ts'
-import type { ReadLogOptions } from '../../src/events/read-log.ts'
+import type { ReadLogOptions } from '../../src/events/read/log.ts'
 import { openShop, outcome, paid, placed, type Shop, type ShopMap, shipped, take } from '../support/shop.ts'
 
 const bare = '0190b2f0-6a1c-7def-8123-456789abcdef'

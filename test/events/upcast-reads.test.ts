@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import type { RecordedEvent } from '../../src/events/definition.ts'
-import type { ReadLogOptions } from '../../src/events/read-log.ts'
-import { upcaster } from '../../src/events/upcast.ts'
+import type { ReadLogOptions } from '../../src/events/read/log.ts'
+import { upcaster } from '../../src/events/read/upcast.ts'
 import { openStore, type Store } from '../../src/store.ts'
 import { openShop, outcome, take } from '../support/shop.ts'
 

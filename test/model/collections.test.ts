@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import type { Collection } from '../../src/documents/documents.ts'
-import { increment } from '../../src/documents/patch.ts'
+import { increment } from '../../src/documents/patch/patch.ts'
 import { openShop, outcome } from '../support/shop.ts'
 
 interface Counter {

@@ -1,7 +1,7 @@
 /** Random patches of random documents, compared with the same done in memory. */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { append, increment, insert, type Patch, remove, rename, set, unset } from '../../src/documents/patch.ts'
+import { append, increment, insert, type Patch, remove, rename, set, unset } from '../../src/documents/patch/patch.ts'
 import { openShop, outcome } from '../support/shop.ts'
 import { type Change, type Json, type PlannedChange, patchedModel, type Step } from './patch-model.ts'
 

@@ -1,5 +1,5 @@
 /** Streams as one would write them down without a database: lists, a few marks, and the order in which things are checked. */
-import type { Expected } from '../../src/events/prepare.ts'
+import type { Expected } from '../../src/events/append/prepare.ts'
 
 /** An event to be appended; `id` is one of a few that the walk uses again and again. */
 export interface Given {

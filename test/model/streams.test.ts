@@ -1,7 +1,7 @@
 /** Random walks over what one can do with streams, compared step by step with a plain reference in memory. */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import type { AppendOptions } from '../../src/events/append.ts'
+import type { AppendOptions } from '../../src/events/append/append.ts'
 import type { Store } from '../../src/store.ts'
 import { openShop, outcome, type ShopMap } from '../support/shop.ts'
 import { type Given, type Refused, ShopModel, type Stored } from './shop-model.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { deadLetter, failFast } from '../../src/consumers/policy.ts'
+import { deadLetter, failFast } from '../../src/consumers/run/policy.ts'
 import { openShop, placed } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { orders, totalRows, totals } from './read-models.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { failFast } from '../../src/consumers/policy.ts'
+import { failFast } from '../../src/consumers/run/policy.ts'
 import type { Transaction } from '../../src/database/database.ts'
 import { documentProjection } from '../../src/projections/document.ts'
 import { tableNames } from '../../src/projections/table.ts'

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
-import { deadLetter, failFast } from '../../src/consumers/policy.ts'
-import type { RebuildProgress } from '../../src/projections/build.ts'
+import { deadLetter, failFast } from '../../src/consumers/run/policy.ts'
 import { projection } from '../../src/projections/projection.ts'
+import type { RebuildProgress } from '../../src/projections/rebuild/build.ts'
 import { onServer, openShop, placed, shipped, shopEvents } from '../support/shop.ts'
 import { orders, totalRows, totals } from './read-models.ts'
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { failFast } from '../../src/consumers/policy.ts'
+import { failFast } from '../../src/consumers/run/policy.ts'
 import type { NewEvent } from '../../src/events/definition.ts'
 import { tableProjection } from '../../src/projections/flat-table.ts'
 import { openShop, placed, type ShopMap, shipped, shopEvents } from '../support/shop.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { SchemaMissing } from '../../src/core/errors.ts'
+import { SchemaMissing } from '../../src/schema/errors.ts'
 import { openStore } from '../../src/store.ts'
 import { freshSchema, openDatabase } from '../support/engines.ts'
 

@@ -1,5 +1,5 @@
 /** A program that starts and migrates, four times over: `sync-process.ts URL SCHEMA` prints the steps each sync took. */
-import { openPostgres } from '../../src/database/postgres.ts'
+import { openPostgres } from '../../src/database/postgres/postgres.ts'
 import { openSchema } from '../../src/schema/schema.ts'
 import { TableRegistry } from '../../src/schema/table.ts'
 

@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test } from 'vitest'
-import { deadLetter } from '../../src/consumers/policy.ts'
+import { deadLetter } from '../../src/consumers/run/policy.ts'
 import { projection } from '../../src/projections/projection.ts'
 import { fakeClock } from '../../src/testing/fake-clock.ts'
 import { emit } from '../../src/workflows/emit.ts'

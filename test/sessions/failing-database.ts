@@ -1,6 +1,7 @@
 /** A database that fails once, at a statement of one's choice. */
-import { ConnectionLost } from '../../src/core/errors.ts'
+
 import type { Database, Executor, Transaction } from '../../src/database/database.ts'
+import { ConnectionLost } from '../../src/database/errors.ts'
 import { type Statement, sql } from '../../src/database/sql.ts'
 import { openDatabase } from '../support/engines.ts'
 

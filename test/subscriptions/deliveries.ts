@@ -1,5 +1,5 @@
 /** What the tests of subscriptions share. */
-import type { FailurePolicy } from '../../src/consumers/policy.ts'
+import type { FailurePolicy } from '../../src/consumers/run/policy.ts'
 import type { Delivery } from '../../src/subscriptions/delivery.ts'
 import type { ShopMap } from '../support/shop.ts'
 

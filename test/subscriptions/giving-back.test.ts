@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { custom, failFast, logAndSkip } from '../../src/consumers/policy.ts'
-import { upcaster } from '../../src/events/upcast.ts'
+import { custom, failFast, logAndSkip } from '../../src/consumers/run/policy.ts'
+import { upcaster } from '../../src/events/read/upcast.ts'
 import { openShop, outcome, paid, placed, shipped, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { quick, several } from './deliveries.ts'

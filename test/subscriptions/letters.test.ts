@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { deadLetter } from '../../src/consumers/policy.ts'
+import { deadLetter } from '../../src/consumers/run/policy.ts'
 import type { Delivery } from '../../src/subscriptions/delivery.ts'
 import { openShop, outcome, paid, placed, type Shop, type ShopMap } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'

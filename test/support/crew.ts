@@ -6,9 +6,9 @@
  *     victim.gate.close()                it is stopped in the middle of what it does
  */
 import type { Database } from '../../src/database/database.ts'
-import { openPostgres } from '../../src/database/postgres.ts'
+import { openPostgres } from '../../src/database/postgres/postgres.ts'
 import { openStore, type Store } from '../../src/store.ts'
-import type { Worker, WorkerOptions } from '../../src/workflows/worker.ts'
+import type { Worker, WorkerOptions } from '../../src/workflows/work/worker.ts'
 import { postgresUrl } from './engines.ts'
 import { type Gate, openGate } from './gate.ts'
 import { onServer, type Shop, type ShopMap, shopEvents } from './shop.ts'

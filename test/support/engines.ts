@@ -10,8 +10,8 @@
 import { randomBytes } from 'node:crypto'
 import { inject } from 'vitest'
 import type { Database } from '../../src/database/database.ts'
-import { openPglite } from '../../src/database/pglite.ts'
-import { openPostgres } from '../../src/database/postgres.ts'
+import { openPglite } from '../../src/database/pglite/pglite.ts'
+import { openPostgres } from '../../src/database/postgres/postgres.ts'
 import { sql } from '../../src/database/sql.ts'
 import type { EngineName } from './global-setup.ts'
 

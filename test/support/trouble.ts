@@ -6,8 +6,9 @@
  *     const { store } = await openShop({ database: trouble.database })
  *     trouble.loseAnswerTo('workflows.claim')
  */
-import { ConnectionLost, OutcomeUnknown } from '../../src/core/errors.ts'
+
 import type { Database } from '../../src/database/database.ts'
+import { ConnectionLost, OutcomeUnknown } from '../../src/database/errors.ts'
 import type { Statement } from '../../src/database/sql.ts'
 
 export interface Trouble {

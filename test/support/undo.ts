@@ -1,6 +1,7 @@
 /** Steps with undos, as handlers of the tests have them. */
+
+import type { UndoRequest } from '../../src/workflows/cancel/undo.ts'
 import type { HandlerContext } from '../../src/workflows/steps/context.ts'
-import type { UndoRequest } from '../../src/workflows/undo.ts'
 import type { ShopMap } from './shop.ts'
 
 export type Step = <T>(

@@ -7,8 +7,8 @@ import {
   SimpleSpanProcessor,
 } from '@opentelemetry/sdk-trace-base'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
-import { deadLetter } from '../../src/consumers/policy.ts'
-import { connectOpenTelemetry } from '../../src/integrations/otel/otel.ts'
+import { deadLetter } from '../../src/consumers/run/policy.ts'
+import { connectOpenTelemetry } from '../../src/integrations/otel.ts'
 import { projection } from '../../src/projections/projection.ts'
 import { emit } from '../../src/workflows/emit.ts'
 import { openShop, outcome, placed, type Shop, shopEvents } from '../support/shop.ts'

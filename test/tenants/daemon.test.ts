@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { deadLetter, failFast } from '../../src/consumers/policy.ts'
+import { deadLetter, failFast } from '../../src/consumers/run/policy.ts'
 import type { Database } from '../../src/database/database.ts'
 import { identifier, type Statement } from '../../src/database/sql.ts'
 import { projection } from '../../src/projections/projection.ts'

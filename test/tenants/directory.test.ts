@@ -1,11 +1,11 @@
 /** Tenants on two servers, with a directory on the first of them. */
 import { expect, onTestFinished, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
-import { openPostgres } from '../../src/database/postgres.ts'
+import { openPostgres } from '../../src/database/postgres/postgres.ts'
 import { identifier } from '../../src/database/sql.ts'
 import { projection } from '../../src/projections/projection.ts'
 import { openStore, type Store, type StoreOptions, type TenantedStore } from '../../src/store.ts'
-import { occupantOf } from '../../src/tenants/moving/door.ts'
+import { occupantOf } from '../../src/transfer/move/door.ts'
 import { complete, emit } from '../../src/workflows/emit.ts'
 import { startProxy } from '../chaos/proxy.ts'
 import { freshSchema, postgresUrl } from '../support/engines.ts'
@@ -13,7 +13,7 @@ import { totals } from '../support/mall.ts'
 import { startServer } from '../support/postgres-server.ts'
 import { connect, outcome, placed, type ShopMap, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
-import { secondServer } from './moving/servers.ts'
+import { secondServer } from '../transfer/move/servers.ts'
 
 interface Country {
   readonly store: TenantedStore<ShopMap>

@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { expect, onTestFinished, test } from 'vitest'
-import { openPostgres } from '../../src/database/postgres.ts'
+import { openPostgres } from '../../src/database/postgres/postgres.ts'
 import { identifier } from '../../src/database/sql.ts'
 import { documentProjection } from '../../src/projections/document.ts'
 import { projection } from '../../src/projections/projection.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { failFast, retryWithBackoff } from '../../src/consumers/policy.ts'
+import { failFast, retryWithBackoff } from '../../src/consumers/run/policy.ts'
 import { documentProjection } from '../../src/projections/document.ts'
 import type { ProjectionOptions } from '../../src/projections/projection.ts'
 import { settle } from '../../src/testing/testing.ts'

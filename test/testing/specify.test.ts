@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { aggregate } from '../../src/aggregates/aggregate.ts'
-import { InvalidAggregateState } from '../../src/core/aggregate-errors.ts'
+import { InvalidAggregateState } from '../../src/aggregates/errors.ts'
 import { documentProjection } from '../../src/projections/document.ts'
 import { tableProjection } from '../../src/projections/flat-table.ts'
 import { liveProjection } from '../../src/projections/live.ts'

@@ -1,6 +1,6 @@
 /** Documents, as they are typed: what compiles here must, and what is marked as an error must not. */
 import type { Collection, Documents } from '../../src/documents/documents.ts'
-import { append, increment, insert, remove, rename, set, unset } from '../../src/documents/patch.ts'
+import { append, increment, insert, remove, rename, set, unset } from '../../src/documents/patch/patch.ts'
 
 interface Customer {
   email: string

@@ -14,7 +14,7 @@ import {
   type RecordedEvent,
   type UntypedEvents,
 } from '../../src/events/definition.ts'
-import { upcaster } from '../../src/events/upcast.ts'
+import { upcaster } from '../../src/events/read/upcast.ts'
 
 type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false
 const same = <A, B>(_: Equal<A, B>): void => {}

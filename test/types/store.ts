@@ -4,8 +4,8 @@
  */
 import { z } from 'zod'
 import type { Transaction } from '../../src/database/database.ts'
+import type { AppendResult } from '../../src/events/append/outcome.ts'
 import { defineEvents, type RecordedEvent } from '../../src/events/definition.ts'
-import type { AppendResult } from '../../src/events/outcome.ts'
 import { openStore, type Store } from '../../src/store.ts'
 
 type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { failFast } from '../../src/consumers/policy.ts'
+import { failFast } from '../../src/consumers/run/policy.ts'
 import { projection } from '../../src/projections/projection.ts'
 import type { DoctorOptions, Finding } from '../../src/upkeep/doctor/doctor.ts'
 import { postgresUrl } from '../support/engines.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { deadLetter } from '../../src/consumers/policy.ts'
+import { deadLetter } from '../../src/consumers/run/policy.ts'
 import { projection } from '../../src/projections/projection.ts'
 import { fakeClock } from '../../src/testing/fake-clock.ts'
 import { onServer, openShop, placed, type Shop, type ShopMap, take } from '../support/shop.ts'

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import type { Claimed } from '../../src/workflows/claim.ts'
-import { recordLetter } from '../../src/workflows/letters/letters.ts'
+import { recordLetter } from '../../src/workflows/dead-letters/letters.ts'
+import type { Claimed } from '../../src/workflows/work/claim.ts'
 import { logOf } from '../support/consumers.ts'
 import { openShop, type Shop } from '../support/shop.ts'
 

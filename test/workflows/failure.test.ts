@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { type Clock, systemClock } from '../../src/core/clock.ts'
-import { ConnectionLost } from '../../src/core/errors.ts'
+import { ConnectionLost } from '../../src/database/errors.ts'
 import { batch, complete, emit } from '../../src/workflows/emit.ts'
 import type { TerminalFailure } from '../../src/workflows/handler.ts'
 import { openShop, type Shop } from '../support/shop.ts'

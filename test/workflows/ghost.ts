@@ -1,12 +1,12 @@
 /** A worker that does only what it is told. */
 import { newOwner } from '../../src/consumers/lease.ts'
 import type { Database } from '../../src/database/database.ts'
-import { type Claimed, claim } from '../../src/workflows/claim.ts'
-import type { DispatchParts } from '../../src/workflows/dispatch.ts'
-import { drawFences } from '../../src/workflows/fences.ts'
-import { type Finisher, openFinisher } from '../../src/workflows/finish.ts'
-import type { Outcome } from '../../src/workflows/outcome.ts'
-import { enterWorker } from '../../src/workflows/rescue.ts'
+import type { DispatchParts } from '../../src/workflows/dispatch/dispatch.ts'
+import { type Claimed, claim } from '../../src/workflows/work/claim.ts'
+import { type Finisher, openFinisher } from '../../src/workflows/work/complete.ts'
+import { drawFences } from '../../src/workflows/work/fences.ts'
+import type { Outcome } from '../../src/workflows/work/outcome.ts'
+import { enterWorker } from '../../src/workflows/work/rescue.ts'
 import { workbench } from '../support/consumers.ts'
 import type { Shop } from '../support/shop.ts'
 

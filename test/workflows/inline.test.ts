@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { ConnectionLost } from '../../src/core/errors.ts'
+import { ConnectionLost } from '../../src/database/errors.ts'
 import { complete, emit } from '../../src/workflows/emit.ts'
 import { openShop, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'

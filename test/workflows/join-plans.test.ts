@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { expect, test } from 'vitest'
 import type { Transaction } from '../../src/database/database.ts'
-import { enqueue } from '../../src/workflows/enqueue.ts'
+import { enqueue } from '../../src/workflows/dispatch/enqueue.ts'
 import { moveBatches } from '../../src/workflows/joins/joins.ts'
 import { recountBranches } from '../../src/workflows/joins/recount.ts'
 import { loadRoutes } from '../../src/workflows/routes.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { WorkflowNotActive } from '../../src/core/workflow-errors.ts'
+import { WorkflowNotActive } from '../../src/consumers/errors.ts'
 import { emit } from '../../src/workflows/emit.ts'
 import { openShop, outcome } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { complete } from '../../src/workflows/emit.ts'
-import { rescueExpired, rescueWorker } from '../../src/workflows/rescue.ts'
+import { rescueExpired, rescueWorker } from '../../src/workflows/work/rescue.ts'
 import { inconsistencies } from '../chaos/workflows/judge.ts'
 import { onServer, openShop, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'

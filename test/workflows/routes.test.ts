@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { DuplicateHandler } from '../../src/core/workflow-errors.ts'
 import { emit } from '../../src/workflows/emit.ts'
+import { DuplicateHandler } from '../../src/workflows/errors.ts'
 import { openShop, paid, placed } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 

@@ -1,7 +1,7 @@
 /** Schedules whose process, connection or worker goes away in the middle of a run. */
 import { expect, test } from 'vitest'
-import { ConnectionLost } from '../../src/core/errors.ts'
 import type { Database, Executor } from '../../src/database/database.ts'
+import { ConnectionLost } from '../../src/database/errors.ts'
 import type { Statement } from '../../src/database/sql.ts'
 import { emit } from '../../src/workflows/emit.ts'
 import { openDatabase } from '../support/engines.ts'

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
 import { systemClock } from '../../src/core/clock.ts'
-import { DuplicateSchedule, ScheduleNotFound } from '../../src/core/workflow-errors.ts'
 import type { Store } from '../../src/store.ts'
 import { batch, emit } from '../../src/workflows/emit.ts'
+import { DuplicateSchedule, ScheduleNotFound } from '../../src/workflows/errors.ts'
 import { openShop, type Shop, type ShopMap } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 

@@ -4,7 +4,7 @@ import type { StoreOptions } from '../../src/store.ts'
 import { emit } from '../../src/workflows/emit.ts'
 import type { Flow } from '../../src/workflows/flow.ts'
 import type { AnyHandlerOptions } from '../../src/workflows/handler.ts'
-import type { Worker } from '../../src/workflows/worker.ts'
+import type { Worker } from '../../src/workflows/work/worker.ts'
 import { openShop, type Shop, type ShopMap } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 

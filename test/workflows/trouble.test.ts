@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { systemClock } from '../../src/core/clock.ts'
-import { ConnectionLost } from '../../src/core/errors.ts'
+import { ConnectionLost } from '../../src/database/errors.ts'
 import { batch, complete, emit, type HandlerResult } from '../../src/workflows/emit.ts'
 import { openDatabase } from '../support/engines.ts'
 import { recording } from '../support/plans.ts'

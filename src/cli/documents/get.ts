@@ -1,5 +1,5 @@
 /** `rillflow documents get` */
-import { DocumentNotFound } from '../../core/document-errors.ts'
+import { DocumentNotFound } from '../../documents/errors.ts'
 import { type Command, defineCommand } from '../command.ts'
 import { ago } from '../output/amount.ts'
 import { toJson } from '../output/output.ts'

@@ -2,7 +2,7 @@
 import { createReadStream } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { createInterface } from 'node:readline'
-import type { ImportedEvent } from '../../events/import.ts'
+import type { ImportedEvent } from '../../events/import/import.ts'
 import { type Command, defineCommand } from '../command.ts'
 import { count } from '../output/amount.ts'
 import { NothingFound, WrongUsage } from '../usage.ts'

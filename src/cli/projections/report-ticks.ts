@@ -1,5 +1,5 @@
 /** What batches came to. One that stopped its projection is a failure of the command. */
-import type { Tick } from '../../consumers/tick.ts'
+import type { Tick } from '../../consumers/run/tick.ts'
 import type { ExitCode } from '../command.ts'
 import type { Output } from '../output/output.ts'
 import { table } from '../output/table.ts'

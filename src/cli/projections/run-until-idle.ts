@@ -1,5 +1,5 @@
 /** `rillflow projections run-until-idle` */
-import type { Tick } from '../../consumers/tick.ts'
+import type { Tick } from '../../consumers/run/tick.ts'
 import { type Command, defineCommand } from '../command.ts'
 import { openWithProjections } from './registered.ts'
 import { reportTicks } from './report-ticks.ts'

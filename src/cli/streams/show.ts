@@ -1,6 +1,7 @@
 /** `rillflow streams show` */
-import { StreamNotFound } from '../../core/errors.ts'
+
 import { nearestName } from '../../core/nearest.ts'
+import { StreamNotFound } from '../../events/errors.ts'
 import type { Store } from '../../store.ts'
 import { type Command, defineCommand } from '../command.ts'
 import { eventLine } from '../events/event-line.ts'

@@ -1,6 +1,6 @@
 /** `rillflow subscriptions tail` */
 import type { RecordedEvent } from '../../events/definition.ts'
-import type { EventFilter } from '../../events/read-log.ts'
+import type { EventFilter } from '../../events/read/log.ts'
 import type { Store } from '../../store.ts'
 import { type Command, defineCommand } from '../command.ts'
 import { eventLine } from '../events/event-line.ts'

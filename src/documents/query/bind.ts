@@ -1,6 +1,7 @@
 /** The parameters of one statement: values that are known, and places for those of a compiled query. */
-import { InvalidQuery } from '../../core/query-errors.ts'
+
 import { literal } from '../../database/sql.ts'
+import { InvalidQuery } from './errors.ts'
 import { filled, isOpen } from './operand.ts'
 
 export interface Binder {

@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto'
 import { textFault } from '../../core/name.ts'
-import { InvalidCursor } from '../../core/query-errors.ts'
+import { InvalidCursor } from './errors.ts'
 import { type Bookmark, fitsKey, type OrderKey } from './order.ts'
 
 export function encodeCursor(collection: string, keys: readonly OrderKey[], mark: Bookmark): string {

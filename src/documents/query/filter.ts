@@ -9,7 +9,6 @@
  */
 import { isRillflowError } from '../../core/errors.ts'
 import { textFault } from '../../core/name.ts'
-import { InvalidFilter } from '../../core/query-errors.ts'
 import {
   and,
   type Condition,
@@ -29,6 +28,7 @@ import {
   regex,
   startsWith,
 } from './condition.ts'
+import { InvalidFilter } from './errors.ts'
 import { documentScope, fieldAt, type Path } from './field.ts'
 import { jsonText } from './operand.ts'
 import { checkedPattern } from './render.ts'

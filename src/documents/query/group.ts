@@ -2,10 +2,11 @@
  * Groups of documents. A group becomes one JSON object, of its keys and what comes of its documents; so `having` and
  * `orderBy` are the conditions and orders of documents, on that object.
  */
-import { InvalidQuery } from '../../core/query-errors.ts'
+
 import { literal } from '../../database/sql.ts'
 import type { CallOptions } from '../collection.ts'
 import { type Condition, checked } from './condition.ts'
+import { InvalidQuery } from './errors.ts'
 import { jsonAt, metaColumns, typedAt } from './expression.ts'
 import {
   documentScope,

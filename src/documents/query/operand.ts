@@ -7,7 +7,7 @@
 import { isRillflowError } from '../../core/errors.ts'
 import { encodeJson } from '../../core/json.ts'
 import { textFault } from '../../core/name.ts'
-import { InvalidQuery } from '../../core/query-errors.ts'
+import { InvalidQuery } from './errors.ts'
 
 /** As what a field is read. Dates are the text that JSON makes of them. */
 export type Kind = 'text' | 'number' | 'boolean'

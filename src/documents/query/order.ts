@@ -1,6 +1,7 @@
 /** The order of the documents of a query, and which of them come after a given one. */
-import { InvalidQuery } from '../../core/query-errors.ts'
+
 import type { Binder } from './bind.ts'
+import { InvalidQuery } from './errors.ts'
 import { metaColumns, short } from './expression.ts'
 import type { Path, Place } from './field.ts'
 import type { Kind } from './operand.ts'

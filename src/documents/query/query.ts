@@ -26,7 +26,6 @@
  * What can fail: `InvalidQuery` before anything is sent, or when the database refuses a regular expression.
  */
 import { throwIfAborted } from '../../core/lifecycle.ts'
-import { InvalidQuery, NotOne } from '../../core/query-errors.ts'
 import { type IndexAdvice, openAdvisor } from '../advisor.ts'
 import type { CallOptions, CollectionBase } from '../collection.ts'
 import { layoutOf } from '../indexes.ts'
@@ -34,6 +33,7 @@ import type { StoredDocument } from '../read.ts'
 import { tellDocuments } from '../run.ts'
 import { type Condition, checked } from './condition.ts'
 import { decodeCursor, encodeCursor } from './cursor.ts'
+import { InvalidQuery, NotOne } from './errors.ts'
 import {
   documentScope,
   type Field,

@@ -4,10 +4,11 @@
  * The SQL of a test may come to null where the test is not met. That is as good as false all the way up through `and`
  * and `or`, and `not` is written `is not true`.
  */
-import { InvalidQuery } from '../../core/query-errors.ts'
+
 import { identifier } from '../../database/sql.ts'
 import type { Binder } from './bind.ts'
 import type { Comparison, Condition, Test } from './condition.ts'
+import { InvalidQuery } from './errors.ts'
 import { isIndex, jsonAt, lowered, metaColumns, short, shortLength, typedAt } from './expression.ts'
 import { documentScope, type Place, type Scope } from './field.ts'
 import { columnFor, hasContaining, isOrdered, type Layout } from './layout.ts'

@@ -1,6 +1,7 @@
 /** The rows of a query: which columns it asks for, and what is made of them. */
-import { InvalidQuery } from '../../core/query-errors.ts'
+
 import { type StoredDocument, toDocument } from '../read.ts'
+import { InvalidQuery } from './errors.ts'
 import { jsonAt, metaColumns } from './expression.ts'
 import type { MetaFields, Place } from './field.ts'
 import { renderIncluded, takeIncluded } from './include.ts'

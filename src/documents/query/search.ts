@@ -1,6 +1,7 @@
 /** Full text: in which language, and the vector of the words in some fields of a document. */
-import { InvalidQuery, UnknownLanguage } from '../../core/query-errors.ts'
+
 import { literal } from '../../database/sql.ts'
+import { InvalidQuery, UnknownLanguage } from './errors.ts'
 import { typedAt } from './expression.ts'
 
 /** The fields that a collection is searched in. */

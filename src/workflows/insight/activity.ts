@@ -2,11 +2,11 @@
  * The activity: what happened to executions, line by line, in an order of its own. Its positions are announced and settled
  * as those of the log are (see the schema's `settle` migration), so who reads up to `settled` has missed nothing.
  */
-import type { ErrorDescription } from '../../consumers/failure.ts'
+import type { ErrorDescription } from '../../consumers/run/failure.ts'
 import { jsonable } from '../../core/json.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import { epochOf, type Settled } from '../../events/settle.ts'
+import { epochOf, type Settled } from '../../events/order/settle.ts'
 
 /**
  * Dispatched (there is an execution) · started (an attempt began) · completed · failed (an attempt, or for good) · skipped

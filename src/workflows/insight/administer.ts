@@ -5,10 +5,10 @@
 import { InvalidOption } from '../../core/errors.ts'
 import { nearestName } from '../../core/nearest.ts'
 import { checkWhole } from '../../core/whole.ts'
-import { HandlerNotFound } from '../../core/workflow-errors.ts'
 import type { Transaction } from '../../database/database.ts'
 import { type Statement, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
+import { HandlerNotFound } from '../errors.ts'
 import { changeRoutes, lockDispatcher } from '../routes.ts'
 
 /** In all its versions: nothing of it is begun any more. What runs ends; events are still dispatched to it, and queue. */

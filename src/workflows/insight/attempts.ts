@@ -2,7 +2,7 @@
  * The attempts that came to an end, newest first: how long each had waited, how long it ran, and what came of it. A page
  * looks at 10 000 lines at most, so with a filter that fits few of them it may be short and still have a `next`.
  */
-import type { ErrorDescription } from '../../consumers/failure.ts'
+import type { ErrorDescription } from '../../consumers/run/failure.ts'
 import { InvalidOption } from '../../core/errors.ts'
 import { canonicalUuid } from '../../core/id.ts'
 import { jsonable } from '../../core/json.ts'
@@ -10,7 +10,7 @@ import { checkName } from '../../core/name.ts'
 import { checkWhole } from '../../core/whole.ts'
 import { numeral, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import { checkPosition } from '../../events/read-log.ts'
+import { checkPosition } from '../../events/read/log.ts'
 import { type Activity, type ActivityRow, activityOf } from './activity.ts'
 
 export interface AttemptsOptions {

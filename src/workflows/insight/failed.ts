@@ -1,5 +1,5 @@
 /** Workflows with dead letters that wait for somebody: how many, and what went wrong last. */
-import type { ErrorDescription } from '../../consumers/failure.ts'
+import type { ErrorDescription } from '../../consumers/run/failure.ts'
 import { checkName } from '../../core/name.ts'
 import { checkWhole } from '../../core/whole.ts'
 import { sql } from '../../database/sql.ts'

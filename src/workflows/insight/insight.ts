@@ -8,8 +8,8 @@
  */
 import { StoreClosed } from '../../core/errors.ts'
 import type { Log } from '../../events/log.ts'
-import type { Wake } from '../../events/wake.ts'
-import { watchHead } from '../../events/watch.ts'
+import type { Wake } from '../../events/order/wake.ts'
+import { watchHead } from '../../events/order/watch.ts'
 import type { SettledWatch } from '../settled.ts'
 import { type Activity, settleActivity } from './activity.ts'
 import { pauseHandler, resumeHandler, retireHandler } from './administer.ts'

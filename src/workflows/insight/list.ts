@@ -2,14 +2,14 @@
  * Workflows, newest first, each with its status. A page looks at a bounded number of them: the status of 1000 at most, and
  * of 10 000 at most when they began. So with a filter that fits few it may be short, or empty, and still have a `next`.
  */
-import { checkTime } from '../../consumers/list-dead-letters.ts'
+import { checkTime } from '../../consumers/dead-letters/list.ts'
 import { InvalidOption } from '../../core/errors.ts'
 import { jsonable } from '../../core/json.ts'
 import { checkName } from '../../core/name.ts'
 import { checkWhole } from '../../core/whole.ts'
 import { numeral, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import { checkPosition } from '../../events/read-log.ts'
+import { checkPosition } from '../../events/read/log.ts'
 import { readStatuses, type WorkflowState, type WorkflowStatus, workflowStates } from '../status.ts'
 
 export interface ListWorkflowsOptions {

@@ -1,5 +1,5 @@
 /** A workflow's tree as a flowchart of Mermaid: events as boxes, executions as rounded ones, coloured by their state. */
-import { mermaidLabel } from '../../core/mermaid.ts'
+import { mermaidLabel } from '../../telemetry/mermaid.ts'
 import type { HandlerNode, TreeNode, WorkflowTree } from './tree.ts'
 
 export function mermaidOf({ roots, isWhole }: Pick<WorkflowTree, 'roots' | 'isWhole'>): string {

@@ -2,7 +2,7 @@
  * Figures of all workflows. Totals come from counters that are kept by whoever changes what they count, in the same
  * transaction; what is open is counted up to a limit. No table is ever counted whole.
  */
-import type { DeadLetterState } from '../../consumers/dead-letter.ts'
+import type { DeadLetterState } from '../../consumers/dead-letters/dead-letter.ts'
 import { numeral, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { countOpen, type OpenCounts, sumOf } from './open.ts'

@@ -7,7 +7,7 @@
  * An event whose cause is not part of the workflow is a root, and so is one that claims a later event, or itself, as its
  * cause: nothing is ever left out because of what somebody wrote into a causation id.
  */
-import type { ErrorDescription } from '../../consumers/failure.ts'
+import type { ErrorDescription } from '../../consumers/run/failure.ts'
 import { jsonable } from '../../core/json.ts'
 import { checkWhole } from '../../core/whole.ts'
 import type { Transaction } from '../../database/database.ts'

@@ -1,8 +1,8 @@
 /** Joins whose time is over: no event has to come for that. Whoever sees it first closes them, under their workflows. */
 import { sql } from '../../database/sql.ts'
+import { byBytes } from '../../events/append/send.ts'
 import type { Log } from '../../events/log.ts'
-import { byBytes } from '../../events/send.ts'
-import { enqueue } from '../enqueue.ts'
+import { enqueue } from '../dispatch/enqueue.ts'
 
 const mostAtOnce = 100
 

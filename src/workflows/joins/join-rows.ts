@@ -2,7 +2,7 @@
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import type { NewExecution } from '../enqueue.ts'
+import type { NewExecution } from '../dispatch/enqueue.ts'
 import type { BatchPlace } from '../envelope.ts'
 import type { JoinDefinition } from '../handler.ts'
 import type { Route } from '../routes.ts'

@@ -3,14 +3,15 @@
  * change between its attempts. One that failed, or whose time was over, fails as any handler does; when its dead letter is
  * retried, it runs with all that is there, also with what has come too late for it.
  */
-import { EventGone, EventUndecodable, JoinFailed, JoinTimeout } from '../../core/workflow-errors.ts'
+
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
-import { type Claimed, type Decoded, decodeEvents } from '../claim.ts'
 import type { Emitter } from '../emitted.ts'
 import { type BatchPlace, envelopeOf } from '../envelope.ts'
+import { EventGone, EventUndecodable, JoinFailed, JoinTimeout } from '../errors.ts'
 import type { Handler } from '../handler.ts'
+import { type Claimed, type Decoded, decodeEvents } from '../work/claim.ts'
 import type { EntryOutcome, JoinState } from './arrive.ts'
 import type { JoinInfo } from './join.ts'
 

@@ -1,9 +1,9 @@
 /** What happens to batches when events are dispatched, and when executions end. */
 
-import { executionId, type NewExecution } from '../enqueue.ts'
-import type { InlineRun } from '../inline.ts'
-import type { Outcome } from '../outcome.ts'
-import type { Plan } from '../plan.ts'
+import { executionId, type NewExecution } from '../dispatch/enqueue.ts'
+import type { InlineRun } from '../dispatch/inline.ts'
+import type { Plan } from '../dispatch/routing.ts'
+import type { Outcome } from '../work/outcome.ts'
 import { batchesOf } from './joined.ts'
 import type { BatchMoves } from './joins.ts'
 

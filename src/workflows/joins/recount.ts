@@ -2,7 +2,7 @@
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import type { NewExecution } from '../enqueue.ts'
+import type { NewExecution } from '../dispatch/enqueue.ts'
 import { type BatchPlace, envelopeOf } from '../envelope.ts'
 import { loadRoutes } from '../routes.ts'
 import { moveBatches } from './joins.ts'

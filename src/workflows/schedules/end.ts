@@ -3,7 +3,7 @@
  * was claimed with. There is one record for each due time, so none is run twice, whatever becomes of the row.
  */
 import { sql } from '../../database/sql.ts'
-import { type AppendParts, appendIn } from '../../events/append.ts'
+import { type AppendParts, appendIn } from '../../events/append/append.ts'
 import type { ClaimedSchedule } from './claim.ts'
 import { correlationOf, type EndedRun } from './run.ts'
 

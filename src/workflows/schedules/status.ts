@@ -1,5 +1,5 @@
 /** Reading schedules and their runs, for people. */
-import type { ErrorDescription } from '../../consumers/failure.ts'
+import type { ErrorDescription } from '../../consumers/run/failure.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import type { ScheduleOutcome } from './run.ts'

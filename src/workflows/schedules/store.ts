@@ -1,7 +1,7 @@
 /** Storing the schedules a process has: new ones begin, changed times begin anew, everything else goes on as it is. */
 import { sql } from '../../database/sql.ts'
+import { byBytes } from '../../events/append/send.ts'
 import type { Log } from '../../events/log.ts'
-import { byBytes } from '../../events/send.ts'
 import type { Schedule } from './schedule.ts'
 import { dueTimes } from './times.ts'
 

@@ -6,16 +6,16 @@
  *       ├─► work ─► recorded, under the fence ─► answered in its turn
  *       └─► wait ─► nothing under way for a turn of the event loop ─► suspended
  */
-import { isInterruption } from '../../consumers/failure.ts'
+import { isInterruption } from '../../consumers/run/failure.ts'
 import type { Timer } from '../../core/clock.ts'
 import { isRillflowError, type RillflowError } from '../../core/errors.ts'
 import { type Deferred, deferred, onAbort } from '../../core/lifecycle.ts'
 import { checkName } from '../../core/name.ts'
-import { ExecutionLost } from '../../core/workflow-errors.ts'
 import type { Transaction } from '../../database/database.ts'
-import type { Claimed } from '../claim.ts'
-import type { DispatchParts } from '../dispatch.ts'
+import type { DispatchParts } from '../dispatch/dispatch.ts'
+import { ExecutionLost } from '../errors.ts'
 import type { Handler } from '../handler.ts'
+import type { Claimed } from '../work/claim.ts'
 import { type Beside, openRecorder } from './record.ts'
 import { type Call, type CallKind, type End, openReplay, type Recorded, type Replay } from './replay.ts'
 import { failureOf } from './step-failure.ts'

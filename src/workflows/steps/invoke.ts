@@ -2,15 +2,15 @@
  * Calling a handler: until it returns or fails, its time is over, it is taken away, or it waits. What has not come back in time
  * is left to itself, and nothing it still does counts.
  */
-import { describeError } from '../../consumers/failure.ts'
+import { describeError } from '../../consumers/run/failure.ts'
 import { Cutoff } from '../../core/cutoff.ts'
-import { DeadlinePassed, ExecutionTimeout } from '../../core/workflow-errors.ts'
 import type { EventMap } from '../../events/definition.ts'
-import type { Claimed } from '../claim.ts'
-import { byExpiry } from '../deadline.ts'
-import type { DispatchParts } from '../dispatch.ts'
+import type { DispatchParts } from '../dispatch/dispatch.ts'
+import { DeadlinePassed, ExecutionTimeout } from '../errors.ts'
 import type { Handler } from '../handler.ts'
-import type { Outcome } from '../outcome.ts'
+import type { Claimed } from '../work/claim.ts'
+import { byExpiry } from '../work/deadline.ts'
+import type { Outcome } from '../work/outcome.ts'
 import { type Attempt, openAttempt } from './attempt.ts'
 import { type HandlerContext, handlerContext } from './context.ts'
 import { loadCalls, mayRemember } from './remember.ts'

@@ -3,14 +3,14 @@
  * next. With each goes what the handler has heard before and nobody has stored yet, so that no consequence is stored without
  * what it came from.
  */
-import { isInterruption } from '../../consumers/failure.ts'
+import { isInterruption } from '../../consumers/run/failure.ts'
 import { coalesce } from '../../core/coalesce.ts'
 import { isRillflowError } from '../../core/errors.ts'
 import { sleep } from '../../core/lifecycle.ts'
 import { delay } from '../../core/retry.ts'
 import type { Transaction } from '../../database/database.ts'
 import type { Log } from '../../events/log.ts'
-import type { Claimed } from '../claim.ts'
+import type { Claimed } from '../work/claim.ts'
 import { type CallRow, heardRow, markStored, storeCalls } from './remember.ts'
 import type { Call, End, Replay } from './replay.ts'
 

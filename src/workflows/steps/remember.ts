@@ -3,12 +3,13 @@
  * attempt. The row of the execution is held while they are written, so whoever takes the execution over sees them or
  * knows that they will never be.
  */
-import { EventGone, EventUndecodable } from '../../core/workflow-errors.ts'
+
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
-import { type Claimed, decodeEvents } from '../claim.ts'
+import { EventGone, EventUndecodable } from '../errors.ts'
+import { type Claimed, decodeEvents } from '../work/claim.ts'
 import type { Call, CallKind, End, Recorded } from './replay.ts'
 import { type Failure, revived } from './step-failure.ts'
 

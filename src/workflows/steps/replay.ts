@@ -15,7 +15,7 @@
 import type { Clock, Timer } from '../../core/clock.ts'
 import type { RillflowError } from '../../core/errors.ts'
 import { type Deferred, deferred } from '../../core/lifecycle.ts'
-import { NonDeterministic } from '../../core/workflow-errors.ts'
+import { NonDeterministic } from '../errors.ts'
 
 export type CallKind = 'step' | 'tx' | 'sleep' | 'wait' | 'start' | 'child'
 

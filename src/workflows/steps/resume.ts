@@ -1,9 +1,9 @@
 /** Letting a parked execution go on: under the row of its workflow, and in its place among those of its lane. */
 import { canonicalUuid } from '../../core/id.ts'
-import { ExecutionNotParked } from '../../core/workflow-errors.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import type { Wake } from '../../events/wake.ts'
+import type { Wake } from '../../events/order/wake.ts'
+import { ExecutionNotParked } from '../errors.ts'
 import { wakeWaiting } from './waits.ts'
 
 export async function resumeExecution({ log, wake }: { log: Log; wake: Wake }, executionId: string): Promise<void> {

@@ -1,5 +1,5 @@
 /** Errors of steps, as they are remembered for the rest of their attempt. */
-import { describeError, propertyOf } from '../../consumers/failure.ts'
+import { describeError, propertyOf } from '../../consumers/run/failure.ts'
 import { isRillflowError } from '../../core/errors.ts'
 
 /** What of an error decides what becomes of it. */

@@ -13,13 +13,14 @@
  *
  * Here: steps, what is done once and remembered, by itself or together with writes to the database.
  */
-import { InvalidOption, isRillflowError, TransactionTimeout } from '../../core/errors.ts'
+import { InvalidOption, isRillflowError } from '../../core/errors.ts'
 import { encodeJson } from '../../core/json.ts'
-import { InvalidStepResult } from '../../core/workflow-errors.ts'
 import type { Transaction } from '../../database/database.ts'
-import { lendTransaction } from '../../events/inline-handle.ts'
-import { hasIdledTooLong, idleLimit } from '../limits.ts'
-import { recordUndo, settleUndo, type UndoRequest } from '../undo.ts'
+import { TransactionTimeout } from '../../database/errors.ts'
+import { lendTransaction } from '../../database/handle.ts'
+import { recordUndo, settleUndo, type UndoRequest } from '../cancel/undo.ts'
+import { InvalidStepResult } from '../errors.ts'
+import { hasIdledTooLong, idleLimit } from '../work/limits.ts'
 import type { Attempt } from './attempt.ts'
 import type { Call, End } from './replay.ts'
 

@@ -5,7 +5,7 @@
 import type { Executor, Transaction } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import type { Outcome } from '../outcome.ts'
+import type { Outcome } from '../work/outcome.ts'
 import type { Attempt, Wait } from './attempt.ts'
 import { childStatuses } from './child-waits.ts'
 import { type CallRow, heardRow, storeCalls } from './remember.ts'

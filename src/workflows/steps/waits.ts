@@ -9,7 +9,7 @@ import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
-import { contains, readPage } from '../../events/read-page.ts'
+import { contains, readPage } from '../../events/read/page.ts'
 import { dispatcherName } from '../routes.ts'
 
 /** What is waited for, and by whom. */

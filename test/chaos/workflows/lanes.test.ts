@@ -3,8 +3,8 @@
  * Whatever happens, the events of a workflow have their effects once, in their order.
  */
 import { expect, test } from 'vitest'
-import { NonRetryable } from '../../../src/core/workflow-errors.ts'
 import { complete } from '../../../src/workflows/emit.ts'
+import { NonRetryable } from '../../../src/workflows/errors.ts'
 import { type CrewOptions, openCrew, type Process } from '../../support/crew.ts'
 import { openShop, type Shop } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'

@@ -6,12 +6,13 @@
  *        ├─► file, stock, remind, greet       ordered by workflow, ordered by key, delayed with places per key, waiting
  *        └─ OrderPaid, OrderCleared ─► file   OrderCleared ─► note, inline
  */
-import { NonRetryable } from '../../../src/core/workflow-errors.ts'
+
 import type { Transaction } from '../../../src/database/database.ts'
 import { identifier } from '../../../src/database/sql.ts'
 import type { RecordedEvent } from '../../../src/events/definition.ts'
 import type { Store } from '../../../src/store.ts'
 import { batch, complete, emit } from '../../../src/workflows/emit.ts'
+import { NonRetryable } from '../../../src/workflows/errors.ts'
 import type { Workflows } from '../../../src/workflows/workflows.ts'
 import { pause, type Random } from '../pace.ts'
 import { effectText, type Rules } from './judge.ts'

@@ -1,0 +1,280 @@
+/**
+ * Applying one page of events: their effects and the checkpoint are one transaction.
+ *
+ *     all of them at once ──► commit                                       the usual case
+ *            └─ it fails, at a known event ──► those before it, and what the policy says of it, in a second transaction
+ *            └─ it fails, somewhere ─────────► one by one, each in a savepoint, until the one that fails
+ *
+ * Savepoints are not taken at first: two round trips an event cost more than all the rest. The first way knows the
+ * failing event where the handler says what it works on (`ctx.at`). Either way the writes of the failing event are
+ * undone, also if it was SQL that failed, and those before it are kept.
+ *
+ * What says nothing about the event (a lost connection, a lost lease) is thrown on and counts as no attempt.
+ */
+
+import { HandlerTimeout, isRillflowError } from '../../core/errors.ts'
+import { abortable } from '../../core/lifecycle.ts'
+import type { Transaction } from '../../database/database.ts'
+import { sql } from '../../database/sql.ts'
+import { sqlStateOf } from '../../database/sqlstate.ts'
+import type { RecordedEvent } from '../../events/definition.ts'
+import type { Log } from '../../events/log.ts'
+import type { Page } from '../../events/read/page.ts'
+import { channels } from '../../telemetry/telemetry.ts'
+import type { Consumer } from '../consumer.ts'
+import { type Lease, saveProgress } from '../lease.ts'
+import type { Breaker } from './breaker.ts'
+import { type Conclusion, conclude } from './conclude.ts'
+import { isInterruption } from './failure.ts'
+
+/** A consumer at work. */
+export interface Work {
+  readonly log: Log
+  readonly consumer: Consumer
+  readonly lease: Pick<Lease, 'consumer' | 'fence'>
+  /** How often the first event after the checkpoint has failed. */
+  readonly attempts: number
+  readonly breaker: Breaker | undefined
+  /** How often the breaker had opened before this page. */
+  readonly openings: number
+  /** Aborts when nothing may be done any more. */
+  readonly lost: AbortSignal
+  /** By position: why an event could not be given its shape. */
+  readonly faults?: ReadonlyMap<bigint, unknown> | undefined
+}
+
+export interface BatchOutcome extends Conclusion {
+  /** Events that are done with: applied, skipped or set aside. */
+  readonly processed: number
+}
+
+export function applyPage(given: Omit<Work, 'openings'>, page: Page): Promise<BatchOutcome> {
+  const { telemetry, schema } = given.log
+  if (!telemetry.isTraced) return applyTold(given, page)
+  const { name: consumer, kind } = given.consumer
+  const start = { name: 'consumers.batch', schema, causes: page.events, fields: { consumer, kind } } as const
+  return telemetry.span(start, async span => {
+    const outcome = await applyTold(given, page)
+    if (outcome.error !== undefined) span.fail(outcome.error)
+    return outcome
+  })
+}
+
+async function applyTold(given: Omit<Work, 'openings'>, page: Page): Promise<BatchOutcome> {
+  const { telemetry, schema } = given.log
+  const { name } = given.consumer
+  const started = performance.now()
+  const outcome = await applyEvents(given, page)
+  const durationMs = performance.now() - started
+  const { processed, checkpoint } = outcome
+  telemetry.count('consumer_batches_total', 1, name)
+  telemetry.count('consumer_events_total', processed, name)
+  telemetry.observe('consumer_batch_events', page.events.length, name)
+  telemetry.observe('consumer_batch_seconds', durationMs / 1000, name)
+  telemetry.publish(channels.batch, () => ({ schema, consumer: name, events: processed, checkpoint, durationMs }))
+  return outcome
+}
+
+async function applyEvents(given: Omit<Work, 'openings'>, page: Page): Promise<BatchOutcome> {
+  const { events, faults, reached } = page
+  const work: Work = { ...given, openings: given.breaker?.openings() ?? 0, faults }
+  const bad =
+    faults.size === 0 || given.consumer.takesFaults === true
+      ? -1
+      : events.findIndex(event => faults.has(event.position))
+  if (bad >= 0) return failAt(work, events, bad, faults.get(events[bad]!.position))
+  if (work.attempts === 0) {
+    const done = await work.consumer.handleAtOnce?.(events, { fence: work.lease.fence, checkpoint: reached, faults })
+    if (done !== undefined) return allApplied(events, reached, done.isPaused)
+  }
+  const tried = await tryAll(work, events, reached)
+  if ('processed' in tried) return tried
+  if (tried.at === undefined) return oneByOne(work, events, reached)
+  const outcome = await failAt(work, events, tried.at, tried.error)
+  // One that was retried has waited before; those behind it can wait for the next page.
+  const isFirst = tried.at === 0 && outcome.processed === 1 && work.attempts === 0
+  if (!isFirst || outcome.isPaused || events.length === 1) return outcome
+  // Bad events seldom come alone: two transactions and a read for each would be slow.
+  const rest = await oneByOne({ ...work, attempts: 0 }, events.slice(1), reached, true)
+  return { ...rest, processed: rest.processed + 1, error: rest.error ?? outcome.error, end: rest.end ?? outcome.end }
+}
+
+/** What went wrong, and at which of the events, if that is known. */
+interface Trouble {
+  readonly error: unknown
+  readonly at: number | undefined
+}
+
+/** All events, and the checkpoint. */
+async function tryAll(
+  work: Work,
+  events: readonly RecordedEvent[],
+  checkpoint: bigint,
+): Promise<BatchOutcome | Trouble> {
+  const attempt = new Attempt(work, events)
+  try {
+    const { isPaused } = await attempt.run(async tx => {
+      await attempt.handle(tx, events)
+      return saveProgress(work.log, tx, work.lease, { checkpoint })
+    })
+    return allApplied(events, checkpoint, isPaused)
+  } catch (error) {
+    return attempt.trouble(error)
+  }
+}
+
+function allApplied(events: readonly RecordedEvent[], checkpoint: bigint, isPaused: boolean): BatchOutcome {
+  const processed = events.length
+  return { processed, checkpoint, isPaused, attempts: 0, retryInMs: 0, end: undefined, error: undefined }
+}
+
+/** The events before the one that fails are applied; of that one the policy decides. */
+async function failAt(work: Work, events: readonly RecordedEvent[], at: number, error: unknown): Promise<BatchOutcome> {
+  const before = events.slice(0, at)
+  const attempt = new Attempt(work, before)
+  try {
+    const conclusion = await attempt.run(async tx => {
+      if (before.length > 0) await attempt.handle(tx, before)
+      return conclude(work, tx, events[at]!, error, at === 0 ? work.attempts + 1 : 1)
+    })
+    return { ...conclusion, processed: at + (conclusion.end === undefined ? 0 : conclusion.end === 'stop' ? 0 : 1) }
+  } catch (failed) {
+    if (before.length === 0) throw failed
+    const trouble = await attempt.trouble(failed)
+    return trouble.at === undefined
+      ? oneByOne(work, before, before.at(-1)!.position)
+      : failAt(work, before, trouble.at, trouble.error)
+  }
+}
+
+/** Up to the first one that fails; or, if it is to go on, past all that the policy lets pass, as long as there is time. */
+async function oneByOne(
+  work: Work,
+  events: readonly RecordedEvent[],
+  reached: bigint,
+  goesOn = false,
+): Promise<BatchOutcome> {
+  const attempt = new Attempt(work, events)
+  const until = performance.now() + limits(work).timeoutMs / 4
+  try {
+    return await attempt.run(async tx => {
+      for (const [at, event] of events.entries()) {
+        try {
+          await tx.savepoint(() => attempt.handle(tx, [event], true))
+        } catch (error) {
+          if (!attempt.hasThrown(error)) await refuseInterruption(tx, error)
+          const isLast = !goesOn || at === events.length - 1 || performance.now() > until
+          const conclusion = await conclude(work, tx, event, error, at === 0 ? work.attempts + 1 : 1, isLast)
+          const isDone = conclusion.end === 'skip' || conclusion.end === 'dead-letter'
+          if (isLast || !isDone) return { ...conclusion, processed: at + (isDone ? 1 : 0) }
+        }
+      }
+      const { isPaused } = await saveProgress(work.log, tx, work.lease, { checkpoint: reached })
+      return allApplied(events, reached, isPaused)
+    })
+  } catch (error) {
+    const trouble = await attempt.trouble(error)
+    if (trouble.at === undefined) throw error
+    return failAt(work, events, trouble.at, trouble.error)
+  }
+}
+
+/** One transaction with the handler in it. */
+class Attempt {
+  readonly #work: Work
+  readonly #events: readonly RecordedEvent[]
+  readonly #aborting = new AbortController()
+  #current: RecordedEvent | undefined
+  /** What the handler threw, if its transaction was still whole then. */
+  #thrown: { error: unknown } | undefined
+
+  constructor(work: Work, events: readonly RecordedEvent[]) {
+    this.#work = work
+    this.#events = events
+  }
+
+  async run<T>(inside: (tx: Transaction) => Promise<T>): Promise<T> {
+    const { log, lost } = this.#work
+    try {
+      return await log.database.transaction(inside, { ...limits(this.#work), signal: lost })
+    } catch (error) {
+      // Whoever is still at it must hear that it is over.
+      this.#aborting.abort(error)
+      throw error
+    }
+  }
+
+  /** In a savepoint its end shows whether the connection is still there. */
+  async handle(tx: Transaction, events: readonly RecordedEvent[], inSavepoint = false): Promise<void> {
+    const { consumer, attempts, breaker, faults } = this.#work
+    this.#current = events.length === 1 ? events[0] : undefined
+    const ctx = {
+      consumer: consumer.name,
+      tx,
+      signal: this.#aborting.signal,
+      attempt: events[0] === this.#events[0] ? attempts + 1 : 1,
+      isReplay: false,
+      faults,
+      at: (event: RecordedEvent | undefined) => {
+        this.#current = event
+      },
+    }
+    try {
+      // One that never comes back is a failure of its target, too.
+      const within = (): Promise<void> => abortable(consumer.handle(events, ctx), ctx.signal)
+      await (breaker === undefined ? consumer.handle(events, ctx) : breaker.run(within))
+    } catch (error) {
+      if (isInterruption(error)) throw error
+      if (!inSavepoint) await refuseInterruption(tx, error)
+      this.#thrown = { error }
+      throw error
+    }
+    if (events.length > 1) this.#current = undefined
+  }
+
+  /** Whether this came from the handler, and not from the savepoint around it. */
+  hasThrown(error: unknown): boolean {
+    return this.#thrown !== undefined && this.#thrown.error === error
+  }
+
+  /** Throws on what is no trouble with an event. */
+  async trouble(error: unknown): Promise<Trouble> {
+    const { consumer, lost } = this.#work
+    const isOver = isRillflowError(error, 'transaction_timeout') || sqlStateOf(causeOf(error)) === idledTooLong
+    if (lost.aborted || (!isOver && isInterruption(error)) || isRillflowError(error, 'circuit_open')) throw error
+    const at = this.#current === undefined ? -1 : this.#events.indexOf(this.#current)
+    const { timeoutMs } = limits(this.#work)
+    const told = isOver ? new HandlerTimeout({ consumer: consumer.name, timeoutMs }, error) : error
+    // A handler that swallowed the failure of its own statement is found out by the next one of ours.
+    const isKnown = at >= 0 && (isOver || this.#thrown !== undefined)
+    if (isOver && !isKnown && this.#events.length > 1) throw told
+    return { error: told, at: isKnown ? at : undefined }
+  }
+}
+
+/** An error of a handler whose connection is gone is no error of the handler. */
+export async function refuseInterruption(tx: Transaction, error: unknown): Promise<void> {
+  if (isInterruption(error)) throw error
+  await tx.run(sql`/* consumers.alive */ select 1`).catch((dead: unknown) => {
+    // A transaction that has failed answers that it has, so it is alive.
+    const isFailed = isRillflowError(dead, 'database_failed')
+    if (!isFailed) throw dead
+  })
+}
+
+/** A holder that is stopped in the middle must not block its successor for longer than a lease. */
+function limits({ log, consumer }: Work): { timeoutMs: number; idleMs: number } {
+  const { leaseMs, timeoutMs } = consumer
+  const { engine, maxConnections } = log.database
+  // With one connection nothing can be renewed meanwhile.
+  const alone = engine === 'postgres' && maxConnections === 1 ? leaseMs / 2 : undefined
+  const given = timeoutMs ?? (engine === 'pglite' ? 5_000 : 30_000)
+  return { timeoutMs: Math.min(given, alone ?? given), idleMs: leaseMs }
+}
+
+/** The server cut off a transaction in which nothing had happened for a whole lease. */
+const idledTooLong = '25P03'
+
+function causeOf(error: unknown): unknown {
+  return error instanceof Error ? error.cause : undefined
+}

@@ -1,0 +1,261 @@
+/**
+ * Following the log for one consumer, under a lease: read a page, apply it, again; wait at the end, and after a failure.
+ *
+ * Invariants:
+ * - What was applied is what the stored checkpoint says; the cursor in memory is ahead of it only by events that the
+ *   filter leaves out, and those are saved soon, so that a restart does not look at them again and lag is true.
+ * - After anything unexpected the row is read again: what is in memory is never believed over it.
+ */
+
+import { isRillflowError } from '../../core/errors.ts'
+import { abortable, onAbort, sleep } from '../../core/lifecycle.ts'
+import { delay } from '../../core/retry.ts'
+import { sql } from '../../database/sql.ts'
+import type { Log } from '../../events/log.ts'
+import { type Settled, settle } from '../../events/order/settle.ts'
+import type { LogWatch } from '../../events/order/watch.ts'
+import type { Page } from '../../events/read/page.ts'
+import type { Consumer } from '../consumer.ts'
+import { replayRequested } from '../dead-letters/replay.ts'
+import { CheckpointBeyondHead, LeaseLost } from '../errors.ts'
+import { saveProgress } from '../lease.ts'
+import { reportError } from '../row.ts'
+import type { Hold } from '../runners/host.ts'
+import { applyPage } from './batch.ts'
+import { circuitBreaker } from './breaker.ts'
+import { describeError } from './failure.ts'
+import type { Feed } from './feed.ts'
+import { setPace } from './pace.ts'
+
+export interface FollowParts {
+  readonly log: Log
+  readonly watch: LogWatch
+  readonly feed: Feed
+}
+
+/** How far a consumer has come. */
+interface Place {
+  cursor: bigint
+  saved: bigint
+  attempts: number
+  /** By the clock of this process, which is good enough for a wait. */
+  notBefore: number
+  seen: Settled | undefined
+}
+
+/** Events left out by the filter are saved after this long, or this many. */
+const saveEveryMs = 250
+const saveEveryEvents = 10_000n
+/** Requests that are due one after the other are carried out together, so that the log is followed in between. */
+const replayEveryMs = 100
+const troubleBackoff = { baseMs: 50, factor: 2, maxMs: 30_000, jitter: 0.3 }
+
+/** Returns when the lease is to be given back or is lost, or the consumer was paused; rejects if its policy stops it. */
+export async function follow(parts: FollowParts, consumer: Consumer, hold: Hold): Promise<void> {
+  const { log } = parts
+  const { lease, drain, lost } = hold
+  const breaker = consumer.breaker && circuitBreaker(consumer.name, log.clock, consumer.breaker)
+  const pace = setPace(log.database, consumer)
+  const pages = parts.feed.reader(consumer.filter)
+  const interruption = interruptible(hold)
+  let place: Place | undefined
+  let troubles = 0
+  let savedAt = 0
+
+  try {
+    while (!drain.aborted && !lost.aborted) {
+      try {
+        if (place === undefined) await consumer.prepare?.(drain)
+        place ??= await findPlace(log, hold)
+        if (place === undefined) return
+        if (interruption.taken()) {
+          const { nextInMs } = await replayRequested({ log }, consumer, hold)
+          if (nextInMs !== undefined) interruption.askIn(Math.max(nextInMs, replayEveryMs))
+        }
+        const isDone = await step(place)
+        troubles = 0
+        if (isDone) return
+      } catch (error) {
+        if (lost.aborted || isRillflowError(error, 'lease_lost') || isRillflowError(error, 'store_closed')) return
+        if (error instanceof Stopped) throw error.cause
+        // What else is held up waits for it to be mended; a processor's program is there to hear of it.
+        if (isRillflowError(error, 'dead_letter_unwritable') && consumer.kind === 'processor') throw error
+        pages.forget()
+        place = undefined
+        parts.feed.forget()
+        const waitMs = isRillflowError(error, 'circuit_open')
+          ? Math.max(1, (error as unknown as { retryInMs: number }).retryInMs)
+          : delay(troubleBackoff, ++troubles)
+        log.telemetry.log.warn({ schema: log.schema, consumer: consumer.name, error }, 'a consumer is held up')
+        await noteError(log, hold, error)
+        await interruption.wait(waitMs)
+      }
+    }
+    if (place !== undefined) await saveCursor(place)
+  } catch (error) {
+    if (!isRillflowError(error, 'lease_lost')) throw error
+  } finally {
+    interruption.dispose()
+  }
+
+  /** One page, or one wait. True if the consumer is paused. */
+  async function step(at: Place): Promise<boolean> {
+    const waitMs = at.notBefore - performance.now()
+    if (waitMs > 0) {
+      await interruption.wait(waitMs)
+      return false
+    }
+    if (at.seen === undefined || at.seen.settled <= at.cursor) {
+      const now = await nextSettled(at)
+      if (now === undefined) return false
+      at.seen = now
+      if (now.settled <= at.cursor) return false
+    }
+    const page = await pages.next(at.cursor, at.seen.settled, pace.limit())
+    if (page.events.length === 0) {
+      at.cursor = page.reached
+      const isFar = at.cursor - at.saved >= saveEveryEvents
+      if (isFar || (at.cursor >= at.seen.settled && performance.now() - savedAt >= saveEveryMs)) await saveCursor(at)
+      return false
+    }
+    return apply(at, page)
+  }
+
+  async function apply(at: Place, page: Page): Promise<boolean> {
+    const started = performance.now()
+    const work = { log, consumer, lease, attempts: at.attempts, breaker, lost }
+    const outcome = await applyPage(work, page).catch((error: unknown) => {
+      if (isRillflowError(error, 'handler_timeout')) pace.tooLong(page.events.length)
+      throw error
+    })
+    if (outcome.error === undefined) pace.took(outcome.processed, performance.now() - started)
+    at.cursor = at.saved = outcome.checkpoint
+    at.attempts = outcome.attempts
+    at.notBefore = outcome.retryInMs > 0 ? performance.now() + outcome.retryInMs : 0
+    savedAt = performance.now()
+    if (outcome.end === 'stop') throw new Stopped(outcome.error)
+    return outcome.isPaused
+  }
+
+  /** Waits for more; undefined if something else came first. */
+  async function nextSettled(at: Place): Promise<Settled | undefined> {
+    const limitMs = at.cursor > at.saved ? Math.max(0, savedAt + saveEveryMs - performance.now()) : undefined
+    const now = await interruption.during(signal => parts.watch.beyond(at.cursor, at.seen, signal), limitMs)
+    if (now === undefined) {
+      if (limitMs !== undefined && !lost.aborted) await saveCursor(at)
+      return undefined
+    }
+    // The server may have restarted, with less in the log than we have seen.
+    if (at.seen !== undefined && at.seen.epoch !== now.epoch) {
+      parts.feed.forget()
+      pages.forget()
+      place = undefined
+      return undefined
+    }
+    return now
+  }
+
+  async function saveCursor(at: Place): Promise<void> {
+    if (at.cursor <= at.saved || at.attempts > 0) return
+    await saveProgress(log, log.database, lease, { checkpoint: at.cursor })
+    at.saved = at.cursor
+    savedAt = performance.now()
+  }
+}
+
+/** The policy has stopped the consumer; the cause is what the handler threw. */
+class Stopped extends Error {
+  constructor(cause: unknown) {
+    super('stopped', { cause })
+  }
+}
+
+/** Where the row says that the consumer is; undefined if it is paused. */
+async function findPlace(log: Log, { lease }: Hold): Promise<Place | undefined> {
+  const [row] = await log.database.run<{
+    checkpoint: bigint
+    attempts: number
+    retry_in: number | null
+    paused: boolean
+  }>(sql`/* consumers.place */
+    select
+      checkpoint,
+      attempts,
+      (extract(epoch from retry_at - clock_timestamp()) * 1000)::float8 as retry_in,
+      paused_at is not null as paused
+    from ${log.names.consumers}
+    where name = ${lease.consumer}::text
+      and fence = ${lease.fence}::bigint`)
+  if (row === undefined) throw new LeaseLost({ consumer: lease.consumer, fence: lease.fence })
+  if (row.paused) return undefined
+  const { checkpoint, attempts } = row
+  const seen = await settle(log)
+  if (seen.head < checkpoint) throw new CheckpointBeyondHead({ consumer: lease.consumer, checkpoint, head: seen.head })
+  const notBefore = performance.now() + Math.max(0, row.retry_in ?? 0)
+  return { cursor: checkpoint, saved: checkpoint, attempts, notBefore, seen }
+}
+
+/** For `status`; a database that is away cannot be told that it is. */
+async function noteError(log: Log, { lease }: Hold, error: unknown): Promise<void> {
+  await reportError(log, lease, describeError(error)).catch(() => {})
+}
+
+/** What is due later than this is seen with a look of the host. */
+const longestAskMs = 600_000
+
+interface Interruption {
+  /** Whether somebody asked for a look at the dead letters since the last time; true at first. */
+  taken(): boolean
+  /** Asks for one by itself. */
+  askIn(ms: number): void
+  /** Waits, unless something comes up. */
+  wait(ms: number): Promise<void>
+  /** Undefined if something comes up first, or after `limitMs`. */
+  during<T>(work: (signal: AbortSignal) => Promise<T>, limitMs?: number): Promise<T | undefined>
+  dispose(): void
+}
+
+/** What ends a wait early: the lease is to be given back or is lost, or somebody asked for something. */
+function interruptible({ drain, lost, onRequest }: Hold): Interruption {
+  let isAsked = true
+  let current: AbortController | undefined
+  let asking: NodeJS.Timeout | undefined
+  const interrupt = (): void => current?.abort()
+  const ask = (): void => {
+    isAsked = true
+    interrupt()
+  }
+  const releases = [onAbort(drain, interrupt), onAbort(lost, interrupt), onRequest(ask)]
+  const during: Interruption['during'] = async (work, limitMs) => {
+    if (isAsked || drain.aborted || lost.aborted) return undefined
+    const controller = new AbortController()
+    current = controller
+    const timer = limitMs === undefined ? undefined : setTimeout(() => controller.abort(), limitMs)
+    try {
+      return await abortable(work(controller.signal), controller.signal)
+    } catch (error) {
+      if (controller.signal.aborted && isRillflowError(error, 'aborted')) return undefined
+      throw error
+    } finally {
+      clearTimeout(timer)
+      current = undefined
+    }
+  }
+  return {
+    taken() {
+      const asked = isAsked
+      isAsked = false
+      return asked
+    },
+    askIn(ms) {
+      clearTimeout(asking)
+      asking = setTimeout(ask, Math.min(ms, longestAskMs))
+    },
+    wait: async ms => void (await during(signal => sleep(ms, { signal }))),
+    during,
+    dispose: () => {
+      clearTimeout(asking)
+      for (const release of releases) release()
+    },
+  }
+}

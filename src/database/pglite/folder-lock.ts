@@ -1,0 +1,251 @@
+/**
+ * Keeps a second process out of a data folder: two in one folder lose data that both have acknowledged.
+ *
+ *     lock.7   { pid, host, since, token, … }      the highest number says who holds the folder
+ *
+ * To take the folder is to create the next number, which succeeds for one process only. So a takeover cannot hit any
+ * lock but the one that was judged, as removing or renaming one file called "lock" could. The highest number is never
+ * deleted, only marked as released; whoever was so slow that it made a number below the highest steps back.
+ *
+ * A holder is judged by its process where we can see it (same host, boot and process namespace): it is dead if the
+ * process is gone, is a zombie, or started at another time. Elsewhere it is judged by its heartbeat, a rewrite of the
+ * file every few seconds, on the clock of the file system itself. A holder looks with each heartbeat whether the folder
+ * is still its own; once it is not, it never is again.
+ */
+import { randomUUID } from 'node:crypto'
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { type FileHandle, link, mkdir, open, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { hostname } from 'node:os'
+import { join, resolve } from 'node:path'
+import { isRillflowError, type RillflowError } from '../../core/errors.ts'
+import { FolderLocked, FolderNotWritable } from '../errors.ts'
+
+export interface FolderLock {
+  /** Why the folder is no longer ours; undefined while it is. */
+  lost(): RillflowError | undefined
+  release(): Promise<void>
+}
+
+export interface FolderLockOptions {
+  /** Called once, when the folder turns out to be somebody else's. */
+  onLost?: ((error: RillflowError) => void) | undefined
+  heartbeatMs?: number | undefined
+  /** After how long without a heartbeat a holder whose process we cannot see is dead. */
+  staleMs?: number | undefined
+}
+
+const defaults = { heartbeatMs: 5_000, staleMs: 60_000 }
+
+/** What the file says. */
+interface Holder {
+  readonly pid: number
+  readonly host: string
+  readonly since: string
+  readonly token: string
+  /** When the process started, in ticks since the boot. */
+  readonly started?: string | undefined
+  readonly boot?: string | undefined
+  readonly namespace?: string | undefined
+  readonly isReleased?: boolean
+}
+
+export async function lockFolder(folder: string, options: FolderLockOptions = {}): Promise<FolderLock> {
+  const path = resolve(folder)
+  const own = describeSelf()
+  const draft = join(path, `lock-${own.token}`)
+  try {
+    await mkdir(path, { recursive: true })
+    await writeFile(draft, JSON.stringify(own), { flag: 'wx' })
+    try {
+      const number = await takeNumber(path, draft, own, options.staleMs ?? defaults.staleMs)
+      return keepLock(path, number, own, await open(lockPath(path, number), 'r+'), options)
+    } finally {
+      await rm(draft, { force: true })
+    }
+  } catch (error) {
+    if (isRillflowError(error)) throw error
+    throw new FolderNotWritable({ folder: path, reason: (error as Error).message }, error)
+  }
+}
+
+/** The number that is now ours. */
+async function takeNumber(path: string, draft: string, own: Holder, staleMs: number): Promise<number> {
+  for (;;) {
+    const before = highest(await readdir(path))
+    if (before > 0) await refuseIfAlive(path, before, draft, own, staleMs)
+    const number = before + 1
+    if (!(await createOnce(lockPath(path, number), draft))) continue
+    const names = await readdir(path)
+    if (highest(names) === number) {
+      const past = names.filter(name => numberOf(name) > 0 && numberOf(name) < number)
+      await Promise.allSettled(past.map(name => rm(join(path, name))))
+      return number
+    }
+    await rm(lockPath(path, number), { force: true })
+  }
+}
+
+/** True if it was this call that made the file, which appears with its whole content or not at all. */
+async function createOnce(path: string, draft: string): Promise<boolean> {
+  try {
+    await link(draft, path)
+    return true
+  } catch (error) {
+    const code = codeOf(error)
+    if (code === 'EEXIST') return false
+    if (!['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK', 'EISDIR'].includes(code)) throw error
+  }
+  // A file system without hard links. For a moment the file is empty, and judged by its age.
+  try {
+    await writeFile(path, await readFile(draft), { flag: 'wx' })
+    return true
+  } catch (error) {
+    if (codeOf(error) === 'EEXIST') return false
+    throw error
+  }
+}
+
+async function refuseIfAlive(path: string, number: number, draft: string, own: Holder, staleMs: number): Promise<void> {
+  try {
+    const file = lockPath(path, number)
+    const [holder, beat, now] = [parseHolder(await readFile(file, 'utf8')), await stat(file), await stat(draft)]
+    if (isAlive(holder, own, now.mtimeMs - beat.mtimeMs < staleMs)) throw lockedBy(path, holder)
+  } catch (error) {
+    // Gone in the meantime: a higher one has taken its place.
+    if (codeOf(error) !== 'ENOENT') throw error
+  }
+}
+
+function isAlive(holder: Holder | undefined, own: Holder, isFresh: boolean): boolean {
+  if (holder === undefined) return isFresh
+  if (holder.isReleased) return false
+  // Within another namespace or boot, or on another host of the same name, a process id means another process.
+  const isVisible = holder.host === own.host && holder.boot === own.boot && holder.namespace === own.namespace
+  if (!isVisible) return isFresh
+  if (!processExists(holder.pid)) return false
+  const started = startOf(holder.pid)
+  return started === undefined || holder.started === undefined ? isFresh : started === holder.started
+}
+
+function keepLock(
+  path: string,
+  number: number,
+  own: Holder,
+  file: FileHandle,
+  { onLost, heartbeatMs = defaults.heartbeatMs }: FolderLockOptions,
+): FolderLock {
+  let loss: RillflowError | undefined
+  let checkedAt = Date.now()
+  let isReleased = false
+  let beating: Promise<void> = Promise.resolve()
+
+  const check = (): void => {
+    if (loss !== undefined || isReleased) return
+    loss = findLoss(path, number, own)
+    checkedAt = Date.now()
+    if (loss !== undefined) onLost?.(loss)
+  }
+  const beat = async (): Promise<void> => {
+    // Through the open file, so that a late beat of ours can never touch another's lock.
+    await file.write(JSON.stringify(own), 0).catch(() => {})
+    check()
+  }
+  const timer = setInterval(() => {
+    beating = beating.then(beat)
+  }, heartbeatMs)
+  timer.unref()
+
+  return {
+    lost() {
+      // The process may have been asleep, and others may have taken it for dead.
+      if (Date.now() - checkedAt > 3 * heartbeatMs) check()
+      return loss
+    },
+    async release() {
+      if (isReleased) return
+      isReleased = true
+      clearInterval(timer)
+      await beating
+      // Longer than what stands there, so nothing of it is left.
+      await file.write(JSON.stringify({ ...own, isReleased }), 0).catch(() => {})
+      await file.close()
+    },
+  }
+}
+
+function findLoss(path: string, number: number, own: Holder): RillflowError | undefined {
+  try {
+    const top = highest(readdirSync(path))
+    const holder = parseHolder(readFileSync(lockPath(path, top), 'utf8'))
+    return top === number && holder?.token === own.token ? undefined : lockedBy(path, holder)
+  } catch (error) {
+    // Somebody may have taken the folder, released it and cleaned up: what we know of the data is no longer true.
+    return codeOf(error) === 'ENOENT' ? lockedBy(path, undefined) : undefined
+  }
+}
+
+function describeSelf(): Holder {
+  return {
+    pid: process.pid,
+    host: hostname(),
+    since: new Date().toISOString(),
+    token: randomUUID(),
+    started: startOf(process.pid),
+    boot: attempt(() => readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()),
+    namespace: attempt(() => readlinkSync('/proc/self/ns/pid')),
+  }
+}
+
+function processExists(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch (error) {
+    return codeOf(error) !== 'ESRCH'
+  }
+}
+
+/** When a process started, `ended` for one that only its parent still remembers, undefined where the system is silent. */
+function startOf(pid: number): string | undefined {
+  return attempt(() => {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
+    // The name, in parentheses, may itself contain any character. State is the field after it, the start the 22nd of all.
+    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+    return 'ZX'.includes(fields[0] as string) ? 'ended' : fields[19]
+  })
+}
+
+function parseHolder(text: string): Holder | undefined {
+  const holder = attempt(() => JSON.parse(text) as Partial<Holder> | null)
+  return typeof holder?.pid === 'number' && typeof holder.host === 'string' ? (holder as Holder) : undefined
+}
+
+function lockedBy(folder: string, holder: Holder | undefined): RillflowError {
+  const { pid = 0, host = 'unknown host', since = 'unknown time' } = holder ?? {}
+  return new FolderLocked({ folder, pid, host, since })
+}
+
+function lockPath(path: string, number: number): string {
+  return join(path, `lock.${number}`)
+}
+
+function highest(names: readonly string[]): number {
+  return Math.max(0, ...names.map(numberOf))
+}
+
+/** The number of a lock file, 0 for any other. */
+function numberOf(name: string): number {
+  return Number(/^lock\.([1-9]\d{0,14})$/.exec(name)?.[1] ?? 0)
+}
+
+function codeOf(error: unknown): string {
+  return (error as NodeJS.ErrnoException).code ?? ''
+}
+
+function attempt<T>(fn: () => T): T | undefined {
+  try {
+    return fn()
+  } catch {
+    return undefined
+  }
+}

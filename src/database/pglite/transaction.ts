@@ -1,0 +1,155 @@
+/**
+ * One transaction on the one connection there is. It has the connection for itself from begin to end, so its limits are
+ * kept: whoever waits behind it waits for user code.
+ *
+ * Statements given without awaiting them run in the order they were given, and before the commit. At the end, a timeout
+ * or an abort the handle is shut first; what still waits in it is sent away, and only then is the transaction ended.
+ */
+import type { Clock } from '../../core/clock.ts'
+import { InvalidOption } from '../../core/errors.ts'
+import { abortError, deferred, onAbort } from '../../core/lifecycle.ts'
+import type { Database, Transaction, TransactionOptions } from '../database.ts'
+import { DatabaseFailed, TransactionClosed, TransactionTimeout } from '../errors.ts'
+import { identifier, type Statement } from '../sql.ts'
+import { toRillflowError } from '../sqlstate.ts'
+import { assertOpen, type OpenTransaction, runInside } from '../transaction.ts'
+import type { Engine } from './engine.ts'
+import { formLine, type Line } from './turns.ts'
+
+export interface TransactionParts {
+  readonly database: Database
+  readonly engine: Engine
+  readonly clock: Clock
+  readonly maxQueued: number
+  /** Tells how the transaction can be taken away from its user, and when it has ended. */
+  onOpen(revoke: (error: Error) => void): () => void
+}
+
+interface Opened extends OpenTransaction {
+  /** The statements of this transaction, one after the other. */
+  readonly line: Line
+  readonly engine: Engine
+  readonly hooks: (() => void)[]
+  firstError: unknown
+}
+
+const isolations = ['read committed', 'repeatable read', 'serializable']
+
+export async function runPgliteTransaction<T>(
+  parts: TransactionParts,
+  work: (tx: Transaction) => Promise<T>,
+  { timeoutMs, signal, isolation = 'read committed' }: TransactionOptions & { timeoutMs: number },
+): Promise<T> {
+  if (!isolations.includes(isolation))
+    throw new InvalidOption({ option: 'isolation', reason: `must be one of ${isolations.join(', ')}` })
+  const { database, engine, clock, maxQueued } = parts
+  const line = formLine('transaction', maxQueued)
+  const opened: Opened = { database, engine, line, open: true, hooks: [], firstError: undefined }
+  const revoked = deferred<never>()
+  revoked.promise.catch(() => {})
+  const revoke = (error: Error): void => {
+    opened.open = false
+    revoked.reject(error)
+  }
+  const timer = clock.setTimeout(() => revoke(new TransactionTimeout({ timeoutMs })), timeoutMs)
+  const releaseSignal = signal && onAbort(signal, () => revoke(abortError(signal)))
+  const onEnd = parts.onOpen(revoke)
+  try {
+    await command(opened, `begin isolation level ${isolation}`, 'begin')
+    if (!opened.open) return await revoked.promise
+    const ended = runInside(opened, async () => work(transactionOn(opened))).then(async result => {
+      opened.open = false
+      await line.empty()
+      return result
+    })
+    const result = await Promise.race([ended, revoked.promise])
+    await commit(opened)
+    return result
+  } catch (error) {
+    opened.open = false
+    line.dismiss(() => new TransactionClosed({}))
+    await line.empty()
+    if (engine.isInTransaction) await engine.command('rollback').catch(() => {})
+    throw error
+  } finally {
+    timer.cancel()
+    releaseSignal?.()
+    onEnd()
+  }
+}
+
+function transactionOn(opened: Opened): Transaction {
+  const { engine, hooks } = opened
+  let savepoints = 0
+  const run = (statement: Statement, arrays: boolean): Promise<unknown[]> =>
+    inTurn(opened, () => engine.run(statement, arrays)).catch(error => {
+      throw toRillflowError(error, statement.label)
+    })
+  const send = (text: string): Promise<string> => inTurn(opened, () => command(opened, text, 'savepoint'))
+  return {
+    id: Symbol('transaction'),
+    run: async <R extends object>(statement: Statement) => (await run(statement, false)) as R[],
+    runArrays: async statement => (await run(statement, true)) as unknown[][],
+    query: async <R extends object>(text: string, values: readonly unknown[] = []) =>
+      (await inTurn(opened, () => engine.query(text, values))) as R[],
+    async savepoint(work) {
+      const name = identifier(`rillflow_${++savepoints}`).quoted
+      await send(`savepoint ${name}`)
+      try {
+        const result = await work()
+        await send(`release savepoint ${name}`)
+        return result
+      } catch (error) {
+        if (opened.open) await send(`rollback to savepoint ${name}; release savepoint ${name}`)
+        throw error
+      }
+    },
+    async copyIn(table, columns, rows) {
+      const list = columns.map(column => identifier(column).quoted).join(', ')
+      const text = `copy ${table} (${list}) from stdin`
+      await inTurn(opened, () => engine.copyIn(text, rows)).catch(error => {
+        throw toRillflowError(error, 'copy')
+      })
+    },
+    afterCommit: hook => void hooks.push(hook),
+  }
+}
+
+async function inTurn<T>(opened: Opened, job: () => Promise<T>): Promise<T> {
+  assertOpen(opened)
+  const leave = await opened.line.enter()
+  try {
+    return await job()
+  } catch (error) {
+    opened.firstError ??= error
+    throw error
+  } finally {
+    // A user's own `commit` or `rollback` was the end of it: further statements would not be part of any transaction.
+    if (!opened.engine.isInTransaction) opened.open = false
+    leave()
+  }
+}
+
+async function commit(opened: Opened): Promise<void> {
+  if (!opened.engine.isInTransaction) throw new TransactionClosed({})
+  const tag = await command(opened, 'commit', 'commit')
+  if (tag !== 'COMMIT') {
+    const reason = 'a statement in the transaction had failed, so all of it was rolled back'
+    throw new DatabaseFailed({ sqlState: '25P02', reason, statement: 'commit' }, opened.firstError)
+  }
+  for (const hook of opened.hooks) {
+    try {
+      hook()
+    } catch {
+      // What is committed must not look failed because of what comes after it.
+    }
+  }
+}
+
+async function command({ engine }: Opened, text: string, label: string): Promise<string> {
+  try {
+    return await engine.command(text)
+  } catch (error) {
+    throw toRillflowError(error, label)
+  }
+}

@@ -1,0 +1,103 @@
+/**
+ * The upkeep that a server does in the background and PGlite, having no background, does not.
+ *
+ * - Checkpoints. Without them the write-ahead log grows for ever (measured: 288 MB after 400,000 events, with
+ *   `max_wal_size` at 64 MB), and a restart after a crash replays all of it. When nobody waits, one per `idleWalBytes`;
+ *   whoever waits or not, one per `forcedWalBytes` (100–200 ms on this thread).
+ * - `vacuum` of small tables whose rows change much, `analyze` of any table that doubled: only when nobody waits.
+ *   A large table is never vacuumed here, since that would stop the process for seconds.
+ * - Once in two billion transactions PostgreSQL must freeze old rows, or it stops accepting writes. Long before that,
+ *   one `vacuum (freeze)` of everything.
+ *
+ * It looks once a second at most, and only after work. What fails here is tried again at the next look.
+ */
+import type { Clock, Timer } from '../../core/clock.ts'
+import { identifier, sql } from '../sql.ts'
+import type { Engine } from './engine.ts'
+import type { Line } from './turns.ts'
+
+export interface Upkeep {
+  /** To be called after each use of the engine. */
+  noteWork(): void
+  stop(): void
+}
+
+export interface UpkeepOptions {
+  readonly engine: Engine
+  readonly line: Line
+  readonly clock: Clock
+}
+
+const lookMs = 1_000
+/** In statements, and kilobytes sent with them. */
+const workPerLook = 500
+const idleWalBytes = 32 * 2 ** 20
+const forcedWalBytes = 128 * 2 ** 20
+const smallBytes = 32 * 2 ** 20
+const frozenAge = 500_000_000
+
+const selectState = sql`/* pglite.state */
+  select
+    pg_wal_lsn_diff(pg_current_wal_insert_lsn(), redo_lsn)::bigint,
+    (select age(datfrozenxid) from pg_database where datname = current_database())
+  from pg_control_checkpoint()`
+
+const selectTables = sql`/* pglite.tables */
+  select
+    stat.schemaname,
+    stat.relname,
+    stat.n_dead_tup > 50 + 0.2 * stat.n_live_tup and pg_relation_size(stat.relid) <= ${smallBytes}::bigint
+  from pg_stat_user_tables as stat
+  join pg_class as class on class.oid = stat.relid
+  where stat.n_dead_tup > 50 + 0.2 * stat.n_live_tup and pg_relation_size(stat.relid) <= ${smallBytes}::bigint
+    or stat.n_mod_since_analyze > 50 + greatest(class.reltuples, 0)
+  order by stat.relid`
+
+export function keepUp({ engine, line, clock }: UpkeepOptions): Upkeep {
+  let timer: Timer | undefined
+  let isStopped = false
+  let tended = engine.work
+  const isWanted = (): boolean => line.waiting > 0 || isStopped
+
+  const look = async (): Promise<void> => {
+    const leave = await line.enter()
+    try {
+      const { walBytes, age } = await readState()
+      if (walBytes > forcedWalBytes) await engine.command('checkpoint')
+      if (age > frozenAge && !isWanted()) await engine.command('vacuum (freeze)')
+      for (const command of isWanted() ? [] : await findUpkeep()) if (!isWanted()) await engine.command(command)
+      // Last, because vacuum and analyze write to the log too.
+      if (!isWanted() && (await readState()).walBytes > idleWalBytes) await engine.command('checkpoint')
+      if (!isWanted()) tended = engine.work
+    } finally {
+      leave()
+    }
+  }
+
+  const readState = async (): Promise<{ walBytes: bigint; age: number }> => {
+    const [[walBytes, age]] = (await engine.run(selectState, true)) as [[bigint, number]]
+    return { walBytes, age }
+  }
+
+  const findUpkeep = async (): Promise<string[]> => {
+    const tables = (await engine.run(selectTables, true)) as [string, string, boolean][]
+    return tables.map(([schema, table, isChurning]) => {
+      return `${isChurning ? 'vacuum (analyze)' : 'analyze'} ${identifier(schema, table).quoted}`
+    })
+  }
+
+  return {
+    noteWork() {
+      if (isStopped || timer !== undefined || engine.work - tended < workPerLook) return
+      timer = clock.setTimeout(() => {
+        timer = undefined
+        look().catch(() => {})
+      }, lookMs)
+      timer.unref?.()
+    },
+    stop() {
+      isStopped = true
+      timer?.cancel()
+    },
+  }
+}

@@ -1,0 +1,43 @@
+/** COPY through `pg-copy-streams`, a whole page at a time: a page is bounded, and no connection waits for a reader. */
+import { once } from 'node:events'
+import { finished } from 'node:stream/promises'
+import type pg from 'pg'
+import { toRillflowError } from '../sqlstate.ts'
+
+export async function copyToBuffer(pool: pg.Pool, text: string): Promise<Buffer> {
+  const { to } = await import('pg-copy-streams')
+  const client = await pool.connect().catch(error => {
+    throw toRillflowError(error, 'copy')
+  })
+  // The stream fails with the connection; the client's own event of it, unheard, would end the process.
+  client.on('error', ignore)
+  try {
+    const stream = client.query(to(`copy (${text}) to stdout`, { highWaterMark }))
+    const chunks: Buffer[] = []
+    stream.on('data', (chunk: Buffer) => chunks.push(chunk))
+    await finished(stream)
+    client.off('error', ignore)
+    client.release()
+    return Buffer.concat(chunks)
+  } catch (error) {
+    client.release(error as Error)
+    throw toRillflowError(error, 'copy')
+  }
+}
+
+const ignore = (): void => {}
+
+/** A page is bounded anyway; a smaller buffer would only make the socket wait for us. */
+const highWaterMark = 1024 * 1024
+
+export async function copyFromText(client: pg.ClientBase, text: string, rows: string): Promise<void> {
+  const { from } = await import('pg-copy-streams')
+  const stream = client.query(from(text))
+  const done = finished(stream)
+  done.catch(() => {})
+  // Slices, so that the socket's buffer and not a copy of the whole page holds what the server has not taken yet.
+  for (let at = 0; at < rows.length && !stream.destroyed; at += 65_536)
+    if (!stream.write(rows.slice(at, at + 65_536))) await Promise.race([once(stream, 'drain'), done])
+  stream.end()
+  await done
+}

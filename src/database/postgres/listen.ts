@@ -1,0 +1,88 @@
+/**
+ * A connection of its own that listens on a channel and comes back by itself.
+ *
+ * A half-open socket is silent, like a channel on which nothing happens. So the listener asks the server for a sign of
+ * life every few seconds and gives the connection up when none comes. After each reconnect the callback runs once, with
+ * an empty payload: notifications sent in between are lost, and whoever waits must look.
+ */
+import type pg from 'pg'
+import { type Deferred, deferred, sleep } from '../../core/lifecycle.ts'
+import { type Backoff, delay } from '../../core/retry.ts'
+import type { Listener } from '../database.ts'
+import { identifier } from '../sql.ts'
+
+const backoff: Backoff = { baseMs: 50, factor: 2, maxMs: 5_000, jitter: 0.5 }
+const heartbeatMs = 5_000
+const silenceMs = 5_000
+
+export function listenPostgres(
+  driver: typeof pg,
+  config: pg.ClientConfig,
+  channel: string,
+  onNotify: (payload: string) => void,
+): Listener {
+  const stop = new AbortController()
+  const ready = deferred<void>()
+  const loop = keepListening()
+  return {
+    ready: ready.promise,
+    async close() {
+      stop.abort()
+      await loop
+    },
+  }
+
+  async function keepListening(): Promise<void> {
+    let failures = 0
+    while (!stop.signal.aborted) {
+      try {
+        await listenOnce(() => {
+          failures = 0
+          ready.resolve()
+          onNotify('')
+        })
+      } catch {
+        failures++
+      }
+      if (!stop.signal.aborted)
+        await sleep(delay(backoff, Math.max(1, failures), Math.random), { signal: stop.signal }).catch(() => {})
+    }
+    ready.resolve()
+  }
+
+  /** Returns or throws when the connection is gone or the listener is stopped. */
+  async function listenOnce(onListening: () => void): Promise<void> {
+    const client = new driver.Client({ ...config, connectionTimeoutMillis: silenceMs })
+    const gone = deferred<void>()
+    client.on('error', gone.resolve as () => void)
+    client.on('end', gone.resolve as () => void)
+    client.on('notification', message => onNotify(message.payload ?? ''))
+    const onStop = (): void => gone.resolve()
+    stop.signal.addEventListener('abort', onStop, { once: true })
+    let heartbeat: NodeJS.Timeout | undefined
+    try {
+      await Promise.race([client.connect(), gone.promise])
+      if (stop.signal.aborted) return
+      if (await isSilent(client.query(`listen ${identifier(channel).quoted}`), gone)) return
+      onListening()
+      heartbeat = setInterval(() => void isSilent(client.query('select 1'), gone).catch(() => {}), heartbeatMs)
+      heartbeat.unref()
+      await gone.promise
+    } finally {
+      clearInterval(heartbeat)
+      stop.signal.removeEventListener('abort', onStop)
+      client.end().catch(() => {})
+      ;(client as unknown as { connection?: { stream?: { destroy(): void } } }).connection?.stream?.destroy()
+    }
+  }
+}
+
+/** Whether the connection is gone before the answer, or has to be given up because none comes. */
+async function isSilent(answer: Promise<unknown>, gone: Deferred<void>): Promise<boolean> {
+  const timer = setTimeout(() => gone.resolve(), silenceMs)
+  try {
+    return await Promise.race([answer.then(() => false), gone.promise.then(() => true)])
+  } finally {
+    clearTimeout(timer)
+  }
+}

@@ -1,0 +1,246 @@
+/**
+ * One transaction on one connection of the pool.
+ *
+ * `begin` is not awaited: where the driver can pipeline, it travels with the first statement. The end is awaited, and
+ * looked at: the server answers the commit of a failed transaction with the tag ROLLBACK and no error.
+ *
+ * The server is told the limits too (for this transaction only), so that a process that stops in the middle of it does
+ * not hold its locks for ever.
+ */
+import type pg from 'pg'
+import { abortable, abortError, deferred, onAbort } from '../../core/lifecycle.ts'
+import type { Database, Transaction, TransactionOptions } from '../database.ts'
+import { DatabaseFailed, OutcomeUnknown, TransactionTimeout } from '../errors.ts'
+import { identifier, type Statement, sql } from '../sql.ts'
+import { isConnectionLost, toRillflowError } from '../sqlstate.ts'
+import { assertOpen, type OpenTransaction, runInside } from '../transaction.ts'
+import { copyFromText } from './copy.ts'
+import { type DriverTypes, send } from './query.ts'
+
+export interface TransactionParts {
+  readonly database: Database
+  readonly pool: pg.Pool
+  readonly types: DriverTypes
+  readonly prepare: boolean
+  /** How to take each open transaction away from its user when the database closes. */
+  readonly openTransactions: Set<(error: Error) => void>
+}
+
+export async function runPostgresTransaction<T>(
+  parts: TransactionParts,
+  work: (tx: Transaction) => Promise<T>,
+  options: TransactionOptions & { timeoutMs: number },
+): Promise<T> {
+  if (options.signal?.aborted) throw abortError(options.signal)
+  const client = await connect(parts.pool, options.signal)
+  const state: OpenTransaction = { database: parts.database, open: true }
+  const revoked = deferred<never>()
+  revoked.promise.catch(() => {})
+  const revoke = (error: Error): void => {
+    state.open = false
+    revoked.reject(error)
+  }
+  const timer = setTimeout(() => revoke(new TransactionTimeout({ timeoutMs: options.timeoutMs })), options.timeoutMs)
+  const releaseSignal = options.signal && onAbort(options.signal, () => revoke(abortError(options.signal!)))
+  parts.openTransactions.add(revoke)
+
+  const connection = pipelinedConnection(client, error => revoke(toRillflowError(error, 'transaction')))
+  const hooks: (() => void)[] = []
+  try {
+    const begun = begin(connection, options)
+    // Looked at before the commit; a transaction that ends another way does not need it.
+    begun.catch(() => {})
+    const tx = transactionOn(connection, parts, state, begun, hooks)
+    const result = await Promise.race([runInside(state, () => work(tx)), revoked.promise])
+    state.open = false
+    await begun
+    await commit(connection)
+    connection.giveBack()
+    for (const hook of hooks) hook()
+    return result
+  } catch (error) {
+    state.open = false
+    await connection.abandon(error)
+    throw error
+  } finally {
+    clearTimeout(timer)
+    releaseSignal?.()
+    parts.openTransactions.delete(revoke)
+  }
+}
+
+/** A connection that comes after the caller has given up goes straight back. */
+async function connect(pool: pg.Pool, signal: AbortSignal | undefined): Promise<pg.PoolClient> {
+  const connecting = pool.connect()
+  try {
+    return await abortable(connecting, signal)
+  } catch (error) {
+    connecting.then(
+      client => client.release(),
+      () => {},
+    )
+    throw toRillflowError(error, 'connect')
+  }
+}
+
+function transactionOn(
+  connection: Connection,
+  parts: TransactionParts,
+  state: OpenTransaction,
+  begun: Promise<void>,
+  hooks: (() => void)[],
+): Transaction {
+  const options = { prepare: parts.prepare, types: parts.types }
+  let depth = 0
+  const runStatement = async (statement: Statement, arrays: boolean): Promise<unknown[]> => {
+    assertOpen(state)
+    try {
+      return (await connection.track(send(connection.client, statement, { ...options, arrays }))).rows
+    } catch (error) {
+      throw toRillflowError(error, statement.label)
+    }
+  }
+  const command = async (text: string): Promise<void> => {
+    assertOpen(state)
+    await connection.track(connection.client.query(text))
+  }
+  return {
+    id: Symbol('transaction'),
+    run: async <R extends object>(statement: Statement) => (await runStatement(statement, false)) as R[],
+    runArrays: async statement => (await runStatement(statement, true)) as unknown[][],
+    async query<R extends object>(text: string, values: readonly unknown[] = []) {
+      assertOpen(state)
+      const query = { text, values: values as unknown[], types: parts.types as pg.CustomTypesConfig }
+      return (await connection.track(connection.client.query(query))).rows as R[]
+    },
+    async savepoint(work) {
+      const name = identifier(`rillflow_${++depth}`).quoted
+      await command(`savepoint ${name}`)
+      try {
+        const result = await work()
+        await command(`release savepoint ${name}`)
+        return result
+      } catch (error) {
+        if (state.open) await command(`rollback to savepoint ${name}`)
+        throw error
+      } finally {
+        depth--
+      }
+    },
+    async copyIn(table, columns, rows) {
+      assertOpen(state)
+      await begun
+      const list = columns.map(column => identifier(column).quoted).join(', ')
+      await connection
+        .unpipelined(() => copyFromText(connection.client, `copy ${table} (${list}) from stdin`, rows))
+        .catch(error => {
+          throw toRillflowError(error, 'copy')
+        })
+    },
+    afterCommit: hook => void hooks.push(hook),
+  }
+}
+
+async function begin(connection: Connection, options: TransactionOptions & { timeoutMs: number }): Promise<void> {
+  // Ours comes first, and leaves the connection whole; the server's is for a process that has stopped.
+  const limit = `${options.timeoutMs + 1_000}ms`
+  const idle = options.idleMs === undefined ? limit : `${Math.max(1, Math.ceil(options.idleMs))}ms`
+  const lock = options.lockTimeoutMs === undefined ? null : `${Math.max(1, Math.ceil(options.lockTimeoutMs))}ms`
+  const isolation = { 'read committed': 0, 'repeatable read': 0, serializable: 0 }
+  const level = options.isolation ?? 'read committed'
+  if (!(level in isolation)) throw new TypeError(`isolation ${level}`)
+  const opening = connection.track(connection.client.query(`begin isolation level ${level}`))
+  const limits = sql`/* transaction.limits */
+    select
+      set_config('idle_in_transaction_session_timeout', ${idle}::text, true),
+      set_config('statement_timeout', ${limit}::text, true),
+      set_config('lock_timeout', coalesce(${lock}::text, current_setting('lock_timeout')), true)`
+  if (!connection.pipelines) await opening
+  const limiting = connection.track(connection.client.query({ text: limits.text, values: limits.values as unknown[] }))
+  const both = Promise.all([opening, limiting]).then(() => {})
+  both.catch(() => {})
+  if (!connection.pipelines) await both
+  return both.catch(error => {
+    throw toRillflowError(error, 'begin')
+  })
+}
+
+async function commit(connection: Connection): Promise<void> {
+  let result: pg.QueryResult
+  try {
+    result = await connection.client.query('commit')
+  } catch (error) {
+    if (!isConnectionLost(error)) throw toRillflowError(error, 'commit')
+    throw new OutcomeUnknown({ eventIds: [], reason: 'the connection was lost during the commit' }, error)
+  }
+  if (result.command === 'COMMIT') return
+  const reason = 'a statement in the transaction had failed, so the server rolled all of it back'
+  throw new DatabaseFailed({ sqlState: '25P02', reason, statement: 'commit' }, connection.firstError)
+}
+
+interface Connection {
+  readonly client: pg.PoolClient
+  readonly pipelines: boolean
+  firstError: unknown
+  track<T>(sent: Promise<T>): Promise<T>
+  /** Custom queries such as COPY cannot share a pipelined connection. */
+  unpipelined<T>(work: () => Promise<T>): Promise<T>
+  giveBack(): void
+  abandon(error: unknown): Promise<void>
+}
+
+/** Switches the connection to pipelining for the time of the transaction, where the driver knows it. */
+function pipelinedConnection(client: pg.PoolClient, onLost: (error: Error) => void): Connection {
+  // What breaks between two statements is told by an event; unheard, it would end the process.
+  client.on('error', onLost)
+  const switchable = client as unknown as { pipeline?: boolean }
+  const pipelines = switchable.pipeline !== undefined
+  const before = switchable.pipeline
+  if (pipelines) switchable.pipeline = true
+  const pending = new Set<Promise<unknown>>()
+  const giveBack = (error?: Error | boolean): void => {
+    if (pipelines) switchable.pipeline = before as boolean
+    if (error === undefined) client.off('error', onLost)
+    client.release(error)
+  }
+  const connection: Connection = {
+    client,
+    pipelines,
+    firstError: undefined,
+    track(sent) {
+      pending.add(sent)
+      sent.then(
+        () => pending.delete(sent),
+        error => {
+          pending.delete(sent)
+          connection.firstError ??= error
+        },
+      )
+      return sent
+    },
+    async unpipelined(work) {
+      await Promise.allSettled(pending)
+      if (pipelines) switchable.pipeline = false
+      try {
+        return await work()
+      } finally {
+        if (pipelines) switchable.pipeline = true
+      }
+    },
+    giveBack,
+    async abandon(error) {
+      // A statement still under way would keep the rollback waiting: the connection goes, and with it the transaction.
+      if (pending.size > 0 || isConnectionLost(error)) {
+        if (pipelines) switchable.pipeline = false
+        return giveBack(error instanceof Error ? error : true)
+      }
+      try {
+        await client.query('rollback')
+        giveBack()
+      } catch (rollbackError) {
+        giveBack(rollbackError as Error)
+      }
+    },
+  }
+  return connection
+}

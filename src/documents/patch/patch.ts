@@ -1,0 +1,119 @@
+/**
+ * Patches: what is to become of some fields of a document, the others staying as they are.
+ *
+ *     { 'profile.name': 'Alicia', visits: increment(1), tags: append('vip'), 'lines[0].price': 12 }
+ *
+ * A path names object keys with dots and array elements with brackets (`lines[0]`) or, where there is an array, with
+ * dots too (`lines.0`). Parents that are missing, or null, are made: arrays for brackets, objects for dots. Every
+ * operation starts from the document as it was, whatever the order they are written in; two of them may not
+ * touch the same place. What does not fit (a number to increment that is a text, an element beyond the end) is
+ * `PatchMismatch`, and nothing is written.
+ */
+import { InvalidPatch } from '../errors.ts'
+
+/** The changes by path; a plain value sets it. */
+export type Patch<Doc> = { readonly [P in PathOf<Doc>]?: PatchOf<ValueAt<Doc, P>> }
+
+type PatchOf<T> = T | Operation<T>
+
+/** What a patch does with one field; made by the functions below. */
+export interface Operation<in T = never> {
+  readonly '~patch': Operate
+  /** Never there at run time: it carries the type of the field. */
+  readonly '~field'?: (value: T) => void
+}
+
+export type Operate =
+  | { readonly kind: 'set'; readonly value: unknown }
+  | { readonly kind: 'unset' }
+  | { readonly kind: 'increment'; readonly by: number }
+  | { readonly kind: 'append'; readonly values: readonly unknown[] }
+  | { readonly kind: 'insert'; readonly at: number; readonly values: readonly unknown[] }
+  | { readonly kind: 'remove'; readonly values: readonly unknown[] }
+  | { readonly kind: 'rename'; readonly to: string }
+
+/** Puts a value there; the same as the value itself, and needed for one that looks like an operation. */
+export function set<T>(value: T): Operation<T> {
+  return operation({ kind: 'set', value })
+}
+
+/** Takes the field away, or the element out of its array. */
+export function unset(): Operation<unknown> {
+  return operation({ kind: 'unset' })
+}
+
+/** Adds to a number; to 0 if there is none. Exact for decimals: 0.1 and 0.2 make 0.3. */
+export function increment(by = 1): Operation<number | null | undefined> {
+  if (!Number.isFinite(by)) throw new InvalidPatch({ path: 'increment', reason: `cannot add ${String(by)}` })
+  return operation({ kind: 'increment', by })
+}
+
+/** Adds elements at the end of an array; makes the array if there is none. */
+export function append<T>(...values: T[]): Operation<readonly T[] | null | undefined> {
+  return operation({ kind: 'append', values })
+}
+
+/** Puts elements before the one at `at`. */
+export function insert<T>(at: number, ...values: T[]): Operation<readonly T[] | null | undefined> {
+  if (!Number.isSafeInteger(at) || at < 0)
+    throw new InvalidPatch({ path: 'insert', reason: `needs a whole number from 0 on, not ${String(at)}` })
+  return operation({ kind: 'insert', at, values })
+}
+
+/** Takes every element out of an array that equals one of these. */
+export function remove<T>(...values: T[]): Operation<readonly T[] | null | undefined> {
+  return operation({ kind: 'remove', values })
+}
+
+/** Gives a field another name beside it; what had that name is replaced. Nothing happens if the field is not there. */
+export function rename(to: string): Operation<unknown> {
+  return operation({ kind: 'rename', to })
+}
+
+/** Part of a document after RFC 7396: objects are merged, null takes a field away, all else replaces. */
+export type MergePatch<T> = T extends readonly unknown[]
+  ? T
+  : T extends object
+    ? { readonly [K in keyof T]?: MergePatch<T[K]> | null }
+    : T
+
+export function operationOf(value: unknown): Operate {
+  const operate = typeof value === 'object' && value !== null && operations.has(value) ? value : undefined
+  return operate === undefined ? { kind: 'set', value } : (operate as Operation)['~patch']
+}
+
+function operation<T>(operate: Operate): Operation<T> {
+  const made = Object.freeze({ '~patch': operate })
+  operations.add(made)
+  return made
+}
+
+/** Known by identity, so that no data can pass for an operation. */
+const operations = new WeakSet<object>()
+
+// ── Paths ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+type Leaf = string | number | boolean | bigint | symbol | Date | null | undefined
+type Depth = [never, 0, 1, 2, 3, 4]
+
+/** The paths into a document, five levels deep. */
+export type PathOf<T, D extends number = 5> = [D] extends [never] ? never : PathOfEach<NonNullable<T>, D>
+
+type PathOfEach<T, D extends number> = T extends Leaf
+  ? never
+  : T extends readonly (infer Item)[]
+    ? `${number}` | `[${number}]` | Below<`${number}` | `[${number}]`, Item, D>
+    : { [K in keyof T & string]: K | Below<K, T[K], D> }[keyof T & string]
+
+type Below<K extends string, T, D extends number> = Joined<K, PathOf<T, Depth[D]>>
+type Joined<K extends string, P> = P extends string ? (P extends `[${string}` ? `${K}${P}` : `${K}.${P}`) : never
+
+/** What a path leads to. */
+export type ValueAt<T, P extends string> = P extends `${infer Head}.${infer Rest}`
+  ? ValueAt<ValueAt<T, Head>, Rest>
+  : P extends `${infer Head}[${string}]`
+    ? ElementOf<Head extends '' ? T : ValueAt<T, Head>>
+    : KeyOf<NonNullable<T>, P>
+
+type ElementOf<T> = NonNullable<T> extends readonly (infer Item)[] ? Item : unknown
+type KeyOf<T, K extends string> = T extends readonly (infer Item)[] ? Item : K extends keyof T ? T[K] : never

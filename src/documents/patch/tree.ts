@@ -1,0 +1,168 @@
+/** The fields that a patch touches, as a tree: what they have in common is looked at once. */
+
+import { isRillflowError } from '../../core/errors.ts'
+import { textFault } from '../../core/name.ts'
+import { encodeValue } from '../body.ts'
+import { InvalidPatch } from '../errors.ts'
+import { type Operate, operationOf } from './patch.ts'
+
+export interface PatchNode {
+  /** The way here, as PostgreSQL takes it. */
+  readonly path: readonly string[]
+  /** The way here, as it was written. */
+  readonly said: string
+  /** What happens here; undefined if something happens below. */
+  leaf: Leaf | undefined
+  readonly children: Map<string, PatchNode>
+  /** Whether the children are elements of an array for certain (brackets), perhaps (dots) or not. */
+  elements: 'all' | 'perhaps' | 'none'
+  /** Whether whatever is here, unless it is an object, gives way to one: the rule of a merge patch. */
+  readonly overwrites: boolean
+}
+
+/** An operation whose values are JSON text. */
+export type Leaf =
+  | { readonly kind: 'set'; readonly value: string }
+  | { readonly kind: 'increment'; readonly by: number }
+  | { readonly kind: 'append' | 'remove'; readonly values: string }
+  | { readonly kind: 'insert'; readonly at: number; readonly values: string }
+  | { readonly kind: 'unset' }
+  | { readonly kind: 'rename'; readonly to: string }
+
+export function treeOf(patch: object, maxBytes: number): PatchNode {
+  if (typeof patch !== 'object' || patch === null || Array.isArray(patch))
+    throw new InvalidPatch({ path: '', reason: 'a patch must be an object of paths' })
+  const root = node([], '', false)
+  for (const [path, value] of Object.entries(patch)) {
+    if (value === undefined) continue
+    plant(root, path, encoded(operationOf(value), path, maxBytes))
+  }
+  return grown(root)
+}
+
+export function mergeTreeOf(patch: unknown, maxBytes: number): PatchNode {
+  if (typeof patch !== 'object' || patch === null || Array.isArray(patch))
+    throw new InvalidPatch({ path: '', reason: 'a merge patch of a document must be an object' })
+  // Through JSON, so that what is walked is what would be stored.
+  const text = encodedText(patch, 'patch', maxBytes)
+  const root = node([], '', true)
+  spread(root, JSON.parse(text) as object)
+  return grown(root)
+}
+
+function spread(into: PatchNode, patch: object): void {
+  for (const [key, value] of Object.entries(patch)) {
+    const child = node([...into.path, key], into.said === '' ? key : `${into.said}.${key}`, true)
+    into.children.set(key, child)
+    if (value === null) child.leaf = { kind: 'unset' }
+    else if (typeof value !== 'object' || Array.isArray(value))
+      child.leaf = { kind: 'set', value: JSON.stringify(value) }
+    else spread(child, value as object)
+  }
+}
+
+function plant(root: PatchNode, path: string, leaf: Leaf): void {
+  const segments = segmentsOf(path)
+  let at = root
+  for (const [i, { key, isIndex }] of segments.entries()) {
+    if (at.leaf !== undefined) refuseTwice(path, at.said)
+    const elements = isIndex ? 'all' : /^(0|[1-9]\d{0,8})$/.test(key) ? 'perhaps' : 'none'
+    if (at.children.size > 0 && at.elements !== elements && (at.elements === 'all' || elements === 'all'))
+      throw new InvalidPatch({ path, reason: 'names elements and keys of one value' })
+    at.elements = at.children.size > 0 && at.elements === 'none' ? 'none' : elements
+    const said = segments
+      .slice(0, i + 1)
+      .map((each, n) => (each.isIndex ? `[${each.key}]` : n === 0 ? each.key : `.${each.key}`))
+      .join('')
+    const next: PatchNode = at.children.get(key) ?? node([...at.path, key], said, false)
+    at.children.set(key, next)
+    at = next
+  }
+  if (at.leaf !== undefined || at.children.size > 0) refuseTwice(path, at.said)
+  at.leaf = leaf
+}
+
+function grown(root: PatchNode): PatchNode {
+  if (root.children.size === 0) throw new InvalidPatch({ path: '', reason: 'there is nothing in it' })
+  if (root.elements === 'all') throw new InvalidPatch({ path: '', reason: 'a document is an object, not an array' })
+  root.elements = 'none'
+  refuseClashes(root)
+  return root
+}
+
+/** A new name must not be one that the patch has something else in mind for. */
+function refuseClashes(at: PatchNode): void {
+  const targets = new Set<string>()
+  for (const child of at.children.values()) {
+    refuseClashes(child)
+    if (child.leaf?.kind !== 'rename') continue
+    const { to } = child.leaf
+    if (at.elements === 'all')
+      throw new InvalidPatch({ path: child.said, reason: 'an element of an array has no name' })
+    if (at.children.has(to) || targets.has(to)) refuseTwice(child.said, to)
+    targets.add(to)
+    at.elements = 'none'
+  }
+}
+
+function node(path: readonly string[], said: string, overwrites: boolean): PatchNode {
+  return { path, said, leaf: undefined, children: new Map(), elements: 'none', overwrites }
+}
+
+interface Segment {
+  readonly key: string
+  readonly isIndex: boolean
+}
+
+/** `lines[0].price` as its three parts. */
+function segmentsOf(path: string): Segment[] {
+  const segments = [...path.matchAll(/(?:^|(?!^)\.)([^.[\]]+)|\[(0|[1-9]\d{0,8})\]/g)]
+  if (segments.map(match => match[0]).join('') !== path || segments.length === 0)
+    throw new InvalidPatch({ path, reason: 'is not a path: write keys with dots, and elements as [0]' })
+  if (segments.length > maxDepth) throw new InvalidPatch({ path, reason: `is deeper than ${maxDepth} levels` })
+  return segments.map(([, key, index]) => {
+    if (key !== undefined) checkKey(path, key)
+    return { key: (key ?? index)!, isIndex: key === undefined }
+  })
+}
+
+function checkKey(path: string, key: string): void {
+  if (key === '__proto__') throw new InvalidPatch({ path, reason: '"__proto__" is not allowed' })
+  const fault = textFault(key)
+  if (fault !== undefined) throw new InvalidPatch({ path, reason: fault })
+}
+
+const maxDepth = 50
+
+function refuseTwice(path: string, other: string): never {
+  throw new InvalidPatch({ path, reason: `another change of this patch touches ${JSON.stringify(other)} too` })
+}
+
+function encoded(operate: Operate, path: string, maxBytes: number): Leaf {
+  switch (operate.kind) {
+    case 'set':
+      return { kind: 'set', value: encodedText(operate.value, path, maxBytes) }
+    case 'append':
+    case 'remove':
+      return { kind: operate.kind, values: encodedText(operate.values, path, maxBytes) }
+    case 'insert':
+      return { ...operate, values: encodedText(operate.values, path, maxBytes) }
+    case 'rename':
+      if (typeof operate.to !== 'string' || operate.to === '')
+        throw new InvalidPatch({ path, reason: 'the new name is empty' })
+      checkKey(path, operate.to)
+      return operate
+    default:
+      return operate
+  }
+}
+
+function encodedText(value: unknown, path: string, maxBytes: number): string {
+  try {
+    return encodeValue(value, 'patch', path, maxBytes)
+  } catch (error) {
+    if (!isRillflowError(error, 'invalid_event')) throw error
+    const { path: where, reason } = error as unknown as { path: string; reason: string }
+    throw new InvalidPatch({ path: where, reason }, error)
+  }
+}

@@ -1,0 +1,243 @@
+/**
+ * One call of append, from the caller's arguments to its results: grouped with others of this process, or inside a
+ * transaction of the caller's.
+ */
+import { type Awaitable, isPromise } from '../../core/core.ts'
+import { InvalidOption } from '../../core/errors.ts'
+import { jsonable } from '../../core/json.ts'
+import { throwIfAborted } from '../../core/lifecycle.ts'
+import { checkName } from '../../core/name.ts'
+import type { Executor } from '../../database/database.ts'
+import { OutcomeUnknown } from '../../database/errors.ts'
+import { foreignHandle, refuseLent } from '../../database/handle.ts'
+import { sql } from '../../database/sql.ts'
+import { type AnyTransaction, isOwnTransaction } from '../../database/transaction.ts'
+import { carrying, type Span, type SpanEvent } from '../../telemetry/span.ts'
+import { channels } from '../../telemetry/telemetry.ts'
+import { VersionConflict } from '../errors.ts'
+import { appendInline } from '../inline/inline.ts'
+import type { Log } from '../log.ts'
+import type { Wake } from '../order/wake.ts'
+import { rereadable } from '../read/stream.ts'
+import type { GroupCommit } from './group-commit.ts'
+import { type AppendResult, earlierResults, mayStillBeStored, refusal, repeatedBy, resultsOf } from './outcome.ts'
+import { idsOf } from './pending.ts'
+import {
+  type AppendDefaults,
+  checkExpected,
+  digestOf,
+  type Expected,
+  expectedNumber,
+  type Part,
+  prepareParts,
+  type StreamEvents,
+} from './prepare.ts'
+import { type Append, type Beside, busy, lockStreams, meetsInline, type Outcome, sendBatch } from './send.ts'
+
+export interface AppendOptions extends AppendDefaults {
+  /** The version the stream must have. Default 'any'. */
+  expected?: Expected | undefined
+  /** Makes the append repeatable across processes: a second one with this key returns the first one's outcome. */
+  idempotencyKey?: string | undefined
+  /** What a repeat of the key does: return the first outcome (default), or raise `IdempotencyConflict`. */
+  onRepeat?: 'return' | 'error' | undefined
+  /** Also append to an archived stream. Default false. */
+  allowArchived?: boolean | undefined
+  /** Take an advisory lock on the stream first, as a shared rule with SQL of yours. Default false. */
+  advisoryLock?: boolean | undefined
+  /** Append inside this transaction: one of the store's, or a `pg` client with an open transaction of yours. */
+  tx?: AnyTransaction | undefined
+  signal?: AbortSignal | undefined
+}
+
+export interface AppendParts {
+  readonly log: Log
+  readonly group: GroupCommit
+  readonly wake: Wake
+  /** Runs our statements in a transaction of the store's or of the user's. */
+  executorOf(tx: AnyTransaction): Executor
+  /** What the caller appended inside a transaction of the store's, in case its commit is left unknown. */
+  rememberIds(tx: AnyTransaction, ids: readonly string[]): void
+}
+
+/** What the unit of work that an append is part of knows better than the append itself. */
+export interface KnownAppend {
+  /** Stands for all of it, under an idempotency key. */
+  readonly digest: string | undefined
+  /** Whether its events may be stored already. */
+  readonly checkIds: boolean
+  /** Whether it was sent before, in a call whose answer never came. Default false. */
+  readonly isUnanswered?: boolean | undefined
+}
+
+export function appendEvents(
+  parts: AppendParts,
+  streams: readonly StreamEvents[],
+  options: AppendOptions,
+  beside?: Beside,
+  known?: KnownAppend,
+): Promise<AppendResult[]> {
+  const { telemetry, schema } = parts.log
+  if (!telemetry.isTraced) return appendTold(parts, streams, options, beside, known)
+  const fields = { streams: streams.map(part => part.stream) }
+  return telemetry.span({ name: 'events.append', schema, fields }, span =>
+    appendTold(parts, streams, carrying(options, span), beside, known, span),
+  )
+}
+
+async function appendTold(
+  parts: AppendParts,
+  streams: readonly StreamEvents[],
+  options: AppendOptions,
+  beside: Beside | undefined,
+  known: KnownAppend | undefined,
+  span?: Span,
+): Promise<AppendResult[]> {
+  const { log } = parts
+  const started = performance.now()
+  const events = streams.reduce((sum, part) => sum + part.events.length, 0)
+  const tell = (error?: unknown): void =>
+    log.telemetry.publish(channels.append, () => {
+      const message = { schema: log.schema, streams: streams.map(part => part.stream), events }
+      return { ...message, durationMs: performance.now() - started, ...(error === undefined ? {} : { error }) }
+    })
+  try {
+    const results = await appendAll(parts, streams, options, beside, known, span)
+    log.telemetry.count('event_appends_total')
+    log.telemetry.observe('event_append_seconds', (performance.now() - started) / 1000)
+    if (results[0]?.repeated === true) log.telemetry.count('event_repeats_total')
+    else if (options.tx === undefined) log.telemetry.count('events_appended_total', events)
+    tell()
+    return results
+  } catch (error) {
+    if (error instanceof VersionConflict) log.telemetry.count('event_conflicts_total')
+    tell(error)
+    throw error
+  }
+}
+
+async function appendAll(
+  parts: AppendParts,
+  streams: readonly StreamEvents[],
+  options: AppendOptions,
+  beside: Beside | undefined,
+  known: KnownAppend | undefined,
+  span: Span | undefined,
+): Promise<AppendResult[]> {
+  const { log } = parts
+  throwIfAborted(options.signal)
+  if (streams.length === 0) return []
+  if (options.tx === undefined) log.database.refuseInsideTransaction('append')
+  if (streams.every(({ events }) => events.length === 0)) return nothingAppended(parts, streams, options)
+  if (streams.some(({ events }) => events.length === 0))
+    throw new InvalidOption({ option: 'streams', reason: 'one of them has no events; leave it out' })
+  if (options.idempotencyKey !== undefined) checkName('Idempotency key', options.idempotencyKey)
+  const prepared = prepareAppend(log, streams, options, beside, known)
+  const append = isPromise(prepared) ? await prepared : prepared
+  span?.wrote(writtenBy(append))
+  return options.tx === undefined ? appendGrouped(parts, append, options.signal) : appendIn(parts, append, options.tx)
+}
+
+/** The events of an append, for the span it is part of. */
+export function writtenBy({ parts }: Append): SpanEvent[] {
+  return parts.flatMap(({ stream, events }) =>
+    events.map(({ id, type, correlationId }) => ({ id, type, stream, correlationId })),
+  )
+}
+
+/** Everything that can be wrong with it by itself is found here; a promise only where a schema is asynchronous. */
+export function prepareAppend(
+  log: Log,
+  streams: readonly StreamEvents[],
+  options: AppendOptions,
+  beside?: Beside,
+  known?: KnownAppend,
+): Awaitable<Append> {
+  const prepared = prepareParts(log, streams, options)
+  return isPromise(prepared) ? prepared.then(toAppend) : toAppend(prepared)
+
+  function toAppend(parts: readonly Part[]): Append {
+    return {
+      parts,
+      key: options.idempotencyKey,
+      digest: options.idempotencyKey === undefined ? undefined : (known?.digest ?? digestOf(streams)),
+      onRepeat: options.onRepeat ?? 'return',
+      allowArchived: options.allowArchived ?? false,
+      advisoryLock: options.advisoryLock ?? false,
+      checkIds: known?.checkIds ?? streams.some(({ events }) => events.some(event => event.id !== undefined)),
+      isUnanswered: known?.isUnanswered,
+      eventCount: streams.reduce((sum, { events }) => sum + events.length, 0),
+      bytes: parts.reduce((sum, part) => part.events.reduce((all, event) => all + event.bytes, sum), 0),
+      beside,
+    }
+  }
+}
+
+async function appendGrouped(parts: AppendParts, append: Append, signal?: AbortSignal): Promise<AppendResult[]> {
+  const { log, group, wake } = parts
+  const { outcome, resent } = await group.submit(append, signal)
+  const repeated = repeatedBy(append, outcome, resent)
+  if (resent && mayStillBeStored(append, outcome)) {
+    const reason = 'it was refused when sent again, but the first one may still be on its way'
+    throw new OutcomeUnknown({ eventIds: idsOf(append), reason }, refusal(append, outcome))
+  }
+  if (repeated === undefined) {
+    const results = resultsOf(append, outcome)
+    wake.appended()
+    return results
+  }
+  const earlier = await rereadable(log.database, log, () => earlierResults(log.database, log, append, repeated))
+  return resent && repeated === 'ids' ? earlier.map(result => Object.assign(result, { repeated: false })) : earlier
+}
+
+export async function appendIn(parts: AppendParts, append: Append, tx: AnyTransaction): Promise<AppendResult[]> {
+  const { log, wake } = parts
+  refuseLent(tx)
+  const executor = parts.executorOf(tx)
+  if (append.advisoryLock) await lockStreams(executor, log, append)
+  let outcome: Outcome | undefined
+  // A stream was made by somebody else between two looks at it: it is there now.
+  while (append.beside === undefined && (outcome === undefined || outcome.code === busy))
+    [outcome] = await sendBatch(executor, log, [append], true)
+  if (outcome === undefined || outcome.code === meetsInline) {
+    const own = isOwnTransaction(tx) ? tx : foreignHandle(executor)
+    // A projection that fails takes back its append, and leaves the rest of the transaction to its owner.
+    outcome = await own.savepoint(() => appendInline(log, append, own))
+  }
+  const repeated = repeatedBy(append, outcome)
+  if (repeated !== undefined) return earlierResults(executor, log, append, repeated)
+  const results = resultsOf(append, outcome)
+  parts.rememberIds(tx, idsOf(append))
+  await wake.appendedIn(tx, executor)
+  const count = (): void => log.telemetry.count('events_appended_total', append.eventCount)
+  // Of a user's own transaction nobody tells us whether it was committed.
+  if (isOwnTransaction(tx)) tx.afterCommit(count)
+  else count()
+  return results
+}
+
+/** No events: nothing is stored, but what was expected is still looked at. */
+async function nothingAppended(
+  { log, executorOf }: AppendParts,
+  streams: readonly StreamEvents[],
+  options: AppendOptions,
+): Promise<AppendResult[]> {
+  const executor = options.tx === undefined ? log.database : executorOf(options.tx)
+  const results: AppendResult[] = []
+  for (const { stream, expected = 'any' } of streams) {
+    checkExpected(expected)
+    const [row] = await executor.run<{ version: bigint; position: bigint }>(sql`/* events.last */
+      select version, position
+      from ${log.names.events}
+      where stream = ${checkName('Stream', stream)}::text
+      order by version desc
+      limit 1`)
+    const version = Number(row?.version ?? 0)
+    const wanted = expectedNumber(expected)
+    if ((wanted >= 0 && wanted !== version) || (wanted === -2 && version === 0))
+      throw new VersionConflict({ stream, expected: expected === 'any' ? 0 : expected, actual: version })
+    results.push(jsonable({ stream, version, position: row?.position ?? 0n, eventIds: [], repeated: false }))
+  }
+  throwIfAborted(options.signal)
+  return results
+}

@@ -1,0 +1,131 @@
+/** What the database's answer to an append means to its caller: results, an earlier outcome, or the error that says why not. */
+
+import type { RillflowError } from '../../core/errors.ts'
+import type { Executor } from '../../database/database.ts'
+import { sql } from '../../database/sql.ts'
+import {
+  DuplicateEventId,
+  IdempotencyConflict,
+  IdempotencyMismatch,
+  StreamArchived,
+  StreamTombstoned,
+  VersionConflict,
+} from '../errors.ts'
+import type { Log } from '../log.ts'
+import { expectedNumber } from './prepare.ts'
+import type { Append, Outcome } from './send.ts'
+
+/** What one append to one stream came to. */
+export interface AppendResult {
+  readonly stream: string
+  /** The stream's version after it. */
+  readonly version: number
+  /** The position of its last event. As JSON it is text. */
+  readonly position: bigint
+  readonly eventIds: readonly string[]
+  /** True if an earlier append with this idempotency key or these event ids had stored it; this is its outcome. */
+  readonly repeated: boolean
+}
+
+/** The answer as the caller gets it, or the error that says what was refused. */
+export function resultsOf(append: Append, outcome: Outcome): AppendResult[] {
+  if (outcome.code !== 0) throw refusal(append, outcome)
+  return append.parts.map(
+    (part, at) =>
+      new Result(
+        part.stream,
+        outcome.versions[at]!,
+        outcome.positions[at]!,
+        part.events.map(event => event.id),
+        false,
+      ),
+  )
+}
+
+/** The first outcome of an append that was stored before, found by its key or by its events' ids. */
+export async function earlierResults(
+  executor: Executor,
+  log: Log,
+  append: Pick<Append, 'parts' | 'key'>,
+  by: 'key' | 'ids',
+): Promise<AppendResult[]> {
+  const ids = append.parts.flatMap(part => part.events.map(event => event.id))
+  const rows = await executor.run<{ stream: string; version: bigint; position: bigint; ids: string }>(
+    by === 'key'
+      ? sql`/* events.outcome_of_key */
+          select e.stream, max(e.version) as version, max(e.position) as position,
+            string_agg(e.event_id::text, ',' order by e.version) as ids
+          from ${log.names.idempotency_keys} as k
+          join ${log.names.events} as e on e.event_id = any(k.event_ids)
+          where k.key = ${append.key}::text
+          group by e.stream`
+      : sql`/* events.outcome_of_ids */
+          select e.stream, max(e.version) as version, max(e.position) as position,
+            string_agg(e.event_id::text, ',' order by e.version) as ids
+          from ${log.names.events} as e
+          where e.event_id = any(${ids}::uuid[])
+          group by e.stream`,
+  )
+  const found = new Map(rows.map(row => [row.stream, row]))
+  return append.parts.map(part => {
+    const row = found.get(part.stream)
+    // Its events were deleted with the stream, after the time that archived ones are kept.
+    if (row === undefined) throw new StreamTombstoned({ stream: part.stream })
+    return new Result(part.stream, Number(row.version), row.position, row.ids.split(','), true)
+  })
+}
+
+/** What was repeated, or undefined if nothing was, or must not be: by its key, or by the ids of its events. */
+export function repeatedBy(append: Append, { code }: Outcome, resent = false): 'key' | 'ids' | undefined {
+  // Sent twice by us it is still the caller's first call.
+  if (code === 7 && (resent || append.key === undefined)) return 'ids'
+  if ((code !== 5 && code !== 7) || append.onRepeat === 'error') return undefined
+  return code === 5 ? 'key' : 'ids'
+}
+
+/**
+ * Whether an append that was refused might be taken if it came later: an archived stream may be restored, and one that
+ * has not got to the expected version yet may get there. One that is past it never comes back.
+ */
+export function mayStillBeStored(append: Append, { code, failedPart, versions }: Outcome): boolean {
+  if (code === 2) return true
+  if (code !== 1) return false
+  const expected = expectedNumber(append.parts[failedPart]!.expected)
+  return expected === -2 || versions[failedPart]! < expected
+}
+
+export function refusal(append: Append, { code, failedPart, versions }: Outcome): RillflowError {
+  const { stream, expected } = append.parts[failedPart]!
+  const key = append.key ?? ''
+  if (code === 1) {
+    const wanted = expected === 'any' ? 0 : expected
+    return new VersionConflict({ stream, expected: wanted, actual: versions[failedPart]! })
+  }
+  if (code === 2) return new StreamArchived({ stream })
+  if (code === 3) return new StreamTombstoned({ stream })
+  if (code === 5 || code === 7) return new IdempotencyConflict({ key })
+  if (code === 6) return new IdempotencyMismatch({ key })
+  return new DuplicateEventId({ eventIds: append.parts.flatMap(part => part.events.map(event => event.id)) })
+}
+
+/** A class only for its prototype's toJSON: a bigint cannot be put into JSON as it is. */
+class Result implements AppendResult {
+  readonly stream: string
+  readonly version: number
+  readonly position: bigint
+  readonly eventIds: readonly string[]
+  readonly repeated: boolean
+
+  constructor(stream: string, version: number, position: bigint, eventIds: readonly string[], repeated: boolean) {
+    this.stream = stream
+    this.version = version
+    this.position = position
+    this.eventIds = eventIds
+    this.repeated = repeated
+  }
+
+  toJSON(): Record<string, unknown> {
+    const { stream, version, position, eventIds, repeated } = this
+    return { stream, version, position: position.toString(), eventIds, repeated }
+  }
+}

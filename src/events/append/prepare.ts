@@ -1,0 +1,171 @@
+/**
+ * From what the caller wrote to what the database takes. Everything that can be wrong with an event by itself is found
+ * here, before anything is sent, and named by its path.
+ */
+import { createHash } from 'node:crypto'
+import { type Awaitable, isPromise } from '../../core/core.ts'
+import { InvalidEvent, InvalidOption } from '../../core/errors.ts'
+import { canonicalUuid } from '../../core/id.ts'
+import { canonicalJson, encodeJson } from '../../core/json.ts'
+import { checkName, nameFault } from '../../core/name.ts'
+import { checkSchema, type SchemaIssue } from '../../core/schema-check.ts'
+import type { NewEventOf } from '../definition.ts'
+import type { Log } from '../log.ts'
+
+/** The version a stream must have: any, none yet (0), at least one event, or exactly this one. */
+export type Expected = 'any' | 'empty' | 'exists' | number
+
+/** What applies to a whole append and to each of its events that does not say otherwise. */
+export interface AppendDefaults {
+  headers?: Readonly<Record<string, unknown>> | undefined
+  correlationId?: string | undefined
+  causationId?: string | undefined
+  userId?: string | undefined
+}
+
+export interface StreamEvents {
+  readonly stream: string
+  readonly events: readonly NewEventOf<string, unknown>[]
+  readonly expected?: Expected | undefined
+}
+
+/** The events of one stream within an append, checked. */
+export interface Part {
+  readonly stream: string
+  readonly expected: Expected
+  readonly events: readonly CheckedEvent[]
+}
+
+/** Checks all of it; a promise only where a schema is asynchronous. */
+export function prepareParts(
+  log: Log,
+  parts: readonly StreamEvents[],
+  defaults: AppendDefaults,
+): Awaitable<readonly Part[]> {
+  const checks: Promise<void>[] = []
+  const prepared = parts.map(({ stream, events, expected = 'any' }): Part => {
+    checkName('Stream', stream)
+    checkExpected(expected)
+    return { stream, expected, events: events.map(event => checkEvent(log, event, defaults, checks)) }
+  })
+  refuseRepeated(prepared)
+  return checks.length === 0 ? prepared : Promise.all(checks).then(() => prepared)
+}
+
+/** Equal for two appends that say the same, whatever ids, headers and key order they say it with. */
+export function digestOf(parts: readonly StreamEvents[]): string {
+  const said = parts.map(({ stream, events }) => [stream, events.map(({ type, data }) => [type, data])])
+  return createHash('sha256').update(canonicalJson(said)).digest('hex')
+}
+
+/** Numbers the database's functions know: -1 any, -2 at least one event, else exactly that version. */
+export function expectedNumber(expected: Expected): number {
+  if (expected === 'any') return -1
+  if (expected === 'exists') return -2
+  return expected === 'empty' ? 0 : expected
+}
+
+/** One event, checked; the texts are JSON. */
+export interface CheckedEvent {
+  readonly id: string
+  readonly type: string
+  readonly schemaVersion: number
+  readonly data: string
+  readonly headers: string | undefined
+  readonly correlationId: string
+  readonly causationId: string | undefined
+  readonly userId: string | undefined
+  readonly bytes: number
+}
+
+/** Checks of asynchronous schemas are added to `checks`; the event counts as checked when they have come through. */
+export function checkEvent(
+  log: Log,
+  event: NewEventOf<string, unknown>,
+  defaults: AppendDefaults,
+  checks: Promise<void>[],
+): CheckedEvent {
+  if (typeof event !== 'object' || event === null)
+    throw new InvalidEvent({ type: '', path: 'event', reason: `is ${String(event)}, not an object` })
+  const { type } = event
+  const fault = typeof type === 'string' ? nameFault(type) : 'is not a string'
+  if (fault !== undefined) throw new InvalidEvent({ type: String(type ?? ''), path: 'type', reason: fault })
+  const data = encodeJson(event.data, { what: type, root: 'data', maxBytes: log.maxEventBytes })
+  checkAgainstSchema(log, type, data.text, checks)
+  const schemaVersion = event.schemaVersion ?? log.upcasters.currentVersion(type)
+  if (!Number.isInteger(schemaVersion) || schemaVersion < 1 || schemaVersion >= 2 ** 31)
+    throw new InvalidEvent({ type, path: 'schemaVersion', reason: `is ${schemaVersion}, not a whole number from 1` })
+  const id = eventId(log, event)
+  const headers = headersText(log, type, defaults.headers, event.headers)
+  const correlationId = event.correlationId ?? defaults.correlationId ?? id
+  const causationId = event.causationId ?? defaults.causationId
+  const userId = event.userId ?? defaults.userId
+  if (correlationId !== id) checkName('Correlation id', correlationId)
+  if (causationId !== undefined) checkName('Causation id', causationId)
+  if (userId !== undefined) checkName('User id', userId)
+  const bytes = data.bytes + (headers?.length ?? 0) + 200
+  return { id, type, schemaVersion, data: data.text, headers, correlationId, causationId, userId, bytes }
+}
+
+function eventId(log: Log, event: NewEventOf<string, unknown>): string {
+  if (event.id === undefined) return log.ids.next()
+  const id = typeof event.id === 'string' ? canonicalUuid(event.id) : undefined
+  if (id === undefined)
+    throw new InvalidEvent({ type: event.type, path: 'id', reason: `is ${JSON.stringify(event.id)}, not a UUID` })
+  return id
+}
+
+function headersText(
+  log: Log,
+  type: string,
+  shared: Readonly<Record<string, unknown>> | undefined,
+  own: Readonly<Record<string, unknown>> | undefined,
+): string | undefined {
+  const headers = shared === undefined ? own : own === undefined ? shared : { ...shared, ...own }
+  if (headers === undefined) return undefined
+  if (typeof headers !== 'object' || headers === null || Array.isArray(headers))
+    throw new InvalidEvent({ type, path: 'headers', reason: 'is not an object' })
+  const { text } = encodeJson(headers, { what: type, root: 'headers', maxBytes: log.maxEventBytes })
+  return text === '{}' ? undefined : text
+}
+
+/** What is checked is what is stored: the data as it comes back from JSON. */
+function checkAgainstSchema(log: Log, type: string, text: string, checks: Promise<void>[]): void {
+  const schema = log.definitions.schemas.get(type)
+  if (schema === undefined) return
+  const issues = checkSchema(schema, JSON.parse(text), 'data')
+  if (isPromise(issues)) {
+    const check = issues.then(late => refuseIssues(type, late))
+    // Whoever fails before it waits for this one leaves nobody to hear of it.
+    check.catch(() => {})
+    checks.push(check)
+  } else refuseIssues(type, issues)
+}
+
+/** With the id of an event that was read; without, it is one to be written. */
+export function refuseIssues(type: string, issues: readonly SchemaIssue[], eventId?: string): void {
+  const issue = issues[0]
+  if (issue === undefined) return
+  const reason = `does not fit its schema: ${issue.message}`
+  throw new InvalidEvent({ type, path: issue.path, reason, ...(eventId === undefined ? {} : { eventId }) })
+}
+
+export function checkExpected(expected: Expected): void {
+  if (expected === 'any' || expected === 'empty' || expected === 'exists') return
+  if (Number.isSafeInteger(expected) && expected >= 0) return
+  throw new InvalidOption({
+    option: 'expected',
+    reason: `must be 'any', 'empty', 'exists' or a version from 0, not ${String(expected)}`,
+  })
+}
+
+function refuseRepeated(parts: readonly Part[]): void {
+  if (parts.length === 1 && parts[0]!.events.length === 1) return
+  if (parts.length > 1 && new Set(parts.map(part => part.stream)).size < parts.length)
+    throw new InvalidOption({ option: 'streams', reason: 'one append names a stream twice; put its events together' })
+  const ids = parts.flatMap(part => part.events.map(event => event.id))
+  if (ids.length > 1 && new Set(ids).size < ids.length) {
+    const id = ids.find((each, at) => ids.indexOf(each) !== at)
+    throw new InvalidEvent({ type: '', path: 'id', reason: `${id} is given to two events of one append` })
+  }
+}

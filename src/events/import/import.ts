@@ -1,0 +1,173 @@
+/**
+ * Loading many events fast, by COPY.
+ *
+ * The source is cut into chunks; each is one transaction that locks its streams, announces, draws positions, copies and
+ * commits, so that readers never wait for more than one chunk. The import as a whole is **not** atomic: when it fails,
+ * what came before the failing chunk stays. Under a name it is resumable: count and digest of what was stored are
+ * committed with each chunk, and a source given again under that name is skipped, and compared, up to there.
+ */
+import { createHash, type Hash } from 'node:crypto'
+import { InvalidEvent, InvalidOption } from '../../core/errors.ts'
+import { jsonable } from '../../core/json.ts'
+import { throwIfAborted } from '../../core/lifecycle.ts'
+import { checkName } from '../../core/name.ts'
+import { copyField } from '../../database/copy-text.ts'
+import { sql } from '../../database/sql.ts'
+import { type CheckedEvent, checkEvent } from '../append/prepare.ts'
+import type { NewEventOf } from '../definition.ts'
+import { ImportMismatch } from '../errors.ts'
+import type { Log } from '../log.ts'
+import { type Chunk, type ImportLine, storeChunk } from './chunk.ts'
+
+export interface ImportOptions {
+  /** Makes the import resumable: the same source under the same name goes on where it stopped. */
+  name?: string | undefined
+  /** Events per transaction, at most 10 000. Default 5000. */
+  chunkSize?: number | undefined
+  onProgress?: ((progress: ImportProgress) => void) | undefined
+  signal?: AbortSignal | undefined
+}
+
+export interface ImportProgress {
+  /** Events of the source dealt with, those of an earlier run included. */
+  readonly events: number
+  /** Of these, stored by an earlier run. */
+  readonly resumed: number
+  /** The last position drawn; 0n if nothing was stored yet. */
+  readonly position: bigint
+  readonly eventsPerSecond: number
+}
+
+export interface ImportedEvent extends NewEventOf<string, unknown> {
+  readonly stream: string
+  /** Kept if given; default: the time of the import. */
+  readonly createdAt?: Date | undefined
+}
+
+type Source = AsyncIterable<ImportedEvent> | Iterable<ImportedEvent>
+
+const maxChunk = 10_000
+const maxChunkBytes = 8 * 1024 * 1024
+const turnMs = 2
+
+export async function importEvents(
+  log: Log,
+  source: Source,
+  options: ImportOptions,
+  onChunk: () => void,
+): Promise<ImportProgress> {
+  const chunkSize = options.chunkSize ?? 5000
+  if (!Number.isInteger(chunkSize) || chunkSize < 1 || chunkSize > maxChunk)
+    throw new InvalidOption({ option: 'chunkSize', reason: `must be from 1 to ${maxChunk}, not ${chunkSize}` })
+  if (options.name !== undefined) checkName('Import', options.name)
+  const resumed = await storedBefore(log, options.name)
+  const started = performance.now()
+  let done = resumed.events
+  let position = 0n
+  let storing: Promise<void> = Promise.resolve()
+  const progress = (): ImportProgress =>
+    jsonable({
+      events: done,
+      resumed: resumed.events,
+      position,
+      eventsPerSecond: Math.round((done - resumed.events) / ((performance.now() - started) / 1000 || 1)),
+    })
+
+  const store = async (chunk: Chunk): Promise<void> => {
+    position = await storeChunk(log, chunk, options.name, done)
+    done += chunk.events.length
+    log.telemetry.count('events_imported_total', chunk.events.length)
+    onChunk()
+    options.onProgress?.(progress())
+  }
+
+  try {
+    // The next chunk is gathered and encoded while the database stores this one.
+    for await (const chunk of chunksOf(log, source, chunkSize, options, resumed)) {
+      await storing
+      throwIfAborted(options.signal)
+      storing = store(chunk)
+      storing.catch(() => {})
+    }
+  } finally {
+    // Also when the source failed: what is under way is done before the caller hears of it.
+    await storing
+  }
+  return progress()
+}
+
+async function* chunksOf(
+  log: Log,
+  source: Source,
+  chunkSize: number,
+  options: ImportOptions,
+  resumed: { events: number; digest: string },
+): AsyncGenerator<Chunk, void, undefined> {
+  const hash = options.name === undefined ? undefined : createHash('sha256')
+  const checks: Promise<void>[] = []
+  let skipped = 0
+  let bytes = 0
+  let events: ImportLine[] = []
+  let turnedAt = performance.now()
+  for await (const event of source) {
+    throwIfAborted(options.signal)
+    // A source that never waits would keep the event loop, and with it the chunk that is just being stored.
+    if (performance.now() - turnedAt > turnMs) {
+      await new Promise(setImmediate)
+      turnedAt = performance.now()
+    }
+    const checked = checkEvent(log, event, {}, checks)
+    const stream = checkName('Stream', event.stream)
+    hash?.update(`${stream}\0${checked.type}\0${checked.data}\n`)
+    if (skipped < resumed.events) {
+      if (++skipped === resumed.events) refuseOther(options.name, resumed, hash)
+      continue
+    }
+    events.push({
+      stream,
+      type: checked.type,
+      id: checked.id,
+      line: copyLine(stream, checked),
+      createdAt: timeOf(event),
+    })
+    bytes += checked.bytes
+    if (events.length < chunkSize && bytes < maxChunkBytes) continue
+    await Promise.all(checks.splice(0))
+    yield { events, digest: digestOf(hash) }
+    events = []
+    bytes = 0
+  }
+  if (skipped < resumed.events) throw new ImportMismatch({ importName: options.name!, imported: resumed.events })
+  await Promise.all(checks)
+  if (events.length > 0) yield { events, digest: digestOf(hash) }
+}
+
+async function storedBefore(log: Log, name: string | undefined): Promise<{ events: number; digest: string }> {
+  if (name === undefined) return { events: 0, digest: '' }
+  const [row] = await log.database.run<{ events: bigint; digest: string }>(sql`/* events.import_state */
+    select events, digest
+    from ${log.names.imports}
+    where name = ${name}::text`)
+  return row === undefined ? { events: 0, digest: '' } : { events: Number(row.events), digest: row.digest }
+}
+
+function timeOf({ type, createdAt }: ImportedEvent): string | undefined {
+  if (createdAt === undefined) return undefined
+  if (createdAt instanceof Date && !Number.isNaN(createdAt.getTime())) return createdAt.toISOString()
+  throw new InvalidEvent({ type, path: 'createdAt', reason: `is ${String(createdAt)}, not a valid Date` })
+}
+
+function copyLine(stream: string, event: CheckedEvent): string {
+  const { id, type, schemaVersion, data, headers, correlationId, causationId, userId } = event
+  const place = `${copyField(stream)}\t${id}\t${copyField(type)}\t${schemaVersion}`
+  const context = `${copyField(correlationId)}\t${copyField(causationId)}\t${copyField(userId)}`
+  return `${place}\t${copyField(data)}\t${copyField(headers)}\t${context}`
+}
+
+function digestOf(hash: Hash | undefined): string {
+  return hash?.copy().digest('hex') ?? ''
+}
+
+function refuseOther(name: string | undefined, resumed: { events: number; digest: string }, hash?: Hash): void {
+  if (digestOf(hash) !== resumed.digest) throw new ImportMismatch({ importName: name!, imported: resumed.events })
+}

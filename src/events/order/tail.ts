@@ -1,0 +1,78 @@
+/**
+ * Following the log: every event after a position, in order, none twice, none skipped, until it is told to stop.
+ * Archived streams are followed too: a follower that falls behind must not miss what was archived meanwhile.
+ *
+ * Invariant: the cursor never passes `settled`. After a restart of the server it goes back to the last event given out,
+ * and that event must still be there: positions between it and the settled head may not have been on disk yet, and are
+ * then drawn again. A server that is away is waited for.
+ */
+import { isRillflowError } from '../../core/errors.ts'
+import { throwIfAborted } from '../../core/lifecycle.ts'
+import type { RecordedEvent } from '../definition.ts'
+import type { Log } from '../log.ts'
+import { checkPosition, type EventFilter, readSettled } from '../read/log.ts'
+import { rereadable } from '../read/stream.ts'
+import { type Settled, settle } from './settle.ts'
+import { isStillKnown, type LogWatch, rewound } from './watch.ts'
+
+export interface TailOptions<Type extends string = string> extends EventFilter<Type> {
+  /** Only events above this position; 'start' for all there are, 'now' for new ones only. Default 'now'. */
+  after?: bigint | 'start' | 'now' | undefined
+  signal?: AbortSignal | undefined
+}
+
+/** From here on whole pages by COPY are worth their connection. */
+const farBehind = 5_000n
+
+export async function* tailLog(
+  log: Log,
+  watch: LogWatch,
+  options: TailOptions,
+): AsyncGenerator<RecordedEvent, void, undefined> {
+  const { after = 'now', signal, ...filter } = options
+  log.database.refuseInsideTransaction('tail')
+  if (after !== 'now' && after !== 'start') checkPosition('after', after)
+  let seen: Settled | undefined
+  if (after !== 'start') seen = await rereadable(log.database, log, () => settle(log))
+  let start = after === 'now' ? seen!.settled : after === 'start' ? 0n : after
+  if (seen !== undefined && seen.head < start) throw rewound(log, start, seen, 'its head is below where to begin')
+  let cursor = start
+  let last: RecordedEvent | undefined
+  for (;;) {
+    const now = await watch.beyond(cursor, seen, signal)
+    try {
+      if (seen !== undefined && seen.epoch !== now.epoch) {
+        if (last !== undefined) await verify(log, last, now)
+        // The head that was 'now' may have been in the server's memory only.
+        else if (after === 'now' && now.head < start) start = now.head
+        else if (now.head < start) throw rewound(log, start, now, 'its head is below where to begin')
+        cursor = last?.position ?? start
+      }
+      seen = now
+      if (now.settled <= cursor) continue
+      for await (const event of readSettled(log, log.database, {
+        ...filter,
+        after: cursor,
+        to: now.settled,
+        includeArchived: true,
+        pageSize: now.settled - cursor > farBehind ? undefined : log.database.batch.readEvents,
+        signal,
+      })) {
+        last = event
+        cursor = event.position
+        yield event
+        throwIfAborted(signal)
+      }
+      cursor = now.settled
+    } catch (error) {
+      throwIfAborted(signal)
+      if (!isRillflowError(error) || !error.retryable) throw error
+    }
+  }
+}
+
+/** The server may have restarted: is the log still the one we read? */
+async function verify(log: Log, last: RecordedEvent, now: Settled): Promise<void> {
+  if (!(await rereadable(log.database, log, () => isStillKnown(log, last))))
+    throw rewound(log, last.position, now, `event ${last.id} at ${last.position} is not there any more`)
+}

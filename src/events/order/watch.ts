@@ -1,0 +1,140 @@
+/**
+ * Watching the end of the log, once per store for all who wait: tails, `waitFor`, and later every consumer.
+ *
+ * While somebody waits, the log is settled on every hint, and by a jittered poll, which is the truth. While something
+ * is announced but not settled it looks again after 2 ms, doubling to 250 ms, because an append that is rolled back
+ * wakes nobody. With nobody waiting it asks nothing.
+ *
+ * A restart of the server is noticed by its sessions, another server by the timeline. What was read up to then may be
+ * undone: a waiter whose log it is not any more gets `LogRewound`; after a mere restart it is told, and looks itself.
+ */
+import { isRillflowError } from '../../core/errors.ts'
+import { abortError, onAbort } from '../../core/lifecycle.ts'
+import { openLoop } from '../../core/loop.ts'
+import { sql } from '../../database/sql.ts'
+import { channels } from '../../telemetry/telemetry.ts'
+import type { RecordedEvent } from '../definition.ts'
+import { LogRewound } from '../errors.ts'
+import type { Log } from '../log.ts'
+import { type Settled, settle } from './settle.ts'
+import type { Wake } from './wake.ts'
+
+export interface LogWatch {
+  /** Resolves once the log is settled beyond `after`, or at once if the server may have restarted since `seen`. */
+  beyond(after: bigint, seen: Settled | undefined, signal?: AbortSignal): Promise<Settled>
+  /** Rejects all who wait. */
+  close(reason: Error): void
+}
+
+interface Waiter {
+  readonly after: bigint
+  readonly seen: Settled | undefined
+  readonly resolve: (settled: Settled) => void
+  readonly reject: (error: unknown) => void
+}
+
+/** What is watched: how far it is settled, and who tells of news. */
+export interface Watched {
+  settle(): Promise<Settled>
+  /** Calls back on every hint until the function returned is called. */
+  listen(hear: () => void): () => void
+}
+
+export function watchLog(log: Log, wake: Wake, pollMs: number): LogWatch {
+  return watchHead(log, { settle: () => settle(log), listen: wake.onHint }, pollMs)
+}
+
+/** The same for whatever has positions that are announced and settled as those of the log are. */
+export function watchHead(log: Log, watched: Watched, pollMs: number): LogWatch {
+  const waiters = new Set<Waiter>()
+  const loop = openLoop({ look, pollMs, clock: log.clock, onFailure })
+  let unsettledLooks = 0
+  let stopListening: (() => void) | undefined
+  let closed: Error | undefined
+
+  return {
+    beyond(after, seen, signal) {
+      if (closed !== undefined) return Promise.reject(closed)
+      if (signal?.aborted) return Promise.reject(abortError(signal))
+      return new Promise<Settled>((resolve, reject) => {
+        const waiter: Waiter = {
+          after,
+          seen,
+          resolve: value => leave(() => resolve(value)),
+          reject: error => leave(() => reject(error)),
+        }
+        const release = signal === undefined ? () => {} : onAbort(signal, () => waiter.reject(abortError(signal)))
+        const leave = (settleWaiter: () => void): void => {
+          waiters.delete(waiter)
+          release()
+          settleWaiter()
+          if (waiters.size === 0) rest()
+        }
+        waiters.add(waiter)
+        stopListening ??= watched.listen(loop.lookSoon)
+        loop.lookNow().catch(() => {})
+      })
+    },
+    close(reason) {
+      closed = reason
+      for (const waiter of waiters) waiter.reject(reason)
+    },
+  }
+
+  function rest(): void {
+    stopListening?.()
+    stopListening = undefined
+    loop.rest()
+  }
+
+  async function look(): Promise<number | undefined> {
+    if (waiters.size === 0) return undefined
+    const present = [...waiters]
+    const settled = await watched.settle()
+    unsettledLooks = settled.settled < settled.head ? unsettledLooks + 1 : 0
+    for (const waiter of present) if (waiters.has(waiter)) answer(waiter, settled)
+    return unsettledLooks > 0 ? Math.min(2 * 2 ** Math.min(unsettledLooks - 1, 10), 250) : undefined
+  }
+
+  function onFailure(error: unknown): void {
+    if (!isRillflowError(error) || !error.retryable) for (const waiter of waiters) waiter.reject(error)
+  }
+
+  function answer(waiter: Waiter, now: Settled): void {
+    const { after, seen } = waiter
+    if (seen !== undefined && seen.timeline !== now.timeline) {
+      waiter.reject(rewound(log, after, now, `the server's timeline changed from ${seen.timeline} to ${now.timeline}`))
+    } else if (seen !== undefined && seen.epoch !== now.epoch) {
+      waiter.resolve(now)
+    } else if (seen !== undefined && now.head < seen.head) {
+      waiter.reject(rewound(log, after, now, 'its head is below what was read'))
+    } else if (now.settled > after) {
+      waiter.resolve(now)
+    }
+  }
+}
+
+/**
+ * Whether an event that was read is still in the log, or was deleted with its stream, as retention does. Another one in its
+ * place, or none in a stream that is in use, are signs of another log.
+ */
+export async function isStillKnown(log: Log, event: RecordedEvent): Promise<boolean> {
+  const rows = await log.database.run<{ event_id: string | null }>(sql`/* events.verify */
+    select event_id
+    from ${log.names.events}
+    where position = ${event.position}::bigint
+    union all
+    select null
+    from ${log.names.streams}
+    where stream = ${event.stream}::text
+      and tombstoned_at is not null`)
+  const found = rows.find(row => row.event_id !== null)
+  return found === undefined ? rows.length > 0 : found.event_id === event.id
+}
+
+export function rewound(log: Log, cursor: bigint, now: Settled, reason: string): InstanceType<typeof LogRewound> {
+  const error = new LogRewound({ cursor, head: now.head, reason })
+  log.telemetry.log.error({ schema: log.schema, error }, 'the log is not the one that was read before')
+  log.telemetry.publish(channels.rewound, () => ({ schema: log.schema, error }))
+  return error
+}

@@ -1,0 +1,240 @@
+/**
+ * Reading the log in position order, only as far as it is settled, so that nothing can appear behind the reader later.
+ *
+ * Without a filter pages come by COPY: half of what a page costs is the driver's work per row and column, and taking
+ * fields from the bytes costs less (measured: 6.6 µs of CPU an event against the driver's 10.3). With a filter the log is
+ * read in windows of positions, so that a rare type never scans without end in one statement. One correlation has an
+ * index of its own.
+ */
+import { InvalidOption } from '../../core/errors.ts'
+import type { Executor } from '../../database/database.ts'
+import { numeral, sql } from '../../database/sql.ts'
+import type { RecordedEvent } from '../definition.ts'
+import type { Log } from '../log.ts'
+import { settle } from '../order/settle.ts'
+import { eventsOfCopy, eventsOfRows, lastPosition } from './rows.ts'
+import { inPages } from './sequence.ts'
+import { checkPaging, readsAhead, rereadable } from './stream.ts'
+
+/** Which events are wanted; all that is given must hold. */
+export interface EventFilter<Type extends string = string> {
+  /** The types as readers see them, after upcasting. */
+  types?: readonly Type[] | undefined
+  streams?: readonly string[] | undefined
+  /** The part of a stream's name before its first `-`. */
+  categories?: readonly string[] | undefined
+  correlationId?: string | undefined
+  /** Headers that must be there with these values. */
+  headers?: Readonly<Record<string, unknown>> | undefined
+}
+
+export interface ReadLogOptions<Type extends string = string> extends EventFilter<Type> {
+  /** Only events above this position. Default: from the beginning. */
+  after?: bigint | undefined
+  /** The highest position wanted. */
+  to?: bigint | undefined
+  limit?: number | undefined
+  pageSize?: number | undefined
+  /** Also events of archived streams. Default false. */
+  includeArchived?: boolean | undefined
+  signal?: AbortSignal | undefined
+}
+
+const window = 10_000n
+const copyPage = 2_000
+
+export function readLog(log: Log, executor: Executor, options: ReadLogOptions): AsyncIterableIterator<RecordedEvent> {
+  checkPosition('after', options.after)
+  checkPosition('to', options.to)
+  checkPaging(options)
+  let pages: Pages | undefined
+  const next: Pages = async () => {
+    if (pages === undefined) {
+      const { settled } = await rereadable(executor, log, () => settle(log, executor))
+      const to = options.to !== undefined && options.to < settled ? options.to : settled
+      pages = pagesUpTo(log, executor, { ...options, to })
+    }
+    return pages()
+  }
+  return inPages(next, { ahead: asksAhead(log, executor, options), signal: options.signal })
+}
+
+/** Reads up to `to`, which the caller knows to be settled. */
+export function readSettled(
+  log: Log,
+  executor: Executor,
+  options: ReadLogOptions & { to: bigint },
+): AsyncIterableIterator<RecordedEvent> {
+  const ahead = asksAhead(log, executor, options)
+  return inPages(pagesUpTo(log, executor, options), { ahead, signal: options.signal })
+}
+
+/** One page per call, undefined at the end. */
+type Pages = () => Promise<readonly RecordedEvent[] | undefined>
+
+function pagesUpTo(log: Log, executor: Executor, options: ReadLogOptions & { to: bigint }): Pages {
+  const { to } = options
+  const types = options.types === undefined ? undefined : new Set<string>(options.types)
+  const pageSize = options.pageSize ?? log.database.batch.readEvents
+  let after = options.after ?? 0n
+  let wanted = options.limit ?? Number.MAX_SAFE_INTEGER
+  const read = pageReader(log, executor, options)
+  return async () => {
+    for (;;) {
+      if (after >= to || wanted <= 0) return undefined
+      const page = await rereadable(executor, log, () => read(after, to, Math.min(pageSize, wanted)))
+      after = page.reached
+      // An upcaster may have made another type of it.
+      const events = types === undefined ? page.events : page.events.filter(event => types.has(event.type))
+      wanted -= events.length
+      if (events.length > 0) return events
+    }
+  }
+}
+
+interface Page {
+  readonly events: readonly RecordedEvent[]
+  /** Everything up to here has been looked at. */
+  readonly reached: bigint
+}
+
+type PageReader = (after: bigint, to: bigint, limit: number) => Promise<Page>
+
+function pageReader(log: Log, executor: Executor, options: ReadLogOptions): PageReader {
+  return isCopied(log, executor, options) ? copiedPages(log, options) : filteredPages(log, executor, options)
+}
+
+function isCopied(log: Log, executor: Executor, options: ReadLogOptions): boolean {
+  const { types, streams, categories, correlationId, headers, pageSize, limit } = options
+  const wishes = [types, streams, categories, correlationId, headers, pageSize, limit]
+  return executor === log.database && wishes.every(wish => wish === undefined)
+}
+
+/** Copied pages are asked for ahead as they come, not as they are handed over. */
+function asksAhead(log: Log, executor: Executor, options: ReadLogOptions): boolean {
+  return readsAhead(log, executor) && !isCopied(log, executor, options)
+}
+
+/** The next page is asked for before this one is taken apart, so that the server works while we do. */
+function copiedPages(log: Log, { includeArchived = false }: ReadLogOptions): PageReader {
+  // Embedded a page keeps the thread for as long as it takes, so it is a smaller one.
+  const limit = log.database.engine === 'pglite' ? log.database.batch.readEvents : copyPage
+  let hidden: string | undefined
+  const copy = async (after: bigint, to: bigint): Promise<Buffer> => {
+    hidden ??= includeArchived ? '' : await archivedClause(log)
+    return log.database.copyOut(`
+        select
+          position, stream, version, event_id, type, schema_version, data, headers,
+          correlation_id, causation_id, user_id, created_at
+        from ${log.names.events} as e
+        where position > ${numeral(after)}
+          and position <= ${numeral(to)}
+          ${hidden}
+        order by position
+        limit ${numeral(limit)}`)
+  }
+  let coming: { after: bigint; page: Promise<Buffer> } | undefined
+  return async (after, to) => {
+    const asked = coming?.after === after ? coming.page : copy(after, to)
+    coming = undefined
+    const page = await asked
+    const last = lastPosition(page)
+    if (last !== undefined && last < to && readsAhead(log, log.database)) {
+      coming = { after: last, page: copy(last, to) }
+      // If nobody reads on, nobody will look at it.
+      coming.page.catch(() => {})
+      // Taking this one apart keeps the thread: let the question out first.
+      await new Promise(setImmediate)
+    }
+    const events = await eventsOfCopy(log, page)
+    return { events, reached: events.length < limit ? to : last! }
+  }
+}
+
+/** Looking up each event's stream costs a third of the reading, so it is done only if there is anything to leave out. */
+async function archivedClause(log: Log): Promise<string> {
+  const [row] = await log.database.run<{ found: boolean }>(sql`/* events.has_archived */
+    select exists (
+      select
+      from ${log.names.streams}
+      where archived_at is not null) as found`)
+  if (row?.found !== true) return ''
+  return `and not exists (
+            select from ${log.names.streams} as archived
+            where archived.stream = e.stream
+              and archived.archived_at is not null)`
+}
+
+function filteredPages(log: Log, executor: Executor, options: ReadLogOptions): PageReader {
+  return async (after, end, limit) => {
+    const { rows, reached } = await filteredRows(log, executor, options, after, end, limit)
+    return { events: await eventsOfRows(log, rows), reached }
+  }
+}
+
+/** The rows of one page, and how far it looked. */
+export async function filteredRows(
+  log: Log,
+  executor: Executor,
+  options: ReadLogOptions,
+  after: bigint,
+  end: bigint,
+  limit: number,
+): Promise<{ rows: unknown[][]; reached: bigint }> {
+  const { streams = null, categories = null, correlationId = null, includeArchived = false } = options
+  const headers = options.headers === undefined ? null : JSON.stringify(options.headers)
+  const types = options.types?.flatMap(type => log.upcasters.sourcesOf(type)) ?? null
+  const filtered = types !== null || streams !== null || categories !== null || headers !== null
+  const to = filtered && correlationId === null && end - after > window ? after + window : end
+  const rows = await executor.runArrays(
+    correlationId === null
+      ? sql`/* events.read_log */
+          select
+            position, stream, version, event_id, type, schema_version, data, headers,
+            correlation_id, causation_id, user_id, created_at
+          from ${log.names.events} as e
+          where position > ${after}::bigint
+            and position <= ${to}::bigint
+            and (${types}::text[] is null or type = any(${types}::text[]))
+            and (${streams}::text[] is null or stream = any(${streams}::text[]))
+            and (${categories}::text[] is null or (
+              split_part(stream, '-', 1) = any(${categories}::text[])
+              and not (length(stream) = 36 and stream ~* ${uuidPattern}::text)))
+            and (${headers}::jsonb is null or headers @> ${headers}::jsonb)
+            and (${includeArchived}::boolean or not exists (
+              select from ${log.names.streams} as archived
+              where archived.stream = e.stream
+                and archived.archived_at is not null))
+          order by position
+          limit ${limit}::integer`
+      : sql`/* events.read_correlation */
+          select
+            position, stream, version, event_id, type, schema_version, data, headers,
+            correlation_id, causation_id, user_id, created_at
+          from ${log.names.events} as e
+          where correlation_id = ${correlationId}::text
+            and position > ${after}::bigint
+            and position <= ${to}::bigint
+            and (${types}::text[] is null or type = any(${types}::text[]))
+            and (${streams}::text[] is null or stream = any(${streams}::text[]))
+            and (${categories}::text[] is null or (
+              split_part(stream, '-', 1) = any(${categories}::text[])
+              and not (length(stream) = 36 and stream ~* ${uuidPattern}::text)))
+            and (${headers}::jsonb is null or headers @> ${headers}::jsonb)
+            and (${includeArchived}::boolean or not exists (
+              select from ${log.names.streams} as archived
+              where archived.stream = e.stream
+                and archived.archived_at is not null))
+          order by position
+          limit ${limit}::integer`,
+  )
+  return { rows, reached: rows.length < limit ? to : (rows.at(-1)![0] as bigint) }
+}
+
+export function checkPosition(option: string, position: unknown): void {
+  if (position === undefined || (typeof position === 'bigint' && position >= 0n)) return
+  throw new InvalidOption({ option, reason: `must be a position (a bigint from 0n), not ${String(position)}` })
+}
+
+/** A bare UUID has no category, although it has dashes. */
+export const uuidPattern = '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$'

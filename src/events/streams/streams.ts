@@ -1,0 +1,244 @@
+/**
+ * Streams: listing, describing, naming by alias, and taking out of use.
+ *
+ *     open ──archive──► archived ──restore──► open          refuses appends unless told, left out of ordinary reads
+ *     open or archived ──tombstone──► tombstoned            the same, for good; says so as its last event
+ *
+ * Both are marks on the stream's row. Its events stay where they are, so numbering, uniqueness and positions cannot be
+ * touched by it, and rebuilds and followers, which read all there is, still see them.
+ */
+import { InvalidName, InvalidOption } from '../../core/errors.ts'
+import { jsonable } from '../../core/json.ts'
+import { category, checkName } from '../../core/name.ts'
+import type { Executor } from '../../database/database.ts'
+import { type Statement, sql } from '../../database/sql.ts'
+import type { AnyTransaction } from '../../database/transaction.ts'
+import type { AppendParts } from '../append/append.ts'
+import { prepareParts } from '../append/prepare.ts'
+import { type Append, sendBatch } from '../append/send.ts'
+import { StreamNotFound } from '../errors.ts'
+import type { Log } from '../log.ts'
+import { uuidPattern } from '../read/log.ts'
+
+export interface StreamDescription {
+  readonly stream: string
+  readonly category: string | undefined
+  readonly version: number
+  readonly createdAt: Date
+  readonly lastEventAt: Date
+  readonly lastPosition: bigint
+  readonly state: 'open' | 'archived' | 'tombstoned'
+  readonly archivedAt: Date | undefined
+  /** Why it was archived or tombstoned. */
+  readonly reason: string | undefined
+}
+
+export interface ListStreamsOptions {
+  category?: string | undefined
+  /** Default 'open'. */
+  state?: 'open' | 'archived' | 'all' | undefined
+  /** Only streams whose name sorts after this one: the last of the page before. */
+  after?: string | undefined
+  /** Default 100, at most 10 000. */
+  limit?: number | undefined
+}
+
+export interface Streams {
+  /** Streams by name, a page at a time. */
+  list(options?: ListStreamsOptions): Promise<StreamDescription[]>
+  describe(stream: string): Promise<StreamDescription | undefined>
+  /** The stream an alias stands for, made on the first call anywhere: `<category>-<uuid>`, or a bare UUID. */
+  resolve(alias: string, options?: StreamOptions & { category?: string | undefined }): Promise<string>
+  /** Refuses appends from now on, and leaves ordinary reads. */
+  archive(stream: string, options?: StreamOptions & { reason?: string | undefined }): Promise<void>
+  restore(stream: string, options?: StreamOptions): Promise<void>
+  /** Ends the stream for good, with a last event that says so. */
+  tombstone(stream: string, options?: StreamOptions & { reason?: string | undefined }): Promise<void>
+}
+
+export interface StreamOptions {
+  /** Do it inside this transaction. */
+  tx?: AnyTransaction | undefined
+}
+
+export function openStreams(parts: Pick<AppendParts, 'log' | 'wake' | 'executorOf'>): Streams {
+  const { log, wake, executorOf } = parts
+  const executorFor = (tx: AnyTransaction | undefined): Executor => (tx === undefined ? log.database : executorOf(tx))
+  return {
+    list: options => listStreams(log, options),
+    describe: stream => describeStream(log, stream),
+    resolve: (alias, { tx, ...options } = {}) => resolveAlias(log, executorFor(tx), alias, options),
+    archive: (stream, { tx, reason } = {}) => archiveStream(log, executorFor(tx), stream, reason),
+    restore: (stream, { tx } = {}) => restoreStream(log, executorFor(tx), stream),
+    async tombstone(stream, { tx, reason } = {}) {
+      if (tx === undefined) {
+        await log.database.transaction(own => tombstoneStream(log, own, stream, reason))
+        return wake.appended()
+      }
+      await tombstoneStream(log, executorOf(tx), stream, reason)
+      await wake.appendedIn(tx, executorOf(tx))
+    },
+  }
+}
+
+/** The last event of a tombstoned stream. */
+export const tombstoneType = '$tombstone'
+
+async function listStreams(log: Log, options: ListStreamsOptions = {}): Promise<StreamDescription[]> {
+  const { after = '', limit = 100, state = 'open' } = options
+  if (!Number.isInteger(limit) || limit < 1 || limit > 10_000)
+    throw new InvalidOption({ option: 'limit', reason: `must be from 1 to 10 000, not ${limit}` })
+  const rows = await log.database.run<StreamRow>(
+    options.category === undefined
+      ? sql`/* streams.list */
+          select s.stream, s.version, s.created_at, s.archived_at, s.tombstoned_at, s.reason,
+            e.created_at as last_event_at, e.position as last_position
+          from ${log.names.streams} as s
+          join ${log.names.events} as e on e.stream = s.stream and e.version = s.version
+          where s.stream > ${after}::text
+            and (${state}::text = 'all' or (${state}::text = 'archived') = (s.archived_at is not null))
+          order by s.stream
+          limit ${limit}::integer`
+      : listCategory(log, checkName('Stream', options.category), { after, limit, state }),
+  )
+  return rows.map(describe)
+}
+
+/** Names sort by bytes, and '.' comes right after '-': a category lies between its own name and that with a dot. */
+function listCategory(log: Log, category: string, options: Required<Omit<ListStreamsOptions, 'category'>>): Statement {
+  const { after, limit, state } = options
+  return sql`/* streams.list_category */
+    select s.stream, s.version, s.created_at, s.archived_at, s.tombstoned_at, s.reason,
+      e.created_at as last_event_at, e.position as last_position
+    from ${log.names.streams} as s
+    join ${log.names.events} as e on e.stream = s.stream and e.version = s.version
+    where s.stream > ${after}::text
+      and s.stream >= ${category}::text
+      and s.stream < ${`${category}.`}::text
+      and (s.stream = ${category}::text or s.stream >= ${`${category}-`}::text)
+      and not (length(s.stream) = 36 and s.stream ~* ${uuidPattern}::text)
+      and (${state}::text = 'all' or (${state}::text = 'archived') = (s.archived_at is not null))
+    order by s.stream
+    limit ${limit}::integer`
+}
+
+async function describeStream(log: Log, stream: string): Promise<StreamDescription | undefined> {
+  const [row] = await log.database.run<StreamRow>(sql`/* streams.describe */
+    select s.stream, s.version, s.created_at, s.archived_at, s.tombstoned_at, s.reason, e.created_at as last_event_at,
+      e.position as last_position
+    from ${log.names.streams} as s
+    join ${log.names.events} as e on e.stream = s.stream and e.version = s.version
+    where s.stream = ${checkName('Stream', stream)}::text`)
+  return row === undefined ? undefined : describe(row)
+}
+
+/** The stream an alias stands for; the first call makes it, every other call anywhere gets the same. */
+async function resolveAlias(
+  log: Log,
+  executor: Executor,
+  alias: string,
+  options: { category?: string | undefined } = {},
+): Promise<string> {
+  checkName('Alias', alias)
+  const made = options.category === undefined ? log.ids.next() : `${options.category}-${log.ids.next()}`
+  checkName('Stream', made)
+  if (category(made) !== options.category)
+    throw new InvalidName({ what: 'Category', given: String(options.category), reason: 'is empty or contains a "-"' })
+  const known = sql`/* streams.alias */
+    select stream
+    from ${log.names.stream_aliases}
+    where alias = ${alias}::text`
+  const [before] = await executor.run<{ stream: string }>(known)
+  if (before !== undefined) return before.stream
+  await executor.run(sql`/* streams.make_alias */
+    insert into ${log.names.stream_aliases} (alias, stream)
+    values (${alias}::text, ${made}::text)
+    on conflict do nothing`)
+  // Whoever was first has committed by now: the insert waited for it.
+  const [after] = await executor.run<{ stream: string }>(known)
+  return after!.stream
+}
+
+async function archiveStream(log: Log, executor: Executor, stream: string, reason?: string): Promise<void> {
+  await mark(
+    executor,
+    stream,
+    sql`/* streams.archive */
+      update ${log.names.streams}
+      set archived_at = coalesce(archived_at, now()),
+        reason = coalesce(${reason ?? null}::text, reason)
+      where stream = ${checkName('Stream', stream)}::text
+        and version > 0
+      returning stream`,
+  )
+}
+
+/** A tombstoned stream stays as it is. */
+async function restoreStream(log: Log, executor: Executor, stream: string): Promise<void> {
+  await mark(
+    executor,
+    stream,
+    sql`/* streams.restore */
+      update ${log.names.streams}
+      set archived_at = case when tombstoned_at is null then null else archived_at end,
+        reason = case when tombstoned_at is null then null else reason end
+      where stream = ${checkName('Stream', stream)}::text
+        and version > 0
+      returning stream`,
+  )
+}
+
+/** Ends a stream: its last event is the tombstone, in the transaction that marks it. */
+async function tombstoneStream(log: Log, executor: Executor, stream: string, reason?: string): Promise<void> {
+  const event = { type: tombstoneType, data: { reason: reason ?? null } }
+  const parts = await prepareParts(log, [{ stream, events: [event], expected: 'exists' }], {})
+  const append: Append = {
+    parts,
+    key: undefined,
+    digest: undefined,
+    onRepeat: 'return',
+    allowArchived: true,
+    advisoryLock: false,
+    checkIds: false,
+    eventCount: 1,
+    bytes: 0,
+  }
+  const [outcome] = await sendBatch(executor, log, [append], true)
+  if (outcome!.code === 3) return
+  if (outcome!.code !== 0) throw new StreamNotFound({ stream })
+  await executor.run(sql`/* streams.tombstone */
+    update ${log.names.streams}
+    set archived_at = coalesce(archived_at, now()),
+      tombstoned_at = now(),
+      reason = ${reason ?? null}::text
+    where stream = ${stream}::text`)
+}
+
+async function mark(executor: Executor, stream: string, statement: ReturnType<typeof sql>): Promise<void> {
+  if ((await executor.run(statement)).length === 0) throw new StreamNotFound({ stream })
+}
+
+interface StreamRow {
+  stream: string
+  version: bigint
+  created_at: Date
+  archived_at: Date | null
+  tombstoned_at: Date | null
+  reason: string | null
+  last_event_at: Date
+  last_position: bigint
+}
+
+function describe(row: StreamRow): StreamDescription {
+  return jsonable({
+    stream: row.stream,
+    category: category(row.stream),
+    version: Number(row.version),
+    createdAt: row.created_at,
+    lastEventAt: row.last_event_at,
+    lastPosition: row.last_position,
+    state: row.tombstoned_at !== null ? 'tombstoned' : row.archived_at !== null ? 'archived' : 'open',
+    archivedAt: row.archived_at ?? undefined,
+    reason: row.reason ?? undefined,
+  })
+}

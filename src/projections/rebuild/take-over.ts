@@ -1,0 +1,1 @@
+export { takeOver } from '../../consumers/row.ts'

@@ -1,0 +1,23 @@
+import { defineError, type ErrorKind } from '../core/errors.ts'
+
+export const SchemaMissing: ErrorKind<'schema_missing', { schema: string }> = defineError(
+  'schema_missing',
+  d => `The database has no schema "${d.schema}" with a store in it. Open it once with { migrate: true } to make one.`,
+)
+
+export const SchemaOutdated: ErrorKind<'schema_outdated', { schema: string; pending: string[] }> = defineError(
+  'schema_outdated',
+  d =>
+    `Schema "${d.schema}" lacks ${d.pending.join(', ')}. Open the store once with { migrate: true }, or open it with
+{ migrate: 'manual' } and call store.schema.sync().`.replace('\n', ' '),
+)
+
+export const SchemaNewer: ErrorKind<'schema_newer', { schema: string; found: number; known: number }> = defineError(
+  'schema_newer',
+  d => `Schema "${d.schema}" is at migration ${d.found}, this library knows up to ${d.known}. Update rillflow here.`,
+)
+
+export const SchemaDrift: ErrorKind<'schema_drift', { schema: string; problems: string[] }> = defineError(
+  'schema_drift',
+  d => `Schema "${d.schema}" is not what its migrations made: ${d.problems.join('; ')}. Undo the manual change.`,
+)

@@ -1,0 +1,121 @@
+/**
+ * Bringing a backup back.
+ *
+ *     every checksum ─► copied beside the folder ─► opened ─► cut, if asked ─► closed ─► renamed to the folder
+ *
+ * A damaged backup is found before anything is written, and the folder appears whole or not at all. The backup itself is only
+ * read, so it can be restored again.
+ */
+import { randomUUID } from 'node:crypto'
+import { mkdir, readdir, rename, rm, rmdir } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+import { InvalidOption } from '../../core/errors.ts'
+import { throwIfAborted } from '../../core/lifecycle.ts'
+import type { Database } from '../../database/database.ts'
+import { FolderNotEmpty } from '../../database/errors.ts'
+import { sql } from '../../database/sql.ts'
+import { logNames } from '../../events/log.ts'
+import { checkPosition } from '../../events/read/log.ts'
+import { type BackupProgress, counted } from './backup.ts'
+import { copyFiles, forEachFile } from './copy-files.ts'
+import { type CutLog, type CutOptions, cutLog } from './cut.ts'
+import { BackupUnreadable } from './errors.ts'
+import { type BackupManifest, readManifest, verifyFile } from './manifest.ts'
+
+export interface RestoreOptions {
+  /** The folder that `store.backup()` made. */
+  input: string
+  /** Where the store is to be: a folder that is empty, or not there. */
+  folder: string
+  /** Ends the log at this position. Default: all of it. */
+  toPosition?: bigint | undefined
+  signal?: AbortSignal | undefined
+  onProgress?: ((progress: RestoreProgress) => void) | undefined
+}
+
+export interface RestoreProgress extends Omit<BackupProgress, 'phase'> {
+  readonly phase: 'verifying' | 'copying' | 'opening' | 'cutting'
+}
+
+export interface Restored {
+  readonly folder: string
+  /** The schema of the store that made the backup. */
+  readonly schema: string
+  /** The last position of the log; new events come above the last one of the backup. */
+  readonly position: bigint
+  /** What was cut away. */
+  readonly cut: CutLog | undefined
+}
+
+export async function restoreBackup(options: RestoreOptions): Promise<Restored> {
+  const { toPosition, signal, onProgress } = options
+  const [input, folder] = [resolve(options.input), resolve(options.folder)]
+  await refuseFull(folder)
+  const manifest = await readManifest(input)
+  if (toPosition !== undefined) checkTarget(toPosition, BigInt(manifest.position))
+  const { files, folders } = manifest
+  const onVerified = counted('verifying', files, onProgress)
+  await forEachFile(files, signal, async file => {
+    await verifyFile(input, file)
+    onVerified(file)
+  })
+  const draft = `${folder}.${randomUUID()}.unfinished`
+  await mkdir(draft, { recursive: true, mode: 0o700 })
+  try {
+    for (const each of folders) await mkdir(join(draft, each), { recursive: true, mode: 0o700 })
+    await copyFiles(input, draft, files, { signal, onFile: counted('copying', files, onProgress) })
+    const totals = { files: files.length, totalFiles: files.length, bytes: 0, totalBytes: 0 }
+    onProgress?.({ phase: 'opening', ...totals })
+    const cut = await openAndCut(draft, input, manifest, toPosition, {
+      signal,
+      onProgress: () => onProgress?.({ phase: 'cutting', ...totals }),
+    })
+    throwIfAborted(signal)
+    await refuseFull(folder)
+    // Not every system puts a folder in the place of an empty one.
+    await rmdir(folder).catch(() => {})
+    await rename(draft, folder)
+    return { folder, schema: manifest.schema, position: toPosition ?? BigInt(manifest.position), cut }
+  } catch (error) {
+    await rm(draft, { recursive: true, force: true })
+    throw error
+  }
+}
+
+function checkTarget(toPosition: bigint, position: bigint): void {
+  checkPosition('toPosition', toPosition)
+  if (toPosition > position)
+    throw new InvalidOption({ option: 'toPosition', reason: `is ${toPosition}, but the backup ends at ${position}` })
+}
+
+async function refuseFull(folder: string): Promise<void> {
+  const found = await readdir(folder).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return []
+    throw error
+  })
+  if (found.length > 0) throw new FolderNotEmpty({ folder })
+}
+
+/** Proves that it opens and has the log it says it has. */
+async function openAndCut(
+  draft: string,
+  input: string,
+  manifest: BackupManifest,
+  toPosition: bigint | undefined,
+  options: CutOptions,
+): Promise<CutLog | undefined> {
+  const { openPglite } = await import('../../database/pglite/pglite.ts')
+  const database: Database = await openPglite({ folder: draft })
+  try {
+    const { schema, position } = manifest
+    const [row] = await database.run<{ position: bigint }>(sql`/* upkeep.restored_position */
+      select case when is_called then last_value else last_value - 1 end as position
+      from ${logNames(schema).events_position}`)
+    if (row!.position !== BigInt(position))
+      throw new BackupUnreadable({ input, reason: `its log ends at ${row!.position}, and not at ${position}` })
+    if (toPosition === undefined || toPosition >= row!.position) return undefined
+    return await cutLog(database, schema, toPosition, options)
+  } finally {
+    await database.close(0)
+  }
+}

@@ -1,0 +1,63 @@
+/**
+ * What came before a handler: it is given the log from where it begins, in order, until it has caught up with the dispatcher,
+ * and from then on the dispatcher goes on with it. The switch happens under the dispatcher's row, so no event is left to
+ * the other.
+ */
+import type { Transaction } from '../../database/database.ts'
+import { sql } from '../../database/sql.ts'
+import { readPage } from '../../events/read/page.ts'
+import { changeRoutes, lockDispatcher, type Route, type RouteRow, routeOf } from '../routes.ts'
+import { type DispatchParts, dispatch } from './dispatch.ts'
+
+const pageSize = 500
+
+/** One page for each handler that is behind; returns how many events were looked at. Who is faster does it. */
+export async function backfill(parts: DispatchParts): Promise<number> {
+  const { log, wake } = parts
+  const waiting = await log.database.run<{ id: number }>(sql`/* workflows.behind */
+    select id
+    from ${log.names.workflow_routes}
+    where backfill_position is not null
+      and retired_at is null
+    order by id`)
+  let count = 0
+  for (const { id } of waiting)
+    count += await log.database.transaction(async tx => {
+      const seen = await backfillSome(parts, tx, id)
+      if (seen > 0) tx.afterCommit(() => wake.worked())
+      return seen
+    })
+  return count
+}
+
+async function backfillSome(parts: DispatchParts, tx: Transaction, id: number): Promise<number> {
+  const { log } = parts
+  // The dispatcher's row before the route's, as whoever registers a route takes them.
+  const { checkpoint } = await lockDispatcher(log, tx)
+  const [row] = await tx.run<RouteRow & { backfill_position: bigint }>(sql`/* workflows.behind_route */
+    select id, handler, version, kind, to_jsonb(types) as types, start_position, definition,
+      paused_at is not null as paused, backfill_position
+    from ${log.names.workflow_routes}
+    where id = ${id}::integer
+      and backfill_position is not null
+    for update skip locked`)
+  if (row === undefined) return 0
+  const after = row.backfill_position
+  const route: Route = { ...routeOf(row), startPosition: after }
+  const filter = route.types === undefined ? {} : { types: route.types }
+  const page = await readPage(log, { filter, after, to: checkpoint, limit: pageSize }, tx)
+  if (page.events.length > 0) {
+    const signal = new AbortController().signal
+    // Inline code would be run out of turn with others of its events: it is queued.
+    const queued: Route = { ...route, kind: route.kind === 'inline' ? 'ordered' : route.kind }
+    await dispatch(parts, page.events, [queued], { tx, signal, faults: page.faults }, true)
+  }
+  const isDone = page.reached >= checkpoint
+  await tx.run(sql`/* workflows.backfilled */
+    update ${log.names.workflow_routes}
+    set backfill_position = ${isDone ? null : page.reached}::bigint,
+      start_position = ${page.reached}::bigint
+    where id = ${id}::integer`)
+  if (isDone) await changeRoutes(log, tx)
+  return Math.max(1, page.events.length)
+}

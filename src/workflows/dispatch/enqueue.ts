@@ -1,0 +1,50 @@
+/** New executions: in the transaction that is the reason for them, under the rows of their workflows. */
+import { derivedId } from '../../core/derived-id.ts'
+import type { Executor } from '../../database/database.ts'
+import { sql } from '../../database/sql.ts'
+import type { Log } from '../../events/log.ts'
+
+export interface NewExecution {
+  readonly id: string
+  readonly position: bigint
+  readonly route: number
+  readonly correlationId: string
+  /** Undefined: it waits for nobody. */
+  readonly lane?: string | undefined
+  /** Its lane is found out by who has the handler's code. */
+  readonly isUnkeyed?: boolean | undefined
+  readonly joinId?: string | undefined
+  readonly undoId?: bigint | undefined
+  readonly isLetter?: boolean | undefined
+}
+
+/** The same for one event and one handler, whenever and wherever it is asked for. */
+export function executionId(event: { readonly id: string; readonly createdAt: Date }, handler: string): string {
+  return derivedId(event.createdAt, event.id, handler, 'execution')
+}
+
+/** Returns how many were new. */
+export async function enqueue(
+  log: Log,
+  tx: Executor,
+  owner: string,
+  executions: readonly NewExecution[],
+): Promise<number> {
+  if (executions.length === 0) return 0
+  const column = <T>(of: (each: NewExecution) => T | undefined): (T | null)[] | null =>
+    executions.some(each => of(each) !== undefined) ? executions.map(each => of(each) ?? null) : null
+  const [row] = await tx.runArrays(sql`/* workflows.enqueue */
+    select enqueued
+    from ${log.names.workflow_enqueue}(
+      ${owner}::text,
+      ${executions.map(each => each.id)}::uuid[],
+      ${executions.map(each => each.position)}::bigint[],
+      ${executions.map(each => each.route)}::integer[],
+      ${executions.map(each => each.correlationId)}::text[],
+      ${executions.map(each => (each.isUnkeyed === true ? 'unkeyed' : 'ready'))}::text[],
+      ${column(each => each.lane)}::text[],
+      ${column(each => each.joinId)}::uuid[],
+      ${column(each => each.undoId)}::bigint[],
+      ${column(each => each.isLetter)}::boolean[])`)
+  return Number((row as [number])[0])
+}

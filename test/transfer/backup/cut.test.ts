@@ -1,0 +1,155 @@
+import { expect, test } from 'vitest'
+import type { RecordedEvent } from '../../../src/events/definition.ts'
+import { type Projection, type ProjectionContext, projection } from '../../../src/projections/projection.ts'
+import { table } from '../../../src/projections/table.ts'
+import type { Store } from '../../../src/store.ts'
+import { cutLog } from '../../../src/transfer/backup/cut.ts'
+import { emit } from '../../../src/workflows/emit.ts'
+import { openShop, paid, placed, type Shop, type ShopMap, shipped, take } from '../../support/shop.ts'
+import { waitUntil } from '../../support/wait.ts'
+
+/** Cuts the log while nobody uses it, and opens it again. */
+async function cutAndReopen(shop: Shop, position: bigint) {
+  await shop.store.close()
+  const cut = await cutLog(shop.database, shop.schema, position)
+  return { cut, store: await shop.sibling() }
+}
+
+test('streams have the versions their events give, keys and snapshots of what is gone are gone, positions go on', async () => {
+  const shop = await openShop()
+  const { store, query } = shop
+  await store.events.append('order-1', [placed(1), placed(2)], { idempotencyKey: 'kept' })
+  await store.events.append('order-2', [placed(3)])
+  await store.events.append('order-1', [paid], { idempotencyKey: 'cut' })
+  await store.streams.tombstone('order-2')
+  await store.events.append('order-3', [placed(4)])
+  await query(`insert into ~snapshots (stream, version, event_id, state_version, body)
+    values ('order-1', 2, gen_random_uuid(), 1, '{}'), ('order-1', 3, gen_random_uuid(), 2, '{}')`)
+
+  const { cut, store: after } = await cutAndReopen(shop, 3n)
+
+  expect(cut).toMatchObject({ events: 3, projections: [] })
+  expect(await after.streams.describe('order-1')).toMatchObject({ version: 2, lastPosition: 2n })
+  expect(await after.streams.describe('order-2')).toMatchObject({ version: 1, state: 'open' })
+  expect(await after.streams.describe('order-3')).toBeUndefined()
+  expect(await query('select version from ~snapshots')).toEqual([{ version: 2n }])
+  expect(await query('select key from ~idempotency_keys')).toEqual([{ key: 'kept' }])
+  expect(await after.schema.check()).toMatchObject({ ok: true })
+  const again = await after.events.append('order-1', [paid], { idempotencyKey: 'cut', expected: 2 })
+  expect(again).toMatchObject({ version: 3, position: 7n, repeated: false })
+  await after.events.append('order-2', [paid], { expected: 1 })
+  await after.events.append('order-3', [placed()], { expected: 'empty' })
+})
+
+test('a cut that is done again changes nothing more, and one at the end changes nothing at all', async () => {
+  const shop = await openShop()
+  await shop.store.events.append('order-1', [placed(), placed()])
+
+  const { cut } = await cutAndReopen(shop, 2n)
+
+  expect(cut).toMatchObject({ events: 0, projections: [], removedWorkflows: 0, cancelledWorkflows: 0 })
+  expect(await cutLog(shop.database, shop.schema, 1n)).toMatchObject({ events: 1 })
+  expect(await cutLog(shop.database, shop.schema, 1n)).toMatchObject({ events: 0 })
+})
+
+async function totalOf({ query }: Shop, name: string): Promise<bigint | undefined> {
+  return (await query<{ total: bigint }>(`select total::bigint as total from ~${name}`))[0]?.total
+}
+
+/** The total of all orders, kept in three ways. */
+function register(store: Store<ShopMap>, { named }: Shop): Promise<void>[] {
+  const add = (to: string) => (event: RecordedEvent, ctx: ProjectionContext) =>
+    ctx.tx.query(
+      `insert into ${to === 'by_hand' ? named('~by_hand') : ctx.table(to)} as t (id, total) values (1, $1)
+        on conflict (id) do update set total = t.total + excluded.total`,
+      [(event.data as { total: number }).total],
+    )
+  const columns = { id: 'integer', total: 'bigint' } as const
+  const owning = (name: string): Projection =>
+    projection(name, { tables: [table(name, { columns, primaryKey: ['id'] })], on: { OrderPlaced: add(name) } })
+  const reset = ({ tx }: ProjectionContext) => tx.query(named('delete from ~by_hand'))
+  return [
+    store.projections.register(owning('beside')),
+    store.projections.register(projection('in_place', { reset, on: { OrderPlaced: add('by_hand') } })),
+    store.projections.register(owning('inlined'), { lifecycle: 'inline' }),
+  ]
+}
+
+test('projections that had passed the position are rebuilt before they go on; others who follow go on from there', async () => {
+  const shop = await openShop()
+  const { store, query } = shop
+  await query('create table ~by_hand (id integer primary key, total bigint)')
+  await Promise.all(register(store, shop))
+  await store.subscriptions.create('mailer', { startFrom: 'beginning' })
+  await store.events.append('order-1', [placed(1), placed(10), placed(100)])
+  await store.projections.runUntilIdle()
+  await take(store.subscribe('mailer'), 3)
+  const before = await Promise.all(['beside', 'by_hand', 'inlined'].map(name => totalOf(shop, name)))
+
+  const { cut, store: after } = await cutAndReopen(shop, 2n)
+
+  expect(before).toEqual([111n, 111n, 111n])
+  expect(cut.projections).toEqual(['beside', 'in_place', 'inlined'])
+  const { findings } = await after.doctor()
+  expect(findings.filter(({ check, level }) => check === 'consumers.rebuilds' && level === 'warning')).toHaveLength(3)
+  await Promise.all(register(after, shop))
+  expect(await totalOf(shop, 'inlined')).toBe(11n)
+  await using daemon = after.daemon()
+  await daemon.start()
+  const { position } = await after.events.append('order-1', [placed(1000)])
+  for (const name of ['beside', 'in_place']) await after.projections.waitFor(name, position)
+  for (const name of ['beside', 'by_hand', 'inlined']) expect(await totalOf(shop, name)).toBe(1011n)
+  expect(await take(after.subscribe('mailer'), 1)).toMatchObject([{ position, data: { total: 1000 } }])
+  expect((await after.doctor()).findings.find(({ check }) => check === 'consumers.rebuilds')?.level).toBe('ok')
+})
+
+test('workflows: what began later is gone, what was under way is cancelled, all else goes on', async () => {
+  const shop = await openShop()
+  const { query } = shop
+  const handle = (store: Store<ShopMap>): string[] => {
+    const shippedTo: string[] = []
+    store.workflows.on('OrderPlaced', { name: 'pay' }, async (_event, ctx) => {
+      await ctx.waitFor('OrderPaid')
+      return emit('OrderShipped', { parcel: ctx.correlationId })
+    })
+    store.workflows.on('OrderShipped', { name: 'tell' }, event => void shippedTo.push(event.data.parcel))
+    return shippedTo
+  }
+  const { workflows } = shop.store
+  handle(shop.store)
+  const worker = workflows.worker()
+  await worker.start()
+  const suspended = async (): Promise<number> =>
+    (await query(`select * from ~workflow_executions where state = 'suspended'`)).length
+  for (const id of ['settled', 'waits', 'hit'])
+    await workflows.publish('OrderPlaced', { total: 1 }, { correlationId: id })
+  await waitUntil(async () => (await suspended()) === 3)
+  await workflows.flow('settled').signal('OrderPaid', { method: 'card' })
+  await workflows.flow('settled').settled({ timeoutMs: 60_000 })
+  const position = (await query<{ p: bigint }>('select max(position) as p from ~events'))[0]!.p
+  await shop.store.events.append('other', [{ ...shipped(), correlationId: 'hit' }])
+  await workflows.publish('OrderPlaced', { total: 2 }, { correlationId: 'new' })
+  await waitUntil(async () => (await suspended()) === 3)
+  await worker.stop()
+
+  const { cut, store: after } = await cutAndReopen(shop, position)
+
+  expect(cut).toMatchObject({ events: 2, removedWorkflows: 1, cancelledWorkflows: 1 })
+  const told = handle(after)
+  await using again = after.workflows.worker()
+  await again.start()
+  await after.workflows.flow('waits').signal('OrderPaid', { method: 'card' })
+  await after.workflows.flow('waits').settled({ timeoutMs: 60_000 })
+  expect(told).toEqual(['waits'])
+  expect(await after.workflows.flow('hit').status()).toMatchObject({
+    state: 'cancelled',
+    reason: `the log was cut at position ${position}`,
+  })
+  expect(await query(`select * from ~workflows where correlation_id = 'new'`)).toEqual([])
+  expect(await query(`select * from ~workflow_activity where correlation_id = 'new'`)).toEqual([])
+  expect((await after.workflows.flow('settled').status()).state).toBe('settled')
+  const fresh = await after.workflows.publish('OrderPlaced', { total: 2 }, { correlationId: 'new' })
+  await fresh.signal('OrderPaid', { method: 'card' })
+  await fresh.settled({ timeoutMs: 60_000 })
+  expect(told).toEqual(['waits', 'new'])
+})

@@ -1,0 +1,180 @@
+import { expect, test } from 'vitest'
+import type { Database } from '../../../src/database/database.ts'
+import { openStore } from '../../../src/store.ts'
+import { importFromSchema, type SelectOptions, type SelectProgress } from '../../../src/transfer/export/from-schema.ts'
+import { openShop, outcome, paid, placed, type Shop } from '../../support/shop.ts'
+import { type Customer, customerOptions, freshPlace, rowsOf, totals, useOtherEngine } from './fixture.ts'
+
+const otherEngine = useOtherEngine()
+
+/** What belongs to the tenant acme, by the names of its streams and the ids of its documents. */
+const acmes: SelectOptions['select'] = {
+  stream: ({ id }) => id.startsWith('acme-'),
+  collections: ['customers'],
+  document: (_, { id }) => id.startsWith('acme-'),
+}
+
+async function openSharedShop(): Promise<Shop> {
+  const shop = await openShop()
+  const { store } = shop
+  const customers = store.documents<Customer>('customers', customerOptions)
+  for (const tenant of ['acme', 'bolt']) {
+    await store.events.append(`${tenant}-1`, [placed(1), paid], { idempotencyKey: `${tenant}-first` })
+    await store.events.append(`${tenant}-2`, placed(2, { headers: { tenant } }))
+    await customers.put(`${tenant}-ada`, { name: `Ada of ${tenant}`, score: 1 })
+    await customers.put(`${tenant}-ada`, { name: `Ada of ${tenant}`, score: 2 })
+    await customers.put(`${tenant}-bob`, { name: `Bob of ${tenant}` })
+  }
+  await customers.softDelete('acme-bob')
+  await store.events.append('acme-1', placed(3))
+  await store.streams.archive('acme-2')
+  return shop
+}
+
+test('chosen streams and documents become a store of their own, as they were', async () => {
+  const shop = await openSharedShop()
+  const place = await freshPlace(otherEngine())
+
+  const outcome = await importFromSchema(shop, place, { select: acmes })
+
+  const [before, after] = [await rowsOf(shop), await rowsOf(place)]
+  const ofAcme = (lines: readonly string[] = []): string[] => lines.filter(line => line.includes('"acme-'))
+  for (const table of ['events', 'streams', 'idempotency_keys', 'customers', 'customers__history'])
+    expect(after[table]).toEqual(ofAcme(before[table]))
+  expect(outcome).toMatchObject({ streams: 2, events: 4, documents: 2, position: 7n })
+  expect(after.events).toHaveLength(4)
+  expect(after.customers__history).toHaveLength(4)
+})
+
+test('the new store goes on above the old positions, and its read models are made from its events', async () => {
+  const shop = await openSharedShop()
+  const place = await freshPlace(otherEngine())
+  await importFromSchema(shop, place, { select: acmes })
+
+  await using store = await openStore(place)
+  await store.projections.register(totals)
+  const { position } = await store.events.append('acme-1', placed(4), { expected: 3 })
+  await store.projections.runUntilIdle()
+  const repeated = await store.events.append('acme-1', [placed(1), paid], { idempotencyKey: 'acme-first' })
+
+  expect(position).toBe(8n)
+  expect(repeated).toMatchObject({ version: 2, position: 2n })
+  expect(await store.schema.check()).toMatchObject({ ok: true })
+  expect((await rowsOf(place)).customer_totals).toHaveLength(2)
+})
+
+test('a run that is cut off anywhere is no store, and the next one goes on with it without doubling anything', async () => {
+  const shop = await openSharedShop()
+  const [whole, cut] = [await freshPlace(), await freshPlace()]
+  await importFromSchema(shop, whole, { select: acmes })
+  const asked: string[] = []
+  const select = { ...acmes, stream: ({ id }: { id: string }) => asked.push(id) > 0 && id.startsWith('acme-') }
+  const run = (isEnd: (step: number, progress: SelectProgress) => boolean): Promise<{ error?: unknown }> => {
+    let steps = 0
+    const onProgress = (progress: SelectProgress): void => {
+      if (isEnd(++steps, progress)) throw new Error('cut off')
+    }
+    return outcome(importFromSchema(shop, cut, { select, onProgress }))
+  }
+
+  await run(step => step === 1)
+  // Appended after the first run began: not copied by those that follow.
+  await shop.store.events.append('acme-1', placed(5))
+  let runs = 1
+  for (let isOver = false; !isOver; runs++) {
+    const { error } = await run((step, { doing }) => {
+      isOver = doing === 'compare'
+      return step === 2 || isOver
+    })
+    expect(error).toMatchObject({ message: 'cut off' })
+  }
+  const opened = await outcome(openStore({ ...cut, migrate: false }))
+  const last = await importFromSchema(shop, cut, { select })
+
+  expect(runs).toBeGreaterThan(6)
+  expect(opened.error).toMatchObject({ code: 'schema_missing' })
+  expect(last).toMatchObject({ streams: 2, events: 4, documents: 2, position: 7n })
+  expect(await rowsOf(cut)).toEqual(await rowsOf(whole))
+  expect(asked.filter(id => id === 'acme-1').length).toBeLessThan(4)
+})
+
+test('streams can be chosen by their first event', async () => {
+  const shop = await openSharedShop()
+  const place = await freshPlace()
+
+  const copied = await importFromSchema(shop, place, {
+    select: { stream: ({ first }) => (first.headers as { tenant?: string } | null)?.tenant === 'bolt' },
+  })
+
+  expect(copied).toMatchObject({ streams: 1, events: 1, documents: 0 })
+  expect((await rowsOf(place)).streams).toEqual([expect.stringContaining('bolt-2')])
+})
+
+test('a document that changes while it is copied is told, and the target stays unfinished', async () => {
+  const shop = await openSharedShop()
+  const place = await freshPlace()
+  let changed: Promise<unknown> | undefined
+  const onProgress = ({ doing }: SelectProgress): void => {
+    if (doing === 'copy') return
+    changed ??= shop.store.documents<Customer>('customers', customerOptions).put('acme-ada', { name: 'Ada the Second' })
+  }
+
+  // Nothing more is read of it before it has changed.
+  const { database } = shop
+  const source: Database = {
+    ...database,
+    run: async statement => {
+      await changed
+      return database.run<never>(statement)
+    },
+    runArrays: async statement => {
+      await changed
+      return database.runArrays(statement)
+    },
+    transaction: async (work, options) => {
+      await changed
+      return database.transaction(work, options)
+    },
+  }
+
+  const copied = await outcome(importFromSchema({ ...shop, database: source }, place, { select: acmes, onProgress }))
+
+  // Whether the document or the history it wrote is compared first after the change is left to the race.
+  expect(copied.error).toMatchObject({
+    code: 'import_differs',
+    table: expect.stringMatching(/^customers(__history)?$/),
+    near: expect.stringMatching(/^acme-/),
+  })
+  expect((await outcome(openStore({ ...place, migrate: false }))).error).toMatchObject({ code: 'schema_missing' })
+})
+
+test('what cannot be chosen, and a target that holds something else, are refused', async () => {
+  const shop = await openSharedShop()
+  const other = await openShop()
+  await other.store.events.append('order-1', placed())
+  const cut = await freshPlace()
+  const cutOff = (): void => {
+    throw new Error('cut off')
+  }
+  await outcome(importFromSchema(shop, cut, { select: acmes, onProgress: cutOff }))
+
+  const results = await Promise.all([
+    outcome(importFromSchema(shop, await freshPlace(), { select: { collections: ['events'] } })),
+    outcome(importFromSchema(shop, await freshPlace(), { select: { document: () => true } })),
+    outcome(importFromSchema(shop, other, { select: acmes })),
+    outcome(importFromSchema(shop, shop, { select: acmes })),
+    outcome(importFromSchema(other, cut, { select: {} })),
+    outcome(importFromSchema(await freshPlace(), cut, { select: acmes })),
+  ])
+
+  expect(results.map(({ error }) => (error as { code: string }).code)).toEqual([
+    ...[
+      'invalid_option',
+      'invalid_option',
+      'schema_not_empty',
+      'schema_not_empty',
+      'schema_not_empty',
+      'schema_missing',
+    ],
+  ])
+})

@@ -1,0 +1,245 @@
+import { expect, test } from 'vitest'
+import { deferred } from '../../../src/core/lifecycle.ts'
+import type { Database } from '../../../src/database/database.ts'
+import { occupantOf, openDoor } from '../../../src/transfer/move/door.ts'
+import { activate, discard, reopen } from '../../../src/transfer/move/incoming.ts'
+import type { Move } from '../../../src/transfer/move/move.ts'
+import { copyInto } from '../../../src/transfer/move/moving.ts'
+import { stateOf } from '../../../src/transfer/move/state.ts'
+import { switchOver } from '../../../src/transfer/move/switch.ts'
+import { long } from '../../chaos/chaos.ts'
+import type { Customer } from '../../documents/customers.ts'
+import { connect, outcome, paid, placed } from '../../support/shop.ts'
+import { waitUntil } from '../../support/wait.ts'
+import { mortal } from './dying.ts'
+import { contentsOf } from './judge.ts'
+import { openMove, secondServer } from './servers.ts'
+
+/** Where the store is that can be written to. */
+async function ownersOf({ source, target }: Move): Promise<string[]> {
+  const places = Object.entries({ source, target })
+  const occupants = await Promise.all(places.map(([, place]) => occupantOf(place.database, place.schema)))
+  return places.map(([name]) => name).filter((_, at) => occupants[at] === 'live')
+}
+
+/** Where it matters most; all steps there are, where there is time. */
+const isCrucial = (step: string): boolean =>
+  long ||
+  /^live target copy|^fenced (source (moving.fence$|alter|create schema|commit)|target commit)|^switched/.test(step)
+
+test('a move that dies at any step has one owner or none, and whoever comes next brings it to its end', async () => {
+  const { move, source, target, store } = await openMove()
+  store.documents<Customer>('customers')
+  await store.schema.sync()
+  await store.events.append('order-0', placed())
+  const owners = { 'not begun': ['source'], copying: ['source'], switched: [] as string[], active: ['target'] }
+  const died: string[] = []
+  let appended = 1
+
+  // Each mover gets a step further than the one before it: it dies at the first one that none has died at yet.
+  while ((await stateOf(move)) !== 'active') {
+    const diesAt = (step: string): boolean => {
+      if (died.includes(step) || !isCrucial(step)) return false
+      died.push(step)
+      return true
+    }
+    const hasSwitched = (await stateOf(move)) === 'switched'
+    const moving = hasSwitched ? activate(mortal(move, diesAt, 'switched')) : switchOver(mortal(move, diesAt))
+    await outcome<unknown>(moving)
+    const state = await stateOf(move)
+    expect(await ownersOf(move), died.at(-1)).toEqual(owners[state])
+    if (owners[state].includes('source')) await store.events.append(`order-${appended++}`, placed())
+  }
+
+  for (const step of [
+    'live target copy',
+    'fenced source alter schema',
+    'fenced source commit',
+    'switched source committed',
+  ])
+    expect(died).toContain(step)
+  expect(died).toContain('switched target committed')
+  expect(await ownersOf(move)).toEqual(['target'])
+  expect(await contentsOf(target, move.target.schema)).toEqual(await contentsOf(source, move.retired))
+  expect((await contentsOf(target, move.target.schema)).events).toHaveLength(appended)
+})
+
+test('a move that was discarded leaves nothing behind, and can begin anew', async () => {
+  const { move, store, target } = await openMove()
+  await store.events.append('order-1', placed())
+  await copyInto(move)
+
+  await discard(move)
+  await discard(move)
+
+  expect(await stateOf(move)).toBe('not begun')
+  expect(
+    await target.query(move.incoming, `select 1 from pg_namespace where nspname like '${move.target.schema}%'`),
+  ).toEqual([])
+  await store.events.append('order-1', paid)
+  await switchOver(move)
+  expect((await contentsOf(target, move.target.schema)).events).toHaveLength(2)
+})
+
+test('a mover that comes back after another went on in its place changes nothing', async () => {
+  const { move, store, source, target } = await openMove()
+  await store.events.append('order-1', placed())
+  const held = deferred<void>()
+  const stopped = deferred<void>()
+  const there = move.target.database
+  const database = {
+    ...there,
+    transaction: async (...call: Parameters<typeof there.transaction>) => {
+      if (transactions++ === 6) {
+        stopped.resolve()
+        await held.promise
+      }
+      return there.transaction(...call)
+    },
+  } as typeof there
+  let transactions = 0
+  const late = outcome(copyInto({ ...move, target: { ...move.target, database } }))
+  await stopped.promise
+  await store.events.append('order-1', paid)
+
+  await switchOver(move)
+  held.resolve()
+  const { error } = await late
+
+  expect(error).toMatchObject({ code: 'move_taken_over' })
+  expect(await contentsOf(target, move.target.schema)).toEqual(await contentsOf(source, move.retired))
+})
+
+test('a mover that comes to put the target into use when the store has long moved back makes no second owner', async () => {
+  const { move, back, store } = await openMove()
+  await store.events.append('order-1', placed())
+  const there = move.target.database
+  const held = deferred<void>()
+  const stopped = deferred<void>()
+  let isGivenUp = false
+  const database = {
+    ...there,
+    transaction: async (...call: Parameters<typeof there.transaction>) => {
+      if (isGivenUp) {
+        stopped.resolve()
+        await held.promise
+      }
+      return there.transaction(...call)
+    },
+  } as typeof there
+  const beforeRelease = async (): Promise<void> => {
+    isGivenUp = true
+  }
+  const late = outcome(switchOver({ ...move, target: { ...move.target, database } }, { beforeRelease }))
+  await stopped.promise
+  await activate(move)
+  await switchOver(back)
+  await copyInto(move)
+
+  held.resolve()
+  const { error } = await late
+
+  expect(error).toMatchObject({ code: 'move_taken_over' })
+  expect([await stateOf(move), await ownersOf(move)]).toEqual(['copying', ['source']])
+})
+
+test('a door is opened only where nothing but a door is, and where the store is known to be nowhere else', async () => {
+  const { move, store, source, target } = await openMove()
+  await store.events.append('order-1', placed())
+
+  await expect(source.database.transaction(tx => openDoor(tx, move.source.schema))).rejects.toMatchObject({
+    code: '2BP01',
+  })
+  await store.events.append('order-1', paid)
+  await switchOver(move)
+  await expect(reopen(move.source, () => Promise.reject(new Error('it is elsewhere')))).rejects.toThrow('elsewhere')
+  const before = await occupantOf(source.database, move.source.schema)
+  await Promise.all(Array.from({ length: 8 }, () => reopen(move.source, async () => {})))
+
+  expect([before, await occupantOf(source.database, move.source.schema)]).toEqual(['closed', 'none'])
+  expect((await contentsOf(target, move.target.schema)).events).toHaveLength(2)
+})
+
+test('an abort while rows are copied, or while writers wait, leaves the store where it is', async () => {
+  const { move, store } = await openMove()
+  await store.events.append('order-1', placed())
+  const copying = new AbortController()
+  const pausing = new AbortController()
+
+  const first = await outcome(copyInto(move, { signal: copying.signal, onProgress: () => copying.abort() }))
+  const beforeRelease = async (): Promise<void> => pausing.abort()
+  const second = await outcome(switchOver(move, { signal: pausing.signal, beforeRelease }))
+
+  expect([first.error, second.error]).toMatchObject([{ code: 'aborted' }, { code: 'aborted' }])
+  expect(await stateOf(move)).toBe('copying')
+  expect(await store.events.append('order-1', paid)).toMatchObject({ version: 2 })
+  await switchOver(move)
+})
+
+test('a callback that fails keeps the store where it is', async () => {
+  const { move, store } = await openMove()
+
+  const failing = switchOver(move, { beforeRelease: () => Promise.reject(new Error('the directory is away')) })
+
+  await expect(failing).rejects.toThrow('the directory is away')
+  expect(await ownersOf(move)).toEqual(['source'])
+  await store.events.append('order-1', placed())
+})
+
+test('the connection of the fence that is cut lets the writers go on at once', async () => {
+  const { move, source, store } = await openMove()
+  const client = await connect(source.url)
+  let waiting: Promise<unknown> | undefined
+
+  const { error } = await outcome(
+    switchOver(move, {
+      beforeRelease: async () => {
+        waiting = store.events.append('order-1', placed())
+        await client.query(`
+          select pg_terminate_backend(pid)
+          from pg_locks
+          where relation = '"${move.source.schema}".events'::regclass and mode = 'ExclusiveLock'`)
+      },
+    }),
+  )
+
+  expect(error).toMatchObject({ code: expect.stringMatching(/connection_lost|outcome_unknown/) })
+  expect(await waiting).toMatchObject({ version: 1 })
+  expect(await ownersOf(move)).toEqual(['source'])
+})
+
+test('a target that is down before the switch keeps the store on the source, and after it nobody writes until it is up', async () => {
+  const { move, store } = await openMove()
+  const server = await secondServer()
+  const stops: Promise<void>[] = []
+  await store.events.append('order-1', placed())
+  const isUp = () => waitUntil(async () => (await stateOf(move)) !== undefined, { what: 'the target' })
+
+  // What is under way when the server is told to stop must not be quicker than that.
+  const { database } = move.target
+  const transaction: Database['transaction'] = (work, options) =>
+    database.transaction(async tx => {
+      const result = await work(tx)
+      await Promise.all(stops)
+      return result
+    }, options)
+  const stopping = { ...move, target: { ...move.target, database: { ...database, transaction } } }
+
+  const before = await outcome(copyInto(stopping, { onProgress: () => void stops.push(server.stop()) }))
+  const { version } = await store.events.append('order-1', paid)
+  await server.restart()
+  await isUp()
+  const between = await stateOf(move)
+  const after = await outcome(switchOver(move, { beforeRelease: () => server.stop() }))
+  const late = await outcome(store.events.append('order-1', paid))
+  await server.restart()
+  await isUp()
+
+  expect(before.error).toMatchObject({ code: expect.stringMatching(/connection_lost|outcome_unknown/) })
+  expect([version, between]).toEqual([2, 'copying'])
+  expect(after.error).toBeDefined()
+  expect(late.error).toBeDefined()
+  expect([await stateOf(move), await ownersOf(move)]).toEqual(['switched', []])
+  await activate(move)
+  expect(await ownersOf(move)).toEqual(['target'])
+})

@@ -1,0 +1,150 @@
+import { expect, test } from 'vitest'
+import { column, index } from '../../../src/documents/indexes.ts'
+import { dropRetired } from '../../../src/transfer/move/incoming.ts'
+import { copyInto } from '../../../src/transfer/move/moving.ts'
+import { stateOf } from '../../../src/transfer/move/state.ts'
+import { switchOver } from '../../../src/transfer/move/switch.ts'
+import { ada, bob, type Customer } from '../../documents/customers.ts'
+import { orders, totals } from '../../projections/read-models.ts'
+import { paid, placed } from '../../support/shop.ts'
+import { contentsOf, sequencesOf, shapeOf } from './judge.ts'
+import { type OpenMove, openMove } from './servers.ts'
+
+/** A bit of everything a store can hold. */
+async function fill({ store }: OpenMove): Promise<void> {
+  const customers = store.documents<Customer>('customers')
+  await store.projections.register(orders)
+  await store.projections.register(totals())
+  store.workflows.on('OrderPlaced', { name: 'pack' }, async () => {})
+  await store.schema.sync()
+  for (let order = 1; order <= 30; order++)
+    await store.events.append(`order-${order}`, [
+      placed(order, { headers: { note: 'tab\t, "quote", \\ and ünï\n' } }),
+      paid,
+    ])
+  await store.events.append('order-1', paid, { idempotencyKey: 'pay-1' })
+  const session = store.session()
+  session.documents(customers).put('ada', ada)
+  session.documents(customers).put('bob', bob)
+  session.events.append('order-2', paid)
+  await session.save()
+  await store.projections.runUntilIdle()
+}
+
+test('a store is moved with all it holds, and goes on above the positions it had', async () => {
+  const opened = await openMove()
+  const { move, source, target, open } = opened
+  const { schema } = move.source
+  await fill(opened)
+  const before = await contentsOf(source, schema)
+  const shape = await shapeOf(source, schema)
+  const { position } = await opened.store.events.append('order-3', paid)
+
+  const moved = await switchOver(move)
+
+  const after = await contentsOf(target, schema)
+  expect(after).toEqual(await contentsOf(source, move.retired))
+  expect(after.customers).toEqual(before.customers)
+  expect(after.events).toHaveLength(63)
+  expect(await shapeOf(target, schema)).toEqual(shape)
+  expect(moved).toMatchObject({ events: 63 })
+  const there = await open(target)
+  expect((await there.events.append('order-3', paid)).position).toBeGreaterThan(position)
+  expect(await there.documents<Customer>('customers').get('ada')).toMatchObject({ data: ada })
+  expect((await there.schema.check()).problems).toEqual([])
+})
+
+test('a store that was moved can be moved back, over the door that was closed behind it', async () => {
+  const opened = await openMove()
+  const { move, back, source, target, open } = opened
+  const { schema } = move.source
+  await fill(opened)
+  await switchOver(move)
+  await dropRetired(move)
+  const there = await open(target)
+  await there.events.append('order-99', placed())
+  await switchOver(back)
+
+  const sequences = await sequencesOf(source, schema)
+
+  expect(await contentsOf(source, schema)).toEqual(await contentsOf(target, back.retired))
+  const old = await sequencesOf(target, back.retired)
+  for (const [name, last] of Object.entries(old)) expect(sequences[name], name).toBeGreaterThanOrEqual(last)
+  const here = await open(source)
+  await here.events.append('order-100', placed())
+  expect(await stateOf(back)).toBe('active')
+})
+
+test('a store goes there and back and there again, whatever was kept of it on the way', async () => {
+  const { move, back, store, source, target } = await openMove()
+  await store.events.append('order-1', placed())
+
+  for (const each of [move, back, move]) await switchOver(each)
+
+  expect(await stateOf(move)).toBe('active')
+  expect(await contentsOf(target, move.target.schema)).toEqual(await contentsOf(source, move.retired))
+  expect((await contentsOf(target, move.target.schema)).events).toHaveLength(1)
+})
+
+test('copying can be repeated, copies only what changed, and tells how far it is', async () => {
+  const opened = await openMove()
+  const { move, store } = opened
+  await fill(opened)
+  const first = await copyInto(move)
+  await store.events.append('order-1', paid)
+  await store.documents<Customer>('customers').put('bob', { ...bob, email: 'bob@example.org' })
+  await store.documents<Customer>('customers').delete('ada')
+
+  const told: string[] = []
+  const second = await copyInto(move, {
+    onProgress: ({ phase, table, rows }) => told.push(`${phase} ${table} ${rows}`),
+  })
+
+  expect(first.events).toBe(62)
+  expect(second).toMatchObject({ passes: 1 })
+  expect(told).toContain('copy events 63')
+  expect(told.some(each => each.startsWith('copy customers'))).toBe(true)
+  expect(told.some(each => each.includes('order_totals'))).toBe(false)
+  expect(await stateOf(move)).toBe('copying')
+})
+
+test('tables that come, go and change while rows are copied are on the target as they are at the end', async () => {
+  const opened = await openMove()
+  const { move, source, target, store } = opened
+  const { schema } = move.source
+  await fill(opened)
+  await copyInto(move)
+  const suppliers = store.documents<{ city: string; since: number; tags: string[] }>('suppliers', {
+    columns: [column('since', { as: 'number' })],
+    indexes: [index({ path: 'city', lower: true }, { unique: true }), index('tags', { method: 'gin' })],
+  })
+  await store.schema.sync()
+  await suppliers.put('tea', { city: 'Kandy', since: 1867, tags: ['hills'] })
+  await source.query(schema, 'drop table ~order_totals')
+  await source.query(schema, 'alter table ~customers add column note text')
+  await source.query(schema, `update ~customers set note = E'tab\\t'`)
+  const shape = await shapeOf(source, schema)
+
+  await switchOver(move)
+
+  expect(await shapeOf(target, schema)).toEqual(shape)
+  expect(await contentsOf(target, schema)).toEqual(await contentsOf(source, move.retired))
+})
+
+test('events that retention deletes meanwhile are deleted on the target, and positions go on above every checkpoint', async () => {
+  const opened = await openMove()
+  const { move, source, target, open } = opened
+  const { schema } = move.source
+  await fill(opened)
+  await copyInto(move)
+  await source.query(schema, 'delete from ~events where position between 3 and 20')
+  await source.query(schema, 'update ~consumers set checkpoint = 1000, fence = 2000')
+
+  await switchOver(move)
+
+  expect(await contentsOf(target, schema)).toEqual(await contentsOf(source, move.retired))
+  expect((await contentsOf(target, schema)).events).toHaveLength(62 - 18)
+  expect(await sequencesOf(target, schema)).toMatchObject({ events_position: 1000n, consumers_fence: 2000n })
+  const there = await open(target)
+  expect(await there.events.append('order-1', paid)).toMatchObject({ position: 1001n })
+})

@@ -1,0 +1,71 @@
+import { expect, test } from 'vitest'
+import { activate, discard, dropRetired } from '../../../src/transfer/move/incoming.ts'
+import { copyInto } from '../../../src/transfer/move/moving.ts'
+import { stateOf } from '../../../src/transfer/move/state.ts'
+import { switchOver } from '../../../src/transfer/move/switch.ts'
+import { openMove } from './servers.ts'
+
+const refused = (reason: RegExp) => ({ code: 'move_refused', reason: expect.stringMatching(reason) })
+
+test.each([
+  ['view', 'create view ~sales as select * from ~events', /view sales/],
+  ['function of the user', 'create function ~tax() returns int return 19', /function tax/],
+  ['sequence of the user', 'create sequence ~invoice_numbers', /sequence invoice_numbers/],
+  ['type of the user', `create type ~size as enum ('s', 'm')`, /type size/],
+  ['table without a key', 'create table ~notes (note text)', /notes has no primary key/],
+  ['constraint', 'create table ~notes (id int primary key check (id > 0))', /notes has notes_id_check/],
+])('a schema with a %s, which would be left behind, is not moved', async (_, text, reason) => {
+  const { move, source, target } = await openMove()
+  await source.query(move.source.schema, text)
+
+  const moving = switchOver(move)
+
+  await expect(moving).rejects.toMatchObject(refused(reason))
+  expect(
+    await target.query(move.target.schema, `select 1 from pg_namespace where nspname = '${move.target.schema}'`),
+  ).toEqual([])
+})
+
+test('a schema that is of another version than the library is not moved', async () => {
+  const { move, source } = await openMove()
+  await source.query(move.source.schema, `delete from ~migrations where id = 9`)
+
+  await expect(copyInto(move)).rejects.toMatchObject(refused(/migration 9 \(workflows\)/))
+})
+
+test('nothing that is in the way on the target is touched', async () => {
+  const { move, target, open, store } = await openMove()
+  const there = await open(target, { migrate: true })
+  await there.events.append('order-1', { type: 'OrderPlaced', data: { total: 1 } })
+
+  await expect(copyInto(move)).rejects.toMatchObject(refused(/on the target already/))
+  await target.query(move.incoming, `create schema "${move.incoming}"`)
+  await target.query(move.target.schema, `alter schema "${move.target.schema}" rename to "${move.retired}"`)
+  await expect(copyInto(move)).rejects.toMatchObject(refused(/on the target already/))
+  await discard(move)
+
+  expect(await stateOf(move)).toBe('not begun')
+  expect(await target.query(move.retired, 'select type from ~events')).toHaveLength(1)
+  expect(await target.query(move.incoming, `select '"${move.incoming}"'::regnamespace`)).toHaveLength(1)
+  expect(await store.streams.list()).toEqual([])
+})
+
+test('steps that come too early or too late are refused', async () => {
+  const { move } = await openMove()
+  await copyInto(move)
+
+  await expect(activate(move)).rejects.toMatchObject(refused(/has not given it up/))
+  await expect(dropRetired(move)).rejects.toMatchObject(refused(/not in use yet/))
+  await switchOver(move)
+  await expect(discard(move)).rejects.toMatchObject(refused(/switched already/))
+  await expect(copyInto(move)).rejects.toMatchObject(refused(/no store of that name on the source/))
+  await activate(move)
+
+  expect(await stateOf(move)).toBe('active')
+})
+
+test('a store is moved only between two servers', async () => {
+  const { move } = await openMove()
+
+  await expect(copyInto({ ...move, target: move.source })).rejects.toMatchObject(refused(/one server to another/))
+})
