@@ -22,14 +22,14 @@ export async function startOrders(store: Store): Promise<ReturnType<Store['daemo
   await store.projections.register(ordersProjection('orders'))
   const daemon = store.daemon()
   await daemon.start()
-  await store.projections.waitFor('orders', 0n)
+  await store.projections.waitFor('orders', 0)
   return daemon
 }
 
 /** Calls back after each commit of a consumer in this process; the time is that of the machine's clock. */
-export function applied(hear: (position: bigint, at: bigint) => void): () => void {
+export function applied(hear: (position: number, at: number) => void): () => void {
   const listen = (message: unknown): void => {
-    hear((message as { checkpoint: bigint }).checkpoint, process.hrtime.bigint())
+    hear((message as { checkpoint: number }).checkpoint, process.hrtime.bigint())
   }
   subscribe(channels.batch, listen)
   return () => unsubscribe(channels.batch, listen)

@@ -37,6 +37,7 @@ export {
   FolderNotWritable,
   FolderVersionMismatch,
   InsideTransaction,
+  IntegerTooLarge,
   OutcomeUnknown,
   SerializationFailed,
   ServerInRecovery,

@@ -100,7 +100,7 @@ async function empty(admin: pg.Pool): Promise<void> {
   await admin.query('checkpoint')
 }
 
-async function headOf(admin: pg.Pool): Promise<bigint> {
+async function headOf(admin: pg.Pool): Promise<number> {
   const { rows } = await admin.query('select max(position)::text as head from rillflow.events')
-  return BigInt(rows[0].head)
+  return Number(rows[0].head)
 }

@@ -88,7 +88,7 @@ async function inTwoProcesses(
 
 async function measure(store: Store, heard: Applied[], appends: number): Promise<LatencySample> {
   const cursor = new StreamCursor()
-  const sent: { position: bigint; called: bigint; answered: bigint }[] = []
+  const sent: { position: number; called: number; answered: number }[] = []
   const warmUp = 10
   for (let n = 0; n < appends + warmUp; n++) {
     const { stream, version } = cursor.next(1)
@@ -99,9 +99,9 @@ async function measure(store: Store, heard: Applied[], appends: number): Promise
     await sleep(everyMs)
   }
   const last = sent.at(-1)!.position
-  while (heard.length === 0 || BigInt(heard.at(-1)!.position) < last) await sleep(10)
-  const ms = (from: bigint, position: bigint): number => {
-    const { at } = heard.find(each => BigInt(each.position) >= position)!
+  while (heard.length === 0 || Number(heard.at(-1)!.position) < last) await sleep(10)
+  const ms = (from: number, position: number): number => {
+    const { at } = heard.find(each => Number(each.position) >= position)!
     return Number(at - from) / 1e6
   }
   const whole = sent.map(({ position, called }) => ms(called, position))

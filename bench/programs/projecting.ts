@@ -13,7 +13,7 @@ export interface ProjectingInput {
 /** After each batch: everything up to `position` is committed, at this time of the machine's clock. */
 export interface Applied {
   readonly position: string
-  readonly at: bigint
+  readonly at: number
 }
 
 const pollMs = 100

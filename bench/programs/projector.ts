@@ -12,7 +12,7 @@ export interface ProjectorInput {
   readonly who: 'daemon' | 'runUntilIdle' | 'rebuild' | 'by hand' | 'emmett'
   readonly url: string
   /** The end of our log. */
-  readonly head: bigint
+  readonly head: number
   /** Of Emmett's reading. */
   readonly batchSize?: number | undefined
 }

@@ -18,7 +18,7 @@ say('Opening the embedded store in ./.rillflow (the first time takes a few secon
 await using store = await openStore({ events: shopEvents })
 
 const before = await store.events.head()
-say(before === 0n ? 'A new, empty log.\n' : `Welcome back: the log is at position ${before}.\n`)
+say(before === 0 ? 'A new, empty log.\n' : `Welcome back: the log is at position ${before}.\n`)
 
 await store.projections.register(sales)
 await using daemon = store.daemon()
@@ -60,7 +60,7 @@ async function follow(): Promise<number> {
 }
 
 /** One customer's order, from basket to door. */
-async function runOrder(at: number): Promise<bigint> {
+async function runOrder(at: number): Promise<number> {
   const stream = orderName(at)
   const items = pick(products, 1 + (at % 3)).map(product => ({
     product,
@@ -131,7 +131,7 @@ async function showSales(): Promise<void> {
   await store.projections.waitFor('sales', await store.events.head())
   say('\nWho has bought most, over all runs (a read model, kept by a projection):')
   const rows = await store.transaction(tx =>
-    tx.query<{ customer: string; orders: bigint; cents: bigint }>(
+    tx.query<{ customer: string; orders: number; cents: number }>(
       `select customer, orders, cents from ${salesTable} order by cents desc limit 5`,
     ),
   )
@@ -141,7 +141,7 @@ async function showSales(): Promise<void> {
 
 /** Positions only rise, so no run uses a name of another. */
 function orderName(at: number): string {
-  return `order-${before + BigInt(at) + 1n}`
+  return `order-${before + Number(at) + 1}`
 }
 
 function pick<T>(from: readonly T[], count: number): T[] {

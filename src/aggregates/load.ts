@@ -198,7 +198,7 @@ async function readPage(
       where s.stream = ${stream}::text
       order by e.version`),
   )
-  const [archived, tombstoned, version, eventId, body] = (rows[0] ?? []) as [boolean, boolean, bigint, string, unknown]
+  const [archived, tombstoned, version, eventId, body] = (rows[0] ?? []) as [boolean, boolean, number, string, unknown]
   const events = rows.filter(row => row[5] !== null).map(row => row.slice(5))
   return {
     isArchived: archived === true,

@@ -50,6 +50,6 @@ export function deciderOfProjection(
 /** A staged event as the code of a projection, which is written for stored ones, expects it. */
 export function provisional(event: AnyEvent, stream: string, version: number, createdAt: Date): RecordedEvent {
   const { type, data, id = '', schemaVersion = 1, headers = {}, correlationId = id, causationId, userId } = event
-  const place = [0n, stream, version, id, type, schemaVersion, data, headers] as const
+  const place = [0, stream, version, id, type, schemaVersion, data, headers] as const
   return toRecordedEvent(...place, correlationId, causationId, userId, createdAt)
 }

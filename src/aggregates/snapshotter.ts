@@ -122,7 +122,7 @@ async function findDue(
   threshold: number,
   streams: readonly string[],
 ): Promise<{ stream: string; version: number }[]> {
-  const rows = await executor.run<{ stream: string; version: bigint }>(sql`/* snapshots.due */
+  const rows = await executor.run<{ stream: string; version: number }>(sql`/* snapshots.due */
     select s.stream, least(s.version, coalesce(n.version, 0) + ${mostFolded}::bigint) as version
     from ${log.names.streams} as s
     left join ${log.names.snapshots} as n
@@ -142,7 +142,7 @@ async function readGaps(
   threshold: number,
 ): Promise<Pick<SnapshotterMetrics, 'candidates' | 'maxGap'>> {
   // By bytes, "." is what follows "-": between them lie the streams of the category.
-  const [row] = await log.database.run<{ candidates: bigint; gap: bigint }>(sql`/* snapshots.gaps */
+  const [row] = await log.database.run<{ candidates: number; gap: number }>(sql`/* snapshots.gaps */
     select
       count(*) filter (where s.version - coalesce(n.version, 0) >= ${threshold}::bigint) as candidates,
       coalesce(max(s.version - coalesce(n.version, 0)), 0) as gap

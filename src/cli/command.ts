@@ -38,7 +38,7 @@ export interface Command {
 export interface Kinds {
   text: string
   whole: number
-  position: bigint
+  position: number
   time: Date
   json: unknown
 }

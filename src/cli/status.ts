@@ -61,7 +61,7 @@ interface ConsumerLine {
   readonly kind: 'projection' | 'subscription'
   readonly name: string
   readonly state: string
-  readonly checkpoint: bigint | undefined
+  readonly checkpoint: number | undefined
   readonly lag: string | undefined
   readonly deadLetters: number
 }

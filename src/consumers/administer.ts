@@ -3,9 +3,9 @@
  * is under way is rolled back, and whoever runs the consumer takes its lease anew.
  */
 
-import { InvalidOption } from '../core/errors.ts'
 import { nearestName } from '../core/nearest.ts'
 import { retry } from '../core/retry.ts'
+import { checkWhole, maxPosition } from '../core/whole.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
@@ -31,11 +31,10 @@ export async function resumeConsumer(log: Log, name: string): Promise<void> {
 export async function resetConsumer(
   log: Log,
   name: string,
-  position: bigint,
+  position: number,
   executor: Executor = log.database,
 ): Promise<void> {
-  if (typeof position !== 'bigint' || position < 0n)
-    throw new InvalidOption({ option: 'position', reason: `must be a position (a bigint from 0n), not ${position}` })
+  checkWhole('position', position, 0, maxPosition)
   await together(log, executor, async tx => {
     await lockLetters(log, name, tx)
     await move(log, name, { checkpoint: position }, tx)

@@ -17,7 +17,7 @@ export interface ConsumerFilter<Type extends string = string> extends EventFilte
 }
 
 /** Where a consumer begins that has no checkpoint yet. */
-export type StartFrom = 'beginning' | 'now' | bigint
+export type StartFrom = 'beginning' | 'now' | number
 
 export interface Consumer {
   readonly name: string
@@ -52,10 +52,10 @@ export interface Consumer {
 
 export interface AtOnceContext {
   /** The fence of the lease. */
-  readonly fence: bigint
+  readonly fence: number
   /** Where the consumer is when these events are done with. */
-  readonly checkpoint: bigint
-  readonly faults: ReadonlyMap<bigint, unknown>
+  readonly checkpoint: number
+  readonly faults: ReadonlyMap<number, unknown>
 }
 
 export interface BatchContext {
@@ -68,7 +68,7 @@ export interface BatchContext {
   /** True for a dead letter that is tried again: newer events were applied before. */
   readonly isReplay: boolean
   /** By position: why an event is as it is stored; only for who takes such events. */
-  readonly faults?: ReadonlyMap<bigint, unknown> | undefined
+  readonly faults?: ReadonlyMap<number, unknown> | undefined
   /**
    * Tells which event is being worked on, so that only it counts as failed and the ones before it are kept without being
    * tried one by one; undefined while that cannot be told.
@@ -107,7 +107,8 @@ export function consumer(
   checkWhole('batchSize', batchSize, 1)
   checkWhole('leaseMs', leaseMs, 50)
   if (timeoutMs !== undefined) checkWhole('timeoutMs', timeoutMs, 1)
-  const isStart = startFrom === 'beginning' || startFrom === 'now' || (typeof startFrom === 'bigint' && startFrom >= 0n)
+  const isStart =
+    startFrom === 'beginning' || startFrom === 'now' || (Number.isSafeInteger(startFrom) && (startFrom as number) >= 0)
   if (!isStart) throw new InvalidOption({ option: 'startFrom', reason: "must be 'beginning', 'now' or a position" })
   if (breaker !== undefined) checkBreaker(breaker)
   const policy = checkPolicy(options.policy ?? deadLetter())

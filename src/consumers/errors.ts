@@ -6,13 +6,13 @@ export const ConsumerNotFound: ErrorKind<'consumer_not_found', { consumer: strin
     const hint = d.nearest === undefined ? 'Register it, or check the name.' : `Did you mean "${d.nearest}"?`
     return `There is no consumer "${d.consumer}" here. ${hint}`
   })
-export const LeaseLost: ErrorKind<'lease_lost', { consumer: string; fence: bigint }> = defineError('lease_lost', d =>
+export const LeaseLost: ErrorKind<'lease_lost', { consumer: string; fence: number }> = defineError('lease_lost', d =>
   `Consumer "${d.consumer}" is held by somebody else by now (our fence was ${d.fence}); what was under way was rolled
 back. Whoever holds it goes on from the last checkpoint.`.replace('\n', ' '),
 )
 export const CheckpointBeyondHead: ErrorKind<
   'checkpoint_beyond_head',
-  { consumer: string; checkpoint: bigint; head: bigint }
+  { consumer: string; checkpoint: number; head: number }
 > = defineError('checkpoint_beyond_head', d =>
   `The checkpoint of "${d.consumer}" is ${d.checkpoint}, but the log ends at ${d.head}: another or an older log was put
 under it. Reset the consumer to a position you trust, or rebuild it.`.replace('\n', ' '),

@@ -14,9 +14,9 @@ import { ensure, release, save, take } from './row.ts'
 export interface Lease {
   readonly consumer: string
   readonly owner: string
-  readonly fence: bigint
+  readonly fence: number
   /** What was there when the lease was taken. */
-  readonly checkpoint: bigint
+  readonly checkpoint: number
   readonly attempts: number
   /** How long the event after the checkpoint has to wait before it is tried again. */
   readonly retryInMs: number
@@ -44,7 +44,7 @@ export async function ensureConsumer(
     where name = ${name}::text`)
   if (known.length > 0) return
   const checkpoint =
-    startFrom === 'beginning' ? 0n : startFrom === 'now' ? (await settle(log, executor)).settled : startFrom
+    startFrom === 'beginning' ? 0 : startFrom === 'now' ? (await settle(log, executor)).settled : startFrom
   await ensure(log, [{ name, kind, checkpoint, definition }], executor)
 }
 
@@ -59,7 +59,7 @@ export async function releaseLeases(log: Log, leases: readonly Lease[]): Promise
 
 /** What a holder writes about its consumer. */
 export interface Progress {
-  readonly checkpoint: bigint
+  readonly checkpoint: number
   readonly attempts?: number | undefined
   /** The wait before the next try. */
   readonly retryInMs?: number | undefined

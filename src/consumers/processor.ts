@@ -38,9 +38,9 @@ export interface Processor extends AsyncDisposable {
   /** One batch, without `run`; rejects with the error if the policy says stop. */
   runOnce(): Promise<Tick>
   /** The last position it is done with; undefined before the first. */
-  checkpoint(): Promise<bigint | undefined>
+  checkpoint(): Promise<number | undefined>
   /** Positions between the checkpoint and the end of the log. */
-  lag(): Promise<bigint>
+  lag(): Promise<number>
   /** Lets the batch under way end, and gives the name free. May be called again. */
   shutdown(): Promise<void>
 }
@@ -160,7 +160,7 @@ function openProcessor<M extends EventMap>(
     },
     async checkpoint() {
       const [status] = await readStatus(log, { names: [name] })
-      return status === undefined || status.checkpoint === 0n ? undefined : status.checkpoint
+      return status === undefined || status.checkpoint === 0 ? undefined : status.checkpoint
     },
     async lag() {
       const [status] = await readStatus(log, { names: [name] })

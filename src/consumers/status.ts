@@ -1,5 +1,4 @@
 /** How a consumer is doing: one query for all of them. */
-import { jsonable } from '../core/json.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
 import { settle } from '../events/order/settle.ts'
@@ -10,11 +9,11 @@ export interface ConsumerStatus {
   readonly kind: ConsumerKind
   /** `active`, or `inline` (applied with each append), or `rebuilding`. */
   readonly state: 'active' | 'inline' | 'rebuilding'
-  readonly checkpoint: bigint
+  readonly checkpoint: number
   /** The last settled position. */
-  readonly head: bigint
+  readonly head: number
   /** Positions between checkpoint and head; not all of them need be events it wants. */
-  readonly lag: bigint
+  readonly lag: number
   /** How long the first event after the checkpoint has been waiting; 0 if there is none. */
   readonly lagSeconds: number
   readonly isPaused: boolean
@@ -49,14 +48,14 @@ interface StatusRow {
   name: string
   kind: ConsumerKind
   state: ConsumerStatus['state']
-  checkpoint: bigint
+  checkpoint: number
   lag_seconds: number | null
   paused: boolean
   attempts: number
   retry_in: number | null
   owner: string | null
   expires_in: number | null
-  dead_letters: bigint
+  dead_letters: number
   last_error: StoredError | null
   progressed_at: Date
 }
@@ -96,17 +95,17 @@ export async function readStatus(
   return rows.map(row => statusOf(row, settled))
 }
 
-function statusOf(row: StatusRow, head: bigint): ConsumerStatus {
+function statusOf(row: StatusRow, head: number): ConsumerStatus {
   const { name, kind, state, attempts } = row
   const isInline = state === 'inline'
   const checkpoint = isInline && row.checkpoint < head ? head : row.checkpoint
-  return jsonable({
+  return {
     name,
     kind,
     state,
     checkpoint,
     head,
-    lag: checkpoint < head ? head - checkpoint : 0n,
+    lag: checkpoint < head ? head - checkpoint : 0,
     lagSeconds: isInline ? 0 : Math.max(0, row.lag_seconds ?? 0),
     isPaused: row.paused,
     attempts,
@@ -115,5 +114,5 @@ function statusOf(row: StatusRow, head: bigint): ConsumerStatus {
     deadLetters: Number(row.dead_letters),
     lastError: row.last_error ?? undefined,
     progressedAt: row.progressed_at,
-  })
+  }
 }

@@ -19,7 +19,7 @@ const lastLookMs = 100
 export async function waitForConsumer(
   consumers: Consumers,
   name: string,
-  position: bigint,
+  position: number,
   { timeoutMs = 30_000, signal }: WaitForOptions = {},
 ): Promise<void> {
   const { log } = consumers

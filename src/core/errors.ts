@@ -22,7 +22,7 @@ export class RillflowError extends Error {
 
   toJSON(): Record<string, unknown> {
     const { name, message, code, retryable, ...data } = this
-    return { ...mapValues(data, jsonSafe), name: this.name, code, retryable, message: this.message }
+    return { ...data, name: this.name, code, retryable, message: this.message }
   }
 }
 
@@ -63,8 +63,6 @@ export function defineError<C extends string, D extends object>(
   return kind as unknown as ErrorKind<C, D>
 }
 
-// ── The store ────────────────────────────────────────────────────────────────────────────────────────────────
-
 export const InvalidOption: ErrorKind<'invalid_option', { option: string; reason: string }> = defineError(
   'invalid_option',
   d => `Option ${d.option}: ${d.reason}.`,
@@ -92,20 +90,6 @@ export const Overloaded: ErrorKind<'overloaded', { queue: string; limit: number 
   d => `The ${d.queue} queue holds its limit of ${d.limit}. Await earlier calls before making more, then try again.`,
   { retryable: true },
 )
-
-// ── The database ─────────────────────────────────────────────────────────────────────────────────────────────
-
-// ── The schema ───────────────────────────────────────────────────────────────────────────────────────────────
-
-// ── Events ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-function mapValues(data: object, change: (value: unknown) => unknown): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(data).map(([key, value]) => [key, change(value)]))
-}
-
-function jsonSafe(value: unknown): unknown {
-  return typeof value === 'bigint' ? value.toString() : value
-}
 
 export const InvalidEvent: ErrorKind<
   'invalid_event',

@@ -52,7 +52,7 @@ function searchValue(value: unknown, search: Search): Fault | undefined {
 
 function searchObject(value: object, search: Search): Fault | undefined {
   const { ancestors } = search
-  if (value instanceof Number || value instanceof String || value instanceof Boolean || value instanceof BigInt) {
+  if (value instanceof Number || value instanceof String || value instanceof Boolean || value instanceof Number) {
     return searchValue(value.valueOf(), search)
   }
   if (isInvalidDate(value)) return faultOf('is an invalid Date')

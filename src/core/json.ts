@@ -53,13 +53,6 @@ export function canonicalJson(value: unknown): string {
   return writeSorted(JSON.parse(JSON.stringify(value) ?? 'null'))
 }
 
-/** Makes an object with bigints in it survive `JSON.stringify`, where they become text. Its own properties stay as they are. */
-export function jsonable<T extends object>(value: T): T {
-  const toJSON = (): object =>
-    Object.fromEntries(Object.entries(value).map(([key, each]) => [key, typeof each === 'bigint' ? `${each}` : each]))
-  return Object.defineProperty(value, 'toJSON', { value: toJSON, enumerable: false })
-}
-
 /** A place inside a value as one would write it in code: `data.items[3]["unit price"]`. */
 export function pathText(root: string, keys: readonly PropertyKey[]): string {
   let path = root

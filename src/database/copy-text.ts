@@ -50,10 +50,10 @@ export class CopiedLine {
     return value
   }
 
-  bigint(): bigint {
+  bigint(): number {
     const start = this.#at
     const value = this.number()
-    return Number.isSafeInteger(value) ? BigInt(value) : BigInt(this.#page.toString('latin1', start, this.#stop))
+    return Number.isSafeInteger(value) ? Number(value) : Number(this.#page.toString('latin1', start, this.#stop))
   }
 
   /** Moves on to the next field and gives the start of this one; its end is in `#stop`. */

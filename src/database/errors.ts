@@ -100,3 +100,9 @@ export const OutcomeUnknown: ErrorKind<'outcome_unknown', { eventIds: string[]; 
     `Whether the events were stored is not known (${d.reason}). Ask store.events.has(id) for one of error.eventIds, or
 append again with the same ids: an event is never stored twice.`.replace('\n', ' '),
 )
+
+export const IntegerTooLarge: ErrorKind<'integer_too_large', { value: string }> = defineError(
+  'integer_too_large',
+  d =>
+    `A query returned the bigint ${d.value}, which a JavaScript number cannot hold exactly. Cast the column to text in the query: column::text.`,
+)

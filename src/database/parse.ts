@@ -2,16 +2,18 @@
  * How values come back, on both engines: PostgreSQL's text form in, JavaScript out. Keyed by type oid and passed
  * with each query, because changing the driver's global parsers would change the user's other queries.
  */
+import { IntegerTooLarge } from './errors.ts'
+
 export const parsers: Readonly<Record<number, (text: string) => unknown>> = {
   16: text => text === 't' || text === 'true',
-  20: BigInt,
+  20: parseInteger,
   21: Number,
   23: Number,
   26: Number,
   114: JSON.parse,
   700: Number,
   701: Number,
-  1016: parseBigints,
+  1016: parseIntegers,
   1184: parseTimestamp,
   3802: JSON.parse,
 }
@@ -50,7 +52,14 @@ function parseLocalMeanTime(iso: string): Date {
   return new Date(new Date(`${local}Z`).getTime() - (sign === '-' ? -aheadMs : aheadMs))
 }
 
-function parseBigints(text: string): (bigint | null)[] {
+/** Refused rather than rounded. Positions, versions and counters of the store never get there. */
+function parseInteger(text: string): number {
+  const value = Number(text)
+  if (!Number.isSafeInteger(value)) throw new IntegerTooLarge({ value: text })
+  return value
+}
+
+function parseIntegers(text: string): (number | null)[] {
   const items = text === '{}' ? [] : text.slice(1, -1).split(',')
-  return items.map(item => (item === 'NULL' ? null : BigInt(item)))
+  return items.map(item => (item === 'NULL' ? null : parseInteger(item)))
 }

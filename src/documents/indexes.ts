@@ -54,7 +54,7 @@ export type PathsOf<T> = unknown extends T
 
 type PathsBelow<K extends string, V> = unknown extends V
   ? `${K}.${string}`
-  : V extends string | number | bigint | boolean | Date
+  : V extends string | number | number | boolean | Date
     ? never
     : V extends readonly unknown[]
       ? `${K}.${number}` | `${K}.${number}.${string}`

@@ -121,4 +121,4 @@ export function toDocument(collection: CollectionBase, row: readonly unknown[]):
 }
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] }
-type DocumentRow = [string, unknown, bigint, Date, Date, string | null, string | null, (Date | null)?]
+type DocumentRow = [string, unknown, number, Date, Date, string | null, string | null, (Date | null)?]

@@ -87,7 +87,7 @@ function madeMeanwhile(change: Change, each: ChangeOutcome): ChangeOutcome {
   return isMissed ? { ...each, outcome: 'exists' } : each
 }
 
-type Judged = [string, bigint | null, ChangeOutcome['outcome'] | undefined, bigint | null | undefined]
+type Judged = [string, number | null, ChangeOutcome['outcome'] | undefined, number | null | undefined]
 
 /** Whether an outcome is a refusal of this change. */
 export function isRefusal(change: Change, { outcome }: ChangeOutcome): boolean {

@@ -78,8 +78,8 @@ export interface RecordedEventOf<Type extends string, Data> {
   readonly stream: string
   /** Its number in its stream, from 1. */
   readonly version: number
-  /** Its place in the log. As JSON it is text. */
-  readonly position: bigint
+  /** Its place in the log. */
+  readonly position: number
   readonly schemaVersion: number
   readonly headers: Readonly<Record<string, unknown>>
   readonly correlationId: string

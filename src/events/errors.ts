@@ -55,7 +55,7 @@ export const ImportMismatch: ErrorKind<'import_mismatch', { importName: string; 
 Resume with the same source in the same order, or give the import another name.`.replace('\n', ' '),
 )
 
-export const LogRewound: ErrorKind<'log_rewound', { cursor: bigint; head: bigint; reason: string }> = defineError(
+export const LogRewound: ErrorKind<'log_rewound', { cursor: number; head: number; reason: string }> = defineError(
   'log_rewound',
   d =>
     `The log is not the one that was read before (${d.reason}; read up to ${d.cursor}, head is now ${d.head}). The server

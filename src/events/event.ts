@@ -30,7 +30,7 @@ class Recorded implements RecordedEventOf<string, unknown> {
   declare readonly data: unknown
   declare readonly stream: string
   declare readonly version: number
-  declare readonly position: bigint
+  declare readonly position: number
   declare readonly schemaVersion: number
   declare readonly headers: Readonly<Record<string, unknown>>
   declare readonly correlationId: string
@@ -39,7 +39,7 @@ class Recorded implements RecordedEventOf<string, unknown> {
   declare readonly createdAt: Date
 
   constructor(
-    position: bigint,
+    position: number,
     stream: string,
     version: number,
     id: string,
@@ -64,9 +64,5 @@ class Recorded implements RecordedEventOf<string, unknown> {
     this.causationId = causationId ?? undefined
     this.userId = userId ?? undefined
     this.createdAt = createdAt
-  }
-
-  toJSON(): Record<string, unknown> {
-    return { ...(this as RecordedEventOf<string, unknown>), position: this.position.toString() }
   }
 }

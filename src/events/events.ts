@@ -20,7 +20,6 @@
  * What it does not do: wait for consumers (see `waitFor` for the log itself), or change an event once it is stored.
  */
 import { canonicalUuid } from '../core/id.ts'
-import { jsonable } from '../core/json.ts'
 import { deadline } from '../core/lifecycle.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
@@ -49,9 +48,9 @@ export interface StreamAppend<M extends EventMap = UntypedEvents> {
 
 export interface LogState {
   /** The last position drawn. */
-  readonly head: bigint
+  readonly head: number
   /** Every event up to here is visible, or will never exist. */
-  readonly settled: bigint
+  readonly settled: number
   /** The open transactions that have appended, oldest first; empty if settled is head. */
   readonly heldBackBy: readonly HeldBackBy[]
 }
@@ -77,12 +76,12 @@ export interface Events<M extends EventMap = UntypedEvents> {
     options?: ImportOptions,
   ): Promise<ImportProgress>
   /** The last position drawn. */
-  head(): Promise<bigint>
+  head(): Promise<number>
   /** How far the log is final, and what holds it back. */
   settled(): Promise<LogState>
   /** Waits until the log is settled up to a position. */
   waitFor(
-    position: bigint,
+    position: number,
     options?: { timeoutMs?: number | undefined; signal?: AbortSignal | undefined },
   ): Promise<void>
 }
@@ -140,7 +139,7 @@ export function openEvents<M extends EventMap>(parts: AppendParts & { readonly w
     head: async () => (await settle(log)).head,
     async settled() {
       const { head, settled } = await settle(log)
-      return jsonable({ head, settled, heldBackBy: settled < head ? await heldBackBy(log) : [] })
+      return { head, settled, heldBackBy: settled < head ? await heldBackBy(log) : [] }
     },
     async waitFor(position, { timeoutMs, signal } = {}) {
       database.refuseInsideTransaction('waitFor')
@@ -149,7 +148,7 @@ export function openEvents<M extends EventMap>(parts: AppendParts & { readonly w
       try {
         let seen = await rereadable(database, log, () => settle(log))
         while (seen.settled < position) {
-          const now = await watch.beyond(position - 1n, seen, limit.signal)
+          const now = await watch.beyond(position - 1, seen, limit.signal)
           if (now.head < position && position <= seen.head)
             throw rewound(log, position, now, 'its head is below the position waited for')
           seen = now

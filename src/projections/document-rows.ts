@@ -14,7 +14,7 @@ import { table } from './table.ts'
 export interface StoredDocument {
   /** Undefined: there is none, or none any more. */
   readonly body: unknown
-  readonly version: bigint
+  readonly version: number
   readonly createdAt: Date
   readonly createdBy: string | undefined
   readonly updatedAt: Date
@@ -78,7 +78,7 @@ export async function loadDocuments(
   return loaded
 }
 
-type DocumentRow = [string, unknown, bigint, Date, string | null, Date, string | null]
+type DocumentRow = [string, unknown, number, Date, string | null, Date, string | null]
 
 /** Writes what there is and deletes what there is no more. */
 export async function writeDocuments(

@@ -166,9 +166,9 @@ function after(
   counts: boolean,
 ): StoredDocument {
   const known = before?.body === undefined ? undefined : before
-  const version = BigInt(event.version)
+  const version = Number(event.version)
   const reached = counts
-    ? (known?.version ?? 0n) + 1n
+    ? (known?.version ?? 0) + 1
     : known !== undefined && known.version > version
       ? known.version
       : version

@@ -30,7 +30,7 @@ export interface FlatTypes {
   uuid: string
   boolean: boolean
   integer: number
-  bigint: bigint | number
+  bigint: number | number
   numeric: number | string
   'double precision': number
   timestamptz: Date | string
@@ -40,7 +40,7 @@ export interface FlatTypes {
 export type FlatColumns = Readonly<Record<string, keyof FlatTypes>>
 
 type Value<T extends keyof FlatTypes> = FlatTypes[T] | null | undefined
-type Amount = number | bigint | string
+type Amount = number | number | string
 
 /** What an event does to its row: a value, or a function of the event that gives it. */
 export interface RowChange<C extends FlatColumns, E> {

@@ -123,7 +123,7 @@ function isPassing(error: unknown): boolean {
   return error instanceof TailFailed || isLocked(error) || error instanceof LeaseLost
 }
 
-async function refuseUnsettled(log: Log, tx: Transaction, reached: bigint): Promise<void> {
+async function refuseUnsettled(log: Log, tx: Transaction, reached: number): Promise<void> {
   const { head } = await settle(log, tx)
   if (reached < head) throw new TailFailed('the log is not settled up to its head')
 }
@@ -133,7 +133,7 @@ async function moveTo(
   tx: Transaction,
   name: string,
   state: 'inline' | 'active',
-  position: bigint,
+  position: number,
 ): Promise<void> {
   await move(log, name, { state, checkpoint: position }, tx)
 }

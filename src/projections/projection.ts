@@ -139,7 +139,7 @@ export function nameAndFilter(
 function sourceOf(given: object): string {
   return JSON.stringify(given, (key, value) => {
     if (key === 'events') return undefined
-    return typeof value === 'function' || typeof value === 'bigint' ? String(value) : value
+    return typeof value === 'function' ? String(value) : value
   })
 }
 

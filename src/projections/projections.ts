@@ -82,7 +82,7 @@ export interface Projections {
   /** Goes on at once: a wait after failures is over too. */
   resume(name: string): Promise<void>
   /** Moves the checkpoint only; the read model is kept, so events may count twice. To empty it too, rebuild it. */
-  reset(name: string, position: bigint): Promise<void>
+  reset(name: string, position: number): Promise<void>
   rebuild(name: string, options?: RebuildOptions): Promise<Rebuilt>
   /** Turns an async projection into an inline one, or back, while writers go on. Back also without its code. */
   setLifecycle(name: string, lifecycle: 'inline' | 'async'): Promise<void>
@@ -97,7 +97,7 @@ export interface Projections {
   /** How far behind each of them is, for a gauge. */
   metrics(): Promise<Record<string, ProjectionMetrics>>
   /** Waits until a projection has applied a position: how to read your own writes. */
-  waitFor(name: string, position: bigint, options?: WaitForOptions): Promise<void>
+  waitFor(name: string, position: number, options?: WaitForOptions): Promise<void>
 }
 
 export interface ProjectionMetrics {

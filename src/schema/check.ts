@@ -137,7 +137,7 @@ function compare(
  */
 async function positionProblems(executor: Executor, schema: string): Promise<Problem[]> {
   const sequence = identifier(schema, 'events_position')
-  const [row] = await executor.run<{ drawn: bigint; used: bigint }>(sql`/* schema.positions */
+  const [row] = await executor.run<{ drawn: number; used: number }>(sql`/* schema.positions */
     select
       case when is_called then last_value else last_value - 1 end as drawn,
       (select coalesce(max(position), 0) from ${identifier(schema, 'events')}) as used

@@ -111,17 +111,17 @@ interface ConsumerRow {
   name: string
   kind: string
   state: string
-  checkpoint: bigint
+  checkpoint: number
   paused: boolean
   leased: boolean
   lag_seconds: number | null
-  dead_letters: bigint
-  acked: bigint
-  given_back: bigint
+  dead_letters: number
+  acked: number
+  given_back: number
 }
 
 /** More consumers than this are not shown. Of dead letters and deliveries the newest 10 000 are looked at. */
-async function readConsumers(log: Log, settled: bigint): Promise<ConsumerFigures[]> {
+async function readConsumers(log: Log, settled: number): Promise<ConsumerFigures[]> {
   const { consumers, events, dead_letters, deliveries } = log.names
   // Embedded, whoever came with another opening of the database is gone.
   const sign = log.database.soleUser ?? null
@@ -174,7 +174,7 @@ interface HandlerRow {
   id: number
   handler: string
   ready_seconds: number | null
-  dead_letters: bigint
+  dead_letters: number
 }
 
 /** A rank is the time in milliseconds at which an execution became ready, and ten seconds further for each step of priority. */
@@ -219,7 +219,7 @@ async function openByHandler(log: Log, handlers: readonly HandlerRow[]): Promise
 async function readAlive(log: Log): Promise<{ daemons: Sample[]; workers: number }> {
   const { daemons, workflow_workers } = log.names
   const sign = log.database.soleUser ?? null
-  const [row] = await log.database.run<{ hot: bigint; standby: bigint; workers: bigint }>(sql`/* server.alive */
+  const [row] = await log.database.run<{ hot: number; standby: number; workers: number }>(sql`/* server.alive */
     select
       count(*) filter (where d.role = 'hot') as hot,
       count(*) filter (where d.role = 'standby') as standby,

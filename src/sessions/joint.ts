@@ -69,7 +69,7 @@ export async function sendJoint(database: Database, log: Log, saves: readonly Jo
     string,
     string | null,
     string | null,
-    bigint[] | null,
+    number[] | null,
     (number | null)[] | null,
   ]
   const counted = [numbersOf(codes), numbersOf(failed ?? '{}'), numbersOf(versions ?? '{}'), positions ?? []] as const

@@ -1,6 +1,5 @@
 /** Idempotency keys of saves: claimed with them, and remembering what they came to. */
 
-import { jsonable } from '../core/json.ts'
 import type { Executor } from '../database/database.ts'
 import { SerializationFailed } from '../database/errors.ts'
 import { sql } from '../database/sql.ts'
@@ -67,8 +66,12 @@ export async function outcomeOfKey(executor: Executor, log: Log, key: string): P
     where k.key = ${key}::text
     group by e.stream
     order by e.stream`)
-  const streams = (rows as [string, bigint, bigint, string][]).map(([stream, version, position, ids]) =>
-    jsonable({ stream, version: Number(version), position, eventIds: ids.split(','), repeated: true }),
-  )
+  const streams = (rows as [string, number, number, string][]).map(([stream, version, position, ids]) => ({
+    stream,
+    version: Number(version),
+    position,
+    eventIds: ids.split(','),
+    repeated: true,
+  }))
   return { documents: earlier.documents ?? [], streams, repeated: true }
 }

@@ -28,7 +28,7 @@ export async function sendLone(database: Database, log: Log, save: Joint): Promi
   ]
   const text = (append.parts.length === 0 ? documentsText : eventsText)(log, places)
   const [row] = await database.runArrays({ label: 'sessions.save_one', text, values })
-  const [code, version, positions, written] = row as [number, bigint | null, bigint[] | null, Written[] | null]
+  const [code, version, positions, written] = row as [number, number | null, number[] | null, Written[] | null]
   const versionOf = new Map((written ?? []).map(([place, id, made]) => [`${place} ${id}`, made]))
   const versions = changes.flatMap((some, at) => some.map(({ id }) => versionOf.get(`${at + 1} ${id}`) ?? 0))
   const last = positions?.at(-1)

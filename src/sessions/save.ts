@@ -258,7 +258,7 @@ async function presentVersions(executor: Executor, { documents }: Work): Promise
       select id, version
       from ${collection.table}
       where id = any(${changes.map(({ id }) => id)}::text[])`)
-    for (const [id, version] of rows as [string, bigint][])
+    for (const [id, version] of rows as [string, number][])
       found.push({ collection: collection.name, id, version: Number(version) })
   }
   return found

@@ -5,7 +5,6 @@ import type { LoadParts } from '../aggregates/load.ts'
 import type { LoadedAggregate } from '../aggregates/loaded.ts'
 import type { Awaitable } from '../core/core.ts'
 import { InvalidOption, Overloaded } from '../core/errors.ts'
-import { jsonable } from '../core/json.ts'
 import { checkName } from '../core/name.ts'
 import type { AnyTransaction } from '../database/transaction.ts'
 import type { CollectionBase } from '../documents/collection.ts'
@@ -48,8 +47,8 @@ export interface SaveOptions extends AppendDefaults {
 export interface Saved {
   readonly documents: readonly SavedDocument[]
   readonly streams: readonly AppendResult[]
-  /** The position of its last event, for `waitFor`; undefined if it had none. As JSON it is text. */
-  readonly position: bigint | undefined
+  /** The position of its last event, for `waitFor`; undefined if it had none. */
+  readonly position: number | undefined
   /** True if an earlier save with this idempotency key, or an earlier try of this one, had stored it. */
   readonly repeated: boolean
 }
@@ -302,11 +301,11 @@ function documentsOf(
 }
 
 export function savedOf({ documents, streams, repeated }: Sent): Saved {
-  const position = streams.reduce<bigint | undefined>(
+  const position = streams.reduce<number | undefined>(
     (last, each) => (last === undefined || each.position > last ? each.position : last),
     undefined,
   )
-  return jsonable({ documents, streams, position, repeated })
+  return { documents, streams, position, repeated }
 }
 
 function refuseOther({ handle }: Fetched, expected: Expected | undefined): void {

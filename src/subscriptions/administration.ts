@@ -34,7 +34,7 @@ export interface Administration {
   pause(name: string, group?: string): Promise<void>
   resume(name: string, group?: string): Promise<void>
   /** Goes on after this position. What was acknowledged beyond it is forgotten; consumers at work begin there anew. */
-  reset(name: string, position: bigint, group?: string): Promise<void>
+  reset(name: string, position: number, group?: string): Promise<void>
   /** The most events of a group that may be delivered and not acknowledged, from now on. */
   setMaxInFlight(name: string, group: string, maxInFlight: number): Promise<void>
   /**

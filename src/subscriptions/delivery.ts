@@ -41,7 +41,7 @@ export function deliveryOf(event: RecordedEvent, deliveries: number, settler: Se
 }
 
 class Delivered {
-  declare readonly position: bigint
+  declare readonly position: number
   readonly #deliveries: number
   readonly #isReplay: boolean
   readonly #settler: Settler
@@ -71,9 +71,5 @@ class Delivered {
 
   nack(options: NackOptions = {}): Promise<void> {
     return this.#settler.nack(options)
-  }
-
-  toJSON(): Record<string, unknown> {
-    return { ...(this as object), position: this.position.toString() }
   }
 }

@@ -19,7 +19,7 @@ export const SubscriptionNotFound: ErrorKind<
 })
 export const AlreadySettled: ErrorKind<
   'already_settled',
-  { consumer: string; position: bigint; as: 'acknowledged' | 'given back' }
+  { consumer: string; position: number; as: 'acknowledged' | 'given back' }
 > = defineError(
   'already_settled',
   d =>

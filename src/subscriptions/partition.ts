@@ -47,7 +47,7 @@ export interface Partition {
   /** The window has moved without anybody's word: to be stored some time soon. */
   moved(): void
   /** The server may have restarted: only what was stored, and events that are surely there, have been read. */
-  goBack(surely: bigint): void
+  goBack(surely: number): void
   /** Stores what was said up to now, then ends. */
   close(): Promise<void>
   /** Ends at once: the lease is not ours any more. */
@@ -197,7 +197,7 @@ export function openPartition(parts: PartitionParts): Partition {
     }
   }
 
-  async function saveUntilStored(said: readonly Word[]): Promise<{ checkpoint: bigint; state: RowState }> {
+  async function saveUntilStored(said: readonly Word[]): Promise<{ checkpoint: number; state: RowState }> {
     const letters = said.filter(word => word.outcome === 'letter')
     const { checkpoint } = window
     const change = {
@@ -282,6 +282,6 @@ export function openPartition(parts: PartitionParts): Partition {
 
 const rolledBack = 'the transaction it was acknowledged in was rolled back'
 
-function rowOf({ event, deliveries }: Entry): { position: bigint; deliveries: number } {
+function rowOf({ event, deliveries }: Entry): { position: number; deliveries: number } {
   return { position: event.position, deliveries }
 }

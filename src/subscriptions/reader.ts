@@ -25,7 +25,7 @@ export interface Held {
   readonly index: number
   /** How many partitions there are. */
   readonly of: number
-  readonly barrier: bigint | undefined
+  readonly barrier: number | undefined
   /** Nothing more is delivered: it is to be given back, or was paused. */
   isClosing: boolean
   /** Larger: read for later. */
@@ -89,7 +89,7 @@ export function startReader(parts: ReaderParts, signal: AbortSignal): Reader {
   }
 
   async function step(): Promise<void> {
-    const known = seen?.settled ?? -1n
+    const known = seen?.settled ?? -1
     const waiting = hungry()
     const behind = waiting.filter(each => each.partition.window.readTo < endOf(each, known))
     if (behind.length > 0) return readFor(behind.sort((a, b) => a.turn - b.turn)[0]!, known)
@@ -99,7 +99,7 @@ export function startReader(parts: ReaderParts, signal: AbortSignal): Reader {
     seen = now
     if (isOther) {
       if (last !== undefined) await verify(log, last, now)
-      for (const { partition } of parts.held()) partition.goBack(last?.position ?? 0n)
+      for (const { partition } of parts.held()) partition.goBack(last?.position ?? 0)
     }
     await parts.beforePage()
   }
@@ -108,7 +108,7 @@ export function startReader(parts: ReaderParts, signal: AbortSignal): Reader {
     return parts.held().filter(each => wantsMore(each))
   }
 
-  function endOf({ barrier }: Held, settled: bigint): bigint {
+  function endOf({ barrier }: Held, settled: number): number {
     return barrier !== undefined && barrier < settled ? barrier : settled
   }
 
@@ -132,7 +132,7 @@ export function startReader(parts: ReaderParts, signal: AbortSignal): Reader {
     }
   }
 
-  async function readFor(held: Held, settled: bigint): Promise<void> {
+  async function readFor(held: Held, settled: number): Promise<void> {
     held.turn = ++turn
     const after = held.partition.window.readTo
     const room = held.partition.window.room

@@ -32,13 +32,13 @@ async function registerLocked(log: Log, tx: Executor, plan: Plan): Promise<Store
   const known = rows.find(row => row.group === plan.group)
   if (known !== undefined) return checkPartitions({ ...known, filter: stored.filter }, plan)
   const { startFrom } = plan
-  const start = startFrom === 'beginning' ? 0n : startFrom === 'now' ? (await settle(log, tx)).settled : startFrom
+  const start = startFrom === 'beginning' ? 0 : startFrom === 'now' ? (await settle(log, tx)).settled : startFrom
   await insertGroup(log, tx, stored, start)
   return stored
 }
 
 /** One row per partition, all of them at one position. */
-export async function insertGroup(log: Log, tx: Executor, stored: StoredPlan, checkpoint: bigint): Promise<void> {
+export async function insertGroup(log: Log, tx: Executor, stored: StoredPlan, checkpoint: number): Promise<void> {
   const names = rowNames(stored)
   const made = await ensure(
     log,
@@ -64,8 +64,8 @@ export async function storedPlans(log: Log, executor: Executor, subscription?: s
 export async function storedRows(
   log: Log,
   { name, group }: Pick<Plan, 'name' | 'group'>,
-): Promise<(RowState & { readonly name: string; readonly fence: bigint })[]> {
-  const rows = await log.database.run<{ name: string; fence: bigint; paused: boolean; definition: StoredPlan }>(
+): Promise<(RowState & { readonly name: string; readonly fence: number })[]> {
+  const rows = await log.database.run<{ name: string; fence: number; paused: boolean; definition: StoredPlan }>(
     sql`/* subscriptions.rows */
       select name, fence, paused_at is not null as paused, definition
       from ${log.names.consumers}

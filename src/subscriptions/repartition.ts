@@ -35,8 +35,8 @@ interface Group {
 
 interface Row {
   readonly name: string
-  readonly checkpoint: bigint
-  readonly highest: bigint
+  readonly checkpoint: number
+  readonly highest: number
   readonly definition: StoredPlan
 }
 
@@ -122,7 +122,7 @@ function divide(parts: SubscriptionParts, group: Group, partitions: number): Pro
     const [first] = rows
     if (first === undefined) throw await notFound(log, tx, group.name, group.group)
     if (rows.length === partitions && first.definition.barrier === undefined) return true
-    const barrier = BigInt(first.definition.barrier ?? -1)
+    const barrier = Number(first.definition.barrier ?? -1)
     if (rows.some(row => row.checkpoint !== barrier || row.highest !== barrier)) return false
     const { barrier: _, ...definition } = first.definition
     const names = rows.map(row => row.name)

@@ -160,7 +160,7 @@ export function startRunner(parts: SubscriptionParts, plan: Plan): Runner {
       onChange: serve,
     })
     const letters = openLetters({ log, hold, executorOf, ended: partition.ended, onChange: () => settledLetter(entry) })
-    const barrier = row.barrier === undefined ? undefined : BigInt(row.barrier)
+    const barrier = row.barrier === undefined ? undefined : Number(row.barrier)
     // The row's own number of partitions: another one may have been set since they were listed.
     const entry: Held = { partition, letters, index, of: row.partitions, barrier, isClosing: false, turn: 0 }
     held.set(lease.consumer, entry)

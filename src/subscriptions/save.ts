@@ -17,14 +17,14 @@ import type { Remnant } from './window.ts'
 export type Fence = Pick<Lease, 'consumer' | 'fence'>
 
 export interface Change {
-  readonly checkpoint: bigint
+  readonly checkpoint: number
   /** Done beyond the checkpoint. */
-  readonly done: readonly { readonly position: bigint; readonly deliveries: number }[]
+  readonly done: readonly { readonly position: number; readonly deliveries: number }[]
   readonly givenBack: readonly GivenBack[]
 }
 
 export interface GivenBack {
-  readonly position: bigint
+  readonly position: number
   readonly deliveries: number
   readonly delayMs: number
   readonly error: object
@@ -104,7 +104,7 @@ export async function saveInside(
   log: Log,
   executor: Executor,
   lease: Fence,
-  event: { readonly position: bigint; readonly deliveries: number },
+  event: { readonly position: number; readonly deliveries: number },
 ): Promise<void> {
   const rows = await executor.run(sql`/* subscriptions.ack_inside */
     with held as (
@@ -131,8 +131,8 @@ export async function saveInside(
 export async function endedInside(
   log: Log,
   lease: Fence,
-  positions: readonly bigint[],
-): Promise<ReadonlySet<bigint> | undefined> {
+  positions: readonly number[],
+): Promise<ReadonlySet<number> | undefined> {
   return log.database.transaction(async tx => {
     const free = await tx.run(sql`/* subscriptions.ended */
       select 1
@@ -144,7 +144,7 @@ export async function endedInside(
       await checkFence(log, tx, lease)
       return undefined
     }
-    const rows = await tx.run<{ position: bigint }>(sql`/* subscriptions.acked */
+    const rows = await tx.run<{ position: number }>(sql`/* subscriptions.acked */
       select position
       from ${log.names.deliveries}
       where consumer = ${lease.consumer}::text
@@ -155,7 +155,7 @@ export async function endedInside(
 }
 
 export interface Loaded extends RowState {
-  readonly remnants: ReadonlyMap<bigint, Remnant>
+  readonly remnants: ReadonlyMap<number, Remnant>
 }
 
 /** What an earlier holder left. Read after the lease was taken: nobody can add to it any more. */
@@ -166,7 +166,7 @@ export async function loadRow(log: Log, lease: Fence): Promise<Loaded> {
     where name = ${lease.consumer}::text
       and fence = ${lease.fence}::bigint`)
   if (row === undefined) throw new LeaseLost({ consumer: lease.consumer, fence: lease.fence })
-  const left = await log.database.run<{ position: bigint; deliveries: number; done: boolean; wait: number | null }>(
+  const left = await log.database.run<{ position: number; deliveries: number; done: boolean; wait: number | null }>(
     sql`/* subscriptions.left */
       select position, deliveries, acked_at is not null as done,
         greatest(0, extract(epoch from retry_at - clock_timestamp()) * 1000)::float8 as wait

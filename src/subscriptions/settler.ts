@@ -9,7 +9,7 @@ import { AlreadySettled } from './errors.ts'
 export interface SettlerParts extends Pick<Settler, 'ack' | 'nack'> {
   readonly log: Log
   readonly lease: Lease
-  readonly position: bigint
+  readonly position: number
   /** Aborts when nothing may be said any more. */
   readonly ended: AbortSignal
 }

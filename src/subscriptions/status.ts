@@ -1,6 +1,5 @@
 /** How the groups of a subscription are doing. */
 import { type ConsumerStatus, readStatus, type StoredError } from '../consumers/status.ts'
-import { jsonable } from '../core/json.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
 import { notFound } from './not-found.ts'
@@ -12,11 +11,11 @@ export interface GroupStatus {
   readonly maxInFlight: number
   readonly isPaused: boolean
   /** Everything up to here is done, by the partition that is furthest behind; so are `lag` and `lagSeconds`. */
-  readonly checkpoint: bigint
+  readonly checkpoint: number
   /** The last settled position. */
-  readonly head: bigint
+  readonly head: number
   /** Positions between checkpoint and head; not all of them need be events it wants. */
-  readonly lag: bigint
+  readonly lag: number
   /** How long the first event after the checkpoint has been waiting; 0 if there is none. */
   readonly lagSeconds: number
   /** Those that are open or being retried. */
@@ -28,8 +27,8 @@ export interface GroupStatus {
 export interface PartitionStatus {
   /** The name of its consumer, as dead letters have it. */
   readonly consumer: string
-  readonly checkpoint: bigint
-  readonly lag: bigint
+  readonly checkpoint: number
+  readonly lag: number
   readonly isPaused: boolean
   /** Who holds its lease now. */
   readonly owner: string | undefined
@@ -78,7 +77,7 @@ function statusOf(all: readonly { row: Row; status: ConsumerStatus }[]): GroupSt
   const slowest = all.reduce((a, b) => (b.status.checkpoint < a.status.checkpoint ? b : a))
   const { subscription, group, maxInFlight } = slowest.row.definition
   const { checkpoint, head, lag, lagSeconds } = slowest.status
-  return jsonable({
+  return {
     subscription,
     group,
     maxInFlight,
@@ -89,16 +88,14 @@ function statusOf(all: readonly { row: Row; status: ConsumerStatus }[]): GroupSt
     lagSeconds,
     deadLetters: all.reduce((sum, { status }) => sum + status.deadLetters, 0),
     lastError: all.find(({ status }) => status.lastError !== undefined)?.status.lastError,
-    partitions: all.map(({ row, status }) =>
-      jsonable({
-        consumer: row.name,
-        checkpoint: status.checkpoint,
-        lag: status.lag,
-        isPaused: status.isPaused,
-        owner: status.lease?.owner,
-        acked: row.acked,
-        givenBack: row.given_back,
-      }),
-    ),
-  })
+    partitions: all.map(({ row, status }) => ({
+      consumer: row.name,
+      checkpoint: status.checkpoint,
+      lag: status.lag,
+      isPaused: status.isPaused,
+      owner: status.lease?.owner,
+      acked: row.acked,
+      givenBack: row.given_back,
+    })),
+  }
 }

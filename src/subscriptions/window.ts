@@ -34,9 +34,9 @@ export interface Remnant {
 
 export interface Window {
   /** Everything up to here has been read. */
-  readonly readTo: bigint
+  readonly readTo: number
   /** Everything up to here is done. */
-  readonly checkpoint: bigint
+  readonly checkpoint: number
   /** Events that are out. */
   readonly out: number
   /** How many more events may be added. */
@@ -47,9 +47,9 @@ export interface Window {
   extra: number
   add(event: RecordedEvent, key: string, fault?: unknown): void
   /** Nothing is left to be added up to here. */
-  reach(position: bigint): void
+  reach(position: number): void
   /** Only up to here has been read after all; events that were added stay. */
-  goBack(position: bigint): void
+  goBack(position: number): void
   /** The event to deliver next, if there is one that may be. With `alone`, none of a key that is out. */
   take(now: number, alone: boolean): Entry | undefined
   /** When the next one that waits is due. */
@@ -57,20 +57,20 @@ export interface Window {
   finish(entry: Entry): void
   giveBack(entry: Entry, dueAt: number): void
   /** Drops what is done up to the stored checkpoint. */
-  forget(checkpoint: bigint): void
+  forget(checkpoint: number): void
 }
 
 export interface WindowOptions {
-  readonly checkpoint: bigint
+  readonly checkpoint: number
   readonly limit: number
   /** Events that may be read ahead. */
   readonly buffer: number
-  readonly remnants: ReadonlyMap<bigint, Remnant>
+  readonly remnants: ReadonlyMap<number, Remnant>
 }
 
 export function openWindow({ checkpoint, limit, buffer, remnants }: WindowOptions): Window {
   /** In the order of positions. */
-  const entries = new Map<bigint, Entry>()
+  const entries = new Map<number, Entry>()
   const ready: Entry[] = []
   /** By key, in the order of positions: those that were given back and are not done. */
   const held = new Map<string, Entry[]>()
@@ -109,7 +109,7 @@ export function openWindow({ checkpoint, limit, buffer, remnants }: WindowOption
       return readTo
     },
     get checkpoint() {
-      for (const [position, entry] of entries) if (entry.state !== 'done') return position - 1n
+      for (const [position, entry] of entries) if (entry.state !== 'done') return position - 1
       return readTo
     },
     get out() {

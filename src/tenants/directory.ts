@@ -49,7 +49,7 @@ interface Row {
   server: string
   schema: string
   state: Placement['state']
-  epoch: bigint
+  epoch: number
   moving_to: string | null
 }
 

@@ -6,7 +6,7 @@ import type { Database } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 
 /** By schema. */
-export async function readHeads(database: Database, prefix: string): Promise<Map<string, bigint>> {
+export async function readHeads(database: Database, prefix: string): Promise<Map<string, number>> {
   const rows = await database.runArrays(sql`/* tenants.heads */
     select n.nspname::text, coalesce(pg_sequence_last_value(c.oid), 0)
     from pg_class as c
@@ -14,5 +14,5 @@ export async function readHeads(database: Database, prefix: string): Promise<Map
     where c.relname = 'events_position'
       and c.relkind = 'S'
       and starts_with(n.nspname, ${prefix}::text)`)
-  return new Map(rows.map(([schema, head]) => [schema as string, head as bigint]))
+  return new Map(rows.map(([schema, head]) => [schema as string, head as number]))
 }

@@ -7,7 +7,7 @@ import type { Log } from '../events/log.ts'
 
 export interface Outlook {
   /** Of the log, as drawn. */
-  readonly head: bigint
+  readonly head: number
   readonly isIdle: boolean
   /** When the next timer, schedule, retry or join is due; undefined if none is. */
   readonly nextInMs: number | undefined
@@ -16,7 +16,7 @@ export interface Outlook {
 /** `consumers` are those that this process has code for: nobody waits here for the others. */
 export async function lookAt(log: Log, consumers: readonly string[]): Promise<Outlook> {
   const { names } = log
-  const [row] = await log.database.run<{ head: bigint; idle: boolean; next_in: number | null }>(sql`/* tenants.idle */
+  const [row] = await log.database.run<{ head: number; idle: boolean; next_in: number | null }>(sql`/* tenants.idle */
     with head as materialized (
       select coalesce(pg_sequence_last_value(${names.events_position.quoted}::text::regclass), 0) as position)
     select

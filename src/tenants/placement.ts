@@ -7,7 +7,7 @@ export interface Placement {
   readonly schema: string
   readonly state: 'active' | 'moving'
   /** Grows with each step of a move. */
-  readonly epoch: bigint
+  readonly epoch: number
 }
 
 export interface Placements {

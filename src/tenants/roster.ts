@@ -47,7 +47,7 @@ interface Member<S> {
   server: string
   running: Running | undefined
   /** Up to where the log was drawn when it fell asleep; undefined if it has to be woken. */
-  asleepAt: bigint | undefined
+  asleepAt: number | undefined
   /** By the clock of this process. */
   dueAt: number
   activeAt: number
@@ -290,7 +290,7 @@ export function openRoster<S>(placements: Placements, options: RosterOptions<S>)
     const { log, consumers } = member.instance
     const names = consumers.list().map(({ name }) => name)
     // A hint that comes during the look makes it worthless.
-    member.asleepAt = 0n
+    member.asleepAt = 0
     const { head, isIdle, nextInMs } = await abortable(lookAt(log, names), stopping.signal)
     member.dueAt = nextInMs === undefined ? Number.POSITIVE_INFINITY : performance.now() + nextInMs
     if (!isIdle || member.asleepAt === undefined || (nextInMs !== undefined && nextInMs <= restMs)) {

@@ -15,7 +15,7 @@ const server = 'default'
 export function schemaPlacements(given: Database, prefix: string): Placements {
   const database = shareListeners(given)
   const placed = (tenant: string): Placement => ({
-    ...{ tenant, server, state: 'active', epoch: 0n },
+    ...{ tenant, server, state: 'active', epoch: 0 },
     schema: schemaOfTenant(tenant, prefix),
   })
   const stores = async (schema: string | undefined): Promise<string[]> => {

@@ -18,9 +18,9 @@ export interface TenantStatus extends Placement {
   /** About how many events, as the server estimates. */
   readonly events: number
   /** The highest position drawn. */
-  readonly head: bigint
+  readonly head: number
   /** Positions that the consumer furthest behind has to go; paused ones do not count. */
-  readonly lag: bigint
+  readonly lag: number
 }
 
 export async function readTenant(
@@ -29,9 +29,9 @@ export async function readTenant(
 ): Promise<TenantStatus> {
   const { status, pending } = await schema.state()
   if (status === 'missing')
-    return { ...placement, version: 0, pending, drift: [], bytes: 0, events: 0, head: 0n, lag: 0n }
+    return { ...placement, version: 0, pending, drift: [], bytes: 0, events: 0, head: 0, lag: 0 }
   const { problems } = await schema.check()
-  const [row] = await database.run<{ version: number; bytes: bigint; events: number; head: bigint }>(
+  const [row] = await database.run<{ version: number; bytes: number; events: number; head: number }>(
     sql`/* tenants.size */
       select
         (select coalesce(max(id), 0) from ${identifier(placement.schema, 'migrations')}) as version,
@@ -55,6 +55,6 @@ export async function readTenant(
     bytes: Number(row!.bytes),
     events: row!.events,
     head: row!.head,
-    lag: lags.reduce((most, lag) => (lag > most ? lag : most), 0n),
+    lag: lags.reduce((most, lag) => (lag > most ? lag : most), 0),
   }
 }

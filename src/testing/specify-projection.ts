@@ -62,7 +62,7 @@ async function check(
   const what = `Projection "${projection.name}" of ${given.length} events`
   compare(what, expected, await readModel(store, subject, given))
   if (!repeat || projection.apply === undefined) return
-  await store.projections.reset(projection.name, 0n)
+  await store.projections.reset(projection.name, 0)
   await settle(store)
   compare(`${what}, delivered twice`, expected, await readModel(store, subject, given))
 }

@@ -6,12 +6,12 @@ import type { Log } from '../events/log.ts'
 export interface Slowest {
   /** The consumer, or `handler <name>` of one that is still given what came before it. */
   readonly name: string
-  readonly position: bigint
+  readonly position: number
 }
 
 /** Also those that are paused, stopped, or run nowhere. Undefined if nobody follows the log. */
 export async function slowest({ database, names }: Log, executor: Executor = database): Promise<Slowest | undefined> {
-  const [row] = await executor.run<{ name: string; position: bigint }>(sql`/* upkeep.slowest */
+  const [row] = await executor.run<{ name: string; position: number }>(sql`/* upkeep.slowest */
     select r.name, r.position
     from (
       -- What is to be built anew begins where it began.

@@ -57,7 +57,7 @@ export const EventUndecodable: ErrorKind<'event_undecodable', { eventId: string;
     `Event ${d.eventId} of type ${d.type} could not be given the shape its readers expect; error.cause says why. Mend the
 upcaster, then retry the dead letter.`.replace('\n', ' '),
 )
-export const EventGone: ErrorKind<'event_gone', { position: bigint }> = defineError(
+export const EventGone: ErrorKind<'event_gone', { position: number }> = defineError(
   'event_gone',
   d => `The event at position ${d.position} is not in the log any more, so nothing can be done because of it.`,
 )

@@ -26,7 +26,7 @@ export interface Route {
   readonly version: number
   readonly kind: HandlerKind
   readonly types: readonly string[] | undefined
-  readonly startPosition: bigint
+  readonly startPosition: number
   /** Its executions wait until it is resumed. */
   readonly isPaused: boolean
   /** It is given nothing new; a join, what its open batches still wait for. */
@@ -48,13 +48,13 @@ export async function storeRoutes(log: Log, handlers: readonly Handler[]): Promi
 }
 
 /** Whoever holds this row decides what is dispatched to whom. */
-export async function lockDispatcher(log: Log, tx: Executor): Promise<{ checkpoint: bigint; version: number }> {
-  const [row] = await tx.run<{ checkpoint: bigint; version: number }>(sql`/* workflows.lock_dispatcher */
+export async function lockDispatcher(log: Log, tx: Executor): Promise<{ checkpoint: number; version: number }> {
+  const [row] = await tx.run<{ checkpoint: number; version: number }>(sql`/* workflows.lock_dispatcher */
     select checkpoint, coalesce((definition->>'routes')::integer, 0) as version
     from ${log.names.consumers}
     where name = ${dispatcherName}::text
     for update`)
-  return row ?? { checkpoint: 0n, version: 0 }
+  return row ?? { checkpoint: 0, version: 0 }
 }
 
 /** Tells the dispatcher that the routes are not what they were. The caller holds its row, or does so from then on. */
@@ -69,8 +69,8 @@ async function storeRoute(
   log: Log,
   tx: Executor,
   handler: Handler,
-  checkpoint: bigint,
-  settled: bigint,
+  checkpoint: number,
+  settled: number,
 ): Promise<number> {
   const { name, version, kind, types, definition, priority, delayMs, timeoutMs, deadlineMs, concurrency, rate } =
     handler
@@ -127,8 +127,8 @@ async function storeRoute(
   return row!.id
 }
 
-function startOf({ startFrom }: Handler): bigint {
-  return typeof startFrom === 'bigint' ? startFrom : 0n
+function startOf({ startFrom }: Handler): number {
+  return typeof startFrom === 'number' ? startFrom : 0
 }
 
 /** Those that events are dispatched to, and joins that were; those that are still given what came before them are not. */
@@ -149,7 +149,7 @@ export interface RouteRow {
   readonly version: number
   readonly kind: HandlerKind
   readonly types: string[] | null
-  readonly start_position: bigint
+  readonly start_position: number
   readonly paused: boolean
   /** Not there: it is not. */
   readonly retired?: boolean

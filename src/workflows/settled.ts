@@ -17,21 +17,21 @@ export interface SettledOptions {
 
 export interface SettledWatch {
   /** Resolves when nothing more will happen in the workflow by itself. `position`: that of an event of it. */
-  settled(correlationId: string, options?: SettledOptions, position?: bigint): Promise<WorkflowStatus>
+  settled(correlationId: string, options?: SettledOptions, position?: number): Promise<WorkflowStatus>
 }
 
 const firstPollMs = 20
 const lastPollMs = 1_000
 
 /** `progress`: how far this process has dispatched: what it has yet to dispatch needs no look before it has. */
-export function watchSettled(log: Log, wake: Wake, progress: { readonly reached: bigint }): SettledWatch {
+export function watchSettled(log: Log, wake: Wake, progress: { readonly reached: number }): SettledWatch {
   const waiters = new Map<string, Set<Deferred<WorkflowStatus>>>()
   let stopListening: (() => void) | undefined
   const loop = openLoop({ look, pollMs: Number.POSITIVE_INFINITY, clock: log.clock, onFailure })
   let pollMs = firstPollMs
 
   return {
-    async settled(correlationId, { timeoutMs = 30_000, signal } = {}, position = 0n) {
+    async settled(correlationId, { timeoutMs = 30_000, signal } = {}, position = 0) {
       log.database.refuseInsideTransaction('settled')
       const limit = deadline(signal, timeoutMs, { what: `The end of workflow ${correlationId}`, clock: log.clock })
       const waiter = deferred<WorkflowStatus>()
@@ -39,7 +39,7 @@ export function watchSettled(log: Log, wake: Wake, progress: { readonly reached:
       waiters.set(correlationId, all.add(waiter))
       stopListening ??= wake.onEnd(loop.lookSoon)
       pollMs = firstPollMs
-      if (progress.reached > 0n && progress.reached < position) loop.lookIn(pollMs)
+      if (progress.reached > 0 && progress.reached < position) loop.lookIn(pollMs)
       else loop.lookSoon()
       try {
         return await abortable(waiter.promise, limit.signal)

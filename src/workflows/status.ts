@@ -44,7 +44,7 @@ interface StatusRow {
   state: string | null
   open: number | null
   busy: boolean
-  letters: bigint
+  letters: number
   requested: boolean
   undispatched: boolean
   last_type: string | null

@@ -140,7 +140,7 @@ export function openWorkflows<M extends EventMap>(
     ...parts,
     limits,
     codeOf: (name: string, version: number) => handlers.get(keyOf(name, version)),
-    progress: { reached: 0n },
+    progress: { reached: 0 },
     takers: new Set<Taker>(),
   }
   const settledWatch = watchSettled(log, wake, dispatchParts.progress)
@@ -197,7 +197,7 @@ export function openWorkflows<M extends EventMap>(
     openWorker(workerParts, checkWorker(given), open, seats)
 
   /** `position`: that of its newest event, as far as is known here. */
-  const flow = (correlationId: string, position?: bigint): Flow<EventMap> => {
+  const flow = (correlationId: string, position?: number): Flow<EventMap> => {
     checkName('Correlation id', correlationId)
     const self: Flow<EventMap> = {
       ...insight.of(correlationId),

@@ -78,5 +78,5 @@ test('timers and sockets live while 64 callers append all the time', async () =>
   show({ appended: head, rounds: gaps.length, longestMs: Math.max(...gaps) })
 
   expect(gaps.length).toBeGreaterThan(10)
-  expect(head).toBeGreaterThan(100n)
+  expect(head).toBeGreaterThan(100)
 }, 60_000)

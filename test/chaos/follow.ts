@@ -4,17 +4,17 @@ import { waitUntil } from '../support/wait.ts'
 
 export interface Tail {
   readonly ids: string[]
-  readonly positions: bigint[]
+  readonly positions: number[]
   /** Rejects when it fails. */
   readonly failed: Promise<void>
-  reached(position: bigint): Promise<void>
+  reached(position: number): Promise<void>
   stop(): Promise<void>
 }
 
-export function follow(store: Store, after: bigint | 'start' = 'start'): Tail {
+export function follow(store: Store, after: number | 'start' = 'start'): Tail {
   const stop = new AbortController()
   const ids: string[] = []
-  const positions: bigint[] = []
+  const positions: number[] = []
   let failure: unknown
   const following = (async () => {
     try {

@@ -11,9 +11,9 @@ import { pause, type Random } from './pace.ts'
 export interface LogReader {
   readonly name: string
   /** The positions it gave out, in the order it did. */
-  readonly delivered: bigint[]
+  readonly delivered: number[]
   /** Everything up to here it believes to have given out. */
-  cursor: bigint
+  cursor: number
   /** Reads until it is told to stop; then no further than it has come. */
   run(): Promise<void>
   stop(): void
@@ -28,7 +28,7 @@ export interface Verdict {
 }
 
 /** What the reader made of the log, as far as it has come; `truth` are all positions there are. */
-export function judge(reader: LogReader, truth: readonly bigint[]): Verdict {
+export function judge(reader: LogReader, truth: readonly number[]): Verdict {
   const { name, delivered, cursor } = reader
   const given = new Set(delivered)
   return {
@@ -44,11 +44,11 @@ export const clean = { missed: 0, repeated: 0, disordered: 0 }
 
 /** A reader made of single steps: each gives out what comes after the cursor, and says how far it has come. */
 export interface Step {
-  readonly positions: readonly bigint[]
-  readonly reached: bigint
+  readonly positions: readonly number[]
+  readonly reached: number
 }
 
-function stepping(name: string, from: bigint, random: Random, step: (after: bigint) => Promise<Step>): LogReader {
+function stepping(name: string, from: number, random: Random, step: (after: number) => Promise<Step>): LogReader {
   let running = true
   const reader: LogReader = {
     name,
@@ -71,7 +71,7 @@ function stepping(name: string, from: bigint, random: Random, step: (after: bigi
 
 // ── Right ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-export function tailing(store: Store, from: bigint, filter: { types?: string[] } = {}): LogReader {
+export function tailing(store: Store, from: number, filter: { types?: string[] } = {}): LogReader {
   const stop = new AbortController()
   const reader: LogReader = {
     name: filter.types === undefined ? 'tail' : 'filtered tail',
@@ -92,7 +92,7 @@ export function tailing(store: Store, from: bigint, filter: { types?: string[] }
   return reader
 }
 
-export function readingAll(store: Store, from: bigint, random: Random): LogReader {
+export function readingAll(store: Store, from: number, random: Random): LogReader {
   return stepping('readAll', from, random, async after => {
     const events = await store.events.readAll({ after, includeArchived: true }).toArray()
     return { positions: events.map(event => event.position), reached: events.at(-1)?.position ?? after }
@@ -100,7 +100,7 @@ export function readingAll(store: Store, from: bigint, random: Random): LogReade
 }
 
 /** By hand, with a pause between the statements: what they rely on must not be their nearness. */
-export function settleThenRead(client: pg.Client, schema: string, from: bigint, random: Random): LogReader {
+export function settleThenRead(client: pg.Client, schema: string, from: number, random: Random): LogReader {
   return stepping('settle, then read', from, random, async after => {
     const settled = await settledBy(client, `select settled from "${schema}".slow_settle()`)
     await pause(random, 5)
@@ -111,7 +111,7 @@ export function settleThenRead(client: pg.Client, schema: string, from: bigint, 
 // ── Broken ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** No settling at all. */
-export function naive(client: pg.Client, schema: string, from: bigint, random: Random): LogReader {
+export function naive(client: pg.Client, schema: string, from: number, random: Random): LogReader {
   return stepping('position > last', from, random, async after => {
     const positions = await positionsOf(client, `select position from "${schema}".events where position > ${after}`)
     return { positions, reached: positions.at(-1) ?? after }
@@ -119,7 +119,7 @@ export function naive(client: pg.Client, schema: string, from: bigint, random: R
 }
 
 /** The snapshot of the one statement is older than what settling finds. */
-export function oneStatement(client: pg.Client, schema: string, from: bigint, random: Random): LogReader {
+export function oneStatement(client: pg.Client, schema: string, from: number, random: Random): LogReader {
   return stepping('settle and read in one statement', from, random, after =>
     together(
       client,
@@ -132,14 +132,14 @@ export function oneStatement(client: pg.Client, schema: string, from: bigint, ra
 }
 
 /** All statements of a STABLE function see with the snapshot of its caller. */
-export function stableFunction(client: pg.Client, schema: string, from: bigint, random: Random): LogReader {
+export function stableFunction(client: pg.Client, schema: string, from: number, random: Random): LogReader {
   return stepping('a STABLE function', from, random, after =>
     together(client, after, `select settled, position from "${schema}".stable_read(${after})`),
   )
 }
 
 /** The snapshot is that of the transaction, taken before settling. */
-export function repeatableRead(client: pg.Client, other: pg.Client, schema: string, from: bigint, random: Random) {
+export function repeatableRead(client: pg.Client, other: pg.Client, schema: string, from: number, random: Random) {
   return stepping('a repeatable-read transaction', from, random, async after => {
     await client.query('begin isolation level repeatable read')
     await client.query('select 1')
@@ -151,7 +151,7 @@ export function repeatableRead(client: pg.Client, other: pg.Client, schema: stri
 }
 
 /** The snapshot is that of the cursor, opened before settling. */
-export function openedCursor(client: pg.Client, schema: string, from: bigint, random: Random): LogReader {
+export function openedCursor(client: pg.Client, schema: string, from: number, random: Random): LogReader {
   return stepping('a cursor opened before', from, random, async after => {
     await client.query('begin')
     await client.query(
@@ -165,7 +165,7 @@ export function openedCursor(client: pg.Client, schema: string, from: bigint, ra
 }
 
 /** Who announces between the two reads has drawn below the head that is read last. */
-export function locksBeforeHead(client: pg.Client, schema: string, from: bigint, random: Random): LogReader {
+export function locksBeforeHead(client: pg.Client, schema: string, from: number, random: Random): LogReader {
   return stepping('the locks before the head', from, random, async after => {
     const settled = await settledBy(client, `select settled from "${schema}".locks_first()`)
     return readUpTo(client, schema, after, settled)
@@ -211,16 +211,16 @@ export function readerFunctions(schema: string): string[] {
   ]
 }
 
-async function settledBy(client: pg.Client, text: string): Promise<bigint> {
-  return BigInt((await client.query(text)).rows[0].settled)
+async function settledBy(client: pg.Client, text: string): Promise<number> {
+  return Number((await client.query(text)).rows[0].settled)
 }
 
-async function positionsOf(client: pg.Client, text: string): Promise<bigint[]> {
+async function positionsOf(client: pg.Client, text: string): Promise<number[]> {
   const { rows } = await client.query(text.startsWith('fetch') ? text : `${text} order by position`)
-  return rows.map(row => BigInt(row.position))
+  return rows.map(row => Number(row.position))
 }
 
-async function readUpTo(client: pg.Client, schema: string, after: bigint, settled: bigint): Promise<Step> {
+async function readUpTo(client: pg.Client, schema: string, after: number, settled: number): Promise<Step> {
   const where = `position > ${after} and position <= ${settled}`
   return {
     positions: await positionsOf(client, `select position from "${schema}".events where ${where}`),
@@ -228,8 +228,8 @@ async function readUpTo(client: pg.Client, schema: string, after: bigint, settle
   }
 }
 
-async function together(client: pg.Client, after: bigint, text: string): Promise<Step> {
+async function together(client: pg.Client, after: number, text: string): Promise<Step> {
   const { rows } = await client.query(`${text} order by 2`)
-  const positions = rows.filter(row => row.position !== null).map(row => BigInt(row.position))
-  return { positions, reached: BigInt(rows[0]?.settled ?? after) }
+  const positions = rows.filter(row => row.position !== null).map(row => Number(row.position))
+  return { positions, reached: Number(rows[0]?.settled ?? after) }
 }

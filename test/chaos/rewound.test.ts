@@ -48,7 +48,7 @@ async function appendCopyAppend() {
   return { tail, kept, lost }
 }
 
-async function appendTen(stream: string): Promise<bigint> {
+async function appendTen(stream: string): Promise<number> {
   return (
     await store.events.append(
       stream,

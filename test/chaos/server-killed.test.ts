@@ -83,10 +83,10 @@ test('an event at a position that a crash has given back is not passed over', as
     `select nextval('"${schema}".events_position') as position from generate_series(1, 40)`,
   )
   await other.query('rollback')
-  const highest = BigInt(drawn.rows.at(-1).position)
+  const highest = Number(drawn.rows.at(-1).position)
   // It looks when somebody waits: once for the two of them, and once more when it has come to the new end.
   const looks = store.metrics().settles_total
-  const passing = store.events.waitFor(highest + 1n)
+  const passing = store.events.waitFor(highest + 1)
   await waitUntil(() => store.metrics().settles_total >= looks + 3, { what: 'the follower to have passed them' })
 
   // One of its processes dies, and the postmaster starts all others anew. Its own time of start stays.
@@ -97,10 +97,10 @@ test('an event at a position that a crash has given back is not passed over', as
   await waitUntil(async () => String((await asked(startedAt)).started) === String(rows[0].started))
   await other.end().catch(() => {})
   // By another store, which wakes nobody, until the head is where it was; then by this one.
-  const positions: bigint[] = []
+  const positions: number[] = []
   {
     await using later = await open({ listen: false })
-    while ((positions.at(-1) ?? 0n) <= highest) positions.push((await later.events.append('order-2', one)).position)
+    while ((positions.at(-1) ?? 0) <= highest) positions.push((await later.events.append('order-2', one)).position)
   }
   expect(positions[0]).toBeLessThan(highest)
   positions.push((await store.events.append('order-3', one)).position)
@@ -115,7 +115,7 @@ test('waitFor outlives a restart of the server', async () => {
   await using store = await open({ pollMs: 100 })
   const { position } = await store.events.append('order-1', one)
   // A crash may give back up to 32 positions that nobody has used; a restart in good order none.
-  const waiting = store.events.waitFor(position + 1n, { timeoutMs: 60_000 })
+  const waiting = store.events.waitFor(position + 1, { timeoutMs: 60_000 })
   await server.stop()
   await server.restart()
   const next = await store.events.append('order-1', one)

@@ -23,23 +23,23 @@ export interface TortureOptions {
   /** Names of readers that are expected to lose events: nobody waits for them to catch up. */
   broken?: readonly string[]
   /** The last position drawn before it begins. */
-  startAt?: bigint
+  startAt?: number
   seed?: number
   prepareSchema?: readonly string[]
 }
 
 export interface TortureParts {
   readonly stores: readonly Store[]
-  readonly from: bigint
+  readonly from: number
   client(): Promise<import('pg').Client>
 }
 
 export async function torture(options: TortureOptions): Promise<Map<string, Verdict>> {
-  const { url, schema, startAt = 0n, broken = [], seed = Math.floor(Math.random() * 2 ** 32) } = options
+  const { url, schema, startAt = 0, broken = [], seed = Math.floor(Math.random() * 2 ** 32) } = options
   await using stores = await openStores(url, schema)
   await using clients = connections(url)
   const admin = await clients.open()
-  if (startAt > 0n) await admin.query(`select setval('"${schema}".events_position', ${startAt})`)
+  if (startAt > 0) await admin.query(`select setval('"${schema}".events_position', ${startAt})`)
   const prepare = [...readerFunctions(schema), ...writerFunctions(schema), ...(options.prepareSchema ?? [])]
   for (const text of prepare) await admin.query(text)
 
@@ -72,7 +72,7 @@ export async function torture(options: TortureOptions): Promise<Map<string, Verd
     const right = readers.filter(reader => !broken.includes(reader.name))
     await Promise.race([
       failed,
-      waitUntil(() => right.every(reader => reader.cursor >= (truthOf(reader, truth).at(-1) ?? 0n)), {
+      waitUntil(() => right.every(reader => reader.cursor >= (truthOf(reader, truth).at(-1) ?? 0)), {
         what: `the end of the log for ${right.map(reader => `${reader.name} at ${reader.cursor}`)}`,
       }),
     ])
@@ -94,12 +94,12 @@ export async function torture(options: TortureOptions): Promise<Map<string, Verd
     return new Map(frozen.map(reader => [reader.name, judge(reader, truthOf(reader, truth))]))
   }
 
-  async function truthNow(): Promise<{ position: bigint; type: string }[]> {
+  async function truthNow(): Promise<{ position: number; type: string }[]> {
     const { rows } = await admin.query(`select position, type from "${schema}".events order by position`)
-    return rows.map(({ position, type }) => ({ position: BigInt(position), type }))
+    return rows.map(({ position, type }) => ({ position: Number(position), type }))
   }
 
-  function truthOf({ name }: { name: string }, truth: readonly { position: bigint; type: string }[]): bigint[] {
+  function truthOf({ name }: { name: string }, truth: readonly { position: number; type: string }[]): number[] {
     const wanted = name === 'filtered tail' ? truth.filter(({ type }) => type === types[0]) : truth
     return wanted.map(({ position }) => position)
   }

@@ -22,12 +22,12 @@ beforeAll(async () => {
 test('events tail shows the latest events, of the streams and types asked for', async () => {
   await shop.shows('events tail', {
     text: [/#1 .*order-1@1 +OrderPlaced +\{"total":99\}/, /#3 .*cart-1@1 +CartOpened/],
-    json: [{ position: '1' }, { position: '2' }, { position: '3' }],
+    json: [{ position: 1 }, { position: 2 }, { position: 3 }],
     isNdjson: true,
   })
   await shop.shows('events tail --limit 1 --category order', {
     text: [/^ +#2 .*OrderPaid .*\n$/],
-    json: [{ position: '2', type: 'OrderPaid' }],
+    json: [{ position: 2, type: 'OrderPaid' }],
     isNdjson: true,
   })
 })
@@ -44,7 +44,7 @@ test('events tail --follow goes on with new events, and ends with Ctrl-C', async
 test('events show gives one event in full, and says where to look for one that is not there', async () => {
   await shop.shows(`events show ${eventId}`, {
     text: [/type +OrderPlaced/, 'order-1 at version 1', /user +ada/, '"channel": "web"', '"total": 99'],
-    json: { id: eventId, type: 'OrderPlaced', data: { total: 99 }, userId: 'ada', position: '1' },
+    json: { id: eventId, type: 'OrderPlaced', data: { total: 99 }, userId: 'ada', position: 1 },
   })
 
   const unknown = await shop.run('events show 00000000-0000-4000-8000-000000000000')
@@ -75,7 +75,7 @@ test('events export writes what events import loads, elsewhere', async () => {
     .trimEnd()
     .split('\n')
     .map(line => JSON.parse(line))
-  expect(lines[0]).toMatchObject({ stream: 'order-1', type: 'OrderPlaced', position: '1' })
+  expect(lines[0]).toMatchObject({ stream: 'order-1', type: 'OrderPlaced', position: 1 })
   const moved = lines.map(({ id, stream, ...rest }) => JSON.stringify({ ...rest, stream: `moved-${stream}` }))
   await writeFile(file, `${moved.join('\n')}\n`)
 

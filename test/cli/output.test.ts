@@ -94,5 +94,5 @@ test('times and counts are said as people say them', () => {
     ...['now', '5.0s ago', '2m05s ago', 'in 2h00m', '2025-11-02'],
   ])
   expect([duration(12), duration(90_000_000)]).toEqual(['12ms', '1d01h'])
-  expect([count(1, 'event'), count(12_345n, 'event')]).toEqual(['1 event', '12,345 events'])
+  expect([count(1, 'event'), count(12_345, 'event')]).toEqual(['1 event', '12,345 events'])
 })

@@ -68,7 +68,7 @@ test('resetting a checkpoint needs consent, and has the hidden name of before', 
 test('projections rebuild builds the read model anew', async () => {
   await shop.shows('projections rebuild orders', {
     text: [/^Rebuilt orders: 5 events in .*, up to position 5\.\n$/],
-    json: { projection: 'orders', events: 5, position: '5' },
+    json: { projection: 'orders', events: 5, position: 5 },
   })
   await shop.shows('docs get orders order-1', { text: ['"total": 10'], json: { data: { total: 10 } } })
 })

@@ -68,7 +68,7 @@ test('the status of one leaves the names of all for the shell', patient, async (
 test('--tenant says whose every command is, and without it nobody is guessed', patient, async () => {
   await mall.shows('events tail --tenant acme', {
     text: [/^ +#1 .*order-1@1 +OrderPlaced/],
-    json: [{ position: '1', type: 'OrderPlaced' }],
+    json: [{ position: 1, type: 'OrderPlaced' }],
     isNdjson: true,
   })
 
@@ -85,7 +85,7 @@ test('--tenant says whose every command is, and without it nobody is guessed', p
   ])
 
   expect(nameless).toMatchObject({ code: 2, stdout: '', stderr: expect.stringContaining('try: --tenant NAME') })
-  expect(JSON.parse(usual.stdout)).toMatchObject({ position: '1', type: 'OrderPlaced' })
+  expect(JSON.parse(usual.stdout)).toMatchObject({ position: 1, type: 'OrderPlaced' })
   expect(JSON.parse(all.stdout)).toHaveLength(2)
   expect(down).toMatchObject({ code: 2, stderr: expect.stringContaining('try: rillflow tenants drop NAME') })
   expect(unknown).toMatchObject({ code: 1, stderr: expect.stringContaining('There is no tenant "hooli"') })
@@ -134,7 +134,7 @@ test('a tenant is archived, imported under another name, and dropped', patient, 
   const again = await mall.run('tenants archive acme --output kept --include-snapshots --json')
   expect(JSON.parse(again.stderr)).toMatchObject({ error: { code: 'archive_exists' } })
   const imported = await mall.run('tenants import kept --as acme-copy --json')
-  expect(JSON.parse(imported.stdout)).toMatchObject({ tenant: 'acme-copy', manifest: { position: '1' } })
+  expect(JSON.parse(imported.stdout)).toMatchObject({ tenant: 'acme-copy', manifest: { position: 1 } })
 
   const refused = await mall.run('tenants drop acme-copy')
   const dropped = await mall.run('tenants drop acme-copy --yes')

@@ -20,10 +20,10 @@ test('a reset that cannot be finished changes nothing', async () => {
   await query('update ~consumers set checkpoint = 1')
   await refuse(query, 'update')
 
-  const { error } = await outcome(resetConsumer(log, 'mailer', 0n))
+  const { error } = await outcome(resetConsumer(log, 'mailer', 0))
 
   expect(error).toMatchObject({ code: 'database_failed' })
-  expect(await query('select checkpoint from ~consumers')).toEqual([{ checkpoint: 1n }])
+  expect(await query('select checkpoint from ~consumers')).toEqual([{ checkpoint: 1 }])
   expect(await states(letters)).toEqual({ [event.id]: 'open' })
 })
 
@@ -44,7 +44,7 @@ test('an unknown consumer is named, with the nearest one, inside of a transactio
   const { log, database, hold } = await openLetters()
   await hold()
 
-  const resetting = await outcome(database.transaction(tx => resetConsumer(log, 'mailr', 0n, tx)))
+  const resetting = await outcome(database.transaction(tx => resetConsumer(log, 'mailr', 0, tx)))
   const deleting = await outcome(deleteConsumer(log, 'mailr'))
 
   expect(resetting.error).toMatchObject({ code: 'consumer_not_found', consumer: 'mailr', nearest: 'mailer' })

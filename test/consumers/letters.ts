@@ -31,7 +31,7 @@ export async function openLetters(): Promise<Letters> {
     const { consumer: name = 'mailer', attempts = 1 } = options
     const error = 'error' in options ? options.error : new Error('declined')
     return shop.database.transaction(tx =>
-      recordDeadLetter(log, tx, { consumer: name, fence: 1n }, { event, error, attempts }),
+      recordDeadLetter(log, tx, { consumer: name, fence: 1 }, { event, error, attempts }),
     )
   }
   return {

@@ -17,7 +17,7 @@ import { toRecordedEvent } from '../../src/events/event.ts'
 const id = '0190b2f0-6a1c-7def-8123-456789abcdef'
 
 function failure(attempt: number, type = 'OrderPlaced'): Failure {
-  const event = toRecordedEvent(7n, 'order-1', 1, id, type, 1, { total: 99 }, {}, id, null, null, new Date(0))
+  const event = toRecordedEvent(7, 'order-1', 1, id, type, 1, { total: 99 }, {}, id, null, null, new Date(0))
   return { consumer: 'mailer', event, error: new Error('declined'), attempt }
 }
 

@@ -84,7 +84,7 @@ test('before the first batch there is no checkpoint; then it and the lag follow 
   const idle = await processor.runOnce()
 
   expect(before).toBeUndefined()
-  expect([lagBefore, lagBetween, await processor.lag()]).toEqual([position, 1n, 0n])
+  expect([lagBefore, lagBetween, await processor.lag()]).toEqual([position, 1, 0])
   expect([first, idle]).toEqual([
     { result: 'processed', count: 2 },
     { result: 'idle', count: 0 },
@@ -114,7 +114,7 @@ test('by default the first failure stops it, run rejects with the error, and the
   await processor.shutdown()
 
   expect(error).toMatchObject({ message: 'declined' })
-  expect(stopped).toEqual({ state: 'failed', checkpoint: 1n })
+  expect(stopped).toEqual({ state: 'failed', checkpoint: 1 })
   expect(seen).toEqual([2, 3])
   expect(await again).toEqual({ value: undefined })
 })
@@ -181,7 +181,7 @@ test('AB-03: what a failing event wrote is undone, what those before it wrote is
 
   expect(error).toMatchObject({ code: '22012' })
   expect(await mails()).toEqual(['order of 1'])
-  expect(await processor.checkpoint()).toBe(1n)
+  expect(await processor.checkpoint()).toBe(1)
 })
 
 test('AB-04: thousands of bad events drain without a wait in between', async () => {
@@ -208,7 +208,7 @@ test('AB-04: thousands of bad events drain without a wait in between', async () 
   await caughtUp(processor, store)
 
   expect(failed).toBeGreaterThanOrEqual(many)
-  expect(await processor.lag()).toBe(0n)
+  expect(await processor.lag()).toBe(0)
 }, 120_000)
 
 test('AB-05: gaps between positions are crossed, however wide, and one at the end leaves no lag', async () => {
@@ -228,7 +228,7 @@ test('AB-05: gaps between positions are crossed, however wide, and one at the en
     batchSize: 1,
     handlers: { OrderPlaced: ({ data }) => void seen.push(data.total) },
   })
-  await waitUntil(async () => (await processor.lag()) === 0n)
+  await waitUntil(async () => (await processor.lag()) === 0)
 
   expect(seen).toEqual([1, 2])
   expect(await processor.checkpoint()).toBe(await store.events.head())
@@ -274,7 +274,7 @@ test('a run ends with its signal, and a batch under way is finished first', asyn
   await running
 
   expect(processor.state).toBe('stopped')
-  expect(await processor.checkpoint()).toBe(1n)
+  expect(await processor.checkpoint()).toBe(1)
 })
 
 test('AB-07: events of types without a handler are left out, unless they are to be a failure', async () => {
@@ -351,7 +351,7 @@ test('a dead letter that cannot be written stops it, and the checkpoint stays be
 
   expect(error).toMatchObject({ code: 'dead_letter_unwritable', consumer: 'mailer' })
   expect(processor.state).toBe('failed')
-  expect(await processor.checkpoint()).toBe(1n)
+  expect(await processor.checkpoint()).toBe(1)
 })
 
 test('bad events in a row are set aside one by one, the good ones between them are applied once, until one stops it', async () => {
@@ -378,11 +378,11 @@ test('bad events in a row are set aside one by one, the good ones between them a
 
   expect(error).toMatchObject({ message: 'lost' })
   expect(await mails()).toEqual(['order of 2', 'order of 4', 'paid'])
-  expect(await processor.checkpoint()).toBe(5n)
+  expect(await processor.checkpoint()).toBe(5)
   const letters = await store.deadLetters.list()
   expect(letters.map(letter => [letter.position, letter.lastError.message])).toEqual([
-    [1n, 'declined'],
-    [3n, 'division by zero'],
+    [1, 'declined'],
+    [3, 'division by zero'],
   ])
 })
 

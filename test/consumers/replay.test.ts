@@ -21,7 +21,7 @@ const mailed = async (shop: Letters) =>
   (await shop.query<{ event_id: string }>('select event_id from ~mails')).map(row => row.event_id)
 
 const checkpointOf = async (shop: Letters) =>
-  (await shop.query<{ checkpoint: bigint }>('select checkpoint from ~consumers'))[0]!.checkpoint
+  (await shop.query<{ checkpoint: number }>('select checkpoint from ~consumers'))[0]!.checkpoint
 
 test('RB-14: a retry applies that event only, and leaves the checkpoint where it is', async () => {
   const shop = await openLetters()
@@ -36,7 +36,7 @@ test('RB-14: a retry applies that event only, and leaves the checkpoint where it
 
   expect(result).toMatchObject({ replayed: 1, failed: 0 })
   expect(await shop.query('select * from ~mails')).toEqual([{ event_id: event.id, attempt: 2, is_replay: true }])
-  expect(await checkpointOf(shop)).toBe(3n)
+  expect(await checkpointOf(shop)).toBe(3)
   const letter = await shop.letters.show('mailer', event.id)
   expect(letter).toMatchObject({ state: 'replayed', attempts: 2, retryAt: undefined })
   expect(letter.history).toMatchObject([{ from: 'retrying', to: 'replayed' }])

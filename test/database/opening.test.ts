@@ -101,7 +101,7 @@ test('a closed store refuses every call with the same code, closing twice is no 
     tail: () => take(store.events.tail({ after: 'start' }), 1),
     get: () => store.events.get('0190b2f0-6a1c-7def-8123-456789abcdef'),
     head: () => store.events.head(),
-    waitFor: () => store.events.waitFor(9n),
+    waitFor: () => store.events.waitFor(9),
     import: () => store.events.import([{ stream: 'order-1', ...placed() }]),
     list: () => store.streams.list(),
     archive: () => store.streams.archive('order-1'),
@@ -118,7 +118,7 @@ test('closing waits for appends under way, and ends tails and waits', async () =
   const other = await sibling()
   const before = store.metrics().settles_total
   const tailing = outcome(take(store.events.tail({ after: 'start' }), 1000))
-  const waiting = outcome(store.events.waitFor(100_000n))
+  const waiting = outcome(store.events.waitFor(100_000))
   await waitUntil(() => store.metrics().settles_total > before)
   const appending = Array.from({ length: 40 }, (_, n) => outcome(store.events.append(`order-${n % 5}`, placed(n))))
 

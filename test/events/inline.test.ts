@@ -30,7 +30,7 @@ test('an inline projection sees its events as they will be read, but for the pos
   ])
 
   const stored = await events.readAll().toArray()
-  expect(seen.map(event => ({ ...event }))).toEqual(stored.map(event => ({ ...event, position: 0n })))
+  expect(seen.map(event => ({ ...event }))).toEqual(stored.map(event => ({ ...event, position: 0 })))
   expect(stored.map(({ stream, version }) => [stream, version])).toEqual([
     ['order-1', 1],
     ['order-2', 1],

@@ -9,7 +9,7 @@ test('the head is the last position drawn, and an idle log is settled up to it',
 
   const { position } = await store.events.append('order-1', [placed(), paid])
 
-  expect(before).toMatchObject({ head: 0n, settled: 0n, heldBackBy: [] })
+  expect(before).toMatchObject({ head: 0, settled: 0, heldBackBy: [] })
   expect(await store.events.head()).toBe(position)
   expect(await store.events.settled()).toMatchObject({ head: position, settled: position, heldBackBy: [] })
 })
@@ -30,18 +30,18 @@ test('waiting for a position that is settled ends at once', async () => {
   const { position } = await store.events.append('order-1', placed())
 
   await store.events.waitFor(position)
-  await store.events.waitFor(0n, { timeoutMs: 1 })
+  await store.events.waitFor(0, { timeoutMs: 1 })
 })
 
 test('waiting for a position far ahead ends when the log gets there', async () => {
   const { store } = await openShop({ pollMs: 600_000 })
   let arrived = false
 
-  const waiting = store.events.waitFor(5n).then(() => {
+  const waiting = store.events.waitFor(5).then(() => {
     arrived = true
   })
   await store.events.append('order-1', [placed(), paid])
-  await store.events.waitFor(2n)
+  await store.events.waitFor(2)
   const early = arrived
   await store.events.append('order-1', [placed(), paid, placed()])
   await waiting
@@ -53,8 +53,8 @@ test('waiting too long ends with TimedOut, and an abort with Aborted', async () 
   const { store } = await openShop({ pollMs: 600_000 })
   const abort = new AbortController()
 
-  const late = outcome(store.events.waitFor(9n, { timeoutMs: 20 }))
-  const aborted = outcome(store.events.waitFor(9n, { signal: abort.signal }))
+  const late = outcome(store.events.waitFor(9, { timeoutMs: 20 }))
+  const aborted = outcome(store.events.waitFor(9, { signal: abort.signal }))
   abort.abort()
 
   expect((await late).error).toMatchObject({ code: 'timed_out', timeoutMs: 20, retryable: true })
@@ -66,7 +66,7 @@ test('the time limit of a wait is told by the clock of the store', async () => {
   const clock = fakeClock()
   const { store } = await openShop({ clock })
   const before = store.metrics().settles_total
-  const waiting = outcome(store.events.waitFor(9n, { timeoutMs: 3_600_000 }))
+  const waiting = outcome(store.events.waitFor(9, { timeoutMs: 3_600_000 }))
   await waitUntil(() => store.metrics().settles_total >= before + 2)
 
   clock.advance(3_600_000)
@@ -88,7 +88,7 @@ if (onServer) {
 
     const state = await store.events.settled()
 
-    expect(held.position).toBe(first.position + 1n)
+    expect(held.position).toBe(first.position + 1)
     expect(state).toMatchObject({ head: later.position, settled: first.position })
     expect(state.heldBackBy).toEqual([
       {
@@ -119,7 +119,7 @@ if (onServer) {
     const state = await store.events.settled()
     await client.query(`commit prepared '${gid}'`)
 
-    expect(state.settled).toBe(later.position - 2n)
+    expect(state.settled).toBe(later.position - 2)
     expect(state.heldBackBy).toMatchObject([{ pid: undefined, gid, state: 'prepared' }])
     expect(await store.events.settled()).toMatchObject({ settled: later.position, heldBackBy: [] })
   })

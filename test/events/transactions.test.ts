@@ -128,7 +128,7 @@ test('a handle is of no use after its transaction', async () => {
   await expect(store.events.read('order-42', { tx: handle }).toArray()).rejects.toMatchObject({
     code: 'transaction_closed',
   })
-  expect(await store.events.head()).toBe(0n)
+  expect(await store.events.head()).toBe(0)
 })
 
 test('calls on the store inside its open transaction fail at once and name themselves', async () => {
@@ -146,7 +146,7 @@ test('calls on the store inside its open transaction fail at once and name thems
       has: () => store.events.has('0190b2f0-6a1c-7def-8123-456789abcdef'),
       head: () => store.events.head(),
       settled: () => store.events.settled(),
-      waitFor: () => store.events.waitFor(1n),
+      waitFor: () => store.events.waitFor(1),
       import: () => store.events.import([{ stream: 'order-42', ...placed() }]),
       list: () => store.streams.list(),
       describe: () => store.streams.describe('order-1'),
@@ -198,11 +198,11 @@ if (onServer) {
     const before = await store.events.read('order-42').toArray()
     await client.query('commit')
 
-    expect(result).toMatchObject({ version: 2, position: expect.any(BigInt), repeated: false })
+    expect(result).toMatchObject({ version: 2, position: expect.any(Number), repeated: false })
     expect(again).toEqual({ ...result, repeated: true })
     expect(inside.map(event => [event.position, event.createdAt])).toEqual([
-      [expect.any(BigInt), expect.any(Date)],
-      [expect.any(BigInt), expect.any(Date)],
+      [expect.any(Number), expect.any(Date)],
+      [expect.any(Number), expect.any(Date)],
     ])
     expect(before).toEqual([])
     expect(await store.events.read('order-42').toArray()).toHaveLength(2)

@@ -8,7 +8,7 @@ import { type Upcaster, upcaster, upcasters } from '../../src/events/read/upcast
 const id = '0190b2f0-6a1c-7def-8123-456789abcdef'
 
 function stored(type: string, schemaVersion: number, data: unknown = { total: 99 }): RecordedEvent {
-  return toRecordedEvent(7n, 'order-42', 1, id, type, schemaVersion, data, {}, id, null, null, new Date(0))
+  return toRecordedEvent(7, 'order-42', 1, id, type, schemaVersion, data, {}, id, null, null, new Date(0))
 }
 
 const withCurrency = upcaster('OrderPlaced', { from: 1, to: 2 }, (data: object) => ({ ...data, currency: 'EUR' }))

@@ -11,27 +11,27 @@ export interface Letter {
   state: 'open' | 'retrying' | 'replayed' | 'resolved'
   attempts: number
   isRequested: boolean
-  fence: bigint
+  fence: number
 }
 
 export interface HeldLease {
-  readonly fence: bigint
-  cursor: bigint
+  readonly fence: number
+  cursor: number
   attempts: number
 }
 
 export type Job =
   | {
       readonly kind: 'batch'
-      readonly fence: bigint
-      readonly positions: readonly bigint[]
-      readonly fails: ReadonlySet<bigint>
+      readonly fence: number
+      readonly positions: readonly number[]
+      readonly fails: ReadonlySet<number>
     }
-  | { readonly kind: 'replay'; readonly fence: bigint; readonly position: bigint; readonly fails: boolean }
+  | { readonly kind: 'replay'; readonly fence: number; readonly position: number; readonly fails: boolean }
 
 export interface Outcome {
   readonly processed: number
-  readonly checkpoint: bigint
+  readonly checkpoint: number
   readonly attempts: number
   readonly isPaused: boolean
 }
@@ -44,23 +44,23 @@ interface Worker {
 export class ConsumerModel {
   readonly workers: Record<WorkerName, Worker> = { a: {}, b: {} }
   /** The positions of the log, and where this consumer began. */
-  readonly log: bigint[] = []
-  readonly letters = new Map<bigint, Letter>()
-  readonly effects: bigint[] = []
-  readonly resets: bigint[] = []
+  readonly log: number[] = []
+  readonly letters = new Map<number, Letter>()
+  readonly effects: number[] = []
+  readonly resets: number[] = []
   /** Events that a reset to after them has left out. */
-  readonly leftOut = new Set<bigint>()
+  readonly leftOut = new Set<number>()
   readonly retries: number
-  checkpoint: bigint
+  checkpoint: number
   attempts = 0
   isWaiting = false
   isPaused = false
   owner: WorkerName | undefined
   isExpired = false
   /** Of the lease that counts; undefined if none does. */
-  fence: bigint | undefined
+  fence: number | undefined
 
-  constructor(start: bigint, retries: number) {
+  constructor(start: number, retries: number) {
     this.checkpoint = start
     this.retries = retries
   }
@@ -74,7 +74,7 @@ export class ConsumerModel {
     return this.holder !== undefined && this.holder !== worker ? 'leasedByOther' : undefined
   }
 
-  take(worker: WorkerName, fence: bigint): void {
+  take(worker: WorkerName, fence: number): void {
     this.owner = worker
     this.isExpired = false
     this.fence = fence
@@ -91,7 +91,7 @@ export class ConsumerModel {
     this.#begin(this.checkpoint)
   }
 
-  reset(position: bigint): void {
+  reset(position: number): void {
     this.resets.push(position)
     for (const each of this.log) if (each > this.checkpoint && each <= position) this.leftOut.add(each)
     this.#begin(position)
@@ -99,12 +99,12 @@ export class ConsumerModel {
       if (at > position && (letter.state === 'open' || letter.state === 'retrying')) close(letter, 'resolved')
   }
 
-  #begin(checkpoint: bigint): void {
+  #begin(checkpoint: number): void {
     Object.assign(this, { checkpoint, attempts: 0, isWaiting: false, owner: undefined, fence: undefined })
   }
 
   /** Which events a worker would read next. */
-  page(worker: WorkerName, limit: number): bigint[] {
+  page(worker: WorkerName, limit: number): number[] {
     const { cursor } = this.workers[worker].lease!
     return this.log.filter(position => position > cursor).slice(0, limit)
   }
@@ -131,7 +131,7 @@ export class ConsumerModel {
     const failed = positions[at]!
     const attempt = at === 0 ? attemptsBefore + 1 : 1
     if (attempt <= this.retries) {
-      this.#moveTo(failed - 1n)
+      this.#moveTo(failed - 1)
       Object.assign(this, { attempts: attempt, isWaiting: true })
       return at
     }
@@ -146,11 +146,11 @@ export class ConsumerModel {
     return positions.length
   }
 
-  #moveTo(checkpoint: bigint): void {
+  #moveTo(checkpoint: number): void {
     Object.assign(this, { checkpoint, attempts: 0, isWaiting: false })
   }
 
-  #setAside(position: bigint, attempts: number, fence: bigint): void {
+  #setAside(position: number, attempts: number, fence: number): void {
     const known = this.letters.get(position)
     const isRequested = known?.state === 'open' && known.isRequested
     this.letters.set(position, { state: 'open', attempts: (known?.attempts ?? 0) + attempts, isRequested, fence })
@@ -190,19 +190,19 @@ export class ConsumerModel {
   }
 
   /** The letter as an operator finds it: one whose worker has lost its lease is open. False if it is not. */
-  open(position: bigint): boolean {
+  open(position: number): boolean {
     const letter = this.letters.get(position)!
     const isLeft = letter.fence !== this.fence || this.holder === undefined
     if (letter.state === 'retrying' && isLeft) letter.state = 'open'
     return letter.state === 'open'
   }
 
-  resolve(position: bigint): void {
+  resolve(position: number): void {
     close(this.letters.get(position)!, 'resolved')
   }
 
   /** How often an event may have been applied: once, and once more for each reset to before it. */
-  mostEffects(position: bigint): number {
+  mostEffects(position: number): number {
     return 1 + this.resets.filter(reset => reset < position).length
   }
 }

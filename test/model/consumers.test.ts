@@ -25,7 +25,7 @@ import { ConsumerModel, type WorkerName } from './consumer-model.ts'
 /** One batch or replay that has been begun. */
 interface RealJob {
   readonly done: Promise<{ value?: unknown; error?: unknown }>
-  readonly fails: ReadonlySet<bigint>
+  readonly fails: ReadonlySet<number>
   readonly isAtGate: Promise<void>
   go(): void
   die(): void
@@ -45,7 +45,7 @@ interface Real {
   readonly retries: number
   readonly workers: Record<WorkerName, RealWorker>
   /** By position. */
-  readonly ids: Map<bigint, string>
+  readonly ids: Map<number, string>
 }
 
 type Command = fc.AsyncCommand<ConsumerModel, Real>
@@ -58,7 +58,7 @@ const appending = fc.integer({ min: 1, max: 3 }).map(count =>
     const events = Array.from({ length: count }, () => placed())
     const { position, eventIds } = await real.shop.store.events.append(`order-${real.name}`, events)
     for (const [at, id] of eventIds.entries()) {
-      const each = position - BigInt(count - 1 - at)
+      const each = position - Number(count - 1 - at)
       model.log.push(each)
       real.ids.set(each, id)
     }
@@ -95,7 +95,7 @@ async function take(model: ConsumerModel, real: Real, who: WorkerName): Promise<
   const { checkpoint, attempts } = model
   expect(taken).toMatchObject({ checkpoint, attempts })
   me.lease = taken as Lease
-  expect(me.lease.fence).toBeGreaterThan(model.fence ?? 0n)
+  expect(me.lease.fence).toBeGreaterThan(model.fence ?? 0)
   model.take(who, me.lease.fence)
 }
 
@@ -214,7 +214,7 @@ const resetting = fc.integer({ min: 0, max: 6 }).map(back =>
   command(
     `reset to ${back} before the end`,
     async (model, real) => {
-      const position = model.log.at(-1 - back) ?? model.log[0]! - 1n
+      const position = model.log.at(-1 - back) ?? model.log[0]! - 1
       await resetConsumer(real.log, real.name, position)
       model.reset(position)
     },
@@ -300,7 +300,7 @@ async function openWalk(
 /** Begins something that waits at its gate until it is told to go on, or to die. */
 function begin(
   { log, name, retries, shop }: Real,
-  fails: ReadonlySet<bigint>,
+  fails: ReadonlySet<number>,
   work: (log: Log, consumer: Consumer, lost: AbortSignal) => Promise<unknown>,
 ): RealJob {
   const [atGate, open, lost] = [deferred<void>(), deferred<void>(), new AbortController()]
@@ -376,7 +376,7 @@ function expectNothingLost(model: ConsumerModel): void {
 }
 
 /** Mostly one that is open. */
-function pickLetter({ letters }: ConsumerModel, which: number): bigint {
+function pickLetter({ letters }: ConsumerModel, which: number): number {
   const all = [...letters.keys()]
   const open = all.filter(position => letters.get(position)!.state === 'open')
   const from = open.length === 0 || which % 4 === 0 ? all : open

@@ -20,7 +20,7 @@ test('an unknown name is refused with the nearest one there is', async () => {
   await expect(store.projections.tickOnce('order-total')).rejects.toMatchObject(nearest)
   await expect(store.projections.pause('order-total')).rejects.toMatchObject(nearest)
   await expect(store.projections.resume('order-total')).rejects.toMatchObject(nearest)
-  await expect(store.projections.reset('order-total', 0n)).rejects.toMatchObject(nearest)
+  await expect(store.projections.reset('order-total', 0)).rejects.toMatchObject(nearest)
   await expect(store.projections.rebuild('order-total')).rejects.toMatchObject(nearest)
   await expect(store.projections.setLifecycle('order-total', 'inline')).rejects.toMatchObject(nearest)
 })
@@ -49,7 +49,7 @@ test('RB-20: the status of one that never ran and never failed can be read, paus
   await store.projections.pause('order-totals')
 
   const status = await store.projections.status('order-totals')
-  expect(status).toMatchObject({ checkpoint: 0n, head: 1n, lag: 1n, isPaused: true, attempts: 0, deadLetters: 0 })
+  expect(status).toMatchObject({ checkpoint: 0, head: 1, lag: 1, isPaused: true, attempts: 0, deadLetters: 0 })
   expect(status.lagSeconds).toBeGreaterThanOrEqual(0)
   expect(status).toMatchObject({ retryInMs: undefined, lease: undefined, lastError: undefined })
   expect(await store.projections.tickOnce('order-totals')).toEqual({ result: 'paused', count: 0 })
@@ -89,12 +89,12 @@ test('RB-18: a reset moves the checkpoint for good, and keeps the read model', a
   await shop.store.events.append('order-1', [placed(1), placed(2), placed(4)])
   await shop.store.projections.runUntilIdle()
 
-  await shop.store.projections.reset('order-totals', 2n)
+  await shop.store.projections.reset('order-totals', 2)
 
-  expect(await shop.store.projections.status('order-totals')).toMatchObject({ checkpoint: 2n, lag: 1n })
-  expect(await totalRows(shop)).toEqual([{ stream: 'order-1', orders: 3n, total: '7' }])
+  expect(await shop.store.projections.status('order-totals')).toMatchObject({ checkpoint: 2, lag: 1 })
+  expect(await totalRows(shop)).toEqual([{ stream: 'order-1', orders: 3, total: '7' }])
   await shop.store.projections.runUntilIdle()
-  expect(await totalRows(shop)).toEqual([{ stream: 'order-1', orders: 4n, total: '11' }])
+  expect(await totalRows(shop)).toEqual([{ stream: 'order-1', orders: 4, total: '11' }])
 })
 
 test('one batch of each at a time, then until nothing is left', async () => {
@@ -123,7 +123,7 @@ test('what was appended can be waited for, and read then', async () => {
   const { position } = await shop.store.events.append('order-1', placed(3))
   await shop.store.projections.waitFor('order-totals', position)
 
-  expect(await totalRows(shop)).toEqual([{ stream: 'order-1', orders: 1n, total: '3' }])
+  expect(await totalRows(shop)).toEqual([{ stream: 'order-1', orders: 1, total: '3' }])
   stop.abort()
   await running
   expect((await shop.store.projections.status('order-totals')).lease).toBeUndefined()
@@ -175,5 +175,5 @@ test('RB-19: two stores in one database pause and count by themselves', async ()
 
   expect(await first.store.projections.tickOnce('order-totals')).toEqual({ result: 'paused', count: 0 })
   expect(await second.store.projections.tickOnce('order-totals')).toEqual({ result: 'processed', count: 1 })
-  expect(await totalRows(second)).toEqual([{ stream: 'order-1', orders: 1n, total: '2' }])
+  expect(await totalRows(second)).toEqual([{ stream: 'order-1', orders: 1, total: '2' }])
 })

@@ -16,8 +16,8 @@ test('a projection keeps a table of its own up to date', async () => {
   expect(await shop.store.projections.runUntilIdle()).toBe(3)
 
   expect(await totalRows(shop)).toEqual([
-    { stream: 'order-1', orders: 2n, total: '15' },
-    { stream: 'order-2', orders: 1n, total: '1' },
+    { stream: 'order-1', orders: 2, total: '15' },
+    { stream: 'order-2', orders: 1, total: '1' },
   ])
 })
 
@@ -59,7 +59,7 @@ test('RB-25: a projection reads the types it has handlers for, and its checkpoin
   expect(types).toEqual(['OrderShipped'])
   const { checkpoint, head, lag } = await store.projections.status('shipping')
   expect(checkpoint).toBe(head)
-  expect(lag).toBe(0n)
+  expect(lag).toBe(0)
 })
 
 test("the handler '*' takes what has no handler of its own", async () => {
@@ -109,7 +109,7 @@ test('where a store may not change the schema, a projection without its tables s
   await other.schema.sync()
 
   expect(await other.projections.tickOnce('order-totals')).toEqual({ result: 'processed', count: 1 })
-  expect(await totalRows(shop)).toEqual([{ stream: 'order-1', orders: 1n, total: '10' }])
+  expect(await totalRows(shop)).toEqual([{ stream: 'order-1', orders: 1, total: '10' }])
 })
 
 test('RB-81: projections belong to the store they are registered in', async () => {

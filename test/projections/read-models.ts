@@ -31,7 +31,7 @@ export function totals(more: Partial<CustomOptions<ShopMap>> = {}): Projection {
 
 export interface TotalRow {
   stream: string
-  orders: bigint
+  orders: number
   total: string
 }
 

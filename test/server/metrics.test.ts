@@ -93,7 +93,7 @@ test('a consumer shows its lag in events and seconds, what it has done, what fai
   const before = await scrape()
   await waitUntil(async () => {
     await store.projections.runUntilIdle()
-    return (await store.projections.status('totals')).lag === 0n
+    return (await store.projections.status('totals')).lag === 0
   })
   const after = await scrape()
   await store.projections.pause('totals')

@@ -30,7 +30,7 @@ test('a save stores documents and events together, and says their versions and t
     'OrderPlaced',
   ])
   expect(session.staged).toEqual({ documents: 0, events: 0 })
-  expect(JSON.parse(JSON.stringify(saved)).position).toBe(String(saved.position))
+  expect(JSON.parse(JSON.stringify(saved)).position).toBe(saved.position)
 })
 
 test('nothing is stored before it is saved, and nothing twice', async () => {

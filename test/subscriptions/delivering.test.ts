@@ -79,7 +79,7 @@ test('a new group begins at the beginning, now, or after a position', async () =
   await store.events.append('order-2', placed())
 
   expect(names(await take(store.subscribe('late'), 1))).toEqual(['order-2/1'])
-  expect(names(await take(store.subscribe('after', { startFrom: position - 1n }), 1))).toEqual(['order-1/2'])
+  expect(names(await take(store.subscribe('after', { startFrom: position - 1 }), 1))).toEqual(['order-1/2'])
   expect(names(await take(store.subscribe('all', { startFrom: 'beginning' }), 1))).toEqual(['order-1/1'])
 })
 

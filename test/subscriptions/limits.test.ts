@@ -62,12 +62,12 @@ test('RB-76: the checkpoint passes what the filter leaves out, so that nothing i
   for (let n = 0; n < 5; n++) await store.events.append(`order-${n}`, [placed(n), paid])
   await using _mailer = store.subscribe('mailer', { types: ['OrderShipped'], onEvent: () => {} })
 
-  await waitUntil(async () => (await store.subscriptions.status('mailer')).lag === 0n)
+  await waitUntil(async () => (await store.subscriptions.status('mailer')).lag === 0)
   const before = await store.subscriptions.status('mailer')
   const { position } = await store.events.append('order-9', placed())
-  await waitUntil(async () => (await store.subscriptions.status('mailer')).lag === 0n)
+  await waitUntil(async () => (await store.subscriptions.status('mailer')).lag === 0)
 
-  expect(before).toMatchObject({ checkpoint: position - 1n, lagSeconds: 0 })
+  expect(before).toMatchObject({ checkpoint: position - 1, lagSeconds: 0 })
   expect(await store.subscriptions.status('mailer')).toMatchObject({ checkpoint: position })
 })
 
@@ -79,10 +79,10 @@ test('AB-16: what is left out below an event in flight is passed, the event itse
   const deliveries = store.subscribe('mailer', { ...manual, types: ['OrderShipped'] })[Symbol.asyncIterator]()
   const [one] = await several(deliveries, 1)
 
-  await waitUntil(async () => (await store.subscriptions.status('mailer')).checkpoint === position - 1n)
+  await waitUntil(async () => (await store.subscriptions.status('mailer')).checkpoint === position - 1)
   await one!.ack()
 
-  await waitUntil(async () => (await store.subscriptions.status('mailer')).lag === 0n)
+  await waitUntil(async () => (await store.subscriptions.status('mailer')).lag === 0)
   await deliveries.return!()
 })
 
@@ -91,7 +91,7 @@ test('what is no limit, no group and no number is refused at once', async () => 
   const subscribe = (name: string, options: object) => outcome((async () => store.subscribe(name, options))())
 
   for (const [option, value] of Object.entries({
-    ...{ maxInFlight: 0, partitions: 1.5, leaseMs: 1, drainMs: -1, ack: 'never', startFrom: -1n },
+    ...{ maxInFlight: 0, partitions: 1.5, leaseMs: 1, drainMs: -1, ack: 'never', startFrom: -1 },
     ...{ partitionBy: 'customer', maxDeliveries: 0, onEvent: 'mail' },
   })) {
     const { error } = await subscribe('mailer', { [option]: value })

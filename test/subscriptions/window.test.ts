@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { toRecordedEvent } from '../../src/events/event.ts'
 import { type Entry, openWindow } from '../../src/subscriptions/window.ts'
 
-const event = (position: bigint, stream: string) =>
+const event = (position: number, stream: string) =>
   toRecordedEvent(position, stream, 1, `id-${position}`, 'OrderPlaced', 1, {}, {}, 'c', null, null, new Date(0))
 
 type Step = { do: 'add' | 'skip' | 'take' | 'finish' | 'giveBack' | 'store'; which: number }
@@ -16,12 +16,12 @@ const step: fc.Arbitrary<Step> = fc.record({
 test('whatever is done in which order: the limit holds, keys stay in order, nothing is passed that is not done', () => {
   fc.assert(
     fc.property(fc.array(step, { minLength: 60, maxLength: 200 }), fc.integer({ min: 1, max: 6 }), (steps, limit) => {
-      const window = openWindow({ checkpoint: 0n, limit, buffer: 8, remnants: new Map() })
+      const window = openWindow({ checkpoint: 0, limit, buffer: 8, remnants: new Map() })
       const out: Entry[] = []
-      const open = new Map<bigint, string>()
-      const delivered = new Set<bigint>()
-      let position = 0n
-      let stored = 0n
+      const open = new Map<number, string>()
+      const delivered = new Set<number>()
+      let position = 0
+      let stored = 0
       for (const { do: what, which } of steps) {
         if (what === 'add' && window.room > 0) {
           const key = `order-${which % 3}`
@@ -67,11 +67,11 @@ function holds(condition: boolean, otherwise: string): void {
 
 test('what an earlier holder left is neither delivered twice nor too early', () => {
   const remnants = new Map([
-    [2n, { isDone: true, deliveries: 1, dueAt: 0 }],
-    [3n, { isDone: false, deliveries: 2, dueAt: 50 }],
+    [2, { isDone: true, deliveries: 1, dueAt: 0 }],
+    [3, { isDone: false, deliveries: 2, dueAt: 50 }],
   ])
-  const window = openWindow({ checkpoint: 0n, limit: 10, buffer: 8, remnants })
-  for (const position of [1n, 2n, 3n, 4n]) window.add(event(position, 'order-1'), 'order-1')
+  const window = openWindow({ checkpoint: 0, limit: 10, buffer: 8, remnants })
+  for (const position of [1, 2, 3, 4]) window.add(event(position, 'order-1'), 'order-1')
 
   const now = window.take(10, false)
   const nothing = window.take(10, false)
@@ -82,21 +82,21 @@ test('what an earlier holder left is neither delivered twice nor too early', () 
   expect(now).toBeUndefined()
   expect(nothing).toBeUndefined()
   expect(due).toBe(50)
-  expect(later).toMatchObject({ deliveries: 3, event: { position: 3n } })
+  expect(later).toMatchObject({ deliveries: 3, event: { position: 3 } })
 })
 
 test('after going back the same events are not delivered twice', () => {
-  const window = openWindow({ checkpoint: 0n, limit: 10, buffer: 8, remnants: new Map() })
-  window.add(event(1n, 'order-1'), 'order-1')
-  window.reach(9n)
+  const window = openWindow({ checkpoint: 0, limit: 10, buffer: 8, remnants: new Map() })
+  window.add(event(1, 'order-1'), 'order-1')
+  window.reach(9)
   const first = window.take(0, false)
 
-  window.goBack(0n)
-  window.add(event(1n, 'order-1'), 'order-1')
-  window.add(event(5n, 'order-1'), 'order-1')
+  window.goBack(0)
+  window.add(event(1, 'order-1'), 'order-1')
+  window.add(event(5, 'order-1'), 'order-1')
   const second = window.take(0, false)
 
-  expect(first).toMatchObject({ event: { position: 1n } })
-  expect(second).toMatchObject({ event: { position: 5n } })
+  expect(first).toMatchObject({ event: { position: 1 } })
+  expect(second).toMatchObject({ event: { position: 5 } })
   expect(window.take(0, false)).toBeUndefined()
 })

@@ -74,7 +74,7 @@ export async function makeEffects({ query }: Shop): Promise<void> {
 }
 
 export interface Effect {
-  readonly position: bigint
+  readonly position: number
   readonly stream: string
   readonly type: string
 }

@@ -123,7 +123,7 @@ test('a tenant is moved while it is written to, projected and worked for: nothin
   })
   expect(new Set(seen)).toEqual(new Set(acknowledged))
   expect(new Set(handled)).toEqual(new Set(acknowledged))
-  const positions: bigint[] = []
+  const positions: number[] = []
   for await (const { position } of store.tenant('acme').events.readAll()) positions.push(position)
   expect(positions).toEqual([...positions].sort((a, b) => (a < b ? -1 : 1)))
 })

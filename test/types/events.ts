@@ -102,7 +102,7 @@ for (const shop of [openShop({ events: byZod }), openShop({ events: byValibot })
 // ── Read: the type narrows the data ─────────────────────────────────────────────────────────────────────────────────
 
 for (const event of openShop({ events: byUnion }).read('order-42')) {
-  same<typeof event.position, bigint>(true)
+  same<typeof event.position, number>(true)
   same<typeof event.version, number>(true)
   same<typeof event.createdAt, Date>(true)
   if (event.type === 'OrderPlaced') same<typeof event.data, Placed>(true)

@@ -56,7 +56,7 @@ query.where(c => {
     eq(c.tier, 'pro'),
     eq(c.nickname, null),
     eq(c.address.street.number, 7),
-    gt(c.age, 18n),
+    gt(c.age, 18),
     between(c.born, new Date(), '2026-01-01'),
     isIn(c.tier, ['free', 'pro']),
     contains(c.tags, ['vip']),

@@ -49,7 +49,7 @@ async function events(): Promise<void> {
   // @ts-expect-error: it has no such command
   order.decide({ type: 'Shop' })
   const { position } = await session.save({ idempotencyKey: 'key' })
-  same<typeof position, bigint | undefined>(true)
+  same<typeof position, number | undefined>(true)
 }
 
 // ── Handling ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -96,7 +96,7 @@ test('a letter has the attempts before it; that of a first one looks at nothing 
         return row!.n
       }
       const before = await read()
-      const execution = { id, event, attempt, fence: 1n, correlationId: 'order-1' } as unknown as Claimed
+      const execution = { id, event, attempt, fence: 1, correlationId: 'order-1' } as unknown as Claimed
       const failed = { execution, handler: 'pay', error: new Error('no money'), reason: 'failed' } as const
       await recordLetter(logOf(shop), tx, failed)
       const looks = (await read()) - before

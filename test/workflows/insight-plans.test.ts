@@ -66,7 +66,7 @@ async function openLarge(): Promise<Shop & { sent: Map<string, Statement> }> {
 test('what is shown is found by its index, whatever values it was planned for', async () => {
   const { store, sent, database } = await openLarge()
   const flows = store.workflows
-  await take(flows.watch({ after: 14_000n, handler: 'h7' }), 1)
+  await take(flows.watch({ after: 14_000, handler: 'h7' }), 1)
   await take(flows.flow('checkout-7').watch(), 1)
   await flows.attempts({ outcome: 'completed' })
   await flows.attempts({ correlationId: 'checkout-7' })

@@ -21,7 +21,7 @@ test('opening, arriving, ending and closing go by their indexes, however much is
 
   const [before, after] = await checks.database.transaction(async tx => {
     const counted = await scansOf(tx, checks)
-    const cause = { correlationId: 'order-1', position: 1n }
+    const cause = { correlationId: 'order-1', position: 1 }
     for (const size of [1, 50]) {
       const id = randomUUID()
       const places = Array.from({ length: size }, (_, index) => [{ id, index, size }])
@@ -63,12 +63,12 @@ async function fill({ query }: Checks, route: number): Promise<void> {
 }
 
 /** What this transaction has scanned of the tables so far. */
-async function scansOf(tx: Transaction, { named }: Checks): Promise<{ sequential: bigint; index: bigint }> {
+async function scansOf(tx: Transaction, { named }: Checks): Promise<{ sequential: number; index: number }> {
   const [row] = await tx.query<{ sequential: string; index: string }>(
     named(`
       select sum(seq_scan)::text as sequential, sum(coalesce(idx_scan, 0))::text as index
       from pg_stat_xact_user_tables
       where relid in (${tables.map(table => `'~${table}'::regclass`).join(', ')})`),
   )
-  return { sequential: BigInt(row!.sequential), index: BigInt(row!.index) }
+  return { sequential: Number(row!.sequential), index: Number(row!.index) }
 }

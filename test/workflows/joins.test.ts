@@ -339,7 +339,7 @@ test('a join that is new can be given what came before it', async () => {
   const flow = await flows.publish('OrderPlaced', { items: ['pen', 'ink', 'glue'] })
   await settled(flow)
   const newer = await checks.second()
-  newer.join('OrderChecked', { name: 'clear', of: 'batch', startFrom: 0n }, (events, { join }) => {
+  newer.join('OrderChecked', { name: 'clear', of: 'batch', startFrom: 0 }, (events, { join }) => {
     runs.push([...events.map(event => event.data.item), `empty ${join.empty}`])
   })
 
@@ -427,7 +427,7 @@ test('as many statements for a hundred events as for two', async () => {
           return tx.runArrays(statement)
         },
       }
-      const cause = { correlationId: `order of ${size}`, position: 1n }
+      const cause = { correlationId: `order of ${size}`, position: 1 }
       await tx.query(
         checks.named(
           "insert into ~workflows (correlation_id, first_position, last_position, last_type) values ($1, 1, 1, 'OrderPlaced')",

@@ -108,7 +108,7 @@ test('a letter that is being retried can be neither resolved nor retried, unless
   const { flows, worker, place, query } = await openTill()
   const id = await place(1)
   await worker.stop()
-  const [letter] = await query<{ execution: string; position: bigint }>('select execution, position from ~dead_letters')
+  const [letter] = await query<{ execution: string; position: number }>('select execution, position from ~dead_letters')
   await query(`update ~dead_letters set state = 'retrying'`)
   await query(
     `insert into ~workflow_executions (id, position, rank, route, is_letter, state, correlation_id)

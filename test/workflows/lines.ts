@@ -25,7 +25,7 @@ export async function beginLines(shop: Shop, client: pg.Client, count: number): 
   await client.query(insertLines(shop, count))
 }
 
-export async function positionsOf({ query }: Pick<Shop, 'query'>): Promise<bigint[]> {
-  const rows = await query<{ position: bigint }>('select position from ~workflow_activity order by position')
+export async function positionsOf({ query }: Pick<Shop, 'query'>): Promise<number[]> {
+  const rows = await query<{ position: number }>('select position from ~workflow_activity order by position')
   return rows.map(row => row.position)
 }

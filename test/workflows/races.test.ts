@@ -27,7 +27,7 @@ test('of an attempt that was lost and the next one only the next counts, also if
   const [again] = await ghost.claim()
 
   // While the first of these is under way, the others wait together.
-  const other = ghost.finisher.finish(doneOf({ ...first!, id: first!.id, fence: -1n }))
+  const other = ghost.finisher.finish(doneOf({ ...first!, id: first!.id, fence: -1 }))
   const lost = ghost.finisher.finish(doneOf(first!))
   const kept = ghost.finisher.finish(doneOf(again!))
   gate.resolve()

@@ -38,7 +38,7 @@ for (const [what, returns] of Object.entries(garbage))
 test('a payload that JSON cannot hold is refused, and named', async () => {
   const shop = await openShop()
 
-  const letters = await reasonFor(shop, () => emit('OrderPaid', { method: 10n }))
+  const letters = await reasonFor(shop, () => emit('OrderPaid', { method: 10 }))
 
   expect(letters).toEqual([{ reason: 'invalid_emission', attempts: 1 }])
   expect((await shop.store.deadLetters.list())[0]!.lastError.message).toContain('data.method')

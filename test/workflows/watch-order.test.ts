@@ -11,22 +11,22 @@ import { beginLines, positionsOf, writeLines } from './lines.ts'
 /** Whoever reads on behind the last position seen. */
 async function readNaively(
   shop: Shop,
-): Promise<{ readonly seen: bigint[]; readonly last: bigint; stop(): Promise<void> }> {
+): Promise<{ readonly seen: number[]; readonly last: number; stop(): Promise<void> }> {
   const client = await connect()
-  const seen: bigint[] = []
+  const seen: number[] = []
   let isOn = true
   const reading = (async () => {
     while (isOn) {
       const text = shop.named('select position from ~workflow_activity where position > $1 order by position limit 256')
-      const { rows } = await client.query(text, [`${seen.at(-1) ?? 0n}`])
-      seen.push(...rows.map(row => BigInt(row.position)))
+      const { rows } = await client.query(text, [`${seen.at(-1) ?? 0}`])
+      seen.push(...rows.map(row => Number(row.position)))
       await new Promise(resolve => setTimeout(resolve, 1))
     }
   })()
   return {
     seen,
     get last() {
-      return seen.at(-1) ?? 0n
+      return seen.at(-1) ?? 0
     },
     async stop() {
       isOn = false
@@ -64,8 +64,8 @@ async function openMortal(
   }
 }
 
-function collect(source: AsyncIterable<Activity>): { readonly positions: bigint[]; readonly ended: Promise<unknown> } {
-  const positions: bigint[] = []
+function collect(source: AsyncIterable<Activity>): { readonly positions: number[]; readonly ended: Promise<unknown> } {
+  const positions: number[] = []
   const ended = outcome(
     (async () => {
       for await (const line of source) positions.push(line.position)
@@ -84,7 +84,7 @@ test.runIf(onServer)(
     await beginLines(shop, slow, 1)
 
     const writing = Promise.all(times(7, n => writeSlowly(shop, n === 0 ? 1_431 : 1_428, n)))
-    await waitUntil(() => naive.last > 1n)
+    await waitUntil(() => naive.last > 1)
     await slow.query('commit')
     await writing
     const positions = (await watching).map(line => line.position)
@@ -170,8 +170,8 @@ test.runIf(onServer)(
     await cut()
     const { error } = (await forgetting.ended) as { error?: unknown }
 
-    expect(error).toMatchObject({ code: 'log_rewound', cursor: 5n })
-    const beyond = outcome(take(store.workflows.watch({ after: 1_000n }), 1))
+    expect(error).toMatchObject({ code: 'log_rewound', cursor: 5 })
+    const beyond = outcome(take(store.workflows.watch({ after: 1_000 }), 1))
     expect((await beyond).error).toMatchObject({ code: 'log_rewound' })
   },
 )

@@ -20,7 +20,7 @@ const units: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_0
 const readers: { readonly [K in keyof Kinds]: (text: string) => Kinds[K] | undefined } = {
   text: text => text,
   whole: text => (/^\d+$/.test(text) && Number.isSafeInteger(Number(text)) ? Number(text) : undefined),
-  position: text => (/^\d{1,19}$/.test(text) ? BigInt(text) : undefined),
+  position: text => (/^\d{1,19}$/.test(text) ? Number(text) : undefined),
   time(text) {
     const [, count, unit] = /^(\d+)([smhd])$/.exec(text) ?? []
     if (count !== undefined) return new Date(Date.now() - Number(count) * units[unit!]!)

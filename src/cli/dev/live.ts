@@ -13,7 +13,7 @@ type Around = Pick<Invocation, 'out' | 'signal'>
 const figuresMs = 5_000
 
 /** Until the signal aborts. */
-export async function showLive(opened: Opened, after: bigint, around: Around): Promise<void> {
+export async function showLive(opened: Opened, after: number, around: Around): Promise<void> {
   await Promise.all(
     [showEvents(opened, after, around), showFailures(opened, around), showFigures(opened, around)].map(showing =>
       showing.catch((error: unknown) => {
@@ -23,7 +23,7 @@ export async function showLive(opened: Opened, after: bigint, around: Around): P
   )
 }
 
-async function showEvents({ store }: Opened, after: bigint, { out, signal }: Around): Promise<void> {
+async function showEvents({ store }: Opened, after: number, { out, signal }: Around): Promise<void> {
   for await (const event of store.events.tail({ after, signal })) out.line({ event }, style => eventLine(style, event))
 }
 

@@ -55,7 +55,7 @@ export const shopConfig: Config = defineConfig({
       { name: 'charge', retries: 1, backoff: { baseMs: 400 } },
       ({ data, stream, position }, ctx) => {
         if (data.card === 'expired') throw new Error(`the card of ${data.customer} has expired`)
-        if (position % 5n === 0n && ctx.attempt === 1) throw new Error('the bank did not answer')
+        if (position % 5 === 0 && ctx.attempt === 1) throw new Error('the bank did not answer')
         const asked = data.items.map(item => emit('ItemAsked', { item }, { stream }))
         return [emit('OrderCharged', { cents: data.cents }, { stream }), batch(asked, { join: 'all-checked' })]
       },

@@ -23,7 +23,7 @@ export const exportCommand: Command = defineCommand({
     const { store } = await open()
     const { settled } = await store.events.settled()
     const to = options.to !== undefined && options.to < settled ? options.to : settled
-    const after = options.after ?? 0n
+    const after = options.after ?? 0
     const bar = out.progress('Exporting')
     const file = options.output === '-' ? undefined : options.output
     let events = 0

@@ -36,18 +36,18 @@ export const tailCommand: Command = defineCommand({
 
 /** The log is read forwards, so the end of it is looked for in windows that grow, from the back. */
 async function latest(
-  read: (after: bigint) => AsyncIterable<RecordedEvent>,
-  head: bigint,
+  read: (after: number) => AsyncIterable<RecordedEvent>,
+  head: number,
   limit: number,
 ): Promise<RecordedEvent[]> {
   if (limit === 0) return []
-  for (let window = BigInt(limit) * 2n; ; window *= 10n) {
-    const after = head > window ? head - window : 0n
+  for (let window = Number(limit) * 2; ; window *= 10) {
+    const after = head > window ? head - window : 0
     let events: RecordedEvent[] = []
     for await (const event of read(after)) {
       events.push(event)
       if (events.length > limit * 2) events = events.slice(-limit)
     }
-    if (events.length >= limit || after === 0n) return events.slice(-limit)
+    if (events.length >= limit || after === 0) return events.slice(-limit)
   }
 }

@@ -19,8 +19,8 @@ export function paintState(state: string, colour: Colours): (text: string) => st
 }
 
 /** `1,204 (35s)`, or `0`. */
-export function lagOf({ lag, lagSeconds }: { lag: bigint; lagSeconds: number }): string {
-  return lag === 0n ? '0' : `${digits(lag)} (${duration(lagSeconds * 1000)})`
+export function lagOf({ lag, lagSeconds }: { lag: number; lagSeconds: number }): string {
+  return lag === 0 ? '0' : `${digits(lag)} (${duration(lagSeconds * 1000)})`
 }
 
 export function errorLine(error: StoredError | undefined): string | undefined {

@@ -84,8 +84,6 @@ export function styleFor(around: Surroundings): Style {
 const unicode: Symbols = { ellipsis: '…', branch: '├─ ', last: '└─ ', pipe: '│  ', full: '█', empty: '░' }
 const ascii: Symbols = { ellipsis: '~', branch: '|- ', last: '`- ', pipe: '|  ', full: '#', empty: '.' }
 
-/** Positions are text, as they do not fit the numbers of every reader. */
 export function toJson(value: unknown, indent?: number): string {
-  const plain = (_: string, each: unknown): unknown => (typeof each === 'bigint' ? `${each}` : each)
-  return JSON.stringify(value, plain, indent)
+  return JSON.stringify(value, undefined, indent)
 }

@@ -7,7 +7,7 @@ import type { Style } from './output.ts'
 
 export interface Column<Row> {
   readonly title: string
-  readonly of: (row: Row) => string | number | bigint | undefined
+  readonly of: (row: Row) => string | number | number | undefined
   /** To the right, as numbers are. Default: to the left. */
   readonly right?: boolean | undefined
   /** May be cut on a narrow terminal. Default false. */
@@ -45,7 +45,7 @@ export function table<Row>(style: Style, rows: readonly Row[], columns: readonly
 }
 
 /** One thing: a name and a value on each line. What has no value is left out. */
-export function fields(style: Style, entries: Readonly<Record<string, string | number | bigint | undefined>>): string {
+export function fields(style: Style, entries: Readonly<Record<string, string | number | number | undefined>>): string {
   const shown = Object.entries(entries).filter(([, value]) => value !== undefined)
   const width = Math.max(...shown.map(([name]) => name.length))
   return shown
@@ -56,7 +56,7 @@ export function fields(style: Style, entries: Readonly<Record<string, string | n
     .join('\n')
 }
 
-function cellOf(value: string | number | bigint | undefined): string {
+function cellOf(value: string | number | number | undefined): string {
   if (value === undefined || value === '') return '-'
   // A cell is one line, whatever somebody has put into a name or a message.
   return String(value).replaceAll(/\s+/g, ' ')

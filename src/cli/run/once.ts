@@ -62,7 +62,7 @@ async function deliveredAll({ store, config }: Pick<Opened, 'store' | 'config'>,
 /** One that has only just begun may not be stored yet. */
 async function isBehind(store: Store, name: string, group: string | undefined): Promise<boolean> {
   try {
-    return (await store.subscriptions.status(name, group)).lag > 0n
+    return (await store.subscriptions.status(name, group)).lag > 0
   } catch (error) {
     if (isRillflowError(error, 'subscription_not_found')) return true
     throw error

@@ -32,8 +32,8 @@ export const createCommand: Command = defineCommand({
   },
 })
 
-function startOf(text: string): 'beginning' | 'now' | bigint {
+function startOf(text: string): 'beginning' | 'now' | number {
   if (text === 'beginning' || text === 'now') return text
-  if (/^\d{1,19}$/.test(text)) return BigInt(text)
+  if (/^\d{1,19}$/.test(text)) return Number(text)
   throw new WrongUsage({ reason: `--start-from must be beginning, now or a position, not ${JSON.stringify(text)}` })
 }

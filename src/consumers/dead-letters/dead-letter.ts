@@ -17,10 +17,10 @@ export type DeadLetterState = 'open' | 'retrying' | 'replayed' | 'resolved'
 
 /** What is known of an event that could not be decoded, too. */
 export interface EventPlace {
-  readonly position: bigint
+  readonly position: number
   readonly id: string
   readonly stream: string
-  readonly version: number | bigint
+  readonly version: number | number
   readonly type: string
 }
 

@@ -76,7 +76,7 @@ export function openDeadLetters({ log, onRequest }: DeadLetterParts): DeadLetter
 }
 
 async function countLetters(log: Log): Promise<DeadLetterStats[]> {
-  const rows = await log.database.run<Record<State, bigint> & { consumer: string }>(sql`/* dead_letters.stats */
+  const rows = await log.database.run<Record<State, number> & { consumer: string }>(sql`/* dead_letters.stats */
     select consumer,
       count(*) filter (where state = 'open') as open,
       count(*) filter (where state = 'retrying') as retrying,

@@ -2,7 +2,6 @@
 
 import { InvalidOption } from '../../core/errors.ts'
 import { canonicalUuid } from '../../core/id.ts'
-import { jsonable } from '../../core/json.ts'
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
@@ -15,8 +14,8 @@ import type { DeadLetterState } from './dead-letter.ts'
 export interface DeadLetter {
   readonly consumer: string
   readonly eventId: string
-  /** The event's place in the log. As JSON it is text. */
-  readonly position: bigint
+  /** The event's place in the log. */
+  readonly position: number
   readonly stream: string
   readonly version: number
   readonly type: string
@@ -112,10 +111,10 @@ export async function listDeadLetters(
       and (${fingerprint}::text is null or fingerprint = ${fingerprint}::text)
       and (execution is not null or not ${ofHandlers}::boolean)
       and (${since}::timestamptz is null or last_failed_at >= ${since}::timestamptz)
-      and (consumer, position) > (${after?.consumer ?? ''}::text, ${after?.position ?? -1n}::bigint)
+      and (consumer, position) > (${after?.consumer ?? ''}::text, ${after?.position ?? -1}::bigint)
     order by consumer, position
     limit ${limit}::integer`)
-  return rows.map(row => jsonable(letterOf(row)))
+  return rows.map(row => letterOf(row))
 }
 
 export async function showDeadLetter(log: Log, consumer: string, eventId: string): Promise<DeadLetterDetails> {
@@ -137,13 +136,13 @@ export async function showDeadLetter(log: Log, consumer: string, eventId: string
     from ${log.names.events}
     where position = ${row.position}::bigint
       and event_id = ${row.event_id}::uuid`)
-  return jsonable({
+  return {
     ...letterOf(row),
     event: stored[0] === undefined ? undefined : rawEventOfRow(stored[0]),
     errors: row.errors.map(dated),
     history: row.history.map(dated),
     ...(row.edited === null ? {} : { edited: { data: row.edited.data } }),
-  })
+  }
 }
 
 const states: readonly DeadLetterState[] = ['open', 'retrying', 'replayed', 'resolved']
@@ -168,9 +167,9 @@ export function checkTime(time: Date | undefined, option: string = 'since'): str
 interface LetterRow {
   consumer: string
   event_id: string
-  position: bigint
+  position: number
   stream: string
-  version: bigint
+  version: number
   type: string
   state: DeadLetterState
   attempts: number

@@ -32,7 +32,7 @@ export interface Replayed {
 
 /** A letter that is being tried again. */
 export interface Letter {
-  readonly position: bigint
+  readonly position: number
   readonly eventId: string
   readonly attempts: number
 }
@@ -150,7 +150,7 @@ export async function takeNext(
   const { consumer, fence } = lease
   const [row] = await log.database.run<{
     held: boolean
-    position: bigint | null
+    position: number | null
     event_id: string | null
     attempts: number | null
     next_in: number | null

@@ -40,7 +40,7 @@ export interface Work {
   /** Aborts when nothing may be done any more. */
   readonly lost: AbortSignal
   /** By position: why an event could not be given its shape. */
-  readonly faults?: ReadonlyMap<bigint, unknown> | undefined
+  readonly faults?: ReadonlyMap<number, unknown> | undefined
 }
 
 export interface BatchOutcome extends Conclusion {
@@ -109,7 +109,7 @@ interface Trouble {
 async function tryAll(
   work: Work,
   events: readonly RecordedEvent[],
-  checkpoint: bigint,
+  checkpoint: number,
 ): Promise<BatchOutcome | Trouble> {
   const attempt = new Attempt(work, events)
   try {
@@ -123,7 +123,7 @@ async function tryAll(
   }
 }
 
-function allApplied(events: readonly RecordedEvent[], checkpoint: bigint, isPaused: boolean): BatchOutcome {
+function allApplied(events: readonly RecordedEvent[], checkpoint: number, isPaused: boolean): BatchOutcome {
   const processed = events.length
   return { processed, checkpoint, isPaused, attempts: 0, retryInMs: 0, end: undefined, error: undefined }
 }
@@ -151,7 +151,7 @@ async function failAt(work: Work, events: readonly RecordedEvent[], at: number, 
 async function oneByOne(
   work: Work,
   events: readonly RecordedEvent[],
-  reached: bigint,
+  reached: number,
   goesOn = false,
 ): Promise<BatchOutcome> {
   const attempt = new Attempt(work, events)

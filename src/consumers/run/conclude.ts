@@ -11,7 +11,7 @@ import { describeError, isInterruption } from './failure.ts'
 import { decide, type FailureEnd } from './policy.ts'
 
 export interface Conclusion {
-  readonly checkpoint: bigint
+  readonly checkpoint: number
   /** How often the event after the checkpoint has failed. */
   readonly attempts: number
   /** How long it has to wait before it is tried again. */
@@ -34,8 +34,8 @@ export async function conclude(
   const { log, consumer, lease, breaker } = work
   const told = { schema: log.schema, consumer: consumer.name, eventId: event.id, position: event.position, attempt }
   log.telemetry.count('consumer_failures_total', 1, consumer.name)
-  const stored = { ...describeError(error), eventId: event.id, position: event.position.toString(), attempt }
-  const before = event.position - 1n
+  const stored = { ...describeError(error), eventId: event.id, position: event.position, attempt }
+  const before = event.position - 1
 
   // A breaker that has opened over it says that the target is down, not that the event is bad.
   if (breaker !== undefined && breaker.openings() > work.openings) {

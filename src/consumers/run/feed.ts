@@ -20,7 +20,7 @@ import type { ConsumerFilter } from '../consumer.ts'
 
 export interface Feed {
   /** What fits of the events after `after`, at most `limit`; `to` is known to be settled. */
-  page(filter: ConsumerFilter, after: bigint, to: bigint, limit: number): Promise<Page>
+  page(filter: ConsumerFilter, after: number, to: number, limit: number): Promise<Page>
   /** Pages one after the other for one consumer. */
   reader(filter: ConsumerFilter): PageReader
   /** What is kept may not be in the log any more. */
@@ -29,26 +29,26 @@ export interface Feed {
 
 export interface PageReader {
   /** As `page`; what comes next is on its way when this one is handed over. */
-  next(after: bigint, to: bigint, limit: number): Promise<Page>
+  next(after: number, to: number, limit: number): Promise<Page>
   /** What is on its way is not wanted any more. */
   forget(): void
 }
 
 interface SharedRead {
-  readonly after: bigint
-  readonly to: bigint
+  readonly after: number
+  readonly to: number
   readonly page: Promise<Page>
 }
 
 /** So many positions before the end a read is worth sharing. */
-const nearEnd = 500n
+const nearEnd = 500
 /** Reads that are kept: consumers of one daemon are seldom further apart. */
 const keptReads = 4
 
 export function openFeed(log: Log): Feed {
   let kept: SharedRead[] = []
 
-  const share = (after: bigint, to: bigint): SharedRead => {
+  const share = (after: number, to: number): SharedRead => {
     const covers = (read: SharedRead): boolean => read.after <= after && after < read.to && read.to >= to
     const known = kept.find(covers)
     if (known !== undefined) return known
@@ -88,7 +88,7 @@ function openReader(log: Log, filter: ConsumerFilter, readShared: Feed['page']):
   const isAhead = engine !== 'pglite' && maxConnections !== 1
   const { where, ...rest } = filter
   let coming: { readonly request: PageRequest; readonly bytes: Promise<CopiedPage> } | undefined
-  let next: { readonly after: bigint; readonly page: Promise<Page> } | undefined
+  let next: { readonly after: number; readonly page: Promise<Page> } | undefined
   // What was begun before somebody went elsewhere must not leave anything behind.
   let course = 0
   const forget = (): void => {
@@ -97,7 +97,7 @@ function openReader(log: Log, filter: ConsumerFilter, readShared: Feed['page']):
     next = undefined
   }
 
-  const load = async (after: bigint, to: bigint, limit: number): Promise<Page> => {
+  const load = async (after: number, to: number, limit: number): Promise<Page> => {
     const ours = course
     const request: PageRequest = { filter: rest, after, to, limit }
     const known = coming
@@ -136,7 +136,7 @@ function openReader(log: Log, filter: ConsumerFilter, readShared: Feed['page']):
 }
 
 /** The part of a shared page that one consumer wants. */
-function cut(page: Page, filter: ConsumerFilter, after: bigint, limit: number): Page {
+function cut(page: Page, filter: ConsumerFilter, after: number, limit: number): Page {
   const fits = (event: RecordedEvent): boolean =>
     event.position > after &&
     (matches(event, filter) || (page.faults.has(event.position) && fitsAsStored(event, filter)))

@@ -35,8 +35,8 @@ export interface FollowParts {
 
 /** How far a consumer has come. */
 interface Place {
-  cursor: bigint
-  saved: bigint
+  cursor: number
+  saved: number
   attempts: number
   /** By the clock of this process, which is good enough for a wait. */
   notBefore: number
@@ -45,7 +45,7 @@ interface Place {
 
 /** Events left out by the filter are saved after this long, or this many. */
 const saveEveryMs = 250
-const saveEveryEvents = 10_000n
+const saveEveryEvents = 10_000
 /** Requests that are due one after the other are carried out together, so that the log is followed in between. */
 const replayEveryMs = 100
 const troubleBackoff = { baseMs: 50, factor: 2, maxMs: 30_000, jitter: 0.3 }
@@ -173,7 +173,7 @@ class Stopped extends Error {
 /** Where the row says that the consumer is; undefined if it is paused. */
 async function findPlace(log: Log, { lease }: Hold): Promise<Place | undefined> {
   const [row] = await log.database.run<{
-    checkpoint: bigint
+    checkpoint: number
     attempts: number
     retry_in: number | null
     paused: boolean

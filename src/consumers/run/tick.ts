@@ -66,7 +66,7 @@ async function tickLeased(
 
 /** How far a consumer has come under its lease. */
 interface Place {
-  checkpoint: bigint
+  checkpoint: number
   attempts: number
   isPaused: boolean
 }

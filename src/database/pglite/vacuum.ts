@@ -74,8 +74,8 @@ export function keepUp({ engine, line, clock }: UpkeepOptions): Upkeep {
     }
   }
 
-  const readState = async (): Promise<{ walBytes: bigint; age: number }> => {
-    const [[walBytes, age]] = (await engine.run(selectState, true)) as [[bigint, number]]
+  const readState = async (): Promise<{ walBytes: number; age: number }> => {
+    const [[walBytes, age]] = (await engine.run(selectState, true)) as [[number, number]]
     return { walBytes, age }
   }
 

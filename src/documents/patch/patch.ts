@@ -93,7 +93,7 @@ const operations = new WeakSet<object>()
 
 // ── Paths ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-type Leaf = string | number | boolean | bigint | symbol | Date | null | undefined
+type Leaf = string | number | boolean | number | symbol | Date | null | undefined
 type Depth = [never, 0, 1, 2, 3, 4]
 
 /** The paths into a document, five levels deep. */

@@ -25,7 +25,7 @@ export interface UntypedField extends Path<unknown> {
 
 type FieldsOf<T> = [T] extends [Leaf] ? unknown : { readonly [K in KeysOf<T>]-?: Field<ValueAt<T, K>> }
 
-type Leaf = string | number | bigint | boolean | Date | null | undefined
+type Leaf = string | number | number | boolean | Date | null | undefined
 
 /** Of a union the keys of every member: a document of another shape merely lacks the field. */
 export type KeysOf<T> = unknown extends T

@@ -33,7 +33,7 @@ export type Operand<T> = unknown extends T
 
 /** What a field of type `T` can be greater or less than. */
 export type Comparable<T> = unknown extends T
-  ? string | number | bigint | Date
+  ? string | number | number | Date
   : Exclude<Operand<Extract<T, string | number | Date>>, null>
 
 /** Text, for fields that hold text. */

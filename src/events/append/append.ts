@@ -4,7 +4,6 @@
  */
 import { type Awaitable, isPromise } from '../../core/core.ts'
 import { InvalidOption } from '../../core/errors.ts'
-import { jsonable } from '../../core/json.ts'
 import { throwIfAborted } from '../../core/lifecycle.ts'
 import { checkName } from '../../core/name.ts'
 import type { Executor } from '../../database/database.ts'
@@ -226,7 +225,7 @@ async function nothingAppended(
   const results: AppendResult[] = []
   for (const { stream, expected = 'any' } of streams) {
     checkExpected(expected)
-    const [row] = await executor.run<{ version: bigint; position: bigint }>(sql`/* events.last */
+    const [row] = await executor.run<{ version: number; position: number }>(sql`/* events.last */
       select version, position
       from ${log.names.events}
       where stream = ${checkName('Stream', stream)}::text
@@ -236,7 +235,7 @@ async function nothingAppended(
     const wanted = expectedNumber(expected)
     if ((wanted >= 0 && wanted !== version) || (wanted === -2 && version === 0))
       throw new VersionConflict({ stream, expected: expected === 'any' ? 0 : expected, actual: version })
-    results.push(jsonable({ stream, version, position: row?.position ?? 0n, eventIds: [], repeated: false }))
+    results.push({ stream, version, position: row?.position ?? 0, eventIds: [], repeated: false })
   }
   throwIfAborted(options.signal)
   return results

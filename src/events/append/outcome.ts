@@ -20,8 +20,8 @@ export interface AppendResult {
   readonly stream: string
   /** The stream's version after it. */
   readonly version: number
-  /** The position of its last event. As JSON it is text. */
-  readonly position: bigint
+  /** The position of its last event. */
+  readonly position: number
   readonly eventIds: readonly string[]
   /** True if an earlier append with this idempotency key or these event ids had stored it; this is its outcome. */
   readonly repeated: boolean
@@ -50,7 +50,7 @@ export async function earlierResults(
   by: 'key' | 'ids',
 ): Promise<AppendResult[]> {
   const ids = append.parts.flatMap(part => part.events.map(event => event.id))
-  const rows = await executor.run<{ stream: string; version: bigint; position: bigint; ids: string }>(
+  const rows = await executor.run<{ stream: string; version: number; position: number; ids: string }>(
     by === 'key'
       ? sql`/* events.outcome_of_key */
           select e.stream, max(e.version) as version, max(e.position) as position,
@@ -112,20 +112,15 @@ export function refusal(append: Append, { code, failedPart, versions }: Outcome)
 class Result implements AppendResult {
   readonly stream: string
   readonly version: number
-  readonly position: bigint
+  readonly position: number
   readonly eventIds: readonly string[]
   readonly repeated: boolean
 
-  constructor(stream: string, version: number, position: bigint, eventIds: readonly string[], repeated: boolean) {
+  constructor(stream: string, version: number, position: number, eventIds: readonly string[], repeated: boolean) {
     this.stream = stream
     this.version = version
     this.position = position
     this.eventIds = eventIds
     this.repeated = repeated
-  }
-
-  toJSON(): Record<string, unknown> {
-    const { stream, version, position, eventIds, repeated } = this
-    return { stream, version, position: position.toString(), eventIds, repeated }
   }
 }

@@ -33,7 +33,7 @@ export interface Outcome {
   /** The index of the part that was refused. */
   readonly failedPart: number
   readonly versions: readonly number[]
-  readonly positions: readonly bigint[]
+  readonly positions: readonly number[]
 }
 
 /** A stream is held by another transaction, so the batch left this append out. */
@@ -60,7 +60,7 @@ export async function sendOne(executor: Executor, log: Log, append: Append): Pro
       ${columns.correlations}::text[],
       ${columns.causations}::text[],
       ${columns.users}::text[])`)
-  const [code, version, position] = row as [number, bigint, bigint | null]
+  const [code, version, position] = row as [number, number, number | null]
   return { code, failedPart: 0, versions: [Number(version)], positions: position === null ? [] : [position] }
 }
 
@@ -107,7 +107,7 @@ export async function sendBatch(
       ${columns.correlations}::text[],
       ${columns.causations}::text[],
       ${columns.users}::text[])`)
-  const [codes, failed, versions, positions] = row as [string, string | null, string, bigint[] | null]
+  const [codes, failed, versions, positions] = row as [string, string | null, string, number[] | null]
   const outcomes = outcomesOf(
     appends,
     numbersOf(codes),
@@ -193,14 +193,14 @@ export function outcomesOf(
   codes: readonly number[],
   failed: readonly number[],
   versions: readonly number[],
-  positions: readonly bigint[],
+  positions: readonly number[],
 ): Outcome[] {
   let part = 0
   let drawn = 0
   return appends.map((append, at) => {
     const first = part
     part += append.parts.length
-    const last: bigint[] = []
+    const last: number[] = []
     if (codes[at] === 0)
       for (const { events } of append.parts) {
         drawn += events.length

@@ -41,8 +41,8 @@ const columns = [
 ]
 
 /** Gives the last position drawn. `before` is what the import under this name had stored until now. */
-export async function storeChunk(log: Log, chunk: Chunk, name: string | undefined, before: number): Promise<bigint> {
-  const store = (): Promise<bigint> =>
+export async function storeChunk(log: Log, chunk: Chunk, name: string | undefined, before: number): Promise<number> {
+  const store = (): Promise<number> =>
     log.database.transaction(tx => storeIn(log, tx, chunk, name, before), { timeoutMs: 120_000 })
   try {
     return await retry(store, { retries: 5, when: error => isRillflowError(error, 'serialization_failed') })
@@ -58,7 +58,7 @@ async function storeIn(
   chunk: Chunk,
   name: string | undefined,
   before: number,
-): Promise<bigint> {
+): Promise<number> {
   await refuseInline(log, tx, chunk)
   if (name !== undefined) await advance(log, tx, name, before, chunk)
   const versions = await takeStreams(log, tx, chunk)
@@ -80,7 +80,7 @@ async function storeIn(
     rows += `${positions[at]}\t${version}\t${line}\t${createdAt ?? now}\n`
   })
   await tx.copyIn(log.names.events.quoted, columns, rows)
-  return BigInt(positions.at(-1)!)
+  return Number(positions.at(-1)!)
 }
 
 /** Locks the chunk's streams, moves them on by its events, and gives the versions they had before. */
@@ -125,11 +125,11 @@ async function lockStreams(log: Log, tx: Transaction, streams: readonly string[]
     where stream = any(${streams}::text[])
     order by stream
     for update`)
-  for (const [stream, , archived, tombstoned] of rows as [string, bigint, boolean, boolean][]) {
+  for (const [stream, , archived, tombstoned] of rows as [string, number, boolean, boolean][]) {
     if (tombstoned) throw new StreamTombstoned({ stream })
     if (archived) throw new StreamArchived({ stream })
   }
-  return new Map((rows as [string, bigint][]).map(([stream, version]) => [stream, Number(version)]))
+  return new Map((rows as [string, number][]).map(([stream, version]) => [stream, Number(version)]))
 }
 
 /** None becomes inline until the chunk is committed: to have looked holds the barrier. */

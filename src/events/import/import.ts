@@ -8,7 +8,6 @@
  */
 import { createHash, type Hash } from 'node:crypto'
 import { InvalidEvent, InvalidOption } from '../../core/errors.ts'
-import { jsonable } from '../../core/json.ts'
 import { throwIfAborted } from '../../core/lifecycle.ts'
 import { checkName } from '../../core/name.ts'
 import { copyField } from '../../database/copy-text.ts'
@@ -34,7 +33,7 @@ export interface ImportProgress {
   /** Of these, stored by an earlier run. */
   readonly resumed: number
   /** The last position drawn; 0n if nothing was stored yet. */
-  readonly position: bigint
+  readonly position: number
   readonly eventsPerSecond: number
 }
 
@@ -63,15 +62,14 @@ export async function importEvents(
   const resumed = await storedBefore(log, options.name)
   const started = performance.now()
   let done = resumed.events
-  let position = 0n
+  let position = 0
   let storing: Promise<void> = Promise.resolve()
-  const progress = (): ImportProgress =>
-    jsonable({
-      events: done,
-      resumed: resumed.events,
-      position,
-      eventsPerSecond: Math.round((done - resumed.events) / ((performance.now() - started) / 1000 || 1)),
-    })
+  const progress = (): ImportProgress => ({
+    events: done,
+    resumed: resumed.events,
+    position,
+    eventsPerSecond: Math.round((done - resumed.events) / ((performance.now() - started) / 1000 || 1)),
+  })
 
   const store = async (chunk: Chunk): Promise<void> => {
     position = await storeChunk(log, chunk, options.name, done)
@@ -144,7 +142,7 @@ async function* chunksOf(
 
 async function storedBefore(log: Log, name: string | undefined): Promise<{ events: number; digest: string }> {
   if (name === undefined) return { events: 0, digest: '' }
-  const [row] = await log.database.run<{ events: bigint; digest: string }>(sql`/* events.import_state */
+  const [row] = await log.database.run<{ events: number; digest: string }>(sql`/* events.import_state */
     select events, digest
     from ${log.names.imports}
     where name = ${name}::text`)

@@ -167,7 +167,7 @@ async function store(
       ${columns.correlations}::text[],
       ${columns.causations}::text[],
       ${columns.users}::text[])`)
-  const [drawn] = row as [bigint[]]
+  const [drawn] = row as [number[]]
   let count = 0
   const positions = parts.map(part => {
     count += part.events.length
@@ -180,7 +180,7 @@ async function store(
 function provisionalRows(append: Append, { versions, createdAt }: Checked): unknown[][] {
   return append.parts.flatMap((part, at) =>
     part.events.map((event, n) => {
-      const place = [0n, part.stream, versions[at]! + n + 1, event.id, event.type, event.schemaVersion]
+      const place = [0, part.stream, versions[at]! + n + 1, event.id, event.type, event.schemaVersion]
       const said = [JSON.parse(event.data), event.headers === undefined ? null : JSON.parse(event.headers)]
       return [...place, ...said, event.correlationId, event.causationId ?? null, event.userId ?? null, createdAt]
     }),

@@ -9,9 +9,9 @@ import type { Log } from '../log.ts'
 
 export interface Settled {
   /** The last position drawn, by whomever. */
-  readonly head: bigint
+  readonly head: number
   /** Everything up to here is final. */
-  readonly settled: bigint
+  readonly settled: number
   /** Changes when another server takes over. */
   readonly timeline: string
   /** Changes when the server may have restarted: what was in its memory only is then gone. */
@@ -36,7 +36,7 @@ export async function settle(log: Log, executor: Executor = log.database): Promi
   const [row] = await executor.runArrays(sql`/* events.settle */
     select head, settled, timeline, session
     from ${log.names.settle}()`)
-  const [head, settled, timeline, session] = row as [bigint, bigint, string, string]
+  const [head, settled, timeline, session] = row as [number, number, string, string]
   return { head, settled, timeline, epoch: epochOf(log, session) }
 }
 

@@ -17,12 +17,12 @@ import { isStillKnown, type LogWatch, rewound } from './watch.ts'
 
 export interface TailOptions<Type extends string = string> extends EventFilter<Type> {
   /** Only events above this position; 'start' for all there are, 'now' for new ones only. Default 'now'. */
-  after?: bigint | 'start' | 'now' | undefined
+  after?: number | 'start' | 'now' | undefined
   signal?: AbortSignal | undefined
 }
 
 /** From here on whole pages by COPY are worth their connection. */
-const farBehind = 5_000n
+const farBehind = 5_000
 
 export async function* tailLog(
   log: Log,
@@ -34,7 +34,7 @@ export async function* tailLog(
   if (after !== 'now' && after !== 'start') checkPosition('after', after)
   let seen: Settled | undefined
   if (after !== 'start') seen = await rereadable(log.database, log, () => settle(log))
-  let start = after === 'now' ? seen!.settled : after === 'start' ? 0n : after
+  let start = after === 'now' ? seen!.settled : after === 'start' ? 0 : after
   if (seen !== undefined && seen.head < start) throw rewound(log, start, seen, 'its head is below where to begin')
   let cursor = start
   let last: RecordedEvent | undefined

@@ -21,13 +21,13 @@ import type { Wake } from './wake.ts'
 
 export interface LogWatch {
   /** Resolves once the log is settled beyond `after`, or at once if the server may have restarted since `seen`. */
-  beyond(after: bigint, seen: Settled | undefined, signal?: AbortSignal): Promise<Settled>
+  beyond(after: number, seen: Settled | undefined, signal?: AbortSignal): Promise<Settled>
   /** Rejects all who wait. */
   close(reason: Error): void
 }
 
 interface Waiter {
-  readonly after: bigint
+  readonly after: number
   readonly seen: Settled | undefined
   readonly resolve: (settled: Settled) => void
   readonly reject: (error: unknown) => void
@@ -132,7 +132,7 @@ export async function isStillKnown(log: Log, event: RecordedEvent): Promise<bool
   return found === undefined ? rows.length > 0 : found.event_id === event.id
 }
 
-export function rewound(log: Log, cursor: bigint, now: Settled, reason: string): InstanceType<typeof LogRewound> {
+export function rewound(log: Log, cursor: number, now: Settled, reason: string): InstanceType<typeof LogRewound> {
   const error = new LogRewound({ cursor, head: now.head, reason })
   log.telemetry.log.error({ schema: log.schema, error }, 'the log is not the one that was read before')
   log.telemetry.publish(channels.rewound, () => ({ schema: log.schema, error }))

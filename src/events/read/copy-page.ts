@@ -16,26 +16,26 @@ import { eventsOfCopy, lastPosition } from './rows.ts'
 export interface CopiedPage {
   readonly bytes: Buffer
   /** Everything up to here has been looked at. */
-  readonly reached: bigint
+  readonly reached: number
 }
 
 const fewEvents = 1_000
 /** A rare type must not make one statement look at the whole log. */
-const window = 10_000n
+const window = 10_000
 
 /** Whether a page is worth it, and the filter nothing that only a prepared statement can say. */
-export function isWorthCopying(filter: EventFilter, after: bigint, to: bigint, limit: number): boolean {
+export function isWorthCopying(filter: EventFilter, after: number, to: number, limit: number): boolean {
   const { types: _, ...rest } = filter
   const isSimple = Object.values(rest).every(wish => wish === undefined)
-  return isSimple && limit >= fewEvents && to - after > BigInt(limit)
+  return isSimple && limit >= fewEvents && to - after > Number(limit)
 }
 
 /** Archived streams are read too. */
 export async function copyPage(
   log: Log,
   { types }: EventFilter,
-  after: bigint,
-  end: bigint,
+  after: number,
+  end: number,
   limit: number,
 ): Promise<CopiedPage> {
   const to = types !== undefined && end - after > window ? after + window : end

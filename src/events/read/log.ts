@@ -6,7 +6,7 @@
  * read in windows of positions, so that a rare type never scans without end in one statement. One correlation has an
  * index of its own.
  */
-import { InvalidOption } from '../../core/errors.ts'
+import { checkWhole, maxPosition } from '../../core/whole.ts'
 import type { Executor } from '../../database/database.ts'
 import { numeral, sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../definition.ts'
@@ -30,9 +30,9 @@ export interface EventFilter<Type extends string = string> {
 
 export interface ReadLogOptions<Type extends string = string> extends EventFilter<Type> {
   /** Only events above this position. Default: from the beginning. */
-  after?: bigint | undefined
+  after?: number | undefined
   /** The highest position wanted. */
-  to?: bigint | undefined
+  to?: number | undefined
   limit?: number | undefined
   pageSize?: number | undefined
   /** Also events of archived streams. Default false. */
@@ -40,7 +40,7 @@ export interface ReadLogOptions<Type extends string = string> extends EventFilte
   signal?: AbortSignal | undefined
 }
 
-const window = 10_000n
+const window = 10_000
 const copyPage = 2_000
 
 export function readLog(log: Log, executor: Executor, options: ReadLogOptions): AsyncIterableIterator<RecordedEvent> {
@@ -63,7 +63,7 @@ export function readLog(log: Log, executor: Executor, options: ReadLogOptions): 
 export function readSettled(
   log: Log,
   executor: Executor,
-  options: ReadLogOptions & { to: bigint },
+  options: ReadLogOptions & { to: number },
 ): AsyncIterableIterator<RecordedEvent> {
   const ahead = asksAhead(log, executor, options)
   return inPages(pagesUpTo(log, executor, options), { ahead, signal: options.signal })
@@ -72,11 +72,11 @@ export function readSettled(
 /** One page per call, undefined at the end. */
 type Pages = () => Promise<readonly RecordedEvent[] | undefined>
 
-function pagesUpTo(log: Log, executor: Executor, options: ReadLogOptions & { to: bigint }): Pages {
+function pagesUpTo(log: Log, executor: Executor, options: ReadLogOptions & { to: number }): Pages {
   const { to } = options
   const types = options.types === undefined ? undefined : new Set<string>(options.types)
   const pageSize = options.pageSize ?? log.database.batch.readEvents
-  let after = options.after ?? 0n
+  let after = options.after ?? 0
   let wanted = options.limit ?? Number.MAX_SAFE_INTEGER
   const read = pageReader(log, executor, options)
   return async () => {
@@ -95,10 +95,10 @@ function pagesUpTo(log: Log, executor: Executor, options: ReadLogOptions & { to:
 interface Page {
   readonly events: readonly RecordedEvent[]
   /** Everything up to here has been looked at. */
-  readonly reached: bigint
+  readonly reached: number
 }
 
-type PageReader = (after: bigint, to: bigint, limit: number) => Promise<Page>
+type PageReader = (after: number, to: number, limit: number) => Promise<Page>
 
 function pageReader(log: Log, executor: Executor, options: ReadLogOptions): PageReader {
   return isCopied(log, executor, options) ? copiedPages(log, options) : filteredPages(log, executor, options)
@@ -120,7 +120,7 @@ function copiedPages(log: Log, { includeArchived = false }: ReadLogOptions): Pag
   // Embedded a page keeps the thread for as long as it takes, so it is a smaller one.
   const limit = log.database.engine === 'pglite' ? log.database.batch.readEvents : copyPage
   let hidden: string | undefined
-  const copy = async (after: bigint, to: bigint): Promise<Buffer> => {
+  const copy = async (after: number, to: number): Promise<Buffer> => {
     hidden ??= includeArchived ? '' : await archivedClause(log)
     return log.database.copyOut(`
         select
@@ -133,7 +133,7 @@ function copiedPages(log: Log, { includeArchived = false }: ReadLogOptions): Pag
         order by position
         limit ${numeral(limit)}`)
   }
-  let coming: { after: bigint; page: Promise<Buffer> } | undefined
+  let coming: { after: number; page: Promise<Buffer> } | undefined
   return async (after, to) => {
     const asked = coming?.after === after ? coming.page : copy(after, to)
     coming = undefined
@@ -177,10 +177,10 @@ export async function filteredRows(
   log: Log,
   executor: Executor,
   options: ReadLogOptions,
-  after: bigint,
-  end: bigint,
+  after: number,
+  end: number,
   limit: number,
-): Promise<{ rows: unknown[][]; reached: bigint }> {
+): Promise<{ rows: unknown[][]; reached: number }> {
   const { streams = null, categories = null, correlationId = null, includeArchived = false } = options
   const headers = options.headers === undefined ? null : JSON.stringify(options.headers)
   const types = options.types?.flatMap(type => log.upcasters.sourcesOf(type)) ?? null
@@ -228,12 +228,11 @@ export async function filteredRows(
           order by position
           limit ${limit}::integer`,
   )
-  return { rows, reached: rows.length < limit ? to : (rows.at(-1)![0] as bigint) }
+  return { rows, reached: rows.length < limit ? to : (rows.at(-1)![0] as number) }
 }
 
 export function checkPosition(option: string, position: unknown): void {
-  if (position === undefined || (typeof position === 'bigint' && position >= 0n)) return
-  throw new InvalidOption({ option, reason: `must be a position (a bigint from 0n), not ${String(position)}` })
+  if (position !== undefined) checkWhole(option, position as number, 0, maxPosition)
 }
 
 /** A bare UUID has no category, although it has dashes. */

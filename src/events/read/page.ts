@@ -15,9 +15,9 @@ import { rereadable } from './stream.ts'
 
 export interface PageRequest {
   readonly filter: EventFilter
-  readonly after: bigint
+  readonly after: number
   /** Known to be settled. */
-  readonly to: bigint
+  readonly to: number
   readonly limit: number
 }
 
@@ -25,9 +25,9 @@ export interface Page {
   /** In the order of their positions. */
   readonly events: readonly RecordedEvent[]
   /** Everything up to here has been looked at. */
-  readonly reached: bigint
+  readonly reached: number
   /** By position: why an event could not be given its shape. */
-  readonly faults: ReadonlyMap<bigint, unknown>
+  readonly faults: ReadonlyMap<number, unknown>
 }
 
 /** Archived streams are read too: a follower that falls behind must not miss what was archived meanwhile. */
@@ -73,13 +73,13 @@ function wanted(
   return events.filter(event => types.has(event.type) || faults.has(event.position))
 }
 
-const noFaults: ReadonlyMap<bigint, unknown> = new Map()
+const noFaults: ReadonlyMap<number, unknown> = new Map()
 
 async function shaped(log: Log, rows: readonly unknown[][]): Promise<Pick<Page, 'events' | 'faults'>> {
   try {
     return { events: await eventsOfRows(log, rows), faults: noFaults }
   } catch {
-    const faults = new Map<bigint, unknown>()
+    const faults = new Map<number, unknown>()
     const events: RecordedEvent[] = []
     for (const row of rows) {
       const raw = rawEventOfRow(row)

@@ -64,7 +64,7 @@ function eventOfLine(line: CopiedLine): RecordedEvent {
 }
 
 /** The position in the last line of such a page. */
-export function lastPosition(page: Buffer): bigint | undefined {
+export function lastPosition(page: Buffer): number | undefined {
   if (page.length === 0) return undefined
   return new CopiedLine(page, page.lastIndexOf(newline, page.length - 2) + 1).bigint()
 }
@@ -73,9 +73,9 @@ export function lastPosition(page: Buffer): bigint | undefined {
 export function rawEventOfRow(row: unknown[]): RecordedEvent {
   const [position, stream, version, id, type, schemaVersion, data, headers, correlation, causation, user, createdAt] =
     row as [
-      bigint,
+      number,
       string,
-      bigint,
+      number,
       string,
       string,
       number,

@@ -8,7 +8,6 @@
  * touched by it, and rebuilds and followers, which read all there is, still see them.
  */
 import { InvalidName, InvalidOption } from '../../core/errors.ts'
-import { jsonable } from '../../core/json.ts'
 import { category, checkName } from '../../core/name.ts'
 import type { Executor } from '../../database/database.ts'
 import { type Statement, sql } from '../../database/sql.ts'
@@ -26,7 +25,7 @@ export interface StreamDescription {
   readonly version: number
   readonly createdAt: Date
   readonly lastEventAt: Date
-  readonly lastPosition: bigint
+  readonly lastPosition: number
   readonly state: 'open' | 'archived' | 'tombstoned'
   readonly archivedAt: Date | undefined
   /** Why it was archived or tombstoned. */
@@ -220,17 +219,17 @@ async function mark(executor: Executor, stream: string, statement: ReturnType<ty
 
 interface StreamRow {
   stream: string
-  version: bigint
+  version: number
   created_at: Date
   archived_at: Date | null
   tombstoned_at: Date | null
   reason: string | null
   last_event_at: Date
-  last_position: bigint
+  last_position: number
 }
 
 function describe(row: StreamRow): StreamDescription {
-  return jsonable({
+  return {
     stream: row.stream,
     category: category(row.stream),
     version: Number(row.version),
@@ -240,5 +239,5 @@ function describe(row: StreamRow): StreamDescription {
     state: row.tombstoned_at !== null ? 'tombstoned' : row.archived_at !== null ? 'archived' : 'open',
     archivedAt: row.archived_at ?? undefined,
     reason: row.reason ?? undefined,
-  })
+  }
 }

@@ -20,9 +20,9 @@ import type { Prepare } from './prepare.ts'
 export interface RebuildProgress {
   readonly phase: 'building' | 'switching'
   /** How far the new read model has come. */
-  readonly position: bigint
+  readonly position: number
   /** The end of the log, as of now. */
-  readonly head: bigint
+  readonly head: number
   /** Events applied by this call. */
   readonly events: number
   readonly eventsPerSecond: number
@@ -53,13 +53,13 @@ export interface Build {
   readonly consumers: Consumers
   readonly consumer: Consumer
   readonly lease: Pick<Lease, 'consumer' | 'fence'>
-  checkpoint: bigint
+  checkpoint: number
   attempts: number
   events: number
   readonly signal: AbortSignal | undefined
   readonly onProgress: OnProgress | undefined
   /** Since when, and from where, the rate is taken. */
-  readonly started: { readonly at: number; readonly checkpoint: bigint }
+  readonly started: { readonly at: number; readonly checkpoint: number }
 }
 
 /** A page of a rebuild is larger than one of a projection that keeps up: what it writes set-based is written once. */
@@ -75,7 +75,7 @@ export function beginBuild(
 }
 
 /** What came in meanwhile and is no more than this is left to whoever goes on: writers that never pause are never caught. */
-const near = 200n
+const near = 200
 
 /** Applies what is settled, until hardly anything has settled meanwhile. */
 export async function catchUp(build: Build): Promise<void> {
@@ -121,12 +121,12 @@ export async function catchUp(build: Build): Promise<void> {
   }
 }
 
-export function report(build: Build, phase: RebuildProgress['phase'], head: bigint): void {
+export function report(build: Build, phase: RebuildProgress['phase'], head: number): void {
   const { started, checkpoint, events, onProgress } = build
   if (onProgress === undefined) return
   const seconds = Math.max(0.001, (performance.now() - started.at) / 1000)
   const passed = Number(checkpoint - started.checkpoint)
-  const left = Number(head > checkpoint ? head - checkpoint : 0n)
+  const left = Number(head > checkpoint ? head - checkpoint : 0)
   const etaMs = passed > 0 ? (left / passed) * seconds * 1000 : undefined
   onProgress({ phase, position: checkpoint, head, events, eventsPerSecond: events / seconds, etaMs })
 }

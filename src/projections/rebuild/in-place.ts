@@ -58,8 +58,8 @@ async function takeForRebuild(log: Log, name: string, leaseMs: number, restart: 
   const owner = newOwner(log)
   const sign = log.database.soleUser ?? null
   const [row] = await log.database.run<{
-    fence: bigint
-    checkpoint: bigint
+    fence: number
+    checkpoint: number
     attempts: number
     reset: string
     paused: boolean
@@ -103,7 +103,7 @@ async function resetModel(
   signal: AbortSignal | undefined,
 ): Promise<Lease> {
   const { startFrom, timeoutMs } = projection.options
-  const checkpoint = typeof startFrom === 'bigint' ? startFrom : 0n
+  const checkpoint = typeof startFrom === 'number' ? startFrom : 0
   for (let attempt = 1; ; attempt++) {
     try {
       await log.database.transaction(

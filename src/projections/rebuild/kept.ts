@@ -14,7 +14,7 @@ export function readKept(tableIn: (schema: string) => Identifier): ReadKept {
       // What a transaction sees may be gone with it.
       if (executor === log.database) made.add(log)
     }
-    const [row] = await executor.run<{ body: unknown; version: bigint }>(sql`/* projections.kept */
+    const [row] = await executor.run<{ body: unknown; version: number }>(sql`/* projections.kept */
       select body, version
       from ${table}
       where id = ${stream}::text

@@ -38,7 +38,7 @@ import { takeOver } from './take-over.ts'
 
 export interface Rebuilt {
   /** What the read model has now applied. */
-  readonly position: bigint
+  readonly position: number
   /** Events applied by this call. */
   readonly events: number
   readonly durationMs: number

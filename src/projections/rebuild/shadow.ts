@@ -39,7 +39,7 @@ export async function beginShadow(log: Log, projection: Projection, restart: boo
       const { startFrom } = projection.options
       const [made] = await tx.run(sql`/* projections.begin_shadow */
         insert into ${log.names.consumers} (name, kind, checkpoint, definition)
-        values (${name}::text, 'projection', ${typeof startFrom === 'bigint' ? startFrom : 0n}::bigint,
+        values (${name}::text, 'projection', ${typeof startFrom === 'number' ? startFrom : 0}::bigint,
           ${JSON.stringify({ rebuilds: projection.name, fingerprint: print })}::jsonb)
         on conflict do nothing
         returning name`)

@@ -46,7 +46,7 @@ const switchMs = 30_000
 const mostTail = 2_000
 
 /** Returns the position the new tables have reached. */
-export function switchTables(switching: Switching): Promise<{ position: bigint; events: number }> {
+export function switchTables(switching: Switching): Promise<{ position: number; events: number }> {
   const { log, projection, signal } = switching
   return log.database.transaction(
     async tx => {
@@ -69,8 +69,8 @@ export function switchTables(switching: Switching): Promise<{ position: bigint; 
 export async function applyTail(
   { log, projection, shadow, lease }: Pick<Switching, 'log' | 'projection' | 'shadow' | 'lease'>,
   tx: Transaction,
-): Promise<{ position: bigint; events: number }> {
-  const [row] = await tx.run<{ checkpoint: bigint }>(sql`/* projections.hold_shadow */
+): Promise<{ position: number; events: number }> {
+  const [row] = await tx.run<{ checkpoint: number }>(sql`/* projections.hold_shadow */
     select checkpoint
     from ${log.names.consumers}
     where name = ${lease.consumer}::text
@@ -145,7 +145,7 @@ async function settleLetters({ log, projection, lease }: Switching, tx: Transact
 async function moveRow(
   { log, projection, lease, isInline }: Switching,
   tx: Transaction,
-  position: bigint,
+  position: number,
 ): Promise<void> {
   await forget(log, [lease.consumer], tx)
   if (!(await move(log, projection.name, { checkpoint: position, isInline }, tx)))

@@ -36,7 +36,7 @@ export interface BackupProgress {
 export interface Backup {
   readonly output: string
   /** Every event up to this position is in it. */
-  readonly position: bigint
+  readonly position: number
   readonly files: number
   readonly bytes: number
   /** For how long writers had to wait. */
@@ -54,7 +54,7 @@ export async function backUp(log: Log, { output, signal, onProgress }: BackupOpt
   try {
     const copied = await database.files.hold(async held => {
       const startedAt = performance.now()
-      const [row] = await held.run<{ position: bigint }>(sql`/* upkeep.backup_position */
+      const [row] = await held.run<{ position: number }>(sql`/* upkeep.backup_position */
         select case when is_called then last_value else last_value - 1 end as position
         from ${names.events_position}`)
       const { files, folders } = await listFiles(held.folder)

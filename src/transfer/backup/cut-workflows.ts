@@ -25,7 +25,7 @@ const page = 200
 export async function cutWorkflows(
   database: Database,
   names: LogNames,
-  position: bigint,
+  position: number,
   inOne: <T>(work: (tx: Executor) => Promise<T>) => Promise<T>,
 ): Promise<CutWorkflows> {
   const reason = `the log was cut at position ${position}`
@@ -90,7 +90,7 @@ async function cancel(names: LogNames, tx: Executor, id: string, reason: string)
 }
 
 /** Those of events that go; of a workflow that goes, all. What runs in a compensation is not cancelled above. */
-async function removeExecutions(names: LogNames, tx: Executor, flow: CutFlow, position: bigint): Promise<void> {
+async function removeExecutions(names: LogNames, tx: Executor, flow: CutFlow, position: number): Promise<void> {
   await tx.run(sql`/* upkeep.cut_executions */
     select ${names.workflow_remove}(
       'upkeep',
@@ -125,7 +125,7 @@ async function forget(names: LogNames, tx: Executor, id: string): Promise<void> 
 }
 
 /** Workflows that have started one of which nothing is left, whether it was dispatched or not. */
-async function parentsOfGone(database: Database, names: LogNames, position: bigint): Promise<string[]> {
+async function parentsOfGone(database: Database, names: LogNames, position: number): Promise<string[]> {
   const rows = await database.run<{ parent: string }>(sql`/* upkeep.cut_parents */
     select distinct e.headers -> 'workflow' ->> 'parent' as parent
     from ${names.events} as e

@@ -43,7 +43,7 @@ const limits = { timeoutMs: 10 * 60_000 }
 export async function cutLog(
   database: Database,
   schema: string,
-  position: bigint,
+  position: number,
   { signal, onProgress }: CutOptions = {},
 ): Promise<CutLog> {
   const names = logNames(schema)
@@ -75,7 +75,7 @@ export async function cutLog(
 }
 
 /** A key whose events are only in part beyond the position belongs to an append that is not whole any more. */
-function forgetKeys(names: LogNames, position: bigint): Statement {
+function forgetKeys(names: LogNames, position: number): Statement {
   return sql`/* upkeep.cut_keys */
     delete from ${names.idempotency_keys} as k
     where exists (
@@ -86,7 +86,7 @@ function forgetKeys(names: LogNames, position: bigint): Statement {
 }
 
 /** An import does not know its positions: those that have stored anything since the first event that goes. */
-function forgetImports(names: LogNames, position: bigint): Statement {
+function forgetImports(names: LogNames, position: number): Statement {
   return sql`/* upkeep.cut_imports */
     delete from ${names.imports}
     where updated_at >= (
@@ -96,7 +96,7 @@ function forgetImports(names: LogNames, position: bigint): Statement {
 }
 
 /** Returns the projections that have to be built anew. Their rows tell them so. */
-async function moveBack(names: LogNames, tx: Executor, position: bigint): Promise<string[]> {
+async function moveBack(names: LogNames, tx: Executor, position: number): Promise<string[]> {
   // A rebuild that was cut off begins anew: it makes its tables itself.
   await tx.run(sql`/* upkeep.cut_rebuilds */
     delete from ${names.consumers}
@@ -130,11 +130,11 @@ async function moveBack(names: LogNames, tx: Executor, position: bigint): Promis
 }
 
 /** The last events, and their streams with them: the log is whole after each chunk. */
-async function cutEvents(names: LogNames, tx: Executor, position: bigint): Promise<number> {
+async function cutEvents(names: LogNames, tx: Executor, position: number): Promise<number> {
   const rows = await tx.run<{
     stream: string
-    version: bigint
-    count: bigint
+    version: number
+    count: number
     ended: boolean
   }>(sql`/* upkeep.cut_events */
     with cut as (

@@ -28,7 +28,7 @@ export interface RestoreOptions {
   /** Where the store is to be: a folder that is empty, or not there. */
   folder: string
   /** Ends the log at this position. Default: all of it. */
-  toPosition?: bigint | undefined
+  toPosition?: number | undefined
   signal?: AbortSignal | undefined
   onProgress?: ((progress: RestoreProgress) => void) | undefined
 }
@@ -42,7 +42,7 @@ export interface Restored {
   /** The schema of the store that made the backup. */
   readonly schema: string
   /** The last position of the log; new events come above the last one of the backup. */
-  readonly position: bigint
+  readonly position: number
   /** What was cut away. */
   readonly cut: CutLog | undefined
 }
@@ -52,7 +52,7 @@ export async function restoreBackup(options: RestoreOptions): Promise<Restored> 
   const [input, folder] = [resolve(options.input), resolve(options.folder)]
   await refuseFull(folder)
   const manifest = await readManifest(input)
-  if (toPosition !== undefined) checkTarget(toPosition, BigInt(manifest.position))
+  if (toPosition !== undefined) checkTarget(toPosition, Number(manifest.position))
   const { files, folders } = manifest
   const onVerified = counted('verifying', files, onProgress)
   await forEachFile(files, signal, async file => {
@@ -75,14 +75,14 @@ export async function restoreBackup(options: RestoreOptions): Promise<Restored> 
     // Not every system puts a folder in the place of an empty one.
     await rmdir(folder).catch(() => {})
     await rename(draft, folder)
-    return { folder, schema: manifest.schema, position: toPosition ?? BigInt(manifest.position), cut }
+    return { folder, schema: manifest.schema, position: toPosition ?? Number(manifest.position), cut }
   } catch (error) {
     await rm(draft, { recursive: true, force: true })
     throw error
   }
 }
 
-function checkTarget(toPosition: bigint, position: bigint): void {
+function checkTarget(toPosition: number, position: number): void {
   checkPosition('toPosition', toPosition)
   if (toPosition > position)
     throw new InvalidOption({ option: 'toPosition', reason: `is ${toPosition}, but the backup ends at ${position}` })
@@ -101,17 +101,17 @@ async function openAndCut(
   draft: string,
   input: string,
   manifest: BackupManifest,
-  toPosition: bigint | undefined,
+  toPosition: number | undefined,
   options: CutOptions,
 ): Promise<CutLog | undefined> {
   const { openPglite } = await import('../../database/pglite/pglite.ts')
   const database: Database = await openPglite({ folder: draft })
   try {
     const { schema, position } = manifest
-    const [row] = await database.run<{ position: bigint }>(sql`/* upkeep.restored_position */
+    const [row] = await database.run<{ position: number }>(sql`/* upkeep.restored_position */
       select case when is_called then last_value else last_value - 1 end as position
       from ${logNames(schema).events_position}`)
-    if (row!.position !== BigInt(position))
+    if (row!.position !== Number(position))
       throw new BackupUnreadable({ input, reason: `its log ends at ${row!.position}, and not at ${position}` })
     if (toPosition === undefined || toPosition >= row!.position) return undefined
     return await cutLog(database, schema, toPosition, options)

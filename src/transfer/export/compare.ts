@@ -72,7 +72,7 @@ async function compareTable(
 async function compareCount({ target }: Copy, tables: readonly string[], wanted: number): Promise<void> {
   let found = 0
   for (const table of tables) {
-    const [row] = await target.database.run<{ rows: bigint }>(sql`/* archive.count */
+    const [row] = await target.database.run<{ rows: number }>(sql`/* archive.count */
       select count(*) as rows
       from ${identifier(target.schema, table)}`)
     found += Number(row!.rows)

@@ -48,7 +48,7 @@ async function readStreams({ source, state }: Copy): Promise<SelectedStream[]> {
   const names = logNames(source.schema)
   const rows = await source.database.run<{
     stream: string
-    version: bigint
+    version: number
     created_at: Date
     is_archived: boolean
     type: string
@@ -83,7 +83,7 @@ function lastVersion(source: Place, position: string): Identifier {
   return new Identifier(`select e.version
       from ${events} as e
       where e.stream = s.stream
-        and e.position <= ${numeral(BigInt(position))}
+        and e.position <= ${numeral(Number(position))}
       order by e.version desc
       limit 1`)
 }
@@ -103,7 +103,7 @@ async function copyEvents(copy: Copy, table: TableShape, names: readonly string[
 
 /** The events that are copied at all. */
 export function settledIn({ state }: Copy): Identifier {
-  return new Identifier(`position <= ${numeral(BigInt(state.position))}`)
+  return new Identifier(`position <= ${numeral(Number(state.position))}`)
 }
 
 /** The rows of streams as the target has them: at the version of the last event that is copied. */

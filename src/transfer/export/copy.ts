@@ -110,8 +110,8 @@ function markOf({ schema }: Place): Identifier {
   return identifier(schema, 'unfinished_import')
 }
 
-async function settledPosition({ database, schema }: Place): Promise<bigint> {
-  const [row] = await database.run<{ settled: bigint }>(sql`/* archive.settled */
+async function settledPosition({ database, schema }: Place): Promise<number> {
+  const [row] = await database.run<{ settled: number }>(sql`/* archive.settled */
     select settled
     from ${identifier(schema, 'settle')}()`)
   return row!.settled

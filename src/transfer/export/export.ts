@@ -144,7 +144,7 @@ async function readMigrations(tx: Executor, schema: string): Promise<Manifest['m
 
 /** One that no migration has made belongs to something that an archive does not bring back. */
 async function readSequences(tx: Executor, schema: string, isKnown: boolean): Promise<Manifest['sequences']> {
-  const rows = await tx.run<{ name: string; drawn: bigint }>(sql`/* archive.sequences */
+  const rows = await tx.run<{ name: string; drawn: number }>(sql`/* archive.sequences */
     select sequencename::text as name, coalesce(last_value, 0) as drawn
     from pg_sequences
     where schemaname = ${schema}::text
@@ -156,7 +156,7 @@ async function readSequences(tx: Executor, schema: string, isKnown: boolean): Pr
 }
 
 async function readMoment(tx: Executor, schema: string): Promise<Pick<Manifest, 'position' | 'createdAt'>> {
-  const [row] = await tx.run<{ position: bigint; now: Date }>(sql`/* archive.moment */
+  const [row] = await tx.run<{ position: number; now: Date }>(sql`/* archive.moment */
     select coalesce(max(position), 0) as position, now() as now
     from ${identifier(schema, 'events')}`)
   return { position: `${row!.position}`, createdAt: row!.now.toISOString() }

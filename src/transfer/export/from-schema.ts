@@ -52,7 +52,7 @@ export interface SelectProgress {
   readonly events: number
   readonly documents: number
   /** Events after it were not looked at. */
-  readonly position: bigint
+  readonly position: number
 }
 
 /** Gives what was copied. */
@@ -70,7 +70,7 @@ export async function importFromSchema(source: Place, target: Place, options: Se
   const copy = (await resumeCopy(source, target, collections)) ?? (await beginCopy(source, target, collections, tables))
   const told = (doing: 'copy' | 'compare', table: string): SelectProgress => {
     const { streams, events, documents, position } = copy.state
-    return { doing, table, streams, events, documents, position: BigInt(position) }
+    return { doing, table, streams, events, documents, position: Number(position) }
   }
   const onStep: Step = (doing, table) => {
     throwIfAborted(signal)

@@ -53,7 +53,7 @@ export async function readLines({ database }: Place, statement: Statement): Prom
     // Planned for the values given: most of its conditions are left out then.
     return tx.runArrays({ ...statement, unprepared: true })
   })
-  return (rows as [string, bigint, string][]).map(([name, version, line]) => ({ key: [name, `${version}`], line }))
+  return (rows as [string, number, string][]).map(([name, version, line]) => ({ key: [name, `${version}`], line }))
 }
 
 export function listOfLines(lines: readonly PageLine[]): string {

@@ -10,7 +10,7 @@ import { identifier, type Statement, sql } from '../../database/sql.ts'
 import type { Table } from './structure.ts'
 
 /** Count and sum of each bucket that is not empty. */
-export type Sums = ReadonlyMap<number | bigint, { readonly rows: number; readonly sum: string }>
+export type Sums = ReadonlyMap<number | number, { readonly rows: number; readonly sum: string }>
 
 /** How values are printed must depend neither on the server's settings nor on its user's. */
 export async function plainText(tx: Transaction): Promise<void> {
@@ -53,12 +53,12 @@ export async function sumBuckets(executor: Executor, schema: string, table: Tabl
 
 /** Of a statement that gives a bucket, its count and its sum. */
 export async function readSums(executor: Executor, statement: Statement): Promise<Sums> {
-  const rows = (await executor.runArrays(statement)) as [number | bigint, number, string][]
+  const rows = (await executor.runArrays(statement)) as [number | number, number, string][]
   return new Map(rows.map(([bucket, count, sum]) => [bucket, { rows: count, sum }]))
 }
 
 /** The buckets whose rows are not the same. */
-export function differing<B extends number | bigint>(ours: Sums, theirs: Sums): B[] {
+export function differing<B extends number | number>(ours: Sums, theirs: Sums): B[] {
   const all = new Set([...ours.keys(), ...theirs.keys()]) as Set<B>
   return [...all].filter(bucket => {
     const [one, other] = [ours.get(bucket), theirs.get(bucket)]

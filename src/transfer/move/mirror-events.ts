@@ -14,17 +14,17 @@ import type { Table } from './structure.ts'
 export interface EventsMirror extends Ends {
   readonly table: Table
   /** Only what is settled, unless nobody writes. */
-  readonly upTo: bigint
+  readonly upTo: number
   /** Up to here every event was compared by this mover. */
-  readonly verifiedTo: bigint
+  readonly verifiedTo: number
   readonly onRows: OnRows
 }
 
 export async function mirrorEvents(mirror: EventsMirror): Promise<Mirrored> {
   const { upTo, verifiedTo } = mirror
   const shift = await rangeShift(mirror)
-  const seen = await mirrorSpan(mirror, { from: 0n, to: verifiedTo, shift }, true)
-  const unseen = await mirrorSpan(mirror, { from: verifiedTo + 1n, to: upTo, shift }, false)
+  const seen = await mirrorSpan(mirror, { from: 0, to: verifiedTo, shift }, true)
+  const unseen = await mirrorSpan(mirror, { from: verifiedTo + 1, to: upTo, shift }, false)
   return { rows: seen.rows + unseen.rows, bytes: seen.bytes + unseen.bytes }
 }
 
@@ -43,8 +43,8 @@ async function mirrorSpan(mirror: EventsMirror, span: Span, isSeen: boolean): Pr
 
 /** Of events that were the same some can only have been deleted since. */
 async function isAsLong({ source, move, target, table }: EventsMirror, { from, to }: Span): Promise<boolean> {
-  const count = async (executor: Executor, schema: string): Promise<bigint> => {
-    const [row] = await executor.run<{ rows: bigint }>(sql`/* moving.count_events */
+  const count = async (executor: Executor, schema: string): Promise<number> => {
+    const [row] = await executor.run<{ rows: number }>(sql`/* moving.count_events */
       select count(*) as rows
       from ${identifier(schema, table.name)}
       where position between ${from}::bigint and ${to}::bigint`)
@@ -62,12 +62,12 @@ async function wrongAmong(mirror: EventsMirror, span: Span, ranges: Ranges): Pro
 }
 
 /** Ranges by number, with how many events the source has in each. */
-type Ranges = Map<bigint, number>
+type Ranges = Map<number, number>
 
 const rangeBytes = 4 * 1024 * 1024
 
 /** As many positions in a range, as a power of two, as make up a page worth copying. */
-async function rangeShift({ source, move, table }: EventsMirror): Promise<bigint> {
+async function rangeShift({ source, move, table }: EventsMirror): Promise<number> {
   const events = identifier(move.source.schema, table.name)
   const [row] = await source.run<{ bytes: number; span: number }>(sql`/* moving.events_span */
     select
@@ -76,14 +76,14 @@ async function rangeShift({ source, move, table }: EventsMirror): Promise<bigint
     from ${events}`)
   const { bytes, span } = row!
   const perRange = Math.min(16_384, Math.max(16, rangeBytes / Math.max(1, bytes / span)))
-  return BigInt(Math.floor(Math.log2(Math.max(perRange, span / 65_536))))
+  return Number(Math.floor(Math.log2(Math.max(perRange, span / 65_536))))
 }
 
 /** Positions, and how many of them, as a power of two, make up a range. */
 interface Span {
-  readonly from: bigint
-  readonly to: bigint
-  readonly shift: bigint
+  readonly from: number
+  readonly to: number
+  readonly shift: number
 }
 
 /** The ranges of a span that differ. If it `isDeep`, their rows are compared, otherwise only which there are. */
@@ -94,7 +94,7 @@ async function compare(mirror: EventsMirror, span: Span, isDeep: boolean): Promi
     sumRanges(source, move.source.schema, table, span, isDeep),
     target(tx => sumRanges(tx, move.incoming, table, span, isDeep)),
   ])
-  return new Map(differing<bigint>(ours, theirs).map(range => [range, ours.get(range)?.rows ?? 0]))
+  return new Map(differing<number>(ours, theirs).map(range => [range, ours.get(range)?.rows ?? 0]))
 }
 
 function sumRanges(executor: Executor, schema: string, table: Table, span: Span, isDeep: boolean): Promise<Sums> {
@@ -153,7 +153,7 @@ async function readRange({ source, move, table }: EventsMirror, { from, to }: Sp
   return rows as (string | null)[][]
 }
 
-function within({ from, to, shift }: Span, range: bigint): Span {
-  const [first, last] = [range << shift, ((range + 1n) << shift) - 1n]
+function within({ from, to, shift }: Span, range: number): Span {
+  const [first, last] = [range << shift, ((range + 1) << shift) - 1]
   return { from: first > from ? first : from, to: last < to ? last : to, shift }
 }

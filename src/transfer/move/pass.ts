@@ -26,13 +26,13 @@ export interface Mover {
   readonly claim: Claim
   readonly onProgress: ((progress: MoveProgress) => void) | undefined
   /** Up to here every event was compared. */
-  verifiedTo: bigint
+  verifiedTo: number
   /** The large tables that were the same on both sides, with the oldest transaction that was open then. */
   readonly same: Map<string, { readonly signature: string; readonly since: string }>
 }
 
 export function newMover(move: Move, claim: Claim, onProgress: Mover['onProgress']): Mover {
-  return { move, claim, onProgress, verifiedTo: 0n, same: new Map() }
+  return { move, claim, onProgress, verifiedTo: 0, same: new Map() }
 }
 
 export interface Passed {
@@ -93,7 +93,7 @@ export async function lastPass(mover: Mover, source: Transaction, tx: Transactio
   const { move } = mover
   const { tables } = await shapeIncoming(source, move, tx)
   await Promise.all([plainText(source), plainText(tx)])
-  const [row] = await source.run<{ head: bigint }>(sql`/* moving.head */
+  const [row] = await source.run<{ head: number }>(sql`/* moving.head */
     select coalesce(max(position), 0) as head
     from ${identifier(move.source.schema, 'events')}`)
   const passed = tally()
@@ -103,7 +103,7 @@ export async function lastPass(mover: Mover, source: Transaction, tx: Transactio
 }
 
 interface Mirroring {
-  readonly upTo: bigint
+  readonly upTo: number
   readonly phase: MoveProgress['phase']
   readonly passed: Tally
 }
@@ -145,8 +145,8 @@ async function mirror(
 const empty = { pages: 0, bytes: 0 }
 
 /** Read before any snapshot that events are read in: up to here it has all there will ever be. */
-async function settled({ move: { source } }: Mover): Promise<bigint> {
-  const [row] = await source.database.run<{ settled: bigint }>(sql`/* moving.settle */
+async function settled({ move: { source } }: Mover): Promise<number> {
+  const [row] = await source.database.run<{ settled: number }>(sql`/* moving.settle */
     select settled
     from ${identifier(source.schema, 'settle')}()`)
   return row!.settled

@@ -17,7 +17,7 @@ export async function carrySequences(source: Transaction, move: Move, target: Tr
   const used = await usedOf(source, schema)
   const carry = async ({ name }: { name: string }): Promise<void> => {
     const [drawn, there] = await Promise.all([drawnFrom(source, schema, name), drawnFrom(target, move.incoming, name)])
-    const least = drawn > (used[name] ?? 0n) ? drawn : used[name]!
+    const least = drawn > (used[name] ?? 0) ? drawn : used[name]!
     if (least <= there) return
     await target.run(sql`/* moving.set_sequence */
       select setval(${identifier(move.incoming, name).quoted}::text::regclass, ${least}::bigint)`)
@@ -25,16 +25,16 @@ export async function carrySequences(source: Transaction, move: Move, target: Tr
   await Promise.all(sequences.map(carry))
 }
 
-async function drawnFrom(executor: Executor, schema: string, sequence: string): Promise<bigint> {
-  const [row] = await executor.run<{ drawn: bigint }>(sql`/* moving.drawn */
+async function drawnFrom(executor: Executor, schema: string, sequence: string): Promise<number> {
+  const [row] = await executor.run<{ drawn: number }>(sql`/* moving.drawn */
     select case when is_called then last_value else last_value - 1 end as drawn
     from ${identifier(schema, sequence)}`)
   return row!.drawn
 }
 
 /** What rows say was drawn, should a sequence be behind them. */
-async function usedOf(source: Transaction, schema: string): Promise<Record<string, bigint>> {
-  const [row] = await source.run<Record<string, bigint>>(sql`/* moving.used */
+async function usedOf(source: Transaction, schema: string): Promise<Record<string, number>> {
+  const [row] = await source.run<Record<string, number>>(sql`/* moving.used */
     select
       greatest(
         (select coalesce(max(position), 0) from ${identifier(schema, 'events')}),

@@ -126,7 +126,7 @@ function retryOf(consumer: string): string {
 }
 
 async function openLetters({ database, names }: Log): Promise<Trouble[]> {
-  const rows = await database.run<{ consumer: string; count: bigint }>(sql`/* doctor.letters */
+  const rows = await database.run<{ consumer: string; count: number }>(sql`/* doctor.letters */
     select consumer, count(*) as count
     from ${names.dead_letters}
     where state in ('open', 'retrying')

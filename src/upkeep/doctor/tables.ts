@@ -15,7 +15,7 @@ export function checkTables({ database, schema }: Log): Check[] {
       name: 'tables.dead_rows',
       ok: 'Vacuum keeps up: no table is full of dead rows.',
       async find() {
-        const rows = await database.run<{ name: string; dead: bigint; live: bigint }>(sql`/* doctor.dead_rows */
+        const rows = await database.run<{ name: string; dead: number; live: number }>(sql`/* doctor.dead_rows */
           select relname::text as name, n_dead_tup as dead, n_live_tup as live
           from pg_stat_user_tables
           where schemaname = ${schema}::text

@@ -66,7 +66,7 @@ export function checkTransactions(log: Log, { oldTransactionMs }: Limits): Check
       ok: 'No replication slot keeps more than it should.',
       async find() {
         if (database.engine === 'pglite') return []
-        const rows = await database.run<{ name: string; bytes: bigint }>(sql`/* doctor.slots */
+        const rows = await database.run<{ name: string; bytes: number }>(sql`/* doctor.slots */
           select slot_name::text as name, pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint as bytes
           from pg_replication_slots
           where not active

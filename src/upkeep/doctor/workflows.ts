@@ -28,7 +28,7 @@ export function checkWorkflows(log: Log): Check[] {
       ok: 'No worker has died with work in its hands.',
       async find() {
         const sign = database.soleUser ?? null
-        const rows = await database.run<{ worker: string; count: bigint }>(sql`/* doctor.workers */
+        const rows = await database.run<{ worker: string; count: number }>(sql`/* doctor.workers */
           select x.worker, count(*) as count
           from ${names.workflow_executions} as x
           left join ${names.workflow_workers} as w

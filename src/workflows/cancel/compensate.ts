@@ -54,8 +54,8 @@ export async function confirmStopped(log: Log, stopped: readonly Stopping[]): Pr
 }
 
 interface NextUndo {
-  readonly id: bigint | null
-  readonly position: bigint
+  readonly id: number | null
+  readonly position: number
   readonly at: Date
   readonly execution: string
   readonly kind: string
@@ -67,7 +67,7 @@ interface NextUndo {
  * Queues the newest undo, or ends the compensation if there is none left; does nothing while something is still to be over.
  * `done` is the undo whose end is stored by the same transaction. The caller holds the workflow.
  */
-export async function nextUndo(log: Log, tx: Executor, correlationId: string, done?: bigint): Promise<void> {
+export async function nextUndo(log: Log, tx: Executor, correlationId: string, done?: number): Promise<void> {
   const { names } = log
   const [next] = await tx.run<NextUndo>(sql`/* workflows.next_undo */
     select u.id, u.position, u.at, u.execution, u.kind, u.step, u.route
@@ -92,7 +92,7 @@ export async function nextUndo(log: Log, tx: Executor, correlationId: string, do
         select
         from ${names.workflow_executions} as x
         where x.correlation_id = w.correlation_id
-          and (x.state = 'stopping' or x.undo_id <> ${done ?? 0n}::bigint))`)
+          and (x.state = 'stopping' or x.undo_id <> ${done ?? 0}::bigint))`)
   if (next === undefined) return
   if (next.id === null) return endCompensation(log, tx, correlationId, 'compensated')
   await tx.run(sql`/* workflows.begin_undo */
@@ -136,7 +136,7 @@ export async function undoFailed(log: Log, tx: Executor, { undoId, correlationId
   await endCompensation(log, tx, correlationId, 'compensationFailed')
 }
 
-async function endUndo(log: Log, tx: Executor, id: bigint, state: 'done' | 'failed'): Promise<void> {
+async function endUndo(log: Log, tx: Executor, id: number, state: 'done' | 'failed'): Promise<void> {
   await tx.run(sql`/* workflows.end_undo */
     update ${log.names.workflow_undos}
     set state = ${state}::text

@@ -75,7 +75,7 @@ export interface UndoRequest {
 /** The step that an undo belongs to, and the attempt that is about to run it. */
 export interface UndoPlace {
   readonly executionId: string
-  readonly fence: bigint
+  readonly fence: number
   /** Which kind of step it is, and its name, unique among those of its kind in the execution. */
   readonly kind: string
   readonly step: string
@@ -162,7 +162,7 @@ export async function settleUndo(
 }
 
 /** What the undo of this id is run with. */
-export async function loadUndo(log: Log, id: bigint): Promise<UndoInput> {
+export async function loadUndo(log: Log, id: number): Promise<UndoInput> {
   const [row] = await log.database.run<{
     data: unknown
     step: string

@@ -23,7 +23,6 @@ import {
   requestMatching,
   requestRetry,
 } from '../../consumers/dead-letters/retry.ts'
-import { jsonable } from '../../core/json.ts'
 import { checkWhole } from '../../core/whole.ts'
 import { sql } from '../../database/sql.ts'
 import { checkEvent } from '../../events/append/prepare.ts'
@@ -152,7 +151,7 @@ async function groupLetters(
     error: Omit<KeptError, 'at'> & { at: string }
     first_failed_at: Date
     last_failed_at: Date
-    count: bigint
+    count: number
   }>(sql`/* dead_letters.groups */
     select *
     from (
@@ -169,14 +168,12 @@ async function groupLetters(
       order by consumer, fingerprint, d.last_failed_at desc, d.position desc) as g
     order by count desc, last_failed_at desc
     limit ${limit}::integer`)
-  return rows.map(row =>
-    jsonable({
-      handler: row.consumer.slice(consumerOf('').length),
-      ...{ fingerprint: row.fingerprint, count: Number(row.count), reason: row.reason },
-      latestError: { ...row.error, at: new Date(row.error.at) },
-      ...{ firstFailedAt: row.first_failed_at, lastFailedAt: row.last_failed_at },
-    }),
-  )
+  return rows.map(row => ({
+    handler: row.consumer.slice(consumerOf('').length),
+    ...{ fingerprint: row.fingerprint, count: Number(row.count), reason: row.reason },
+    latestError: { ...row.error, at: new Date(row.error.at) },
+    ...{ firstFailedAt: row.first_failed_at, lastFailedAt: row.last_failed_at },
+  }))
 }
 
 /** Whether any worker lives. */

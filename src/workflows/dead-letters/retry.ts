@@ -27,7 +27,7 @@ interface Requested {
 
 interface Taken extends Requested {
   readonly handler: string
-  readonly position: bigint
+  readonly position: number
   readonly execution: string
   readonly state: string
   readonly is_edited: boolean

@@ -34,7 +34,7 @@ async function backfillSome(parts: DispatchParts, tx: Transaction, id: number): 
   const { log } = parts
   // The dispatcher's row before the route's, as whoever registers a route takes them.
   const { checkpoint } = await lockDispatcher(log, tx)
-  const [row] = await tx.run<RouteRow & { backfill_position: bigint }>(sql`/* workflows.behind_route */
+  const [row] = await tx.run<RouteRow & { backfill_position: number }>(sql`/* workflows.behind_route */
     select id, handler, version, kind, to_jsonb(types) as types, start_position, definition,
       paused_at is not null as paused, backfill_position
     from ${log.names.workflow_routes}

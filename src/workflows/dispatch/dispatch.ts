@@ -35,7 +35,7 @@ export interface DispatchParts extends AppendParts {
   /** The code of a handler, if this process has it. */
   codeOf(handler: string, version: number): Handler | undefined
   /** How far this process has dispatched, as long as nobody else does; 0n: it does not know. */
-  readonly progress: { reached: bigint }
+  readonly progress: { reached: number }
   /** The workers of this process that take work as it is dispatched. */
   readonly takers: Set<Taker>
 }
@@ -55,7 +55,7 @@ export function dispatcher(parts: DispatchParts): Consumer {
       async handle(events, ctx) {
         const { checkpoint, version } = await lockUnflushed(log, ctx.tx)
         if (checkpoint < progress.reached) {
-          progress.reached = 0n
+          progress.reached = 0
           throw rewound()
         }
         if (known === undefined || known.version !== version) known = { version, routes: await loadRoutes(log, ctx.tx) }
@@ -72,7 +72,7 @@ export function dispatcher(parts: DispatchParts): Consumer {
         const plans = events.map(event => planOf(event, routes, faults.has(event.position)))
         const { reached } = progress
         // After whatever goes wrong it is the stored checkpoint that counts.
-        progress.reached = 0n
+        progress.reached = 0
         const done = await dispatchPlain(parts, { plans, version, reached, fence, checkpoint })
         progress.reached = done === undefined ? reached : checkpoint
         if (done === undefined) return undefined
@@ -93,8 +93,8 @@ export function dispatcher(parts: DispatchParts): Consumer {
  * log, and what is read there is on the disk. (One caller, publish to settled, dispatch and claim flushed: 57 a second, a
  * handler begins after 11.6 ms; without: 71, and 9.3 ms.)
  */
-async function lockUnflushed(log: Log, tx: Executor): Promise<{ checkpoint: bigint; version: number }> {
-  const [row] = await tx.run<{ checkpoint: bigint; version: number }>(sql`/* workflows.lock_unflushed */
+async function lockUnflushed(log: Log, tx: Executor): Promise<{ checkpoint: number; version: number }> {
+  const [row] = await tx.run<{ checkpoint: number; version: number }>(sql`/* workflows.lock_unflushed */
     select checkpoint, coalesce((definition->>'routes')::integer, 0) as version,
       set_config('synchronous_commit', case
         when exists (

@@ -6,7 +6,7 @@ import type { Log } from '../../events/log.ts'
 
 export interface NewExecution {
   readonly id: string
-  readonly position: bigint
+  readonly position: number
   readonly route: number
   readonly correlationId: string
   /** Undefined: it waits for nobody. */
@@ -14,7 +14,7 @@ export interface NewExecution {
   /** Its lane is found out by who has the handler's code. */
   readonly isUnkeyed?: boolean | undefined
   readonly joinId?: string | undefined
-  readonly undoId?: bigint | undefined
+  readonly undoId?: number | undefined
   readonly isLetter?: boolean | undefined
 }
 

@@ -19,10 +19,10 @@ export interface PlainBatch {
   readonly plans: readonly Plan[]
   readonly version: number
   /** What was dispatched before, as far as this process knows. */
-  readonly reached: bigint
-  readonly fence: bigint
+  readonly reached: number
+  readonly fence: number
   /** Where the dispatcher is when these are done with. */
-  readonly checkpoint: bigint
+  readonly checkpoint: number
 }
 
 interface Dispatched {
@@ -116,7 +116,7 @@ function claimedOf(
   executions: readonly NewExecution[],
   { fence }: Offer,
 ): Claimed[] {
-  const events = new Map<bigint, RecordedEvent>(plans.map(({ event }) => [event.position, event]))
+  const events = new Map<number, RecordedEvent>(plans.map(({ event }) => [event.position, event]))
   const byId = new Map(executions.map(execution => [execution.id, execution]))
   const claimedAt = performance.now()
   return ids.map(id => {

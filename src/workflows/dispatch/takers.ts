@@ -12,7 +12,7 @@ export interface Taker {
 export interface Offer {
   readonly owner: string
   /** One that nobody had before: see `fences.ts`. */
-  readonly fence: bigint
+  readonly fence: number
   readonly routes: readonly number[]
   readonly limit: number
   /** How much longer than its timeout an attempt may last before others take it for lost. */

@@ -3,7 +3,6 @@
  * as those of the log are (see `events/order/order.sql.ts`), so who reads up to `settled` has missed nothing.
  */
 import type { ErrorDescription } from '../../consumers/run/failure.ts'
-import { jsonable } from '../../core/json.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { epochOf, type Settled } from '../../events/order/settle.ts'
@@ -25,8 +24,8 @@ export type ActivityKind =
   | 'cancelled'
 
 export interface Activity {
-  /** Its place in the activity; watching `after` it goes on behind it. As JSON it is text. */
-  readonly position: bigint
+  /** Its place in the activity; watching `after` it goes on behind it. */
+  readonly position: number
   readonly at: Date
   readonly kind: ActivityKind
   /** More of it, in a word: `retry`, `timeout`, `max_retries`, `inline`, … */
@@ -35,7 +34,7 @@ export interface Activity {
   readonly handler: string
   readonly version: number
   readonly executionId: string
-  readonly eventPosition: bigint
+  readonly eventPosition: number
   /** Undefined, as its type, if the event is not in the log any more. */
   readonly eventId: string | undefined
   readonly eventType: string | undefined
@@ -63,7 +62,7 @@ export async function settleActivity(log: Log): Promise<Settled> {
   const [row] = await log.database.runArrays(sql`/* workflows.settle */
     select head, settled, timeline, session
     from ${log.names.workflow_settle}()`)
-  const [head, settled, timeline, session] = row as [bigint, bigint, string, string]
+  const [head, settled, timeline, session] = row as [number, number, string, string]
   return { head, settled, timeline, epoch: epochOf(log, session) }
 }
 
@@ -71,7 +70,7 @@ export async function settleActivity(log: Log): Promise<Settled> {
 export async function readActivity(
   log: Log,
   filter: ActivityFilter,
-  { after, to, limit }: { after: bigint; to: bigint; limit: number },
+  { after, to, limit }: { after: number; to: number; limit: number },
 ): Promise<Activity[]> {
   const { correlationId } = filter
   const handler = filter.handler ?? null
@@ -119,8 +118,8 @@ export async function readActivity(
 }
 
 export interface ActivityRow {
-  position: bigint
-  event_position: bigint
+  position: number
+  event_position: number
   at: Date
   execution: string
   version: number
@@ -139,7 +138,7 @@ export interface ActivityRow {
 }
 
 export function activityOf(row: ActivityRow): Activity {
-  return jsonable({
+  return {
     position: row.position,
     at: row.at,
     kind: row.kind,
@@ -157,5 +156,5 @@ export function activityOf(row: ActivityRow): Activity {
     worker: row.worker ?? undefined,
     result: row.result ?? undefined,
     error: row.error ?? undefined,
-  })
+  }
 }

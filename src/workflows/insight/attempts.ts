@@ -5,7 +5,6 @@
 import type { ErrorDescription } from '../../consumers/run/failure.ts'
 import { InvalidOption } from '../../core/errors.ts'
 import { canonicalUuid } from '../../core/id.ts'
-import { jsonable } from '../../core/json.ts'
 import { checkName } from '../../core/name.ts'
 import { checkWhole } from '../../core/whole.ts'
 import { numeral, sql } from '../../database/sql.ts'
@@ -23,7 +22,7 @@ export interface AttemptsOptions {
   /** Default 100, at most 1000. */
   limit?: number | undefined
   /** Only those before this position: `next` of the page before. */
-  before?: bigint | undefined
+  before?: number | undefined
 }
 
 export interface Attempt extends Activity {
@@ -33,15 +32,15 @@ export interface Attempt extends Activity {
 
 export interface AttemptPage {
   readonly attempts: readonly Attempt[]
-  /** Where the next page begins; undefined if there is none. As JSON it is text. */
-  readonly next: bigint | undefined
+  /** Where the next page begins; undefined if there is none. */
+  readonly next: number | undefined
 }
 
 const mostLooked = 10_000
 const most = numeral(mostLooked)
 
 interface AttemptRow extends ActivityRow {
-  n: bigint
+  n: number
   fits: boolean
 }
 
@@ -53,11 +52,11 @@ export async function listAttempts(log: Log, options: AttemptsOptions): Promise<
   if (handler !== undefined) checkName('Handler', handler)
   const rows = await readAttempts(log, { ...options, executionId: executionOf(options.executionId) }, limit)
   const last = rows.at(-1)
-  const isMore = last !== undefined && (rows.length === limit || last.n === BigInt(mostLooked))
-  return jsonable({
+  const isMore = last !== undefined && (rows.length === limit || last.n === Number(mostLooked))
+  return {
     attempts: rows.filter(row => row.fits).map(row => activityOf(row) as Attempt),
     next: isMore ? last.position : undefined,
-  })
+  }
 }
 
 function executionOf(given: string | undefined): string | undefined {

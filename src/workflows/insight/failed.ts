@@ -28,8 +28,8 @@ export interface FailedWorkflow {
 
 interface FailedRow {
   correlation_id: string
-  open: bigint
-  retrying: bigint
+  open: number
+  retrying: number
   consumer: string
   reason: string | null
   error: ErrorDescription & { at?: string }

@@ -31,7 +31,7 @@ interface HandlerRow {
   retired_at: Date | null
   created_at: Date
   backfilling: boolean
-  workers: bigint
+  workers: number
 }
 
 export async function listHandlers(log: Log): Promise<HandlerDescription[]> {

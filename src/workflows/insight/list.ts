@@ -4,7 +4,6 @@
  */
 import { checkTime } from '../../consumers/dead-letters/list.ts'
 import { InvalidOption } from '../../core/errors.ts'
-import { jsonable } from '../../core/json.ts'
 import { checkName } from '../../core/name.ts'
 import { checkWhole } from '../../core/whole.ts'
 import { numeral, sql } from '../../database/sql.ts'
@@ -24,13 +23,13 @@ export interface ListWorkflowsOptions {
   /** Default 50, at most 1000. */
   limit?: number | undefined
   /** `next` of the page before. */
-  after?: bigint | undefined
+  after?: number | undefined
 }
 
 export interface WorkflowPage {
   readonly workflows: readonly WorkflowStatus[]
-  /** Where the next page begins; undefined if there is none. As JSON it is text. */
-  readonly next: bigint | undefined
+  /** Where the next page begins; undefined if there is none. */
+  readonly next: number | undefined
 }
 
 /** How many statuses one page reads at most, and how many at once when only some of them are wanted. */
@@ -58,7 +57,7 @@ export async function listWorkflows(log: Log, options: ListWorkflowsOptions): Pr
       if (workflows.length === limit) return pageOf(workflows, wanted[at]!.first_position)
     }
     const last = rows.at(-1)
-    const isTired = last?.n === BigInt(mostLooked)
+    const isTired = last?.n === Number(mostLooked)
     if (last === undefined || (rows.length < chunk && !isTired)) return pageOf(workflows, undefined)
     below = last.first_position
     if (isTired) break
@@ -66,8 +65,8 @@ export async function listWorkflows(log: Log, options: ListWorkflowsOptions): Pr
   return pageOf(workflows, below)
 }
 
-function pageOf(workflows: readonly WorkflowStatus[], next: bigint | undefined): WorkflowPage {
-  return jsonable({ workflows, next })
+function pageOf(workflows: readonly WorkflowStatus[], next: number | undefined): WorkflowPage {
+  return { workflows, next }
 }
 
 function statesOf(state: ListWorkflowsOptions['state']): readonly WorkflowState[] | undefined {
@@ -84,8 +83,8 @@ function statesOf(state: ListWorkflowsOptions['state']): readonly WorkflowState[
 
 interface BegunRow {
   correlation_id: string
-  first_position: bigint
-  n: bigint
+  first_position: number
+  n: number
   fits: boolean
 }
 
@@ -97,7 +96,7 @@ function idsOf(rows: readonly BegunRow[]): string[] {
 function readBegun(
   log: Log,
   { startedAfter, startedBefore, parent }: ListWorkflowsOptions,
-  below: bigint | undefined,
+  below: number | undefined,
   limit: number,
 ): Promise<BegunRow[]> {
   const from = checkTime(startedAfter, 'startedAfter')

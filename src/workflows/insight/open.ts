@@ -30,7 +30,7 @@ const most = numeral(10_000)
 /** By route. */
 export async function countOpen(log: Log): Promise<Map<number, OpenCounts>> {
   const { workflow_executions: executions, workflow_routes: routes } = log.names
-  const rows = await log.database.run<Record<ExecutionState, bigint> & { id: number }>(sql`/* workflows.count_open */
+  const rows = await log.database.run<Record<ExecutionState, number> & { id: number }>(sql`/* workflows.count_open */
     select r.id,
       (select count(*)
         from (
@@ -108,7 +108,7 @@ export function sumOf(all: Iterable<OpenCounts>): OpenCounts {
   return sum
 }
 
-function countsOf(row: Partial<Record<ExecutionState, bigint>>): Record<ExecutionState, number> {
+function countsOf(row: Partial<Record<ExecutionState, number>>): Record<ExecutionState, number> {
   const entries = executionStates.map(state => [state, Number(row[state] ?? 0)])
   return Object.fromEntries(entries) as Record<ExecutionState, number>
 }

@@ -67,7 +67,7 @@ const most = numeral(10_000)
 
 async function countLetters(log: Log): Promise<Record<DeadLetterState, number>> {
   const { dead_letters: letters } = log.names
-  const [row] = await log.database.run<Record<DeadLetterState, bigint>>(sql`/* workflows.count_letters */
+  const [row] = await log.database.run<Record<DeadLetterState, number>>(sql`/* workflows.count_letters */
     select
       (select count(*)
         from (

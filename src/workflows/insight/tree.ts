@@ -8,7 +8,6 @@
  * cause: nothing is ever left out because of what somebody wrote into a causation id.
  */
 import type { ErrorDescription } from '../../consumers/run/failure.ts'
-import { jsonable } from '../../core/json.ts'
 import { checkWhole } from '../../core/whole.ts'
 import type { Transaction } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
@@ -31,8 +30,8 @@ export interface EventNode {
   readonly kind: 'event'
   readonly id: string
   readonly type: string
-  /** As JSON it is text. */
-  readonly position: bigint
+  /** */
+  readonly position: number
   readonly at: Date
   readonly handlers: readonly HandlerNode[]
   /** What came of it without a handler that is known: published with it as its cause. */
@@ -85,7 +84,7 @@ export async function readTree(
 }
 
 interface EventRow {
-  position: bigint
+  position: number
   event_id: string
   type: string
   created_at: Date
@@ -104,14 +103,14 @@ function readEvents(log: Log, tx: Transaction, correlationId: string, limit: num
 
 interface ExecutionRow {
   execution: string
-  event_position: bigint
+  event_position: number
   handler: string
   version: number
   /** Of its last line. */
   kind: ActivityKind | null
   state: ExecutionState | null
   dead: boolean
-  attempts: bigint | null
+  attempts: number | null
   queued_ms: number | null
   running_ms: number | null
   error: ErrorDescription | null
@@ -122,7 +121,7 @@ function readExecutions(
   log: Log,
   tx: Transaction,
   correlationId: string,
-  upTo: bigint | null,
+  upTo: number | null,
 ): Promise<ExecutionRow[]> {
   const { workflow_activity, workflow_executions, workflow_routes, dead_letters } = log.names
   return tx.run<ExecutionRow>(sql`/* workflows.tree_executions */
@@ -162,7 +161,7 @@ type Growing<N extends TreeNode> = { -readonly [K in keyof N]: N[K] extends read
 /** Each event and each execution is looked at once. */
 function buildTree(events: readonly EventRow[], executions: readonly ExecutionRow[]): TreeNode[] {
   const roots: TreeNode[] = []
-  const byPosition = new Map<bigint, Growing<EventNode>>()
+  const byPosition = new Map<number, Growing<EventNode>>()
   const byId = new Map<string, Growing<EventNode>>()
   const emitters = new Map<string, Growing<HandlerNode>>()
   for (const row of events) {
@@ -187,7 +186,7 @@ function buildTree(events: readonly EventRow[], executions: readonly ExecutionRo
 }
 
 function eventNode({ event_id: id, type, position, created_at: at }: EventRow): Growing<EventNode> {
-  return jsonable({ kind: 'event', id, type, position, at, handlers: [], events: [] })
+  return { kind: 'event', id, type, position, at, handlers: [], events: [] }
 }
 
 function handlerNode(row: ExecutionRow): Growing<HandlerNode> {

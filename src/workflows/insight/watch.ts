@@ -24,7 +24,7 @@ import { type Activity, type ActivityFilter, type ActivityKind, readActivity, se
 
 export interface WatchOptions {
   /** Only lines above this position: that of the last one seen. 'start' for all there are, 'now' for new ones only. */
-  after?: bigint | 'start' | 'now' | undefined
+  after?: number | 'start' | 'now' | undefined
   handler?: string | undefined
   /** Default: all. */
   kinds?: readonly ActivityKind[] | undefined
@@ -50,7 +50,7 @@ export interface WatchParts {
 
 interface Watch {
   readonly filter: ActivityFilter
-  readonly after: bigint | 'start' | 'now'
+  readonly after: number | 'start' | 'now'
   readonly until: 'settled' | undefined
   readonly signal: AbortSignal | undefined
 }
@@ -58,7 +58,7 @@ interface Watch {
 /** What is read in one go. */
 const pageSize = 256
 /** How many positions are looked at in one go for a filter that no index helps: a rare line must not cost a whole scan. */
-const windowSize = 10_000n
+const windowSize = 10_000
 
 /** Each iteration watches anew. */
 export function watchActivity(
@@ -113,7 +113,7 @@ async function* followActivity(parts: WatchParts, watch: Watch, left: AbortContr
     throwIfAborted(left.signal)
     const place = await placeOf(log, watch)
     /** Known once the workflow is settled: no line of it is above this. */
-    let goal: bigint | undefined
+    let goal: number | undefined
     for (let failures = 0; ; ) {
       try {
         const isEndNew: boolean = goal === undefined && end?.isReached === true
@@ -146,16 +146,16 @@ async function* followActivity(parts: WatchParts, watch: Watch, left: AbortContr
 /** How far a watch has come. */
 interface Place {
   /** Nothing at or below it is given out any more. */
-  cursor: bigint
+  cursor: number
   /** Where it began. */
-  start: bigint
+  start: number
   readonly isFromNow: boolean
   last: Activity | undefined
   seen: Settled | undefined
 }
 
 async function placeOf(log: Log, { after }: Watch): Promise<Place> {
-  if (after === 'start') return { cursor: 0n, start: 0n, isFromNow: false, last: undefined, seen: undefined }
+  if (after === 'start') return { cursor: 0, start: 0, isFromNow: false, last: undefined, seen: undefined }
   const seen = await rereadable(log.database, log, () => settleActivity(log))
   const start = after === 'now' ? seen.settled : after
   if (seen.head < start) throw rewound(log, start, seen, 'its head is below where to begin')
@@ -175,7 +175,7 @@ async function* linesUpTo(
   log: Log,
   filter: ActivityFilter,
   place: Place,
-  to: bigint,
+  to: number,
   left: AbortSignal,
 ): AsyncGenerator<Activity, void> {
   while (place.cursor < to) {

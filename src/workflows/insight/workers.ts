@@ -24,8 +24,8 @@ interface WorkerRow {
   age_ms: number
   concurrency: number
   handlers: { handler: string; version: number }[] | null
-  running: bigint
-  held: bigint
+  running: number
+  held: number
 }
 
 export async function listWorkers(log: Log): Promise<WorkerDescription[]> {

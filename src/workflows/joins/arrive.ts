@@ -31,17 +31,17 @@ export interface Join {
   /** What is known of the indexes in question. */
   readonly entries: Map<number, EntryOutcome>
   /** What is to be stored of them. */
-  readonly written: Map<number, { readonly outcome: EntryOutcome; readonly position: bigint | null }>
+  readonly written: Map<number, { readonly outcome: EntryOutcome; readonly position: number | null }>
   arrived: number
   failed: number
   empty: number
   state: JoinState
   /** Of the event that closed it. */
-  closedBy: bigint | undefined
+  closedBy: number | undefined
   hasChanged: boolean
 }
 
-export function arrive(log: Log, join: Join, place: BatchPlace, position: bigint): void {
+export function arrive(log: Log, join: Join, place: BatchPlace, position: number): void {
   const known = join.entries.get(place.index)
   const about = { schema: log.schema, handler: join.handler, batchId: join.batchId, index: place.index, position }
   if (place.size !== join.size) {
@@ -77,7 +77,7 @@ export function endBranch(join: Join, { index, size, isFailed, position }: Ended
   closeIfDue(join, position)
 }
 
-export function closeIfDue(join: Join, position: bigint): void {
+export function closeIfDue(join: Join, position: number): void {
   if (join.state !== 'open') return
   const { definition, size, arrived, failed, empty } = join
   const missing = size - arrived - failed - empty
@@ -99,7 +99,7 @@ export function closeIfDue(join: Join, position: bigint): void {
   join.closedBy = position
 }
 
-function write(join: Join, index: number, outcome: EntryOutcome, position: bigint | null): void {
+function write(join: Join, index: number, outcome: EntryOutcome, position: number | null): void {
   join.entries.set(index, outcome)
   join.written.set(index, { outcome, position })
   join.hasChanged = true

@@ -13,7 +13,7 @@ import type { BatchPlace } from '../envelope.ts'
 /** The event because of which something happens: its workflow, and its position in the log. */
 export interface Cause {
   readonly correlationId: string
-  readonly position: bigint
+  readonly position: number
 }
 
 export interface BranchChange extends Cause {
@@ -113,7 +113,7 @@ export async function readEnded(log: Log, tx: Executor, batchIds: readonly strin
 
 function endedOf(row: unknown[]): EndedBranch {
   const [batchId, index, correlationId, size, position, outcome] = row as [
-    ...[string, number, string, number, bigint, string | null],
+    ...[string, number, string, number, number, string | null],
   ]
   return { batchId, index, correlationId, size, position, isFailed: outcome === 'failed' }
 }

@@ -39,7 +39,7 @@ async function expireSome(
       id: string
       route: number
       correlation_id: string
-      position: bigint
+      position: number
     }>(sql`/* workflows.expire_joins */
       update ${log.names.workflow_joins} as j
       set state = case when r.definition->'join'->>'onTimeout' = 'partial' then 'closed' else 'expired' end,

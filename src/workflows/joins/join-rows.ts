@@ -104,7 +104,7 @@ export async function openJoins(
       returning w.open = c.n as is_woken)
     select made.id, (select count(*) from moved where is_woken)
     from made`)
-  const woken = Number((rows[0]?.[1] as bigint | undefined) ?? 0)
+  const woken = Number((rows[0]?.[1] as number | undefined) ?? 0)
   if (woken > 0)
     await tx.run(sql`/* workflows.count */
       select ${log.names.workflow_count}(${owner}::text, array['active'], array[${woken}::bigint])`)

@@ -21,7 +21,7 @@ export interface JoinedBatch {
   readonly info: JoinInfo
   /** The batches around its own: what the join emits belongs to them. */
   readonly outer: readonly BatchPlace[]
-  readonly arrived: readonly (Decoded & { readonly position: bigint })[]
+  readonly arrived: readonly (Decoded & { readonly position: number })[]
 }
 
 /** The batches that an execution is part of, and what it emits is. */
@@ -88,7 +88,7 @@ async function loadJoin(log: Log, id: string): Promise<JoinedBatch | undefined> 
     rows.filter(row => wanted.includes(row[13] as EntryOutcome))
   const present = state === 'closed' ? ofOutcome('arrived') : ofOutcome('arrived', 'late')
   const decoded = await decodeEvents(log, present)
-  const arrived = present.map((row, at) => ({ ...decoded[at]!, position: row[14] as bigint }))
+  const arrived = present.map((row, at) => ({ ...decoded[at]!, position: row[14] as number }))
   const failed = ofOutcome('failed').map(row => row[12] as number)
   const empty = ofOutcome('empty').map(row => row[12] as number)
   const isPartial = arrived.length + failed.length + empty.length < size

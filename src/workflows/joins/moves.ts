@@ -14,7 +14,7 @@ export function dispatchMoves(
   runs: readonly InlineRun[],
   isRepeated: boolean,
 ): BatchMoves {
-  const started = new Map<bigint, number>()
+  const started = new Map<number, number>()
   for (const { position } of executions) started.set(position, (started.get(position) ?? 0) + 1)
   const queued = new Set(executions.map(({ id }) => id))
   const members = plans.filter(({ envelope }) => envelope.batches.length > 0)

@@ -20,7 +20,7 @@ export async function recountBranches(
 ): Promise<readonly NewExecution[]> {
   if (executions.length === 0) return []
   const rows = await tx.run<{
-    n: bigint
+    n: number
     headers: Record<string, unknown> | null
     outer: BatchPlace[] | null
   }>(sql`/* workflows.places */

@@ -8,7 +8,7 @@ import type { ScheduleDefinition } from './schedule.ts'
 
 export interface ClaimedSchedule {
   readonly name: string
-  readonly fence: bigint
+  readonly fence: number
   readonly definition: ScheduleDefinition
   readonly dueAt: Date
   /** The database's time at the claim. */
@@ -74,7 +74,7 @@ export async function claimSchedules(log: Log, { owner, names, limit }: Schedule
 
 interface ClaimedRow {
   readonly name: string
-  readonly fence: bigint
+  readonly fence: number
   readonly definition: ScheduleDefinition
   readonly next_at: Date | null
   readonly trigger_at: Date | null

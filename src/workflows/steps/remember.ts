@@ -27,7 +27,7 @@ interface StepRow {
   readonly state: End['state'] | 'waiting'
   readonly result: unknown
   readonly has_result: boolean
-  readonly position: bigint | null
+  readonly position: number | null
   readonly at: Date
   readonly due_at: Date | null
   readonly due_in: number | null
@@ -49,7 +49,7 @@ export async function loadCalls(log: Log, execution: Claimed): Promise<Recorded[
 }
 
 /** The events that ended waits. */
-async function eventsAt(log: Log, positions: readonly bigint[]): Promise<ReadonlyMap<bigint, RecordedEvent>> {
+async function eventsAt(log: Log, positions: readonly number[]): Promise<ReadonlyMap<number, RecordedEvent>> {
   if (positions.length === 0) return new Map()
   const rows = await log.database.runArrays(sql`/* workflows.signals */
     select
@@ -57,7 +57,7 @@ async function eventsAt(log: Log, positions: readonly bigint[]): Promise<Readonl
       correlation_id, causation_id, user_id, created_at
     from ${log.names.events}
     where position = any(${positions}::bigint[])`)
-  const events = new Map<bigint, RecordedEvent>()
+  const events = new Map<number, RecordedEvent>()
   for (const { event, fault } of await decodeEvents(log, rows)) {
     if (fault !== undefined) throw new EventUndecodable({ eventId: event!.id, type: event!.type }, fault)
     events.set(event!.position, event!)
@@ -67,7 +67,7 @@ async function eventsAt(log: Log, positions: readonly bigint[]): Promise<Readonl
   return events
 }
 
-function recordedOf(row: StepRow, attempt: number, events: ReadonlyMap<bigint, RecordedEvent>): Recorded {
+function recordedOf(row: StepRow, attempt: number, events: ReadonlyMap<number, RecordedEvent>): Recorded {
   const { kind, name, track, ordinal, at } = row
   const isForgotten = row.state === 'failed' && (row.result as Failure).attempt !== attempt
   return {
@@ -79,7 +79,7 @@ function recordedOf(row: StepRow, attempt: number, events: ReadonlyMap<bigint, R
   }
 }
 
-function endOf(row: StepRow, events: ReadonlyMap<bigint, RecordedEvent>): End | undefined {
+function endOf(row: StepRow, events: ReadonlyMap<number, RecordedEvent>): End | undefined {
   const { kind, state, position } = row
   // What ended while nobody ran has its time when it is heard of.
   const at = row.turn === null && (kind === 'wait' || kind === 'child') ? undefined : row.at
@@ -100,7 +100,7 @@ export interface CallRow {
   readonly turn: number | undefined
   readonly at: Date
   readonly result?: string | undefined
-  readonly position?: bigint | undefined
+  readonly position?: number | undefined
   readonly dueInMs?: number | undefined
 }
 

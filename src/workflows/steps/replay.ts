@@ -28,7 +28,7 @@ export interface End {
   /** The same as it is stored: JSON, or nothing. */
   readonly result?: string | undefined
   /** Of the event that ended a wait. */
-  readonly position?: bigint | undefined
+  readonly position?: number | undefined
   /** Undefined: when it is heard of. */
   readonly at?: Date | undefined
 }

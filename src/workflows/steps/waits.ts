@@ -20,7 +20,7 @@ export interface SignalWait {
   readonly type: string
   readonly match: unknown
   /** Events up to here are not meant. */
-  readonly since: bigint
+  readonly since: number
 }
 
 const pageSize = 200
@@ -51,16 +51,16 @@ export async function lookBack(
   log: Log,
   tx: Executor,
   waits: readonly SignalWait[],
-): Promise<ReadonlyMap<SignalWait, bigint>> {
-  const found = new Map<SignalWait, bigint>()
+): Promise<ReadonlyMap<SignalWait, number>> {
+  const found = new Map<SignalWait, number>()
   const [first] = waits
   if (first === undefined) return found
   const given = await givenTo(log, tx, [first.execution])
-  const [row] = await tx.run<{ checkpoint: bigint }>(sql`/* workflows.dispatched */
+  const [row] = await tx.run<{ checkpoint: number }>(sql`/* workflows.dispatched */
     select checkpoint
     from ${log.names.consumers}
     where name = ${dispatcherName}::text`)
-  const to = row?.checkpoint ?? 0n
+  const to = row?.checkpoint ?? 0
   const filter = { types: [...new Set(waits.map(({ type }) => type))], correlationId: first.correlationId }
   for (let after = first.since; after < to && found.size < waits.length; ) {
     const { events, reached } = await readPage(log, { filter, after, to, limit: pageSize }, tx)
@@ -75,9 +75,9 @@ export async function lookBack(
 function assign(
   waits: readonly SignalWait[],
   events: readonly RecordedEvent[],
-  given: ReadonlyMap<string, ReadonlySet<bigint>>,
-): Map<SignalWait, bigint> {
-  const answers = new Map<SignalWait, bigint>()
+  given: ReadonlyMap<string, ReadonlySet<number>>,
+): Map<SignalWait, number> {
+  const answers = new Map<SignalWait, number>()
   for (const event of events) {
     const served = new Set<string>()
     for (const wait of waits) {
@@ -115,20 +115,20 @@ async function givenTo(
   log: Log,
   tx: Executor,
   executions: readonly string[],
-): Promise<ReadonlyMap<string, ReadonlySet<bigint>>> {
-  const rows = await tx.run<{ execution: string; position: bigint }>(sql`/* workflows.given */
+): Promise<ReadonlyMap<string, ReadonlySet<number>>> {
+  const rows = await tx.run<{ execution: string; position: number }>(sql`/* workflows.given */
     select execution, position
     from ${log.names.workflow_steps}
     where execution = any(${executions}::uuid[])
       and kind = 'wait'
       and position is not null`)
-  const given = new Map<string, Set<bigint>>()
+  const given = new Map<string, Set<number>>()
   for (const { execution, position } of rows)
-    given.set(execution, (given.get(execution) ?? new Set<bigint>()).add(position))
+    given.set(execution, (given.get(execution) ?? new Set<number>()).add(position))
   return given
 }
 
-async function recordAnswers(log: Log, tx: Executor, answers: ReadonlyMap<SignalWait, bigint>): Promise<void> {
+async function recordAnswers(log: Log, tx: Executor, answers: ReadonlyMap<SignalWait, number>): Promise<void> {
   const waits = [...answers.keys()]
   await tx.run(sql`/* workflows.answer */
     with answered as (

@@ -8,9 +8,9 @@ import type { JoinedBatch } from '../joins/joined.ts'
 /** One execution in the hands of a worker, until it is finished or lost. */
 export interface Claimed {
   readonly id: string
-  readonly position: bigint
+  readonly position: number
   readonly route: number
-  readonly fence: bigint
+  readonly fence: number
   /** This one included. */
   readonly attempt: number
   /** How many of the attempts ended with their worker. */
@@ -22,7 +22,7 @@ export interface Claimed {
   /** Held: it comes after another one of its lane that was claimed with it. */
   readonly isHeld: boolean
   readonly joinId: string | undefined
-  readonly undoId: bigint | undefined
+  readonly undoId: number | undefined
   readonly isLetter: boolean
   readonly queuedAt: Date
   /** How far the database's clock was beyond its rank when it was claimed; undefined for one that began as it was queued. */
@@ -42,7 +42,7 @@ export interface Claimed {
 export interface ClaimRequest {
   readonly owner: string
   /** One that nobody had before: see `fences.ts`. */
-  readonly fence: bigint
+  readonly fence: number
   readonly routes: readonly number[]
   readonly limit: number
   /** How many of an ordered lane to take together with its head. */
@@ -93,7 +93,7 @@ function claimedOf(row: readonly unknown[], { event, fault }: Decoded, claimedAt
     lane: column<string | null>(8) ?? undefined,
     isHeld,
     joinId: column<string | null>(10) ?? undefined,
-    undoId: column<bigint | null>(11) ?? undefined,
+    undoId: column<number | null>(11) ?? undefined,
     isLetter: column(12),
     queuedAt: column(13),
     leftMs: column<number | null>(14) ?? undefined,

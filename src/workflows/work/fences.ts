@@ -8,14 +8,14 @@ import type { Log } from '../../events/log.ts'
 const drawnAtOnce = 256
 
 /** Each call gives one that nobody else has or had. */
-export function drawFences(log: Log): () => Promise<bigint> {
-  let drawn: bigint[] = []
+export function drawFences(log: Log): () => Promise<number> {
+  let drawn: number[] = []
   return async () => {
     if (drawn.length === 0) {
       const rows = await log.database.runArrays(sql`/* workflows.fences */
         select nextval(${log.names.consumers_fence.quoted}::text::regclass)
         from generate_series(1, ${drawnAtOnce}::integer)`)
-      drawn = rows.map(([fence]) => fence as bigint)
+      drawn = rows.map(([fence]) => fence as number)
     }
     return drawn.pop()!
   }

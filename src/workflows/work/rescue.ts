@@ -85,7 +85,7 @@ export async function rescueExpired(log: Log): Promise<number> {
 
 interface Left {
   readonly id: string
-  readonly fence: bigint
+  readonly fence: number
   readonly correlation_id: string
   readonly lane: string | null
   readonly state: string

@@ -74,7 +74,7 @@ export function runningWorker(parts: WorkerParts, options: WorkerOptions, seats?
   /** Executions whose outcome is being stored, and those of which it cannot be: these are left to their time. */
   const ending = new Set<string>()
   /** Fences of offers to the dispatcher that have not been ended: what has begun under them is not known here yet. */
-  const offered = new Set<bigint>()
+  const offered = new Set<number>()
   /** How often in a row an execution was broken off because a database was away: the next try waits longer. */
   const interruptions = countInterruptions()
   let ready: Claimed[][] = []

@@ -15,7 +15,7 @@ export interface Tick {
   readonly nextInMs: number | undefined
   readonly deadWorkers: readonly string[]
   /** Fences of the executions of this worker, as stored: what is missing here was taken away. */
-  readonly own: ReadonlyMap<string, bigint>
+  readonly own: ReadonlyMap<string, number>
   /** Executions of this worker whose attempts are to stop; whether they have is to be confirmed. */
   readonly stopping: readonly Stopping[]
   readonly hasUnkeyed: boolean
@@ -168,7 +168,7 @@ export async function tick(
     due: due ?? [],
     nextInMs: next_in ?? undefined,
     deadWorkers: dead ?? [],
-    own: new Map(Object.entries(own ?? {}).map(([id, fence]) => [id, BigInt(fence)])),
+    own: new Map(Object.entries(own ?? {}).map(([id, fence]) => [id, Number(fence)])),
     stopping: row!.stopping ?? [],
     hasUnkeyed: unkeyed,
     hasBackfill: backfill,

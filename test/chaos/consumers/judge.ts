@@ -3,7 +3,7 @@ import type { RecordedEvent } from '../../../src/events/definition.ts'
 
 export interface Effect {
   readonly consumer: string
-  readonly position: bigint | string
+  readonly position: number | string
 }
 
 export interface Verdict {
@@ -27,10 +27,10 @@ export function judge(
   const verdict = { ...flawless }
   const streams = new Map(events.map(event => [event.position, event.stream]))
   for (const consumer of consumers) {
-    const positions = effects.filter(effect => effect.consumer === consumer).map(effect => BigInt(effect.position))
-    const seen = new Set<bigint>()
-    const lastOfStream = new Map<string, bigint>()
-    let last = -1n
+    const positions = effects.filter(effect => effect.consumer === consumer).map(effect => Number(effect.position))
+    const seen = new Set<number>()
+    const lastOfStream = new Map<string, number>()
+    let last = -1
     for (const position of positions) {
       const stream = streams.get(position)
       if (stream === undefined) {
@@ -39,7 +39,7 @@ export function judge(
       }
       if (seen.has(position)) verdict.repeated++
       if (position < last) verdict.outOfOrder++
-      if (position < (lastOfStream.get(stream) ?? -1n)) verdict.outOfOrderInStream++
+      if (position < (lastOfStream.get(stream) ?? -1)) verdict.outOfOrderInStream++
       seen.add(position)
       lastOfStream.set(stream, position)
       last = position
@@ -55,14 +55,14 @@ export function judge(
  */
 export function firstAstray(
   events: readonly Pick<RecordedEvent, 'position'>[],
-  positions: readonly bigint[],
-  resets: readonly bigint[],
-): bigint | undefined {
+  positions: readonly number[],
+  resets: readonly number[],
+): number | undefined {
   const log = events.map(event => event.position)
-  const next = new Map<bigint, bigint>()
-  for (const [at, position] of log.entries()) next.set(at === 0 ? 0n : log[at - 1]!, position)
+  const next = new Map<number, number>()
+  for (const [at, position] of log.entries()) next.set(at === 0 ? 0 : log[at - 1]!, position)
   const left = [...resets]
-  let cursor = 0n
+  let cursor = 0
   for (const position of positions) {
     while (next.get(cursor) !== position && left.length > 0) cursor = left.shift()!
     if (next.get(cursor) !== position) return position

@@ -14,16 +14,16 @@ test(
     await using scene = await openScene({ consumers: 3 })
     const workers = [scene.start({ name: 'a' }), scene.start({ name: 'b' })]
     await holding(workers, [1, 2])
-    const resets = new Map<string, bigint[]>(scene.names.map(name => [name, []]))
+    const resets = new Map<string, number[]>(scene.names.map(name => [name, []]))
 
     for (let round = 0; round < (long ? 200 : 4); round++) {
       const consumer = scene.names[round % 3]!
       const operator = workers[Math.floor(random() * 2)]!
       await scene.progress(3)
       if (round % 2 === 0) {
-        const back = BigInt(Math.floor(random() * 30))
+        const back = Number(Math.floor(random() * 30))
         const at = await checkpoint(scene, consumer)
-        const position = at > back ? at - back : 0n
+        const position = at > back ? at - back : 0
         resets.get(consumer)!.push(position)
         await operator.ask({ kind: 'reset', consumer, position: position.toString() })
         continue
@@ -35,14 +35,14 @@ test(
       })
       const [applied, other] = [await scene.effects({ consumer }), scene.names[(round + 1) % 3]!]
       const before = await checkpoint(scene, other)
-      await waitUntil(async () => (await checkpoint(scene, other)) > before + 5n, { deadlineMs, what: 'others go on' })
+      await waitUntil(async () => (await checkpoint(scene, other)) > before + 5, { deadlineMs, what: 'others go on' })
       expect(await scene.effects({ consumer })).toBe(applied)
       await operator.ask({ kind: 'resume', consumer })
     }
     const { events, effects } = await scene.drain()
 
     for (const consumer of scene.names) {
-      const positions = effects.filter(effect => effect.consumer === consumer).map(effect => BigInt(effect.position))
+      const positions = effects.filter(effect => effect.consumer === consumer).map(effect => Number(effect.position))
       const own = resets.get(consumer)!
       show({ consumer, events: events.length, effects: positions.length, resets: own.length })
       expect(firstAstray(events, positions, own), `seed ${seed}, resets of ${consumer} to ${own}`).toBeUndefined()
@@ -51,11 +51,11 @@ test(
   limitMs,
 )
 
-async function checkpoint(scene: Scene, consumer: string): Promise<bigint> {
+async function checkpoint(scene: Scene, consumer: string): Promise<number> {
   const rows = await scene.query<{ checkpoint: string }>('select checkpoint::text from ~consumers where name = $1', [
     consumer,
   ])
-  return BigInt(rows[0]!.checkpoint)
+  return Number(rows[0]!.checkpoint)
 }
 
 async function isGivenBack(scene: Scene, consumer: string): Promise<boolean> {

@@ -87,7 +87,7 @@ async function rows(scene: Scene): Promise<number> {
   return row!.count
 }
 
-async function hasReached(scene: Scene, position: bigint): Promise<boolean> {
+async function hasReached(scene: Scene, position: number): Promise<boolean> {
   return (
     (await scene.query('select from ~consumers where name = $1 and checkpoint >= $2', ['sales', position])).length > 0
   )

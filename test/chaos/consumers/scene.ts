@@ -84,7 +84,7 @@ export async function openScene(options: SceneOptions): Promise<Scene> {
     )
     return row!.count
   }
-  const reached = async (position: bigint): Promise<boolean> => {
+  const reached = async (position: number): Promise<boolean> => {
     const rows = await query('select name from ~consumers where name = any($1) and checkpoint >= $2', [names, position])
     return rows.length === names.length
   }
@@ -117,7 +117,7 @@ export async function openScene(options: SceneOptions): Promise<Scene> {
         'select coalesce(max(checkpoint), 0)::text as checkpoint from ~consumers where name = any($1)',
         [names],
       )
-      const position = BigInt(row!.checkpoint) + BigInt(events)
+      const position = Number(row!.checkpoint) + Number(events)
       await waitUntil(() => reached(position), { deadlineMs, what: `all consumers at ${position}` })
     },
     drain,

@@ -148,7 +148,7 @@ async function perform(work: Work, task: Task): Promise<Answer> {
       })()
   if (task.kind === 'pause') await pauseConsumer(log, task.consumer)
   if (task.kind === 'resume') await resumeConsumer(log, task.consumer)
-  if (task.kind === 'reset') await resetConsumer(log, task.consumer, BigInt(task.position))
+  if (task.kind === 'reset') await resetConsumer(log, task.consumer, Number(task.position))
   if ('consumer' in task) wake.changed()
   const read = task.kind === 'read' ? await readAll(work) : { events: [], effects: [] }
   return {
@@ -164,7 +164,7 @@ async function perform(work: Work, task: Task): Promise<Answer> {
 
 /** Nothing while there is a consumer that is not at the end. */
 async function readAll({ log, store }: Work): Promise<Pick<Answer, 'events' | 'effects'>> {
-  if ((await readStatus(log)).some(({ lag }) => lag > 0n)) return { events: [], effects: [] }
+  if ((await readStatus(log)).some(({ lag }) => lag > 0)) return { events: [], effects: [] }
   const events = await store!.events.readAll().toArray()
   const table = identifier(log.schema, 'effects').quoted
   const text = `select position::text, consumer from ${table} order by n`

@@ -99,7 +99,7 @@ async function untilFound(naive: (move: Move) => Promise<void>): Promise<string[
 interface Written {
   readonly stream: string
   readonly version: number
-  readonly position: bigint
+  readonly position: number
 }
 
 interface Shop {
@@ -215,7 +215,7 @@ async function judge({ move, source, target }: OpenMove, { written, surprises }:
 async function goOn({ target, open, move }: OpenMove, { written }: Shop): Promise<string[]> {
   const faults: string[] = []
   const [first, second] = [await open(target), await open(target)]
-  const last = written.reduce((max, { position }) => (position > max ? position : max), 0n)
+  const last = written.reduce((max, { position }) => (position > max ? position : max), 0)
   const { position } = await first.events.append('order-after', [placed(1), paid])
   if (position <= last) faults.push(`position ${position} comes after ${last}`)
   const staff = await hire(first, second)

@@ -42,7 +42,7 @@ async function openRace(): Promise<Race> {
   checks.flows.join('OrderChecked', { name: 'clear', of: 'batch' }, () => {})
   await checks.flows.register()
   const [route] = await loadRoutes(log, log.database)
-  let position = 1n
+  let position = 1
   return { ...checks, log, prepare }
 
   async function prepare(correlationId: string, random: Random): Promise<Happening[]> {

@@ -121,7 +121,7 @@ function judgeEffects(
   const emitted = events.filter(event => event.emitter !== null && joins[event.emitter] === undefined)
   const children = countBy(emitted.map(event => `${event.emitter} ${event.causation_id}`))
   const seen = new Set<string>()
-  const lastOfLane = new Map<string, bigint>()
+  const lastOfLane = new Map<string, number>()
   const verdict = { lost: 0, repeated: 0, unknown: 0, torn: 0, outOfOrder: 0 }
   for (const { handler, position, emitted } of effects.filter(each => joins[each.handler] === undefined)) {
     const event = byPosition.get(position)
@@ -136,8 +136,8 @@ function judgeEffects(
     const laneOf = lanes[handler]
     if (laneOf === undefined) continue
     const lane = `${handler} ${laneOf(event)}`
-    if (BigInt(position) < (lastOfLane.get(lane) ?? -1n)) verdict.outOfOrder++
-    lastOfLane.set(lane, BigInt(position))
+    if (Number(position) < (lastOfLane.get(lane) ?? -1)) verdict.outOfOrder++
+    lastOfLane.set(lane, Number(position))
   }
   for (const event of events)
     for (const handler of wanted[event.type] ?? [])

@@ -70,7 +70,7 @@ export function registerOrders(store: Store, { schema, worker, random, inHand }:
   const policy = { retries: 5, backoff: { baseMs: 5, maxMs: 50 } }
 
   /** The row of an execution, with how many events it emits. */
-  const effect = (ctx: Run, position: bigint, emitted = 0) => {
+  const effect = (ctx: Run, position: number, emitted = 0) => {
     const values = [ctx.executionId, ctx.handler, position, emitted, ctx.attempt ?? 1, worker]
     return (tx: Transaction) => tx.query(named(effectText), values)
   }
@@ -132,7 +132,7 @@ export function registerOrders(store: Store, { schema, worker, random, inHand }:
       .map(({ position }) => position)
       .sort((a, b) => Number(a - b))
       .at(-1)
-    return complete(effect(ctx, last ?? 0n, 1), emit('OrderCleared', { order: events[0]?.data.order ?? 0 }))
+    return complete(effect(ctx, last ?? 0, 1), emit('OrderCleared', { order: events[0]?.data.order ?? 0 }))
   })
   flows.on('OrderCleared', { name: 'note', inline: true, ...policy }, (event, ctx) =>
     complete(effect(ctx as unknown as Run, event.position)),

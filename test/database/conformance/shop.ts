@@ -42,7 +42,7 @@ function openShop(database: Database): Shop {
     place: (by, id, note = 'new') =>
       by.run(sql`/* shop.place */ insert into ${orders} (id, note) values (${id}::bigint, ${note}::text)`),
     async placed() {
-      const rows = await database.run<{ id: bigint }>(sql`/* shop.placed */ select id from ${orders} order by id`)
+      const rows = await database.run<{ id: number }>(sql`/* shop.placed */ select id from ${orders} order by id`)
       return rows.map(row => Number(row.id))
     },
   }

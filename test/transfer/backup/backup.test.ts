@@ -56,7 +56,7 @@ test('AB-22: a backup under load has all that was acknowledged before it, opens,
   const ids = new Set(found.map(event => event.id))
   expect(before.filter(id => !ids.has(id))).toEqual([])
   expect(found.at(-1)?.position).toBe(backup.position)
-  expect((await restored.events.append('order-1-0', [placed()])).position).toBe(backup.position + 1n)
+  expect((await restored.events.append('order-1-0', [placed()])).position).toBe(backup.position + 1)
   expect(await restored.schema.check()).toMatchObject({ ok: true })
 })
 
@@ -133,7 +133,7 @@ test('a damaged backup is refused before anything is written', async () => {
     code: 'folder_not_empty',
   })
   await expect(
-    restoreBackup({ input: path('backup'), folder: path('restored'), toPosition: position + 1n }),
+    restoreBackup({ input: path('backup'), folder: path('restored'), toPosition: position + 1 }),
   ).rejects.toMatchObject({ code: 'invalid_option', option: 'toPosition' })
   await mkdir(path('restored'))
   expect(await restore()).toMatchObject({ position, schema: 'rillflow', cut: undefined })

@@ -9,7 +9,7 @@ import { openShop, paid, placed, type Shop, type ShopMap, shipped, take } from '
 import { waitUntil } from '../../support/wait.ts'
 
 /** Cuts the log while nobody uses it, and opens it again. */
-async function cutAndReopen(shop: Shop, position: bigint) {
+async function cutAndReopen(shop: Shop, position: number) {
   await shop.store.close()
   const cut = await cutLog(shop.database, shop.schema, position)
   return { cut, store: await shop.sibling() }
@@ -26,17 +26,17 @@ test('streams have the versions their events give, keys and snapshots of what is
   await query(`insert into ~snapshots (stream, version, event_id, state_version, body)
     values ('order-1', 2, gen_random_uuid(), 1, '{}'), ('order-1', 3, gen_random_uuid(), 2, '{}')`)
 
-  const { cut, store: after } = await cutAndReopen(shop, 3n)
+  const { cut, store: after } = await cutAndReopen(shop, 3)
 
   expect(cut).toMatchObject({ events: 3, projections: [] })
-  expect(await after.streams.describe('order-1')).toMatchObject({ version: 2, lastPosition: 2n })
+  expect(await after.streams.describe('order-1')).toMatchObject({ version: 2, lastPosition: 2 })
   expect(await after.streams.describe('order-2')).toMatchObject({ version: 1, state: 'open' })
   expect(await after.streams.describe('order-3')).toBeUndefined()
-  expect(await query('select version from ~snapshots')).toEqual([{ version: 2n }])
+  expect(await query('select version from ~snapshots')).toEqual([{ version: 2 }])
   expect(await query('select key from ~idempotency_keys')).toEqual([{ key: 'kept' }])
   expect(await after.schema.check()).toMatchObject({ ok: true })
   const again = await after.events.append('order-1', [paid], { idempotencyKey: 'cut', expected: 2 })
-  expect(again).toMatchObject({ version: 3, position: 7n, repeated: false })
+  expect(again).toMatchObject({ version: 3, position: 7, repeated: false })
   await after.events.append('order-2', [paid], { expected: 1 })
   await after.events.append('order-3', [placed()], { expected: 'empty' })
 })
@@ -45,15 +45,15 @@ test('a cut that is done again changes nothing more, and one at the end changes 
   const shop = await openShop()
   await shop.store.events.append('order-1', [placed(), placed()])
 
-  const { cut } = await cutAndReopen(shop, 2n)
+  const { cut } = await cutAndReopen(shop, 2)
 
   expect(cut).toMatchObject({ events: 0, projections: [], removedWorkflows: 0, cancelledWorkflows: 0 })
-  expect(await cutLog(shop.database, shop.schema, 1n)).toMatchObject({ events: 1 })
-  expect(await cutLog(shop.database, shop.schema, 1n)).toMatchObject({ events: 0 })
+  expect(await cutLog(shop.database, shop.schema, 1)).toMatchObject({ events: 1 })
+  expect(await cutLog(shop.database, shop.schema, 1)).toMatchObject({ events: 0 })
 })
 
-async function totalOf({ query }: Shop, name: string): Promise<bigint | undefined> {
-  return (await query<{ total: bigint }>(`select total::bigint as total from ~${name}`))[0]?.total
+async function totalOf({ query }: Shop, name: string): Promise<number | undefined> {
+  return (await query<{ total: number }>(`select total::bigint as total from ~${name}`))[0]?.total
 }
 
 /** The total of all orders, kept in three ways. */
@@ -86,19 +86,19 @@ test('projections that had passed the position are rebuilt before they go on; ot
   await take(store.subscribe('mailer'), 3)
   const before = await Promise.all(['beside', 'by_hand', 'inlined'].map(name => totalOf(shop, name)))
 
-  const { cut, store: after } = await cutAndReopen(shop, 2n)
+  const { cut, store: after } = await cutAndReopen(shop, 2)
 
-  expect(before).toEqual([111n, 111n, 111n])
+  expect(before).toEqual([111, 111, 111])
   expect(cut.projections).toEqual(['beside', 'in_place', 'inlined'])
   const { findings } = await after.doctor()
   expect(findings.filter(({ check, level }) => check === 'consumers.rebuilds' && level === 'warning')).toHaveLength(3)
   await Promise.all(register(after, shop))
-  expect(await totalOf(shop, 'inlined')).toBe(11n)
+  expect(await totalOf(shop, 'inlined')).toBe(11)
   await using daemon = after.daemon()
   await daemon.start()
   const { position } = await after.events.append('order-1', [placed(1000)])
   for (const name of ['beside', 'in_place']) await after.projections.waitFor(name, position)
-  for (const name of ['beside', 'by_hand', 'inlined']) expect(await totalOf(shop, name)).toBe(1011n)
+  for (const name of ['beside', 'by_hand', 'inlined']) expect(await totalOf(shop, name)).toBe(1011)
   expect(await take(after.subscribe('mailer'), 1)).toMatchObject([{ position, data: { total: 1000 } }])
   expect((await after.doctor()).findings.find(({ check }) => check === 'consumers.rebuilds')?.level).toBe('ok')
 })
@@ -126,7 +126,7 @@ test('workflows: what began later is gone, what was under way is cancelled, all 
   await waitUntil(async () => (await suspended()) === 3)
   await workflows.flow('settled').signal('OrderPaid', { method: 'card' })
   await workflows.flow('settled').settled({ timeoutMs: 60_000 })
-  const position = (await query<{ p: bigint }>('select max(position) as p from ~events'))[0]!.p
+  const position = (await query<{ p: number }>('select max(position) as p from ~events'))[0]!.p
   await shop.store.events.append('other', [{ ...shipped(), correlationId: 'hit' }])
   await workflows.publish('OrderPlaced', { total: 2 }, { correlationId: 'new' })
   await waitUntil(async () => (await suspended()) === 3)

@@ -42,9 +42,9 @@ test('AB-22: a store restored to a position has what it had then, and is written
   await first.projections.waitFor('orders', position)
   expect(await first.projections.get(orders, 'order-1')).toEqual({ total: 3, isPaid: false })
   const again = await first.events.append('order-1', [paid], { idempotencyKey: 'pay', expected: 2 })
-  expect(again).toMatchObject({ version: 3, repeated: false, position: 4n })
+  expect(again).toMatchObject({ version: 3, repeated: false, position: 4 })
   await first.projections.waitFor('orders', again.position)
-  expect(await take(first.subscribe('mailer'), 1)).toMatchObject([{ type: 'OrderPaid', position: 4n }])
+  expect(await take(first.subscribe('mailer'), 1)).toMatchObject([{ type: 'OrderPaid', position: 4 }])
   await daemon.stop()
   await first.close()
 
@@ -52,6 +52,6 @@ test('AB-22: a store restored to a position has what it had then, and is written
 
   await second.projections.register(orders)
   expect(await second.projections.get(orders, 'order-1')).toEqual({ total: 3, isPaid: true })
-  expect((await second.events.readAll().toArray()).map(event => event.position)).toEqual([1n, 2n, 4n])
+  expect((await second.events.readAll().toArray()).map(event => event.position)).toEqual([1, 2, 4])
   expect(await second.schema.check()).toMatchObject({ ok: true })
 })

@@ -29,7 +29,7 @@ test('appends go on above the old positions, and repeats of earlier ones are kno
   const appended = await store.events.append('order-1', placed(9), { expected: 2 })
   const repeated = await store.events.append('order-1', [placed(0.1), paid], { idempotencyKey: 'first' })
 
-  expect(appended).toMatchObject({ version: 3, position: 9007199254740990n })
+  expect(appended).toMatchObject({ version: 3, position: 9007199254740990 })
   expect(repeated).toMatchObject({ version: 2 })
   expect((await store.events.read('order-1').toArray()).map(event => event.version)).toEqual([1, 2, 3])
 })
@@ -45,7 +45,7 @@ test('projections and subscriptions go on after the last event they had, with no
   await store.projections.runUntilIdle()
   const delivered = await take(store.subscribe('mailer'), 6)
 
-  expect(delivered.map(event => event.position)).toEqual([2n, 3n, 4n, 5n, 6n, 7n])
+  expect(delivered.map(event => event.position)).toEqual([2, 3, 4, 5, 6, 7])
   const rows = (await rowsOf(place)).customer_totals!
   expect(rows).toEqual(expect.arrayContaining(before!))
   expect(rows.filter(row => row.includes('order-7'))).toEqual([expect.stringContaining('"orders":1')])
@@ -59,7 +59,7 @@ test('a checkpoint above every event is not overtaken by the next position', asy
 
   const { position } = await store.events.append('order-1', placed())
 
-  expect(position).toBe(41n)
+  expect(position).toBe(41)
 })
 
 test('what a worker was running is run by another one elsewhere, at the same attempt, and leases are free', async () => {
@@ -120,7 +120,7 @@ test.runIf(onServer)('what is appended during an export is in it as a whole or n
   expect(new Set(counts.values())).toEqual(new Set([2]))
   const streams = (await rowsOf(place)).streams!.map(line => JSON.parse(line))
   expect(streams.map(({ stream, version }) => [stream, version])).toEqual([...counts].sort())
-  expect(later.position).toBeGreaterThan(BigInt(manifest.position))
+  expect(later.position).toBeGreaterThan(Number(manifest.position))
 })
 
 test('memory stays that of a few pages, whatever the size of a table, and its indexes are there in the end', async () => {
@@ -141,7 +141,7 @@ test('memory stays that of a few pages, whatever the size of a table, and its in
   await using store = await openStore(place)
   expect(manifest.tables.find(table => table.name === 'events')?.file?.rows).toBe(5_000)
   expect(await store.schema.check()).toMatchObject({ ok: true, problems: [] })
-  expect(await store.events.read('order-4999').toArray()).toMatchObject([{ position: 5000n, data: { note } }])
+  expect(await store.events.read('order-4999').toArray()).toMatchObject([{ position: 5000, data: { note } }])
   expect(longest.read).toBeGreaterThan(100_000)
   expect(longest.read).toBeLessThan(2_000_000)
   expect(longest.sent).toBeGreaterThan(100_000)

@@ -41,10 +41,10 @@ export async function shapeOf(side: Side, schema: string): Promise<string[]> {
 }
 
 /** The number each sequence of the schema gave last. */
-export async function sequencesOf(side: Side, schema: string): Promise<Record<string, bigint>> {
-  const rows = await side.query<{ name: string; last: bigint | null }>(
+export async function sequencesOf(side: Side, schema: string): Promise<Record<string, number>> {
+  const rows = await side.query<{ name: string; last: number | null }>(
     schema,
     `select sequencename::text as name, last_value as last from pg_sequences where schemaname = '${schema}' order by 1`,
   )
-  return Object.fromEntries(rows.map(({ name, last }) => [name, last ?? 0n]))
+  return Object.fromEntries(rows.map(({ name, last }) => [name, last ?? 0]))
 }

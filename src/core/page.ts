@@ -1,0 +1,41 @@
+/**
+ * A page of a list. Every list of the store has this shape: `next` is opaque text that goes back as `after`, and is
+ * undefined on the last page.
+ *
+ *     let page = await store.streams.list({ limit: 100 })
+ *     while (page.next !== undefined) page = await store.streams.list({ limit: 100, after: page.next })
+ */
+import { InvalidOption } from './errors.ts'
+
+export interface Page<T> {
+  readonly items: readonly T[]
+  /** Goes back as `after` for the page that follows; undefined on the last one. */
+  readonly next: string | undefined
+}
+
+export interface PageOptions {
+  /** The `next` of the page before. Default: the first page. */
+  readonly after?: string | undefined
+  /** The most items of one page. */
+  readonly limit?: number | undefined
+}
+
+/** The page of a list that was read with one row more than its limit: the extra row only says that there is more. */
+export function pageOf<T>(rows: readonly T[], limit: number, keyOf: (last: T) => readonly unknown[]): Page<T> {
+  const items = rows.slice(0, limit)
+  return { items, next: rows.length > limit ? encodeCursor(keyOf(items.at(-1)!)) : undefined }
+}
+
+/** The place of the last row in the order of its list, as text. */
+export function encodeCursor(key: readonly unknown[]): string {
+  return Buffer.from(JSON.stringify(key)).toString('base64url')
+}
+
+/** The values that `encodeCursor` was given; a text that is not one of ours is refused. */
+export function decodeCursor(after: string, length: number): unknown[] {
+  try {
+    const key: unknown = JSON.parse(Buffer.from(after, 'base64url').toString())
+    if (Array.isArray(key) && key.length === length) return key
+  } catch {}
+  throw new InvalidOption({ option: 'after', reason: 'must be the "next" of an earlier page of the same list' })
+}
