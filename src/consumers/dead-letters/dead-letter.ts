@@ -7,11 +7,13 @@
  * There is one per consumer and event, whatever happens to the two: attempts are added up, errors and changes of state
  * are kept, the last of each. The letter names the event; the event itself stays in the log.
  */
+
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import type { Lease } from '../lease.ts'
 import { describeError } from '../run/failure.ts'
+import { consumerNames } from '../schema.ts'
 
 export type DeadLetterState = 'open' | 'retrying' | 'replayed' | 'resolved'
 
@@ -48,14 +50,14 @@ export async function recordDeadLetter(
   const { position, id, stream, version, type } = event
   const description = JSON.stringify(describeError(error))
   await executor.run(sql`/* dead_letters.record */
-    insert into ${log.names.dead_letters} as d
+    insert into ${consumerNames(log).dead_letters} as d
       (consumer, event_id, position, stream, version, type, fence, attempts, errors)
     values (${lease.consumer}::text, ${id}::uuid, ${position}::bigint, ${stream}::text, ${version}::bigint,
       ${type}::text, ${lease.fence}::bigint, ${attempts}::integer,
       -- What the attempts before this one came to is still with the consumer.
       coalesce((
         select c.last_error->'earlier' || jsonb_build_array(c.last_error - '{earlier,eventId,position}'::text[])
-        from ${log.names.consumers} as c
+        from ${consumerNames(log).consumers} as c
         where c.name = ${lease.consumer}::text
           and c.attempts > 0
           and c.last_error->>'eventId' = ${id}::text

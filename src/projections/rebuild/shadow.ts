@@ -2,7 +2,9 @@
  * The tables that a rebuild fills beside the old ones, and the row with its checkpoint. They are made together and go
  * together, so that a rebuild that was cut off can go on where it was: its row says how far the tables are.
  */
+
 import { createHash } from 'node:crypto'
+import { consumerNames } from '../../consumers/schema.ts'
 import type { Transaction } from '../../database/database.ts'
 import { identifier, sql } from '../../database/sql.ts'
 import { toRillflowError } from '../../database/sqlstate.ts'
@@ -30,7 +32,7 @@ export async function beginShadow(log: Log, projection: Projection, restart: boo
             and lease_until > clock_timestamp()
             and (${log.database.soleUser ?? null}::text is null
               or split_part(owner, '/', 1) = ${log.database.soleUser ?? null}::text) as held
-        from ${log.names.consumers}
+        from ${consumerNames(log).consumers}
         where name = ${name}::text
         for update`)
       if (row?.held === true) throw new RebuildRunning({ projection: projection.name })
@@ -38,7 +40,7 @@ export async function beginShadow(log: Log, projection: Projection, restart: boo
       if (row !== undefined) await forgetShadow(log, tx, projection)
       const { startFrom } = projection.options
       const [made] = await tx.run(sql`/* projections.begin_shadow */
-        insert into ${log.names.consumers} (name, kind, checkpoint, definition)
+        insert into ${consumerNames(log).consumers} (name, kind, checkpoint, definition)
         values (${name}::text, 'projection', ${typeof startFrom === 'number' ? startFrom : 0}::bigint,
           ${JSON.stringify({ rebuilds: projection.name, fingerprint: print })}::jsonb)
         on conflict do nothing
@@ -55,10 +57,10 @@ export async function beginShadow(log: Log, projection: Projection, restart: boo
 export async function forgetShadow(log: Log, tx: Transaction, projection: Projection): Promise<void> {
   const name = shadowName(projection)
   await tx.run(sql`/* projections.forget_letters */
-    delete from ${log.names.dead_letters}
+    delete from ${consumerNames(log).dead_letters}
     where consumer = ${name}::text`)
   await tx.run(sql`/* projections.forget_shadow */
-    delete from ${log.names.consumers}
+    delete from ${consumerNames(log).consumers}
     where name = ${name}::text`)
   for (const { declared } of projection.tables) await dropTable(log, tx, shadowOf(declared))
 }
