@@ -4,8 +4,7 @@ import { sql } from '../src/database/sql.ts'
 import { type Log, logNames } from '../src/events/log.ts'
 import { upcasters } from '../src/events/read/upcast.ts'
 import { openTelemetry } from '../src/telemetry/telemetry.ts'
-import { claim } from '../src/workflows/work/claim.ts'
-import { drawFences } from '../src/workflows/work/fences.ts'
+import { claim, drawFences } from '../src/workflows/work/claim.ts'
 
 export interface Claimer extends AsyncDisposable {
   /** Returns how many it got. */

@@ -239,8 +239,9 @@ export type {
   LetterGroup,
   ListHandlerLetters,
 } from './workflows/dead-letters/dead-letters.ts'
-export type { DeadLetterReason } from './workflows/dead-letters/letters.ts'
+export type { DeadLetterReason } from './workflows/dead-letters/record.ts'
 export type { InlineContext } from './workflows/dispatch/inline.ts'
+export type { AttemptResult } from './workflows/emit.ts'
 export {
   type Batch,
   type BatchOptions,
@@ -268,7 +269,6 @@ export type { WatchFlowOptions, WatchFlowsOptions } from './workflows/insight/wa
 export type { WorkerDescription } from './workflows/insight/workers.ts'
 export type { JoinContext, JoinInfo, JoinOptions, JoinPolicy, Joins } from './workflows/joins/join.ts'
 export type { PublishOptions } from './workflows/publish.ts'
-export type { Missed } from './workflows/schedules/missed.ts'
 export type { ScheduleOutcome } from './workflows/schedules/run.ts'
 export type {
   ScheduleContext,
@@ -276,16 +276,21 @@ export type {
   ScheduleOptions,
   ScheduleResult,
 } from './workflows/schedules/schedule.ts'
-export type { ScheduleHistoryOptions, Schedules, TriggeredRun } from './workflows/schedules/schedules.ts'
-export type { ListedRun, ScheduleStatus } from './workflows/schedules/status.ts'
+export type {
+  ListedRun,
+  ScheduleHistoryOptions,
+  ScheduleStatus,
+  Schedules,
+  TriggeredRun,
+} from './workflows/schedules/schedules.ts'
+export type { Missed } from './workflows/schedules/times.ts'
 export type { SettledOptions } from './workflows/settled.ts'
 export type { WorkflowState, WorkflowStatus } from './workflows/status.ts'
 export type { Child, ChildStatus, StartOptions } from './workflows/steps/children.ts'
 export type { HandlerContext } from './workflows/steps/context.ts'
-export type { WaitOptions } from './workflows/steps/signals.ts'
 export type { StepOptions } from './workflows/steps/steps.ts'
+export type { WaitOptions } from './workflows/steps/waits.ts'
 export { type Transition, transition } from './workflows/transition.ts'
 export type { Lane, Lanes, ListLanesOptions } from './workflows/work/lanes.ts'
-export type { AttemptResult } from './workflows/work/result.ts'
 export type { Worker, WorkerOptions } from './workflows/work/worker.ts'
 export type { WorkflowOptions, Workflows } from './workflows/workflows.ts'

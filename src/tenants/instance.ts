@@ -5,7 +5,7 @@ import type { Log } from '../events/log.ts'
 import type { Wake } from '../events/order/wake.ts'
 import type { Schema } from '../schema/schema.ts'
 import type { TableRegistry } from '../schema/table.ts'
-import type { Seats } from '../workflows/work/seats.ts'
+import type { ConcurrencyShare } from '../workflows/work/concurrency.ts'
 import type { Worker, WorkerOptions } from '../workflows/work/worker.ts'
 import type { Gate } from './gate.ts'
 
@@ -21,7 +21,7 @@ export interface TenantInstance<S> {
   /** Resolves when all that is registered for the tenant is active; to false if it could not be made so. */
   readonly registered: Promise<boolean>
   daemon(options: DaemonOptions): Daemon
-  worker(options: WorkerOptions, seats?: Seats): Worker
+  worker(options: WorkerOptions, share?: ConcurrencyShare): Worker
   /** Deletes what is old, a few times a day, until the function returned is called. */
   tend(): () => void
   close(): Promise<void>

@@ -21,6 +21,7 @@ import { isRillflowError } from '../core/errors.ts'
 import { abortable, deadline } from '../core/lifecycle.ts'
 import { type Loop, openLoop } from '../core/loop.ts'
 import { defaultBackoff, delay } from '../core/retry.ts'
+import { workflowHints } from '../workflows/hints.ts'
 import { readHeads } from './heads.ts'
 import { lookAt } from './idle.ts'
 import type { TenantInstance } from './instance.ts'
@@ -223,7 +224,7 @@ export function openRoster<S>(placements: Placements, options: RosterOptions<S>)
     }
     const { wake } = instance
     // Asleep, too: who is never awake for hours would keep what is old for ever.
-    const ends = [wake.onHint(hear), wake.onChange(hear), wake.onWork(hear), instance.tend()]
+    const ends = [wake.onHint(hear), wake.onChange(hear), workflowHints(wake).onReady(hear), instance.tend()]
     member.unhear = () => {
       for (const end of ends) end()
     }

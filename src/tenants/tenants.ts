@@ -35,7 +35,7 @@ import type { ArchiveProgress, Manifest } from '../transfer/export/manifest.ts'
 import { verifyArchive } from '../transfer/export/verify.ts'
 import { reopen } from '../transfer/move/incoming.ts'
 import type { Place } from '../transfer/place.ts'
-import { shareSeats } from '../workflows/work/seats.ts'
+import { shareConcurrency } from '../workflows/work/concurrency.ts'
 import type { WorkerOptions } from '../workflows/work/worker.ts'
 import type { Directory } from './directory.ts'
 import { ForceRequired, TenancyRequired, TenantMoving, TenantNotFound } from './errors.ts'
@@ -304,13 +304,13 @@ function openDaemon<S>(
   if (tenants !== 'all' && !Array.isArray(tenants))
     throw new InvalidOption({ option: 'tenants', reason: `must be 'all' or a list of names` })
   if (tenants !== 'all') for (const tenant of tenants) checkTenantName(tenant, placements.prefix)
-  const seatsFor = shareSeats(worker?.concurrency ?? 16)
+  const nextShare = shareConcurrency(worker?.concurrency ?? 16)
 
   const start = async (instance: TenantInstance<S>): Promise<Running> => {
     const told = { onFailure: (_: string, error: unknown) => onFailure?.(instance.tenant, error) }
     const ours = [
       instance.daemon({ ...daemonOptions, ...told }),
-      ...(worker === undefined ? [] : [instance.worker(worker, seatsFor())]),
+      ...(worker === undefined ? [] : [instance.worker(worker, nextShare())]),
     ]
     const stop = async (): Promise<void> => void (await Promise.all(ours.map(each => each.stop())))
     try {

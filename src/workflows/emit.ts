@@ -1,15 +1,28 @@
 /**
- * What a handler returns: events to be emitted, plain data until its attempt is completed.
+ * What a handler returns, and how that becomes events: plain data until its attempt is completed.
  *
  *     return emit('OrderCharged', { receipt })
  *     return [emit('OrderCharged', { receipt }), emit('MailAsked', { to }, { key: 'receipt' })]
  *     return batch(items.map(item => emit('ItemChecked', item)))            a fan-out, which a join can close
  *     return complete(tx => tx.query('insert …'), emit('OrderBooked', {}))   together with writes of its own
+ *
+ * An id follows from the event, the handler and a key, so a handler that is run again emits the same events, not more.
+ * An event that is emitted because of an event of a batch keeps its place in the batch; `batch([…])` opens one inside of it.
  */
+import type { Awaitable } from '../core/core.ts'
+import { isPromise } from '../core/core.ts'
+import { derivedId } from '../core/derived-id.ts'
 import type { Transaction } from '../database/database.ts'
 import { lendTransaction } from '../database/handle.ts'
-import type { Expected } from '../events/append/prepare.ts'
-import type { EventMap } from '../events/definition.ts'
+import { prepareAppend, writtenBy } from '../events/append/append.ts'
+import type { AppendResult } from '../events/append/outcome.ts'
+import type { Expected, StreamEvents } from '../events/append/prepare.ts'
+import type { Append } from '../events/append/send.ts'
+import type { EventMap, NewEventOf, RecordedEvent } from '../events/definition.ts'
+import type { Log } from '../events/log.ts'
+import { contextOf, type Span } from '../telemetry/span.ts'
+import { type BatchPlace, envelopeOf, headerOf, workflowStream } from './envelope.ts'
+import { HopsExceeded, InvalidResult, TooManyEmitted } from './errors.ts'
 
 const brand = Symbol('rillflow.emission')
 
@@ -87,7 +100,7 @@ export function complete<E extends Emission = never>(
   return branded({ kind: 'complete', work, emitted })
 }
 
-/** What was returned, in one form; a reason if it is nothing that can be emitted. */
+/** What a handler returned, in one form; a reason if it cannot be emitted. */
 export function readResult(result: unknown): ReadResult | { readonly reason: string } {
   if (result === undefined || result === null) return { work: undefined, emitted: [] }
   if (isBranded(result) && result.kind === 'complete') {
@@ -107,7 +120,7 @@ export function readResult(result: unknown): ReadResult | { readonly reason: str
   return { work: undefined, emitted: emitted as (Emission | Batch)[] }
 }
 
-/** The transaction is taken away when the work has returned: what it did not wait for must not write while positions are drawn. */
+/** Takes the transaction away when the work has returned: code that it did not await must not write while positions are drawn. */
 function lent(work: Completion['work']): Completion['work'] {
   return async tx => {
     const { handle, shut } = lendTransaction(tx)
@@ -135,4 +148,174 @@ function branded<T extends object>(value: T): T {
 function describe(value: unknown): string {
   if (typeof value !== 'object' || value === null) return String(value)
   return Array.isArray(value) ? 'a list' : 'an object'
+}
+
+/** Appends prepared events in a transaction of the store's. */
+export type AppendIn = (append: Append, tx: Transaction) => Promise<AppendResult[]>
+
+export interface EmitLimits {
+  readonly maxHops: number
+  readonly maxEmitted: number
+}
+
+/** The handler that emits, and the event because of which it does. */
+export interface Emitter {
+  readonly handler: string
+  readonly event: RecordedEvent
+  /** The batches that emitted events belong to: those of the event, unless a join has closed the last of them. */
+  readonly batches: readonly BatchPlace[]
+  readonly emits?: readonly string[] | undefined
+  /** Set for events of `onDeadLetter`: how often the handler has been dead-lettered for this event before. */
+  readonly failure?: number | undefined
+  /** Part of the ids, where one handler may run more than once for one event. */
+  readonly about?: string | undefined
+}
+
+/** What an attempt emits, checked and ready to be appended. */
+export interface Emitted {
+  /** Undefined if only empty batches were opened. */
+  readonly append: Append | undefined
+  /** The batches each event is part of, for the count of what is still open in a branch. */
+  readonly places: readonly (readonly BatchPlace[])[]
+  readonly types: readonly string[]
+  readonly opened: readonly OpenedBatch[]
+}
+
+/** A batch that begins here. */
+export interface OpenedBatch {
+  readonly id: string
+  readonly size: number
+  readonly join: string | undefined
+  readonly outer: readonly BatchPlace[]
+}
+
+/** Undefined if there is nothing to emit; a promise only where a schema is asynchronous. */
+export function prepareEmitted(
+  log: Log,
+  emitter: Emitter,
+  emitted: readonly (Emission | Batch)[],
+  limits: EmitLimits,
+): Awaitable<Emitted | undefined> {
+  const { handler, event } = emitter
+  const total = emitted.reduce((sum, each) => sum + (each.kind === 'batch' ? each.emissions.length : 1), 0)
+  const opened: OpenedBatch[] = []
+  if (total === 0) {
+    for (const each of emitted) if (each.kind === 'batch') openBatch(emitter, each, opened)
+    return opened.length === 0 ? undefined : { append: undefined, places: [], types: [], opened }
+  }
+  if (total > limits.maxEmitted) throw new TooManyEmitted({ handler, emitted: total, maxEmitted: limits.maxEmitted })
+  const { telemetry, schema } = log
+  if (!telemetry.isTraced) return prepareSome(log, emitter, emitted, limits, opened)
+  const fields = { handler, eventId: event.id }
+  return telemetry.span({ name: 'workflows.emit', schema, fields }, async span => {
+    const prepared = await prepareSome(log, emitter, emitted, limits, opened, span)
+    if (prepared.append !== undefined) span.wrote(writtenBy(prepared.append))
+    return prepared
+  })
+}
+
+function prepareSome(
+  log: Log,
+  emitter: Emitter,
+  emitted: readonly (Emission | Batch)[],
+  limits: EmitLimits,
+  opened: OpenedBatch[],
+  span?: Span,
+): Awaitable<Emitted> {
+  const { handler, event } = emitter
+  const hops = envelopeOf(event).hops + 1
+  // An event that reports a failure of the last hop may go one hop further; what follows from it may not.
+  const maxHops = limits.maxHops + (emitter.failure === undefined ? 0 : 1)
+  if (hops > maxHops) throw new HopsExceeded({ handler, hops, maxHops: limits.maxHops })
+  const context = { ...contextOf(event.headers), ...span?.headers }
+  const numbers = new Map<string, number>()
+  const streams = new Map<
+    string,
+    { stream: string; events: NewEventOf<string, unknown>[]; expected?: StreamEvents['expected'] }
+  >()
+  const places: (readonly BatchPlace[])[] = []
+  const add = (emission: Emission, batches: readonly BatchPlace[]): void => {
+    refuseUndeclared(emitter, emission)
+    const { stream = workflowStream(event.correlationId), expected } = emission.options
+    const part = streams.get(stream) ?? { stream, events: [], ...(expected === undefined ? {} : { expected }) }
+    part.events.push(eventOf(emitter, emission, batches, hops, numbers, context))
+    streams.set(stream, part)
+    places.push(batches)
+  }
+  for (const each of emitted) {
+    if (each.kind === 'emission') add(each, emitter.batches)
+    else {
+      const id = openBatch(emitter, each, opened)
+      for (const [index, member] of each.emissions.entries())
+        add(member, [...emitter.batches, { id, index, size: each.emissions.length }])
+    }
+  }
+  const ownIds = emitted.some(each =>
+    (each.kind === 'batch' ? each.emissions : [each]).some(({ options }) => options.id !== undefined),
+  )
+  const known = { digest: undefined, checkIds: ownIds || emitter.failure !== undefined }
+  const append = prepareAppend(log, [...streams.values()], {}, undefined, known)
+  const types = [...numbers.keys()]
+  const done = (checked: Append): Emitted => ({ append: checked, places, types, opened })
+  return isPromise(append) ? append.then(done) : done(append)
+}
+
+function eventOf(
+  { handler, event, failure, about: place }: Emitter,
+  { type, data, options }: Emission,
+  batches: readonly BatchPlace[],
+  hops: number,
+  numbers: Map<string, number>,
+  context: Readonly<Record<string, unknown>>,
+): NewEventOf<string, unknown> {
+  const number = (numbers.get(type) ?? 0) + 1
+  numbers.set(type, number)
+  const key = keyIn(place, options.key ?? `${type}#${number}`)
+  const about = failure === undefined ? key : `failure ${failure}: ${key}`
+  const header = headerOf({ hops, handler, batches, ...(failure === undefined ? {} : { failed: handler }) })
+  return {
+    type,
+    data,
+    id: options.id ?? derivedId(event.createdAt, event.id, handler, about),
+    headers: { ...context, ...options.headers, ...header },
+    correlationId: event.correlationId,
+    causationId: event.id,
+    userId: event.userId,
+  }
+}
+
+function keyIn(about: string | undefined, key: string): string {
+  return about === undefined ? key : `${about}: ${key}`
+}
+
+function openBatch({ handler, event, batches, about }: Emitter, batch: Batch, opened: OpenedBatch[]): string {
+  const key = keyIn(about, batch.options.key ?? `#${opened.length + 1}`)
+  const id = derivedId(event.createdAt, event.id, handler, `batch ${key}`)
+  opened.push({ id, size: batch.emissions.length, join: batch.options.join, outer: batches })
+  return id
+}
+
+function refuseUndeclared({ handler, emits, failure }: Emitter, { type }: Emission): void {
+  if (emits === undefined || failure !== undefined || emits.includes(type)) return
+  throw new InvalidResult({ handler, reason: `${type} is not among the types it declares in emits` })
+}
+
+export interface AttemptResult {
+  readonly emitted: number
+  readonly events: readonly { readonly id: string; readonly type: string }[]
+}
+
+const maxNamed = 20
+
+/** What the activity keeps of a completed attempt: the number of events it emitted, and the first of them by name. */
+export function attemptResult(emitted: Pick<Emitted, 'append'> | undefined): AttemptResult | undefined {
+  if (emitted?.append === undefined) return undefined
+  const events: { id: string; type: string }[] = []
+  for (const part of emitted.append.parts) {
+    for (const { id, type } of part.events) {
+      if (events.length === maxNamed) return { emitted: emitted.append.eventCount, events }
+      events.push({ id, type })
+    }
+  }
+  return { emitted: emitted.append.eventCount, events }
 }

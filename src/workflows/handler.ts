@@ -6,7 +6,7 @@ import { checkName } from '../core/name.ts'
 import type { Backoff } from '../core/retry.ts'
 import { checkWhole } from '../core/whole.ts'
 import type { EventMap, RecordedEvent } from '../events/definition.ts'
-import type { DeadLetterReason } from './dead-letters/letters.ts'
+import type { DeadLetterReason } from './dead-letters/record.ts'
 import type { HandlerResult } from './emit.ts'
 import type { Transition } from './transition.ts'
 
@@ -211,4 +211,9 @@ function checkRate(rate: RateLimit | undefined): void {
   if (rate === undefined) return
   checkWhole('rate.limit', rate.limit, 1)
   checkWhole('rate.perMs', rate.perMs, 1)
+}
+
+/** The name of a handler among the consumers that have dead letters. */
+export function consumerOf(handler: string): string {
+  return `handler:${handler}`
 }

@@ -8,8 +8,7 @@ import { type AppendParts, appendEvents } from '../events/append/append.ts'
 import type { AppendResult } from '../events/append/outcome.ts'
 import type { Expected } from '../events/append/prepare.ts'
 import type { NewEventOf } from '../events/definition.ts'
-import { type BatchPlace, headerOf } from './envelope.ts'
-import { streamOf } from './stream.ts'
+import { type BatchPlace, headerOf, workflowStream } from './envelope.ts'
 
 export interface PublishOptions {
   /** A UUID that makes it repeatable: the same id with the same content is published once. */
@@ -73,7 +72,7 @@ export function publishedEvent(
     ...{ type, data, id, correlationId, causationId, userId },
     headers: { ...headers, ...headerOf({ parent, batches }) },
   }
-  return { event, stream: options.stream ?? streamOf(correlationId) }
+  return { event, stream: options.stream ?? workflowStream(correlationId) }
 }
 
 function checkBatch({ id, index, size }: BatchPlace, correlationId: string | undefined): BatchPlace {

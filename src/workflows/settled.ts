@@ -6,7 +6,8 @@ import { isRillflowError } from '../core/errors.ts'
 import { abortable, type Deferred, deadline, deferred } from '../core/lifecycle.ts'
 import { openLoop } from '../core/loop.ts'
 import type { Log } from '../events/log.ts'
-import type { Wake } from '../events/order/wake.ts'
+import type { DispatchProgress } from './dispatch/dispatch.ts'
+import type { WorkflowHints } from './hints.ts'
 import { readStatuses, type WorkflowStatus } from './status.ts'
 
 export interface SettledOptions {
@@ -23,8 +24,8 @@ export interface SettledWatch {
 const firstPollMs = 20
 const lastPollMs = 1_000
 
-/** `progress`: how far this process has dispatched: what it has yet to dispatch needs no look before it has. */
-export function watchSettled(log: Log, wake: Wake, progress: { readonly reached: number }): SettledWatch {
+/** `progress`: an event that this process has still to dispatch needs no look before it has. */
+export function watchSettled(log: Log, hints: WorkflowHints, progress: DispatchProgress): SettledWatch {
   const waiters = new Map<string, Set<Deferred<WorkflowStatus>>>()
   let stopListening: (() => void) | undefined
   const loop = openLoop({ look, pollMs: Number.POSITIVE_INFINITY, clock: log.clock, onFailure })
@@ -37,7 +38,7 @@ export function watchSettled(log: Log, wake: Wake, progress: { readonly reached:
       const waiter = deferred<WorkflowStatus>()
       const all = waiters.get(correlationId) ?? new Set()
       waiters.set(correlationId, all.add(waiter))
-      stopListening ??= wake.onEnd(loop.lookSoon)
+      stopListening ??= hints.onEnded(loop.lookSoon)
       pollMs = firstPollMs
       if (progress.reached > 0 && progress.reached < position) loop.lookIn(pollMs)
       else loop.lookSoon()

@@ -25,21 +25,22 @@ import { InvalidOption } from '../core/errors.ts'
 import { deadline } from '../core/lifecycle.ts'
 import { checkName } from '../core/name.ts'
 import { nearestName } from '../core/nearest.ts'
+import { openServices } from '../core/service.ts'
 import { checkWhole } from '../core/whole.ts'
-import type { AppendParts } from '../events/append/append.ts'
+import { type AppendParts, appendIn } from '../events/append/append.ts'
 import type { EventMap, RecordedEvent, UntypedEvents } from '../events/definition.ts'
 import { tailLog } from '../events/order/tail.ts'
 import type { LogWatch } from '../events/order/watch.ts'
 import { type CancelOptions, cancelFlow } from './cancel/cancel.ts'
 import { defineUndo, type UndoOptions, type UndoRun } from './cancel/undo.ts'
 import { type HandlerLetters, openHandlerLetters } from './dead-letters/dead-letters.ts'
-import { dispatcher } from './dispatch/dispatch.ts'
-import type { Taker } from './dispatch/takers.ts'
-import type { EmissionOf, HandlerResult } from './emit.ts'
-import type { EmitLimits } from './emitted.ts'
+import { type DispatcherParts, dispatcher } from './dispatch/dispatch.ts'
+import { localWorkers } from './dispatch/plain.ts'
+import type { EmissionOf, EmitLimits, HandlerResult } from './emit.ts'
 import { DuplicateHandler, HandlerNotFound } from './errors.ts'
 import type { Flow } from './flow.ts'
 import { type AnyHandlerOptions, defineHandler, type Handler, type HandlerOptions, type Run } from './handler.ts'
+import { workflowHints } from './hints.ts'
 import { type Insight, openInsight } from './insight/insight.ts'
 import { type AnyJoinOptions, defineJoin, type Joins } from './joins/join.ts'
 import { type PublishOptions, publish } from './publish.ts'
@@ -57,10 +58,9 @@ import { watchSettled } from './settled.ts'
 import { readStatuses } from './status.ts'
 import type { HandlerContext } from './steps/context.ts'
 import { resumeExecution } from './steps/resume.ts'
+import type { ConcurrencyShare } from './work/concurrency.ts'
 import { type Lanes, openLanes } from './work/lanes.ts'
-import type { Seats } from './work/seats.ts'
-import { upkeep } from './work/upkeep.ts'
-import { checkWorker, openWorker, type Worker, type WorkerOptions } from './work/worker.ts'
+import { openWorker, type Worker, type WorkerOptions } from './work/worker.ts'
 
 export interface WorkflowOptions {
   /** How far an event may be from the one that began it all. Default 50. */
@@ -123,8 +123,8 @@ export interface WorkflowParts extends AppendParts {
 
 export interface WorkflowRegistry<M extends EventMap> {
   readonly workflows: Workflows<M>
-  /** A worker that shares its seats with those of other stores. */
-  worker(options: WorkerOptions, seats?: Seats): Worker
+  /** A worker that shares a limit of concurrency with those of other stores. */
+  worker(options: WorkerOptions, share?: ConcurrencyShare): Worker
   stopAll(): Promise<void>
 }
 
@@ -133,20 +133,21 @@ export function openWorkflows<M extends EventMap>(
   options: WorkflowOptions = {},
 ): WorkflowRegistry<M> {
   const { log, wake, consumers } = parts
+  const hints = workflowHints(wake)
   const limits = limitsOf(options)
   const handlers = new Map<string, Handler>()
   const keyOf = (name: string, version: number): string => `${version} ${name}`
-  const dispatchParts = {
-    ...parts,
-    limits,
-    codeOf: (name: string, version: number) => handlers.get(keyOf(name, version)),
+  const dispatcherParts: DispatcherParts = {
+    ...{ log, hints, limits },
+    append: (append, tx) => appendIn(parts, append, tx),
+    codeOf: (name, version) => handlers.get(keyOf(name, version)),
+    workers: localWorkers(),
     progress: { reached: 0 },
-    takers: new Set<Taker>(),
   }
-  const settledWatch = watchSettled(log, wake, dispatchParts.progress)
-  const insight = openInsight({ log, wake, settledWatch, pollMs: parts.pollMs })
-  const scheduler = openScheduler({ ...parts, limits })
-  const open = new Set<() => Promise<void>>()
+  const settledWatch = watchSettled(log, hints, dispatcherParts.progress)
+  const insight = openInsight({ log, hints, settledWatch, pollMs: parts.pollMs })
+  const scheduler = openScheduler(dispatcherParts)
+  const services = openServices(log.clock)
   let routes = new Map<Handler, number>()
   let registering: Promise<unknown> = Promise.resolve()
   let isHosted = false
@@ -155,7 +156,7 @@ export function openWorkflows<M extends EventMap>(
     const key = keyOf(handler.name, handler.version)
     if (handlers.has(key)) throw new DuplicateHandler({ handler: handler.name, version: handler.version })
     handlers.set(key, handler)
-    if (!isHosted) consumers.register(dispatcher(dispatchParts))
+    if (!isHosted) consumers.register(dispatcher(dispatcherParts))
     isHosted = true
   }
 
@@ -188,13 +189,7 @@ export function openWorkflows<M extends EventMap>(
     return new HandlerNotFound({ handler, nearest })
   }
 
-  const workerParts = {
-    ...{ ...dispatchParts, consumers, register: chosen },
-    upkeep: upkeep(dispatchParts, scheduler),
-  }
-
-  const worker = (given: WorkerOptions, seats?: Seats): Worker =>
-    openWorker(workerParts, checkWorker(given), open, seats)
+  const workerParts = { ...dispatcherParts, consumers, scheduler, services, register: chosen, tend: parts.tend }
 
   /** `position`: that of its newest event, as far as is known here. */
   const flow = (correlationId: string, position?: number): Flow<EventMap> => {
@@ -205,7 +200,7 @@ export function openWorkflows<M extends EventMap>(
       status: async () => (await readStatuses(log, [correlationId]))[0]!,
       settled: given => settledWatch.settled(correlationId, given, position),
       cancel: (first?: string | CancelOptions, second?: CancelOptions) =>
-        cancelFlow(parts, correlationId, first, second),
+        cancelFlow(log, hints, correlationId, first, second),
       async signal(type, data, given = {}) {
         await publish(parts, type, data, { ...given, correlationId })
         return self
@@ -239,20 +234,20 @@ export function openWorkflows<M extends EventMap>(
     schedule(name, given, run) {
       scheduler.add(defineSchedule(name, given, run))
     },
-    schedules: openSchedules(parts, scheduler, register),
+    schedules: openSchedules(log, hints, scheduler, register),
     undo: (name, given, run) => add(defineUndo(name, given, run as UndoRun<never, never>)),
     register,
     registered: () => [...new Set([...handlers.values()].map(handler => handler.name))],
-    worker: (given = {}) => worker(given),
+    worker: (given = {}) => openWorker(workerParts, given),
     async publish(type, data, given = {}) {
       if (given.tx === undefined) await register()
       const { correlationId, position } = await publish(parts, type, data, given)
       return flow(correlationId, position)
     },
     flow: correlationId => flow(correlationId),
-    resume: executionId => resumeExecution(parts, executionId),
-    deadLetters: openHandlerLetters(log, () => wake.changed()),
-    ...openLanes(log, () => wake.worked()),
+    resume: executionId => resumeExecution(log, hints, executionId),
+    deadLetters: openHandlerLetters(log, hints.changed),
+    ...openLanes(log, hints.ready),
     async prune({ olderThanMs, signal }) {
       checkWhole('olderThanMs', olderThanMs, 0, Number.MAX_SAFE_INTEGER)
       return pruneAttempts(log, { olderThanMs, signal })
@@ -261,10 +256,10 @@ export function openWorkflows<M extends EventMap>(
 
   return {
     workflows: workflows as unknown as Workflows<M>,
-    worker,
+    worker: (given, share) => openWorker(workerParts, given, share),
     async stopAll() {
       insight.close()
-      await Promise.all([...open].map(stop => stop()))
+      await services.close()
     },
   }
 }

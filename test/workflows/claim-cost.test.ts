@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
-import { recordLetter } from '../../src/workflows/dead-letters/letters.ts'
+import { recordDeadLetter } from '../../src/workflows/dead-letters/record.ts'
+import type { Handler } from '../../src/workflows/handler.ts'
 import type { Claimed } from '../../src/workflows/work/claim.ts'
 import { logOf } from '../support/consumers.ts'
 import { openShop, type Shop } from '../support/shop.ts'
@@ -97,8 +98,13 @@ test('a letter has the attempts before it; that of a first one looks at nothing 
       }
       const before = await read()
       const execution = { id, event, attempt, fence: 1, correlationId: 'order-1' } as unknown as Claimed
-      const failed = { execution, handler: 'pay', error: new Error('no money'), reason: 'failed' } as const
-      await recordLetter(logOf(shop), tx, failed)
+      const failed = {
+        execution,
+        handler: { name: 'pay' } as Handler,
+        error: new Error('no money'),
+        reason: 'failed',
+      } as const
+      await recordDeadLetter(logOf(shop), tx, failed)
       const looks = (await read()) - before
       const [letter] = await tx.query<{ n: number }>(named('select jsonb_array_length(errors) as n from ~dead_letters'))
       expect(letter!.n).toBe(attempt)

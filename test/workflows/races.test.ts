@@ -27,9 +27,9 @@ test('of an attempt that was lost and the next one only the next counts, also if
   const [again] = await ghost.claim()
 
   // While the first of these is under way, the others wait together.
-  const other = ghost.finisher.finish(doneOf({ ...first!, id: first!.id, fence: -1 }))
-  const lost = ghost.finisher.finish(doneOf(first!))
-  const kept = ghost.finisher.finish(doneOf(again!))
+  const other = ghost.completer.complete(doneOf({ ...first!, id: first!.id, fence: -1 }))
+  const lost = ghost.completer.complete(doneOf(first!))
+  const kept = ghost.completer.complete(doneOf(again!))
   gate.resolve()
 
   expect(await Promise.all([other, lost, kept])).toEqual(['refused', 'refused', 'stored'])
@@ -68,7 +68,7 @@ test.runIf(onServer)(
     // The rescuer has seen that the head is running; then it ends, and the next begins.
     const rescued = rescueWorker(rescuer.log, dying.owner)
     await found.promise
-    expect(await dying.finisher.finish(doneOf(head!), next!.id)).toBe('continued')
+    expect(await dying.completer.complete(doneOf(head!), next!.id)).toBe('continued')
     goOn.resolve()
     await rescued
 
@@ -152,7 +152,7 @@ test('where order does not matter, one that is given back for later makes room i
   const ghost = await enter(shop)
   const [first] = await ghost.claim()
 
-  await ghost.finisher.finish({ ...doneOf(first!), kind: 'release', told: 'released', delayMs: 10 })
+  await ghost.completer.complete({ ...doneOf(first!), kind: 'release', activity: 'released', delayMs: 10 })
   const during = await inconsistencies(shop.query)
   await worker.start()
   await shop.store.workflows.flow('order').settled()

@@ -18,7 +18,7 @@ import { InvalidOption } from '../../core/errors.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import type { Wake } from '../../events/order/wake.ts'
+import type { WorkflowHints } from '../hints.ts'
 import { dispatcherName } from '../routes.ts'
 import { workflowNames } from '../schema.ts'
 import { readStatuses, type WorkflowStatus } from '../status.ts'
@@ -31,19 +31,15 @@ export interface CancelOptions {
   compensate?: boolean | undefined
 }
 
-export interface CancelParts {
-  readonly log: Log
-  readonly wake: Wake
-}
-
 /** `flow.cancel('why', { compensate })` or `flow.cancel({ reason, compensate })`. */
 export async function cancelFlow(
-  parts: CancelParts,
+  log: Log,
+  hints: WorkflowHints,
   correlationId: string,
   first: string | CancelOptions | undefined,
   second: Omit<CancelOptions, 'reason'> | undefined,
 ): Promise<WorkflowStatus> {
-  parts.log.database.refuseInsideTransaction('cancel')
+  log.database.refuseInsideTransaction('cancel')
   const options = typeof first === 'object' ? first : { ...second, reason: first }
   const { reason, compensate } = options
   if (reason !== undefined && typeof reason !== 'string')
@@ -53,22 +49,26 @@ export async function cancelFlow(
       option: 'compensate',
       reason: `must be true or false, not ${JSON.stringify(compensate)}`,
     })
-  await cancelWorkflow(parts, correlationId, options)
-  const [status] = await readStatuses(parts.log, [correlationId])
+  await cancelTree(log, hints, correlationId, options)
+  const [status] = await readStatuses(log, [correlationId])
   return status!
 }
 
-/** With all that it has started. Returns whether there was anything to cancel. */
-async function cancelWorkflow(parts: CancelParts, correlationId: string, options: CancelOptions): Promise<boolean> {
-  const { log, wake } = parts
+/** Cancels a workflow and those that it has started. Returns whether there was anything to cancel. */
+async function cancelTree(
+  log: Log,
+  hints: WorkflowHints,
+  correlationId: string,
+  options: CancelOptions,
+): Promise<boolean> {
   const isCancelled = await log.database.transaction(tx => cancelIn(log, tx, correlationId, options))
   if (isCancelled) {
-    // All workers look at once whether what they run is still theirs.
-    wake.changed()
-    wake.worked()
-    wake.ended()
+    // All workers look at once which executions are still theirs.
+    hints.changed()
+    hints.ready()
+    hints.ended()
   }
-  await reachChildren(parts, correlationId)
+  await reachChildren(log, hints, correlationId)
   return isCancelled
 }
 
@@ -77,7 +77,7 @@ export interface CancelInOptions extends CancelOptions {
   readonly except?: string | undefined
 }
 
-/** In the caller's transaction, which holds nothing after the row of the workflow and its lanes. */
+/** In the caller's transaction, which has locked nothing that is locked after the workflow and its lanes. */
 export async function cancelIn(
   log: Log,
   tx: Executor,
@@ -87,43 +87,42 @@ export async function cancelIn(
   const [row] = await tx.run<{ cancelled: boolean }>(sql`/* workflows.cancel */
     select cancelled
     from ${workflowNames(log).workflow_cancel}(
-      ${cancelOwner}::text,
-      ${correlationId}::text,
-      ${dispatcherName}::text,
-      ${compensate ? 'compensating' : 'cancelled'}::text,
-      ${reason ?? null}::text,
-      ${except ?? null}::uuid)`)
+      p_owner => ${cancelOwner}::text,
+      p_correlation => ${correlationId}::text,
+      p_dispatcher => ${dispatcherName}::text,
+      p_state => ${compensate ? 'compensating' : 'cancelled'}::text,
+      p_reason => ${reason ?? null}::text,
+      p_except => ${except ?? null}::uuid)`)
   const { cancelled } = row!
   if (cancelled && compensate) await nextUndo(log, tx, correlationId)
   return cancelled
 }
 
-/** The row of a workflow and all lanes it has work in: taken in the order of everybody, before anything else is. */
-export async function holdWhole(log: Log, tx: Executor, correlationId: string): Promise<void> {
+/** Locks a workflow and all lanes it has executions in, in the order in which they are locked everywhere. */
+export async function holdWorkflow(log: Log, tx: Executor, correlationId: string): Promise<void> {
   await tx.run(sql`/* workflows.hold_workflow */
     select correlation_id
     from ${workflowNames(log).workflows}
     where correlation_id = ${correlationId}::text
     for update`)
   await tx.run(sql`/* workflows.hold_lanes */
-    select ${workflowNames(log).workflow_hold_lanes}(${correlationId}::text)`)
+    select ${workflowNames(log).workflow_hold_lanes}(p_correlation => ${correlationId}::text)`)
 }
 
-/** Goes on where whoever cancelled a workflow has not come to its children; returns how many it cancelled. */
-export async function reachAllChildren(parts: CancelParts): Promise<number> {
-  const rows = await parts.log.database.run<{ correlation_id: string }>(sql`/* workflows.spreading */
+/** Cancels children that a cancellation has not reached, because its process ended; returns how many. */
+export async function reachAllChildren(log: Log, hints: WorkflowHints): Promise<number> {
+  const rows = await log.database.run<{ correlation_id: string }>(sql`/* workflows.spreading */
     select correlation_id
-    from ${workflowNames(parts.log).workflows}
+    from ${workflowNames(log).workflows}
     where is_spreading
     order by correlation_id
     limit 100`)
   let count = 0
-  for (const row of rows) count += await reachChildren(parts, row.correlation_id)
+  for (const row of rows) count += await reachChildren(log, hints, row.correlation_id)
   return count
 }
 
-async function reachChildren(parts: CancelParts, correlationId: string): Promise<number> {
-  const { log } = parts
+async function reachChildren(log: Log, hints: WorkflowHints, correlationId: string): Promise<number> {
   const [parent] = await log.database.run<{ state: string; reason: string | null }>(sql`/* workflows.cancelled_parent */
     select state, reason
     from ${workflowNames(log).workflows}
@@ -145,7 +144,7 @@ async function reachChildren(parts: CancelParts, correlationId: string): Promise
     order by correlation_id`)
   const options = { reason: parent.reason ?? undefined, compensate: parent.state !== 'cancelled' }
   let count = 0
-  for (const child of children) if (await cancelWorkflow(parts, child.correlation_id, options)) count++
+  for (const child of children) if (await cancelTree(log, hints, child.correlation_id, options)) count++
   await log.database.run(sql`/* workflows.spread */
     update ${workflowNames(log).workflows}
     set is_spreading = false

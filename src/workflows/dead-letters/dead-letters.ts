@@ -28,8 +28,9 @@ import { checkWhole } from '../../core/whole.ts'
 import { sql } from '../../database/sql.ts'
 import { checkEvent } from '../../events/append/prepare.ts'
 import type { Log } from '../../events/log.ts'
+import { consumerOf } from '../handler.ts'
 import { workflowNames } from '../schema.ts'
-import { consumerOf, type DeadLetterReason } from './letters.ts'
+import type { DeadLetterReason } from './record.ts'
 
 export interface HandlerLetter extends DeadLetter {
   readonly handler: string

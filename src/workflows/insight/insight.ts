@@ -8,8 +8,8 @@
  */
 import { StoreClosed } from '../../core/errors.ts'
 import type { Log } from '../../events/log.ts'
-import type { Wake } from '../../events/order/wake.ts'
 import { watchHead } from '../../events/order/watch.ts'
+import type { WorkflowHints } from '../hints.ts'
 import type { SettledWatch } from '../settled.ts'
 import { type Activity, settleActivity } from './activity.ts'
 import { pauseHandler, resumeHandler, retireHandler } from './administer.ts'
@@ -61,7 +61,7 @@ export interface FlowInsight {
 
 export interface InsightParts {
   readonly log: Log
-  readonly wake: Wake
+  readonly hints: WorkflowHints
   readonly settledWatch: SettledWatch
   /** How often who watches looks without a hint. */
   readonly pollMs: number
@@ -73,8 +73,8 @@ export interface OpenInsight {
   close(): void
 }
 
-export function openInsight({ log, wake, settledWatch, pollMs }: InsightParts): OpenInsight {
-  const watched = { settle: () => settleActivity(log), listen: (hear: () => void) => listen(wake, hear) }
+export function openInsight({ log, hints, settledWatch, pollMs }: InsightParts): OpenInsight {
+  const watched = { settle: () => settleActivity(log), listen: (listener: () => void) => listen(hints, listener) }
   const activityWatch = watchHead(log, watched, pollMs)
   const watchParts = { log, activityWatch, settledWatch }
   return {
@@ -89,7 +89,7 @@ export function openInsight({ log, wake, settledWatch, pollMs }: InsightParts): 
       pauseHandler: handler => pauseHandler(log, handler),
       async resumeHandler(handler) {
         await resumeHandler(log, handler)
-        wake.worked()
+        hints.ready()
       },
       retireHandler: (handler, { version } = {}) => retireHandler(log, handler, version),
       mermaid: mermaidOf,
@@ -103,9 +103,9 @@ export function openInsight({ log, wake, settledWatch, pollMs }: InsightParts): 
   }
 }
 
-/** New work, its beginning and its end are all news. */
-function listen(wake: Wake, hear: () => void): () => void {
-  const releases = [wake.onWork(hear), wake.onBegin(hear), wake.onEnd(hear)]
+/** Executions that are ready, begin or end write lines of activity. */
+function listen(hints: WorkflowHints, listener: () => void): () => void {
+  const releases = [hints.onReady(listener), hints.onBegun(listener), hints.onEnded(listener)]
   return () => {
     for (const release of releases) release()
   }

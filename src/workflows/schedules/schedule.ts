@@ -6,8 +6,7 @@ import { canonicalJson } from '../../core/json.ts'
 import { checkName } from '../../core/name.ts'
 import { checkWhole } from '../../core/whole.ts'
 import type { Emission } from '../emit.ts'
-import type { Missed } from './missed.ts'
-import { checkTimes, type ScheduleTimes } from './times.ts'
+import { checkTimes, type Missed, type ScheduleTimes } from './times.ts'
 
 export type ScheduleOptions = ScheduleWhen & {
   /** What to do about due times that nobody was there for. Default 'once': one run for all of them. */

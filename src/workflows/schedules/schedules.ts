@@ -17,19 +17,19 @@
  * operator does with them. Every change is told to the workers.
  */
 
+import type { ErrorDescription } from '../../consumers/run/failure.ts'
 import { InvalidOption, Overloaded } from '../../core/errors.ts'
 import { nearestName } from '../../core/nearest.ts'
 import { checkWhole } from '../../core/whole.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
-import type { AppendParts } from '../../events/append/append.ts'
 import type { Log } from '../../events/log.ts'
 import { ScheduleNotFound } from '../errors.ts'
+import type { WorkflowHints } from '../hints.ts'
 import { workflowNames } from '../schema.ts'
-import { correlationOf } from './run.ts'
+import { correlationOf, type ScheduleOutcome } from './run.ts'
 import type { ScheduleDefinition } from './schedule.ts'
 import type { Scheduler } from './scheduler.ts'
-import { type ListedRun, readRuns, readSchedules, type ScheduleStatus } from './status.ts'
 import { dueTimes } from './times.ts'
 
 export interface Schedules {
@@ -62,11 +62,14 @@ export interface ScheduleHistoryOptions {
 }
 
 /** The most runs that can be asked for and not have begun. */
-const mostTriggers = 100
+const maxTriggers = 100
 
-export function openSchedules(parts: AppendParts, scheduler: Scheduler, register: () => Promise<void>): Schedules {
-  const { log, wake } = parts
-
+export function openSchedules(
+  log: Log,
+  hints: WorkflowHints,
+  scheduler: Scheduler,
+  register: () => Promise<void>,
+): Schedules {
   return {
     async list() {
       await register()
@@ -84,12 +87,12 @@ export function openSchedules(parts: AppendParts, scheduler: Scheduler, register
     async resume(name) {
       await register()
       await log.database.transaction(tx => resume(log, tx, name))
-      wake.changed()
+      hints.changed()
     },
     async trigger(name) {
       await register()
       const triggered = await trigger(log, name)
-      wake.changed()
+      hints.changed()
       return triggered
     },
     async history(name, { limit = 100, before } = {}) {
@@ -156,10 +159,10 @@ async function trigger(log: Log, name: string): Promise<TriggeredRun> {
           and r.due_at >= date_trunc('milliseconds', statement_timestamp())
           and r.is_manual))
     where s.name = ${name}::text
-      and cardinality(s.triggers) < ${mostTriggers}::integer
+      and cardinality(s.triggers) < ${maxTriggers}::integer
     returning s.triggers[cardinality(s.triggers)] as due_at, s.definition`)
   if (row === undefined) {
-    if (await isKnown(log, name)) throw new Overloaded({ queue: `"${name}" trigger`, limit: mostTriggers })
+    if (await isKnown(log, name)) throw new Overloaded({ queue: `"${name}" trigger`, limit: maxTriggers })
     throw await notFound(log, name)
   }
   const { due_at: dueAt, definition } = row
@@ -187,4 +190,108 @@ async function notFound(
     rows.map(({ name }) => name),
   )
   return new ScheduleNotFound({ schedule, nearest })
+}
+
+export interface ScheduleStatus {
+  readonly name: string
+  /** Done is one that has no due time any more: a one-time schedule that has run. */
+  readonly state: 'active' | 'paused' | 'done'
+  readonly definition: ScheduleDefinition
+  /** When it is due next; in the past if it is waiting for somebody to run it. */
+  readonly nextAt: Date | undefined
+  /** When the last run was due, also if it was asked for by hand, and what it came to. */
+  readonly lastAt: Date | undefined
+  readonly lastOutcome: ScheduleOutcome | undefined
+  readonly pausedAt: Date | undefined
+  readonly isRunning: boolean
+  /** Runs asked for by hand that have not ended. */
+  readonly triggered: number
+  /** Whether this store has its code. */
+  readonly isHere: boolean
+}
+
+/** A run that has ended. */
+export interface ListedRun {
+  readonly schedule: string
+  readonly dueAt: Date
+  readonly isManual: boolean
+  /** Skipped is one that was missed, by a schedule that does not make up for that. */
+  readonly outcome: ScheduleOutcome
+  readonly startedAt: Date
+  readonly endedAt: Date
+  readonly correlationId: string
+  readonly eventIds: readonly string[]
+  readonly error: ErrorDescription | undefined
+}
+
+export async function readSchedules(log: Log, code: { has(name: string): boolean }): Promise<ScheduleStatus[]> {
+  const rows = await log.database.run<{
+    name: string
+    definition: ScheduleDefinition
+    next_at: Date | null
+    last_at: Date | null
+    last_outcome: ScheduleOutcome | null
+    paused_at: Date | null
+    running: boolean
+    triggered: number
+  }>(sql`/* workflows.schedules */
+    select
+      s.name, s.definition, s.next_at, s.last_at, s.last_outcome, s.paused_at,
+      coalesce(s.claimed_until > clock_timestamp(), false)
+        and exists (
+          select
+          from ${workflowNames(log).workflow_workers} as w
+          where w.owner = s.owner) as running,
+      cardinality(s.triggers) as triggered
+    from ${workflowNames(log).workflow_schedules} as s
+    order by s.name`)
+  return rows.map(({ name, definition, next_at, last_at, last_outcome, paused_at, running, triggered }) => ({
+    name,
+    state: next_at === null ? 'done' : paused_at === null ? 'active' : 'paused',
+    definition,
+    nextAt: next_at ?? undefined,
+    lastAt: last_at ?? undefined,
+    lastOutcome: last_outcome ?? undefined,
+    pausedAt: paused_at ?? undefined,
+    isRunning: running,
+    triggered,
+    isHere: code.has(name),
+  }))
+}
+
+/** The latest first; `before` is the run that the page before ended with. */
+export async function readRuns(
+  log: Log,
+  schedule: string,
+  limit: number,
+  before: Pick<ListedRun, 'dueAt' | 'isManual'> | undefined,
+): Promise<ListedRun[]> {
+  const rows = await log.database.run<{
+    due_at: Date
+    is_manual: boolean
+    outcome: ScheduleOutcome
+    started_at: Date
+    ended_at: Date
+    correlation_id: string
+    event_ids: string[]
+    error: ErrorDescription | null
+  }>(sql`/* workflows.schedule_runs */
+    select due_at, is_manual, outcome, started_at, ended_at, correlation_id, to_jsonb(event_ids) as event_ids, error
+    from ${workflowNames(log).workflow_schedule_runs}
+    where schedule = ${schedule}::text
+      and (due_at, is_manual) < (
+        coalesce(${before?.dueAt.toISOString() ?? null}::timestamptz, 'infinity'), ${before?.isManual ?? false}::boolean)
+    order by due_at desc, is_manual desc
+    limit ${limit}::integer`)
+  return rows.map(row => ({
+    schedule,
+    dueAt: row.due_at,
+    isManual: row.is_manual,
+    outcome: row.outcome,
+    startedAt: row.started_at,
+    endedAt: row.ended_at,
+    correlationId: row.correlation_id,
+    eventIds: row.event_ids,
+    error: row.error ?? undefined,
+  }))
 }

@@ -3,12 +3,12 @@
 import { canonicalUuid } from '../../core/id.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import type { Wake } from '../../events/order/wake.ts'
+import { lockWorkflows, wakeSuspended } from '../dispatch/enqueue.ts'
 import { ExecutionNotParked } from '../errors.ts'
+import type { WorkflowHints } from '../hints.ts'
 import { workflowNames } from '../schema.ts'
-import { wakeWaiting } from './waits.ts'
 
-export async function resumeExecution({ log, wake }: { log: Log; wake: Wake }, executionId: string): Promise<void> {
+export async function resumeExecution(log: Log, hints: WorkflowHints, executionId: string): Promise<void> {
   const id = canonicalUuid(executionId)
   if (id === undefined) throw new ExecutionNotParked({ executionId, state: 'gone' })
   await log.database.transaction(async tx => {
@@ -16,11 +16,7 @@ export async function resumeExecution({ log, wake }: { log: Log; wake: Wake }, e
       select correlation_id
       from ${workflowNames(log).workflow_executions}
       where id = ${id}::uuid`)
-    await tx.run(sql`/* workflows.lock */
-      select correlation_id
-      from ${workflowNames(log).workflows}
-      where correlation_id = ${known?.correlation_id ?? null}::text
-      for update`)
+    await lockWorkflows(log, tx, known === undefined ? [] : [known.correlation_id])
     await tx.run(sql`/* workflows.lock_lane */
       select l.lane
       from ${workflowNames(log).workflow_lanes} as l
@@ -37,7 +33,7 @@ export async function resumeExecution({ log, wake }: { log: Log; wake: Wake }, e
       set state = 'suspended'
       where id = ${id}::uuid
         and state = 'parked'`)
-    await wakeWaiting(log, tx, [id])
-    tx.afterCommit(() => wake.worked())
+    await wakeSuspended(log, tx, [id])
+    tx.afterCommit(() => hints.ready())
   })
 }

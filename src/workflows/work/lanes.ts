@@ -1,25 +1,34 @@
 /**
- * Lanes: executions of one key that wait for each other.
+ * Lanes: executions of one key that wait for each other, in the order of their events.
  *
- * A handler with `onDead: 'park'` stops its lane when the head of it is set aside as a dead letter, in that transaction: what
- * comes later queues, and waits for a person. The lane goes on when a retry of that letter has succeeded, or when it is told
- * to. Retries of letters go through a parked lane, in the order of their events; nothing else does.
+ *     [unkeyed] ─► lane assigned by a process that has the handler's code ─► blocked ─► ready ─► … ─► the next one
+ *
+ * The lane of an ordered handler is its workflow, which the dispatcher knows. The key of a handler that has one is computed
+ * by the handler's own code, which the dispatcher may not have: it queues such executions without a lane, and any worker
+ * that has the code assigns theirs, in the order of the log, one worker at a time for each handler. An event whose key
+ * cannot be computed gets no lane; its attempt computes the key again, and fails with that error.
+ *
+ * A handler with `onFailure: 'park'` stops its lane when the head of the lane is dead-lettered, in that transaction. Later
+ * executions queue until an operator acts: the lane continues when a retry of that dead letter has succeeded, or when it is
+ * unparked. Retries of dead letters pass through a parked lane, in the order of their events; nothing else does.
  */
-
 import { createHash } from 'node:crypto'
 import { consumerNames } from '../../consumers/schema.ts'
 import { InvalidOption } from '../../core/errors.ts'
 import { checkName } from '../../core/name.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
+import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
+import { lockWorkflows } from '../dispatch/enqueue.ts'
 import { LaneNotParked } from '../errors.ts'
+import { consumerOf, type Handler } from '../handler.ts'
 import { workflowNames } from '../schema.ts'
-import type { Claimed } from './claim.ts'
+import { type Claimed, decodeEvents } from './claim.ts'
 
 /** The name of a handler's lane for a key. No two pairs have one name. */
 export function laneOf(handler: string, key: string): string {
-  const short = Buffer.byteLength(key) <= longestKey ? key : createHash('sha256').update(key).digest('hex')
+  const short = Buffer.byteLength(key) <= maxKeyBytes ? key : createHash('sha256').update(key).digest('hex')
   return `${laneOfHandler(handler)}${short}`
 }
 
@@ -27,7 +36,7 @@ function laneOfHandler(handler: string): string {
   return `${encodeURIComponent(handler)}/`
 }
 
-const longestKey = 255
+const maxKeyBytes = 255
 
 export interface Lane {
   readonly handler: string
@@ -117,7 +126,11 @@ async function unpark(log: Log, handler: string, key: string | undefined): Promi
         parked_by = null
       where lane = any(${lanes}::text[])`)
     await tx.run(sql`/* workflows.advance */
-      select ${workflowNames(log).workflow_advance}('', ${lanes}::text[], null, 0)`)
+      select ${workflowNames(log).workflow_advance}(
+        p_owner => '',
+        p_lanes => ${lanes}::text[],
+        p_next => null,
+        p_grace_ms => 0)`)
     return lanes.length
   })
 }
@@ -142,4 +155,77 @@ export async function unparkAfter(log: Log, tx: Executor, { lane, id }: Claimed)
       parked_by = null
     where lane = ${lane}::text
       and parked_by = ${id}::uuid`)
+}
+
+const maxAtOnce = 500
+/** The worker sends no heartbeat meanwhile. */
+const maxRounds = 5
+
+/** Assigns lanes to executions that have none yet, the first ones of many; returns how many. */
+export async function assignLanes(log: Log, handlers: ReadonlyMap<number, Handler>): Promise<number> {
+  let total = 0
+  for (const [route, handler] of handlers) {
+    if (handler.keyOf === undefined) continue
+    let count = maxAtOnce
+    for (let round = 0; round < maxRounds && count === maxAtOnce; round++, total += count)
+      count = await assignSome(log, route, handler)
+  }
+  return total
+}
+
+async function assignSome(log: Log, route: number, handler: Handler): Promise<number> {
+  return log.database.transaction(async tx => {
+    const held = await tx.run(sql`/* workflows.lock_route */
+      select id
+      from ${workflowNames(log).workflow_routes}
+      where id = ${route}::integer
+      for update skip locked`)
+    if (held.length === 0) return 0
+    const rows = await tx.runArrays(sql`/* workflows.unkeyed */
+      select
+        e.position, e.stream, e.version, e.event_id, coalesce(d.edited->>'type', e.type),
+        coalesce((d.edited->>'schemaVersion')::integer, e.schema_version), coalesce(d.edited->'data', e.data), e.headers,
+        e.correlation_id, e.causation_id, e.user_id, e.created_at,
+        x.id, x.correlation_id
+      from ${workflowNames(log).workflow_executions} as x
+      left join lateral (
+        select *
+        from ${log.names.events} as found
+        where found.position = x.position
+        limit 1) as e on true
+      left join lateral (
+        select found.edited
+        from ${consumerNames(log).dead_letters} as found
+        where x.is_letter
+          and found.consumer = ${consumerOf(handler.name)}::text
+          and found.event_id = e.event_id
+        limit 1) as d on true
+      where x.route = ${route}::integer
+        and x.state = 'unkeyed'
+      order by x.position
+      limit ${maxAtOnce}::integer`)
+    if (rows.length === 0) return 0
+    await lockWorkflows(
+      log,
+      tx,
+      rows.map(row => row[13] as string),
+    )
+    const events = await decodeEvents(log, rows)
+    const lanes = events.map(({ event, fault }) => (fault === undefined ? laneFor(handler, event) : null))
+    await tx.run(sql`/* workflows.assign */
+      select assigned
+      from ${workflowNames(log).workflow_assign}(
+        p_ids => ${rows.map(row => row[12])}::uuid[],
+        p_lanes => ${lanes}::text[])`)
+    return rows.length
+  })
+}
+
+function laneFor(handler: Handler, event: RecordedEvent | undefined): string | null {
+  try {
+    const key: unknown = event === undefined ? undefined : handler.keyOf!(event)
+    return typeof key === 'string' ? laneOf(handler.name, key) : null
+  } catch {
+    return null
+  }
 }

@@ -92,8 +92,8 @@ export const ways: Record<string, Way> = {
   'the end of an execution': async opened => {
     const ghost = await enterLate(opened)
     const [first, second] = await ghost.claim()
-    await ghost.finisher.finish(doneOf(first!))
-    return () => ghost.finisher.finish(doneOf(second!))
+    await ghost.completer.complete(doneOf(first!))
+    return () => ghost.completer.complete(doneOf(second!))
   },
   'a stream that is archived': async ({ store }) => {
     await store.events.append('order-1', placed())
