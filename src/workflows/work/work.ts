@@ -46,7 +46,7 @@ export interface Work {
   compare(stored: ReadonlyMap<string, number>, lookedAt: number): Map<string, number>
   /** Of these attempts, those whose code has ended. When that comes true of one of the others, `onCodeEnded` is called. */
   ended(attempts: readonly StoppingAttempt[]): StoppingAttempt[]
-  /** Begins nothing more, releases what has not begun, waits for the rest until `cutOff` aborts, then cuts it off. */
+  /** Releases what has not begun, and waits for the rest until `cutOff` aborts, then cuts it off. */
   stop(cutOff: AbortSignal): Promise<void>
 }
 
@@ -58,6 +58,8 @@ export interface WorkOptions {
   /** The part of a limit that it shares with other workers. */
   readonly share?: ConcurrencyShare | undefined
   readonly leaseMs: number
+  /** Aborts when the worker begins to stop: from then on no attempt begins. */
+  readonly stopping: AbortSignal
   /** Called when there is room for more. */
   onRoom(): void
   /** Called when an execution is due after so long. */
@@ -79,7 +81,7 @@ interface Group {
 
 export function openWork(parts: AttemptParts, options: WorkOptions): Work {
   const { log } = parts
-  const { handlers, completer, concurrency, share, leaseMs } = options
+  const { handlers, completer, concurrency, share, leaseMs, stopping } = options
   /** Groups that have not begun, in the order in which they begin. */
   let ready: Claimed[][] = []
   /** By the id of the first execution of each group. */
@@ -91,14 +93,13 @@ export function openWork(parts: AttemptParts, options: WorkOptions): Work {
   const code = countRunningCode(options.onCodeEnded)
   const interruptions = countInterruptions()
   let averageMs = quickMs
-  let isStopping = false
   let idle: Deferred<void> | undefined
 
   const work: Work = {
-    room: () => places() + ahead() - running.size - ready.length,
+    room: () => (stopping.aborted ? 0 : places() + ahead() - running.size - ready.length),
     wantsMore: () => ready.length <= ahead() / 2 && work.room() > 0,
     add(claimed) {
-      if (isStopping) return void release(claimed)
+      if (stopping.aborted) return void release(claimed)
       ready.push(...groupByLane(claimed))
       fill()
     },
@@ -110,7 +111,6 @@ export function openWork(parts: AttemptParts, options: WorkOptions): Work {
     compare,
     ended: code.ended,
     async stop(cutOff) {
-      isStopping = true
       const unstarted = ready.map(([head]) => head!)
       ready = []
       await release(unstarted)
@@ -134,7 +134,7 @@ export function openWork(parts: AttemptParts, options: WorkOptions): Work {
   }
 
   function fill(): void {
-    while (running.size < places() && ready.length > 0 && !isStopping) {
+    while (running.size < places() && ready.length > 0 && !stopping.aborted) {
       const executions = ready.shift()!
       const group: Group = { executions, cutoff: new Cutoff() }
       const id = executions[0]!.id
@@ -185,7 +185,7 @@ export function openWork(parts: AttemptParts, options: WorkOptions): Work {
   /** Whether the next execution of the lane may begin on this worker. */
   function continues({ kind, activity }: Outcome, { definition }: Handler): boolean {
     const isParking = activity === 'failed' && definition.onDead === 'park'
-    return kind === 'done' && !isParking && !isStopping
+    return kind === 'done' && !isParking && !stopping.aborted
   }
 
   /** An outcome that is refused is stored as a failure; a failure, if need be, without the events that report it. */

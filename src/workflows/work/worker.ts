@@ -169,7 +169,7 @@ function workerService(
       for (const handler of new Set(handlers.values())) await handler.init?.()
       await enter(handlers)
       if (stopping.aborted) return
-      running = run(handlers)
+      running = run(handlers, stopping)
       releases.push(...listen(running), parts.workers.add(running.claims))
       running.duties.lookSoon()
       running.claims.claimSoon()
@@ -196,10 +196,10 @@ function workerService(
   }
 
   /** Work, claims and duties, which call each other. */
-  function run(handlers: ReadonlyMap<number, Handler>): Running {
+  function run(handlers: ReadonlyMap<number, Handler>, stopping: AbortSignal): Running {
     const about = { owner, handlers, leaseMs, backoff, onFailure }
     const work = openWork(parts, {
-      ...{ handlers, concurrency, share, leaseMs },
+      ...{ handlers, concurrency, share, leaseMs, stopping },
       completer: openCompleter(parts, { owner, graceMs: leaseMs, lost: lost.signal }),
       onRoom: () => claims.onRoom(),
       onDue: inMs => duties.lookIn(inMs),

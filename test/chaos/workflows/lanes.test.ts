@@ -62,7 +62,9 @@ test(
     await shop.query(effectsTable)
     await shop.query(`create or replace function ~workflow_hold(
         p_correlations text[], p_lanes text[], p_ids uuid[], p_fences bigint[], out accepted uuid[])
-      language plpgsql as 'begin accepted := p_ids; end'`)
+      language plpgsql as '
+-- revision 1000
+begin accepted := p_ids; end'`)
     await using crew = await openCrew(shop, handlers(shop, random, 0))
     const late = await crew.hire()
     await crew.hire()
