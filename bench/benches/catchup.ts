@@ -1,14 +1,14 @@
 /** Catching up: the whole log folded into documents, against a statement per event and against Emmett's rebuild. */
 import type pg from 'pg'
-import type { Bench } from '../bench.ts'
+import type { Bench } from '../harness/bench.ts'
+import { runProgram } from '../harness/program.ts'
+import type { Report } from '../harness/report.ts'
+import { type Contestant, compare, interleave, median } from '../harness/rounds.ts'
+import { type BenchServer, startBenchServer } from '../harness/server.ts'
 import { fillEmmett } from '../peers/emmett-projection.ts'
 import { makeUpsertTables, upsertTables } from '../peers/upserts.ts'
-import { runProgram } from '../program.ts'
-import type { ProjectorAnswer, ProjectorInput } from '../programs/projector.ts'
-import type { Report } from '../report.ts'
-import { type Contestant, compare, interleave, median } from '../rounds.ts'
-import { type BenchServer, startBenchServer } from '../server.ts'
-import { eventsPerStream, orders } from '../workload.ts'
+import type { ProjectorAnswer, ProjectorInput } from '../programs/projection-catch-up.ts'
+import { eventsPerStream, orders } from '../workloads/orders.ts'
 
 const ways = ['daemon', 'runUntilIdle', 'rebuild'] as const
 
@@ -78,7 +78,7 @@ async function runLong(server: BenchServer, report: Report, events: number): Pro
 }
 
 async function project(server: BenchServer, input: ProjectorInput, events: number): Promise<ProjectorAnswer> {
-  const seen = await runProgram<ProjectorAnswer>('projector', input)
+  const seen = await runProgram<ProjectorAnswer>('projection-catch-up', input)
   const tables = { emmett: 'orders', 'by hand': 'byhand.orders' }
   const table = input.who in tables ? tables[input.who as keyof typeof tables] : 'rillflow.orders'
   const body = input.who === 'emmett' ? 'data' : 'body'

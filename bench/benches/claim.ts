@@ -1,10 +1,10 @@
 /** What taking work costs while much or little of it waits: in one workflow, and in as many as there are executions. */
-import type { Bench } from '../bench.ts'
-import { openClaimer } from '../claimer.ts'
-import { shown } from '../report.ts'
-import { compare, interleave, percentile, type Sample } from '../rounds.ts'
-import { type BenchServer, startBenchServer } from '../server.ts'
-import { type OrderEvent, orders } from '../workload.ts'
+import type { Bench } from '../harness/bench.ts'
+import { shown } from '../harness/report.ts'
+import { compare, interleave, percentile, type Sample } from '../harness/rounds.ts'
+import { type BenchServer, startBenchServer } from '../harness/server.ts'
+import { openClaimer } from '../rigs/claimer.ts'
+import { type OrderEvent, orders } from '../workloads/orders.ts'
 
 const pendings = [0, 1_000, 10_000, 100_000]
 const spreads = ['one', 'many'] as const

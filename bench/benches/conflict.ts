@@ -1,17 +1,17 @@
 /** Two processes on the same few streams, and a stream that somebody holds: who suffers who did nothing wrong? */
 import { readFile } from 'node:fs/promises'
 import pg from 'pg'
-import type { Appender } from '../appender.ts'
-import type { Bench, BenchContext } from '../bench.ts'
-import { closedLoop } from '../load.ts'
+import type { Bench, BenchContext } from '../harness/bench.ts'
+import { closedLoop } from '../harness/closed-loop.ts'
+import { runProgram } from '../harness/program.ts'
+import { type Contestant, compare, compareCounts, interleave, percentile, type Sample } from '../harness/rounds.ts'
+import { type BenchServer, startAfresh, startBenchServer } from '../harness/server.ts'
 import { openAppendCall } from '../peers/append-call.ts'
+import { storeAppender, storeTables } from '../peers/rillflow-append.ts'
 import { openRoundTrips } from '../peers/round-trips.ts'
-import { storeAppender, storeTables } from '../peers/store.ts'
-import { runProgram } from '../program.ts'
-import type { RivalAnswer, RivalInput } from '../programs/rival.ts'
-import { type Contestant, compare, compareCounts, interleave, percentile, type Sample } from '../rounds.ts'
-import { type BenchServer, startAfresh, startBenchServer } from '../server.ts'
-import { orderEvent, StreamCursor } from '../workload.ts'
+import type { RivalAnswer, RivalInput } from '../programs/competing-appender.ts'
+import type { Appender } from '../rigs/appender.ts'
+import { orderEvent, StreamCursor } from '../workloads/orders.ts'
 
 const delayedMs = 250
 const kinds = ['ours', 'call', 'roundTrips'] as const
@@ -72,7 +72,7 @@ async function hotStreams({ quick, report }: BenchContext, server: BenchServer):
 async function rivalry(server: BenchServer, kind: RivalInput['kind'], ms: number): Promise<RivalSample> {
   const before = await troubles(server)
   const input = { kind, url: server.url, streams: 20, callers: 32, ms, startAt: Date.now() + 2000 } satisfies RivalInput
-  const [one, two] = await Promise.all([1, 2].map(() => runProgram<RivalAnswer>('rival', input)))
+  const [one, two] = await Promise.all([1, 2].map(() => runProgram<RivalAnswer>('competing-appender', input)))
   const after = await troubles(server)
   const both = (pick: (answer: RivalAnswer) => number): number => pick(one!) + pick(two!)
   const table = kind === 'roundTrips' ? 'naive.events' : 'rillflow.events'

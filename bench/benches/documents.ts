@@ -1,8 +1,18 @@
 /** Documents by id, in bulk and by query, and saves of a document with an event, against Pongo and hand-written SQL. */
 import { randomUUID } from 'node:crypto'
 import { openStore as openSources } from '../../src/store.ts'
-import type { Bench, BenchContext } from '../bench.ts'
-import { buildOurs, buildPongo } from '../building.ts'
+import type { Bench, BenchContext } from '../harness/bench.ts'
+import { closedLoop } from '../harness/closed-loop.ts'
+import type { PeerName } from '../harness/report.ts'
+import type { Store } from '../harness/rillflow.ts'
+import { type Contestant, compare, interleave, type Sample } from '../harness/rounds.ts'
+import { type BenchServer, startAfresh, startBenchServer } from '../harness/server.ts'
+import { openByHand } from '../peers/documents-by-hand.ts'
+import { openPongo, type Pongo, pongoTable } from '../peers/pongo.ts'
+import { storeTables } from '../peers/rillflow-append.ts'
+import { type OurCustomers, openCustomers } from '../peers/rillflow-documents.ts'
+import { makeSavedTable, openFourRoundTrips, openPipelined, type Saver } from '../peers/save-by-hand.ts'
+import { buildOurs, buildPongo } from '../rigs/query-building.ts'
 import {
   type Customer,
   type CustomerStore,
@@ -12,18 +22,8 @@ import {
   emailOf,
   type Item,
   idOf,
-} from '../customers.ts'
-import { closedLoop } from '../load.ts'
-import { type OurCustomers, openCustomers } from '../peers/collection.ts'
-import { openByHand } from '../peers/documents-by-hand.ts'
-import { openPongo, type Pongo, pongoTable } from '../peers/pongo.ts'
-import { makeSavedTable, openFourRoundTrips, openPipelined, type Saver } from '../peers/save-by-hand.ts'
-import { storeTables } from '../peers/store.ts'
-import type { PeerName } from '../report.ts'
-import type { Store } from '../rillflow.ts'
-import { type Contestant, compare, interleave, type Sample } from '../rounds.ts'
-import { type BenchServer, startAfresh, startBenchServer } from '../server.ts'
-import { orderEvent, StreamCursor } from '../workload.ts'
+} from '../workloads/customers.ts'
+import { orderEvent, StreamCursor } from '../workloads/orders.ts'
 
 const poolSize = 32
 const bulk = 10_000

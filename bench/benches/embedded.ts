@@ -2,11 +2,11 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { Bench } from '../bench.ts'
-import { runProgram } from '../program.ts'
-import type { EmbeddedAnswer, EmbeddedInput } from '../programs/embedded.ts'
-import { openStore } from '../rillflow.ts'
-import { compare, interleave, median, type Sample } from '../rounds.ts'
+import type { Bench } from '../harness/bench.ts'
+import { runProgram } from '../harness/program.ts'
+import { openStore } from '../harness/rillflow.ts'
+import { compare, interleave, median, type Sample } from '../harness/rounds.ts'
+import type { EmbeddedAnswer, EmbeddedInput } from '../programs/embedded-engine.ts'
 
 export const bench: Bench = {
   about: 'events per second in the embedded store; timers are 5 ms long and looked at for how late they fire',
@@ -19,7 +19,7 @@ export const bench: Bench = {
       const contestants = (['ours', 'driver'] as const).map(who => ({
         name: who,
         async run() {
-          const seen = await runProgram<EmbeddedAnswer>('embedded', { who, ...input } satisfies EmbeddedInput)
+          const seen = await runProgram<EmbeddedAnswer>('embedded-engine', { who, ...input } satisfies EmbeddedInput)
           return { value: 0, ...seen }
         },
       }))

@@ -1,12 +1,12 @@
 /** Fanning out into 100 parts and joining them again, with the same number of jobs that have nothing to do with each other. */
-import type { Bench } from '../bench.ts'
-import { newerNode } from '../node.ts'
-import { runProgram } from '../program.ts'
-import type { FanoutAnswer, FanoutInput } from '../programs/fanout.ts'
-import { jobTables } from '../queues.ts'
-import { compare, interleave, type Sample } from '../rounds.ts'
-import { startAfresh, startBenchServer } from '../server.ts'
-import { makeJobTables, work } from '../working.ts'
+import type { Bench } from '../harness/bench.ts'
+import { newerNode } from '../harness/newer-node.ts'
+import { runProgram } from '../harness/program.ts'
+import { compare, interleave, type Sample } from '../harness/rounds.ts'
+import { startAfresh, startBenchServer } from '../harness/server.ts'
+import type { FanoutAnswer, FanoutInput } from '../programs/fan-out-workflows.ts'
+import { makeJobTables, work } from '../rigs/job-queue-process.ts'
+import { jobTables } from '../rigs/job-queues.ts'
 
 const parts = 100
 const callerNumbers = [1, 8]
@@ -46,5 +46,5 @@ export const bench: Bench = {
 }
 
 function fanOut(input: FanoutInput): Promise<FanoutAnswer> {
-  return runProgram<FanoutAnswer>('fanout', input, { node: newerNode() })
+  return runProgram<FanoutAnswer>('fan-out-workflows', input, { node: newerNode() })
 }

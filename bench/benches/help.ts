@@ -1,8 +1,8 @@
 /** Help against a Node that does nothing, each from the start of its process to its end; and what help loads. */
 
 import { filesLoaded, nodeSays } from '../../test/support/fresh-node.ts'
-import type { Bench } from '../bench.ts'
-import { compare, interleave } from '../rounds.ts'
+import type { Bench } from '../harness/bench.ts'
+import { compare, interleave } from '../harness/rounds.ts'
 
 const lines = ['--help', 'events --help', 'status --help', 'bench --help']
 const aimMs = 150

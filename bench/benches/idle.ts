@@ -1,12 +1,12 @@
 /** What a daemon asks of the server while nothing happens: statements a second, as the server's own log counts them. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
-import type { Bench } from '../bench.ts'
-import { ordersProjection } from '../projection.ts'
-import { compare, interleave, type Sample } from '../rounds.ts'
-import { type BenchServer, startBenchServer } from '../server.ts'
-import { statementsPerSecond } from '../statements.ts'
-import { orders } from '../workload.ts'
+import type { Bench } from '../harness/bench.ts'
+import { compare, interleave, type Sample } from '../harness/rounds.ts'
+import { type BenchServer, startBenchServer } from '../harness/server.ts'
+import { statementsPerSecond } from '../harness/statement-rate.ts'
+import { ordersProjection } from '../rigs/orders-projection.ts'
+import { orders } from '../workloads/orders.ts'
 
 const numbers = [1, 12, 100]
 /** As often as ours looks without a hint. */

@@ -2,14 +2,14 @@
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Bench } from '../bench.ts'
+import type { Bench } from '../harness/bench.ts'
+import type { Store } from '../harness/rillflow.ts'
+import { compare, interleave, percentile, type Sample } from '../harness/rounds.ts'
+import { type BenchServer, startBenchServer } from '../harness/server.ts'
 import { makeUpsertTables, upsertTables } from '../peers/upserts.ts'
-import type { Applied, ProjectingInput } from '../programs/projecting.ts'
-import { applied, startOrders } from '../projection.ts'
-import type { Store } from '../rillflow.ts'
-import { compare, interleave, percentile, type Sample } from '../rounds.ts'
-import { type BenchServer, startBenchServer } from '../server.ts'
-import { orderEvent, StreamCursor } from '../workload.ts'
+import type { Applied, ProjectingInput } from '../programs/projection-follower.ts'
+import { applied, startOrders } from '../rigs/orders-projection.ts'
+import { orderEvent, StreamCursor } from '../workloads/orders.ts'
 
 /** Low load: one append at a time. */
 const everyMs = 50
@@ -74,7 +74,7 @@ async function inTwoProcesses(
   who: ProjectingInput['who'],
   appends: number,
 ): Promise<LatencySample> {
-  const child = fork(`${import.meta.dirname}/../programs/projecting.ts`, { serialization: 'advanced' })
+  const child = fork(`${import.meta.dirname}/../programs/projection-follower.ts`, { serialization: 'advanced' })
   const heard: Applied[] = []
   const ended = once(child, 'close')
   child.send({ who, url: server.url } satisfies ProjectingInput)

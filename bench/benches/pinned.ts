@@ -1,14 +1,14 @@
 /** Job queues while another session keeps an old snapshot: what can be vacuumed no more lies in everybody's way. */
-import type { Bench } from '../bench.ts'
-import type { JobQueueSetup } from '../jobs.ts'
-import { newerNode } from '../node.ts'
-import { runProgram } from '../program.ts'
-import type { PinnedAnswer, PinnedInput } from '../programs/pinned.ts'
-import { type JobQueueName, jobTables } from '../queues.ts'
-import { shown } from '../report.ts'
-import { compare, interleave, median, type Sample } from '../rounds.ts'
-import { startAfresh, startBenchServer } from '../server.ts'
-import { makeJobTables } from '../working.ts'
+import type { Bench } from '../harness/bench.ts'
+import { newerNode } from '../harness/newer-node.ts'
+import { runProgram } from '../harness/program.ts'
+import { shown } from '../harness/report.ts'
+import { compare, interleave, median, type Sample } from '../harness/rounds.ts'
+import { startAfresh, startBenchServer } from '../harness/server.ts'
+import type { PinnedAnswer, PinnedInput } from '../programs/job-queue-with-snapshot.ts'
+import type { JobQueueSetup } from '../rigs/job-queue.ts'
+import { makeJobTables } from '../rigs/job-queue-process.ts'
+import { type JobQueueName, jobTables } from '../rigs/job-queues.ts'
 
 const callers = 64
 const setups: Readonly<Record<JobQueueName, JobQueueSetup>> = {
@@ -32,7 +32,7 @@ export const bench: Bench = {
       async run(): Promise<PinnedSample> {
         const who = name as JobQueueName
         const input: PinnedInput = { who, url: server.url, setup, callers, freeMs, pinnedMs }
-        const seen = await runProgram<PinnedAnswer>('pinned', input, { node: newerNode() })
+        const seen = await runProgram<PinnedAnswer>('job-queue-with-snapshot', input, { node: newerNode() })
         return { value: seen.pinned, ...seen }
       },
     }))

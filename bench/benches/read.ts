@@ -1,10 +1,10 @@
 /** Reading: the whole log, as a reader and as a rebuild, and single streams, against the driver's own keyset pages. */
-import type { Bench, BenchContext } from '../bench.ts'
-import { runProgram } from '../program.ts'
-import type { ReaderAnswer, ReaderInput } from '../programs/reader.ts'
-import { type Contestant, compare, interleave, median } from '../rounds.ts'
-import { type BenchServer, startBenchServer } from '../server.ts'
-import { orders } from '../workload.ts'
+import type { Bench, BenchContext } from '../harness/bench.ts'
+import { runProgram } from '../harness/program.ts'
+import { type Contestant, compare, interleave, median } from '../harness/rounds.ts'
+import { type BenchServer, startBenchServer } from '../harness/server.ts'
+import type { ReaderAnswer, ReaderInput } from '../programs/log-reader.ts'
+import { orders } from '../workloads/orders.ts'
 
 const longStream = 'long-stream'
 
@@ -43,7 +43,7 @@ async function runCases(
 ): Promise<void> {
   const reader = (who: ReaderInput['who'], what: ReaderInput['what']): Contestant<ReaderAnswer> => ({
     name: who === 'ours' ? what : 'driver',
-    run: () => runProgram('reader', { who, what, url: server.url, streams } satisfies ReaderInput),
+    run: () => runProgram('log-reader', { who, what, url: server.url, streams } satisfies ReaderInput),
   })
   const contestants = [...cases.map(what => reader('ours', what)), reader('driver', cases[0]!)]
   const samples = await interleave(contestants, { rounds: quick ? 3 : 5 })

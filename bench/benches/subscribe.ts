@@ -1,11 +1,11 @@
 /** Deliveries through `store.subscribe`, against a loop written by hand that stores its checkpoint after each event. */
 import pg from 'pg'
-import type { Bench } from '../bench.ts'
+import type { Bench } from '../harness/bench.ts'
+import type { Store } from '../harness/rillflow.ts'
+import { compare, interleave, type Sample } from '../harness/rounds.ts'
+import { type BenchServer, startBenchServer } from '../harness/server.ts'
 import { makeUpsertTables, nextRows, saveCheckpoint } from '../peers/upserts.ts'
-import type { Store } from '../rillflow.ts'
-import { compare, interleave, type Sample } from '../rounds.ts'
-import { type BenchServer, startBenchServer } from '../server.ts'
-import { orders } from '../workload.ts'
+import { orders } from '../workloads/orders.ts'
 
 export const bench: Bench = {
   about: 'deliveries per second, from the call to the last event acknowledged; the handler does nothing',

@@ -3,12 +3,12 @@ import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { build, type Plugin } from 'esbuild'
 import { filesLoaded } from '../../test/support/fresh-node.ts'
-import type { Bench } from '../bench.ts'
-import { runProgram } from '../program.ts'
-import type { WatchedAnswer, WatchedInput } from '../programs/watched.ts'
-import type { Report } from '../report.ts'
-import { compare, interleave, type Sample } from '../rounds.ts'
-import { type BenchServer, startAfresh, startBenchServer } from '../server.ts'
+import type { Bench } from '../harness/bench.ts'
+import { runProgram } from '../harness/program.ts'
+import type { Report } from '../harness/report.ts'
+import { compare, interleave, type Sample } from '../harness/rounds.ts'
+import { type BenchServer, startAfresh, startBenchServer } from '../harness/server.ts'
+import type { WatchedAnswer, WatchedInput } from '../programs/traced-store.ts'
 
 const root = resolve(import.meta.dirname, '../..')
 const tables = ['events', 'streams', 'workflows', 'workflow_executions', 'workflow_activity'].map(
@@ -51,7 +51,7 @@ interface WatchedSample extends Sample, WatchedAnswer {}
 async function runCase({ name, unit, what }: Case, { rounds, without, server, report }: Around): Promise<void> {
   const run = async (entry: string, isTraced: boolean): Promise<WatchedSample> => {
     const input: WatchedInput = { url: server.url, entry, isTraced, what }
-    const seen = await runProgram<WatchedAnswer>('watched', input)
+    const seen = await runProgram<WatchedAnswer>('traced-store', input)
     return { value: seen.perSecond, ...seen }
   }
   const built = join(root, 'dist/index.js')

@@ -4,20 +4,20 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
-import type { Bench, BenchContext } from '../bench.ts'
-import { closedLoop, type LoadSample } from '../load.ts'
-import { type MoveSample, openMover } from '../moving.ts'
+import type { Bench, BenchContext } from '../harness/bench.ts'
+import { closedLoop, type LoadSample } from '../harness/closed-loop.ts'
+import { runProgram } from '../harness/program.ts'
+import { shown } from '../harness/report.ts'
+import { openStore, type Store, type StoreOptions, type TenantedStore } from '../harness/rillflow.ts'
+import { compare, interleave, median, type Sample } from '../harness/rounds.ts'
+import { type BenchServer, startAfresh, startBenchServer } from '../harness/server.ts'
+import { statementsPerSecond } from '../harness/statement-rate.ts'
 import { copyIn, copyToFile, orderRows } from '../peers/copy.ts'
-import { storeTables } from '../peers/store.ts'
-import { runProgram } from '../program.ts'
-import type { TenantsAnswer, TenantsInput } from '../programs/tenants.ts'
-import { ordersProjection } from '../projection.ts'
-import { shown } from '../report.ts'
-import { openStore, type Store, type StoreOptions, type TenantedStore } from '../rillflow.ts'
-import { compare, interleave, median, type Sample } from '../rounds.ts'
-import { type BenchServer, startAfresh, startBenchServer } from '../server.ts'
-import { statementsPerSecond } from '../statements.ts'
-import { orderEvent, orders, StreamCursor } from '../workload.ts'
+import { storeTables } from '../peers/rillflow-append.ts'
+import type { TenantsAnswer, TenantsInput } from '../programs/tenant-heap.ts'
+import { ordersProjection } from '../rigs/orders-projection.ts'
+import { type MoveSample, openMover } from '../rigs/tenant-move.ts'
+import { orderEvent, orders, StreamCursor } from '../workloads/orders.ts'
 
 const many = 100
 const callers = 64
@@ -173,7 +173,7 @@ async function rest({ quick, report }: BenchContext, server: BenchServer, tenant
 
 async function heap({ report }: BenchContext, server: BenchServer, tenants: string[]): Promise<void> {
   const input: TenantsInput = { url: server.url, tenants }
-  const { heapPerTenant } = await runProgram<TenantsAnswer>('tenants', input)
+  const { heapPerTenant } = await runProgram<TenantsAnswer>('tenant-heap', input)
   report.say(`  heap: ${shown(Math.round(heapPerTenant / 1024))} KB for each tenant that a process uses`)
 }
 

@@ -2,13 +2,13 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { Bench, BenchContext } from '../bench.ts'
-import type { JobQueueSetup } from '../jobs.ts'
-import type { WorkingAnswer, WorkingInput } from '../programs/working.ts'
-import { type JobQueueName, jobTables } from '../queues.ts'
-import { compare, interleave, middle, type Sample } from '../rounds.ts'
-import { type BenchServer, startAfresh, startBenchServer } from '../server.ts'
-import { makeJobTables, work } from '../working.ts'
+import type { Bench, BenchContext } from '../harness/bench.ts'
+import { compare, interleave, middle, type Sample } from '../harness/rounds.ts'
+import { type BenchServer, startAfresh, startBenchServer } from '../harness/server.ts'
+import type { WorkingAnswer, WorkingInput } from '../programs/job-queue-load.ts'
+import type { JobQueueSetup } from '../rigs/job-queue.ts'
+import { makeJobTables, work } from '../rigs/job-queue-process.ts'
+import { type JobQueueName, jobTables } from '../rigs/job-queues.ts'
 
 interface Entry {
   readonly who: JobQueueName

@@ -1,8 +1,8 @@
 /** Our own `append_one` function, called straight through `pg`: one prepared call per append, no store in between. */
 import pg from 'pg'
-import { type Appender, Conflict } from '../appender.ts'
-import { eventId, type OrderEvent } from '../workload.ts'
-import { storeTables } from './store.ts'
+import { type Appender, Conflict } from '../rigs/appender.ts'
+import { eventId, type OrderEvent } from '../workloads/orders.ts'
+import { storeTables } from './rillflow-append.ts'
 
 export const appendOne = `
   select outcome, at_version, at_position

@@ -8,7 +8,7 @@ import { createWriteStream } from 'node:fs'
 import { finished, pipeline } from 'node:stream/promises'
 import type pg from 'pg'
 import { from, to } from 'pg-copy-streams'
-import { eventId, eventsPerStream, type OrderEvent, orderEvent } from '../workload.ts'
+import { eventId, eventsPerStream, type OrderEvent, orderEvent } from '../workloads/orders.ts'
 
 const chunkRows = 250
 const columns = `

@@ -1,6 +1,6 @@
 /** Documents in hand-written SQL: prepared statements on a table like ours, with indexes as one writes them. */
 import pg from 'pg'
-import type { CustomerStore } from '../customers.ts'
+import type { CustomerStore } from '../workloads/customers.ts'
 
 const columns = 'id, body, version, created_at, modified_at, created_by, modified_by, deleted_at'
 

@@ -5,8 +5,8 @@ import {
   pongoSingleStreamProjection,
   rebuildPostgreSQLProjections,
 } from '@event-driven-io/emmett-postgresql'
-import { fold, newOrder, type Order } from '../order.ts'
-import { eventsPerStream, type OrderEvent, orders, orderTypes } from '../workload.ts'
+import { fold, newOrder, type Order } from '../workloads/order-document.ts'
+import { eventsPerStream, type OrderEvent, orders, orderTypes } from '../workloads/orders.ts'
 
 /**
  * The same events as ours, in streams of 10. One after the other: what was appended at the same time its rebuild may

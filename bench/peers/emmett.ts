@@ -2,8 +2,8 @@
 import { type Event, STREAM_DOES_NOT_EXIST } from '@event-driven-io/emmett'
 import { getPostgreSQLEventStore } from '@event-driven-io/emmett-postgresql'
 import pg from 'pg'
-import type { Appender } from '../appender.ts'
-import { orderEvent } from '../workload.ts'
+import type { Appender } from '../rigs/appender.ts'
+import { orderEvent } from '../workloads/orders.ts'
 
 export async function openEmmett(url: string, poolSize: 'default' | number): Promise<Appender> {
   const pool =

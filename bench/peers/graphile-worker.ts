@@ -1,7 +1,15 @@
 /** graphile-worker, through its public API: workers fed from a local queue, with completions in batches. */
 import { Logger, makeWorkerUtils, type Runner, run } from 'graphile-worker'
 import pg from 'pg'
-import { defaults, type JobData, type JobQueue, type JobQueueOptions, jobData, jobDataList, Waiting } from '../jobs.ts'
+import {
+  defaults,
+  type JobData,
+  type JobQueue,
+  type JobQueueOptions,
+  jobData,
+  jobDataList,
+  Waiting,
+} from '../rigs/job-queue.ts'
 
 const task = 'job'
 

@@ -1,7 +1,15 @@
 /** pg-boss, through its public API: workers that fetch batches, woken by NOTIFY, on a server or on PGlite. */
 import { PGlite } from '@electric-sql/pglite'
 import { fromPglite, PgBoss } from 'pg-boss'
-import { defaults, type JobData, type JobQueue, type JobQueueOptions, jobData, jobDataList, Waiting } from '../jobs.ts'
+import {
+  defaults,
+  type JobData,
+  type JobQueue,
+  type JobQueueOptions,
+  jobData,
+  jobDataList,
+  Waiting,
+} from '../rigs/job-queue.ts'
 
 const queue = 'jobs'
 

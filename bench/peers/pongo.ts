@@ -2,7 +2,7 @@
 import { type SQL, sql } from '@event-driven-io/dumbo'
 import { pongoClient } from '@event-driven-io/pongo'
 import pg from 'pg'
-import type { Customer, CustomerStore } from '../customers.ts'
+import type { Customer, CustomerStore } from '../workloads/customers.ts'
 
 export const pongoTable = 'pongo_customers'
 

@@ -1,7 +1,7 @@
 /** A document and an event in one transaction by hand: in one flush on a pipelining connection, or four round trips. */
 import pg from 'pg'
-import type { Customer } from '../customers.ts'
-import type { OrderEvent } from '../workload.ts'
+import type { Customer } from '../workloads/customers.ts'
+import type { OrderEvent } from '../workloads/orders.ts'
 import { appendOne, appendOneValues } from './append-call.ts'
 import { makeTable } from './documents-by-hand.ts'
 

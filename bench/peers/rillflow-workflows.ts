@@ -1,6 +1,15 @@
 /** Ours: a workflow of one event and one queued handler, with default options on the full schema. */
-import { defaults, type JobData, type JobQueue, type JobQueueOptions, jobData, jobDataList, Waiting } from '../jobs.ts'
-import { openStore } from '../rillflow.ts'
+
+import { openStore } from '../harness/rillflow.ts'
+import {
+  defaults,
+  type JobData,
+  type JobQueue,
+  type JobQueueOptions,
+  jobData,
+  jobDataList,
+  Waiting,
+} from '../rigs/job-queue.ts'
 
 const type = 'JobRequested'
 

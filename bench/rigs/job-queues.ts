@@ -1,5 +1,5 @@
 /** Everybody who works off jobs, by name. Only the one that is asked for is loaded. */
-import type { JobQueue, JobQueueOptions } from './jobs.ts'
+import type { JobQueue, JobQueueOptions } from './job-queue.ts'
 
 export const jobQueues = ['ours', 'pg-boss', 'graphile-worker'] as const
 export type JobQueueName = (typeof jobQueues)[number]
@@ -20,9 +20,9 @@ export const jobTables = [
 ]
 
 export async function openJobQueue(name: JobQueueName, options: JobQueueOptions): Promise<JobQueue> {
-  if (name === 'ours') return (await import('./peers/workflows.ts')).openWorkflows(options)
-  if (name === 'pg-boss') return (await import('./peers/pg-boss.ts')).openPgBoss(options)
+  if (name === 'ours') return (await import('../peers/rillflow-workflows.ts')).openWorkflows(options)
+  if (name === 'pg-boss') return (await import('../peers/pg-boss.ts')).openPgBoss(options)
   // Looked at when it is loaded: it then makes no words about each job.
   process.env.NO_LOG_SUCCESS = '1'
-  return (await import('./peers/graphile-worker.ts')).openGraphileWorker(options)
+  return (await import('../peers/graphile-worker.ts')).openGraphileWorker(options)
 }

@@ -1,8 +1,8 @@
 /** Ours at work: a document projection in a daemon, and how to hear of what it has committed. */
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
-import { fold, newOrder, type Order } from './order.ts'
-import { channels, documentProjection, type Store } from './rillflow.ts'
-import { type OrderEvent, orderTypes } from './workload.ts'
+import { channels, documentProjection, type Store } from '../harness/rillflow.ts'
+import { fold, newOrder, type Order } from '../workloads/order-document.ts'
+import { type OrderEvent, orderTypes } from '../workloads/orders.ts'
 
 type Fold = (order: Order, event: { readonly type: string; readonly data: unknown }) => Order
 

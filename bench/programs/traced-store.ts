@@ -4,10 +4,10 @@ import { context } from '@opentelemetry/api'
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks'
 import { BasicTracerProvider, BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace-base'
 import { connectOpenTelemetry } from '../../dist/integrations/otel/otel.js'
-import { closedLoop } from '../load.ts'
-import { answer } from '../program.ts'
-import type { openStore, Store } from '../rillflow.ts'
-import { orderEvent, StreamCursor } from '../workload.ts'
+import { closedLoop } from '../harness/closed-loop.ts'
+import { answer } from '../harness/program.ts'
+import type { openStore, Store } from '../harness/rillflow.ts'
+import { orderEvent, StreamCursor } from '../workloads/orders.ts'
 
 export interface WatchedInput {
   readonly url: string

@@ -1,7 +1,7 @@
 /** A PostgreSQL 18 of the bench's own with the durability it comes with, on loopback, gone at the end. */
 import { statfs } from 'node:fs/promises'
 import pg from 'pg'
-import { type PostgresServer, startServer } from '../test/support/postgres-server.ts'
+import { type PostgresServer, startServer } from '../../test/support/postgres-server.ts'
 import type { Report } from './report.ts'
 import { openStore, type Store, type StoreOptions } from './rillflow.ts'
 

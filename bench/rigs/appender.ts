@@ -1,5 +1,5 @@
 /** Somebody who can append: ours or a peer, as the append benches drive them. */
-import type { OrderEvent } from './workload.ts'
+import type { OrderEvent } from '../workloads/orders.ts'
 
 export interface Appender extends AsyncDisposable {
   /** Appends to a stream that must be at `version` ('any': whatever it is at); throws otherwise. */

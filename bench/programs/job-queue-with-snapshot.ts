@@ -1,10 +1,10 @@
 /** One job queue under load while another session keeps an old snapshot, so that nothing can be vacuumed away. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
-import { type JobQueueSetup, Started } from '../jobs.ts'
-import { closedLoop } from '../load.ts'
-import { answer } from '../program.ts'
-import { type JobQueueName, jobSchemas, openJobQueue } from '../queues.ts'
+import { closedLoop } from '../harness/closed-loop.ts'
+import { answer } from '../harness/program.ts'
+import { type JobQueueSetup, Started } from '../rigs/job-queue.ts'
+import { type JobQueueName, jobSchemas, openJobQueue } from '../rigs/job-queues.ts'
 
 export interface PinnedInput {
   readonly who: JobQueueName

@@ -1,13 +1,13 @@
 /** One of two processes that append to the same few streams. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Appender } from '../appender.ts'
-import { closedLoop } from '../load.ts'
+import { closedLoop } from '../harness/closed-loop.ts'
+import { answer } from '../harness/program.ts'
+import { openStore } from '../harness/rillflow.ts'
 import { openAppendCall } from '../peers/append-call.ts'
+import { storeAppender } from '../peers/rillflow-append.ts'
 import { openRoundTrips } from '../peers/round-trips.ts'
-import { storeAppender } from '../peers/store.ts'
-import { answer } from '../program.ts'
-import { openStore } from '../rillflow.ts'
-import { orderEvent } from '../workload.ts'
+import type { Appender } from '../rigs/appender.ts'
+import { orderEvent } from '../workloads/orders.ts'
 
 export interface RivalInput {
   readonly kind: 'ours' | 'call' | 'roundTrips'

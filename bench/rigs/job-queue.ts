@@ -1,5 +1,5 @@
 /** Somebody who takes jobs and works them off: ours or a peer, as the workflow benches drive them. */
-import { orderEvent } from './workload.ts'
+import { orderEvent } from '../workloads/orders.ts'
 
 export interface JobQueue extends AsyncDisposable {
   /** Starts the workers. Their handler notes the job and does nothing else. */

@@ -1,9 +1,9 @@
 /** A projection that follows the log in a process of its own, and says when each event was applied. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
+import { openStore } from '../harness/rillflow.ts'
 import { applyByHand } from '../peers/upserts.ts'
-import { applied, startOrders } from '../projection.ts'
-import { openStore } from '../rillflow.ts'
+import { applied, startOrders } from '../rigs/orders-projection.ts'
 
 export interface ProjectingInput {
   readonly who: 'ours' | 'by hand'

@@ -3,11 +3,11 @@
  * else can ask for the text.
  */
 import { postgresSQLBuilder } from '@event-driven-io/pongo'
-import { internalsOf } from '../src/documents/query/query.ts'
-import { writeSelect } from '../src/documents/query/rows.ts'
-import { and, type Collection, eq } from '../src/index.ts'
-import { type Customer, cityOf, emailOf } from './customers.ts'
-import { percentile, type Sample } from './rounds.ts'
+import { internalsOf } from '../../src/documents/query/query.ts'
+import { writeSelect } from '../../src/documents/query/rows.ts'
+import { and, type Collection, eq } from '../../src/index.ts'
+import { percentile, type Sample } from '../harness/rounds.ts'
+import { type Customer, cityOf, emailOf } from '../workloads/customers.ts'
 
 /** The median in microseconds. */
 export function buildOurs(collection: Collection<Customer>, times: number): Sample {

@@ -1,5 +1,5 @@
 /** The document that everybody folds the events of a stream into. */
-import type { OrderEvent } from './workload.ts'
+import type { OrderEvent } from './orders.ts'
 
 export interface Order {
   readonly customer: string

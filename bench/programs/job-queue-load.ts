@@ -1,10 +1,10 @@
 /** One job queue with callers and workers in a process of its own: jobs that are waited for, or a backlog. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type JobQueue, type JobQueueSetup, type Place, Started } from '../jobs.ts'
-import { closedLoop } from '../load.ts'
-import { answer } from '../program.ts'
-import { type JobQueueName, openJobQueue } from '../queues.ts'
-import { percentile, type Sample } from '../rounds.ts'
+import { closedLoop } from '../harness/closed-loop.ts'
+import { answer } from '../harness/program.ts'
+import { percentile, type Sample } from '../harness/rounds.ts'
+import { type JobQueue, type JobQueueSetup, type Place, Started } from '../rigs/job-queue.ts'
+import { type JobQueueName, openJobQueue } from '../rigs/job-queues.ts'
 
 export interface WorkingInput {
   readonly who: JobQueueName

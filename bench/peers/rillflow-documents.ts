@@ -1,6 +1,7 @@
 /** Ours: a collection of the store, with default options but for what its parameters say. */
-import type { Customer, CustomerStore } from '../customers.ts'
-import { type Collection, compileQuery, eq, increment, index, type Store } from '../rillflow.ts'
+
+import { type Collection, compileQuery, eq, increment, index, type Store } from '../harness/rillflow.ts'
+import type { Customer, CustomerStore } from '../workloads/customers.ts'
 
 export interface OurCustomers extends CustomerStore {
   readonly collection: Collection<Customer>

@@ -1,9 +1,9 @@
 /** How much heap the tenants take that a process uses, when what is not needed has been collected. */
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
-import { answer } from '../program.ts'
-import { openStore } from '../rillflow.ts'
-import { orderEvent } from '../workload.ts'
+import { answer } from '../harness/program.ts'
+import { openStore } from '../harness/rillflow.ts'
+import { orderEvent } from '../workloads/orders.ts'
 
 export interface TenantsInput {
   readonly url: string

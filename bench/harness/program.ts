@@ -14,7 +14,7 @@ export interface ProgramOptions {
 
 export function runProgram<Answer>(name: string, input: object, { node }: ProgramOptions = {}): Promise<Answer> {
   const on = node === undefined ? {} : { execPath: node, execArgv: [] }
-  const child = fork(`${import.meta.dirname}/programs/${name}.ts`, { serialization: 'advanced', ...on })
+  const child = fork(`${import.meta.dirname}/../programs/${name}.ts`, { serialization: 'advanced', ...on })
   return new Promise<Answer>((resolve, reject) => {
     let given: { answer?: Answer; error?: string } | undefined
     const limit = setTimeout(() => child.kill('SIGKILL'), limitMs)

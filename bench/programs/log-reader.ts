@@ -1,11 +1,11 @@
 /** One reader in a process of its own, so that what it takes is only its own. */
 import pg from 'pg'
-import { closedLoop } from '../load.ts'
-import { type MemoryPeak, watchMemory } from '../memory.ts'
+import { closedLoop } from '../harness/closed-loop.ts'
+import { type MemoryPeak, watchMemory } from '../harness/memory-peak.ts'
+import { answer } from '../harness/program.ts'
+import { openStore } from '../harness/rillflow.ts'
+import type { Sample } from '../harness/rounds.ts'
 import { readLogPages, readStreamPages } from '../peers/keyset.ts'
-import { answer } from '../program.ts'
-import { openStore } from '../rillflow.ts'
-import type { Sample } from '../rounds.ts'
 
 export interface ReaderInput {
   readonly who: 'ours' | 'driver'

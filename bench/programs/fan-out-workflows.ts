@@ -1,9 +1,10 @@
 /** Workflows that fan out into many parts and join them again, in a process of their own. */
-import { defaults } from '../jobs.ts'
-import { closedLoop } from '../load.ts'
-import { answer } from '../program.ts'
-import { batch, emit, openStore } from '../rillflow.ts'
-import type { Sample } from '../rounds.ts'
+
+import { closedLoop } from '../harness/closed-loop.ts'
+import { answer } from '../harness/program.ts'
+import { batch, emit, openStore } from '../harness/rillflow.ts'
+import type { Sample } from '../harness/rounds.ts'
+import { defaults } from '../rigs/job-queue.ts'
 
 export interface FanoutInput {
   readonly url: string

@@ -1,11 +1,11 @@
 /** Moving a tenant between two servers while it is written to, and the plain way: nobody writes while COPY runs. */
 import pg from 'pg'
-import { copyAcross } from './peers/copy.ts'
-import { storeTables } from './peers/store.ts'
-import { openStore, type TenantedStore } from './rillflow.ts'
-import type { Sample } from './rounds.ts'
-import { type BenchServer, startAfresh } from './server.ts'
-import { orderEvent, orders } from './workload.ts'
+import { openStore, type TenantedStore } from '../harness/rillflow.ts'
+import type { Sample } from '../harness/rounds.ts'
+import { type BenchServer, startAfresh } from '../harness/server.ts'
+import { copyAcross } from '../peers/copy.ts'
+import { storeTables } from '../peers/rillflow-append.ts'
+import { orderEvent, orders } from '../workloads/orders.ts'
 
 /** The value is how long nobody could write, in milliseconds. */
 export interface MoveSample extends Sample {

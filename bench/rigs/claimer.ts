@@ -1,11 +1,11 @@
 /** The call with which a worker takes work, made by itself; from the sources, since it is nobody's to call. */
-import { openPostgres } from '../src/database/postgres.ts'
-import { sql } from '../src/database/sql.ts'
-import { type Log, logNames } from '../src/events/log.ts'
-import { upcasters } from '../src/events/upcast.ts'
-import { openTelemetry } from '../src/telemetry/telemetry.ts'
-import { claim } from '../src/workflows/claim.ts'
-import { drawFences } from '../src/workflows/fences.ts'
+import { openPostgres } from '../../src/database/postgres.ts'
+import { sql } from '../../src/database/sql.ts'
+import { type Log, logNames } from '../../src/events/log.ts'
+import { upcasters } from '../../src/events/upcast.ts'
+import { openTelemetry } from '../../src/telemetry/telemetry.ts'
+import { claim } from '../../src/workflows/claim.ts'
+import { drawFences } from '../../src/workflows/fences.ts'
 
 export interface Claimer extends AsyncDisposable {
   /** Returns how many it got. */

@@ -1,11 +1,11 @@
 /** Job queues in processes of their own, all on the same Node. */
-import { newerNode } from './node.ts'
-import { runProgram } from './program.ts'
-import type { WorkingAnswer, WorkingInput } from './programs/working.ts'
-import { jobQueues } from './queues.ts'
+import { newerNode } from '../harness/newer-node.ts'
+import { runProgram } from '../harness/program.ts'
+import type { WorkingAnswer, WorkingInput } from '../programs/job-queue-load.ts'
+import { jobQueues } from './job-queues.ts'
 
 export function work(input: WorkingInput): Promise<WorkingAnswer> {
-  return runProgram<WorkingAnswer>('working', input, { node: newerNode() })
+  return runProgram<WorkingAnswer>('job-queue-load', input, { node: newerNode() })
 }
 
 /** Each makes its tables when it is first opened. */

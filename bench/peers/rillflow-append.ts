@@ -1,6 +1,7 @@
 /** Ours: `store.events.append` with default options on the full schema. */
-import type { Appender } from '../appender.ts'
-import type { Store } from '../rillflow.ts'
+
+import type { Store } from '../harness/rillflow.ts'
+import type { Appender } from '../rigs/appender.ts'
 
 export const storeTables = ['rillflow.events', 'rillflow.streams', 'rillflow.idempotency_keys']
 

@@ -14,7 +14,7 @@ const leastMajor = 24
 
 export function newerNode(): string {
   const binary = binaries[`${process.platform}-${process.arch}`]
-  const path = `${import.meta.dirname}/node_modules/${binary}`
+  const path = `${import.meta.dirname}/../node_modules/${binary}`
   if (binary !== undefined && existsSync(path)) return path
   if (Number.parseInt(process.versions.node, 10) >= leastMajor) return process.execPath
   throw new Error(`npm has no Node ${leastMajor} for this machine: run the bench with Node ${leastMajor} or newer`)

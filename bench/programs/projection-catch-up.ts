@@ -1,12 +1,12 @@
 /** One projection of the whole log in a process of its own: from the first event asked for to the last commit. */
 import pg from 'pg'
-import { type MemoryPeak, watchMemory } from '../memory.ts'
+import { type MemoryPeak, watchMemory } from '../harness/memory-peak.ts'
+import { answer } from '../harness/program.ts'
+import { openStore } from '../harness/rillflow.ts'
+import type { Sample } from '../harness/rounds.ts'
 import { rebuildWithEmmett } from '../peers/emmett-projection.ts'
 import { applyByHand } from '../peers/upserts.ts'
-import { answer } from '../program.ts'
-import { applied, ordersProjection } from '../projection.ts'
-import { openStore } from '../rillflow.ts'
-import type { Sample } from '../rounds.ts'
+import { applied, ordersProjection } from '../rigs/orders-projection.ts'
 
 export interface ProjectorInput {
   readonly who: 'daemon' | 'runUntilIdle' | 'rebuild' | 'by hand' | 'emmett'
