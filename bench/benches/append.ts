@@ -100,7 +100,7 @@ function appendLoad(appender: Appender, { callers, events }: Case, ms: number): 
   })
 }
 
-/** One statement for the whole time, rows made on the way. */
+/** One statement for the whole time; rows are made while it runs. */
 async function copyLoad(server: BenchServer, ms: number): Promise<Sample> {
   const client = new pg.Client(server.url)
   await client.connect()

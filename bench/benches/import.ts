@@ -1,4 +1,4 @@
-/** `import 'rillflow'` against `import 'pg'`, each in a fresh process; and what the import loads. */
+/** `import 'rillflow'` against `import 'pg'`, each in a fresh process; and the files it loads. */
 
 import { filesLoaded, nodeSays } from '../../test/support/fresh-node.ts'
 import type { Bench } from '../harness/bench.ts'

@@ -1,14 +1,14 @@
-/** What a file in `benches/` exports as `bench`. */
+/** The object that each file in `benches/` exports as `bench`. */
 import type { Report } from './report.ts'
 
 export interface Bench {
-  /** One line: what is compared with what. */
+  /** One line that says what is measured. */
   readonly about: string
   run(context: BenchContext): Promise<void>
 }
 
 export interface BenchContext {
-  /** Fewer rounds and smaller data: done within two minutes. */
+  /** Fewer rounds and less data: takes less than two minutes. */
   readonly quick: boolean
   readonly report: Report
 }

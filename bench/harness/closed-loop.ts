@@ -1,4 +1,4 @@
-/** Callers in a closed loop: each makes its next call when the last one is answered. */
+/** Callers in a closed loop: each makes its next call when the last one has been answered. */
 import { percentile, type Sample } from './rounds.ts'
 
 export interface LoadOptions {
@@ -6,7 +6,7 @@ export interface LoadOptions {
   readonly ms: number
   /** Not measured; opens the connections and warms the caches. */
   readonly warmUpMs: number
-  /** What a call counts for. Default 1. */
+  /** Units per call. Default 1. */
   readonly unitsPerCall?: number
 }
 
@@ -25,7 +25,7 @@ export async function closedLoop(
   const from = performance.now() + warmUpMs
   const to = from + ms
   let cpu: NodeJS.CpuUsage | undefined
-  // By the clock and not by timers: some contestants leave timers no time to fire.
+  // Reads the clock instead of using timers: some contestants leave timers no time to fire.
   const loop = async (caller: number): Promise<void> => {
     for (let ended = 0; ended < to; ) {
       const started = performance.now()

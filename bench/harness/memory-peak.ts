@@ -1,4 +1,4 @@
-/** How much memory a process takes while it reads. Looked at between events, so a busy loop hides nothing. */
+/** Peak memory of a process while it reads. Sampled between events, so that a busy loop cannot hide a peak. */
 export interface MemoryPeak {
   /** Of the whole process, in MB. */
   readonly rss: number
@@ -8,8 +8,8 @@ export interface MemoryPeak {
 }
 
 export interface MemoryWatch {
-  /** To be called once per event; looks every 1000. */
-  tick(): void
+  /** To be called once per event; samples every 1000 events. */
+  countEvent(): void
   peak(): MemoryPeak
 }
 
@@ -17,16 +17,16 @@ const MB = 1024 * 1024
 
 export function watchMemory(): MemoryWatch {
   const heaps: number[] = []
-  let ticks = 0
+  let events = 0
   return {
-    tick() {
-      if (ticks++ % 1000 === 0) heaps.push(process.memoryUsage().heapUsed / MB)
+    countEvent() {
+      if (events++ % 1000 === 0) heaps.push(process.memoryUsage().heapUsed / MB)
     },
     peak() {
       const half = heaps.length >> 1
-      const most = (list: number[]): number => Math.max(0, ...list)
+      const max = (list: number[]): number => Math.max(0, ...list)
       const rss = process.resourceUsage().maxRSS / 1024
-      return { rss, heapEarly: most(heaps.slice(0, half)), heapLate: most(heaps.slice(half)) }
+      return { rss, heapEarly: max(heaps.slice(0, half)), heapLate: max(heaps.slice(half)) }
     },
   }
 }

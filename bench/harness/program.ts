@@ -1,14 +1,14 @@
 /**
- * Programs that run in processes of their own: rivals, and readers whose memory is looked at.
+ * Programs that run in their own process: contestants that compete, and those whose memory is measured.
  *
- * A program is a file in `programs/` that calls `answer`; it is given one message, gives one back and ends.
+ * A program is a file in `programs/` that calls `answer`: it receives one message, sends one back and exits.
  */
 import { fork } from 'node:child_process'
 
 const limitMs = 300_000
 
 export interface ProgramOptions {
-  /** A Node that runs TypeScript as it is. Default: the one this process runs on, with its loader. */
+  /** Path of a Node that runs TypeScript without a loader. Default: the Node of this process, with its loader. */
   readonly node?: string
 }
 
@@ -22,7 +22,7 @@ export function runProgram<Answer>(name: string, input: object, { node }: Progra
     child.once('message', message => {
       given = message as typeof given
     })
-    // Only when it is gone, so that it takes nothing from whoever runs next.
+    // Resolve after the process has exited, so that it takes nothing from the next run.
     child.once('close', (code, signal) => {
       clearTimeout(limit)
       if (given === undefined) reject(new Error(`${name} ended without an answer (${signal ?? code})`))

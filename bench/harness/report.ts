@@ -1,6 +1,6 @@
 /**
- * Results: a table for people, or one line of JSON per comparison. Everything else that is said goes to stderr, so with
- * `--json` stdout carries results alone.
+ * Results: a table for people, or one line of JSON per comparison. With `--json` everything else goes to stderr, so that
+ * stdout carries results alone.
  */
 import { loadavg } from 'node:os'
 import type { Comparison } from './rounds.ts'
@@ -24,14 +24,14 @@ export interface Result extends Comparison {
   readonly case: string
   readonly peerName: PeerName
   readonly unit: string
-  /** Which of the peer's set-ups this is, for the table. */
+  /** The set-up of the peer, shown in the table. */
   readonly peerNote?: string | undefined
 }
 
 export interface Report {
   /** One comparison. Printed at once as JSON, gathered for the table otherwise. */
   result(result: Result): void
-  /** Prints what is gathered as one table. */
+  /** Prints the gathered comparisons as one table. */
   table(title: string): void
   /** A line for people. */
   say(line: string): void
@@ -65,7 +65,7 @@ export function openReport(bench: string, { json }: { json: boolean }): Report {
 }
 
 function rowOf(result: Result): string[] {
-  const { ours, peer, ratio, least, most } = result
+  const { ours, peer, ratio, min, max } = result
   const peerName = result.peerNote === undefined ? result.peerName : `${result.peerName} (${result.peerNote})`
   return [
     result.case,
@@ -77,7 +77,7 @@ function rowOf(result: Result): string[] {
     milliseconds(peer.p50),
     milliseconds(peer.p99),
     `${ratio.toFixed(2)}×`,
-    least === most ? '' : `${least.toFixed(2)}–${most.toFixed(2)}`,
+    min === max ? '' : `${min.toFixed(2)}–${max.toFixed(2)}`,
     result.unit,
   ]
 }

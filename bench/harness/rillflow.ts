@@ -1,2 +1,2 @@
-/** The package as users get it: what the build made, not the sources. */
+/** The package as users get it: the build, not the sources. */
 export * from '../../dist/index.js'

@@ -1,11 +1,11 @@
 /**
- * Fair comparison on a machine that is never quite quiet: every contestant runs once per round, in shuffled order, and
- * is compared with the others of the same round only.
+ * Fair comparison on a machine with other load: every contestant runs once per round, in shuffled order, and is compared
+ * only with the others of the same round.
  */
 
-/** What one contestant did in one round. */
+/** The result of one contestant in one round. */
 export interface Sample {
-  /** Usually a rate; what it is, the bench says. */
+  /** Usually a rate; the bench defines its unit. */
   readonly value: number
   /** Milliseconds a call took. */
   readonly p50?: number | undefined
@@ -19,7 +19,7 @@ export interface Contestant<S extends Sample = Sample> {
 
 export interface RoundOptions {
   readonly rounds: number
-  /** Brings everything back to the same start, before each run. */
+  /** Restores the same starting point before each run. */
   before?(): Promise<void>
 }
 
@@ -40,10 +40,10 @@ export interface Comparison {
   /** Medians over the rounds. */
   readonly ours: Sample
   readonly peer: Sample
-  /** Above 1: ours is better. The median of the rounds' own ratios, with the least and the most of them. */
+  /** Above 1: ours is better. The median of the rounds' ratios, with their minimum and maximum. */
   readonly ratio: number
-  readonly least: number
-  readonly most: number
+  readonly min: number
+  readonly max: number
 }
 
 export function compare(
@@ -55,14 +55,14 @@ export function compare(
     const other = peer[round]!.value
     return better === 'more' ? value / other : other / value
   })
-  const [least, most] = [Math.min(...ratios), Math.max(...ratios)]
-  return { ours: middle(ours), peer: middle(peer), ratio: median(ratios), least, most }
+  const [min, max] = [Math.min(...ratios), Math.max(...ratios)]
+  return { ours: middle(ours), peer: middle(peer), ratio: median(ratios), min, max }
 }
 
 /** Counts of things that should not happen. One is added to both sides, so that none against none is a ratio of 1. */
 export function compareCounts(ours: number, peer: number): Comparison {
   const ratio = (peer + 1) / (ours + 1)
-  return { ours: { value: ours }, peer: { value: peer }, ratio, least: ratio, most: ratio }
+  return { ours: { value: ours }, peer: { value: peer }, ratio, min: ratio, max: ratio }
 }
 
 export function middle(samples: readonly Sample[]): Sample {
@@ -79,7 +79,7 @@ export function median(values: readonly number[]): number {
   return sorted.length % 2 === 1 ? sorted[half]! : (sorted[half - 1]! + sorted[half]!) / 2
 }
 
-/** The value below which the given share of them lies. */
+/** The value below which the given share of the values lies. */
 export function percentile(values: readonly number[], share: number): number {
   const sorted = Float64Array.from(values).sort()
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN

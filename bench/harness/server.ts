@@ -1,4 +1,4 @@
-/** A PostgreSQL 18 of the bench's own with the durability it comes with, on loopback, gone at the end. */
+/** A PostgreSQL 18 for one bench, with default durability, on loopback, removed at the end. */
 import { statfs } from 'node:fs/promises'
 import pg from 'pg'
 import { type PostgresServer, startServer } from '../../test/support/postgres-server.ts'
@@ -10,7 +10,7 @@ const tmpfs = 0x01021994
 export interface BenchServer extends AsyncDisposable {
   readonly url: string
   readonly postgres: PostgresServer
-  /** For set-up and looking around; not measured. */
+  /** For set-up and checks; not measured. */
   readonly admin: pg.Pool
   /** A store with its full schema and default options. */
   openStore(options?: StoreOptions): Promise<Store>
@@ -41,7 +41,7 @@ export async function startBenchServer(report: Report): Promise<BenchServer> {
   }
 }
 
-/** Empties tables and writes out what is left of earlier runs, so that nobody pays for his predecessor. */
+/** Empties tables and makes a checkpoint, so that a run does not pay for the writes of the one before. */
 export async function startAfresh(admin: pg.Pool, tables: readonly string[]): Promise<void> {
   await admin.query(`truncate ${tables.join(', ')}`)
   await admin.query('checkpoint')

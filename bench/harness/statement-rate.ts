@@ -1,9 +1,9 @@
-/** How many statements a server is sent, as its own log counts them, `begin` and `commit` included. */
+/** Number of statements that a server receives, counted in its own log, `begin` and `commit` included. */
 import { open } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { BenchServer } from './server.ts'
 
-/** A second, from now on, over so many milliseconds. */
+/** Statements per second, measured from now on for `ms` milliseconds. */
 export async function statementsPerSecond(server: BenchServer, ms: number): Promise<number> {
   await server.admin.query("alter system set log_statement = 'all'")
   await server.admin.query('select pg_reload_conf()')

@@ -1,5 +1,5 @@
-/** How late timers fire while something else keeps the thread busy. */
-export interface LatenessWatch {
+/** How late timers fire while other work keeps the thread busy. */
+export interface TimerWatch {
   /** The worst so far, in milliseconds. A timer that is overdue at this very moment counts. */
   worst(): number
   stop(): void
@@ -7,24 +7,24 @@ export interface LatenessWatch {
 
 const everyMs = 5
 
-export function watchLateness(): LatenessWatch {
+export function watchTimers(): TimerWatch {
   let worst = 0
   let due = 0
   let timer: NodeJS.Timeout
-  const look = (): void => {
+  const measure = (): void => {
     worst = Math.max(worst, performance.now() - due)
   }
   const next = (): void => {
     due = performance.now() + everyMs
     timer = setTimeout(() => {
-      look()
+      measure()
       next()
     }, everyMs)
   }
   next()
   return {
     worst() {
-      look()
+      measure()
       return worst
     },
     stop: () => clearTimeout(timer),

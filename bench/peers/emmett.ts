@@ -14,7 +14,7 @@ export async function openEmmett(url: string, poolSize: 'default' | number): Pro
     const messages = events.map(({ type, data, headers }) => ({ type, data, metadata: headers }) as unknown as Event)
     return store.appendToStream(stream, messages, expected === undefined ? {} : { expectedStreamVersion: expected })
   }
-  // It makes its tables with the first append.
+  // Emmett makes its tables with the first append.
   await append('first', 'any', [orderEvent(0)])
   return {
     tables: ['emt_messages', 'emt_streams'],

@@ -4,11 +4,11 @@ import pg from 'pg'
 import {
   defaults,
   type JobData,
+  JobEnds,
   type JobQueue,
   type JobQueueOptions,
   jobData,
   jobDataList,
-  Waiting,
 } from '../rigs/job-queue.ts'
 
 const task = 'job'
@@ -17,13 +17,13 @@ export async function openGraphileWorker({ place, onStart, ...setup }: JobQueueO
   const { workers, poolSize, batchSize } = { poolSize: 10, ...defaults, ...setup }
   if (!('url' in place)) throw new Error('graphile-worker needs a server')
   const pgPool = new pg.Pool({ connectionString: place.url, max: poolSize })
-  // The server may be gone before the last idle connection is. It asks for both.
+  // The server may stop before the last idle connection does. graphile-worker wants both listeners.
   pgPool.on('error', () => {})
   pgPool.on('connect', client => client.on('error', () => {}))
   const logger = new Logger(() => () => {})
   const utils = await makeWorkerUtils({ pgPool, logger })
   await utils.migrate()
-  const waiting = new Waiting()
+  const ends = new JobEnds()
   let runner: Runner | undefined
   const stop = async (): Promise<void> => {
     await runner?.stop()
@@ -40,14 +40,14 @@ export async function openGraphileWorker({ place, onStart, ...setup }: JobQueueO
           [task](payload) {
             const { n } = payload as JobData
             onStart(n)
-            waiting.end(n)
+            ends.end(n)
           },
         },
       })
     },
     stop,
     async run(n) {
-      const done = waiting.until(n)
+      const done = ends.until(n)
       await utils.addJob(task, jobData(n))
       await done
     },

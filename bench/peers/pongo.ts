@@ -13,7 +13,7 @@ export interface Pongo extends CustomerStore, AsyncDisposable {
 
 export async function openPongo(url: string, poolSize: number): Promise<Pongo> {
   const pool = new pg.Pool({ connectionString: url, max: poolSize, idleTimeoutMillis: 0 })
-  // The server may be gone before the last idle connection is.
+  // The server may stop before the last idle connection does.
   pool.on('error', () => {})
   const client = pongoClient(url, { connectionOptions: { pool } })
   const collection = client.db().collection<Customer & { _id?: string }>(pongoTable)

@@ -1,4 +1,4 @@
-/** Ours: a collection of the store, with default options but for what its parameters say. */
+/** Ours: a collection of the store, with default options except for the parameters. */
 
 import { type Collection, compileQuery, eq, increment, index, type Store } from '../harness/rillflow.ts'
 import type { Customer, CustomerStore } from '../workloads/customers.ts'

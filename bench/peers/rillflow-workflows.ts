@@ -4,11 +4,11 @@ import { openStore } from '../harness/rillflow.ts'
 import {
   defaults,
   type JobData,
+  JobEnds,
   type JobQueue,
   type JobQueueOptions,
   jobData,
   jobDataList,
-  Waiting,
 } from '../rigs/job-queue.ts'
 
 const type = 'JobRequested'
@@ -16,27 +16,27 @@ const type = 'JobRequested'
 export async function openWorkflows({ place, onStart, ...setup }: JobQueueOptions): Promise<JobQueue> {
   const { workers, until } = { until: 'settled', ...defaults, ...setup }
   const store = await openStore({ ...place, migrate: true })
-  const flows = store.workflows
-  const waiting = new Waiting()
-  flows.on(type, { name: 'job' }, event => {
+  const workflows = store.workflows
+  const ends = new JobEnds()
+  workflows.on(type, { name: 'job' }, event => {
     const { n } = event.data as JobData
     onStart(n)
-    waiting.end(n)
+    ends.end(n)
   })
-  const worker = flows.worker({ concurrency: workers })
+  const worker = workflows.worker({ concurrency: workers })
   return {
     start: () => worker.start(),
     stop: () => worker.stop(),
     async run(n) {
-      const end = until === 'handled' ? waiting.until(n) : undefined
-      const flow = await flows.publish(type, jobData(n))
-      await (end ?? flow.settled({ timeoutMs: 60_000 }))
+      const end = until === 'handled' ? ends.until(n) : undefined
+      const workflow = await workflows.publish(type, jobData(n))
+      await (end ?? workflow.settled({ timeoutMs: 60_000 }))
     },
     async load(from, count) {
-      // More at once than may wait would be refused.
+      // The store refuses more publishes at once than may wait.
       for (let at = from; at < from + count; at += 1000) {
         const some = jobDataList(at, Math.min(1000, from + count - at))
-        await Promise.all(some.map(data => flows.publish(type, data)))
+        await Promise.all(some.map(data => workflows.publish(type, data)))
       }
     },
     async isEmpty() {

@@ -9,32 +9,39 @@ import { openRoundTrips } from '../peers/round-trips.ts'
 import type { Appender } from '../rigs/appender.ts'
 import { orderEvent } from '../workloads/orders.ts'
 
-export interface RivalInput {
+export interface CompetingAppenderInput {
   readonly kind: 'ours' | 'call' | 'roundTrips'
   readonly url: string
   readonly streams: number
   readonly callers: number
   readonly ms: number
-  /** When both begin, as `Date.now` tells it. */
+  /** When both processes begin: a value of `Date.now`. */
   readonly startAt: number
 }
 
-export interface RivalAnswer {
+export interface CompetingAppenderAnswer {
   appended: number
-  /** An exact version was expected, and the answer was another one. */
+  /** Appends refused because the stream had another version than the expected one. */
   conflicts: number
   uniqueViolations: number
   deadlocks: number
   /** Appends that failed although nothing was wrong with them. */
   innocent: number
-  /** What they failed of. */
+  /** Why they failed. */
   reasons: string[]
 }
 
-answer<RivalInput>(async input => {
+answer<CompetingAppenderInput>(async input => {
   await using appender = await open(input)
   await sleep(Math.max(0, input.startAt - Date.now()))
-  const seen: RivalAnswer = { appended: 0, conflicts: 0, uniqueViolations: 0, deadlocks: 0, innocent: 0, reasons: [] }
+  const seen: CompetingAppenderAnswer = {
+    appended: 0,
+    conflicts: 0,
+    uniqueViolations: 0,
+    deadlocks: 0,
+    innocent: 0,
+    reasons: [],
+  }
   const versions = new Map<string, number>()
   let made = 0
   await closedLoop({ callers: input.callers, ms: input.ms, warmUpMs: 0 }, async () => {
@@ -45,20 +52,20 @@ answer<RivalInput>(async input => {
       seen.appended++
       if (version !== 'any') versions.set(stream, Math.max(version + 1, versions.get(stream) ?? 0))
     } catch (error) {
-      const actual = note(seen, error, version)
+      const actual = countFailure(seen, error, version)
       if (actual !== undefined) versions.set(stream, actual)
     }
   })
   return seen
 })
 
-async function open({ kind, url }: RivalInput): Promise<Appender> {
+async function open({ kind, url }: CompetingAppenderInput): Promise<Appender> {
   if (kind === 'ours') return storeAppender(await openStore({ url }))
   return kind === 'call' ? openAppendCall(url, 32) : openRoundTrips(url, 32)
 }
 
-/** The version the stream was at, if that is what the error says. */
-function note(seen: RivalAnswer, error: unknown, version: number | 'any'): number | undefined {
+/** Counts a failed append. Returns the actual version of the stream, if the error carries it. */
+function countFailure(seen: CompetingAppenderAnswer, error: unknown, version: number | 'any'): number | undefined {
   const { actual, code, cause, message } = error as Error & {
     actual?: number
     code?: string

@@ -6,14 +6,14 @@ import { closedLoop } from '../harness/closed-loop.ts'
 import { answer } from '../harness/program.ts'
 import { openStore } from '../harness/rillflow.ts'
 import type { Sample } from '../harness/rounds.ts'
-import { watchLateness } from '../harness/timer-lateness.ts'
+import { watchTimers } from '../harness/timer-lateness.ts'
 import { appendOne, appendOneValues } from '../peers/append-call.ts'
 import { logPage, type Row, readPages } from '../peers/keyset.ts'
 import { storeTables } from '../peers/rillflow-append.ts'
 import { eventsPerStream, type OrderEvent, orderEvent, orderEvents, orders, StreamCursor } from '../workloads/orders.ts'
 
 export interface EmbeddedInput {
-  readonly who: 'ours' | 'driver'
+  readonly contestant: 'ours' | 'driver'
   readonly folder: string
   readonly ms: number
   readonly events: number
@@ -28,7 +28,7 @@ export interface EmbeddedAnswer {
   readonly one: EmbeddedSample
   readonly many: EmbeddedSample
   readonly read: EmbeddedSample
-  /** Timers during a checkpoint, and in the quiet after the work, when the store looks after its tables. */
+  /** Lateness of timers during a checkpoint, and after the load, when the store vacuums its tables. */
   readonly checkpointLateMs: number
   readonly quietLateMs: number
   readonly rss: number
@@ -42,10 +42,10 @@ interface Engine extends AsyncDisposable {
   run(statement: string): Promise<unknown>
 }
 
-answer<EmbeddedInput>(async ({ who, folder, ms, events }): Promise<EmbeddedAnswer> => {
-  await using engine = who === 'ours' ? await embeddedStore(folder) : await plainPglite(folder)
+answer<EmbeddedInput>(async ({ contestant, folder, ms, events }): Promise<EmbeddedAnswer> => {
+  await using engine = contestant === 'ours' ? await embeddedStore(folder) : await plainPglite(folder)
   const empty = (): Promise<unknown> => engine.run(`truncate ${storeTables.join(', ')}`)
-  // WebAssembly takes its time to become fast.
+  // WebAssembly is slow until it has been optimized.
   await appendLoad(engine, 8, 1500)
   await empty()
   const one = await late(() => appendLoad(engine, 1, ms))
@@ -110,7 +110,7 @@ function appendLoad(engine: Engine, callers: number, ms: number): Promise<Sample
 }
 
 async function late(work: () => Promise<Sample>): Promise<EmbeddedSample> {
-  const watch = watchLateness()
+  const watch = watchTimers()
   try {
     const { value, p50, p99 } = await work()
     return { value, p50, p99, lateMs: watch.worst() }

@@ -1,4 +1,4 @@
-/** Workflows that fan out into many parts and join them again, in a process of their own. */
+/** Workflows that fan out into many parts and join them again, in their own process. */
 
 import { closedLoop } from '../harness/closed-loop.ts'
 import { answer } from '../harness/program.ts'
@@ -6,7 +6,7 @@ import { batch, emit, openStore } from '../harness/rillflow.ts'
 import type { Sample } from '../harness/rounds.ts'
 import { defaults } from '../rigs/job-queue.ts'
 
-export interface FanoutInput {
+export interface FanOutInput {
   readonly url: string
   /** Of each fan-out. */
   readonly parts: number
@@ -15,26 +15,26 @@ export interface FanoutInput {
 }
 
 /** Fan-outs per second; p50 and p99 are from publishing one until its workflow has settled. */
-export type FanoutAnswer = Sample
+export type FanOutAnswer = Sample
 
-answer<FanoutInput>(async ({ url, parts, callers, ms }): Promise<FanoutAnswer> => {
+answer<FanOutInput>(async ({ url, parts, callers, ms }): Promise<FanOutAnswer> => {
   await using store = await openStore({ url, migrate: true })
-  const flows = store.workflows
+  const workflows = store.workflows
   const numbers = Array.from({ length: parts }, (_, n) => n)
   const joined = new Map<string, number>()
-  flows.on('FanOut', { name: 'fan', emits: ['Part'] }, () => batch(numbers.map(n => emit('Part', { n }))))
-  flows.on('Part', { name: 'part', emits: ['PartDone'] }, event => emit('PartDone', event.data))
-  flows.join('PartDone', { name: 'all-parts', of: 'batch' }, (events, ctx) => {
+  workflows.on('FanOut', { name: 'fan', emits: ['Part'] }, () => batch(numbers.map(n => emit('Part', { n }))))
+  workflows.on('Part', { name: 'part', emits: ['PartDone'] }, event => emit('PartDone', event.data))
+  workflows.join('PartDone', { name: 'all-parts', of: 'batch' }, (events, ctx) => {
     if (joined.has(ctx.correlationId)) throw new Error('joined twice')
     joined.set(ctx.correlationId, events.length)
   })
-  await using worker = flows.worker({ concurrency: defaults.workers })
+  await using worker = workflows.worker({ concurrency: defaults.workers })
   await worker.start()
   const { value, p50, p99 } = await closedLoop({ callers, ms, warmUpMs: 1000 }, async () => {
-    const flow = await flows.publish('FanOut', {})
-    await flow.settled({ timeoutMs: 60_000 })
-    if (joined.get(flow.correlationId) !== parts)
-      throw new Error(`settled with ${joined.get(flow.correlationId)} of ${parts} parts joined`)
+    const workflow = await workflows.publish('FanOut', {})
+    await workflow.settled({ timeoutMs: 60_000 })
+    if (joined.get(workflow.correlationId) !== parts)
+      throw new Error(`settled with ${joined.get(workflow.correlationId)} of ${parts} parts joined`)
   })
   return { value, p50, p99 }
 })

@@ -1,16 +1,16 @@
-/** One job queue with callers and workers in a process of its own: jobs that are waited for, or a backlog. */
+/** One job queue with callers and workers in its own process: callers that wait for their jobs, or a backlog. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { closedLoop } from '../harness/closed-loop.ts'
 import { answer } from '../harness/program.ts'
 import { percentile, type Sample } from '../harness/rounds.ts'
-import { type JobQueue, type JobQueueSetup, type Place, Started } from '../rigs/job-queue.ts'
+import { type JobQueue, type JobQueueSetup, type Place, StartedJobs } from '../rigs/job-queue.ts'
 import { type JobQueueName, openJobQueue } from '../rigs/job-queues.ts'
 
-export interface WorkingInput {
-  readonly who: JobQueueName
+export interface JobQueueLoadInput {
+  readonly contestant: JobQueueName
   readonly place: Place
   readonly setup: JobQueueSetup
-  readonly what: Calls | Backlog
+  readonly load: Calls | Backlog
 }
 
 /** Callers that wait for each of their jobs before they put in the next. */
@@ -19,23 +19,23 @@ export interface Calls {
   readonly ms: number
 }
 
-/** Jobs that are there before the workers are. */
+/** Jobs that exist before the workers start. */
 export interface Backlog {
   readonly jobs: number
 }
 
 /** Jobs per second; p50 and p99 are of the time from putting in a job to the start of its handler. */
-export type WorkingAnswer = Sample
+export type JobQueueLoadAnswer = Sample
 
-answer<WorkingInput>(async ({ who, place, setup, what }): Promise<WorkingAnswer> => {
-  const started = new Started()
-  await using queue = await openJobQueue(who, { place, ...setup, onStart: n => started.note(n) })
-  const seen = 'callers' in what ? await calls(queue, what, started) : await drain(queue, what, started)
-  if (started.twice > 0) throw new Error(`${who} ran ${started.twice} jobs twice`)
+answer<JobQueueLoadInput>(async ({ contestant, place, setup, load }): Promise<JobQueueLoadAnswer> => {
+  const started = new StartedJobs()
+  await using queue = await openJobQueue(contestant, { place, ...setup, onStart: n => started.note(n) })
+  const seen = 'callers' in load ? await calls(queue, load, started) : await drain(queue, load, started)
+  if (started.twice > 0) throw new Error(`${contestant} ran ${started.twice} jobs twice`)
   return seen
 })
 
-async function calls(queue: JobQueue, { callers, ms }: Calls, started: Started): Promise<WorkingAnswer> {
+async function calls(queue: JobQueue, { callers, ms }: Calls, started: StartedJobs): Promise<JobQueueLoadAnswer> {
   const warmUpMs = 750
   const sentAt: number[] = []
   await queue.start()
@@ -49,8 +49,8 @@ async function calls(queue: JobQueue, { callers, ms }: Calls, started: Started):
   return { value, p50: percentile(delays, 0.5), p99: percentile(delays, 0.99) }
 }
 
-/** A smaller backlog goes before: code that has not run yet is slow. */
-async function drain(queue: JobQueue, { jobs }: Backlog, started: Started): Promise<WorkingAnswer> {
+/** A smaller backlog is drained first: code that has not run yet is slow. */
+async function drain(queue: JobQueue, { jobs }: Backlog, started: StartedJobs): Promise<JobQueueLoadAnswer> {
   const warmUp = 1000
   await queue.load(0, warmUp)
   await workOff(queue, started, warmUp)
@@ -59,10 +59,10 @@ async function drain(queue: JobQueue, { jobs }: Backlog, started: Started): Prom
 }
 
 /** Milliseconds from the start of the workers until the database has nothing left. */
-async function workOff(queue: JobQueue, started: Started, jobs: number): Promise<number> {
+async function workOff(queue: JobQueue, started: StartedJobs, jobs: number): Promise<number> {
   const from = performance.now()
   await queue.start()
-  // The database is asked only when all handlers have run, so that asking takes nothing from anybody.
+  // The database is queried only after all handlers have run, so that the queries do not slow them down.
   while (started.count < jobs) await sleep(1)
   while (!(await queue.isEmpty())) await sleep(1)
   const ms = performance.now() - from

@@ -1,66 +1,68 @@
-/** One job queue under load while another session keeps an old snapshot, so that nothing can be vacuumed away. */
+/** One job queue under load while another session holds an old snapshot, so that no dead row can be vacuumed. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { closedLoop } from '../harness/closed-loop.ts'
 import { answer } from '../harness/program.ts'
-import { type JobQueueSetup, Started } from '../rigs/job-queue.ts'
+import { type JobQueueSetup, StartedJobs } from '../rigs/job-queue.ts'
 import { type JobQueueName, jobSchemas, openJobQueue } from '../rigs/job-queues.ts'
 
-export interface PinnedInput {
-  readonly who: JobQueueName
+export interface SnapshotLoadInput {
+  readonly contestant: JobQueueName
   readonly url: string
   readonly setup: JobQueueSetup
   readonly callers: number
-  /** How long it runs before there is a snapshot, and with it. */
+  /** How long it runs before the snapshot is taken, and with it. */
   readonly freeMs: number
   readonly pinnedMs: number
 }
 
-export interface PinnedAnswer {
+export interface SnapshotLoadAnswer {
   /** Jobs per second: without the snapshot, with it, and in the last sixth of that. */
   readonly free: number
   readonly pinned: number
   readonly late: number
-  /** Both of the time with the snapshot. */
+  /** `jobs` and `deadTuples` are of the time with the snapshot. */
   readonly jobs: number
   readonly deadTuples: number
-  /** Its tables with their indexes. */
+  /** Size of its tables with their indexes. */
   readonly bytes: number
 }
 
 const warmUpMs = 1000
 
-answer<PinnedInput>(async ({ who, url, setup, callers, freeMs, pinnedMs }): Promise<PinnedAnswer> => {
-  const started = new Started()
-  await using queue = await openJobQueue(who, { place: { url }, ...setup, onStart: n => started.note(n) })
-  await queue.start()
-  let made = 0
-  // The last callers leave a little after those who look at them.
-  const load = closedLoop({ callers, ms: freeMs + pinnedMs + 500, warmUpMs }, () => queue.run(made++))
-  await sleep(warmUpMs)
-  const free = await pace(started, freeMs)
-  await using session = await holdSnapshot(url)
-  const [before, jobsBefore] = [await session.look(jobSchemas[who]), started.count]
-  const lateMs = pinnedMs / 6
-  const early = await pace(started, pinnedMs - lateMs)
-  const late = await pace(started, lateMs)
-  const jobs = started.count - jobsBefore
-  await load
-  await queue.stop()
-  const pinned = (early * (pinnedMs - lateMs) + late * lateMs) / pinnedMs
-  const after = await session.look(jobSchemas[who])
-  return { free, pinned, late, jobs, deadTuples: after.deadTuples - before.deadTuples, bytes: after.bytes }
-})
+answer<SnapshotLoadInput>(
+  async ({ contestant, url, setup, callers, freeMs, pinnedMs }): Promise<SnapshotLoadAnswer> => {
+    const started = new StartedJobs()
+    await using queue = await openJobQueue(contestant, { place: { url }, ...setup, onStart: n => started.note(n) })
+    await queue.start()
+    let made = 0
+    // Longer than the measurement, so that no caller stops before it ends.
+    const load = closedLoop({ callers, ms: freeMs + pinnedMs + 500, warmUpMs }, () => queue.run(made++))
+    await sleep(warmUpMs)
+    const free = await pace(started, freeMs)
+    await using session = await holdSnapshot(url)
+    const [before, jobsBefore] = [await session.look(jobSchemas[contestant]), started.count]
+    const lateMs = pinnedMs / 6
+    const early = await pace(started, pinnedMs - lateMs)
+    const late = await pace(started, lateMs)
+    const jobs = started.count - jobsBefore
+    await load
+    await queue.stop()
+    const pinned = (early * (pinnedMs - lateMs) + late * lateMs) / pinnedMs
+    const after = await session.look(jobSchemas[contestant])
+    return { free, pinned, late, jobs, deadTuples: after.deadTuples - before.deadTuples, bytes: after.bytes }
+  },
+)
 
 /** Jobs per second from now on. */
-async function pace(started: Started, ms: number): Promise<number> {
+async function pace(started: StartedJobs, ms: number): Promise<number> {
   const [from, count] = [performance.now(), started.count]
   await sleep(ms)
   return (started.count - count) / ((performance.now() - from) / 1000)
 }
 
 interface Session extends AsyncDisposable {
-  look(schema: string): Promise<Pick<PinnedAnswer, 'deadTuples' | 'bytes'>>
+  look(schema: string): Promise<Pick<SnapshotLoadAnswer, 'deadTuples' | 'bytes'>>
 }
 
 async function holdSnapshot(url: string): Promise<Session> {

@@ -1,4 +1,4 @@
-/** One reader in a process of its own, so that what it takes is only its own. */
+/** One reader in its own process, so that time and memory are the reader's alone. */
 import pg from 'pg'
 import { closedLoop } from '../harness/closed-loop.ts'
 import { type MemoryPeak, watchMemory } from '../harness/memory-peak.ts'
@@ -8,10 +8,10 @@ import type { Sample } from '../harness/rounds.ts'
 import { readLogPages, readStreamPages } from '../peers/keyset.ts'
 
 export interface ReaderInput {
-  readonly who: 'ours' | 'driver'
-  readonly what: 'log' | 'rebuild' | 'streams' | 'long stream'
+  readonly contestant: 'ours' | 'driver'
+  readonly source: 'log' | 'rebuild' | 'streams' | 'long stream'
   readonly url: string
-  /** Names of streams, for those that read streams. */
+  /** Names of the streams to read. */
   readonly streams: readonly string[]
 }
 
@@ -19,32 +19,32 @@ export interface ReaderAnswer extends Sample, MemoryPeak {
   readonly events: number
 }
 
-/** Reads all there is of one thing and shows each event. */
+/** Reads one source to its end and passes each event on. */
 type Read = (onEvent: (event: { readonly data: unknown }) => void) => Promise<void>
 
-answer<ReaderInput>(input => (input.who === 'ours' ? readWithStore(input) : readWithDriver(input)))
+answer<ReaderInput>(input => (input.contestant === 'ours' ? readWithStore(input) : readWithDriver(input)))
 
-async function readWithStore({ what, url, streams }: ReaderInput): Promise<ReaderAnswer> {
+async function readWithStore({ source, url, streams }: ReaderInput): Promise<ReaderAnswer> {
   await using store = await openStore({ url })
-  const all = (source: AsyncIterable<{ readonly data: unknown }>): Read => {
+  const all = (events: AsyncIterable<{ readonly data: unknown }>): Read => {
     return async onEvent => {
-      for await (const event of source) onEvent(event)
+      for await (const event of events) onEvent(event)
     }
   }
-  if (what === 'streams') return await readMany(streams, stream => all(store.events.read(stream)))
-  if (what === 'long stream') return await readOnce(all(store.events.read(streams[0]!)))
-  return await readOnce(all(store.events.readAll(what === 'rebuild' ? { includeArchived: true } : {})))
+  if (source === 'streams') return await readMany(streams, stream => all(store.events.read(stream)))
+  if (source === 'long stream') return await readOnce(all(store.events.read(streams[0]!)))
+  return await readOnce(all(store.events.readAll(source === 'rebuild' ? { includeArchived: true } : {})))
 }
 
-async function readWithDriver({ what, url, streams }: ReaderInput): Promise<ReaderAnswer> {
+async function readWithDriver({ source, url, streams }: ReaderInput): Promise<ReaderAnswer> {
   const pool = new pg.Pool({ connectionString: url, max: 10 })
   const client = await pool.connect()
   const whole = (stream: string): Read => {
     return onEvent => readStreamPages(pool, stream, onEvent)
   }
   try {
-    if (what === 'streams') return await readMany(streams, whole)
-    if (what === 'long stream') return await readOnce(whole(streams[0]!))
+    if (source === 'streams') return await readMany(streams, whole)
+    if (source === 'long stream') return await readOnce(whole(streams[0]!))
     return await readOnce(onEvent => readLogPages(client, onEvent))
   } finally {
     client.release()
@@ -77,7 +77,7 @@ function watchEvents(): { see(event: { readonly data: unknown }): void; events()
     see(event) {
       if (typeof event.data !== 'object') throw new Error('an event without data')
       events++
-      memory.tick()
+      memory.countEvent()
     },
     events: () => events,
     peak: () => memory.peak(),

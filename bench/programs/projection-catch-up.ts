@@ -1,4 +1,4 @@
-/** One projection of the whole log in a process of its own: from the first event asked for to the last commit. */
+/** One projection of the whole log in its own process: from the first event requested to the last commit. */
 import pg from 'pg'
 import { type MemoryPeak, watchMemory } from '../harness/memory-peak.ts'
 import { answer } from '../harness/program.ts'
@@ -6,53 +6,53 @@ import { openStore } from '../harness/rillflow.ts'
 import type { Sample } from '../harness/rounds.ts'
 import { rebuildWithEmmett } from '../peers/emmett-projection.ts'
 import { applyByHand } from '../peers/upserts.ts'
-import { applied, ordersProjection } from '../rigs/orders-projection.ts'
+import { onApplied, ordersProjection } from '../rigs/orders-projection.ts'
 
-export interface ProjectorInput {
-  readonly who: 'daemon' | 'runUntilIdle' | 'rebuild' | 'by hand' | 'emmett'
+export interface CatchUpInput {
+  readonly contestant: 'daemon' | 'runUntilIdle' | 'rebuild' | 'by hand' | 'emmett'
   readonly url: string
-  /** The end of our log. */
+  /** The last position of our log. */
   readonly head: bigint
-  /** Of Emmett's reading. */
+  /** Page size of Emmett's reads. */
   readonly batchSize?: number | undefined
 }
 
-export interface ProjectorAnswer extends Sample, MemoryPeak {
+export interface CatchUpAnswer extends Sample, MemoryPeak {
   readonly events: number
 }
 
-answer<ProjectorInput>(async input => {
+answer<CatchUpInput>(async input => {
   const memory = watchMemory()
   let events = 0
   const onEvent = (): void => {
     events++
-    memory.tick()
+    memory.countEvent()
   }
   const ms =
-    input.who === 'emmett'
+    input.contestant === 'emmett'
       ? await timed(() => rebuildWithEmmett(input.url, input.batchSize ?? 100, onEvent))
-      : input.who === 'by hand'
+      : input.contestant === 'by hand'
         ? await projectByHand(input, onEvent)
         : await projectWithStore(input, onEvent)
-  return { value: events / (ms / 1000), events, ...memory.peak() } satisfies ProjectorAnswer
+  return { value: events / (ms / 1000), events, ...memory.peak() } satisfies CatchUpAnswer
 })
 
-async function projectWithStore({ who, url, head }: ProjectorInput, onEvent: () => void): Promise<number> {
+async function projectWithStore({ contestant, url, head }: CatchUpInput, onEvent: () => void): Promise<number> {
   await using store = await openStore({ url, migrate: true })
   await store.projections.register(ordersProjection('orders', onEvent))
-  // Its table is there before the clock starts, as everybody's.
+  // The table exists before the clock starts, as for all contestants.
   await store.schema.sync()
-  if (who === 'rebuild') return await timed(() => store.projections.rebuild('orders'))
-  if (who === 'runUntilIdle') return await timed(() => store.projections.runUntilIdle())
+  if (contestant === 'rebuild') return await timed(() => store.projections.rebuild('orders'))
+  if (contestant === 'runUntilIdle') return await timed(() => store.projections.runUntilIdle())
   await using daemon = store.daemon()
-  const caughtUp = new Promise<void>(resolve => applied(position => position >= head && resolve()))
+  const caughtUp = new Promise<void>(resolve => onApplied(position => position >= head && resolve()))
   return await timed(async () => {
     await daemon.start()
     await caughtUp
   })
 }
 
-async function projectByHand({ url }: ProjectorInput, onEvent: () => void): Promise<number> {
+async function projectByHand({ url }: CatchUpInput, onEvent: () => void): Promise<number> {
   const client = new pg.Client(url)
   await client.connect()
   try {

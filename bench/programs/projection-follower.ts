@@ -1,16 +1,16 @@
-/** A projection that follows the log in a process of its own, and says when each event was applied. */
+/** A projection that follows the log in its own process, and reports when each event was applied. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { openStore } from '../harness/rillflow.ts'
 import { applyByHand } from '../peers/upserts.ts'
-import { applied, startOrders } from '../rigs/orders-projection.ts'
+import { onApplied, startOrders } from '../rigs/orders-projection.ts'
 
-export interface ProjectingInput {
-  readonly who: 'ours' | 'by hand'
+export interface FollowerInput {
+  readonly contestant: 'ours' | 'by hand'
   readonly url: string
 }
 
-/** After each batch: everything up to `position` is committed, at this time of the machine's clock. */
+/** Sent after each batch: all events up to `position` are committed at this time of the machine's clock. */
 export interface Applied {
   readonly position: string
   readonly at: bigint
@@ -18,18 +18,18 @@ export interface Applied {
 
 const pollMs = 100
 
-process.once('message', message => void run(message as ProjectingInput))
+process.once('message', message => void run(message as FollowerInput))
 
-async function run({ who, url }: ProjectingInput): Promise<void> {
+async function run({ contestant, url }: FollowerInput): Promise<void> {
   const stopped = new Promise<void>(resolve => process.once('message', () => resolve()))
-  if (who === 'ours') await follow(url, stopped)
+  if (contestant === 'ours') await follow(url, stopped)
   else await poll(url, stopped)
   process.disconnect()
 }
 
 async function follow(url: string, stopped: Promise<void>): Promise<void> {
   await using store = await openStore({ url, migrate: true })
-  applied((position, at) => process.send!({ position: position.toString(), at } satisfies Applied))
+  onApplied((position, at) => process.send!({ position: position.toString(), at } satisfies Applied))
   await using _daemon = await startOrders(store)
   process.send!('ready')
   await stopped

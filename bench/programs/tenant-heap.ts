@@ -1,24 +1,24 @@
-/** How much heap the tenants take that a process uses, when what is not needed has been collected. */
+/** Heap per tenant that a process uses, measured after garbage collection. */
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { answer } from '../harness/program.ts'
 import { openStore } from '../harness/rillflow.ts'
 import { orderEvent } from '../workloads/orders.ts'
 
-export interface TenantsInput {
+export interface TenantHeapInput {
   readonly url: string
   readonly tenants: readonly string[]
 }
 
-export interface TenantsAnswer {
+export interface TenantHeapAnswer {
   /** In bytes. */
   readonly heapPerTenant: number
 }
 
-answer<TenantsInput>(async ({ url, tenants: [first, ...others] }): Promise<TenantsAnswer> => {
+answer<TenantHeapInput>(async ({ url, tenants: [first, ...others] }): Promise<TenantHeapAnswer> => {
   await using store = await openStore({ url, tenancy: 'schema' })
   const use = (tenant: string): Promise<unknown> => store.tenant(tenant).events.append('order-1', [orderEvent(1)])
-  // What all tenants share is loaded and connected with the first one.
+  // The first tenant loads and connects everything that tenants share.
   await use(first!)
   const before = heap()
   for (const tenant of others) await use(tenant)

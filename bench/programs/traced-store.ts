@@ -1,4 +1,4 @@
-/** Appends, or handlers that work off a backlog, in a process where nobody listens, or OpenTelemetry does. */
+/** Appends, or handlers that drain a backlog, in a process without a telemetry listener, or with OpenTelemetry. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { context } from '@opentelemetry/api'
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks'
@@ -9,31 +9,31 @@ import { answer } from '../harness/program.ts'
 import type { openStore, Store } from '../harness/rillflow.ts'
 import { orderEvent, StreamCursor } from '../workloads/orders.ts'
 
-export interface WatchedInput {
+export interface TracedStoreInput {
   readonly url: string
-  /** The entry of the package: as it was built, or changed. */
+  /** Entry file of the package: as built, or changed. */
   readonly entry: string
   readonly isTraced: boolean
-  readonly what: { readonly callers: number; readonly ms: number } | { readonly jobs: number }
+  readonly load: { readonly callers: number; readonly ms: number } | { readonly jobs: number }
 }
 
-export interface WatchedAnswer {
+export interface TracedStoreAnswer {
   readonly perSecond: number
-  /** Of the processor, in this process, for each. */
+  /** CPU time of this process for each append or job. */
   readonly microseconds: number
-  /** How many were exported. */
+  /** Number of spans exported. */
   readonly spans: number
 }
 
-answer<WatchedInput>(async ({ url, entry, isTraced, what }): Promise<WatchedAnswer> => {
+answer<TracedStoreInput>(async ({ url, entry, isTraced, load }): Promise<TracedStoreAnswer> => {
   const recording = isTraced ? recordSpans() : undefined
   const rillflow = (await import(entry)) as { openStore: typeof openStore }
   await using store = await rillflow.openStore({ url, migrate: true })
-  const seen = 'jobs' in what ? await drain(store, what.jobs) : await append(store, what)
+  const seen = 'jobs' in load ? await drain(store, load.jobs) : await append(store, load)
   return { ...seen, spans: (await recording?.end()) ?? 0 }
 })
 
-type Seen = Omit<WatchedAnswer, 'spans'>
+type Seen = Omit<TracedStoreAnswer, 'spans'>
 
 async function append(store: Store, { callers, ms }: { callers: number; ms: number }): Promise<Seen> {
   const cursors = Array.from({ length: callers }, () => new StreamCursor())
@@ -45,7 +45,7 @@ async function append(store: Store, { callers, ms }: { callers: number; ms: numb
   return { perSecond: value, microseconds: (cores * 1e6) / value }
 }
 
-/** A smaller backlog goes before: code that has not run yet is slow. */
+/** A smaller backlog is drained first: code that has not run yet is slow. */
 async function drain(store: Store, jobs: number): Promise<Seen> {
   let handled = 0
   store.workflows.on('JobRequested', { name: 'job' }, () => void handled++)
@@ -65,7 +65,7 @@ async function workOff(store: Store, jobs: number, isDone: () => boolean): Promi
   return { perSecond: jobs / ((performance.now() - from) / 1000), microseconds: (user + system) / jobs }
 }
 
-/** As an SDK does it, but what would be sent somewhere is only counted. */
+/** Set up as by an SDK, but with an exporter that only counts. */
 function recordSpans(): { end(): Promise<number> } {
   let spans = 0
   const exporter: SpanExporter = {

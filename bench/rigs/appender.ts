@@ -1,14 +1,14 @@
-/** Somebody who can append: ours or a peer, as the append benches drive them. */
+/** An event store that appends, ours or a peer, as the append benches drive it. */
 import type { OrderEvent } from '../workloads/orders.ts'
 
 export interface Appender extends AsyncDisposable {
-  /** Appends to a stream that must be at `version` ('any': whatever it is at); throws otherwise. */
+  /** Appends to a stream that must be at `version` (or at any version); throws otherwise. */
   append(stream: string, version: number | 'any', events: readonly OrderEvent[]): Promise<unknown>
-  /** What it writes to, to be emptied between runs. */
+  /** The tables it writes to, to be emptied between runs. */
   readonly tables: readonly string[]
 }
 
-/** What a peer throws if the stream is elsewhere; ours has an error of its own with the same field. */
+/** Thrown by a peer if the stream is at another version; the store's own error has the same field. */
 export class Conflict extends Error {
   readonly actual: number
 

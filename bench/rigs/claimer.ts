@@ -1,4 +1,4 @@
-/** The call with which a worker takes work, made by itself; from the sources, since it is nobody's to call. */
+/** The call with which a worker claims executions, without the worker; from the sources, because it is not public. */
 import { openPostgres } from '../../src/database/postgres.ts'
 import { sql } from '../../src/database/sql.ts'
 import { type Log, logNames } from '../../src/events/log.ts'
@@ -8,10 +8,10 @@ import { claim } from '../../src/workflows/claim.ts'
 import { drawFences } from '../../src/workflows/fences.ts'
 
 export interface Claimer extends AsyncDisposable {
-  /** Returns how many it got. */
+  /** Returns the number of executions claimed. */
   claim(route: number, limit: number): Promise<number>
-  /** Makes all that it has ready again, behind all others. */
-  giveBack(): Promise<unknown>
+  /** Makes all claimed executions ready again, behind all others. */
+  release(): Promise<unknown>
 }
 
 const owner = 'bench'
@@ -19,10 +19,10 @@ const owner = 'bench'
 export async function openClaimer(url: string, schema: string): Promise<Claimer> {
   const database = await openPostgres({ url })
   const names = logNames(schema)
-  // What a claim needs of it, for events that have their shape.
+  // Only the parts that a claim uses, for events of the current schema version.
   const log = { database, schema, names, telemetry: openTelemetry(), upcasters: upcasters([]), validateOnRead: false }
   const nextFence = drawFences(log as unknown as Log)
-  // Who is not known as a worker gets nothing.
+  // Only a registered worker can claim.
   await database.run(sql`
     insert into ${names.workflow_workers} (owner, heartbeat_at, lease_ms, concurrency, routes)
     values (${owner}::text, clock_timestamp(), 3600000, 1, '{}')
@@ -32,7 +32,7 @@ export async function openClaimer(url: string, schema: string): Promise<Claimer>
       const request = { owner, fence: await nextFence(), routes: [route], limit, ahead: 15, graceMs: 15_000 }
       return (await claim(log as unknown as Log, request)).length
     },
-    giveBack: () =>
+    release: () =>
       database.run(sql`
         update ${names.workflow_executions}
         set state = 'ready',

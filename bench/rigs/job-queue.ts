@@ -1,36 +1,36 @@
-/** Somebody who takes jobs and works them off: ours or a peer, as the workflow benches drive them. */
+/** A job queue, ours or a peer, as the workflow benches drive it. */
 import { orderEvent } from '../workloads/orders.ts'
 
 export interface JobQueue extends AsyncDisposable {
-  /** Starts the workers. Their handler notes the job and does nothing else. */
+  /** Starts the workers. Their handler records the job and does nothing else. */
   start(): Promise<unknown>
   stop(): Promise<unknown>
-  /** Puts in one job, and resolves when it is done with. */
+  /** Adds one job, and resolves when it has been handled. */
   run(n: number): Promise<unknown>
-  /** Puts in the jobs `from` to `from + count - 1`. */
+  /** Adds the jobs `from` to `from + count - 1`. */
   load(from: number, count: number): Promise<unknown>
   /** Whether the database knows that every job is done. */
   isEmpty(): Promise<boolean>
 }
 
-/** A server, or the folder of an embedded one. */
+/** A server, or the folder of an embedded database. */
 export type Place = { readonly url: string } | { readonly folder: string }
 
-/** Peers are shown at the best of several. */
+/** Peers run with several set-ups, and the best one is reported. */
 export interface JobQueueSetup {
   /** Default 4. */
   readonly workers?: number
   /** Connections. Default: its own. */
   readonly poolSize?: number
-  /** How many jobs are fetched at once. Default 50. */
+  /** Number of jobs fetched at once. Default 50. */
   readonly batchSize?: number
-  /** What ends a call: with a peer, the handler. Default for ours: the workflow has settled. */
+  /** What ends a call. Peers: the handler. Default of ours: the workflow has settled. */
   readonly until?: 'handled' | 'settled'
 }
 
 export interface JobQueueOptions extends JobQueueSetup {
   readonly place: Place
-  /** To be called by the handler. */
+  /** Called by the handler. */
   onStart(n: number): void
 }
 
@@ -40,7 +40,7 @@ export interface JobData {
   readonly n: number
 }
 
-/** About 210 bytes of JSON, as everywhere. */
+/** About 210 bytes of JSON, like all events. */
 export function jobData(n: number): JobData {
   return { n, ...orderEvent(n).data }
 }
@@ -49,8 +49,8 @@ export function jobDataList(from: number, count: number): JobData[] {
   return Array.from({ length: count }, (_, at) => jobData(from + at))
 }
 
-/** Callers that wait for the handler of their job, as peers have no other end that a caller could hear of. */
-export class Waiting {
+/** Lets callers wait for the handler of their job: peers have no other end that a caller can wait for. */
+export class JobEnds {
   readonly #ends = new Map<number, () => void>()
 
   /** Resolves with `end(n)`. To be called before the job can run. */
@@ -64,8 +64,8 @@ export class Waiting {
   }
 }
 
-/** When each handler started. */
-export class Started {
+/** When the handler of each job started. */
+export class StartedJobs {
   readonly at: number[] = []
   count = 0
   twice = 0

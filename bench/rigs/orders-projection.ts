@@ -1,8 +1,7 @@
-/** Ours at work: a document projection in a daemon, and how to hear of what it has committed. */
+/** Our document projection of orders in a daemon, and a listener for its commits. */
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { channels, documentProjection, type Store } from '../harness/rillflow.ts'
-import { fold, newOrder, type Order } from '../workloads/order-document.ts'
-import { type OrderEvent, orderTypes } from '../workloads/orders.ts'
+import { fold, newOrder, type Order, type OrderEvent, orderTypes } from '../workloads/orders.ts'
 
 type Fold = (order: Order, event: { readonly type: string; readonly data: unknown }) => Order
 
@@ -26,10 +25,10 @@ export async function startOrders(store: Store): Promise<ReturnType<Store['daemo
   return daemon
 }
 
-/** Calls back after each commit of a consumer in this process; the time is that of the machine's clock. */
-export function applied(hear: (position: bigint, at: bigint) => void): () => void {
+/** Calls the listener after each commit of a consumer in this process, with the time of the machine's clock. Returns a stop. */
+export function onApplied(listener: (position: bigint, at: bigint) => void): () => void {
   const listen = (message: unknown): void => {
-    hear((message as { checkpoint: bigint }).checkpoint, process.hrtime.bigint())
+    listener((message as { checkpoint: bigint }).checkpoint, process.hrtime.bigint())
   }
   subscribe(channels.batch, listen)
   return () => unsubscribe(channels.batch, listen)

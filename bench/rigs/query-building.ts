@@ -1,6 +1,6 @@
 /**
- * The time it takes to build one query, up to its text and its parameters, without running it. From the sources, since nobody
- * else can ask for the text.
+ * The time it takes to build one query, up to its text and parameters, without running it. From the sources, because the
+ * text is not public.
  */
 import { postgresSQLBuilder } from '@event-driven-io/pongo'
 import { internalsOf } from '../../src/documents/query/query.ts'
@@ -22,7 +22,7 @@ export function buildOurs(collection: Collection<Customer>, times: number): Samp
   })
 }
 
-/** Without order and limit, which it has not. */
+/** Without order and limit, which Pongo does not have. */
 export function buildPongo(times: number): Sample {
   const builder = postgresSQLBuilder('customers')
   return timed(times, n => builder.find<Customer>({ email: emailOf(n), 'address.city': cityOf(n) } as object))

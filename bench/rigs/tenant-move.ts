@@ -1,4 +1,4 @@
-/** Moving a tenant between two servers while it is written to, and the plain way: nobody writes while COPY runs. */
+/** Moving a tenant between two servers while it is written to, against COPY without writers. */
 import pg from 'pg'
 import { openStore, type TenantedStore } from '../harness/rillflow.ts'
 import type { Sample } from '../harness/rounds.ts'
@@ -7,19 +7,19 @@ import { copyAcross } from '../peers/copy.ts'
 import { storeTables } from '../peers/rillflow-append.ts'
 import { orderEvent, orders } from '../workloads/orders.ts'
 
-/** The value is how long nobody could write, in milliseconds. */
+/** The value is how long no append succeeded, in milliseconds. */
 export interface MoveSample extends Sample {
-  /** Of the whole move. */
+  /** Duration of the whole move. */
   readonly ms: number
-  /** The longest that a caller waited for an append meanwhile. */
+  /** The longest time that a caller waited for an append meanwhile. */
   readonly slowest: number
   readonly appends: number
 }
 
 export interface Mover extends AsyncDisposable {
-  /** To the server where the tenant is not. */
+  /** Moves the tenant to the other server. */
   move(): Promise<MoveSample>
-  /** Copies its events to that server. */
+  /** Copies its events to the other server. */
   copy(): Promise<Sample>
 }
 
@@ -42,9 +42,7 @@ export async function openMover(from: BenchServer, to: BenchServer, events: numb
     async move() {
       const started = performance.now()
       let isOver = false
-      const written = Promise.all(
-        Array.from({ length: writers }, (_, n) => writing(store, `writer-${n}`, () => isOver)),
-      )
+      const written = Promise.all(Array.from({ length: writers }, (_, n) => write(store, `writer-${n}`, () => isOver)))
       const { moved } = await store.tenants.move(tenant, { server: target === to ? 'two' : 'one' })
       const ms = performance.now() - started
       isOver = true
@@ -69,8 +67,8 @@ export async function openMover(from: BenchServer, to: BenchServer, events: numb
   }
 }
 
-/** How long each append took, until it was stored: one that is refused because of the move is made again. */
-async function writing(store: TenantedStore, stream: string, isOver: () => boolean): Promise<number[]> {
+/** Appends until `isOver`, and returns the time of each append. One that is refused because of the move is repeated. */
+async function write(store: TenantedStore, stream: string, isOver: () => boolean): Promise<number[]> {
   const waits: number[] = []
   while (!isOver()) {
     const started = performance.now()

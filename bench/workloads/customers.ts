@@ -1,6 +1,6 @@
-/** The documents that everybody writes: about 330 bytes of JSON, found by a unique field or by a city of 50. */
+/** The documents that every contestant writes: about 330 bytes of JSON, found by a unique field or by a city of 50. */
 
-// A type and not an interface: Pongo takes only what is assignable to a record.
+// A type and not an interface: Pongo takes only types that are assignable to a record.
 export type Customer = {
   readonly email: string
   readonly name: string
@@ -42,7 +42,7 @@ export function cityOf(n: number): string {
   return `city-${Math.floor(n / perCity)}`
 }
 
-/** As ours makes them where none is given: in the order of time, 36 characters. */
+/** Like the ids that the store makes: in the order of time, 36 characters. */
 export function idOf(n: number): string {
   const hex = n.toString(16).padStart(12, '0')
   return `019a8b7c-${hex.slice(0, 4)}-7abc-8def-0123${hex.slice(4)}`
@@ -52,10 +52,10 @@ export function* customers(count: number, from = 0): Generator<Item, void, undef
   for (let n = from; n < from + count; n++) yield { id: idOf(n), data: customer(n) }
 }
 
-/** Somebody who keeps customers: ours or a peer, as the documents bench drives them. */
+/** A store of customers, ours or a peer's, as the documents bench drives it. */
 export interface CustomerStore {
   get(id: string): Promise<unknown>
-  /** Over the one that is there. */
+  /** Replaces the existing document. */
   put(id: string, data: Customer): Promise<unknown>
   /** Sets the tier, and adds one to the visits. */
   patch(id: string, tier: string): Promise<unknown>

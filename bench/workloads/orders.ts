@@ -1,4 +1,7 @@
-/** The events that everybody appends: about 210 bytes of JSON, small headers, streams of 10 with 36-character names. */
+/**
+ * The events that every contestant appends (about 210 bytes of JSON, small headers, streams of 10 with 36-character names),
+ * and the document that every contestant folds the events of a stream into.
+ */
 import { randomBytes, randomUUID } from 'node:crypto'
 
 export const eventsPerStream = 10
@@ -41,12 +44,30 @@ export function* orders(count: number, given?: string): Generator<OrderEvent & {
   }
 }
 
-/** Where one caller stands: it fills a stream, then begins the next. */
+/** What the events of one stream add up to. */
+export interface Order {
+  readonly customer: string
+  readonly status: string
+  readonly cents: number
+  readonly events: number
+}
+
+export const newOrder: Order = { customer: '', status: '', cents: 0, events: 0 }
+
+export function fold(order: Order, { type, data }: Pick<OrderEvent, 'type' | 'data'>): Order {
+  return {
+    customer: data.customer as string,
+    status: type,
+    cents: order.cents + (data.cents as number),
+    events: order.events + 1,
+  }
+}
+
+/** Gives one caller the place of each of its appends: it fills a stream, then begins the next. */
 export class StreamCursor {
   stream: string = randomUUID()
   version = 0
 
-  /** The place of the caller's next append. */
   next(count: number): { stream: string; version: number } {
     if (this.version + count > eventsPerStream) {
       this.stream = randomUUID()
@@ -62,7 +83,7 @@ let lastTime = 0
 let random = Buffer.alloc(0)
 let used = 0
 
-/** A UUIDv7 for peers that name their events themselves: as kind to the unique index as ours. */
+/** A UUIDv7 for peers that make event ids themselves: as cheap for the unique index as the ids of the store. */
 export function eventId(): string {
   lastTime = Math.max(Date.now(), lastTime)
   if (used + 20 > random.length * 2) {
