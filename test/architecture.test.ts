@@ -103,7 +103,7 @@ const sentences: Record<string, Example> = {
       'test/b.test.ts': `describe.concurrent.skip('b', () => {})`,
       'test/c.test.ts': `it.todo('c')`,
     },
-    passed: { 'test/a.test.ts': `test('test.only is caught', () => {})`, 'test/b.test.ts': `policy.skip()` },
+    passed: { 'test/a.test.ts': `test('test.only is detected', () => {})`, 'test/b.test.ts': `policy.skip()` },
   },
   'the lock file holds no download addresses': {
     rule: rules.lockFileHasNoAddresses,
@@ -118,7 +118,7 @@ for (const [sentence, { rule, caught, passed, on }] of Object.entries(sentences)
     expect(rule(on ?? sources)).toEqual([])
   })
 
-  test(`the rule "${sentence}" catches what it is for and nothing else`, () => {
+  test(`the rule "${sentence}" detects violations and nothing else`, () => {
     const offences = rule(madeUp(caught)).join('\n')
 
     for (const path of Object.keys(caught)) expect(offences).toMatch(new RegExp(`^${path}:\\d+ `, 'm'))
@@ -126,7 +126,7 @@ for (const [sentence, { rule, caught, passed, on }] of Object.entries(sentences)
   })
 }
 
-test('an offence names the line it is on', () => {
+test('a violation names its line', () => {
   const [offence] = rules.nothingIsAny(madeUp({ 'src/core/a.ts': '/*\n\n*/\nconst a = `\n`\nlet b: any' }))
 
   expect(offence).toMatch(/^src\/core\/a\.ts:6 /)

@@ -18,7 +18,7 @@ import { times } from './pace.ts'
 
 const one = { type: 'OrderPlaced', data: { total: 1 } }
 
-test('a process killed while it appends leaves all that was acknowledged, once', async () => {
+test('a process killed while it appends leaves every acknowledged event stored once', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'rf-embedded-'))
   await copyStore(folder)
   try {
@@ -50,7 +50,7 @@ test('a process killed while it appends leaves all that was acknowledged, once',
   }
 }, 120_000)
 
-test('timers and sockets live while 64 callers append all the time', async () => {
+test('timers and sockets keep working while 64 callers append continuously', async () => {
   await using store = await openStore({ database: await openDatabase(), schema: freshSchema() })
   const echo = createServer(socket => socket.pipe(socket)).listen(0, '127.0.0.1')
   await once(echo, 'listening')

@@ -109,7 +109,7 @@ describe.each([1, 2, 3, 10])('with %i connections', maxConnections => {
   })
 })
 
-test('more held streams than connections delay nobody else', async () => {
+test('more held streams than connections do not delay other appends', async () => {
   await using store = await openStore({ url: postgresUrl(), schema, maxConnections: 4, listen: false })
   const name = freshSchema()
   const names = times(30, at => `${name}-held-${at}`)
@@ -140,7 +140,7 @@ test('more held streams than connections delay nobody else', async () => {
   expect(results.map(result => result.version)).toEqual([...times(30, () => 2), ...times(10, () => 3)])
 })
 
-test('what waits for a held stream keeps the order of its calls', async () => {
+test('appends that wait for a held stream keep the order of their calls', async () => {
   await using store = await openStore({ url: postgresUrl(), schema, maxConnections: 4, listen: false })
   const name = freshSchema()
   await setup.events.append(`${name}-held`, one)
@@ -170,7 +170,7 @@ test('what waits for a held stream keeps the order of its calls', async () => {
   }
 })
 
-test('a stream made while an append waits for another one is seen, inside a transaction too', async () => {
+test('a stream created while an append waits for another one is visible, also inside a transaction', async () => {
   const user = await connect(postgresUrl())
   for (const tx of [undefined, user]) {
     const name = freshSchema()
@@ -197,7 +197,7 @@ test('a stream made while an append waits for another one is seen, inside a tran
   await user.end()
 })
 
-test('a store that closes does not wait longer than closeMs for a held stream', async () => {
+test('a store that closes waits at most closeMs for a held stream', async () => {
   let tookMs = Number.POSITIVE_INFINITY
   // A machine that stalls may make one of them slow, not each.
   for (let round = 0; round < 5 && tookMs > 4_000; round++) tookMs = await closeWhileHeld()

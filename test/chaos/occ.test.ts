@@ -26,7 +26,7 @@ async function openTwo(schema = freshSchema()): Promise<{ stores: [Store, Store]
   }
 }
 
-test('of many writers that expect one version exactly one wins, and the others learn the actual one', async () => {
+test('of many writers that expect one version exactly one succeeds, and the others get the actual version', async () => {
   await using two = await openTwo()
   const { stores } = two
   for (let version = 0; version < rounds; version++) {
@@ -40,7 +40,7 @@ test('of many writers that expect one version exactly one wins, and the others l
   )
 })
 
-test('writers that expect nothing all succeed, each with a version of its own', async () => {
+test('writers that expect any version all succeed, each with its own version', async () => {
   await using two = await openTwo()
   const { stores } = two
   const streams = times(5, at => `order-${at}`)
@@ -59,7 +59,7 @@ test('writers that expect nothing all succeed, each with a version of its own', 
   }
 })
 
-test('appends of one process to one stream keep the order of their calls, whatever other streams they have', async () => {
+test('appends of one process to one stream keep the order of their calls, also with other streams among them', async () => {
   await using two = await openTwo()
   const [store] = two.stores
   const shared = (other: string, expected: number) =>
@@ -75,7 +75,7 @@ test('appends of one process to one stream keep the order of their calls, whatev
   expect(results.map(([, result]) => result!.version)).toEqual([1, 2, 3, 4, 5])
 })
 
-test('a conflict within a group leaves its neighbours alone', async () => {
+test('a conflict within a group does not affect the other appends', async () => {
   await using two = await openTwo()
   const [store] = two.stores
   const first = store.events.append('z-first', one)
@@ -91,7 +91,7 @@ test('a conflict within a group leaves its neighbours alone', async () => {
 })
 
 if (engine !== 'pglite') {
-  test('the same between processes', async () => {
+  test('the same holds between processes', async () => {
     const schema = freshSchema()
     await using two = await openTwo(schema)
     await using other = startAppending({ url: postgresUrl(), schema, listen: false })
@@ -102,7 +102,7 @@ if (engine !== 'pglite') {
     }
   })
 
-  test('two processes on hot streams never deadlock, and no innocent append fails', async () => {
+  test('two processes on hot streams never deadlock, and no unrelated append fails', async () => {
     await using database = await ownDatabase()
     const options = { url: database.url, schema: freshSchema(), listen: false }
     await (await openStore({ ...options, migrate: true })).close()

@@ -61,7 +61,7 @@ function patience(): () => boolean {
 }
 
 if (engine === 'pglite') {
-  test('nothing is missed, repeated or out of order on one connection', async () => {
+  test('on one connection no event is missed, repeated or out of order', async () => {
     await using store = await openStore({ database: await openDatabase(), schema: freshSchema() })
     const readers = [tailing(store, 0n), tailing(store, 0n), readingAll(store, 0n, seeded(1))]
     const reading = readers.map(reader => reader.run())
@@ -104,7 +104,7 @@ if (engine === 'pglite') {
   ]
 
   test(
-    'no reader misses, repeats or reorders an event, and every broken reader is caught missing some',
+    'no reader misses, repeats or reorders an event, and every broken reader is detected',
     async () => {
       const schema = freshSchema()
       const isOver = patience()
@@ -141,7 +141,7 @@ if (engine === 'pglite') {
     ['2^31', 2n ** 31n],
     ['2^32', 2n ** 32n],
   ])(
-    'nothing is missed across position %s',
+    'no event is missed across position %s',
     async (_, boundary) => {
       const schema = freshSchema()
       const startAt = boundary - 150n
@@ -161,7 +161,7 @@ if (engine === 'pglite') {
   )
 
   test(
-    'reading the locks before the head is caught',
+    'reading the locks before the head is detected',
     async () => {
       const schema = freshSchema()
       const isOver = patience()
@@ -195,7 +195,7 @@ if (engine === 'pglite') {
     ['in the same statement as the insert', inSameStatement, []],
     ['but drawing from a sequence that caches', slowSteps, ['cache 20']],
   ])(
-    'announcing %s is caught: a right reader misses events',
+    'announcing %s is detected: a correct reader misses events',
     async (_, broken, sequence) => {
       const schema = freshSchema()
       const isOver = patience()

@@ -121,7 +121,7 @@ describe.each(cases)('$title', ({ send, streams, inTransaction }) => {
     await expectStoredOnce(name, await sent)
   })
 
-  test('is stored when it was cut off before it arrived', async () => {
+  test('is stored when the connection was cut before it arrived', async () => {
     await using behind = await openBehindProxy()
     const { proxy, store, name } = behind
     const { sent, links } = await sendIntoHold(proxy, () => send(store, name))
@@ -188,7 +188,7 @@ describe.each(cases)('$title', ({ send, streams, inTransaction }) => {
   }
 })
 
-test('an idempotency key stands after its append was sent again', async () => {
+test('an idempotency key is stored with an append that was sent again', async () => {
   await using behind = await openBehindProxy()
   const { proxy, store, name } = behind
   const send = () => store.events.append(`${name}-old`, one, { idempotencyKey: name })
@@ -202,7 +202,7 @@ test('an idempotency key stands after its append was sent again', async () => {
   expect(await send()).toMatchObject({ repeated: true, eventIds: first.eventIds, version: 3 })
 })
 
-test('a conflict stays a conflict when it was sent again, and the logger hears of the broken connection', async () => {
+test('a conflict is still a conflict after a resend, and the broken connection is logged', async () => {
   const warnings: string[] = []
   const warn = (_fields: object, message: string): void => void warnings.push(message)
   await using behind = await openBehindProxy({ logger: { debug() {}, info() {}, warn, error() {} } })
@@ -214,7 +214,7 @@ test('a conflict stays a conflict when it was sent again, and the logger hears o
   expect(warnings).toContainEqual(expect.stringContaining('sent again'))
 })
 
-test('a refusal that the original, come late, might not meet is no outcome', async () => {
+test('a refusal that the late original might not get is not an outcome', async () => {
   await using behind = await openBehindProxy()
   const { proxy, store, name } = behind
   const { sent, links } = await sendIntoHold(proxy, () => store.events.append(`${name}-old`, one, { expected: 7 }))
@@ -226,7 +226,7 @@ test('a refusal that the original, come late, might not meet is no outcome', asy
   expect(error.cause).toMatchObject({ code: 'version_conflict', actual: 2, expected: 7 })
 })
 
-test('an append that nobody answered for resendMs ends in OutcomeUnknown with its ids', async () => {
+test('an append without an answer for resendMs ends in OutcomeUnknown with its ids', async () => {
   await using behind = await openBehindProxy({ resendMs: 300 })
   const { proxy, store, name } = behind
   proxy.hold('down')
@@ -242,7 +242,7 @@ test('an append that nobody answered for resendMs ends in OutcomeUnknown with it
   expect(await store.events.has(error.eventIds[0])).toBe(true)
 })
 
-test('an append that could never be sent fails as that', async () => {
+test('an append that could never be sent fails with the connection error', async () => {
   await using behind = await openBehindProxy({ resendMs: 300 })
   const { proxy, store, name } = behind
   await proxy[Symbol.asyncDispose]()
@@ -287,7 +287,7 @@ test('a transaction cut off during its commit ends in OutcomeUnknown with the id
   expect(await store.events.has(ids[0]!)).toBe(true)
 })
 
-test('a transaction cut off before its commit is rolled back and says that the connection was lost', async () => {
+test('a transaction cut off before its commit is rolled back and reports the lost connection', async () => {
   await using behind = await openBehindProxy()
   const { proxy, store, name } = behind
   const work = store.transaction(async tx => {

@@ -66,7 +66,7 @@ async function putBack(prepare: () => Promise<void> = async () => {}): Promise<v
   await server.restart()
 }
 
-test('whoever follows or waits for a log that was put back gets LogRewound, and who begins anew does not', async () => {
+test('tails and waits on a log that was replaced by an earlier copy get LogRewound, and new ones do not', async () => {
   const { tail, kept, lost } = await appendCopyAppend()
   // One that looks only when it is told to.
   await using quiet = await openStore({ ...options(), pollMs: 600_000, listen: false })
@@ -103,7 +103,7 @@ test('whoever follows or waits for a log that was put back gets LogRewound, and 
   await expect(quietTail.failed).rejects.toMatchObject({ code: 'log_rewound' })
 }, 180_000)
 
-test('a promoted standby that lacks the last writes is told by its timeline', async () => {
+test('a promoted standby without the last writes is detected by its timeline', async () => {
   const { tail } = await appendCopyAppend()
   // A standby of nobody: it recovers what it has, and waits for more until it is promoted.
   await putBack(() => writeFile(join(server.dataDir, 'standby.signal'), ''))

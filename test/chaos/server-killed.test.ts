@@ -63,7 +63,7 @@ test('backends terminated under load lose no acknowledged append, and followers 
   await expectAllOnce(shop.stores[0]!, load.acknowledged, tails)
 }, 120_000)
 
-test('an event at a position that a crash has given back is not passed over', async () => {
+test('an event at a position that a crash has released is not skipped', async () => {
   await using store = await open({ pollMs: 600_000, listen: false })
   const tail = follow(store)
   const first = await store.events.append('order-1', one)
@@ -111,7 +111,7 @@ test('an event at a position that a crash has given back is not passed over', as
   await tail.stop()
 }, 120_000)
 
-test('waitFor outlives a restart of the server', async () => {
+test('waitFor survives a restart of the server', async () => {
   await using store = await open({ pollMs: 100 })
   const { position } = await store.events.append('order-1', one)
   // A crash may give back up to 32 positions that nobody has used; a restart in good order none.

@@ -11,7 +11,7 @@ import { startProxy } from './proxy.ts'
 
 const one = { type: 'OrderPlaced', data: { total: 1 } }
 
-test.concurrent('a listener whose connection has fallen silent notices, and hears again', async () => {
+test.concurrent('a listener whose connection has fallen silent detects it, and receives notifications again', async () => {
   const schema = freshSchema()
   await using direct = await openStore({ url: postgresUrl(), schema, channel: schema, migrate: true })
   await using proxy = await startProxy(postgresUrl())
@@ -31,7 +31,7 @@ test.concurrent('a listener whose connection has fallen silent notices, and hear
   await tail.stop()
 }, 120_000)
 
-test.concurrent('a listener that never hears that it listens tries again', async () => {
+test.concurrent('a listener whose LISTEN is never confirmed tries again', async () => {
   const schema = freshSchema()
   await using direct = await openStore({ url: postgresUrl(), schema, channel: schema, migrate: true })
   await using proxy = await startProxy(postgresUrl())
@@ -50,7 +50,7 @@ test.concurrent('a listener that never hears that it listens tries again', async
   await tail.stop()
 }, 120_000)
 
-test('connections that have fallen silent are given up after answerTimeoutMs, and the work goes on', async () => {
+test('connections that have fallen silent are closed after answerTimeoutMs, and the work continues', async () => {
   await using proxy = await startProxy(postgresUrl())
   const options = { url: proxy.url, schema: freshSchema(), pollMs: 50, answerTimeoutMs: 2_000, listen: false }
   // Directly: what takes longer than that is no silence.
@@ -69,7 +69,7 @@ test('connections that have fallen silent are given up after answerTimeoutMs, an
   expect(tail.ids.length).toBe(21)
 }, 120_000)
 
-test('a store closes within closeMs though nobody answers', async () => {
+test('a store closes within closeMs although the server does not answer', async () => {
   await using proxy = await startProxy(postgresUrl())
   const schema = freshSchema()
   const options = { url: proxy.url, schema, channel: schema, closeMs: 300 }

@@ -3,7 +3,7 @@ import { deleteConsumer, resetConsumer } from '../../src/consumers/administer.ts
 import { outcome, placed } from '../support/shop.ts'
 import { type Letters, openLetters } from './letters.ts'
 
-test('a reset closes the letters of events that will come again, and leaves the others', async () => {
+test('a reset closes the dead letters of events that will be delivered again, and no others', async () => {
   const { letters, log, fail, hold } = await openLetters()
   const [first, second] = [await fail('order-1', placed()), await fail('order-2', placed())]
   await hold()
@@ -13,7 +13,7 @@ test('a reset closes the letters of events that will come again, and leaves the 
   expect(await states(letters)).toEqual({ [first.id]: 'open', [second.id]: 'resolved' })
 })
 
-test('a reset that cannot be finished changes nothing', async () => {
+test('a reset that fails halfway changes nothing', async () => {
   const { letters, log, query, fail, hold } = await openLetters()
   const event = await fail('order-1', placed())
   await hold()
@@ -27,7 +27,7 @@ test('a reset that cannot be finished changes nothing', async () => {
   expect(await states(letters)).toEqual({ [event.id]: 'open' })
 })
 
-test('a consumer that cannot be deleted with its letters stays', async () => {
+test('a consumer whose dead letters cannot be deleted is not deleted', async () => {
   const { letters, log, query, fail, hold } = await openLetters()
   const event = await fail('order-1', placed())
   await hold()
@@ -40,7 +40,7 @@ test('a consumer that cannot be deleted with its letters stays', async () => {
   expect(await states(letters)).toEqual({ [event.id]: 'open' })
 })
 
-test('an unknown consumer is named, with the nearest one, inside of a transaction too', async () => {
+test('an unknown consumer is refused with the nearest name, also inside a transaction', async () => {
   const { log, database, hold } = await openLetters()
   await hold()
 

@@ -6,7 +6,7 @@ import { effectsOf, makeEffects, quick, recorder, workbench } from '../support/c
 import { openShop, paid, placed, shipped } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-test('a tick applies a batch and says how many events it was', async () => {
+test('runOnce applies a batch and returns the number of its events', async () => {
   const shop = await openShop()
   await makeEffects(shop)
   await shop.store.events.append('order-1', [placed(), paid, shipped()])
@@ -31,7 +31,7 @@ test('a tick applies a batch and says how many events it was', async () => {
   ])
 })
 
-test('RB-25: a consumer reads only the types it wants, and its checkpoint passes over the others', async () => {
+test('RB-25: a consumer reads only the types it wants, and its checkpoint moves past the others', async () => {
   const shop = await openShop()
   await makeEffects(shop)
   await shop.store.events.append('order-1', [placed(), paid, shipped()])
@@ -46,7 +46,7 @@ test('RB-25: a consumer reads only the types it wants, and its checkpoint passes
   expect(status).toMatchObject({ checkpoint: 3n, lag: 0n, lagSeconds: 0 })
 })
 
-test('RB-02: after a failure the next tick reports the wait, and waits double up to the cap', async () => {
+test('RB-02: after a failure the next run reports the wait, and waits double up to the cap', async () => {
   const shop = await openShop()
   await makeEffects(shop)
   await shop.store.events.append('order-1', placed())
@@ -70,7 +70,7 @@ test('RB-02: after a failure the next tick reports the wait, and waits double up
   expect(waits).toEqual([600, 1_200, 1_500, 1_500])
 })
 
-test('RB-03: an event is tried once and then as often as the policy says, while the checkpoint waits', async () => {
+test('RB-03: an event is tried once and then as often as the policy allows, while the checkpoint waits', async () => {
   const shop = await openShop()
   await makeEffects(shop)
   await shop.store.events.append('order-1', [placed(), paid])
@@ -122,7 +122,7 @@ test.each([
   { name: 'says what it works on', silent: false },
   { name: 'does not say what it works on', silent: true },
 ])(
-  'RB-05, RB-06: SQL that fails in a handler that $name is retried and set aside, and the rest goes on',
+  'RB-05, RB-06: SQL that fails in a handler that $name is retried and dead-lettered, and the rest continues',
   async ({ silent }) => {
     const shop = await openShop()
     await makeEffects(shop)
@@ -166,7 +166,7 @@ test('a handler that swallows the failure of its own statement fails all the sam
   expect((await effectsOf(shop, 'totals')).map(effect => effect.type)).toEqual(['OrderPlaced', 'OrderShipped'])
 })
 
-test('RB-21: what waits behind a batch that came to nothing is applied before it is called idle', async () => {
+test('RB-21: events behind an empty batch are applied before the consumer counts as idle', async () => {
   const shop = await openShop()
   await makeEffects(shop)
   for (let n = 1; n <= 5; n++) await shop.store.events.append(`order-${n}`, [placed(), paid])
@@ -185,7 +185,7 @@ test('RB-21: what waits behind a batch that came to nothing is applied before it
   expect(await effectsOf(shop, 'totals')).toHaveLength(5)
 })
 
-test('RB-20, RB-19: the status of a paused consumer that never failed is told, and only its own schema is asked', async () => {
+test('RB-20, RB-19: a paused consumer that never failed has a status, read from its own schema only', async () => {
   const shop = await openShop()
   const other = await openShop()
   await makeEffects(shop)

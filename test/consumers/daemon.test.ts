@@ -21,7 +21,7 @@ async function openWorkshop(
 
 const effects = async (shop: Shop, name: string): Promise<number> => (await effectsOf(shop, name)).length
 
-test('a daemon applies what is there and what comes', async () => {
+test('a runner applies existing and new events', async () => {
   const { shop, consumers } = await openWorkshop()
   consumers.register(recorder(shop, 'totals'))
   await shop.store.events.append('order-1', [placed(), paid])
@@ -38,7 +38,7 @@ test('a daemon applies what is there and what comes', async () => {
   ])
 })
 
-test('a daemon runs consumers that are registered later, and stops those that are removed', async () => {
+test('a runner runs consumers that are registered later, and stops those that are removed', async () => {
   const { shop, consumers } = await openWorkshop()
   const daemon = consumers.daemon()
   await daemon.start()
@@ -52,7 +52,7 @@ test('a daemon runs consumers that are registered later, and stops those that ar
   expect(await effects(shop, 'totals')).toBe(1)
 })
 
-test('RB-07: a consumer that fails for ever does not stop the others', async () => {
+test('RB-07: a consumer that fails forever does not stop the others', async () => {
   const { shop, consumers } = await openWorkshop()
   const fail = (): never => {
     throw new Error('no')
@@ -68,7 +68,7 @@ test('RB-07: a consumer that fails for ever does not stop the others', async () 
   expect(await effects(shop, 'broken')).toBe(0)
 })
 
-test('RB-08: of two daemons in one process exactly one holds a consumer', async () => {
+test('RB-08: of two runners in one process exactly one holds a consumer', async () => {
   const { shop, consumers } = await openWorkshop()
   const consumer = recorder(shop, 'totals')
   consumers.register(consumer)
@@ -83,7 +83,7 @@ test('RB-08: of two daemons in one process exactly one holds a consumer', async 
   expect(await effects(shop, 'totals')).toBe(20)
 })
 
-test('two daemons share the consumers evenly, and one that stops leaves its own to the other at once', async () => {
+test('two runners share the consumers evenly, and one that stops hands over its own immediately', async () => {
   const { shop, consumers } = await openWorkshop()
   for (const n of ['a', 'b', 'c', 'd', 'e']) consumers.register(recorder(shop, n))
   const other = workbench(shop)
@@ -100,7 +100,7 @@ test('two daemons share the consumers evenly, and one that stops leaves its own 
   expect(second.holds().sort()).toEqual(['a', 'b', 'c', 'd', 'e'])
 })
 
-test('daemons that can run different consumers agree who has which', async () => {
+test('runners that can run different consumers agree on the distribution', async () => {
   const shop = await openShop()
   await makeEffects(shop)
   const [first, second] = [workbench(shop), workbench(shop)]
@@ -147,7 +147,7 @@ test('RB-13: a reset during a running batch wins, and is durable (RB-18)', async
   expect((await effectsOf(shop, 'totals')).map(effect => effect.position)).toEqual([1n, 2n, 2n, 3n])
 })
 
-test('a reset reaches a daemon that is running', async () => {
+test('a reset reaches a running runner', async () => {
   const { shop, consumers } = await openWorkshop()
   consumers.register(recorder(shop, 'totals'))
   await consumers.daemon().start()
@@ -161,7 +161,7 @@ test('a reset reaches a daemon that is running', async () => {
   expect((await effectsOf(shop, 'totals')).map(effect => effect.position)).toEqual([1n, 2n, 1n, 2n])
 })
 
-test('a paused consumer waits, in a daemon too, and goes on where it was', async () => {
+test('a paused consumer waits, also in a runner, and continues where it was', async () => {
   const { shop, consumers } = await openWorkshop()
   consumers.register(recorder(shop, 'totals'))
   const daemon = consumers.daemon()
@@ -181,7 +181,7 @@ test('a paused consumer waits, in a daemon too, and goes on where it was', async
   expect(await effects(shop, 'totals')).toBe(2)
 })
 
-test('a consumer whose policy stops it is paused with its error, and told of', async () => {
+test('a consumer stopped by its policy is paused with its error, and the pause is logged', async () => {
   const { shop, consumers } = await openWorkshop()
   const fail = (): never => {
     throw new Error('the shop is closed')
@@ -197,7 +197,7 @@ test('a consumer whose policy stops it is paused with its error, and told of', a
   expect(status).toMatchObject({ isPaused: true, attempts: 1, lastError: { message: 'the shop is closed' } })
 })
 
-test('RB-22: stop lets a batch end that is under way, and gives back the leases', async () => {
+test('RB-22: stop lets a running batch end, and releases the leases', async () => {
   const { shop, consumers } = await openWorkshop()
   const [entered, go] = [deferred<void>(), deferred<void>()]
   consumers.register(
@@ -223,7 +223,7 @@ test('RB-22: stop lets a batch end that is under way, and gives back the leases'
   expect(daemon.isRunning).toBe(false)
 })
 
-test('RB-22: stop cuts off a handler that does not come back, and its batch is rolled back', async () => {
+test('RB-22: stop cuts off a handler that does not return, and its batch is rolled back', async () => {
   const { shop, consumers } = await openWorkshop()
   const entered = deferred<void>()
   let signal: AbortSignal | undefined
@@ -249,7 +249,7 @@ test('RB-22: stop cuts off a handler that does not come back, and its batch is r
   expect((await readStatus(consumers.log))[0]).toMatchObject({ checkpoint: 0n, lease: undefined, attempts: 0 })
 })
 
-test('a daemon can be started again after it was stopped', async () => {
+test('a runner can be started again after it was stopped', async () => {
   const { shop, consumers } = await openWorkshop()
   consumers.register(recorder(shop, 'totals'))
   const daemon = consumers.daemon()
@@ -263,7 +263,7 @@ test('a daemon can be started again after it was stopped', async () => {
   expect(daemon.isRunning).toBe(true)
 })
 
-test.runIf(onServer)('a daemon works with a single connection', async () => {
+test.runIf(onServer)('a runner works with a single connection', async () => {
   const shop = await openShop()
   await makeEffects(shop)
   const database = await openPostgres({ url: postgresUrl(), maxConnections: 1 })
@@ -298,7 +298,7 @@ test('many consumers at the end of the log share one read', async () => {
   await waitUntil(async () => (await readInRound()) < 12, { what: 'a read that many consumers share' })
 })
 
-test('the store stops its daemons when it is closed', async () => {
+test('the store stops its runners when it is closed', async () => {
   const { store } = await openShop()
   const daemon = store.daemon()
   await daemon.start()

@@ -6,7 +6,7 @@ import { openLetters } from './letters.ts'
 
 const nobody = '0190b2f0-6a1c-7def-8123-456789abcdef'
 
-test('AB-09: an event that fails again has one letter, with all attempts and the last error', async () => {
+test('AB-09: an event that fails again has one dead letter, with all attempts and the last error', async () => {
   const { letters, fail, failAgain } = await openLetters()
   const event = await fail('order-1', placed(), { error: new Error('declined') })
 
@@ -20,7 +20,7 @@ test('AB-09: an event that fails again has one letter, with all attempts and the
   expect(errors.map(error => error.message)).toEqual(['declined', 'no total'])
 })
 
-test('consumers have letters of their own for one event', async () => {
+test('each consumer has its own dead letter for an event', async () => {
   const { letters, fail, failAgain } = await openLetters()
   const event = await fail('order-1', placed())
 
@@ -33,7 +33,7 @@ test('consumers have letters of their own for one event', async () => {
   ])
 })
 
-test('a letter is undone with the transaction it was recorded in', async () => {
+test('a dead letter is rolled back with the transaction it was recorded in', async () => {
   const { store, database, letters, log } = await openLetters()
   const { eventIds } = await store.events.append('order-1', placed())
   const event = (await store.events.get(eventIds[0]!))!
@@ -47,7 +47,7 @@ test('a letter is undone with the transaction it was recorded in', async () => {
   expect(await letters.list()).toEqual([])
 })
 
-test('only the last twenty errors are kept', async () => {
+test('only the last twenty errors are stored', async () => {
   const { letters, fail, failAgain } = await openLetters()
   const event = await fail('order-1', placed(), { error: new Error('error 1') })
 
@@ -58,7 +58,7 @@ test('only the last twenty errors are kept', async () => {
   expect(errors.map(error => error.message)).toEqual(Array.from({ length: 20 }, (_, n) => `error ${n + 4}`))
 })
 
-test('whatever is thrown can be kept', async () => {
+test('any thrown value can be stored', async () => {
   const { letters, fail, failAgain } = await openLetters()
   const circular: Record<string, unknown> = {}
   circular.self = circular
@@ -85,7 +85,7 @@ test('whatever is thrown can be kept', async () => {
   expect(errors.at(-1)!.message).toBe('NUL \ufffd \ufffd')
 })
 
-test('an error is described with its code and what it came from', () => {
+test('an error is stored with its code and its causes', () => {
   const cause = Object.assign(new Error('duplicate key'), { code: '23505' })
 
   const described = describeError(new Error('not stored', { cause }))
@@ -95,7 +95,7 @@ test('an error is described with its code and what it came from', () => {
   expect(describeError(cause).code).toBe('23505')
 })
 
-test('letters are listed by filter', async () => {
+test('dead letters are listed by filter', async () => {
   const { letters, fail, query } = await openLetters()
   const first = await fail('order-1', placed())
   await query(`update ~dead_letters set last_failed_at = '2020-01-01'`)
@@ -114,7 +114,7 @@ test('letters are listed by filter', async () => {
   expect(await ids({ consumer: 'mailer', type: 'OrderShipped' })).toEqual([])
 })
 
-test('letters come in pages, each after the last one of the page before', async () => {
+test('dead letters are listed in pages, each after the last entry of the page before', async () => {
   const { letters, fail, failAgain } = await openLetters()
   const events = []
   for (let n = 0; n < 5; n++) events.push(await fail(`order-${n}`, placed(n)))
@@ -130,7 +130,7 @@ test('letters come in pages, each after the last one of the page before', async 
   expect(seen).toEqual([...[0, 1, 2, 3, 4].map(n => `mailer order-${n}`), 'printer order-0'])
 })
 
-test('a list with options that mean nothing is refused', async () => {
+test('a list with invalid options is refused', async () => {
   const { letters } = await openLetters()
   const refused = {
     limit: [0, 10_001, 1.5],
@@ -145,7 +145,7 @@ test('a list with options that mean nothing is refused', async () => {
     }
 })
 
-test('the numbers are given by consumer and state', async () => {
+test('dead letters are counted by consumer and state', async () => {
   const { letters, fail } = await openLetters()
   await fail('order-1', placed())
   const second = await fail('order-2', placed())
@@ -158,7 +158,7 @@ test('the numbers are given by consumer and state', async () => {
   ])
 })
 
-test('RB-16: a letter is shown with the whole event as it is stored', async () => {
+test('RB-16: a dead letter is shown with the whole event as stored', async () => {
   const { letters, fail } = await openLetters()
   const more = { headers: { region: 'eu' }, correlationId: 'checkout-1', causationId: 'click-1', userId: 'ada' }
   const event = await fail('order-1', placed(7, more))
@@ -176,7 +176,7 @@ test('RB-16: a letter is shown with the whole event as it is stored', async () =
   })
 })
 
-test('RB-16: what is asked of a letter that does not exist fails', async () => {
+test('RB-16: commands on a dead letter that does not exist fail', async () => {
   const { letters, fail } = await openLetters()
   const event = await fail('order-1', placed())
 
@@ -197,7 +197,7 @@ test('RB-16: what is asked of a letter that does not exist fails', async () => {
   expect(await letters.list()).toHaveLength(1)
 })
 
-test('a letter is resolved with a note, which is kept when the event fails again', async () => {
+test('a dead letter is resolved with a note, which stays when the event fails again', async () => {
   const { letters, fail, failAgain } = await openLetters()
   const event = await fail('order-1', placed())
 
@@ -214,7 +214,7 @@ test('a letter is resolved with a note, which is kept when the event fails again
   ])
 })
 
-test('a note must say something', async () => {
+test('a note must not be empty', async () => {
   const { letters, fail } = await openLetters()
   const event = await fail('order-1', placed())
 
@@ -225,7 +225,7 @@ test('a note must say something', async () => {
   expect(await letters.show('mailer', event.id)).toMatchObject({ state: 'open' })
 })
 
-test('a deleted letter is gone, and begins anew if the event fails again', async () => {
+test('a deleted dead letter is gone, and starts anew if the event fails again', async () => {
   const { letters, fail, failAgain } = await openLetters()
   const event = await fail('order-1', placed())
 
@@ -242,7 +242,7 @@ for (const [state, refused] of Object.entries({
   replayed: ['retried', 'resolved'],
   resolved: ['retried', 'resolved'],
 }))
-  test(`a letter that is ${state} cannot be ${refused.join(', ')}`, async () => {
+  test(`a dead letter that is ${state} cannot be ${refused.join(', ')}`, async () => {
     const { letters, fail, hold, query } = await openLetters()
     const event = await fail('order-1', placed())
     const { lease } = await hold()
@@ -260,7 +260,7 @@ for (const [state, refused] of Object.entries({
     expect(await letters.show('mailer', event.id)).toMatchObject({ state })
   })
 
-test('a letter whose retry was left in the middle is open again for whoever asks', async () => {
+test('a dead letter whose retry was interrupted is shown as open', async () => {
   const { letters, fail, hold, query } = await openLetters()
   const event = await fail('order-1', placed())
   const { lease } = await hold()
@@ -272,7 +272,7 @@ test('a letter whose retry was left in the middle is open again for whoever asks
   expect(await letters.show('mailer', event.id)).toMatchObject({ state: 'resolved', retryAt: undefined })
 })
 
-test('a retry with nobody to carry it out says so, and the letter stays open', async () => {
+test('a retry that no runner can carry out is refused, and the dead letter stays open', async () => {
   const { letters, fail } = await openLetters()
   const event = await fail('order-1', placed())
 
@@ -282,7 +282,7 @@ test('a retry with nobody to carry it out says so, and the letter stays open', a
   expect(await letters.show('mailer', event.id)).toMatchObject({ state: 'open', retryAt: expect.any(Date) })
 })
 
-test('a retry says whether somebody works for the consumer', async () => {
+test('a retry reports whether a runner serves the consumer', async () => {
   const { letters, fail, hold, query } = await openLetters()
   const event = await fail('order-1', placed())
   const running = async () => (await letters.retry('mailer', event.id)).isRunning
@@ -297,7 +297,7 @@ test('a retry says whether somebody works for the consumer', async () => {
   expect([whileHeld, whilePaused, expired]).toEqual([true, false, false])
 })
 
-test('all matching letters can be asked for, spaced by the rate, and behind those asked for before', async () => {
+test('a retry of all matching dead letters is spaced by the rate, after those requested before', async () => {
   const { letters, fail } = await openLetters()
   for (let n = 0; n < 4; n++) await fail('order-1', placed(n))
   await fail('order-2', placed())
@@ -313,7 +313,7 @@ test('all matching letters can be asked for, spaced by the rate, and behind thos
   expect(due.map(at => at && at - start!)).toEqual([0, 50_000, 100_000, 150_000, undefined, undefined])
 })
 
-test('a retry of all letters of an unknown consumer, or at no rate, is refused', async () => {
+test('a retry of all dead letters of an unknown consumer, or at an invalid rate, is refused', async () => {
   const { letters, fail, hold } = await openLetters()
   await fail('order-1', placed())
   await hold()

@@ -43,7 +43,7 @@ function keeper(name: string, given: Partial<Consumer> = {}): { consumer: Consum
   return { consumer: { ...made, ...given }, kept }
 }
 
-test('a daemon that is far behind hands over every event once, in order, as it was written', async () => {
+test('a runner that is far behind delivers every event once, in order, unchanged', async () => {
   const { consumers, written } = await openFullShop()
   const all = keeper('all')
   consumers.register(all.consumer)
@@ -54,7 +54,7 @@ test('a daemon that is far behind hands over every event once, in order, as it w
   expect(all.kept).toEqual(written)
 })
 
-test('far behind, only the types that are wanted come, whatever is in their names', async () => {
+test('far behind, only the wanted types are delivered, whatever characters are in their names', async () => {
   const { consumers, written } = await openFullShop()
   const odd = keeper('odd', { filter: { types: ["It's\\Odd"] } })
 
@@ -63,7 +63,7 @@ test('far behind, only the types that are wanted come, whatever is in their name
   expect(odd.kept).toEqual(written.filter(event => event.type === "It's\\Odd"))
 })
 
-test('far behind, an event that cannot be read is set aside and hides none of the others', async () => {
+test('far behind, an event that cannot be read is dead-lettered and hides none of the others', async () => {
   const bad = 1_234
   const fail = (data: unknown): unknown => {
     if ((data as { n: number }).n === bad) throw new Error('no')
@@ -83,7 +83,7 @@ test('far behind, an event that cannot be read is set aside and hides none of th
   expect(letters).toEqual([{ position: written[bad]!.position }])
 })
 
-test('far behind, a batch that fails is applied again from where it was, and what was read ahead is not lost', async () => {
+test('far behind, a failed batch is applied again from its checkpoint, and prefetched events are not lost', async () => {
   const { consumers, written } = await openFullShop()
   let failures = 3
   const all = keeper('all', { policy: deadLetter({ retries: 5, ...quick }) })

@@ -14,7 +14,7 @@ async function openCluster(
   return { hosts, daemons: administerDaemons(hosts[0]!) }
 }
 
-test('a standby takes nothing while a hot node is there, and everything when that stops', async () => {
+test('a standby takes nothing while the active runner lives, and everything when that stops', async () => {
   const { hosts, daemons } = await openCluster(2)
   const hot = hosts[0]!.daemon({ node: 'amsterdam' })
   const cold = hosts[1]!.daemon({ node: 'berlin', standby: true })
@@ -32,7 +32,7 @@ test('a standby takes nothing while a hot node is there, and everything when tha
   expect(cold.role).toBe('hot')
 })
 
-test('promoting a node makes it hot and the other one a standby; demoting it gives the role back', async () => {
+test('promoting a runner makes it active and the other one a standby; demoting it reverses that', async () => {
   const { hosts, daemons } = await openCluster(2)
   const [amsterdam, berlin] = [
     hosts[0]!.daemon({ node: 'amsterdam' }),
@@ -50,7 +50,7 @@ test('promoting a node makes it hot and the other one a standby; demoting it giv
   expect([amsterdam.role, berlin.role]).toEqual(['hot', 'standby'])
 })
 
-test('RB-78: a second start under one name takes over, and the first one stops', async () => {
+test('RB-78: a second start under one name takes over, and the first runner stops', async () => {
   const { hosts, daemons } = await openCluster(2)
   const first = hosts[0]!.daemon({ node: 'amsterdam' })
   const second = hosts[1]!.daemon({ node: 'amsterdam', standby: true })
@@ -62,7 +62,7 @@ test('RB-78: a second start under one name takes over, and the first one stops',
   expect(await daemons.list()).toMatchObject([{ node: 'amsterdam', role: 'hot', leases: ['a', 'b'] }])
 })
 
-test('RB-79: a hot node that was away while another took over comes back as a standby', async () => {
+test('RB-79: an active runner that was away while another took over returns as a standby', async () => {
   const shop = await openShop()
   await makeEffects(shop)
   const hosts = [workbench(shop), workbench(shop)]
@@ -91,7 +91,7 @@ test('RB-79: a hot node that was away while another took over comes back as a st
   expect(amsterdam.holds()).toEqual([])
 })
 
-test('a node that is not there cannot be promoted', async () => {
+test('a runner that does not exist cannot be promoted', async () => {
   const { hosts, daemons } = await openCluster(1)
   await hosts[0]!.daemon({ node: 'amsterdam' }).start()
 

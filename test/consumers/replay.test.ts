@@ -23,7 +23,7 @@ const mailed = async (shop: Letters) =>
 const checkpointOf = async (shop: Letters) =>
   (await shop.query<{ checkpoint: bigint }>('select checkpoint from ~consumers'))[0]!.checkpoint
 
-test('RB-14: a retry applies that event only, and leaves the checkpoint where it is', async () => {
+test('RB-14: a retry applies that event only, and does not move the checkpoint', async () => {
   const shop = await openLetters()
   const consumer = await withMails(shop)
   const event = await shop.fail('order-1', placed())
@@ -42,7 +42,7 @@ test('RB-14: a retry applies that event only, and leaves the checkpoint where it
   expect(letter.history).toMatchObject([{ from: 'retrying', to: 'replayed' }])
 })
 
-test('a replayed letter is opened again when its event fails once more', async () => {
+test('a replayed dead letter is opened again when its event fails once more', async () => {
   const shop = await openLetters()
   const consumer = await withMails(shop)
   const event = await shop.fail('order-1', placed())
@@ -56,7 +56,7 @@ test('a replayed letter is opened again when its event fails once more', async (
   expect(letter.history.map(change => change.to)).toEqual(['replayed', 'open'])
 })
 
-test('AB-10: the lowest position comes first, and only what was asked for and is due', async () => {
+test('AB-10: the lowest position comes first, and only requested dead letters that are due', async () => {
   const shop = await openLetters()
   const consumer = await withMails(shop)
   const events = []
@@ -74,7 +74,7 @@ test('AB-10: the lowest position comes first, and only what was asked for and is
   expect(await shop.letters.stats()).toMatchObject([{ open: 2, replayed: 3 }])
 })
 
-test('a letter that fails again is open, with the error, one more attempt and no request', async () => {
+test('a dead letter that fails again is open, with the error, one more attempt and no request', async () => {
   const shop = await openLetters()
   await withMails(shop)
   const event = await shop.fail('order-1', placed())
@@ -98,7 +98,7 @@ test('a letter that fails again is open, with the error, one more attempt and no
   expect(letter.errors.map(error => error.message)).toEqual(['declined', 'still declined'])
 })
 
-test('a letter that fails does not keep the next one from being replayed', async () => {
+test('a dead letter that fails does not prevent the replay of the next one', async () => {
   const shop = await openLetters()
   const working = await withMails(shop)
   const bad = await shop.fail('order-1', placed(1))
@@ -117,7 +117,7 @@ test('a letter that fails does not keep the next one from being replayed', async
   expect((await shop.letters.show('mailer', bad.id)).lastError).toMatchObject({ code: '22012' })
 })
 
-test('an error of SQL that the handler keeps to itself is a failure all the same', async () => {
+test('an SQL error that the handler swallows is still a failure', async () => {
   const shop = await openLetters()
   const event = await shop.fail('order-1', placed())
   await shop.letters.retry('mailer', event.id)
@@ -131,7 +131,7 @@ test('an error of SQL that the handler keeps to itself is a failure all the same
   expect(await shop.letters.show('mailer', event.id)).toMatchObject({ state: 'open', attempts: 2 })
 })
 
-test('a handler that does not come back is given up, and told so', async () => {
+test('a handler that does not return is cut off, and the dead letter records that', async () => {
   const shop = await openLetters()
   const event = await shop.fail('order-1', placed())
   await shop.letters.retry('mailer', event.id)
@@ -153,7 +153,7 @@ test('a handler that does not come back is given up, and told so', async () => {
   expect((await shop.letters.show('mailer', event.id)).lastError).toMatchObject({ code: 'handler_timeout' })
 })
 
-test('an event that cannot be decoded fails again, without its handler being called', async () => {
+test('an event that cannot be decoded fails again, without a call of its handler', async () => {
   const shop = await openLetters()
   const event = await shop.fail('order-1', placed())
   await shop.letters.retry('mailer', event.id)
@@ -175,7 +175,7 @@ test('an event that cannot be decoded fails again, without its handler being cal
   })
 })
 
-test('a letter whose event is gone says so', async () => {
+test('a dead letter whose event was deleted reports that', async () => {
   const shop = await openLetters()
   const event = await shop.fail('order-1', placed())
   await shop.query('delete from ~events')
@@ -189,7 +189,7 @@ test('a letter whose event is gone says so', async () => {
   expect(letter.lastError.message).toContain('not in the log any more')
 })
 
-test('AB-10: a letter left in the middle by a former holder is replayed by the next, once', async () => {
+test('AB-10: a dead letter left in the middle by a former holder is replayed by the next, once', async () => {
   const shop = await openLetters()
   const consumer = await withMails(shop)
   const event = await shop.fail('order-1', placed())
@@ -204,7 +204,7 @@ test('AB-10: a letter left in the middle by a former holder is replayed by the n
   expect(await mailed(shop)).toEqual([event.id])
 })
 
-test('who has lost the lease replays nothing, and takes nothing from who has it now', async () => {
+test('a holder that has lost the lease replays nothing, and takes nothing from the new holder', async () => {
   const shop = await openLetters()
   const consumer = await withMails(shop)
   const [mine, open] = [await shop.fail('order-1', placed()), await shop.fail('order-2', placed())]
@@ -224,7 +224,7 @@ test('who has lost the lease replays nothing, and takes nothing from who has it 
   expect(states).toEqual(['retrying', 'open'])
 })
 
-test('no more letters are begun than asked for, and none once the lease is to be given back', async () => {
+test('no more dead letters are begun than requested, and none once the lease is to be released', async () => {
   const shop = await openLetters()
   for (let n = 0; n < 5; n++) await shop.fail(`order-${n}`, placed(n))
   await shop.letters.retry('mailer', {})
@@ -241,7 +241,7 @@ test('no more letters are begun than asked for, and none once the lease is to be
 })
 
 if (onServer) {
-  test('RB-15: a retry needs one connection only', async () => {
+  test('RB-15: a retry needs only one connection', async () => {
     const database = await openPostgres({ url: postgresUrl(), maxConnections: 1 })
     onTestFinished(() => database.close(1_000))
     const shop = await openLetters()
@@ -255,7 +255,7 @@ if (onServer) {
     expect(await mailed(shop)).toEqual([event.id])
   })
 
-  test('RB-15: a connection that is cut in the middle leaves the letter to be replayed, once', async () => {
+  test('RB-15: a connection that is cut in the middle leaves the dead letter to be replayed, once', async () => {
     const shop = await openLetters()
     const consumer = await withMails(shop)
     const event = await shop.fail('order-1', placed())
@@ -279,7 +279,7 @@ if (onServer) {
     expect(await mailed(shop)).toEqual([event.id])
   })
 
-  test('a lease that is lost while the handler runs undoes what it did', async () => {
+  test('a lease that is lost while the handler runs undoes its writes', async () => {
     const shop = await openLetters()
     const consumer = await withMails(shop)
     const event = await shop.fail('order-1', placed())

@@ -24,7 +24,7 @@ async function openWorkshop(
 const types = async (shop: Shop, name: string): Promise<string[]> =>
   (await effectsOf(shop, name)).map(effect => effect.type)
 
-test('an unknown name is refused with the nearest one there is', async () => {
+test('an unknown name is refused with the nearest known name', async () => {
   const { shop, consumers } = await openWorkshop()
   consumers.register(recorder(shop, 'order-totals'))
   await consumers.daemon().start()
@@ -37,7 +37,7 @@ test('an unknown name is refused with the nearest one there is', async () => {
   await expect(consumers.daemon({ consumers: ['order-total'] }).start()).rejects.toMatchObject(unknown)
 })
 
-test('a second consumer of one name is refused', async () => {
+test('a second consumer with the same name is refused', async () => {
   const { shop, consumers } = await openWorkshop()
   consumers.register(recorder(shop, 'totals'))
 
@@ -46,7 +46,7 @@ test('a second consumer of one name is refused', async () => {
   expect(again).toThrow(expect.objectContaining({ code: 'duplicate_consumer', consumer: 'totals' }))
 })
 
-test('options that make no sense are refused where they are given', async () => {
+test('invalid options are refused where they are given', async () => {
   const { shop, consumers } = await openWorkshop()
 
   for (const options of [{ batchSize: 0 }, { leaseMs: 1 }, { timeoutMs: 0 }, { startFrom: -1n }, { batchSize: 1.5 }])
@@ -56,7 +56,7 @@ test('options that make no sense are refused where they are given', async () => 
     expect(() => consumers.daemon(options)).toThrow(expect.objectContaining({ code: 'invalid_option' }))
 })
 
-test('waiting for a position that does not come ends with its limit', async () => {
+test('waiting for a position that is not reached ends with its limit', async () => {
   const { shop, consumers } = await openWorkshop()
   await runUntilIdle(consumers, [recorder(shop, 'totals')])
 
@@ -65,7 +65,7 @@ test('waiting for a position that does not come ends with its limit', async () =
   await expect(waiting).rejects.toMatchObject({ code: 'timed_out' })
 })
 
-test('a handler that never returns is rolled back and counts as failed, and others go on', async () => {
+test('a handler that never returns is rolled back and counts as failed, and other consumers continue', async () => {
   const { shop, consumers } = await openWorkshop()
   await shop.store.events.append('order-1', [placed(), paid, shipped()])
   const signals: AbortSignal[] = []
@@ -96,7 +96,7 @@ test('a handler that never returns is rolled back and counts as failed, and othe
   expect(letters).toMatchObject([{ errors: Array.from({ length: 4 }, () => ({ code: 'handler_timeout' })) }])
 })
 
-test('a handler that awaits a socket is rolled back after its time, while other calls wait their turn', async () => {
+test('a handler that waits for a socket is rolled back after its time limit, while other calls wait their turn', async () => {
   const { shop, consumers } = await openWorkshop()
   const sockets = new Set<Socket>()
   const server = createServer(socket => sockets.add(socket)).listen(0, '127.0.0.1')
@@ -125,7 +125,7 @@ test('a handler that awaits a socket is rolled back after its time, while other 
   expect(await types(shop, 'totals')).toEqual([])
 })
 
-test('an event that cannot be given its shape follows the policy, and those around it are applied', async () => {
+test('an event that cannot be upcast follows the policy, and the events around it are applied', async () => {
   const fail = (): never => {
     throw new Error('unreadable')
   }
@@ -139,7 +139,7 @@ test('an event that cannot be given its shape follows the policy, and those arou
   expect(letters).toMatchObject([{ type: 'OrderPaid', errors: [{ code: 'upcaster_failed' }] }])
 })
 
-test('a condition that throws is a failure of the event it was asked about', async () => {
+test('a filter that throws is a failure of the event it was called with', async () => {
   const { shop, consumers } = await openWorkshop()
   await shop.store.events.append('order-1', [placed(), paid, shipped()])
   const picky = {
@@ -157,7 +157,7 @@ test('a condition that throws is a failure of the event it was asked about', asy
   expect(await types(shop, 'totals')).toEqual(['OrderShipped'])
 })
 
-test('a policy of the user decides event by event', async () => {
+test('a custom policy decides event by event', async () => {
   const { shop, consumers } = await openWorkshop()
   await shop.store.events.append('order-1', [placed(), paid, shipped()])
   const asked: string[] = []
@@ -181,7 +181,7 @@ test('a policy of the user decides event by event', async () => {
   expect((await readStatus(consumers.log))[0]).toMatchObject({ isPaused: true, checkpoint: 2n })
 })
 
-test('a breaker holds the consumer up while its target is down, without using up its retries', async () => {
+test('a breaker holds the consumer back while its target is down, without using up its retries', async () => {
   const { shop, consumers } = await openWorkshop()
   let isDown = true
   const totals = recorder(shop, 'totals', {
@@ -211,7 +211,7 @@ test('a breaker holds the consumer up while its target is down, without using up
   expect(await types(shop, 'totals')).toEqual(['OrderPlaced', 'OrderPaid'])
 })
 
-test('a checkpoint beyond the head holds its consumer up until it is reset, and says so', async () => {
+test('a checkpoint beyond the head stops its consumer until it is reset, and the status says so', async () => {
   const { shop, consumers } = await openWorkshop()
   const totals = recorder(shop, 'totals')
   consumers.register(totals)
@@ -230,7 +230,7 @@ test('a checkpoint beyond the head holds its consumer up until it is reset, and 
 })
 
 test.runIf(onServer)(
-  'RB-01: an append that commits late is applied, in its place, by a consumer that is ahead of it',
+  'RB-01: an append that commits late is applied in order by a consumer that is ahead of it',
   async () => {
     const { shop, consumers } = await openWorkshop()
     consumers.register(recorder(shop, 'totals'))
@@ -249,7 +249,7 @@ test.runIf(onServer)(
 )
 
 test.runIf(onServer)(
-  'RB-07, RB-23: connections that are cut, the listener too, are made again, and nothing is lost',
+  'RB-07, RB-23: cut connections, also that of the listener, are opened again, and no event is lost',
   async () => {
     const { shop } = await openWorkshop()
     const application = `cut-${shop.schema}`

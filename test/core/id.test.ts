@@ -13,7 +13,7 @@ test('an id is a UUIDv7 that carries the millisecond it was made in', () => {
   expect(Number.parseInt(id.replace('-', '').slice(0, 12), 16)).toBe(placedAt)
 })
 
-test('ids of one maker are unique and ascend, whatever the clock does', () => {
+test('ids of one generator are unique and ascending, whatever the clock does', () => {
   const times = fc.array(fc.integer({ min: 0, max: 2 ** 48 - 2 ** 20 }), { minLength: 1, maxLength: 50 })
   fc.assert(
     fc.property(times, fc.integer({ min: 1, max: 50 }), (moments, each) => {
@@ -42,7 +42,7 @@ test('200,000 orders in one stopped millisecond get ascending ids', () => {
   }
 })
 
-test('two makers that start in the same millisecond share no id', () => {
+test('two generators that start in the same millisecond share no id', () => {
   const [here, there] = [uuidv7Ids({ clock: handClock(1) }), uuidv7Ids({ clock: handClock(1) })]
   const made = Array.from({ length: 1000 }, () => [here.next(), there.next()]).flat()
 
@@ -76,7 +76,7 @@ test('a UUID is recognised in either case, and nothing else is', () => {
   }
 })
 
-test('the canonical form is the one the database gives back', () => {
+test('the canonical form is the one the database returns', () => {
   expect(canonicalUuid('0190B2F0-6A1C-7DEF-8123-456789ABCDEF')).toBe('0190b2f0-6a1c-7def-8123-456789abcdef')
   expect(canonicalUuid('order-42')).toBeUndefined()
 })

@@ -16,13 +16,13 @@ describe('abort', () => {
     expect(() => throwIfAborted()).not.toThrow()
   })
 
-  test('a store that closed says so itself', () => {
+  test('a closed store reports itself as the reason', () => {
     const closed = new StoreClosed({})
 
     expect(() => throwIfAborted(AbortSignal.abort(closed))).toThrow(closed)
   })
 
-  test('what settles first wins: the delivery', async () => {
+  test('whichever settles first wins: the result', async () => {
     const { signal } = new AbortController()
 
     await expect(abortable(Promise.resolve('tea'), signal)).resolves.toBe('tea')
@@ -30,7 +30,7 @@ describe('abort', () => {
     expect(listeners(signal)).toBe(0)
   })
 
-  test('what settles first wins: the abort, and a late failure of the delivery bothers nobody', async () => {
+  test('whichever settles first wins: the abort, and a late rejection is not unhandled', async () => {
     const shop = new AbortController()
     const delivery = deferred<string>()
     const waiting = abortable(delivery.promise, shop.signal)
@@ -42,7 +42,7 @@ describe('abort', () => {
     await expect(abortable(Promise.reject(new Error('spilt')), shop.signal)).rejects.toThrow(Aborted)
   })
 
-  test('a thousand waits share one listener on a long-lived signal, and leave none', async () => {
+  test('a thousand waits share one listener on a long-lived signal, and leave none behind', async () => {
     const warnings = vi.spyOn(process, 'emitWarning')
     const { signal } = new AbortController()
     const deliveries = Array.from({ length: 1000 }, () => deferred<void>())
@@ -57,7 +57,7 @@ describe('abort', () => {
     warnings.mockRestore()
   })
 
-  test('every waiter is told once, also one that stops another, and a released one is not', () => {
+  test('every listener is called once, also one that removes another, and a removed one is not called', () => {
     const shop = new AbortController()
     const told: string[] = []
     onAbort(shop.signal, () => {
@@ -102,7 +102,7 @@ describe('deadline', () => {
     expect(clock.pending()).toEqual([])
   })
 
-  test('once disposed it leaves neither timer nor listener', () => {
+  test('leaves neither timer nor listener once disposed', () => {
     const clock = handClock()
     const shop = new AbortController()
     const limit = deadline(shop.signal, 500, { clock })
@@ -134,7 +134,7 @@ describe('deadline', () => {
     expect(deadline().signal.aborted).toBe(false)
   })
 
-  test('of a signal that has aborted already it is aborted from the start', () => {
+  test('is aborted from the start if the given signal has aborted already', () => {
     const clock = handClock()
 
     expect(deadline(AbortSignal.abort('closed'), 500, { clock }).signal.reason).toBe('closed')
@@ -155,7 +155,7 @@ describe('sleep', () => {
     expect(listeners(signal)).toBe(0)
   })
 
-  test('ends with the abort and takes its timer along', async () => {
+  test('ends with the abort and clears its timer', async () => {
     const clock = handClock()
     const shop = new AbortController()
     const night = sleep(8, { clock, signal: shop.signal })
@@ -175,7 +175,7 @@ describe('sleep', () => {
 })
 
 describe('once', () => {
-  test('closing the shop twice closes it once, and both get the same outcome', async () => {
+  test('closing twice closes once, and both callers get the same outcome', async () => {
     const lock = vi.fn(async () => 'locked')
     const close = once(lock)
 

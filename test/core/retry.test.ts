@@ -32,7 +32,7 @@ test('waits double from the base to the cap', () => {
   expect([1, 2, 3, 4, 5, 6].map(attempt => delay(backoff, attempt))).toEqual([100, 200, 400, 800, 1000, 1000])
 })
 
-test('a payment that fails twice is made at the third attempt, after both waits', async () => {
+test('a call that fails twice succeeds at the third attempt, after both waits', async () => {
   const clock = handClock()
   const pay = vi.fn(async (attempt: number) => {
     if (attempt < 3) throw lost()
@@ -50,7 +50,7 @@ test('a payment that fails twice is made at the third attempt, after both waits'
   expect(pay.mock.calls).toEqual([[1], [2], [3]])
 })
 
-test('when the retries are used up the last error is thrown', async () => {
+test('the last error is thrown when the retries are used up', async () => {
   const errors = [lost(), lost(), lost()]
   const pay = vi.fn((attempt: number) => {
     throw errors[attempt - 1]
@@ -62,7 +62,7 @@ test('when the retries are used up the last error is thrown', async () => {
   expect(pay).toHaveBeenCalledTimes(3)
 })
 
-test('an error that says it is not retryable is not retried', async () => {
+test('an error that is marked as not retryable is not retried', async () => {
   const conflict = new VersionConflict({ stream: 'order-42', expected: 1, actual: 2 })
   const save = vi.fn(() => Promise.reject(conflict))
 
@@ -70,7 +70,7 @@ test('an error that says it is not retryable is not retried', async () => {
   expect(save).toHaveBeenCalledOnce()
 })
 
-test('the caller can decide what is worth another attempt', async () => {
+test('the caller can decide which errors are retried', async () => {
   const answers = ['sold out', 'busy']
   const order = () => Promise.reject(new Error(answers.pop()))
 
@@ -83,7 +83,7 @@ test('the caller can decide what is worth another attempt', async () => {
   await expect(ordered).rejects.toThrow('sold out')
 })
 
-test('an abort ends the wait at once and leaves no timer', async () => {
+test('an abort ends the wait immediately and leaves no timer', async () => {
   const clock = handClock()
   const closing = new AbortController()
   const pay = vi.fn(() => Promise.reject(lost()))

@@ -31,7 +31,7 @@ describe('the blocks of the docs', () => {
   })
   afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
-  test('compile and run, and print what they say', { timeout: 600_000 }, async () => {
+  test('compile and run, and print the output they show', { timeout: 600_000 }, async () => {
     const tsc = join(root, 'node_modules', 'typescript', 'bin', 'tsc')
     const compiled = await run(process.execPath, [tsc, '-p', folder]).catch((error: { stdout: string }) => error)
     expect(compiled.stdout).toBe('')

@@ -6,11 +6,11 @@ import { root } from '../../src/cli/commands.ts'
 import { expectFile } from '../schema/golden.ts'
 import { commandReference } from './command-reference.ts'
 
-test('docs/reference/cli.md is what the commands say of themselves', async () => {
+test('docs/reference/cli.md is generated from the commands', async () => {
   expectFile('docs/reference/cli.md', await commandReference(root), 'test/docs')
 })
 
-test('every command has an example of itself, and options that a person can read', async () => {
+test('every command has an example of itself, and readable options', async () => {
   for (const { path, leaf } of allCommands(root)) {
     const { examples, options } = await leaf.load()
 

@@ -24,7 +24,7 @@ test('every line of a block of the docs', async () => {
   expect(wrong).toEqual([])
 })
 
-test('every line within a sentence of the docs, though what it takes may be left out', async () => {
+test('every command line within a sentence of the docs, where arguments may be omitted', async () => {
   const lines = pages.flatMap(({ path, text }) =>
     [...text.matchAll(/`(rillflow [a-z-][^`]*)`/g)].map(([, line]) => ({ path, line: line!.replaceAll('\n', ' ') })),
   )
@@ -43,7 +43,7 @@ test('every example of a command', async () => {
   expect(await wrongAmong(lines)).toEqual([])
 })
 
-test('every command that an error or the doctor advises', async () => {
+test('every command that an error or the doctor suggests', async () => {
   const lines = readSources('src/cli', 'src/upkeep').flatMap(({ path, text }) =>
     [...text.matchAll(/(?:['`(]|\b(?:or|then) )rillflow ([a-z-]+(?: [a-z-]+)?)/g)].map(([, words]) => ({
       path,

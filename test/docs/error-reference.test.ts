@@ -4,11 +4,11 @@ import * as rillflow from '../../src/index.ts'
 import { expectFile } from '../schema/golden.ts'
 import { errorReference } from './error-reference.ts'
 
-test('docs/reference/errors.md is what the errors say of themselves', async () => {
+test('docs/reference/errors.md is generated from the errors', async () => {
   expectFile('docs/reference/errors.md', await errorReference(), 'test/docs/error-reference')
 })
 
-test('every error that is exported is in the reference, with a message that names what it is about', async () => {
+test('every exported error is in the reference, with a message that names its subject', async () => {
   const reference = await errorReference()
 
   const kinds = Object.entries(rillflow).filter(([, value]) => typeof value === 'function' && 'code' in value)

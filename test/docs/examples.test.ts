@@ -25,7 +25,7 @@ test('the shop shows each event once, a conflict and a repeat', { timeout: patie
   expect(printed).toContain('each shown once and in order')
 })
 
-test('the billing workflow closes a month that had late payers and a bank that was down', {
+test('the billing workflow closes a month with late payers and a bank that was down', {
   timeout: patienceMs,
 }, async () => {
   const printed = await runExample('billing-workflow')
@@ -37,7 +37,7 @@ test('the billing workflow closes a month that had late payers and a bank that w
   expect(printed).toContain('collect failed: the bank does not answer')
 })
 
-test('the tenants are kept apart, and one leaves and comes back', { timeout: patienceMs }, async () => {
+test('the tenants are isolated, and one is exported and imported again', { timeout: patienceMs }, async () => {
   const printed = await runExample('multi-tenant')
 
   expect(printed).toContain('(nobody)   tenant_required')
@@ -47,7 +47,7 @@ test('the tenants are kept apart, and one leaves and comes back', { timeout: pat
   expect(printed).toContain('The book cellar still knows: teapot for 990 cents.')
 })
 
-test('the embedded script remembers what it sold, from one run to the next', { timeout: patienceMs }, async () => {
+test('the embedded script remembers its sales from one run to the next', { timeout: patienceMs }, async () => {
   const first = await runExample('embedded-script')
   const second = await runExample('embedded-script', 'cake', '2')
 

@@ -29,13 +29,13 @@ afterAll(async () => {
   await rm(clone, { recursive: true, force: true })
 })
 
-test('npm start builds and runs what the walk runs for it', async () => {
+test('npm start builds and runs the commands of the walk', async () => {
   const { scripts } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
 
   expect(scripts.start).toBe(`npm run --silent build && ${start}`)
 })
 
-test('the first five minutes are as they are written', { timeout: patienceMs }, async () => {
+test('the first five minutes work as written', { timeout: patienceMs }, async () => {
   const text = await readFile(join(root, 'docs/first-five-minutes.md'), 'utf8')
   const typed: string[] = []
 

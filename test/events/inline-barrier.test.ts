@@ -85,7 +85,7 @@ test('activating again changes version and types', async () => {
   expect(await listInline(log)).toEqual([{ name: 'totals', version: 2, types: undefined }])
 })
 
-test('the barrier keeps the lock timeout of its transaction', async () => {
+test('the barrier respects the lock timeout of its transaction', async () => {
   const { database, log } = await openInlineShop()
 
   const [row] = await database.transaction(async tx => {
@@ -99,7 +99,7 @@ test('the barrier keeps the lock timeout of its transaction', async () => {
 })
 
 if (onServer) {
-  test('a switch waits for a transaction that has appended, and others append meanwhile', async () => {
+  test('a switch waits for a transaction that has appended, and other appends continue meanwhile', async () => {
     const shop = await openInlineShop()
     shop.log.inline.register(shop.totals())
     const client = await connect()
@@ -121,7 +121,7 @@ if (onServer) {
     expect(await shop.rows()).toEqual([1, 2, 3].map(n => ({ stream: `order-${n}`, total: n, events: 1 })))
   })
 
-  test('appends wait at the barrier together, and go on when it is open', async () => {
+  test('appends wait at the barrier together, and continue when it is released', async () => {
     const shop = await openInlineShop()
     shop.log.inline.register(shop.totals())
     const held = deferred<void>()
@@ -146,7 +146,7 @@ if (onServer) {
     expect(await shop.rows()).toHaveLength(26)
   })
 
-  test('an import waits at the barrier, and is refused if it would bypass what became inline', async () => {
+  test('an import waits at the barrier, and is refused if it would bypass a new inline projection', async () => {
     const shop = await openInlineShop()
     const held = deferred<void>()
     const open = deferred<void>()
@@ -165,7 +165,7 @@ if (onServer) {
     expect(await importing).toMatchObject({ error: { code: 'import_bypasses_inline' } })
   })
 
-  test('many appends that meet an inline projection share the connections with all others', async () => {
+  test('many appends with an inline projection share the connections with all others', async () => {
     const shop = await openInlineShop()
     await shop.activate(shop.totals())
     const narrow = await shop.other({ maxConnections: 1 })

@@ -7,7 +7,7 @@ import { connect, onServer, outcome, paid, placed } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { openInlineShop } from './inline-shop.ts'
 
-test('in a transaction of the user an inline projection commits with all the rest', async () => {
+test('in a transaction of the user an inline projection commits with everything else', async () => {
   const { database, events, activate, totals, rows } = await openInlineShop()
   await activate(totals())
 
@@ -20,7 +20,7 @@ test('in a transaction of the user an inline projection commits with all the res
   expect(await rows()).toEqual([{ stream: 'order-1', total: 3, events: 2 }])
 })
 
-test('in a transaction of the user an inline projection is undone with all the rest', async () => {
+test('in a transaction of the user an inline projection is rolled back with everything else', async () => {
   const { database, events, activate, totals, rows } = await openInlineShop()
   await activate(totals())
 
@@ -34,7 +34,7 @@ test('in a transaction of the user an inline projection is undone with all the r
   expect(await events.readAll().toArray()).toEqual([])
 })
 
-test('an inline projection that fails in a transaction of the user takes its append with it, and the rest goes on', async () => {
+test('an inline projection that fails in a transaction of the user undoes its append, and the rest continues', async () => {
   const { database, events, activate, totals, rows } = await openInlineShop()
   const { apply } = totals()
   const picky = totals({
@@ -61,7 +61,7 @@ test('an inline projection that fails in a transaction of the user takes its app
   expect((await events.readAll().toArray()).map(event => event.stream)).toEqual(['order-1', 'order-3'])
 })
 
-test('an inline projection cannot append, neither with its transaction nor beside it', async () => {
+test('an inline projection cannot append, neither with its transaction nor without it', async () => {
   const { events, activate, totals } = await openInlineShop()
   const errors: unknown[] = []
   const appending = totals({
@@ -78,7 +78,7 @@ test('an inline projection cannot append, neither with its transaction nor besid
   expect(await events.readAll().toArray()).toHaveLength(1)
 })
 
-test('the transaction of an inline projection is of no use after it', async () => {
+test('the transaction handle of an inline projection is revoked after it', async () => {
   const { events, activate, totals } = await openInlineShop()
   let kept: Transaction | undefined
   const keeping = totals({
@@ -144,7 +144,7 @@ if (onServer) {
     expect(await events.readAll().toArray()).toHaveLength(1)
   })
 
-  test('a hook after the commit is refused where nobody can tell of it', async () => {
+  test('a hook after the commit is refused where the store cannot see the commit', async () => {
     const { events, activate, totals } = await openInlineShop()
     await activate(totals({ apply: async (_, tx) => tx.afterCommit(() => {}) }))
     const client = await connect()
@@ -208,7 +208,7 @@ if (onServer) {
       })
     })
 
-  test('an inline projection whose connection breaks is run again, on another one', async () => {
+  test('an inline projection whose connection breaks is run again, on another connection', async () => {
     const { events, activate, totals, rows } = await openInlineShop()
     const { apply } = totals()
     let calls = 0

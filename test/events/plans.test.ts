@@ -46,7 +46,7 @@ const indexesOf: Record<string, string[]> = {
   copy: ['events_pkey'],
 }
 
-test('each statement that reads goes by its index, whatever values it was planned for', async () => {
+test('each reading statement uses its index, whatever values it was planned for', async () => {
   const { store, sent, database } = await largeShop()
   const own = { ...placed(1, { id }) }
   await store.events.append('order-new', own)
@@ -74,7 +74,7 @@ test('each statement that reads goes by its index, whatever values it was planne
   }
 })
 
-test('a category is listed by its own stretch of the index, and no further', async () => {
+test('listing a category reads only its own range of the index', async () => {
   const { store, sent, database } = await largeShop()
   await store.events.append('zebra-1', paid)
 
@@ -116,7 +116,7 @@ const ways: Record<string, (tx: Transaction, log: Log) => Promise<unknown>> = {
     sendBatch(tx, log, [appendTo('order-7', { expected: 3, key: 'k' }), appendTo('order-1')], true),
 }
 
-test('no way to append scans events or streams', async () => {
+test('no append scans events or streams', async () => {
   const { database, schema, named } = await largeShop()
   const log = { names: logNames(schema), schema } as Log
 
@@ -132,7 +132,7 @@ test('no way to append scans events or streams', async () => {
   }
 })
 
-test('settling looks at the sequence and the locks, not at any table of events', async () => {
+test('settling reads the sequence and the locks, not a table of events', async () => {
   const { database, named } = await largeShop()
 
   const [before, after] = await database.transaction(async tx => {

@@ -5,7 +5,7 @@ import { waitUntil } from '../support/wait.ts'
 
 const id = '0190b2f0-6a1c-7def-8123-456789abcdef'
 
-test('RB-48: writers that expect any all succeed without a gap; of those that expect one version exactly one wins', async () => {
+test('RB-48: writers that expect any all succeed without a gap; of those that expect one version exactly one succeeds', async () => {
   const { store, sibling } = await openShop()
   const stores = [store, await sibling(), await sibling()]
   const at = (n: number) => stores[n % stores.length]!.events
@@ -22,7 +22,7 @@ test('RB-48: writers that expect any all succeed without a gap; of those that ex
   }
 })
 
-test('RB-49: a key covers a batch of events, a repeat gets the first outcome, another schema is independent', async () => {
+test('RB-49: a key covers a batch of events, a repeat gets the first outcome, and another schema is independent', async () => {
   const { store } = await openShop()
   const { store: other } = await openShop()
   const append = (to: typeof store) => to.events.append('order-1', [placed(), paid], { idempotencyKey: 'checkout-1' })
@@ -50,7 +50,7 @@ test('RB-51: numbering and existence survive archiving', async () => {
   expect(await store.events.append('order-1', placed(), { expected: 3 })).toMatchObject({ version: 4 })
 })
 
-test('RB-52: archiving while others append loses nothing, and who reads all there is sees all of it', async () => {
+test('RB-52: archiving during appends loses nothing, and a read including archived streams sees everything', async () => {
   const { store, sibling } = await openShop()
   const other = await sibling()
   const tailing = take(store.events.tail({ after: 'start' }), 101)
@@ -113,7 +113,7 @@ test('AB-12: state and events written together agree, whether the transaction co
   await waitUntil(async () => (await store.events.settled()).heldBackBy.length === 0)
 })
 
-test('AB-13: a read seeks: it fetches what was asked for, not what lies before it', async () => {
+test('AB-13: a read seeks: it fetches the requested rows, not the rows before them', async () => {
   const { store, database, query, named } = await openShop()
   await store.events.import(Array.from({ length: 12_000 }, (_, n) => ({ stream: 'order-1', ...placed(n) })))
   await query('analyze ~events')
@@ -131,7 +131,7 @@ test('AB-13: a read seeks: it fetches what was asked for, not what lies before i
   expect(after! - before!).toBeLessThan(200n)
 })
 
-test('AB-23: appends under way block neither timers nor each other', async () => {
+test('AB-23: running appends block neither timers nor each other', async () => {
   const { store } = await openShop()
   let ticks = 0
   const timer = setInterval(() => ticks++, 1)
@@ -147,7 +147,7 @@ test('AB-23: appends under way block neither timers nor each other', async () =>
   expect(ticks).toBeGreaterThanOrEqual(5)
 })
 
-test('AB-24: type, stream and data are apart, whatever signs they contain and whatever kind the data is', async () => {
+test('AB-24: type, stream and data are separate, whatever characters they contain and whatever type the data has', async () => {
   const { store: typed } = await openShop()
   const store = typed as unknown as import('../../src/store.ts').Store
   const cases: [type: string, data: unknown][] = [
@@ -169,7 +169,7 @@ test('AB-24: type, stream and data are apart, whatever signs they contain and wh
   expect(await store.events.readAll({ types: ['bus'] }).toArray()).toHaveLength(1)
 })
 
-test('Eventuous#553 and #582: of 20 appends at once each that reports success is stored', async () => {
+test('Eventuous#553 and #582: of 20 concurrent appends each that reports success is stored', async () => {
   const { store, sibling } = await openShop()
   const other = await sibling()
 
@@ -185,7 +185,7 @@ test('Eventuous#553 and #582: of 20 appends at once each that reports success is
   expect(stored.sort()).toEqual(ids.sort())
 })
 
-test('SQLStreamStore#478: to expect any version never conflicts, however many write', async () => {
+test('SQLStreamStore#478: expecting any version never conflicts, however many write', async () => {
   const { store, sibling } = await openShop()
   const other = await sibling()
 
@@ -218,7 +218,7 @@ test('commanded/eventstore#201: of two appends that expect the same version one 
   }
 })
 
-test('Marten#5262: what ended unknown and is tried again by the caller with its key is stored once', async () => {
+test('Marten#5262: an append with an unknown outcome that the caller repeats with its key is stored once', async () => {
   const { store } = await openShop()
   const abort = new AbortController()
   const append = (signal?: AbortSignal) =>
@@ -235,7 +235,7 @@ test('Marten#5262: what ended unknown and is tried again by the caller with its 
   expect(await store.events.readAll().toArray()).toHaveLength(2)
 })
 
-test('Marten#5234: two stores have the same positions and streams, and neither touches what is the other one’s', async () => {
+test("Marten#5234: two stores have the same positions and streams, and neither touches the other's data", async () => {
   const { store: one } = await openShop()
   const { store: two } = await openShop()
   for (const store of [one, two]) await store.events.append('order-1', [placed(1), paid])
@@ -250,7 +250,7 @@ test('Marten#5234: two stores have the same positions and streams, and neither t
   expect(await one.events.head()).toBe(4n)
 })
 
-test('Emmett: a conflict tells the version there is, 0 for none, never a made-up number', async () => {
+test('Emmett: a conflict has the actual version, 0 for none, never an invented number', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', [placed(), paid])
   const actual = async (stream: string, expected: number | 'exists'): Promise<unknown> =>

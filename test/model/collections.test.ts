@@ -105,7 +105,7 @@ async function ask(collection: Collection<Counter>, call: Call): Promise<Answer>
 }
 
 test.each([{ history: false }, { history: true }])(
-  'a walk over documents ends where the map does (%j)',
+  'a random sequence of document operations ends like a map (%j)',
   async options => {
     const { store } = await openShop()
     let walk = 0

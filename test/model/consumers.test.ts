@@ -248,7 +248,7 @@ const administering = fc
   )
 
 test(
-  'a consumer with two workers behaves as the plain reference does, whatever happens between begin and end',
+  'a consumer with two workers behaves like the reference model, whatever happens between begin and end',
   async () => {
     const shop = await openShop()
     await makeEffects(shop)

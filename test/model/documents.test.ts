@@ -160,7 +160,7 @@ function asked(collection: Collection<Doc>, { spec, orders }: { spec: Spec; orde
   return query
 }
 
-test('every query gives what plain JavaScript gives, with and without indexes', async () => {
+test('every query returns what plain JavaScript returns, with and without indexes', async () => {
   const { store, query: run } = await openShop()
   const collections = [
     store.documents<Doc>('plain', { gin: false }),

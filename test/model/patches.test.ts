@@ -32,7 +32,7 @@ const planned: fc.Arbitrary<PlannedChange> = fc.record({
   change: changes,
 })
 
-test('a patch gives what the same changes give in memory, or is refused where they cannot be made', async () => {
+test('a patch gives the same result as the changes in memory, or is refused where they cannot be made', async () => {
   const { store } = await openShop()
   const things = store.documents('things', { gin: false })
   const seen = { patched: 0, misfit: 0 }

@@ -150,7 +150,7 @@ const describing = streams.map(stream =>
   }),
 )
 
-test('streams behave as the plain reference does, whatever is done to them in whatever order', async () => {
+test('streams behave like the reference model under any sequence of operations', async () => {
   const { store } = await openShop()
   let walks = 0
   const kinds = [appending, appending, appending, repeating, repeating, appendingToTwo, reading, readingAll, marking]

@@ -127,17 +127,17 @@ const passed = [
 ]
 
 for (const [rule, examples] of Object.entries(caught)) {
-  test(`rule ${rule} catches what it is for`, () => {
+  test(`rule ${rule} detects its violations`, () => {
     for (const [text, what] of Object.entries(examples))
       expect(lint(text, catalogue), text).toContainEqual({ rule: Number(rule), what })
   })
 }
 
-test('what runs on Citus is let through', () => {
+test('statements that run on Citus are accepted', () => {
   for (const text of passed) expect(lint(text, catalogue), text).toEqual([])
 })
 
-test('a statement is known by its leading comment, and is one in whatever schema it runs, with whatever numbers', () => {
+test('a statement is identified by its leading comment, and is one in any schema, with any numbers', () => {
   const text = (schema: string): string => `
     /* events.get */ select "t"."a" from "${schema}"."events" as "t", "${schema}"."streams"`
 

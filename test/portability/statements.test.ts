@@ -41,7 +41,7 @@ beforeAll(async () => {
   return () => database.transaction(tx => tx.query(`drop schema "${schema}" cascade`))
 }, 180_000)
 
-test('there is something to look at: every part has sent statements', () => {
+test('every part has sent statements', () => {
   const parts = new Set([...labels].map(label => label.split('.')[0]))
 
   expect([...parts]).toEqual(
@@ -58,7 +58,7 @@ test('a statement that would not run on Citus, or not well, is in the table', ()
   expect(missing.map(rowOf), 'write these rows into docs/internals/citus.md, or mend the statements').toEqual([])
 })
 
-test('what is in the table is still so', () => {
+test('every entry of the table still applies', () => {
   const mended = listed.filter(({ rule, label, what }) => {
     if (!ours.has(label)) return true
     // Fewer tests may not have sent a statement in every form it has.
@@ -70,7 +70,7 @@ test('what is in the table is still so', () => {
   expect(mended.map(rowOf), 'these rows of docs/internals/citus.md have no reason any more').toEqual([])
 })
 
-test('the table is sorted, by rule and by statement, and has each once', () => {
+test('the table is sorted by rule and statement, without duplicates', () => {
   const order = listed.map(({ rule, label }) => `${String(rule).padStart(2)} ${label}`)
 
   expect(order).toEqual([...new Set(order)].sort())

@@ -31,7 +31,7 @@ async function scraped({ store }: { store: Pick<Shop['store'], 'server'> }): Pro
   }
 }
 
-test('a fresh store has every family, described, and nothing happened', async () => {
+test('a fresh store has every family, with a description, and zero values', async () => {
   const shop = await openShop()
 
   const { families, value } = await (await scraped(shop))()
@@ -47,7 +47,7 @@ test('a fresh store has every family, described, and nothing happened', async ()
   expect(value('rillflow_log_position')).toBe(0)
 })
 
-test('events, conflicts, the size of groups, documents and connections are as they were', async () => {
+test('events, conflicts, the size of groups, documents and connections are counted', async () => {
   const shop = await openShop()
   const { store } = shop
   const scrape = await scraped(shop)
@@ -75,7 +75,7 @@ test('events, conflicts, the size of groups, documents and connections are as th
   expect(connections.every(count => Number.isInteger(count))).toBe(true)
 })
 
-test('a consumer shows its lag in events and seconds, what it has done, what failed and what it has set aside', async () => {
+test('a consumer shows its lag in events and seconds, its applied events, its failures and its dead letters', async () => {
   const shop = await openShop()
   const { store } = shop
   const scrape = await scraped(shop)
@@ -111,7 +111,7 @@ test('a consumer shows its lag in events and seconds, what it has done, what fai
   expect(paused.value('rillflow_consumer_paused', about)).toBe(1)
 })
 
-test('a lease that is held, a daemon that is alive and an event in the hands of a subscriber are seen', async () => {
+test('held leases, live runners and events in flight to a subscriber are shown', async () => {
   const shop = await openShop()
   const { store } = shop
   const scrape = await scraped(shop)
@@ -136,7 +136,7 @@ test('a lease that is held, a daemon that is alive and an event in the hands of 
   await subscription.stop()
 })
 
-test('workflows show what is queued, how long it waits, how long it ran, and what failed', async () => {
+test('workflows show the queue, its waiting time, the running time, and failures', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const scrape = await scraped(shop)
@@ -173,7 +173,7 @@ test('workflows show what is queued, how long it waits, how long it ran, and wha
   expect(queued.value('rillflow_workflows_active')).toBe(1)
 })
 
-test('names with quotes and backslashes in them stay one label', async () => {
+test('names with quotes and backslashes stay one label', async () => {
   const shop = await openShop()
   const name = 'a "quoted" \\ name }'
   await shop.store.projections.register(projection(name, { events: shopEvents, on: { OrderPaid: async () => {} } }))
@@ -184,7 +184,7 @@ test('names with quotes and backslashes in them stay one label', async () => {
   expect(value('rillflow_consumer_lag_events', { consumer: name })).toBe(0)
 })
 
-test('however often somebody asks, the database is asked once in a while', async () => {
+test('frequent scrapes query the database only once per interval', async () => {
   const clock = fakeClock()
   const shop = await openShop({ clock })
   const { url } = await shop.store.server({ port: 0 })
@@ -199,7 +199,7 @@ test('however often somebody asks, the database is asked once in a while', async
   expect([once - before, twice - before]).toEqual([1, 2])
 })
 
-test('tenants are told apart, and one that lags makes the whole not ready', async () => {
+test('tenants are distinguished, and one that lags makes the whole not ready', async () => {
   const register = (store: Shop['store']): void =>
     void store.projections.register(projection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } }))
   // By a clock that stands still no answer is late.
@@ -224,7 +224,7 @@ test('tenants are told apart, and one that lags makes the whole not ready', asyn
   expect([before.status, after.status]).toEqual([200, 503])
 })
 
-test('however many tenants a silent database has, it is waited for once; one that answers again is shown again', async () => {
+test('a silent database is waited for once, however many tenants it has, and is shown again when it answers', async () => {
   const clock = fakeClock()
   const gate = openGate(await openDatabase())
   const store = await openMall({ database: gate.database, clock })

@@ -28,7 +28,7 @@ async function losable(): Promise<{ database?: Database; url?: string; lose(): P
   return { url: server.url, lose: () => server.stop() }
 }
 
-test('it is not ready when the database is gone', async () => {
+test('it is not ready while the database is unreachable', async () => {
   const { lose, ...place } = await losable()
   const store = await openStore({ ...place, events: shopEvents, schema: freshSchema(), migrate: true, clock })
   onTestFinished(() => store.close())
@@ -45,7 +45,7 @@ test('it is not ready when the database is gone', async () => {
   expect(await (await fetch(`${url}/metrics`)).text()).toContain('rillflow_database_reachable 0\n')
 })
 
-test('it is not ready when the schema drifts, says so to the logger, and is again when it is mended', async () => {
+test('it is not ready when the schema drifts, logs that, and is ready again when the schema is fixed', async () => {
   const warnings: [object, string][] = []
   const warn = (fields: object, message: string): void => void warnings.push([fields, message])
   const { store, query, schema } = await openShop({ clock, logger: { debug() {}, info() {}, warn, error() {} } })
@@ -62,7 +62,7 @@ test('it is not ready when the schema drifts, says so to the logger, and is agai
   expect(warnings).toEqual([[{ schema, reasons: ['schema_drift'], problems }, 'the store is not ready']])
 })
 
-test('it is not ready while a consumer is further behind than its limit; one that is paused is where somebody wants it', async () => {
+test('it is not ready while a consumer is further behind than its limit, unless the consumer is paused', async () => {
   const { store } = await openShop({ clock })
   const totals = projection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } })
   await store.projections.register(totals)

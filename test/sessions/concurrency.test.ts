@@ -4,7 +4,7 @@ import { Order } from '../aggregates/orders.ts'
 import type { Customer } from '../documents/customers.ts'
 import { openShop, placed } from '../support/shop.ts'
 
-test('whoever saves at the same time, documents and streams tell the same story', async () => {
+test('under concurrent saves documents and streams agree', async () => {
   const { store, sibling } = await openShop()
   const stores = [store, await sibling()]
   const names = ['ada', 'bob', 'cy']

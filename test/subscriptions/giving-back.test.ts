@@ -7,7 +7,7 @@ import { quick, several } from './deliveries.ts'
 
 const manual = { ack: 'manual' } as const
 
-test('an event that is given back holds up its stream, and the others go on', async () => {
+test('a rejected event holds up its stream, and other streams continue', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', [placed(), paid])
   await store.events.append('order-2', [placed(), paid])
@@ -23,7 +23,7 @@ test('an event that is given back holds up its stream, and the others go on', as
   await deliveries.return!()
 })
 
-test('an event that was given back comes again before those of its stream that wait for it', async () => {
+test('a rejected event is delivered again before the events of its stream that wait for it', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', [placed(), paid, shipped()])
   const deliveries = store.subscribe('mailer', { ...manual, policy: quick })[Symbol.asyncIterator]()
@@ -39,7 +39,7 @@ test('an event that was given back comes again before those of its stream that w
   await deliveries.return!()
 })
 
-test('how often an event was given back, and when it is due, outlives its consumer', async () => {
+test('the number of rejections of an event, and its due time, outlive its consumer', async () => {
   const { store, query } = await openShop()
   await store.events.append('order-1', placed())
   await store.events.append('order-2', placed())
@@ -56,7 +56,7 @@ test('how often an event was given back, and when it is due, outlives its consum
   expect(late).toMatchObject([{ stream: 'order-1', deliveries: 2 }])
 })
 
-test('AB-15: after so many deliveries the event is a dead letter, by itself, and its stream goes on', async () => {
+test('AB-15: after the maximum of deliveries only that event is dead-lettered, and its stream continues', async () => {
   const { store, query } = await openShop()
   await store.events.append('order-1', [placed(), paid])
   const seen: string[] = []
@@ -78,7 +78,7 @@ test('AB-15: after so many deliveries the event is a dead letter, by itself, and
   expect(await store.subscriptions.status('mailer:eu')).toMatchObject({ deadLetters: 1 })
 })
 
-test('by default an event is tried four times in all', async () => {
+test('by default an event is delivered at most four times', async () => {
   const { store, query } = await openShop()
   await store.events.append('order-1', placed())
   const deliveries = store.subscribe('mailer', manual)[Symbol.asyncIterator]()
@@ -114,7 +114,7 @@ test('a policy can skip an event, or end the subscription with its error', async
   expect(await query('select * from ~dead_letters')).toEqual([])
 })
 
-test('a policy that decides by itself sees the attempt and the error', async () => {
+test('a custom policy gets the attempt and the error', async () => {
   const { store, query } = await openShop()
   await store.events.append('order-1', placed())
   const asked: string[] = []
@@ -134,7 +134,7 @@ test('a policy that decides by itself sees the attempt and the error', async () 
   await deliveries.return!()
 })
 
-test('an event that cannot be read, or whose filter fails, is a dead letter and does not block', async () => {
+test('an event that cannot be read, or whose filter fails, is dead-lettered and does not block', async () => {
   const broken = upcaster('OrderPaid', { from: 1, to: 2 }, () => {
     throw new Error('unreadable')
   })
@@ -155,7 +155,7 @@ test('an event that cannot be read, or whose filter fails, is a dead letter and 
   expect(letters.map(letter => letter.version)).toEqual([2n, 4n])
 })
 
-test('AB-14: a group drains ten thousand events, those that are given back included', async () => {
+test('AB-14: a group processes ten thousand events, including rejected ones', async () => {
   const { store } = await openShop()
   const count = 10_000
   await store.events.import(

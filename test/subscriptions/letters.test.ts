@@ -8,7 +8,7 @@ import { several } from './deliveries.ts'
 const manual = { ack: 'manual', policy: deadLetter({ retries: 0 }) } as const
 const consumer = 'mailer/default'
 
-test('a dead letter that is asked for is delivered once more, and closed by its acknowledgement', async () => {
+test('a requested dead letter is delivered once more, and closed by its acknowledgement', async () => {
   const shop = await openShop()
   const { store } = shop
   const deliveries = store.subscribe('mailer', manual)[Symbol.asyncIterator]()
@@ -26,7 +26,7 @@ test('a dead letter that is asked for is delivered once more, and closed by its 
   await deliveries.return!()
 })
 
-test('a dead letter that is given back again is open, and nobody is asked to try it', async () => {
+test('a dead letter that is rejected again is open, without a request', async () => {
   const shop = await openShop()
   const { store } = shop
   const deliveries = store.subscribe('mailer', manual)[Symbol.asyncIterator]()
@@ -40,7 +40,7 @@ test('a dead letter that is given back again is open, and nobody is asked to try
   await deliveries.return!()
 })
 
-test('a dead letter is closed with the effects of a transaction, or comes again', async () => {
+test('a dead letter is closed with the effects of a transaction, or delivered again', async () => {
   const shop = await openShop()
   const { store, query, named } = shop
   await query('create table ~mails (id uuid)')

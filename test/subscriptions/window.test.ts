@@ -13,7 +13,7 @@ const step: fc.Arbitrary<Step> = fc.record({
   which: fc.nat(1000),
 })
 
-test('whatever is done in which order: the limit holds, keys stay in order, nothing is passed that is not done', () => {
+test('for any sequence of calls the limit holds, keys stay in order, and the checkpoint passes only acknowledged events', () => {
   fc.assert(
     fc.property(fc.array(step, { minLength: 60, maxLength: 200 }), fc.integer({ min: 1, max: 6 }), (steps, limit) => {
       const window = openWindow({ checkpoint: 0n, limit, buffer: 8, remnants: new Map() })
@@ -65,7 +65,7 @@ function holds(condition: boolean, otherwise: string): void {
   if (!condition) throw new Error(otherwise)
 }
 
-test('what an earlier holder left is neither delivered twice nor too early', () => {
+test('events left by an earlier holder are delivered neither twice nor too early', () => {
   const remnants = new Map([
     [2n, { isDone: true, deliveries: 1, dueAt: 0 }],
     [3n, { isDone: false, deliveries: 2, dueAt: 50 }],
@@ -85,7 +85,7 @@ test('what an earlier holder left is neither delivered twice nor too early', () 
   expect(later).toMatchObject({ deliveries: 3, event: { position: 3n } })
 })
 
-test('after going back the same events are not delivered twice', () => {
+test('after moving back the same events are not delivered twice', () => {
   const window = openWindow({ checkpoint: 0n, limit: 10, buffer: 8, remnants: new Map() })
   window.add(event(1n, 'order-1'), 'order-1')
   window.reach(9n)

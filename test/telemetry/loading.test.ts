@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { engine, freshSchema, postgresUrl } from '../support/engines.ts'
 import { filesLoaded } from '../support/fresh-node.ts'
 
-test('a program that asks for no telemetry loads none: no OpenTelemetry, no server, no breadcrumbs', async () => {
+test('a program that uses no telemetry loads none: no OpenTelemetry, no server, no breadcrumbs', async () => {
   const onServer = `
     const store = await openStore({ url: process.env.DATABASE_URL, schema: '${freshSchema()}', migrate: true })
     await store.events.append('order-1', { type: 'OrderPlaced', data: {} })

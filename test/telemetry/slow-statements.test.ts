@@ -22,7 +22,7 @@ function recordingLogger() {
   return { told, logger: { debug() {}, info() {}, warn, error() {} } }
 }
 
-test('a statement that takes longer than its limit is told with its name and text, and never with its values', async () => {
+test('a statement slower than its limit is logged with its name and text, and never with its values', async () => {
   const { told, logger } = recordingLogger()
   const { store, schema } = await openShop({ logger, slowStatementMs: 50 })
   const heard: unknown[] = []
@@ -54,7 +54,7 @@ test('by default the limit is half a second, and there is no plan', async () => 
   expect(told.filter(({ text, durationMs }) => text.includes('0.1') && durationMs < 500)).toEqual([])
 })
 
-test('RB-43: on request the plan is told, made with the values of the statement', async () => {
+test('RB-43: on request the plan is logged, made with the values of the statement', async () => {
   const { told, logger } = recordingLogger()
   const { store } = await openShop({ logger, slowStatementMs: 0, explainSlow: true })
 
@@ -66,7 +66,7 @@ test('RB-43: on request the plan is told, made with the values of the statement'
   expect(explained.every(({ plan }) => /\(cost=.*rows=.*width=/.test(plan!))).toBe(true)
 })
 
-test('a plan runs nothing: a slow write is explained once it has been done, and done once', async () => {
+test('a plan runs nothing: a slow write is explained after it has run, and runs once', async () => {
   const { told, logger } = recordingLogger()
   const { store, query, named } = await openShop({ logger, slowStatementMs: 0, explainSlow: true })
   await query('create table ~slips (n integer not null)')
@@ -77,7 +77,7 @@ test('a plan runs nothing: a slow write is explained once it has been done, and 
   expect(await query('select n from ~slips')).toEqual([{ n: 7 }])
 })
 
-test('one statement is explained once a minute, and what has no plan is not', async () => {
+test('a statement is explained at most once a minute, and one without a plan is not', async () => {
   const { told, logger } = recordingLogger()
   const database = watchStatements(
     await openDatabase(),
@@ -100,7 +100,7 @@ test('one statement is explained once a minute, and what has no plan is not', as
   ])
 })
 
-test('inside of a transaction the plan is asked for elsewhere: nothing waits for it, and nothing of it is in the way', async () => {
+test('inside a transaction the plan is made elsewhere: nothing waits for it, and it does not interfere', async () => {
   const { told, logger } = recordingLogger()
   const database = watchStatements(
     await openDatabase(),

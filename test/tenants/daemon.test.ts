@@ -29,7 +29,7 @@ function watching(): { seen: string[]; register: (store: Store<ShopMap>) => void
   }
 }
 
-test('RB-26: one daemon serves all tenants, and those that come while it runs', async () => {
+test('RB-26: one runner serves all tenants, also those created while it runs', async () => {
   const { register, of } = watching()
   const store = await openMall({ register, pollMs: 50 })
   for (const tenant of names) await store.tenants.ensure(tenant)
@@ -45,7 +45,7 @@ test('RB-26: one daemon serves all tenants, and those that come while it runs', 
   await waitUntil(() => [...names, 'umbrella'].every(tenant => of(tenant).some(line => line.startsWith('handled'))))
 })
 
-test('the snapshotters of all tenants run with them, each on its own streams', async () => {
+test('the snapshotters of all tenants run, each on its own streams', async () => {
   const register = (store: Store<ShopMap>): void => void store.snapshotter(orders(), { threshold: 3 })
   const store = await openMall({ register, pollMs: 50 })
   for (const tenant of ['acme', 'globex']) await store.tenants.ensure(tenant)
@@ -68,7 +68,7 @@ test('the snapshotters of all tenants run with them, each on its own streams', a
   expect(await snapshots('globex')).toEqual([])
 })
 
-test('a tenant with nothing to do sleeps, and is woken by what happens to it: here, in another process, or in time', async () => {
+test('a tenant without work sleeps, and is woken by events: here, in another process, or by time', async () => {
   const { register, of } = watching()
   const store = await openMall({ register, pollMs: 50 })
   await store.tenants.ensure('acme')
@@ -87,7 +87,7 @@ test('a tenant with nothing to do sleeps, and is woken by what happens to it: he
   expect((await flow.settled({ timeoutMs: 60_000 })).state).toBe('settled')
 })
 
-test('what is old is deleted of a tenant that sleeps, too', async () => {
+test('retention also applies to a tenant that sleeps', async () => {
   const clock = fakeClock()
   const { register } = watching()
   const store = await openMall({ clock, register, pollMs: 50, retention: { idempotencyKeysMs: 0 } })
@@ -106,7 +106,7 @@ test('what is old is deleted of a tenant that sleeps, too', async () => {
   await waitUntil(async () => (await keys()).length === 0)
 })
 
-test('daemons take some of the tenants if they are told so', async () => {
+test('runners can be limited to some tenants', async () => {
   const { register, seen } = watching()
   const store = await openMall({ register, pollMs: 50 })
   for (const tenant of names) await store.tenants.ensure(tenant)
@@ -119,7 +119,7 @@ test('daemons take some of the tenants if they are told so', async () => {
   expect([...seen].sort()).toEqual(['acme projected order-1', 'globex projected order-1'])
 })
 
-test('a tenant whose projection fails holds up nobody else, and is told of', async () => {
+test('a tenant whose projection fails holds up no other tenant, and the failure is logged', async () => {
   const failures: string[] = []
   const seen: string[] = []
   const store = await openMall({
@@ -146,7 +146,7 @@ test('a tenant whose projection fails holds up nobody else, and is told of', asy
   await waitUntil(() => seen.length === 2 && failures.includes('acme'))
 })
 
-test('a tenant that was dropped and made again is served again', async () => {
+test('a tenant that was dropped and created again is served again', async () => {
   const { register, of } = watching()
   const store = await openMall({ register, pollMs: 50 })
   await store.tenants.ensure('acme')
@@ -162,7 +162,7 @@ test('a tenant that was dropped and made again is served again', async () => {
   await waitUntil(() => of('acme').includes('projected order-2'))
 })
 
-test('a dead letter that another process was at when it ended wakes its tenant', async () => {
+test('a dead letter that another process was retrying when it ended wakes its tenant', async () => {
   let isMended = false
   const mended = (): void => {
     if (!isMended) throw new Error('broken')
@@ -200,7 +200,7 @@ async function listened(): Promise<{ database: Database; asked: Statement[] }> {
   return { asked, database: { ...database, run, runArrays } }
 }
 
-test('a daemon that is stopped while it starts runs nothing', async () => {
+test('a runner that is stopped while it starts runs nothing', async () => {
   const { database, asked } = await listened()
   const { register } = watching()
   const store = await openMall({ register, database })
@@ -216,7 +216,7 @@ test('a daemon that is stopped while it starts runs nothing', async () => {
   expect([daemon.isRunning, await acme.projections.runUntilIdle()]).toEqual([false, 1])
 })
 
-test('what is asked of the server while all tenants sleep does not depend on their number, and each has its turn', async () => {
+test('the number of queries while all tenants sleep does not depend on their number, and each gets its turn', async () => {
   const { database, asked } = await listened()
   const { register } = watching()
   const store = await openMall({ register, database })

@@ -6,7 +6,7 @@ import { openDatabase } from '../support/engines.ts'
 import { openMall, totals } from '../support/mall.ts'
 import { placed } from '../support/shop.ts'
 
-test('RB-68: names that could be taken for each other, or would be cut off, are refused', () => {
+test('RB-68: names that could be confused, or would be cut off, are refused', () => {
   const refused = [
     'Acme',
     'acme ',
@@ -25,14 +25,14 @@ test('RB-68: names that could be taken for each other, or would be cut off, are 
   expect(() => checkTenantName(42, 'tenant_')).toThrow(expect.objectContaining({ code: 'invalid_tenant_name' }))
 })
 
-test('RB-68: with a prefix that any schema could have, no store is opened', async () => {
+test('RB-68: a store with a prefix that any schema could have is not opened', async () => {
   for (const prefix of ['', 'Tenant_', 'tenant', '_', '1_', 'pg_tenant_', 'a"_', `${'x'.repeat(40)}_`])
     expect(() => checkTenantPrefix(prefix)).toThrow(expect.objectContaining({ code: 'invalid_option' }))
 
   await expect(openMall({ tenantPrefix: '' })).rejects.toMatchObject({ option: 'tenantPrefix' })
 })
 
-test('RB-68: two names are never one schema, and each schema tells whose it is', () => {
+test('RB-68: two names never share a schema, and each schema names its tenant', () => {
   const name = fc.string({ unit: fc.constantFrom(...'aB1-_."\0é'), maxLength: 70 })
   const schemaOf = (tenant: string): string | undefined => {
     try {
@@ -53,7 +53,7 @@ test('RB-68: two names are never one schema, and each schema tells whose it is',
   )
 })
 
-test('RB-67, RB-69: tenants that work at once, on one pool and with the same names, keep to themselves', async () => {
+test('RB-67, RB-69: concurrent tenants on one pool with equal names are isolated', async () => {
   const tenants = ['acme', 'acme-eu', 'acme_eu']
   const before = await searchPath()
   const store = await openMall()
@@ -102,7 +102,7 @@ test('RB-67, RB-69: tenants that work at once, on one pool and with the same nam
   expect(await searchPath()).toBe(before)
 })
 
-test('a collection, a cursor or a position of one tenant does nothing in another', async () => {
+test('a collection, a cursor or a position of one tenant has no effect in another', async () => {
   const store = await openMall()
   await store.tenants.ensure('acme')
   await store.tenants.ensure('globex')

@@ -15,7 +15,7 @@ const orderTotals = documentProjection<{ total: number }>('orders', {
   on: { OrderPlaced: (order, event) => ({ total: order.total + (event.data as { total: number }).total }) },
 })
 
-test('RB-66: each tenant has its own events, documents and sessions, whichever way they are asked for', async () => {
+test('RB-66: each tenant has its own events, documents and sessions, on every access path', async () => {
   const store = await openMall()
   await store.tenants.ensure('acme')
   await store.tenants.ensure('globex')
@@ -33,7 +33,7 @@ test('RB-66: each tenant has its own events, documents and sessions, whichever w
   expect(await globex.documents('customers').get('ada')).toBeUndefined()
 })
 
-test('a call without a tenant is refused, unless somebody knows whose turn it is', async () => {
+test('a call without a tenant is refused, unless there is a current tenant', async () => {
   const requests = new AsyncLocalStorage<{ tenant: string }>()
   const store = await openMall({ tenant: () => requests.getStore()?.tenant })
   await store.tenants.ensure('acme')
@@ -55,7 +55,7 @@ test('a call without a tenant is refused, unless somebody knows whose turn it is
   expect(() => store.workflows).toThrow(expect.objectContaining({ code: 'tenant_required' }))
 })
 
-test('RB-70: a tenant that is not there fails at once, and is there for everybody once it was made by anybody', async () => {
+test('RB-70: a missing tenant fails immediately, and is available to every process once one has created it', async () => {
   const store = await openMall()
   await store.tenants.ensure('acme')
   const other = await openMall({ tenantPrefix: prefixOf(await store.tenants.list()) })
@@ -70,7 +70,7 @@ test('RB-70: a tenant that is not there fails at once, and is there for everybod
   expect(await totals(store.tenant('globex'))).toEqual([7])
 })
 
-test.runIf(onServer)('RB-70: tenants are made, saved to and run on a pool of one connection', async () => {
+test.runIf(onServer)('RB-70: tenants are created, saved to and run on a pool of one connection', async () => {
   const database = await openPostgres({ url: postgresUrl(), maxConnections: 1 })
   onTestFinished(() => database.close(1_000))
   const names = ['acme', 'globex', 'initech']
@@ -100,7 +100,7 @@ test.runIf(onServer)('RB-70: tenants are made, saved to and run on a pool of one
   await waitUntil(() => new Set(seen).size === names.length)
 })
 
-test('what is registered as inline for all tenants is inline in one as soon as it is made', async () => {
+test('projections registered as inline for all tenants are inline in a tenant from its creation', async () => {
   const store = await openMall({ register: own => own.projections.register(orderTotals, { lifecycle: 'inline' }) })
 
   await store.tenants.ensure('acme')
@@ -109,7 +109,7 @@ test('what is registered as inline for all tenants is inline in one as soon as i
   expect(await store.tenant('acme').projections.get(orderTotals, 'order-1')).toEqual({ total: 7 })
 })
 
-test('a tenant made by many at once is made once', async () => {
+test('a tenant created by many concurrent calls is created once', async () => {
   const store = await openMall()
 
   await Promise.all(Array.from({ length: 5 }, () => store.tenants.ensure('acme')))
@@ -118,7 +118,7 @@ test('a tenant made by many at once is made once', async () => {
   expect(await store.tenants.status('acme')).toMatchObject({ pending: [], drift: [], head: 0n, lag: 0n })
 })
 
-test('a tenant that was dropped is gone for those who have used it, and dropping asks to be sure', async () => {
+test('a dropped tenant is gone for processes that have used it, and dropping needs a confirmation', async () => {
   const store = await openMall()
   await store.tenants.ensure('acme')
   const other = await openMall({ tenantPrefix: prefixOf(await store.tenants.list()) })
@@ -136,7 +136,7 @@ test('a tenant that was dropped is gone for those who have used it, and dropping
   expect(await store.tenants.exists('acme')).toBe(false)
 })
 
-test('a tenant that was asked for before it was there has what is registered for all, once it is made', async () => {
+test('a tenant requested before it existed has everything registered for all tenants, once it is created', async () => {
   const store = await openMall({ register: own => own.projections.register(orderTotals, { lifecycle: 'inline' }) })
   await expect(store.tenant('acme').events.append('order-1', placed(7))).rejects.toMatchObject({
     code: 'tenant_not_found',
@@ -148,7 +148,7 @@ test('a tenant that was asked for before it was there has what is registered for
   expect(await store.tenant('acme').projections.get(orderTotals, 'order-1')).toEqual({ total: 7 })
 })
 
-test('a tenant that is held and was not called yet stays open, however many names were made up meanwhile', async () => {
+test('a tenant handle that has not been used yet stays open, however many unknown names are requested meanwhile', async () => {
   const store = await openMall()
   await store.tenants.ensure('acme')
   const acme = store.tenant('acme')
@@ -173,7 +173,7 @@ test('a call on one tenant inside the transaction of another is refused, also if
   expect(await totals(globex)).toEqual([])
 })
 
-test('the status of a tenant that is behind tells what a sync would make, and makes nothing', async () => {
+test('the status of a tenant that is behind shows the plan of a sync, and changes nothing', async () => {
   const store = await openMall()
   const { schema } = await store.tenants.ensure('acme')
   const { version } = await store.tenants.status('acme')

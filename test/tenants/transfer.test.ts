@@ -13,7 +13,7 @@ async function folder(): Promise<string> {
   return made
 }
 
-test('a tenant that was archived is brought back elsewhere, under its name or another, and goes on', async () => {
+test('an exported tenant is imported elsewhere, under its name or another, and continues', async () => {
   const [store, other] = [await openMall(), await openMall()]
   await store.tenants.ensure('acme')
   await store.tenant('acme').events.append('order-1', [placed(1), placed(2)])
@@ -30,7 +30,7 @@ test('a tenant that was archived is brought back elsewhere, under its name or an
   expect((await other.tenant('acme').documents('customers').get('ada'))?.data).toEqual({ name: 'Ada' })
 })
 
-test('what is registered for all tenants is there in one that was imported, also if it was asked for before', async () => {
+test('an imported tenant has everything registered for all tenants, also if it was requested before', async () => {
   const orderTotals = documentProjection<{ total: number }>('orders', {
     initial: () => ({ total: 0 }),
     on: { OrderPlaced: (order, event) => ({ total: order.total + (event.data as { total: number }).total }) },
@@ -49,7 +49,7 @@ test('what is registered for all tenants is there in one that was imported, also
   expect(await other.tenant('acme').projections.get(orderTotals, 'order-1')).toEqual({ total: 7 })
 })
 
-test('an archive that is damaged, or a tenant that has something already, is refused and nothing is written', async () => {
+test('a damaged archive, or a tenant with existing data, is refused and nothing is written', async () => {
   const store = await openMall()
   await store.tenants.ensure('acme')
   await store.tenant('acme').events.append('order-1', placed(1))
@@ -66,7 +66,7 @@ test('an archive that is damaged, or a tenant that has something already, is ref
   expect(await totals(store.tenant('acme'))).toEqual([1])
 })
 
-test('a tenant whose import was cut off is listed and opened by nobody, and can be dropped to begin anew', async () => {
+test('a tenant whose import was interrupted is neither listed nor opened, and can be dropped to begin anew', async () => {
   const shop = await openShop()
   await shop.store.events.append('acme-1', [placed(1), placed(2)])
   const store = await openMall()
@@ -87,7 +87,7 @@ test('a tenant whose import was cut off is listed and opened by nobody, and can 
   expect(await totals(store.tenant('acme'))).toEqual([1, 2])
 })
 
-test('one schema becomes tenants: each gets its own streams and documents, with their versions', async () => {
+test('one schema is split into tenants: each gets its own streams and documents, with their versions', async () => {
   const shop = await openShop()
   await shop.store.events.append('acme-1', [placed(1), placed(2)])
   await shop.store.events.append('globex-1', placed(3))

@@ -22,7 +22,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true })
 })
 
-test('AB-22: a backup under load has all that was acknowledged before it, opens, is written to, and nothing is lost by the wait', async () => {
+test('AB-22: a backup under load contains all acknowledged events, opens, accepts writes, and writers lose nothing by waiting', async () => {
   const path = await scratch()
   const acknowledged: string[] = []
   let isOver = false
@@ -60,7 +60,7 @@ test('AB-22: a backup under load has all that was acknowledged before it, opens,
   expect(await restored.schema.check()).toMatchObject({ ok: true })
 })
 
-test('a backup says what it is, has no locks in it, and can be made again elsewhere', async () => {
+test('a backup describes itself, contains no locks, and can be made again elsewhere', async () => {
   const path = await scratch()
   const { position } = await store.events.append('order-1', [placed(), placed()])
 
@@ -80,7 +80,7 @@ test('a backup says what it is, has no locks in it, and can be made again elsewh
   expect((await readdir(path('.'))).sort()).toEqual(['one', 'two'])
 })
 
-test('what is there is never replaced, and an aborted backup leaves nothing and lets writers go on', async () => {
+test('existing files are never replaced, and an aborted backup leaves nothing and lets writers continue', async () => {
   const path = await scratch()
   await mkdir(path('taken'))
   const abort = new AbortController()
@@ -93,7 +93,7 @@ test('what is there is never replaced, and an aborted backup leaves nothing and 
   expect((await readdir(path('.'))).sort()).toEqual(['taken'])
 })
 
-test('a store in memory cannot be copied, and is told what to do instead', async () => {
+test('a store in memory cannot be backed up, and the error names the alternative', async () => {
   const { store: inMemory } = await openShop()
 
   await expect(inMemory.backup({ output: '/nowhere' })).rejects.toMatchObject({

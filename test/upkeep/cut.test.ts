@@ -15,7 +15,7 @@ async function cutAndReopen(shop: Shop, position: bigint) {
   return { cut, store: await shop.sibling() }
 }
 
-test('streams have the versions their events give, keys and snapshots of what is gone are gone, positions go on', async () => {
+test('streams get the versions of their events, keys and snapshots of removed events are removed, positions continue', async () => {
   const shop = await openShop()
   const { store, query } = shop
   await store.events.append('order-1', [placed(1), placed(2)], { idempotencyKey: 'kept' })
@@ -41,7 +41,7 @@ test('streams have the versions their events give, keys and snapshots of what is
   await after.events.append('order-3', [placed()], { expected: 'empty' })
 })
 
-test('a cut that is done again changes nothing more, and one at the end changes nothing at all', async () => {
+test('repeating a cut changes nothing, and a cut at the end changes nothing at all', async () => {
   const shop = await openShop()
   await shop.store.events.append('order-1', [placed(), placed()])
 
@@ -75,7 +75,7 @@ function register(store: Store<ShopMap>, { named }: Shop): Promise<void>[] {
   ]
 }
 
-test('projections that had passed the position are rebuilt before they go on; others who follow go on from there', async () => {
+test('projections beyond the position are rebuilt before they continue; other consumers continue from there', async () => {
   const shop = await openShop()
   const { store, query } = shop
   await query('create table ~by_hand (id integer primary key, total bigint)')
@@ -103,7 +103,7 @@ test('projections that had passed the position are rebuilt before they go on; ot
   expect((await after.doctor()).findings.find(({ check }) => check === 'consumers.rebuilds')?.level).toBe('ok')
 })
 
-test('workflows: what began later is gone, what was under way is cancelled, all else goes on', async () => {
+test('workflows begun later are removed, running executions are cancelled, and the rest continues', async () => {
   const shop = await openShop()
   const { query } = shop
   const handle = (store: Store<ShopMap>): string[] => {

@@ -12,7 +12,7 @@ async function handlerOf(flows: Pick<Workflows, 'handlers'>, name: string, versi
   return found!
 }
 
-test('a paused handler is given events that queue, and goes on when it is resumed, whoever does either', async () => {
+test('a paused handler gets events that queue, and continues when it is resumed, from any process', async () => {
   const { store, sibling } = await openShop()
   const flows = store.workflows
   const seen: number[] = []
@@ -36,7 +36,7 @@ test('a paused handler is given events that queue, and goes on when it is resume
   expect(await handlerOf(operator, 'pay')).toMatchObject({ pausedAt: undefined, open: { ready: 0 } })
 })
 
-test('a paused inline handler is not run by the dispatcher either, and keeps its order when it goes on', async () => {
+test('a paused inline handler is not run by the dispatcher either, and keeps its order when it is resumed', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const seen: number[] = []
@@ -56,7 +56,7 @@ test('a paused inline handler is not run by the dispatcher either, and keeps its
   expect(seen).toEqual([1, 2, 3])
 })
 
-test('what a worker holds behind the head of a lane does not begin once its handler is paused', async () => {
+test('executions that a worker holds behind the head of a lane do not begin once their handler is paused', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const paid = deferred<void>()
@@ -84,7 +84,7 @@ test('what a worker holds behind the head of a lane does not begin once its hand
   expect(seen).toEqual([1, 2, 3])
 })
 
-test('a retired handler is given no more events, ends what it has, and comes back when it is resumed', async () => {
+test('a retired handler gets no more events, completes its executions, and returns when it is resumed', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const seen: number[] = []
@@ -110,7 +110,7 @@ test('a retired handler is given no more events, ends what it has, and comes bac
   expect(seen).toEqual([1, 3])
 })
 
-test('one version of a handler can be retired; a name or a version that is not there is refused with what is', async () => {
+test('one version of a handler can be retired; an unknown name or version is refused with the known ones', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   flows.on('OrderPlaced', { name: 'charge' }, () => {})
@@ -129,7 +129,7 @@ test('one version of a handler can be retired; a name or a version that is not t
   })
 })
 
-test('a handler whose code no worker has shows what waits for it, and nothing of it is lost', async () => {
+test('a handler whose code no worker has shows its waiting executions, and none is lost', async () => {
   const { store, sibling } = await openShop()
   const old = store.workflows
   const seen: string[] = []
@@ -159,7 +159,7 @@ test('a handler whose code no worker has shows what waits for it, and nothing of
   expect(seen).toEqual(['OrderPlaced', 'OrderPaid'])
 })
 
-test('the workers that are alive are listed with what they can do and what they do', async () => {
+test('live workers are listed with their handlers and their running executions', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows
   const gate = deferred<void>()

@@ -58,7 +58,7 @@ async function place({ store }: Shop, count: number): Promise<void> {
   for (let n = 0; n < count; n++) await store.events.append(`order-${n}`, placed(n))
 }
 
-test('as much as there is room for begins with its dispatch, the rest is ready for anybody', async () => {
+test('as many executions as there is room for begin with their dispatch, and any worker can take the rest', async () => {
   const shop = await openOrders(5)
   await enter(shop, 'worker-1')
 
@@ -75,7 +75,7 @@ test('as much as there is room for begins with its dispatch, the rest is ready f
   expect(await shop.query('select sum(open)::int as open from ~workflows')).toEqual([{ open: 5 }])
 })
 
-test('nothing begins before what is ready already, nor for a worker that others take for dead', async () => {
+test('nothing begins before older ready executions, nor for a worker that others consider dead', async () => {
   const shop = await openOrders(1)
   const gone = await dispatchFor(shop, 'worker-1', 7, 10)
   await enter(shop, 'worker-1')
@@ -87,21 +87,24 @@ test('nothing begins before what is ready already, nor for a worker that others 
   expect(await statesOf(shop)).toBe('2 ready')
 })
 
-test.runIf(onServer)('whoever takes over from a worker is not waited for: then nothing begins for it', async () => {
-  const shop = await openOrders(1)
-  await enter(shop, 'worker-1')
-  const taker = await connect()
-  await taker.query('begin')
-  await taker.query(shop.named('select from ~workflow_workers for update'))
+test.runIf(onServer)(
+  'the dispatch does not wait for a takeover of its worker: then nothing begins for it',
+  async () => {
+    const shop = await openOrders(1)
+    await enter(shop, 'worker-1')
+    const taker = await connect()
+    await taker.query('begin')
+    await taker.query(shop.named('select from ~workflow_workers for update'))
 
-  const begun = await dispatchFor(shop, 'worker-1', 7, 10)
-  await taker.query('rollback')
+    const begun = await dispatchFor(shop, 'worker-1', 7, 10)
+    await taker.query('rollback')
 
-  expect(begun).toBe(0)
-  expect(await statesOf(shop)).toBe('1 ready')
-})
+    expect(begun).toBe(0)
+    expect(await statesOf(shop)).toBe('1 ready')
+  },
+)
 
-test('what has begun for a worker that never heard of it is given back, and runs', async () => {
+test('an execution that began for a worker that never got the answer is released, and runs', async () => {
   const trouble = openTrouble(await openDatabase())
   const shop = await openShop({ database: trouble.database })
   const { workflows } = shop.store
@@ -120,7 +123,7 @@ test('what has begun for a worker that never heard of it is given back, and runs
   expect(await shop.query(`select outcome from ~workflow_activity where kind = 'released'`)).toHaveLength(1)
 })
 
-test('what has begun is not given back while the answer is on its way', async () => {
+test('an execution that has begun is not released while the answer is on its way', async () => {
   const database = await openDatabase()
   let looks = 0
   const late: Database = {
@@ -146,7 +149,7 @@ test('what has begun is not given back while the answer is on its way', async ()
   expect(await shop.query(`select 1 from ~workflow_activity where kind = 'released'`)).toEqual([])
 })
 
-test('each runs once, however often its worker looks what it has', async () => {
+test('each execution runs once, however often its worker checks its list', async () => {
   const shop = await openShop()
   const { workflows } = shop.store
   const seen = new Map<number, number>()
@@ -171,7 +174,7 @@ test('each runs once, however often its worker looks what it has', async () => {
   expect(await shop.query(`select 1 from ~workflow_activity where kind in ('failed', 'released')`)).toEqual([])
 })
 
-test('a worker that is told to stop gives back what is dispatched to it meanwhile', async () => {
+test('a stopping worker releases executions that are dispatched to it meanwhile', async () => {
   const shop = await openShop()
   const { workflows } = shop.store
   const hold = deferred<void>()

@@ -22,7 +22,7 @@ async function statesOf({ query }: Shop): Promise<Record<string, string>> {
   return Object.fromEntries(rows.map(row => [row.correlation_id, row.state]))
 }
 
-test('cancellation reaches what a workflow has started, and what that has started', async () => {
+test('cancellation reaches the children of a workflow, and their children', async () => {
   const shop = await openWaitingShop()
   const flows = shop.store.workflows
   await using worker = flows.worker()
@@ -46,7 +46,7 @@ test('cancellation reaches what a workflow has started, and what that has starte
   expect(await wrongBooks(shop)).toEqual([])
 })
 
-test('a child that is over stays as it is, but what it has started is reached', async () => {
+test('a child that has ended stays as it is, but its own children are cancelled', async () => {
   const shop = await openWaitingShop()
   const flows = shop.store.workflows
   await using worker = flows.worker()
@@ -80,7 +80,7 @@ test('a child that is dispatched after its parent was cancelled never begins', a
   expect(await shop.query(`select * from ~workflow_activity where correlation_id = 'gift'`)).toEqual([])
 })
 
-test('a cancellation that was cut off before it came to the children is finished by any worker', async () => {
+test('a cancellation that was interrupted before it reached the children is completed by any worker', async () => {
   const shop = await openWaitingShop()
   const flows = shop.store.workflows
   const before = flows.worker()
@@ -102,7 +102,7 @@ test('a cancellation that was cut off before it came to the children is finished
   expect(await statesOf(shop)).toEqual({ order: 'cancelled', gift: 'cancelled', card: 'cancelled' })
 })
 
-test('workflows that have started each other in a circle are all cancelled', async () => {
+test('workflows that have started each other in a cycle are all cancelled', async () => {
   const shop = await openWaitingShop()
   const flows = shop.store.workflows
   await using worker = flows.worker()

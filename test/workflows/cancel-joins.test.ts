@@ -40,7 +40,7 @@ test('a join of a cancelled workflow never runs, whatever arrives and however lo
   expect(await wrongBooks(checks)).toEqual([])
 })
 
-test('a join that fails for good has the workflow compensated, if it says so', async () => {
+test('a join that fails for good compensates the workflow, if it is configured to', async () => {
   const checks = await openChecks()
   const { flows } = checks
   const taken: string[] = []

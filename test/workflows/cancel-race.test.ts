@@ -25,7 +25,7 @@ function endsOf({ query }: Shop): Promise<End[]> {
     where a.kind in ('completed', 'cancelled')`)
 }
 
-test('of a completion and a cancellation at the same time exactly one counts', async () => {
+test('of a simultaneous completion and cancellation exactly one counts', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const returned = new Map<string, Deferred<void>>()

@@ -27,7 +27,7 @@ function activityOf({ query }: Shop, correlationId: string): Promise<{ kind: str
   )
 }
 
-test('what waits in a cancelled workflow is gone, in whatever state it was', async () => {
+test('waiting executions of a cancelled workflow are removed, whatever their state', async () => {
   const shop = await openIdleShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'pay', delayMs: 60_000 }, () => {})
@@ -53,7 +53,7 @@ test('what waits in a cancelled workflow is gone, in whatever state it was', asy
   expect(await shop.query('select * from ~workflow_steps')).toEqual([])
 })
 
-test('a running attempt hears of it by its signal, and what it comes to is refused', async () => {
+test('a running attempt is notified by its signal, and its outcome is refused', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const begun = deferred<void>()
@@ -85,7 +85,7 @@ test('a running attempt hears of it by its signal, and what it comes to is refus
   expect(await wrongBooks(shop)).toEqual([])
 })
 
-test('what a cancelled attempt returns although nobody told it is refused too', async () => {
+test('the result of a cancelled attempt that was not notified is refused as well', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const written: string[] = []
@@ -108,7 +108,7 @@ test('what a cancelled attempt returns although nobody told it is refused too', 
   expect(await wrongBooks(shop)).toEqual([])
 })
 
-test('events of a cancelled workflow run no handlers any more, and others go on', async () => {
+test('events of a cancelled workflow run no more handlers, and other workflows continue', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const seen: string[] = []
@@ -130,7 +130,7 @@ test('events of a cancelled workflow run no handlers any more, and others go on'
   expect(status).toMatchObject({ state: 'cancelled', lastType: 'OrderPlaced' })
 })
 
-test('a workflow can be cancelled before anything of it was dispatched', async () => {
+test('a workflow can be cancelled before any of it was dispatched', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const seen: string[] = []
@@ -149,7 +149,7 @@ test('a workflow can be cancelled before anything of it was dispatched', async (
   expect(await wrongBooks(shop)).toEqual([])
 })
 
-test('a workflow that is over, or that nobody has heard of, has nothing to cancel', async () => {
+test('a workflow that has ended, or is unknown, has nothing to cancel', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const seen: number[] = []
@@ -190,7 +190,7 @@ test('a workflow that has failed can be cancelled, and once cancelled it stays s
   expect(compensated).toEqual(first)
 })
 
-test('a reason and a wish that make no sense are refused', async () => {
+test('an invalid reason and invalid options are refused', async () => {
   const { store } = await openShop()
   const flow = store.workflows.flow('order-1')
 
@@ -198,7 +198,7 @@ test('a reason and a wish that make no sense are refused', async () => {
   await expect(flow.cancel({ compensate: 'yes' as never })).rejects.toMatchObject({ code: 'invalid_option' })
 })
 
-test('a lane goes on with other workflows when its head, or one that queues in it, is cancelled', async () => {
+test('a lane continues with other workflows when its head, or a queued execution, is cancelled', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const seen: string[] = []
@@ -226,7 +226,7 @@ test('a lane goes on with other workflows when its head, or one that queues in i
   expect(await shop.query('select * from ~workflow_lanes')).toEqual([])
 })
 
-test('what a worker holds behind the head of a lane is not run once it is cancelled', async () => {
+test('an execution that a worker holds behind the head of a lane does not run once it is cancelled', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const seen: string[] = []
@@ -253,7 +253,7 @@ test('what a worker holds behind the head of a lane is not run once it is cancel
   expect(await wrongBooks(shop)).toEqual([])
 })
 
-test('open joins of a cancelled workflow are closed, and count no more', async () => {
+test('open joins of a cancelled workflow are closed, and no longer counted', async () => {
   const shop = await openIdleShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'pay', delayMs: 60_000 }, () => {})
@@ -297,7 +297,7 @@ test('a dead letter that is being retried is open again', async () => {
   expect(letters).toEqual([{ state: 'open', retry_at: null, before: 'retrying' }])
 })
 
-test('a lane that is parked for a dead letter goes on when the workflow of the letter is cancelled', async () => {
+test('a lane parked for a dead letter continues when the workflow of the dead letter is cancelled', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const seen: string[] = []

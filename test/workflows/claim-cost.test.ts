@@ -23,7 +23,7 @@ async function rowsRead({ database, named }: Shop, route: number): Promise<numbe
   })
 }
 
-test('SB-41: a claim looks at as many rows with thousands pending in one workflow as with a few', async () => {
+test('SB-41: a claim reads as many rows with thousands pending in one workflow as with a few', async () => {
   const shop = await openShop()
   const { store, query } = shop
   store.workflows.on('OrderPlaced', { name: 'pay' }, () => {})
@@ -50,7 +50,7 @@ test('SB-41: a claim looks at as many rows with thousands pending in one workflo
   expect(many).toBeLessThanOrEqual(few + 20)
 })
 
-test('SB-42: work is heard of at once, however seldom a worker polls, and taken many at a time', async () => {
+test('SB-42: work is picked up immediately, however seldom a worker polls, and many executions at a time', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows
   flows.on('OrderPlaced', { name: 'pay' }, () => {})
@@ -71,7 +71,7 @@ test('SB-42: work is heard of at once, however seldom a worker polls, and taken 
   expect(claims!.n).toBeLessThan(60)
 })
 
-test('a letter has the attempts before it; that of a first one looks at nothing its workflow has done', async () => {
+test("a dead letter has its earlier attempts; that of a first attempt reads nothing of its workflow's activity", async () => {
   const shop = await openShop()
   const { store, query, database, named } = shop
   const thirdTime = '00000000-0000-7000-8000-000000000003'

@@ -26,7 +26,7 @@ test.runIf(onServer)('a claim that had to wait finds the events that were publis
   expect(seen).toEqual([7])
 })
 
-test('what was taken ahead behind one that turns out slow is given back in time, and is no crash', async () => {
+test('executions claimed ahead behind a slow one are released in time, and do not count as a crash', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const paid = deferred<void>()

@@ -33,7 +33,7 @@ test('a handler that waits is undone without being run again', async () => {
   expect(await wrongBooks(shop)).toEqual([])
 })
 
-test('what a step came to after it was to stop is not told, and a step nobody waits for is waited for', async () => {
+test('the result of a step that had to stop is not stored, and the compensation waits for a step that runs on', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const charging = deferred<void>()
@@ -72,7 +72,7 @@ test('what a step came to after it was to stop is not told, and a step nobody wa
   expect(seen).toEqual(['charged', [false, undefined]])
 })
 
-test('an attempt that sleeps in memory stops at once', async () => {
+test('an attempt that sleeps in memory stops immediately', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const charged = deferred<void>()
@@ -92,7 +92,7 @@ test('an attempt that sleeps in memory stops at once', async () => {
   expect(ended.state).toBe('compensated')
 })
 
-test('a step that writes is undone too, and an undo has steps and waits of its own', async () => {
+test('a transactional step is undone as well, and an undo has its own steps and waits', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const seen: unknown[] = []
@@ -127,7 +127,7 @@ test('a step that writes is undone too, and an undo has steps and waits of its o
   expect(await wrongBooks(shop)).toEqual([])
 })
 
-test('a parent that waits for its child hears that it was cancelled', async () => {
+test('a parent that waits for its child gets its cancellation', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const heard: unknown[] = []
@@ -148,7 +148,7 @@ test('a parent that waits for its child hears that it was cancelled', async () =
   expect(heard).toEqual(['cancelled'])
 })
 
-test('a workflow that is cancelled takes the children along that its handlers wait for', async () => {
+test('cancelling a workflow also cancels the children that its handlers wait for', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {

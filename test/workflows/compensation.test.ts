@@ -15,7 +15,7 @@ function undosOf({ query }: Shop): Promise<{ step: string; state: string }[]> {
   return query('select step, state from ~workflow_undos order by id')
 }
 
-test('what the steps of a workflow have done is undone, the newest first, each once, and told what it came to', async () => {
+test('the steps of a workflow are undone, newest first, each once, with their results', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const undone: unknown[] = []
@@ -51,7 +51,7 @@ test('what the steps of a workflow have done is undone, the newest first, each o
   expect(await wrongBooks(shop)).toEqual([])
 })
 
-test('compensation waits for an attempt that runs, whose undo is told that nobody knows', async () => {
+test('compensation waits for a running attempt, whose undo gets an unknown result', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const charging = deferred<void>()
@@ -95,7 +95,7 @@ test('compensation waits for an attempt that runs, whose undo is told that nobod
   expect(await wrongBooks(shop)).toEqual([])
 })
 
-test('an attempt that does not listen is waited for until its time is over', async () => {
+test('compensation waits for an attempt that ignores its signal until its time limit', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const charging = deferred<void>()
@@ -136,7 +136,7 @@ async function die({ query }: Shop): Promise<void> {
   await query(`update ~workflow_workers set heartbeat_at = '-infinity' where owner = 'dead/1'`)
 }
 
-test('an attempt whose worker dies is waited for no longer', async () => {
+test('compensation does not wait for an attempt whose worker died', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const undone: unknown[] = []
@@ -162,7 +162,7 @@ test('an attempt whose worker dies is waited for no longer', async () => {
   expect(await wrongBooks(shop)).toEqual([])
 })
 
-test('compensation goes on where a worker died in the middle of it', async () => {
+test('compensation continues where a worker died in the middle of it', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const undone: string[] = []
@@ -190,7 +190,7 @@ test('compensation goes on where a worker died in the middle of it', async () =>
   expect(await wrongBooks(shop)).toEqual([])
 })
 
-test('an undo is tried again; one that fails for good ends the compensation, and is a dead letter', async () => {
+test('an undo is retried; one that fails for good ends the compensation, and becomes a dead letter', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const undone: string[] = []
@@ -223,7 +223,7 @@ test('an undo is tried again; one that fails for good ends the compensation, and
   expect(await wrongBooks(shop)).toEqual([])
 })
 
-test('a handler that fails for good has the workflow compensated, if it says so', async () => {
+test('a handler that fails for good compensates the workflow, if it is configured to', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const undone: string[] = []
@@ -264,7 +264,7 @@ test('a handler that fails for good has the workflow compensated, if it says so'
   expect(await wrongBooks(shop)).toEqual([])
 })
 
-test('what an undo emits and writes is stored with its end, and runs no handlers', async () => {
+test('events and writes of an undo are stored with its end, and run no handlers', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const seen: string[] = []
@@ -298,7 +298,7 @@ test('what an undo emits and writes is stored with its end, and runs no handlers
   expect(seen).toEqual([])
 })
 
-test('a workflow without undos is compensated at once, and what is open of it goes', async () => {
+test('a workflow without undos is compensated immediately, and its open executions are removed', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'pay', delayMs: 60_000 }, () => {})
@@ -313,7 +313,7 @@ test('a workflow without undos is compensated at once, and what is open of it go
   expect(await wrongBooks(shop)).toEqual([])
 })
 
-test('a lane keeps its place until the attempt that stops in it is over', async () => {
+test('a lane keeps its place until its stopping attempt has ended', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const seen: string[] = []
@@ -345,7 +345,7 @@ test('a lane keeps its place until the attempt that stops in it is over', async 
   expect(await wrongBooks(shop)).toEqual([])
 })
 
-test('compensation reaches what the workflow has started, also if that is over', async () => {
+test('compensation reaches the children of the workflow, also if they have ended', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const undone: string[] = []

@@ -15,7 +15,7 @@ const endlessMs = 600_000
 /** What follows from a promise without waiting for anything else has happened by then. */
 const turn = (): Promise<void> => new Promise(resolve => setImmediate(resolve))
 
-test('SB-05: what a killed worker had begun is done by another after the lease, and counted', async () => {
+test('SB-05: the execution of a killed worker is run by another after the lease, and the attempt is counted', async () => {
   const shop = await openShop()
   const begun = deferred<void>()
   const attempts: string[] = []
@@ -42,7 +42,7 @@ test('SB-05: what a killed worker had begun is done by another after the lease, 
   expect(await activity(shop)).toEqual(['dispatched', 'started 1', 'failed 1 lost', 'started 2', 'completed 2'])
 })
 
-test('what a crash of the server takes back of the last dispatch is dispatched again', async () => {
+test('a dispatch that a crash of the server undid is made again', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'pay' }, () => {})
@@ -60,7 +60,7 @@ test('what a crash of the server takes back of the last dispatch is dispatched a
   await waitUntil(async () => (await executions(shop)) === 2)
 })
 
-test('an event that kills its workers is a dead letter in the end', async () => {
+test('an event that kills its workers becomes a dead letter in the end', async () => {
   const shop = await openShop()
   let begun = deferred<void>()
   await using crew = await openCrew(shop, {
@@ -86,7 +86,7 @@ test('an event that kills its workers is a dead letter in the end', async () => 
   expect(await shop.query('select reason, attempts from ~dead_letters')).toEqual([{ reason: 'crashed', attempts: 5 }])
 })
 
-test('what a killed worker held back in a lane is free with its head, in order', async () => {
+test('executions that a killed worker held in a lane are free with its head, in order', async () => {
   const shop = await openShop()
   const done: number[] = []
   const begun = deferred<void>()
@@ -171,7 +171,7 @@ test.each([
   expect((await shop.query('select worker from ~receipts')).map(row => row.worker)).toEqual(written)
 })
 
-test('SB-06: the late success of an attempt does not change what was set aside meanwhile', async () => {
+test('SB-06: the late success of an attempt does not change an execution that was dead-lettered meanwhile', async () => {
   const shop = await openShop()
   const goOn = deferred<void>()
   const begun = deferred<void>()
@@ -228,7 +228,7 @@ test('SB-07: a handler that takes longer than the lease is not taken over while 
   expect(status).toMatchObject({ state: 'settled', lastType: 'OrderPaid' })
 })
 
-test('a worker that others took for dead comes back, and works again', async () => {
+test('a worker that others considered dead returns, and works again', async () => {
   const shop = await openShop()
   const seen: string[] = []
   await using crew = await openCrew(shop, recorder(seen, { leaseMs: 100 }))
@@ -247,7 +247,7 @@ test('a worker that others took for dead comes back, and works again', async () 
   expect(paused.worker.id).toBe(id)
 })
 
-test('what a worker has claimed without hearing of it is free again soon, and does not count', async () => {
+test('executions claimed by a call whose answer was lost are free again soon, and the attempt does not count', async () => {
   const trouble = openTrouble(await openDatabase())
   const shop = await openShop({ database: trouble.database })
   const attempts: number[] = []
@@ -268,7 +268,7 @@ test('what a worker has claimed without hearing of it is free again soon, and do
   expect(attempts).toEqual([1])
 })
 
-test('a lane goes on when the answer to the end of its head is lost', async () => {
+test('a lane continues when the answer to the completion of its head is lost', async () => {
   const trouble = openTrouble(await openDatabase())
   const shop = await openShop({ database: trouble.database })
   const done: number[] = []
@@ -288,7 +288,7 @@ test('a lane goes on when the answer to the end of its head is lost', async () =
   expect(done).toEqual([1, 2, 3])
 })
 
-test('SB-39: an outcome that cannot be stored at first is stored later: the handler is not run again', async () => {
+test('SB-39: an outcome that cannot be stored at first is stored later, and the handler is not run again', async () => {
   const trouble = openTrouble(await openDatabase())
   const shop = await openShop({ database: trouble.database })
   await shop.query('create table ~receipts (total integer)')
@@ -313,7 +313,7 @@ test('SB-39: an outcome that cannot be stored at first is stored later: the hand
   expect(await shop.query('select total from ~receipts')).toEqual([{ total: 3 }])
 })
 
-test('a completion whose commit was not answered stands once', async () => {
+test('a completion whose commit was not answered is stored once', async () => {
   const trouble = openTrouble(await openDatabase())
   const shop = await openShop({ database: trouble.database })
   await shop.query('create table ~receipts (total integer)')
@@ -337,7 +337,7 @@ test('a completion whose commit was not answered stands once', async () => {
   expect(await shop.query(`select 1 from ~events where type = 'OrderPaid'`)).toHaveLength(1)
 })
 
-test('when what a head writes is refused, the next of its lane runs once, after it', async () => {
+test('when the writes of a head are refused, the next of its lane runs once, after it', async () => {
   const shop = await openShop()
   const done: number[] = []
   const flows = shop.store.workflows

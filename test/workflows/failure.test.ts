@@ -21,7 +21,7 @@ async function shippedIn({ query }: Shop): Promise<Emitted[]> {
     where type = 'OrderShipped' order by position`)
 }
 
-test('SB-19: what tells of a failure is emitted once, with the letter, and knows the true reason', async () => {
+test('SB-19: events of onFailure are emitted once, with the dead letter, and carry the true reason', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const failures: TerminalFailure[] = []
@@ -52,7 +52,7 @@ test('SB-19: what tells of a failure is emitted once, with the letter, and knows
   expect(event).toEqual({ correlation_id: flow.correlationId, causation_id: letter!.eventId })
 })
 
-test('SB-18: what tells of a failure never runs the handler that failed, whatever that listens to', async () => {
+test('SB-18: events of onFailure never run the handler that failed, whatever it subscribes to', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const seen: string[] = []
@@ -73,7 +73,7 @@ test('SB-18: what tells of a failure never runs the handler that failed, whateve
   expect(status.deadLetters).toBe(1)
 })
 
-test('each time a letter fails again is told of anew', async () => {
+test('onFailure is called each time a dead letter fails again', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'pay', onFailure: () => emit('OrderShipped', { parcel: 'none' }) }, fails)
@@ -91,7 +91,7 @@ test('each time a letter fails again is told of anew', async () => {
   expect(await flows.deadLetters.show('pay', letter!.eventId)).toMatchObject({ state: 'open', attempts: 3 })
 })
 
-test('writes that tell of a failure are stored with the letter', async () => {
+test('writes of onFailure are stored with the dead letter', async () => {
   const { store, query, named } = await openShop()
   await query('create table ~complaints (line text)')
   const flows = store.workflows
@@ -130,7 +130,7 @@ for (const [what, { onFailure, noted, clock }] of Object.entries({
   },
   'never comes back': { onFailure: () => new Promise(() => {}), noted: 'TimedOut: ', clock: hasty(5_000) },
 } as Record<string, { onFailure: () => unknown; noted: string; clock?: Clock }>))
-  test(`the letter is there although onFailure ${what}, and says so`, async () => {
+  test(`the dead letter is stored although onFailure ${what}, and records that`, async () => {
     const shop = await openShop({ clock })
     const flows = shop.store.workflows
     flows.on('OrderPlaced', { name: 'pay', onFailure: onFailure as never }, fails)
@@ -146,7 +146,7 @@ for (const [what, { onFailure, noted, clock }] of Object.entries({
     expect(await shippedIn(shop)).toEqual([])
   })
 
-test('a result that cannot be stored, of a handler whose failure cannot be told of either, is a letter', async () => {
+test('a result that cannot be stored becomes a dead letter, even if onFailure fails as well', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const nowhere = { stream: 'order-1', expected: 7 }
@@ -162,7 +162,7 @@ test('a result that cannot be stored, of a handler whose failure cannot be told 
   expect(letter!.lastError.onFailure).toContain('VersionConflict')
 })
 
-test('an event that went too far is told of, and handlers that fail because of each other come to an end', async () => {
+test('an event that exceeded its depth calls onFailure, and handlers that fail because of each other end', async () => {
   const shop = await openShop({ workflows: { maxHops: 3 } })
   const flows = shop.store.workflows
   const again = () => emit('OrderShipped', { parcel: 'again' })
@@ -180,7 +180,7 @@ test('an event that went too far is told of, and handlers that fail because of e
   expect(letters.filter(letter => letter.lastError.onFailure?.includes('HopsExceeded'))).toHaveLength(2)
 })
 
-test('what tells of the failure of one of a batch has its place in the batch', async () => {
+test('an event of onFailure of one of a batch has its place in the batch', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'split' }, () =>

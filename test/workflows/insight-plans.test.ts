@@ -63,7 +63,7 @@ async function openLarge(): Promise<Shop & { sent: Map<string, Statement> }> {
   return { ...shop, sent }
 }
 
-test('what is shown is found by its index, whatever values it was planned for', async () => {
+test('every view is read through its index, whatever values it was planned for', async () => {
   const { store, sent, database } = await openLarge()
   const flows = store.workflows
   await take(flows.watch({ after: 14_000n, handler: 'h7' }), 1)

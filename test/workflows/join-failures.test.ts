@@ -10,7 +10,7 @@ import { workbench } from '../support/consumers.ts'
 import { waitUntil } from '../support/wait.ts'
 import { type Checks, expectNothingOpen, fanOut, joinsOf, lettersOf, openChecks, settled } from './checks.ts'
 
-test('SB-13: a worker that dies while it runs a join is taken over from', async () => {
+test('SB-13: the run of a join is taken over from a worker that dies', async () => {
   const checks = await openChecks()
   const { flows, query } = checks
   const seen: string[] = []
@@ -39,7 +39,7 @@ test('SB-13: a worker that dies while it runs a join is taken over from', async 
   await expectNothingOpen(checks)
 })
 
-test('SB-15: a join whose handler fails is tried again, then a dead letter, and leaves nothing open', async () => {
+test('SB-15: a join whose handler fails is retried, then dead-lettered, and leaves nothing open', async () => {
   const checks = await openChecks()
   const { flows } = checks
   const seen: string[] = []
@@ -94,7 +94,7 @@ async function openMendable(policy: JoinPolicy) {
   return { checks, flow, seen, pen, ink, [Symbol.asyncDispose]: () => worker.stop() }
 }
 
-test('a failed branch whose dead letter is retried in time counts as arrived after all', async () => {
+test('a failed branch whose dead letter is retried in time counts as arrived', async () => {
   await using shop = await openMendable('all-settled')
   const { checks, pen, ink, flow } = shop
 
@@ -108,7 +108,7 @@ test('a failed branch whose dead letter is retried in time counts as arrived aft
   await expectNothingOpen(checks)
 })
 
-test('the dead letter of a join that failed, when it is retried, runs with all that has come since', async () => {
+test('the retried dead letter of a failed join runs with all events that have arrived since', async () => {
   await using shop = await openMendable('all')
   const { checks, pen, ink, flow } = shop
   ink.resolve()
@@ -127,7 +127,7 @@ test('the dead letter of a join that failed, when it is retried, runs with all t
   await expectNothingOpen(checks)
 })
 
-test('the dead letter of an inner join, when it is retried, goes on in the batch around it', async () => {
+test('the retried dead letter of an inner join continues in the outer batch', async () => {
   const checks = await openChecks()
   const { flows } = checks
   const seen: string[] = []
@@ -160,7 +160,7 @@ test('the dead letter of an inner join, when it is retried, goes on in the batch
   await expectNothingOpen(checks)
 })
 
-test('the dead letter of a join can be retried with its event mended', async () => {
+test('the dead letter of a join can be retried with its event edited', async () => {
   const checks = await openChecks()
   const { flows } = checks
   const seen: string[] = []
@@ -184,7 +184,7 @@ test('the dead letter of a join can be retried with its event mended', async () 
   await expectNothingOpen(checks)
 })
 
-test('a join that failed tells of it by its onFailure, in the batch around its own', async () => {
+test('onFailure of a join emits into the outer batch', async () => {
   const checks = await openChecks()
   const { flows } = checks
   const seen: string[] = []
@@ -212,7 +212,7 @@ test('a join that failed tells of it by its onFailure, in the batch around its o
   await expectNothingOpen(checks)
 })
 
-test('a join that is retired still gets what its open batches wait for, and opens no more', async () => {
+test('a retired join still gets the events of its open batches, and opens no more', async () => {
   const shop = await openChecks()
   const { flows } = shop
   const found = deferred<void>()
@@ -243,7 +243,7 @@ test('a join that is retired still gets what its open batches wait for, and open
   await expectNothingOpen(shop)
 })
 
-test('what a join has come to is kept as long as its dead letter is open', async () => {
+test('the state of a join is kept as long as its dead letter is open', async () => {
   const checks = await openChecks()
   const { flows, query } = checks
   const { log } = workbench(checks)

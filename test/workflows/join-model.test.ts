@@ -101,7 +101,7 @@ function register(flows: Workflows<TreeMap>, lines: Map<string, string[]>): void
   })
 }
 
-test('SB-17: batches in batches come to what their branches come to, each join once', async () => {
+test('SB-17: nested batches end as their branches end, each join once', async () => {
   const seed = Math.floor(Math.random() * 2 ** 31)
   const random = seeded(seed)
   const checks = await openChecks()

@@ -11,7 +11,7 @@ import { type Checks, openChecks } from './checks.ts'
 
 const tables = ['workflow_joins', 'workflow_join_entries', 'workflow_branches']
 
-test('opening, arriving, ending and closing go by their indexes, however much is closed already', async () => {
+test('opening, arriving, ending and closing use their indexes, however many joins are closed already', async () => {
   const checks = await openChecks()
   const { log } = workbench(checks)
   checks.flows.join('OrderChecked', { name: 'clear', of: 'batch' }, () => {})

@@ -89,7 +89,7 @@ test('all: if every branch fails, the join that their handler emits for has one 
   await expectNothingOpen(checks)
 })
 
-test('all-settled: it runs when every branch has ended, and knows how', async () => {
+test('all-settled: it runs when every branch has ended, with the outcome of each', async () => {
   const checks = await openPolicy('all-settled', { broken: ['pen', 'tape'], empty: ['paper'] })
   await using worker = checks.flows.worker()
   await worker.start()
@@ -113,7 +113,7 @@ test('all-settled: it also runs if every branch has failed', async () => {
   await expectNothingOpen(checks)
 })
 
-test('quorum: it runs with exactly so many, once, and the others come late', async () => {
+test('quorum: it runs with exactly that many, once, and the others arrive late', async () => {
   const checks = await openPolicy({ quorum: 3 }, { broken: ['ink'] })
   await using worker = checks.flows.worker()
   await worker.start()
@@ -128,7 +128,7 @@ test('quorum: it runs with exactly so many, once, and the others come late', asy
   await expectNothingOpen(checks)
 })
 
-test('quorum: it fails as soon as so many cannot come any more', async () => {
+test('quorum: it fails as soon as the quorum cannot be reached', async () => {
   const checks = await openPolicy({ quorum: 3 }, { broken: ['pen', 'ink'], empty: ['glue'] })
   await using worker = checks.flows.worker()
   await worker.start()
@@ -141,7 +141,7 @@ test('quorum: it fails as soon as so many cannot come any more', async () => {
   await expectNothingOpen(checks)
 })
 
-test('first: it runs with one event, whoever else comes in the same moment', async () => {
+test('first: it runs with one event, whichever others arrive in the same moment', async () => {
   const checks = await openPolicy('first', { broken: ['pen'], empty: ['ink'] })
   await using worker = checks.flows.worker()
   await worker.start()
@@ -152,7 +152,7 @@ test('first: it runs with one event, whoever else comes in the same moment', asy
   await expectNothingOpen(checks)
 })
 
-test('SB-12: its time is over without any traffic: the join runs with what is there', async () => {
+test('SB-12: without any traffic the join times out and runs with the events it has', async () => {
   const checks = await openChecks()
   const { flows } = checks
   const runs: Run[] = []
@@ -179,7 +179,7 @@ test('SB-12: its time is over without any traffic: the join runs with what is th
   await expectNothingOpen(checks)
 })
 
-test('SB-12: its time is over without any traffic: the join has a dead letter', async () => {
+test('SB-12: without any traffic the join times out and has a dead letter', async () => {
   const checks = await openChecks()
   const { flows } = checks
   let runs = 0
@@ -199,7 +199,7 @@ test('SB-12: its time is over without any traffic: the join has a dead letter', 
   await expectNothingOpen(checks)
 })
 
-test('SB-12: a join that the batch names is over in time, also if nothing ever arrives', async () => {
+test('SB-12: a join that the batch names times out, also if nothing ever arrives', async () => {
   const checks = await openChecks()
   const { flows } = checks
   const runs: JoinInfo[] = []
@@ -217,7 +217,7 @@ test('SB-12: a join that the batch names is over in time, also if nothing ever a
   expect(runs).toMatchObject([{ size: 5, isPartial: true }])
 })
 
-test('a join refuses options that it cannot have', async () => {
+test('a join refuses options that it does not support', async () => {
   const { flows } = await openChecks()
   const join = (more: object): void =>
     flows.join('OrderChecked', { name: 'clear', of: 'batch', ...more } as AnyJoinOptions, () => {})

@@ -19,7 +19,7 @@ import {
   settled,
 } from './checks.ts'
 
-test('SB-10: a fan-out and its join: the join runs once, with all events in the order of the batch', async () => {
+test('SB-10: after a fan-out the join runs once, with all events in the order of the batch', async () => {
   const checks = await openChecks()
   const { flows } = checks
   const runs: { items: string[]; join: JoinInfo }[] = []
@@ -75,7 +75,7 @@ test('fan-out, several steps in each branch, then the join', async () => {
   await expectNothingOpen(checks)
 })
 
-test('a workflow is not settled while a join of it waits', async () => {
+test('a workflow is not settled while one of its joins waits', async () => {
   const checks = await openChecks()
   const { flows } = checks
   flows.join('OrderChecked', { name: 'clear', of: 'batch' }, () => {})
@@ -92,7 +92,7 @@ test('a workflow is not settled while a join of it waits', async () => {
   expect(await settled(flow)).toMatchObject({ state: 'settled', pending: 0 })
 })
 
-test('SB-14: a duplicate that comes when the join has closed is ignored, and opens nothing', async () => {
+test('SB-14: a duplicate that arrives when the join has closed is ignored, and opens nothing', async () => {
   const checks = await openChecks()
   const { flows } = checks
   let runs = 0
@@ -133,7 +133,7 @@ test('SB-16: a second event of an index is ignored, the first one counts', async
   expect(seen).toEqual([['first', 'other']])
 })
 
-test('SB-16: an event that says another size is told of and does not count; the size stays', async () => {
+test('SB-16: an event with another batch size is logged and does not count; the size stays', async () => {
   const warned: unknown[] = []
   const silent = (): void => {}
   const warn = (fields: object): void => {
@@ -212,7 +212,7 @@ test('SB-17: a batch whose branches all end without an event still closes the jo
   await expectNothingOpen(checks)
 })
 
-test('a batch that nobody handles closes the join that it names, too', async () => {
+test('a batch without handlers also closes the join that it names', async () => {
   const checks = await openChecks()
   const { flows } = checks
   let runs = 0
@@ -227,7 +227,7 @@ test('a batch that nobody handles closes the join that it names, too', async () 
 })
 
 test.each(['queued', 'inline'])(
-  '%s: a handler that declares what the join waits for opens it when it ends without',
+  '%s: a handler that declares the type of the join opens it when it ends without such an event',
   async kind => {
     const checks = await openChecks()
     const { flows } = checks
@@ -250,7 +250,7 @@ test.each(['queued', 'inline'])(
   },
 )
 
-test('a join that a batch names and nobody has registered fails the handler that emits it', async () => {
+test('a batch that names an unregistered join fails its handler', async () => {
   const { flows, store } = await openChecks()
   fanOut(flows, { join: 'cleer' })
   flows.join('OrderChecked', { name: 'clear', of: 'batch' }, () => {})
@@ -282,7 +282,7 @@ test('two joins of one batch each run once', async () => {
   await expectNothingOpen(checks)
 })
 
-test('two batches of one run are joined apart', async () => {
+test('two batches of one run are joined separately', async () => {
   const checks = await openChecks()
   const { flows } = checks
   const runs: string[][] = []
@@ -303,7 +303,7 @@ test('two batches of one run are joined apart', async () => {
   await expectNothingOpen(checks)
 })
 
-test('a join that has begun ends with the version it began with', async () => {
+test('a join that has begun ends with its version', async () => {
   const checks = await openChecks()
   const { flows } = checks
   const runs: string[] = []
@@ -326,7 +326,7 @@ test('a join that has begun ends with the version it began with', async () => {
   expect(runs).toEqual(['version 1', 'version 2'])
 })
 
-test('a join that is new can be given what came before it', async () => {
+test('a new join can be backfilled with earlier events', async () => {
   const checks = await openChecks()
   const { flows } = checks
   const runs: string[][] = []
@@ -352,7 +352,7 @@ test('a join that is new can be given what came before it', async () => {
   await expectNothingOpen(checks)
 })
 
-test('a branch that emits an event which is in the log already ends with that', async () => {
+test('a branch that emits an event which is already in the log ends with that', async () => {
   const checks = await openChecks()
   const { flows } = checks
   const id = randomUUID()
@@ -389,7 +389,7 @@ test('a join of a workflow that is cancelled is never run', async () => {
   expect(await query('select open from ~workflows')).toEqual([{ open: 0 }])
 })
 
-test('a branch whose failure has the workflow undone opens no join', async () => {
+test('a branch whose failure compensates the workflow opens no join', async () => {
   const checks = await openChecks()
   const { flows, query } = checks
   fanOut(flows)
@@ -407,7 +407,7 @@ test('a branch whose failure has the workflow undone opens no join', async () =>
   expect(await query('select open from ~workflows')).toEqual([{ open: 0 }])
 })
 
-test('as many statements for a hundred events as for two', async () => {
+test('a hundred events take as many statements as two', async () => {
   const checks = await openChecks()
   const { flows } = checks
   flows.join('OrderChecked', { name: 'clear', of: 'batch' }, () => {})
@@ -451,7 +451,7 @@ test('as many statements for a hundred events as for two', async () => {
   expect(two).toBeLessThanOrEqual(8)
 })
 
-test('a place in a batch is given whole or not at all', async () => {
+test('a position in a batch is given completely or not at all', async () => {
   const { flows } = await openChecks()
   const id = randomUUID()
   const data = { item: 'pen' }

@@ -44,7 +44,7 @@ async function openBooks(options: Partial<AnyHandlerOptions> = {}): Promise<Book
   }
 }
 
-test('a lane is parked with the letter of its head: what comes later queues, and other lanes go on', async () => {
+test('a lane is parked with the dead letter of its head: later events queue, and other lanes continue', async () => {
   await using books = await openBooks()
 
   await books.place('order-1', 1, 2, 3)
@@ -58,7 +58,7 @@ test('a lane is parked with the letter of its head: what comes later queues, and
   ])
 })
 
-test('a lane that is parked stays so when nothing is in it', async () => {
+test('a parked lane stays parked when nothing is in it', async () => {
   await using books = await openBooks()
   await books.place('order-1', 1)
 
@@ -68,7 +68,7 @@ test('a lane that is parked stays so when nothing is in it', async () => {
   expect(await books.flows.lanes()).toMatchObject([{ isParked: true, open: 1 }])
 })
 
-test('a retry of the letter goes through the parked lane, and lets it go on', async () => {
+test('a retry of the dead letter runs in the parked lane, and unparks it', async () => {
   await using books = await openBooks()
   await books.place('order-1', 1, 2, 3)
   books.bad.clear()
@@ -93,7 +93,7 @@ test('a retry that fails again leaves the lane parked', async () => {
   expect(await books.flows.lanes()).toMatchObject([{ isParked: true, open: 1 }])
 })
 
-test('a parked lane goes on without its letter if it is told to', async () => {
+test('a parked lane can be unparked without its dead letter', async () => {
   await using books = await openBooks()
   await books.place('order-1', 1, 2)
 
@@ -107,7 +107,7 @@ test('a parked lane goes on without its letter if it is told to', async () => {
   expect(again.error).toMatchObject({ code: 'lane_not_parked', handler: 'book', key: 'order-1' })
 })
 
-test('all parked lanes of a handler can go on at once', async () => {
+test('all parked lanes of a handler can be unparked at once', async () => {
   await using books = await openBooks()
   for (const order of ['order-1', 'order-2', 'order-3']) await books.place(order, 1, 2)
   const page = await books.flows.lanes({ handler: 'book', limit: 2 })
@@ -122,7 +122,7 @@ test('all parked lanes of a handler can go on at once', async () => {
   expect(await books.flows.lanes()).toEqual([])
 })
 
-test('several letters of a parked lane are retried in the order of their events', async () => {
+test('several dead letters of a parked lane are retried in the order of their events', async () => {
   await using books = await openBooks()
   books.bad.add(2)
   await books.place('order-1', 1, 2, 3)
@@ -137,7 +137,7 @@ test('several letters of a parked lane are retried in the order of their events'
   expect(books.booked).toEqual([1, 2, 3])
 })
 
-test('of a letter that does not hold the lane, a retry leaves it parked', async () => {
+test('a retry of a dead letter that does not hold the lane leaves it parked', async () => {
   await using books = await openBooks()
   books.bad.add(2)
   await books.place('order-1', 1, 2, 3)
@@ -167,7 +167,7 @@ test('a lane of a key is parked across workflows', async () => {
   expect(await books.flows.lanes()).toEqual([])
 })
 
-test('an inline handler can be parked, too: then later events queue', async () => {
+test('an inline handler can be parked as well: then later events queue', async () => {
   await using books = await openBooks({ ordered: undefined, inline: true })
   await books.place('order-1', 1)
   await books.place('order-1', 2)
@@ -179,7 +179,7 @@ test('an inline handler can be parked, too: then later events queue', async () =
   expect(books.booked).toEqual([1, 2])
 })
 
-test('only what is ordered can be parked', async () => {
+test('only ordered handlers can be parked', async () => {
   const { store } = await openShop()
 
   expect(() => store.workflows.on('OrderPlaced', { name: 'book', onDead: 'park' }, () => undefined)).toThrow(

@@ -66,7 +66,7 @@ async function openDesk(): Promise<Desk> {
   }
 }
 
-test('a dead letter that is retried does only what was not done: nobody is charged twice', async () => {
+test('a retried dead letter runs only steps that were not completed: no customer is charged twice', async () => {
   const desk = await openDesk()
   const id = await desk.place()
   await desk.retry(id)
@@ -79,7 +79,7 @@ test('a dead letter that is retried does only what was not done: nobody is charg
   expect(await desk.remembered()).toBe(0)
 })
 
-test('with edited data everything is done again, and so it is in the retry after that', async () => {
+test('with edited data all steps run again, and also in the retry after that', async () => {
   const desk = await openDesk()
   const id = await desk.place()
   await desk.retry(id, { total: 2 })
@@ -92,7 +92,7 @@ test('with edited data everything is done again, and so it is in the retry after
   expect(await desk.remembered()).toBe(0)
 })
 
-test('what a dead letter remembers is kept as long as it is open, and goes with retention', async () => {
+test('the steps of a dead letter are kept as long as it is open, and deleted by retention', async () => {
   const { shop, place, remembered } = await openDesk()
   const { workflows } = shop.store
   const id = await place()

@@ -5,7 +5,7 @@ import { openShop, outcome } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { openTill } from './till.ts'
 
-test('SB-20: letters of handlers are those of consumers: one table, one list, the same states', async () => {
+test('SB-20: dead letters of handlers and of consumers share one table, one list and the same states', async () => {
   const { store, flows, place } = await openTill()
   const id = await place(1, 'order-1')
 
@@ -27,7 +27,7 @@ for (const [name, ask] of Object.entries({
   'store.deadLetters': (till: Awaited<ReturnType<typeof openTill>>, id: string) =>
     till.store.deadLetters.retry('handler:pay', id),
 }))
-  test(`SB-21: a retry asked for by ${name} runs the handler again, and closes the letter with what it emits`, async () => {
+  test(`SB-21: a retry requested by ${name} runs the handler again, and closes the dead letter with its emitted events`, async () => {
     const till = await openTill()
     const id = await till.place(1, 'order-1')
     till.mend()
@@ -44,13 +44,13 @@ for (const [name, ask] of Object.entries({
     })
   })
 
-test('SB-22: a fresh schema has all that letters need', async () => {
+test('SB-22: a fresh schema has everything that dead letters need', async () => {
   const { store } = await openShop()
 
   expect(await store.schema.check()).toMatchObject({ ok: true })
 })
 
-test('SB-23: of two who ask with other data at once, one is refused', async () => {
+test('SB-23: of two concurrent retries with different data one is refused', async () => {
   const { flows, worker, place, query } = await openTill()
   const id = await place(1)
   await worker.stop()
@@ -80,7 +80,7 @@ test('SB-23: a retry that several workers see runs once', async () => {
   expect(await till.query(`select count(*)::int as n from ~events where type = 'OrderPaid'`)).toEqual([{ n: 5 }])
 })
 
-test('SB-23: only an open letter can be retried or resolved, and the answer names its state', async () => {
+test('SB-23: only an open dead letter can be retried or resolved, and the error names its state', async () => {
   const { store, flows, place } = await openTill()
   const id = await place(1)
 
@@ -104,7 +104,7 @@ test('SB-23: only an open letter can be retried or resolved, and the answer name
   })
 })
 
-test('a letter that is being retried can be neither resolved nor retried, unless its execution is gone', async () => {
+test('a dead letter that is being retried can be neither resolved nor retried, unless its execution is gone', async () => {
   const { flows, worker, place, query } = await openTill()
   const id = await place(1)
   await worker.stop()
@@ -124,7 +124,7 @@ test('a letter that is being retried can be neither resolved nor retried, unless
   expect(await flows.deadLetters.show('pay', id)).toMatchObject({ state: 'resolved' })
 })
 
-test('SB-24: a letter that fails again is the same letter, open, with the attempts added up', async () => {
+test('SB-24: a dead letter that fails again is the same, open, with the attempts added up', async () => {
   const { flows, place, until, query } = await openTill({ retries: 1, backoff: { baseMs: 1 } })
   const id = await place(1, 'order-1')
 
@@ -141,7 +141,7 @@ test('SB-24: a letter that fails again is the same letter, open, with the attemp
   expect(await query('select failures from ~dead_letters')).toEqual([{ failures: 3 }])
 })
 
-test('a letter is retried with other data, which is seen as the data of its event', async () => {
+test('a dead letter is retried with other data, which the handler sees as the data of its event', async () => {
   const till = await openTill()
   const id = await till.place(1)
   till.mend()
@@ -155,7 +155,7 @@ test('a letter is retried with other data, which is seen as the data of its even
   })
 })
 
-test('other data holds for one retry only', async () => {
+test('other data applies to one retry only', async () => {
   const { flows, place, tried } = await openTill()
   const id = await place(1)
 
@@ -167,7 +167,7 @@ test('other data holds for one retry only', async () => {
   expect(tried).toEqual([1, 7, 1])
 })
 
-test('all letters that match are asked for, at the rate that is given', async () => {
+test('all matching dead letters are requested, at the given rate', async () => {
   const till = await openTill()
   const first = await till.place(1, 'order-1')
   const second = await till.place(2, 'order-2')
@@ -184,7 +184,7 @@ test('all letters that match are asked for, at the rate that is given', async ()
   expect([third, first].map(id => at.get(id)! - at.get(second)!)).toEqual([100_000, 200_000])
 })
 
-test('letters that are asked for one after the other are run as their time comes', async () => {
+test('requested dead letters run when their time comes', async () => {
   const till = await openTill()
   const ids = []
   for (let total = 1; total <= 4; total++) ids.push(await till.place(total))
@@ -198,7 +198,7 @@ test('letters that are asked for one after the other are run as their time comes
   expect(till.tried.slice(4).sort()).toEqual([1, 2, 3, 4])
 })
 
-test('failures that are alike are one group, with the latest error and both times', async () => {
+test('similar failures form one group, with the latest error and both times', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   flows.on('OrderPlaced', { name: 'pay' }, event => {
@@ -219,7 +219,7 @@ test('failures that are alike are one group, with the latest error and both time
   expect(await flows.deadLetters.groups({ state: 'resolved' })).toEqual([])
 })
 
-test('letters of handlers come in pages, and by what they are about', async () => {
+test('dead letters of handlers are listed in pages, and by subject', async () => {
   const { flows, store, place, query } = await openTill()
   for (const [total, order] of [
     [1, 'a'],
@@ -243,7 +243,7 @@ test('letters of handlers come in pages, and by what they are about', async () =
   expect(await flows.deadLetters.list({ reason: 'timeout' })).toEqual([])
 })
 
-test('with nobody to run the handler a retry says so, and is carried out when somebody comes', async () => {
+test('without a worker for the handler a retry reports that, and runs when a worker comes', async () => {
   const till = await openTill()
   const id = await till.place(1)
   till.mend()
@@ -256,7 +256,7 @@ test('with nobody to run the handler a retry says so, and is carried out when so
   expect(asked).toEqual({ requested: 1, isRunning: false })
 })
 
-test('no consumer can have a name that its letters would share with a handler', async () => {
+test('a consumer cannot have a name that its dead letters would share with a handler', async () => {
   const { store } = await openShop()
 
   expect(() => store.processor('handler:pay', { handlers: { OrderPlaced: async () => {} } })).toThrow(
@@ -264,7 +264,7 @@ test('no consumer can have a name that its letters would share with a handler', 
   )
 })
 
-test('what is asked of letters that are not there fails, or says that there are none', async () => {
+test('requests for missing dead letters fail, or report that there are none', async () => {
   const { flows, store } = await openTill()
   const nobody = crypto.randomUUID()
 
@@ -284,7 +284,7 @@ test('what is asked of letters that are not there fails, or says that there are 
 })
 
 for (const state of ['cancelled', 'compensating', 'compensated', 'compensationFailed'])
-  test(`letters of a workflow that is ${state} can only be resolved`, async () => {
+  test(`dead letters of a workflow that is ${state} can only be resolved`, async () => {
     const { store, flows, place, query } = await openTill()
     const id = await place(1, 'order-1')
     await query('update ~workflows set state = $1', [state])
@@ -300,7 +300,7 @@ for (const state of ['cancelled', 'compensating', 'compensated', 'compensationFa
     expect(all.requested).toBe(0)
   })
 
-test('a retry that was asked for before its workflow was cancelled is dropped', async () => {
+test('a retry requested before its workflow was cancelled is dropped', async () => {
   const { flows, worker, place, query, tried } = await openTill()
   const id = await place(1)
   await worker.stop()
@@ -314,7 +314,7 @@ test('a retry that was asked for before its workflow was cancelled is dropped', 
   expect(tried).toEqual([1])
 })
 
-test('letters of a retired handler that are asked for are in nobody’s way, and are retried when it is resumed', async () => {
+test('requested dead letters of a retired handler do not block others, and are retried when it is resumed', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows
   let isMended = false
@@ -363,7 +363,7 @@ test('a retry goes to the newest version of the handler', async () => {
   expect(shipped.data.parcel).toBe('v2')
 })
 
-test('the worker that runs a retry may die: another goes on with it', async () => {
+test('the worker that runs a retry may die: another one continues it', async () => {
   const { store, sibling, query } = await openShop()
   const never = new Promise<never>(() => {})
   let runs = 0

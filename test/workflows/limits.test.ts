@@ -25,7 +25,7 @@ function gauge(limit: number): Gauge {
   }
 }
 
-test('SB-44: no more of a handler run at once than it allows, in all processes together', async () => {
+test('SB-44: at most maxConcurrency attempts of a handler run at once, in all processes together', async () => {
   const shop = await openShop()
   const other = await shop.sibling()
   const { most, run } = gauge(2)
@@ -47,7 +47,7 @@ test('SB-44: no more of a handler run at once than it allows, in all processes t
   expect(most()).toBe(2)
 })
 
-test('a limit per key leaves other keys alone', async () => {
+test('a limit per key does not affect other keys', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const gauges = { odd: gauge(2), even: gauge(2) }
@@ -69,7 +69,7 @@ test('a limit per key leaves other keys alone', async () => {
   expect(gauges.even.most()).toBe(2)
 })
 
-test('no more of a handler are begun in a time than it allows', async () => {
+test('at most as many attempts of a handler begin per interval as its rate allows', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   let begun = 0
@@ -95,7 +95,7 @@ test('no more of a handler are begun in a time than it allows', async () => {
   expect(begun).toBe(15)
 })
 
-test('what is beyond the rate of its handler begins by itself, however seldom its worker polls', async () => {
+test('executions beyond the rate of their handler begin on time, however seldom their worker polls', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   let begun = 0
@@ -123,7 +123,7 @@ async function openWatched(): Promise<Shop & { readonly looks: () => number }> {
   return { ...(await openShop({ database: watched })), looks: () => looks }
 }
 
-test('a worker looks when the next of what a rate holds back may begin, not all the time', async () => {
+test('a worker looks again when the next rate-limited execution may begin, not continuously', async () => {
   const { store, looks } = await openWatched()
   const flows = store.workflows
   let begun = 0
@@ -137,7 +137,7 @@ test('a worker looks when the next of what a rate holds back may begin, not all 
   expect(looks()).toBeLessThan(40)
 })
 
-test('what is paused, or what there is no room for, is not looked for all the time because it has a rate', async () => {
+test('paused executions, and those without room, are not polled continuously because of their rate', async () => {
   const { store, looks } = await openWatched()
   const flows = store.workflows
   const over = deferred<void>()
@@ -166,7 +166,7 @@ test('what is paused, or what there is no room for, is not looked for all the ti
   expect(performance.now() - since).toBeGreaterThan(400)
 })
 
-test('SB-44: a lower priority comes first, and what has waited long enough before all', async () => {
+test('SB-44: a lower priority comes first, and executions that waited long enough before all others', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows
   const seen: string[] = []
@@ -188,7 +188,7 @@ test('SB-44: a lower priority comes first, and what has waited long enough befor
   expect(seen).toEqual(['slow 1', 'quick', 'slow 2'])
 })
 
-test('SB-38: a delay is kept to the millisecond, not to the second', async () => {
+test('SB-38: a delay is exact to the millisecond, not to the second', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows
   flows.on('OrderPlaced', { name: 'pay', delayMs: 120 }, () => {})
@@ -212,7 +212,7 @@ test('SB-38: a delay is kept to the millisecond, not to the second', async () =>
   expect(await flow.status()).toMatchObject({ pending: 1 })
 })
 
-test('a delay and a limit per key go together', async () => {
+test('a delay and a limit per key can be combined', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows
   const { most, run } = gauge(1)

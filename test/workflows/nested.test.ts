@@ -46,7 +46,7 @@ async function openNested({
   return { ...checks, seen }
 }
 
-test('SB-17: a batch in a branch is joined by itself, and what its join emits belongs to the batch around it', async () => {
+test('SB-17: a batch in a branch is joined separately, and the events of its join belong to the outer batch', async () => {
   const nested = await openNested({})
   const { flows, seen } = nested
   await using worker = flows.worker()
@@ -62,7 +62,7 @@ test('SB-17: a batch in a branch is joined by itself, and what its join emits be
   await expectNothingOpen(nested)
 })
 
-test('a branch of an inner batch that fails: its join fails, and with it the branch around it', async () => {
+test('a failed branch of an inner batch fails its join, and with it the outer branch', async () => {
   const nested = await openNested({ broken: (item, part) => item === 'ink' && part === 'left', outer: 'all-settled' })
   const { flows, seen } = nested
   await using worker = flows.worker()
@@ -75,7 +75,7 @@ test('a branch of an inner batch that fails: its join fails, and with it the bra
   await expectNothingOpen(nested)
 })
 
-test('every inner batch fails: what their join declares opens the one around, which fails too', async () => {
+test('if every inner batch fails, the type their join declares opens the outer join, which fails as well', async () => {
   const nested = await openNested({ broken: () => true })
   const { flows, seen, query } = nested
   await using worker = flows.worker()
@@ -94,7 +94,7 @@ test('every inner batch fails: what their join declares opens the one around, wh
   await expectNothingOpen(nested)
 })
 
-test('an inner join that bears failures lets the one around go on', async () => {
+test('an inner join that tolerates failures lets the outer join continue', async () => {
   const nested = await openNested({ broken: (_, part) => part === 'left', inner: 'all-settled' })
   const { flows, seen } = nested
   await using worker = flows.worker()
@@ -107,7 +107,7 @@ test('an inner join that bears failures lets the one around go on', async () => 
   await expectNothingOpen(nested)
 })
 
-test('an inner batch that nobody joins leaves its branch empty when all of it has ended', async () => {
+test('an inner batch without a join leaves its branch empty when all of it has ended', async () => {
   const checks = await openChecks()
   const { flows } = checks
   const seen: string[] = []

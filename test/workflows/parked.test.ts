@@ -52,7 +52,7 @@ test.each<[string, (ctx: HandlerContext<ShopMap>) => Promise<unknown>, string]>(
     ctx => Promise.all([ctx.sleep('a minute', 60_000), ctx.step('first', () => 1)]),
     'sleep "a minute" as call 1 where an earlier run had recorded step "first"',
   ],
-])('a handler that comes to %s than before is parked', async (_what, after, said) => {
+])('a handler that reaches %s than before is parked', async (_what, after, said) => {
   const before = async (ctx: HandlerContext<ShopMap>): Promise<void> => {
     await ctx.step('first', () => 1)
     await ctx.sleep('a minute', 60_000)
@@ -68,7 +68,7 @@ test.each<[string, (ctx: HandlerContext<ShopMap>) => Promise<unknown>, string]>(
   expect(await shop.store.workflows.flow(shop.correlationId).status()).toMatchObject({ state: 'waiting', pending: 1 })
 })
 
-test('nothing that a handler catches hides it, and no step of the wrong code is run', async () => {
+test('a catch in the handler does not hide the mismatch, and no step of the wrong code is run', async () => {
   const log: string[] = []
   const shop = await replaced(
     ctx => ctx.sleep(60_000),
@@ -83,7 +83,7 @@ test('nothing that a handler catches hides it, and no step of the wrong code is 
   expect(log).toEqual([])
 })
 
-test('a parked execution goes on when it is resumed with code that fits, and has lost no try', async () => {
+test('a parked execution continues when it is resumed with matching code, and has lost no attempt', async () => {
   const log: string[] = []
   const fitting = async (ctx: HandlerContext<ShopMap>): Promise<void> => {
     await ctx.step('first', () => log.push('first'))
@@ -103,7 +103,7 @@ test('a parked execution goes on when it is resumed with code that fits, and has
   expect(log).toEqual(['first', 'slept 1', 'slept 2'])
 })
 
-test('one of a lane keeps its place while it is parked, and when it is resumed', async () => {
+test('an execution of a lane keeps its place while it is parked, and when it is resumed', async () => {
   const log: string[] = []
   const fitting = async (ctx: HandlerContext<ShopMap>): Promise<void> => {
     await ctx.sleep(60_000)
@@ -126,7 +126,7 @@ test('one of a lane keeps its place while it is parked, and when it is resumed',
   expect(await shop.query('select 1 as n from ~workflow_lanes')).toEqual([])
 })
 
-test('only what is parked can be resumed', async () => {
+test('only parked executions can be resumed', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'pay' }, (_event, ctx) => ctx.sleep(60_000))
@@ -147,7 +147,7 @@ test('only what is parked can be resumed', async () => {
   ])
 })
 
-test('more calls after those remembered, and branches that end in another order, are no other code', async () => {
+test('more calls after the remembered ones, and branches that end in another order, are not a mismatch', async () => {
   const log: string[] = []
   const branch = async (ctx: HandlerContext<ShopMap>, name: string, ms: number): Promise<void> => {
     await ctx.step(`${name} 1`, () => new Promise(resolve => setTimeout(resolve, ms)))

@@ -8,7 +8,7 @@ import { onServer, openShop, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { doneOf, enter } from './ghost.ts'
 
-test('of an attempt that was lost and the next one only the next counts, also if both end at once', async () => {
+test('of a lost attempt and the next one only the next counts, also if both end at once', async () => {
   const shop = await openShop()
   await laneOf(shop, 2)
   const gate = deferred<void>()
@@ -38,7 +38,7 @@ test('of an attempt that was lost and the next one only the next counts, also if
 })
 
 test.runIf(onServer)(
-  'a worker that ends the head of a lane while it is buried leaves nothing behind that nobody would miss',
+  'a worker that completes the head of a lane while it is removed as dead leaves no claimed executions behind',
   async () => {
     const shop = await openShop()
     await laneOf(shop, 3)
@@ -81,7 +81,7 @@ test.runIf(onServer)(
   },
 )
 
-test('a worker without a row gets nothing: nobody would miss what it has', async () => {
+test('a worker without a row claims nothing, because its executions would never be taken over', async () => {
   const shop = await openShop()
   await laneOf(shop, 1)
   const ghost = await enter(shop)
@@ -122,7 +122,7 @@ test.runIf(onServer)(
   },
 )
 
-test('where order does not matter, one that is for later takes its place in the lane when its time has come', async () => {
+test('in an unordered lane a delayed execution takes its place when its time has come', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const done: number[] = []
@@ -140,7 +140,7 @@ test('where order does not matter, one that is for later takes its place in the 
   expect(await shop.query('select * from ~workflow_lanes')).toEqual([])
 })
 
-test('where order does not matter, one that is given back for later makes room in its lane, and comes back', async () => {
+test('in an unordered lane an execution released for later makes room, and returns', async () => {
   const shop = await openShop()
   await laneOf(shop, 2, { concurrency: { perKey: 1, key: () => 'shop' } })
   await using worker = shop.store.workflows.worker({ handlers: ['pay'] })
@@ -161,7 +161,7 @@ test('where order does not matter, one that is given back for later makes room i
   expect(await shop.query('select * from ~workflow_lanes')).toEqual([])
 })
 
-test('in a lane each waits for its own time, however early its turn comes', async () => {
+test('in a lane each execution waits for its own time, however early its turn comes', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'pay', ordered: true, delayMs: 150 }, async () => {})

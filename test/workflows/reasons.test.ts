@@ -31,7 +31,7 @@ const fails = (): never => {
   throw new Error('no money')
 }
 
-test('SB-19: a letter says truly why it is there', async () => {
+test('SB-19: a dead letter has the true reason', async () => {
   const { store } = await openShop({ workflows: { maxHops: 2, maxEmitted: 2 } })
   const flows = store.workflows
   const retries = { retries: 2, backoff: { baseMs: 1 } }
@@ -57,7 +57,7 @@ test('SB-19: a letter says truly why it is there', async () => {
     expect([reason, attempts]).toEqual([handler, ['max_retries', 'timeout'].includes(handler) ? 3 : 1])
 })
 
-test('what an emission is refused for when it is stored is the reason, too', async () => {
+test('the refusal of an emitted event when it is stored is the reason as well', async () => {
   const shop = await openShop()
   const id = crypto.randomUUID()
   await shop.store.events.append('order-1', { type: 'OrderShipped', data: { parcel: 'x' }, id })
@@ -67,7 +67,7 @@ test('what an emission is refused for when it is stored is the reason, too', asy
   expect(letter).toMatchObject({ reason: 'invalid_emission', attempts: 1 })
 })
 
-test('what does not fit its schema when it is emitted is the reason, too', async () => {
+test('a schema violation of an emitted event is the reason as well', async () => {
   const events = defineEvents({
     OrderPlaced: standard(() => true),
     OrderPaid: standard(data => (data as { method: string }).method === 'card'),
@@ -80,7 +80,7 @@ test('what does not fit its schema when it is emitted is the reason, too', async
   expect(letter.lastError.message).toContain('does not fit its schema')
 })
 
-test('an error of ours that the handler itself met is one of the handler', async () => {
+test('an error of the library that the handler itself received is an error of the handler', async () => {
   const letter = await letterOf(
     () => {
       throw new InvalidEvent({ type: 'OrderPaid', path: 'data', reason: 'is of another shop' })
@@ -91,7 +91,7 @@ test('an error of ours that the handler itself met is one of the handler', async
   expect(letter).toMatchObject({ reason: 'max_retries', attempts: 2 })
 })
 
-test('writes that fail with the completion are tried again, and are a failure like any other', async () => {
+test('writes that fail with the completion are retried, and are a failure like any other', async () => {
   const letter = await letterOf(() => complete(tx => tx.query('select 1 / 0')), { retries: 1 })
 
   expect(letter).toMatchObject({ reason: 'max_retries', attempts: 2, lastError: { code: '22012' } })
@@ -118,7 +118,7 @@ test('an error can say that no retry helps, and so can the handler', async () =>
   expect(await broken).toMatchObject({ reason: 'max_retries', attempts: 2 })
 })
 
-test('an event that cannot be given its shape is a letter, which can be retried with data in the newest shape', async () => {
+test('an event that cannot be upcast becomes a dead letter, which can be retried with data in the newest shape', async () => {
   const upcasters = [
     upcaster('OrderPlaced', { from: 1, to: 2 }, (data: { total: unknown }) => {
       if (typeof data.total !== 'number') throw new Error('no number')
@@ -141,7 +141,7 @@ test('an event that cannot be given its shape is a letter, which can be retried 
   expect(till.tried).toEqual([700])
 })
 
-test('other data is checked as the event was', async () => {
+test('other data is validated like the event', async () => {
   const events = defineEvents({
     OrderPlaced: standard(data => typeof (data as { total: unknown }).total === 'number'),
     OrderPaid: standard(() => true),
@@ -154,7 +154,7 @@ test('other data is checked as the event was', async () => {
   expect(await flows.deadLetters.show('pay', id)).toMatchObject({ state: 'open', retryAt: undefined })
 })
 
-test('workers that die over an event, one after the other, make it a letter', async () => {
+test('an event over which several workers die becomes a dead letter', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows
   flows.on('OrderPlaced', { name: 'pay', delayMs: 60_000 }, () => undefined)
@@ -169,13 +169,13 @@ test('workers that die over an event, one after the other, make it a letter', as
   expect(await flows.deadLetters.list()).toMatchObject([{ reason: 'crashed', attempts: 5 }])
 })
 
-test('an execution that is not done by its deadline is a letter', async () => {
+test('an execution that is not completed by its deadline becomes a dead letter', async () => {
   const letter = await letterOf(fails, { retries: 100, deadlineMs: 60 })
 
   expect(letter).toMatchObject({ reason: 'deadline', lastError: { code: 'deadline_passed' } })
 })
 
-test('an attempt that is under way at the deadline is cut off there, however much of its timeout is left', async () => {
+test('an attempt that runs at the deadline is cut off there, however much of its timeout is left', async () => {
   let aborted: unknown
   const hangs = (_event: unknown, ctx: { signal: AbortSignal }): Promise<never> =>
     new Promise(() => ctx.signal.addEventListener('abort', () => (aborted = ctx.signal.reason)))
@@ -189,7 +189,7 @@ test('an attempt that is under way at the deadline is cut off there, however muc
   expect(aborted).toMatchObject({ code: 'deadline_passed' })
 })
 
-test('an execution whose next try is later than its deadline fails at its deadline', async () => {
+test('an execution whose next attempt is later than its deadline fails at its deadline', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'pay', retries: 100, deadlineMs: 60_000 }, () => {
@@ -206,7 +206,7 @@ test('an execution whose next try is later than its deadline fails at its deadli
   expect(letter).toMatchObject({ reason: 'deadline', attempts: 2, lastError: { code: 'deadline_passed' } })
 })
 
-test('an event that is gone leaves no letter, but shows in the activity', async () => {
+test('a deleted event leaves no dead letter, but is shown in the activity', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows
   flows.on('OrderPlaced', { name: 'pay', delayMs: 60_000 }, () => undefined)
@@ -225,7 +225,7 @@ test('an event that is gone leaves no letter, but shows in the activity', async 
   ])
 })
 
-test('a letter whose event is gone by the time it is retried is open again, and says so', async () => {
+test('a dead letter whose event is deleted before its retry is open again, and says so', async () => {
   const { flows, place, query } = await openTill()
   const id = await place(1)
   await query('delete from ~events')
@@ -238,7 +238,7 @@ test('a letter whose event is gone by the time it is retried is open again, and 
   })
 })
 
-test('SB-08: events that cause each other in a circle end in a dead letter after 50 hops, and others are not held up', async () => {
+test('SB-08: events that cause each other in a cycle end in a dead letter after 50 hops, and others are not held up', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   let placed = 0
@@ -259,7 +259,7 @@ test('SB-08: events that cause each other in a circle end in a dead letter after
   expect(await flows.deadLetters.list()).toMatchObject([{ reason: 'hops', lastError: { code: 'hops_exceeded' } }])
 })
 
-test('SB-08: a poison event is set aside after its retries, and its lane goes on', async () => {
+test('SB-08: a poison event is dead-lettered after its retries, and its lane continues', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const ran: number[] = []
@@ -277,7 +277,7 @@ test('SB-08: a poison event is set aside after its retries, and its lane goes on
   expect(status).toMatchObject({ state: 'failed', deadLetters: 1 })
 })
 
-test('SB-09: the waits between tries grow up to a limit, and part of each is left to chance', async () => {
+test('SB-09: the waits between attempts grow up to a limit, and part of each is random', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows
   const backoff = { baseMs: 100_000, maxMs: 300_000 }
@@ -334,13 +334,13 @@ test('an error can say when to try again', async () => {
   expect(await waits()).toEqual([{ seconds: 7_000 }, { seconds: 9_000 }])
 })
 
-test('SB-36: an inline handler that keeps failing is a letter after its retries, not before', async () => {
+test('SB-36: an inline handler that keeps failing becomes a dead letter after its retries, not before', async () => {
   const letter = await letterOf(fails, { inline: true, retries: 2 })
 
   expect(letter).toMatchObject({ reason: 'max_retries', attempts: 3 })
 })
 
-test('SB-46: the letter and the end of the execution are one transaction: neither is there without the other', async () => {
+test('SB-46: the dead letter and the end of the execution are one transaction: neither exists without the other', async () => {
   let unstored = 0
   const error = (_: object, message: string): void => {
     if (message === 'an outcome was not stored') unstored++

@@ -9,7 +9,7 @@ import { letPass, statesOf, untilSuspended } from '../support/waiting.ts'
 const quick = { baseMs: 1 }
 const worker = { pollMs: 20 }
 
-test('a new attempt may take another way, and what it then waits for finds it on that way again', async () => {
+test('a new attempt may take another path, and a wait on that path finds it again', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const ran: string[] = []
@@ -48,7 +48,7 @@ test('a new attempt may take another way, and what it then waits for finds it on
   expect(seen).toHaveLength(1)
 })
 
-test('code that waits for calls in another order than they ended in goes on after a while', async () => {
+test('code that awaits calls in another order than they ended in continues after a while', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const code = { isNew: false }
@@ -98,7 +98,7 @@ const program: fc.Arbitrary<Program> = fc.array(
   { minLength: 1, maxLength: 4 },
 )
 
-test('handlers of any shape hear the same in every run of an attempt, and no result is ever replaced', async () => {
+test('handlers of any shape get the same results in every run of an attempt, and no result is ever replaced', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const programs = fc.sample(program, 40)

@@ -19,7 +19,7 @@ async function overdue({ query }: Shop, name: string, since: string): Promise<vo
   ])
 }
 
-test('AB-18: a run that did not come to its end is taken over; what it still comes to is refused', async () => {
+test('AB-18: an interrupted run is taken over, and its late result is refused', async () => {
   const shop = await openShop()
   const { store, query } = shop
   const stores = [store, await shop.sibling()]
@@ -57,7 +57,7 @@ test('AB-18: a run that did not come to its end is taken over; what it still com
   expect(await store.workflows.schedules.history('restock')).toMatchObject([{ dueAt: dues[0], outcome: 'completed' }])
 })
 
-test('AB-18: a run that was begun on time is taken over, however late that is', async () => {
+test('AB-18: a run that began on time is taken over, however late that is', async () => {
   const shop = await openShop()
   const { store, query } = shop
   const dues: Date[] = []
@@ -77,7 +77,7 @@ test('AB-18: a run that was begun on time is taken over, however late that is', 
   expect(history[1]!.dueAt.getTime() - history[0]!.dueAt.getTime()).toBe(5 * 3_600_000)
 })
 
-test('a worker that stops lets runs end; one it cuts off is free for others at once', async () => {
+test('a worker that stops lets runs end; one that it cuts off is free for others immediately', async () => {
   const { store, sibling } = await openShop()
   const other = await sibling()
   const taken: string[] = []

@@ -7,7 +7,7 @@ import { letPass, statesOf, untilSuspended } from '../support/waiting.ts'
 const quick = { baseMs: 1 }
 const worker = { pollMs: 20 }
 
-test('a handler waits for an event of its workflow, without a worker, and gets it', async () => {
+test('a handler waits for an event of its workflow without occupying a worker, and gets it', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'ship' }, async (_event, ctx) => {
@@ -53,7 +53,7 @@ test('an event that came before the wait is found', async () => {
   expect(got).toEqual(['card'])
 })
 
-test('an event that came before the one that the handler is for is not meant', async () => {
+test('an event older than the event of the handler does not match', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const got: string[] = []
@@ -72,7 +72,7 @@ test('an event that came before the one that the handler is for is not meant', a
   expect(got).toEqual(['none'])
 })
 
-test('only an event that matches is taken; the others are left for other waits', async () => {
+test('a wait takes only a matching event; others are left for other waits', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const got: string[] = []
@@ -121,7 +121,7 @@ test('two waits take two events, one after the other or both at once', async () 
   expect([...got].sort()).toEqual(['a and b', 'a then b'])
 })
 
-test('a wait without an answer ends in time, and a later one still gets the event that came too late', async () => {
+test('a wait without an answer times out, and a later one still gets the event that came too late', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const got: (string | undefined)[] = []
@@ -144,7 +144,7 @@ test('a wait without an answer ends in time, and a later one still gets the even
   expect(got).toEqual([undefined, 'card'])
 })
 
-test('a short wait also ends by itself', async () => {
+test('a short wait also times out by itself', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const got: unknown[] = []
@@ -159,7 +159,7 @@ test('a short wait also ends by itself', async () => {
   expect(got).toEqual([undefined])
 })
 
-test('whichever of a sleep, a step and a wait comes first wins a race, in all runs', async () => {
+test('whichever of a sleep, a step and a wait ends first wins a race, in all runs', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const winners: string[] = []
@@ -196,7 +196,7 @@ test('whichever of a sleep, a step and a wait comes first wins a race, in all ru
   expect([...winners].sort()).toEqual(['OrderShipped', 'paid', 'sleep'])
 })
 
-test('no signal is missed, whenever it comes: before the wait, with it, or after', async () => {
+test('no signal is missed, whether it comes before the wait, with it, or after', async () => {
   const shop = await openShop()
   const sender = await shop.sibling()
   const flows = shop.store.workflows
@@ -233,7 +233,7 @@ test('no signal is missed, whenever it comes: before the wait, with it, or after
   expect(new Set(got.values())).toEqual(new Set(['a b']))
 }, 90_000)
 
-test('an event wakes nobody who waits for his next try', async () => {
+test('an event does not wake an execution that waits for its next attempt', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   let runs = 0
@@ -261,7 +261,7 @@ test('an event wakes nobody who waits for his next try', async () => {
   expect(status.state).toBe('settled')
 })
 
-test('what is not an event type, a match or a time is refused', async () => {
+test('an invalid event type, match or time is refused', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const codes: unknown[] = []

@@ -7,7 +7,7 @@ import { letPass, statesOf, untilSuspended } from '../support/waiting.ts'
 const quick = { baseMs: 1 }
 const worker = { pollMs: 20 }
 
-test('a sleep outlives its worker, and costs no attempt', async () => {
+test('a sleep survives the end of its worker, and costs no attempt', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const log: string[] = []
@@ -33,7 +33,7 @@ test('a sleep outlives its worker, and costs no attempt', async () => {
   expect(log).toEqual(['asked', 'reminded 1 attempt 1'])
 })
 
-test('who sleeps holds no place: one at a time, many can sleep', async () => {
+test('a sleeping execution occupies no place: one at a time, many can sleep', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const woken = new Set<number>()
@@ -52,7 +52,7 @@ test('who sleeps holds no place: one at a time, many can sleep', async () => {
   expect(woken.size).toBe(40)
 })
 
-test('a moment is slept in memory', async () => {
+test('a short sleep stays in memory', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const runs: number[] = []
@@ -73,7 +73,7 @@ test('a moment is slept in memory', async () => {
   expect(runs[0]).toBeGreaterThanOrEqual(39)
 })
 
-test('nothing around a sleep can mistake it for a failure', async () => {
+test('code around a sleep cannot mistake it for a failure', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const log: string[] = []
@@ -99,7 +99,7 @@ test('nothing around a sleep can mistake it for a failure', async () => {
   expect(log).toEqual(['begin', 'begin', 'slept', 'finally'])
 })
 
-test('a run is suspended when its steps in parallel have ended, not before, and no step is repeated', async () => {
+test('a run is suspended only when its parallel steps have ended, and no step is repeated', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const log: string[] = []
@@ -181,7 +181,7 @@ test('a long sleep ends in the same run if a step lasts longer than it', async (
   expect(winners).toEqual(['sleep'])
 })
 
-test('the shortest of several sleeps wakes it, the others are still waited for', async () => {
+test('the shortest of several sleeps wakes it, and the others continue', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const log: string[] = []
@@ -207,7 +207,7 @@ test('the shortest of several sleeps wakes it, the others are still waited for',
   expect(log).toEqual(['1', '2', '3', 'all'])
 })
 
-test('the time of a handler is that of its last end: after a sleep at least that much later', async () => {
+test('the time of a handler is that of its last result: after a sleep at least that much later', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const runs: number[][] = []
@@ -237,7 +237,7 @@ test('the time of a handler is that of its last end: after a sleep at least that
   expect(last[2]! - last[1]!).toBeGreaterThanOrEqual(1_100)
 })
 
-test('timeoutMs counts what is run, not what is waited for', async () => {
+test('timeoutMs counts running time, not waiting time', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'remind', timeoutMs: 60_000 }, async (event, ctx) => {
@@ -262,7 +262,7 @@ test('timeoutMs counts what is run, not what is waited for', async () => {
   expect(await shop.query('select reason from ~dead_letters')).toEqual([{ reason: 'timeout' }])
 })
 
-test('deadlineMs counts all: whoever sleeps beyond it is woken to fail', async () => {
+test('deadlineMs counts all time: an execution that sleeps beyond it is woken to fail', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const log: string[] = []
@@ -285,7 +285,7 @@ test('deadlineMs counts all: whoever sleeps beyond it is woken to fail', async (
   expect(await shop.query('select 1 as n from ~workflow_steps')).toEqual([])
 })
 
-test('an ordered lane waits for the one of it that sleeps, others do not', async () => {
+test('an ordered lane waits for its sleeping execution, other lanes do not', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const log: string[] = []
@@ -307,7 +307,7 @@ test('an ordered lane waits for the one of it that sleeps, others do not', async
   expect(log).toEqual(['OrderPaid', 'OrderPlaced', 'OrderPaid'])
 })
 
-test('what is no time is refused', async () => {
+test('an invalid time is refused', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const codes: unknown[] = []
@@ -328,7 +328,7 @@ test('what is no time is refused', async () => {
   ])
 })
 
-test('a failed attempt does not forget how long it has slept', async () => {
+test('a failed attempt remembers how long it has slept', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const log: string[] = []

@@ -26,7 +26,7 @@ const garbage: Record<string, () => unknown> = {
 }
 
 for (const [what, returns] of Object.entries(garbage))
-  test(`a handler that returns ${what} fails for good, and nothing of it is emitted`, async () => {
+  test(`a handler that returns ${what} fails for good, and none of its events is emitted`, async () => {
     const shop = await openShop()
 
     const letters = await reasonFor(shop, returns)
@@ -35,7 +35,7 @@ for (const [what, returns] of Object.entries(garbage))
     expect((await shop.store.events.readAll().toArray()).length).toBe(1)
   })
 
-test('a payload that JSON cannot hold is refused, and named', async () => {
+test('a payload that JSON cannot represent is refused with its path', async () => {
   const shop = await openShop()
 
   const letters = await reasonFor(shop, () => emit('OrderPaid', { method: 10n }))
@@ -44,7 +44,7 @@ test('a payload that JSON cannot hold is refused, and named', async () => {
   expect((await shop.store.deadLetters.list())[0]!.lastError.message).toContain('data.method')
 })
 
-test('SB-08: events that cause each other in a circle end in a dead letter', async () => {
+test('SB-08: events that cause each other in a cycle end in a dead letter', async () => {
   const { store } = await openShop({ workflows: { maxHops: 6 } })
   const flows = store.workflows
   flows.on('OrderPlaced', { name: 'pay' }, () => emit('OrderPaid', { method: 'card' }))
@@ -60,7 +60,7 @@ test('SB-08: events that cause each other in a circle end in a dead letter', asy
   expect((await store.deadLetters.list())[0]).toMatchObject({ lastError: { code: 'hops_exceeded' } })
 })
 
-test('one run may not emit without end', async () => {
+test('one run may emit a limited number of events', async () => {
   const { store } = await openShop({ workflows: { maxEmitted: 3 } })
   const flows = store.workflows
   flows.on('OrderPlaced', { name: 'pay' }, ({ data }) =>
@@ -88,7 +88,7 @@ test('a type that a handler has not declared is not emitted', async () => {
   expect((await flow.settled()).state).toBe('failed')
 })
 
-test('an attempt that takes too long is told so, and what it comes to afterwards counts for nothing', async () => {
+test('an attempt that takes too long is aborted, and its late result does not count', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const seen: string[] = []
@@ -115,7 +115,7 @@ test('an attempt that takes too long is told so, and what it comes to afterwards
   expect(paid.map(event => event.data)).toEqual([{ method: 'card' }])
 })
 
-test('clocks that are off by minutes decide nothing: not what is due, nor who is alive', async () => {
+test('clocks that are off by minutes decide nothing: neither due times nor which workers live', async () => {
   const shop = await openShop()
   const off = (minutes: number) => ({
     ...systemClock,
@@ -141,7 +141,7 @@ test('clocks that are off by minutes decide nothing: not what is due, nor who is
   expect(await shop.query('select count(*)::int as n from ~workflow_workers')).toEqual([{ n: 2 }])
 })
 
-test('an execution whose handler no process has stays, and goes on when one has it', async () => {
+test('an execution whose handler no process has stays, and continues when one has it', async () => {
   const shop = await openShop()
   const other = await shop.sibling()
   let runs = 0
@@ -160,7 +160,7 @@ test('an execution whose handler no process has stays, and goes on when one has 
   expect(runs).toBe(1)
 })
 
-test('writes that a completion did not wait for are refused, and so are appends in it', async () => {
+test('writes that a completion did not await are refused, and so are appends in it', async () => {
   const { store, query, named } = await openShop()
   const flows = store.workflows
   await query('create table ~ledger (line text not null)')
@@ -189,7 +189,7 @@ test('writes that a completion did not wait for are refused, and so are appends 
   expect(await query('select line from ~ledger')).toEqual([{ line: 'in time' }])
 })
 
-test('a handler whose own database is away is tried less and less often, which costs no try, and is told of', async () => {
+test('a handler whose own database is unavailable is retried less and less often, without using up attempts, and this is logged', async () => {
   const delays: number[] = []
   const database = recording(await openDatabase(), ({ label, values }) => {
     if (label !== 'workflows.finish') return

@@ -34,7 +34,7 @@ async function claimPay(shop: Shop): Promise<UndoPlace> {
   return { executionId: claimed!.id, fence: claimed!.fence, kind: 'step', step: 'charge' }
 }
 
-test('an undo that a later try of its step records takes the place of the one before', async () => {
+test('an undo recorded by a later attempt of its step replaces the earlier one', async () => {
   const shop = await openShop()
   const log = logOf(shop)
   const place = await claimPay(shop)
@@ -51,7 +51,7 @@ test('an undo that a later try of its step records takes the place of the one be
   ])
 })
 
-test('a step that is run again, for edited data, has not come to what it came to before', async () => {
+test('a step that is run again with edited data gets a new undo with its new result', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const told: unknown[] = []
@@ -95,7 +95,7 @@ test('an undo is recorded only under the fence of its attempt', async () => {
   expect(await shop.query('select * from ~workflow_undos')).toEqual([])
 })
 
-test('an undo that nobody has registered, or whose data is no data, is refused before its step is run', async () => {
+test('an unregistered undo, or one with invalid data, is refused before its step is run', async () => {
   const shop = await openShop()
   const log = logOf(shop)
   const place = await claimPay(shop)
@@ -108,7 +108,7 @@ test('an undo that nobody has registered, or whose data is no data, is refused b
   await expect(data).rejects.toMatchObject({ code: 'invalid_event' })
 })
 
-test('what an undo does cannot be undone itself', async () => {
+test('the effects of an undo cannot be undone', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'pay' }, (_, ctx) => step(ctx, 'charge', { handler: 'refund' }, () => {}))
@@ -125,7 +125,7 @@ test('what an undo does cannot be undone itself', async () => {
   expect(await shop.store.deadLetters.list()).toMatchObject([{ lastError: { code: 'invalid_option' } }])
 })
 
-test('a name belongs to a handler or to an undo, whoever registers it', async () => {
+test('a name belongs to a handler or to an undo, in every process', async () => {
   const shop = await openShop()
   const other = await shop.sibling()
   shop.store.workflows.undo('refund', {}, () => {})
@@ -138,7 +138,7 @@ test('a name belongs to a handler or to an undo, whoever registers it', async ()
   expect(() => shop.store.workflows.undo('other', {}, undefined as never)).toThrow(/no function/)
 })
 
-test('an undo whose code no worker has is waited for', async () => {
+test('an undo whose code no worker has waits for one', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const undone: string[] = []
@@ -160,7 +160,7 @@ test('an undo whose code no worker has is waited for', async () => {
   expect(undone).toEqual(['charge'])
 })
 
-test('undos are kept as long as something can ask for them', async () => {
+test('undos are kept as long as they can be requested', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'pay' }, (_, ctx) => step(ctx, 'charge', { handler: 'refund' }, () => {}))

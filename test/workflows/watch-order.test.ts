@@ -75,7 +75,7 @@ function collect(source: AsyncIterable<Activity>): { readonly positions: bigint[
 }
 
 test.runIf(onServer)(
-  'SB-28: 10,000 lines of writers that commit in any order are each given once, in order',
+  'SB-28: 10,000 lines of writers that commit in any order are each delivered once, in order',
   async () => {
     const shop = await openShop({ pollMs: 5 })
     const slow = await connect()
@@ -99,7 +99,7 @@ test.runIf(onServer)(
   },
 )
 
-test.runIf(onServer)('watching until it is settled waits for what another transaction holds back', async () => {
+test.runIf(onServer)('watching until settled waits for lines that another transaction holds back', async () => {
   const shop = await openShop({ pollMs: 5 })
   const slow = await connect()
   await beginLines(shop, slow, 1)
@@ -114,7 +114,7 @@ test.runIf(onServer)('watching until it is settled waits for what another transa
   expect(watching.positions).toHaveLength(2)
 })
 
-test.runIf(onServer)('SB-28: a watch outlives its connections, and gives each line once all the same', async () => {
+test.runIf(onServer)('SB-28: a watch survives broken connections, and delivers each line once', async () => {
   const shop = await openShop()
   const { store, cut } = await openMortal(shop)
   const watching = take(store.workflows.watch({ after: 'start' }), 600)
@@ -127,7 +127,7 @@ test.runIf(onServer)('SB-28: a watch outlives its connections, and gives each li
   expect((await watching).map(line => line.position)).toEqual(await positionsOf(shop))
 })
 
-test.runIf(onServer)('positions that are drawn again after a crash of the server are not passed over', async () => {
+test.runIf(onServer)('positions that are drawn again after a crash of the server are not skipped', async () => {
   const shop = await openShop()
   // Nobody looks unless told: a head that goes down while sessions live on would be another log, not a crash.
   const { store, cut } = await openMortal(shop, { pollMs: 600_000, listen: false, maxConnections: 1 })
@@ -153,7 +153,7 @@ test.runIf(onServer)('positions that are drawn again after a crash of the server
 })
 
 test.runIf(onServer)(
-  'a watch of activity that is not there any more gets LogRewound, one whose oldest lines were deleted goes on',
+  'a watch of activity that no longer exists gets LogRewound, and one whose oldest lines were deleted continues',
   async () => {
     const shop = await openShop()
     const { store, cut } = await openMortal(shop)

@@ -26,7 +26,7 @@ async function openTwoStages(options: Parameters<typeof openShop>[0] = {}): Prom
 
 const stages = ['pay', 'ship'].flatMap(name => ['dispatched', 'started', 'completed'].map(kind => `${kind} ${name}`))
 
-test('SB-02: who watches a workflow from before its beginning sees each step once, in order', async () => {
+test('SB-02: a watch that begins before a workflow delivers each step once, in order', async () => {
   const { store } = await openTwoStages()
   const flows = store.workflows
   const watching = take(flows.flow('order-1').watch(), 6)
@@ -41,7 +41,7 @@ test('SB-02: who watches a workflow from before its beginning sees each step onc
   expect(lines[2]).toMatchObject({ attempt: 1, queuedMs: expect.any(Number), runningMs: expect.any(Number) })
 })
 
-test('SB-02: who comes in the middle of a workflow, or after it, has missed nothing', async () => {
+test('SB-02: a watch that begins in the middle of a workflow, or after it, misses nothing', async () => {
   const { store } = await openTwoStages()
   const flows = store.workflows
   await using worker = flows.worker()
@@ -56,7 +56,7 @@ test('SB-02: who comes in the middle of a workflow, or after it, has missed noth
   expect(told(whole)).toEqual(stages)
 })
 
-test('watching until it is settled ends after the last line, also where no handler ran', async () => {
+test('watching until settled ends after the last line, also where no handler ran', async () => {
   const { store } = await openTwoStages()
   const flows = store.workflows
   await using worker = flows.worker()
@@ -69,7 +69,7 @@ test('watching until it is settled ends after the last line, also where no handl
   expect(await all(quiet.watch({ until: 'settled' }))).toEqual([])
 })
 
-test('SB-28: of a burst of 10,000 lines each is given once, in order', async () => {
+test('SB-28: of a burst of 10,000 lines each is delivered once, in order', async () => {
   const shop = await openShop({ pollMs: 5 })
   const watching = take(shop.store.workflows.watch({ after: 'start' }), 10_000)
 
@@ -79,7 +79,7 @@ test('SB-28: of a burst of 10,000 lines each is given once, in order', async () 
   expect(positions).toEqual(await positionsOf(shop))
 })
 
-test('SB-29: what was and what comes have one order, and every position leads to exactly the rest', async () => {
+test('SB-29: past and new lines have one order, and every position leads to exactly the rest', async () => {
   const shop = await openShop({ pollMs: 5 })
   const { workflows } = shop.store
   await writeLines(shop, 4)
@@ -95,7 +95,7 @@ test('SB-29: what was and what comes have one order, and every position leads to
   }
 })
 
-test('SB-30: there is no gap between what was and what comes, and a filter holds for both', async () => {
+test('SB-30: there is no gap between past and new lines, and a filter applies to both', async () => {
   const { store } = await openTwoStages({ pollMs: never })
   const flows = store.workflows
   await using worker = flows.worker()
@@ -115,7 +115,7 @@ test('SB-30: there is no gap between what was and what comes, and a filter holds
   expect(told(await ends)).toEqual(['completed pay', 'completed pay', 'completed pay'])
 })
 
-test('watching all workflows begins with what comes, unless it is told where', async () => {
+test('watching all workflows begins with new lines, unless a position is given', async () => {
   const shop = await openShop({ pollMs: 5 })
   await writeLines(shop, 3)
   const before = shop.store.metrics().settles_total
@@ -128,7 +128,7 @@ test('watching all workflows begins with what comes, unless it is told where', a
   expect(await watching).toMatchObject([{ correlationId: 'order-2' }])
 })
 
-test('SB-31: who leaves a watch, also while it waits, frees everything at once', async () => {
+test('SB-31: leaving a watch, also while it waits, releases everything immediately', async () => {
   const shop = await openShop({ pollMs: 1 })
   await writeLines(shop, 1)
   const watch = shop.store.workflows.flow('order-1').watch()[Symbol.asyncIterator]()
@@ -144,7 +144,7 @@ test('SB-31: who leaves a watch, also while it waits, frees everything at once',
   expect(shop.store.metrics().settles_total).toBe(looks)
 })
 
-test('SB-31: a watch reads no more than a page ahead of who watches', async () => {
+test('SB-31: a watch reads at most a page ahead of its reader', async () => {
   const shop = await openShop({ pollMs: never })
   await writeLines(shop, 3_000)
   const watch = shop.store.workflows.watch({ after: 'start' })[Symbol.asyncIterator]()
@@ -182,7 +182,7 @@ test('SB-31: a watch ends with its signal and with its store', async () => {
   expect((await closed).error).toMatchObject({ code: 'store_closed' })
 })
 
-test('a watch from what is no position, of no kind of filter, or inside a transaction is refused', async () => {
+test('a watch from an invalid position, with an invalid filter, or inside a transaction is refused', async () => {
   const { store } = await openShop()
   const flows = store.workflows
 
@@ -196,7 +196,7 @@ test('a watch from what is no position, of no kind of filter, or inside a transa
   expect(error).toMatchObject({ code: 'inside_transaction' })
 })
 
-test('a line can be told as JSON', async () => {
+test('a line can be serialized as JSON', async () => {
   const shop = await openShop({ pollMs: 5 })
   await writeLines(shop, 1)
 

@@ -12,7 +12,7 @@ import type { Answer } from './worker.ts'
 import { startWorker } from './worker-process.ts'
 
 test(
-  'the next process takes the leases of a killed one at once, and each event is applied once, in order',
+  'the next process takes the leases of a killed one immediately, and each event is applied once, in order',
   async () => {
     const folder = await mkdtemp(join(tmpdir(), 'rf-embedded-'))
     await copyStore(folder)

@@ -6,7 +6,7 @@ import { flawless } from './judge.ts'
 import { deadlineMs, holding, limitMs, openScene } from './scene.ts'
 
 test(
-  'when a process is killed in the middle, others take over, and each event is applied once, in order',
+  'when a process is killed in the middle of a batch, others take over, and each event is applied once, in order',
   async () => {
     await using scene = await openScene({ consumers: 4 })
     let [victim, other] = [scene.start({ name: 'worker-0' }), scene.start({ name: 'worker-1' })]

@@ -5,7 +5,7 @@ import { flawless } from './judge.ts'
 import { deadlineMs, holding, limitMs, openScene, type Scene } from './scene.ts'
 
 test(
-  'RB-79: the hot node does all the work; one that lost its leases comes back as a standby, and serves again',
+  'RB-79: the active runner does all the work; one that lost its leases returns as a standby, and becomes active again',
   async () => {
     await using scene = await openScene({ consumers: 3, leaseMs: 5_000 })
     const a = scene.start({ name: 'a', node: 'a' })
@@ -37,7 +37,7 @@ test(
 )
 
 test(
-  'RB-78: a node that is started again under its name takes over, whether the one before is gone or not',
+  'RB-78: a runner that is started again under its name takes over, whether the previous one has ended or not',
   async () => {
     // A lease so long that only the name can have given it over.
     await using scene = await openScene({ consumers: 3, leaseMs: 600_000 })

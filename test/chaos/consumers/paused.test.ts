@@ -7,7 +7,7 @@ import { firstAstray } from './judge.ts'
 import { deadlineMs, holding, limitMs, openScene, type Scene } from './scene.ts'
 
 test(
-  'consumers paused, resumed and reset under load stop, go on, and repeat only what comes after a reset',
+  'consumers paused, resumed and reset under load stop, continue, and repeat only events after a reset',
   async () => {
     const seed = Math.floor(Math.random() * 2 ** 32)
     const random = seeded(seed)

@@ -10,7 +10,7 @@ import type { Message, RebuilderOptions } from './rebuilder.ts'
 import { deadlineMs, limitMs, openScene, type Scene } from './scene.ts'
 
 test(
-  'a read model rebuilt again and again under load, and by another process when one is killed, has each event once',
+  'a read model rebuilt repeatedly under load, by another process when one is killed, contains each event once',
   async () => {
     await using scene = await openScene({ consumers: 0 })
     const options: RebuilderOptions = { url: postgresUrl(), schema: scene.schema, leaseMs: 1_500 }

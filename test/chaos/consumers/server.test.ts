@@ -15,7 +15,7 @@ beforeAll(async () => {
 afterAll(() => server[Symbol.asyncDispose]())
 
 test(
-  'daemons go on after the server was stopped, and after it was killed, and apply each event once',
+  'runners continue after the server was stopped, and after it was killed, and apply each event once',
   async () => {
     await using scene = await openScene({ consumers: 4, url: server.url })
     const workers = [scene.start({ name: 'a' }), scene.start({ name: 'b' })]
@@ -35,7 +35,7 @@ test(
 )
 
 test(
-  'daemons whose connections are cut, or fall silent, apply each event once, and each gets its share again',
+  'runners whose connections are cut, or fall silent, apply each event once, and each gets its share again',
   async () => {
     await using scene = await openScene({ consumers: 4, url: server.url })
     await using proxies = await startProxies()

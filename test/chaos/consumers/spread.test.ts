@@ -5,7 +5,7 @@ import { flawless } from './judge.ts'
 import { holding, limitMs, openScene } from './scene.ts'
 
 test(
-  'twelve consumers are spread evenly over three processes, whoever leaves or joins',
+  'twelve consumers are spread evenly over three processes as processes leave and join',
   async () => {
     await using scene = await openScene({ consumers: 12, pauseMs: 100 })
     const workers = ['a', 'b', 'c'].map(name => scene.start({ name }))

@@ -7,7 +7,7 @@ import { deadlineMs, holding, limitMs, openScene, type Scene } from './scene.ts'
 import type { Worker } from './worker-process.ts'
 
 test(
-  'a process stopped past its lease does no harm when it goes on, and gets its share again',
+  'a process stopped past its lease does no harm when it continues, and gets its share again',
   async () => {
     await using scene = await openScene({ consumers: 4 })
     const workers = [scene.start({ name: 'a' }), scene.start({ name: 'b' })]
@@ -29,7 +29,7 @@ test(
 )
 
 test(
-  'a batch that was read before the process was stopped, and begun after another had gone on, is refused',
+  'a batch that was read before its process was stopped, and begun after another process took over, is refused',
   async () => {
     await using scene = await openScene({ consumers: 1, isBusy: false })
 
@@ -42,7 +42,7 @@ test(
 )
 
 test(
-  'the checker sees the harm that such a batch does without its fence',
+  'the checker detects the harm of such a batch without its fence',
   async () => {
     await using scene = await openScene({ consumers: 1, isBusy: false })
 

@@ -29,7 +29,7 @@ const patienceMs = 150_000
 const limitMs = long ? 3_600_000 : 300_000
 
 test.each(times(rounds, seed => seed))(
-  'a shop that is moved at work loses nothing and doubles nothing (seed %i)',
+  'a store moved under load loses and duplicates nothing (seed %i)',
   async seed => {
     const opened = await openMove()
     const shop = await openForBusiness(opened, seed)
@@ -47,7 +47,7 @@ test.each(times(rounds, seed => seed))(
 )
 
 test(
-  'the judge finds out a store that is renamed while people write',
+  'the checker detects a store that is renamed while clients write',
   async () => {
     await expect(untilFound(renameUnfenced)).resolves.toContainEqual(expect.stringMatching(found))
   },
@@ -55,7 +55,7 @@ test(
 )
 
 test(
-  'the judge finds out a store that is fenced and not copied to its end',
+  'the checker detects a store that is fenced and not copied to its end',
   async () => {
     await expect(untilFound(skipLastPass)).resolves.toContainEqual(expect.stringMatching(found))
   },

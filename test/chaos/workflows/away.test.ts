@@ -17,7 +17,7 @@ beforeAll(async () => {
 afterAll(() => server[Symbol.asyncDispose]())
 
 test.each(['stopped', 'killed'] as const)(
-  'SB-39: what handlers came to while the server was %s is stored when it is back, and none is run again',
+  'SB-39: outcomes of handlers that ended while the server was %s are stored when it is back, and no handler runs again',
   async how => {
     const schema = freshSchema()
     await using store = await openStore({ url: server.url, schema, migrate: true })

@@ -14,7 +14,7 @@ import { deadlineMs, limitMs, wrongSteps } from './scene.ts'
 import { startProcess } from './worker-process.ts'
 
 test(
-  'the next process goes on at once with what a killed one had begun: nothing is lost, nothing doubled',
+  'the next process immediately continues the work of a killed one, without loss or repetition',
   async () => {
     const folder = await mkdtemp(join(tmpdir(), 'rf-embedded-'))
     await copyStore(folder)

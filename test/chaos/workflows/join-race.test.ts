@@ -114,7 +114,7 @@ async function run(
   return fired
 }
 
-test(`SB-11: ${width} arrivals at once, with duplicates and empty branches: the join is complete exactly once`, {
+test(`SB-11: ${width} simultaneous arrivals, with duplicates and empty branches, complete the join exactly once`, {
   timeout,
 }, async () => {
   const joins = long ? 1000 : 8
@@ -134,7 +134,9 @@ test(`SB-11: ${width} arrivals at once, with duplicates and empty branches: the 
   expect(stored).toEqual({ joins, executions: joins, entries: joins * width, branches: 0, open: joins })
 })
 
-test('SB-11: without the row of the workflow the race is lost, and this test sees it', { timeout }, async () => {
+test('SB-11: without the lock on the workflow row the race is lost, and this test detects it', {
+  timeout,
+}, async () => {
   const race = await openRace()
 
   const fired = await run(race, naive, { joins: 500, seed: 1, isLooking: true })
@@ -142,7 +144,7 @@ test('SB-11: without the row of the workflow the race is lost, and this test see
   expect(fired.filter(count => count !== 1).length).toBeGreaterThan(0)
 })
 
-test('SB-11: events of many batches, published at once by two processes, are joined once each, in their order', {
+test('SB-11: events of many batches, published at once by two processes, are joined once each, in order', {
   timeout,
 }, async () => {
   const batches = long ? 1000 : 4

@@ -17,7 +17,7 @@ const limitMs = long ? 1_800_000 : 180_000
 const deadlineMs = 60_000
 
 test(
-  'lanes lose nothing, repeat nothing and keep their order while workers are killed and come back late',
+  'lanes lose nothing, repeat nothing and keep their order while workers are killed and return late',
   async () => {
     const seed = Math.floor(Math.random() * 2 ** 32)
     const random = seeded(seed)
@@ -55,7 +55,7 @@ test(
 )
 
 test(
-  'the checker sees the harm that a late worker does without the fence',
+  'the checker detects the harm of a late worker without the fence',
   async () => {
     const random = seeded(1)
     const shop = await openShop()

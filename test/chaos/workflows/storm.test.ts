@@ -17,7 +17,7 @@ beforeAll(async () => {
 afterAll(() => server[Symbol.asyncDispose]())
 
 test(
-  'orders come to one good end each, whatever happens to processes and server',
+  'each order reaches one correct end, whatever happens to processes and server',
   async () => {
     const seed = Math.floor(Math.random() * 2 ** 31)
     const random = seeded(seed)

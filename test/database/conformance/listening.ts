@@ -17,7 +17,7 @@ export function exerciseListening(open: () => Promise<Database>): void {
     return { heard, listener }
   }
 
-  test('a notification is heard with its payload', async () => {
+  test('a notification is received with its payload', async () => {
     const channel = freshSchema()
     const { heard, listener } = await listen(channel)
 
@@ -28,7 +28,7 @@ export function exerciseListening(open: () => Promise<Database>): void {
     await listener.close()
   })
 
-  test('a notification of a transaction is heard after its commit, and not at all after a rollback', async () => {
+  test('a notification of a transaction is received after its commit, and never after a rollback', async () => {
     const { database } = shop()
     const channel = freshSchema()
     const { heard, listener } = await listen(channel)
@@ -45,7 +45,7 @@ export function exerciseListening(open: () => Promise<Database>): void {
     await listener.close()
   })
 
-  test('a channel may have any name, and each listener hears only its own', async () => {
+  test('a channel may have any name, and each listener receives only its own', async () => {
     const { database } = shop()
     const channel = `Orders "${freshSchema()}" é`
     const [one, other] = [await listen(channel), await listen(freshSchema())]
@@ -58,7 +58,7 @@ export function exerciseListening(open: () => Promise<Database>): void {
     await Promise.all([one.listener.close(), other.listener.close()])
   })
 
-  test('all listeners of a channel hear, until each is closed', async () => {
+  test('all listeners of a channel receive notifications until they are closed', async () => {
     const { database } = shop()
     const channel = freshSchema()
     const [one, other] = [await listen(channel), await listen(channel)]
@@ -72,7 +72,7 @@ export function exerciseListening(open: () => Promise<Database>): void {
     await other.listener.close()
   })
 
-  test('what a listener does is outside of any transaction', async () => {
+  test('a listener runs outside of any transaction', async () => {
     const { database } = shop()
     const channel = freshSchema()
     let answer: unknown

@@ -31,7 +31,7 @@ async function openSharedShop(): Promise<Shop> {
   return shop
 }
 
-test('chosen streams and documents become a store of their own, as they were', async () => {
+test('selected streams and documents become a store of their own, unchanged', async () => {
   const shop = await openSharedShop()
   const place = await freshPlace(otherEngine())
 
@@ -46,7 +46,7 @@ test('chosen streams and documents become a store of their own, as they were', a
   expect(after.customers__history).toHaveLength(4)
 })
 
-test('the new store goes on above the old positions, and its read models are made from its events', async () => {
+test('the new store continues above the old positions, and its read models are built from its events', async () => {
   const shop = await openSharedShop()
   const place = await freshPlace(otherEngine())
   await importFromSchema(shop, place, { select: acmes })
@@ -63,7 +63,7 @@ test('the new store goes on above the old positions, and its read models are mad
   expect((await rowsOf(place)).customer_totals).toHaveLength(2)
 })
 
-test('a run that is cut off anywhere is no store, and the next one goes on with it without doubling anything', async () => {
+test('an interrupted run is not a store, and the next run continues it without duplicates', async () => {
   const shop = await openSharedShop()
   const [whole, cut] = [await freshPlace(), await freshPlace()]
   await importFromSchema(shop, whole, { select: acmes })
@@ -98,7 +98,7 @@ test('a run that is cut off anywhere is no store, and the next one goes on with 
   expect(asked.filter(id => id === 'acme-1').length).toBeLessThan(4)
 })
 
-test('streams can be chosen by their first event', async () => {
+test('streams can be selected by their first event', async () => {
   const shop = await openSharedShop()
   const place = await freshPlace()
 
@@ -110,7 +110,7 @@ test('streams can be chosen by their first event', async () => {
   expect((await rowsOf(place)).streams).toEqual([expect.stringContaining('bolt-2')])
 })
 
-test('a document that changes while it is copied is told, and the target stays unfinished', async () => {
+test('a document that changes while it is copied is reported, and the target stays incomplete', async () => {
   const shop = await openSharedShop()
   const place = await freshPlace()
   let changed: Promise<unknown> | undefined
@@ -148,7 +148,7 @@ test('a document that changes while it is copied is told, and the target stays u
   expect((await outcome(openStore({ ...place, migrate: false }))).error).toMatchObject({ code: 'schema_missing' })
 })
 
-test('what cannot be chosen, and a target that holds something else, are refused', async () => {
+test('an invalid selection, and a target with other contents, are refused', async () => {
   const shop = await openSharedShop()
   const other = await openShop()
   await other.store.events.append('order-1', placed())

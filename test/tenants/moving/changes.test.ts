@@ -21,7 +21,7 @@ async function openLarge(customers: number, noteLength: number): Promise<OpenMov
   return opened
 }
 
-test('of a large table only the rows that changed are copied again, also where a value went from one to another', async () => {
+test('of a large table only changed rows are copied again, also where a unique value moved between rows', async () => {
   const { move, source, target } = await openLarge(1_500, 1_000)
   const { schema } = move.source
   const mover = newMover(move, await claimIncoming(move, undefined), undefined)

@@ -8,7 +8,7 @@ import { contentsOf } from './judge.ts'
 import { waitersAt } from './late.ts'
 import { openMove } from './servers.ts'
 
-test('a writer that takes its time delays the switch, and others go on between the tries', async () => {
+test('a slow writer delays the switch, and other writers continue between the tries', async () => {
   const { move, source, store, target, open } = await openMove()
   const { schema } = move.source
   await store.events.append('order-1', placed())
@@ -36,7 +36,7 @@ test('a writer that takes its time delays the switch, and others go on between t
   expect(await there.events.readAll().toArray()).toHaveLength(2 + written)
 })
 
-test('who keeps the writers from being stopped is named, and everybody goes on as before', async () => {
+test('a transaction that keeps the writers from being stopped is named, and all writers continue', async () => {
   const { move, source, store } = await openMove()
   await store.events.append('order-1', placed())
   const client = await connect(source.url)
@@ -56,7 +56,7 @@ test('who keeps the writers from being stopped is named, and everybody goes on a
   await switchOver(move)
 })
 
-test('a table that somebody is making by hand is waited for, and comes along', async () => {
+test('the move waits for a table that is being created by hand, and copies it', async () => {
   const { move, source, target, store } = await openMove()
   const { schema } = move.source
   const client = await connect(source.url)
@@ -83,7 +83,7 @@ test('a table that somebody is making by hand is waited for, and comes along', a
   expect(Object.keys(await contentsOf(target, schema))).toEqual(expect.arrayContaining(['labels', 'notes']))
 })
 
-test('readers neither hold the switch up nor are they held up by it', async () => {
+test('readers and the switch do not wait for each other', async () => {
   const { move, source, store } = await openMove()
   await store.events.append('order-1', placed())
   const report = await connect(source.url)
@@ -101,7 +101,7 @@ test('readers neither hold the switch up nor are they held up by it', async () =
   await report.query('commit')
 })
 
-test('writers wait no longer than they may: then the source keeps the store', async () => {
+test('writers wait at most their limit: then the store stays on the source', async () => {
   const { move, store } = await openMove()
   const never = deferred<void>()
 

@@ -27,7 +27,7 @@ const isCrucial = (step: string): boolean =>
   long ||
   /^live target copy|^fenced (source (moving.fence$|alter|create schema|commit)|target commit)|^switched/.test(step)
 
-test('a move that dies at any step has one owner or none, and whoever comes next brings it to its end', async () => {
+test('a move that is interrupted at any step leaves one owner or none, and the next call completes it', async () => {
   const { move, source, target, store } = await openMove()
   store.documents<Customer>('customers')
   await store.schema.sync()
@@ -64,7 +64,7 @@ test('a move that dies at any step has one owner or none, and whoever comes next
   expect((await contentsOf(target, move.target.schema)).events).toHaveLength(appended)
 })
 
-test('a move that was discarded leaves nothing behind, and can begin anew', async () => {
+test('a discarded move leaves nothing behind, and can begin anew', async () => {
   const { move, store, target } = await openMove()
   await store.events.append('order-1', placed())
   await copyInto(move)
@@ -81,7 +81,7 @@ test('a move that was discarded leaves nothing behind, and can begin anew', asyn
   expect((await contentsOf(target, move.target.schema)).events).toHaveLength(2)
 })
 
-test('a mover that comes back after another went on in its place changes nothing', async () => {
+test('a mover that returns after another continued in its place changes nothing', async () => {
   const { move, store, source, target } = await openMove()
   await store.events.append('order-1', placed())
   const held = deferred<void>()
@@ -110,7 +110,7 @@ test('a mover that comes back after another went on in its place changes nothing
   expect(await contentsOf(target, move.target.schema)).toEqual(await contentsOf(source, move.retired))
 })
 
-test('a mover that comes to put the target into use when the store has long moved back makes no second owner', async () => {
+test('a mover that activates the target after the store has moved back creates no second owner', async () => {
   const { move, back, store } = await openMove()
   await store.events.append('order-1', placed())
   const there = move.target.database
@@ -143,7 +143,7 @@ test('a mover that comes to put the target into use when the store has long move
   expect([await stateOf(move), await ownersOf(move)]).toEqual(['copying', ['source']])
 })
 
-test('a door is opened only where nothing but a door is, and where the store is known to be nowhere else', async () => {
+test('a moved marker is removed only where nothing else is, and where the store is known to be nowhere else', async () => {
   const { move, store, source, target } = await openMove()
   await store.events.append('order-1', placed())
 
@@ -176,7 +176,7 @@ test('an abort while rows are copied, or while writers wait, leaves the store wh
   await switchOver(move)
 })
 
-test('a callback that fails keeps the store where it is', async () => {
+test('a callback that fails leaves the store on the source', async () => {
   const { move, store } = await openMove()
 
   const failing = switchOver(move, { beforeRelease: () => Promise.reject(new Error('the directory is away')) })
@@ -186,7 +186,7 @@ test('a callback that fails keeps the store where it is', async () => {
   await store.events.append('order-1', placed())
 })
 
-test('the connection of the fence that is cut lets the writers go on at once', async () => {
+test('if the connection of the fence is cut, writers continue immediately', async () => {
   const { move, source, store } = await openMove()
   const client = await connect(source.url)
   let waiting: Promise<unknown> | undefined
@@ -208,7 +208,7 @@ test('the connection of the fence that is cut lets the writers go on at once', a
   expect(await ownersOf(move)).toEqual(['source'])
 })
 
-test('a target that is down before the switch keeps the store on the source, and after it nobody writes until it is up', async () => {
+test('a target that fails before the switch leaves the store on the source; after it there are no writes until it is up', async () => {
   const { move, store } = await openMove()
   const server = await secondServer()
   const stops: Promise<void>[] = []

@@ -25,7 +25,7 @@ async function makeReady(opened: OpenMove): Promise<Late> {
   return late
 }
 
-test('every way of writing waits while the store leaves, then fails, and nothing of it is anywhere', async () => {
+test('every kind of write waits while the store leaves, then fails, and is stored nowhere', async () => {
   const opened = await openMove()
   const { move, source, target } = opened
   const late = await makeReady(opened)
@@ -52,7 +52,7 @@ test('every way of writing waits while the store leaves, then fails, and nothing
   expect(await contentsOf(source, move.retired)).toEqual(await contentsOf(target, move.target.schema))
 })
 
-test('every way of writing fails after the store has left, also one that was made ready before', async () => {
+test('every kind of write fails after the store has left, also a prepared one', async () => {
   const opened = await openMove()
   const { move, source, target } = opened
   const late = await makeReady(opened)
@@ -68,7 +68,7 @@ test('every way of writing fails after the store has left, also one that was mad
   expect(await contentsOf(source, move.retired)).toEqual(await contentsOf(target, move.target.schema))
 })
 
-test('a store cannot be made anew where one has left, by whoever did not hear of it', async () => {
+test('a process that does not know of the move cannot create a new store where one has left', async () => {
   const { move, source, open } = await openMove()
   await switchOver(move)
 
@@ -78,7 +78,7 @@ test('a store cannot be made anew where one has left, by whoever did not hear of
   expect([making.error, looking.error]).toMatchObject([{ code: 'schema_newer' }, { code: 'schema_newer' }])
 })
 
-test('the schema of a store that has left is of no use under its other name, and is whole again under its own', async () => {
+test('the schema of a store that has left cannot be used under its other name, and is complete again under its own', async () => {
   const { move, source, store } = await openMove()
   await store.events.append('order-1', placed())
   await switchOver(move)

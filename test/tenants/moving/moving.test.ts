@@ -31,7 +31,7 @@ async function fill({ store }: OpenMove): Promise<void> {
   await store.projections.runUntilIdle()
 }
 
-test('a store is moved with all it holds, and goes on above the positions it had', async () => {
+test('a store is moved with its whole content, and continues above its positions', async () => {
   const opened = await openMove()
   const { move, source, target, open } = opened
   const { schema } = move.source
@@ -54,7 +54,7 @@ test('a store is moved with all it holds, and goes on above the positions it had
   expect((await there.schema.check()).problems).toEqual([])
 })
 
-test('a store that was moved can be moved back, over the door that was closed behind it', async () => {
+test('a moved store can be moved back, over the marker it left', async () => {
   const opened = await openMove()
   const { move, back, source, target, open } = opened
   const { schema } = move.source
@@ -75,7 +75,7 @@ test('a store that was moved can be moved back, over the door that was closed be
   expect(await stateOf(back)).toBe('active')
 })
 
-test('a store goes there and back and there again, whatever was kept of it on the way', async () => {
+test('a store can be moved there, back and there again, whatever it left on the way', async () => {
   const { move, back, store, source, target } = await openMove()
   await store.events.append('order-1', placed())
 
@@ -86,7 +86,7 @@ test('a store goes there and back and there again, whatever was kept of it on th
   expect((await contentsOf(target, move.target.schema)).events).toHaveLength(1)
 })
 
-test('copying can be repeated, copies only what changed, and tells how far it is', async () => {
+test('copying can be repeated, copies only changes, and reports progress', async () => {
   const opened = await openMove()
   const { move, store } = opened
   await fill(opened)
@@ -108,7 +108,7 @@ test('copying can be repeated, copies only what changed, and tells how far it is
   expect(await stateOf(move)).toBe('copying')
 })
 
-test('tables that come, go and change while rows are copied are on the target as they are at the end', async () => {
+test('tables that are created, dropped and changed during the copy are on the target as they are at the end', async () => {
   const opened = await openMove()
   const { move, source, target, store } = opened
   const { schema } = move.source
@@ -131,7 +131,7 @@ test('tables that come, go and change while rows are copied are on the target as
   expect(await contentsOf(target, schema)).toEqual(await contentsOf(source, move.retired))
 })
 
-test('events that retention deletes meanwhile are deleted on the target, and positions go on above every checkpoint', async () => {
+test('events deleted by retention during a move are deleted on the target, and positions continue above every checkpoint', async () => {
   const opened = await openMove()
   const { move, source, target, open } = opened
   const { schema } = move.source
