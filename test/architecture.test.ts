@@ -43,12 +43,12 @@ const sentences: Record<string, Example> = {
     caught: { 'src/events/append.ts': 'x\n'.repeat(401), 'test/events/append.test.ts': 'x\n'.repeat(501) },
     passed: { 'src/events/append.ts': 'x\n'.repeat(400), 'test/events/append.test.ts': 'x\n'.repeat(500) },
   },
-  'no file is named after a drawer instead of the thing in it': {
+  'no file has a general name such as utils or helpers': {
     rule: rules.filesAreNamedAfterThings,
     caught: { 'src/core/utils.ts': '', 'test/support/helpers.test.ts': '', 'src/events/append-helper.ts': '' },
     passed: { 'test/types/append.ts': '', 'src/events/event-types.ts': '' },
   },
-  'only src/index.ts gathers exports of other files': {
+  'only src/index.ts re-exports other files': {
     rule: rules.onlyOneBarrel,
     caught: { 'src/events/index.ts': '' },
     passed: { 'src/index.ts': '', 'src/documents/indexes.ts': '' },
@@ -77,7 +77,7 @@ const sentences: Record<string, Example> = {
     caught: { 'src/store.ts': `process.on('SIGTERM', close)`, 'src/core/clock.ts': `process.once('exit', stop)` },
     passed: { 'src/cli/cli.ts': `process.on('SIGINT', close)`, 'src/core/id.ts': 'process.hrtime.bigint()' },
   },
-  'nothing in src is of any type': {
+  'no code in src uses the type any': {
     rule: rules.nothingIsAny,
     caught: {
       'src/core/a.ts': 'function f(x: any) {}',
@@ -91,12 +91,12 @@ const sentences: Record<string, Example> = {
       'src/core/c.ts': 'const any = steps.get(1); return exact ? exact : any',
     },
   },
-  'nothing is left for later': {
+  'no code is marked as left for later': {
     rule: rules.nothingIsLeftForLater,
     caught: { 'src/core/a.ts': `// ${'TO'}${'DO'} later`, 'test/a.test.ts': `/* ${'FIX'}${'ME'} */` },
     passed: { 'src/core/a.ts': 'const todo = 1' },
   },
-  'no test is singled out, left out or only announced': {
+  'no test is focused, skipped or only planned': {
     rule: rules.everyTestRuns,
     caught: {
       'test/a.test.ts': `test.only('a', () => {})`,

@@ -84,10 +84,10 @@ describe('values that JSON cannot hold are refused with their path', () => {
   cycle.lines = [{ order: cycle }]
 
   test.each<[string, unknown, string, RegExp]>([
-    ['nothing at all', undefined, 'data', /undefined/],
+    ['no data', undefined, 'data', /undefined/],
     ['undefined in a list', { items: ['tea', undefined] }, 'data.items[1]', /undefined/],
     ['a hole in a list', { items: new Array(1) }, 'data.items[0]', /undefined/],
-    ['what toJSON leaves undefined in a list', { items: [{ toJSON() {} }] }, 'data.items[0]', /undefined/],
+    ['undefined from toJSON in a list', { items: [{ toJSON() {} }] }, 'data.items[0]', /undefined/],
     ['NaN', { items: [1, 2, 3, { price: Number.NaN }] }, 'data.items[3].price', /NaN/],
     ['Infinity', { total: -Infinity }, 'data.total', /-Infinity/],
     ['a boxed NaN', { total: Object(Number.NaN) }, 'data.total', /NaN/],
@@ -113,9 +113,9 @@ describe('values that JSON cannot hold are refused with their path', () => {
     ['half a character in a key', { '\udc00': 1 }, 'data["\\udc00"]', /surrogate/],
     ['a Map', { stock: new Map([['tea', 1]]) }, 'data.stock', /kind Map.*\{\}/],
     ['a Set', { tags: new Set(['vip']) }, 'data.tags', /kind Set/],
-    ['a promise nobody awaited', { total: Promise.resolve(1) }, 'data.total', /kind Promise/],
+    ['a promise that was not awaited', { total: Promise.resolve(1) }, 'data.total', /kind Promise/],
     [
-      'a fault inside what toJSON gives',
+      'a fault inside the result of toJSON',
       { price: { toJSON: () => ({ cents: Number.NaN }) } },
       'data.price.cents',
       /NaN/,

@@ -56,7 +56,7 @@ test('undefined values are dropped and a Date becomes ISO text, as in JSON', asy
 const wrongEvents: Record<string, [event: unknown, code: string, fields: object]> = {
   nothing: [undefined, 'invalid_event', { path: 'event' }],
   null: [null, 'invalid_event', { path: 'event' }],
-  'a type that is no text': [{ type: 7, data: {} }, 'invalid_event', { path: 'type' }],
+  'a type that is not a text': [{ type: 7, data: {} }, 'invalid_event', { path: 'type' }],
   'an empty type': [{ type: '', data: {} }, 'invalid_event', { path: 'type' }],
   'a type over 255 bytes': [{ type: 'é'.repeat(128), data: {} }, 'invalid_event', { path: 'type' }],
   'a type with a NUL': [{ type: 'a\0', data: {} }, 'invalid_event', { path: 'type' }],
@@ -70,7 +70,7 @@ const wrongEvents: Record<string, [event: unknown, code: string, fields: object]
     'invalid_name',
     { what: 'Causation id' },
   ],
-  'a user id that is no text': [placed(1, { userId: 42 }), 'invalid_name', { what: 'User id' }],
+  'a user id that is not a text': [placed(1, { userId: 42 }), 'invalid_name', { what: 'User id' }],
 }
 
 test('an invalid event, or one with a part that cannot be stored, is refused before anything is sent', async () => {

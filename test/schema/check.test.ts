@@ -12,7 +12,7 @@ interface Drift {
 }
 
 const drifts: Record<string, Drift> = {
-  'a table that is gone': {
+  'a missing table': {
     byHand: 'drop table ~stream_aliases',
     kind: 'table_missing',
     object: 'table stream_aliases',
@@ -22,12 +22,12 @@ const drifts: Record<string, Drift> = {
     kind: 'table_changed',
     object: 'table imports',
   },
-  'a table that a crash would empty': {
+  'an unlogged table': {
     byHand: 'alter table ~events set unlogged',
     kind: 'table_changed',
     object: 'table events',
   },
-  'a column that is gone': {
+  'a missing column': {
     byHand: 'alter table ~events drop column user_id',
     kind: 'column_missing',
     object: 'column events.user_id',
@@ -42,37 +42,37 @@ const drifts: Record<string, Drift> = {
     kind: 'column_changed',
     object: 'column events.type',
   },
-  'a column that may be empty now': {
+  'a column that became nullable': {
     byHand: 'alter table ~events alter column data drop not null',
     kind: 'column_changed',
     object: 'column events.data',
   },
-  'a default that is gone': {
+  'a missing default': {
     byHand: 'alter table ~streams alter column created_at drop default',
     kind: 'column_changed',
     object: 'column streams.created_at',
   },
-  'an index that is gone': {
+  'a missing index': {
     byHand: 'drop index ~events_event_id',
     kind: 'index_missing',
     object: 'index events_event_id',
   },
-  'a unique index that is not unique any more': {
+  'a unique index that is no longer unique': {
     byHand: 'drop index ~events_stream_version; create index events_stream_version on ~events (stream, version)',
     kind: 'index_changed',
     object: 'index events_stream_version',
   },
-  'a primary key that is gone': {
+  'a missing primary key': {
     byHand: 'alter table ~streams drop constraint streams_pkey',
     kind: 'index_missing',
     object: 'index streams_pkey',
   },
-  'an index that was not built to its end': {
+  'an index whose build was interrupted': {
     byHand: `update pg_index set indisvalid = false where indexrelid = '~events_correlation'::regclass`,
     kind: 'index_invalid',
     object: 'index events_correlation',
   },
-  'a function that is gone': { byHand: 'drop function ~settle()', kind: 'function_missing', object: 'function settle' },
+  'a missing function': { byHand: 'drop function ~settle()', kind: 'function_missing', object: 'function settle' },
   'a function with another body': {
     byHand: `create or replace function ~announce() returns void language plpgsql volatile as 'begin end'`,
     kind: 'function_changed',
@@ -83,32 +83,32 @@ const drifts: Record<string, Drift> = {
     kind: 'function_changed',
     object: 'function signed32',
   },
-  'a function that now reads the locks and the events of one moment': {
+  'a function that reads the locks and the events in one snapshot': {
     byHand: 'alter function ~settle() stable',
     kind: 'function_changed',
     object: 'function settle',
   },
-  'a second function of the same name': {
+  'a second function with the same name': {
     byHand: `create function ~announce(bound text) returns void language sql as ''`,
     kind: 'function_changed',
     object: 'function announce',
   },
-  'a sequence that is gone': {
+  'a missing sequence': {
     byHand: 'drop sequence ~events_position',
     kind: 'sequence_missing',
     object: 'sequence events_position',
   },
-  'a sequence that hands out positions in blocks of 32': {
+  'a sequence with a cache of 32': {
     byHand: 'alter sequence ~events_position cache 32',
     kind: 'sequence_changed',
     object: 'sequence events_position',
   },
-  'a sequence that goes up in steps of 2': {
+  'a sequence with an increment of 2': {
     byHand: 'alter sequence ~events_position increment by 2',
     kind: 'sequence_changed',
     object: 'sequence events_position',
   },
-  'a sequence that starts over at its end': {
+  'a sequence that cycles': {
     byHand: 'alter sequence ~events_position cycle',
     kind: 'sequence_changed',
     object: 'sequence events_position',
@@ -118,7 +118,7 @@ const drifts: Record<string, Drift> = {
     kind: 'sequence_changed',
     object: 'sequence events_position',
   },
-  'a sequence that goes away with a column': {
+  'a sequence owned by a column': {
     byHand: 'alter sequence ~events_position owned by ~events.position',
     kind: 'sequence_changed',
     object: 'sequence events_position',

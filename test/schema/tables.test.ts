@@ -300,12 +300,12 @@ const nonsense: Record<string, Partial<DeclaredTable>> = {
   'an expression that is not trusted SQL': { indexes: [{ name: 'i', columns: [untrusted] }] },
   'a method that is not on the list': { indexes: [{ name: 'i', columns: ['id'], method: 'btree (id)' as never }] },
   'an index without columns': { indexes: [{ name: 'i', columns: [] }] },
-  'an index on a column that is not there': { indexes: [{ name: 'i', columns: ['nowhere'] }] },
-  'a key on a column that is not there': { primaryKey: ['nowhere'] },
+  'an index on a missing column': { indexes: [{ name: 'i', columns: ['nowhere'] }] },
+  'a key on a missing column': { primaryKey: ['nowhere'] },
   'no key': { primaryKey: [] },
   'a nullable key': { columns: [{ ...id!, nullable: true }] },
-  'two columns of one name': { columns: [id!, id!] },
-  'a fillfactor that is none': { fillfactor: 5 },
+  'two columns with one name': { columns: [id!, id!] },
+  'an invalid fillfactor': { fillfactor: 5 },
 }
 
 for (const [what, part] of Object.entries(nonsense)) {

@@ -113,22 +113,22 @@ for (const [what, { onFailure, noted, clock }] of Object.entries({
     },
     noted: 'TypeError: the printer is off',
   },
-  'meets a database of its own that is away': {
+  'fails because its own database is unavailable': {
     onFailure: () => {
       throw new ConnectionLost({ reason: 'the books are closed' })
     },
     noted: 'ConnectionLost: ',
   },
-  'returns what is no emission': { onFailure: () => 'sorry', noted: 'InvalidResult: Handler "pay" returned' },
-  'emits what cannot be stored': {
+  'returns something other than emissions': { onFailure: () => 'sorry', noted: 'InvalidResult: Handler "pay" returned' },
+  'emits an event that cannot be stored': {
     onFailure: () => emit('OrderShipped', { parcel: 'x' }, { stream: 'order-1', expected: 7 }),
     noted: 'VersionConflict: ',
   },
-  'writes what cannot be stored': {
+  'writes rows that cannot be stored': {
     onFailure: () => complete(tx => tx.query('select 1 / 0')),
     noted: 'division by zero',
   },
-  'never comes back': { onFailure: () => new Promise(() => {}), noted: 'TimedOut: ', clock: hasty(5_000) },
+  'never returns': { onFailure: () => new Promise(() => {}), noted: 'TimedOut: ', clock: hasty(5_000) },
 } as Record<string, { onFailure: () => unknown; noted: string; clock?: Clock }>))
   test(`the dead letter is stored although onFailure ${what}, and records that`, async () => {
     const shop = await openShop({ clock })

@@ -301,9 +301,9 @@ const refused: Record<string, () => IndexingOptions<Customer>> = {
   'an empty step': () => ({ indexes: [index('address.' as 'name')] }),
   'a NUL in its path': () => ({ indexes: [index('a\0' as 'name')] }),
   'too many texts': () => ({ indexes: [index(['name', 'email', 'notes', 'friend', 'joined', 'tier'])] }),
-  'a unique one on what is contained': () => ({ indexes: [index('tags', { method: 'gin', unique: true })] }),
-  'two of one name': () => ({ indexes: [index('name'), index('name')] }),
-  'a column that is there already': () => ({ columns: [column('name', { name: 'version' })] }),
+  'a unique gin index': () => ({ indexes: [index('tags', { method: 'gin', unique: true })] }),
+  'two with one name': () => ({ indexes: [index('name'), index('name')] }),
+  'a column that exists already': () => ({ columns: [column('name', { name: 'version' })] }),
 }
 test('an invalid index declaration is refused before the table is created', async () => {
   const { store } = await openCustomers({})

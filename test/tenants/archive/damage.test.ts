@@ -107,7 +107,7 @@ const damages: Record<string, { code: string; damage(archive: SmallArchive): Pro
     damage: ({ output, manifest }) =>
       rewrite(output, { ...manifest, migrations: [...manifest.migrations, { id: 999, name: 'later', checksum: '' }] }),
   },
-  'migrations of somebody else': {
+  'migrations of another program': {
     code: 'archive_foreign',
     damage: ({ output, manifest }) =>
       rewrite(output, { ...manifest, migrations: manifest.migrations.map(each => ({ ...each, checksum: 'other' })) }),
