@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
-import * as rules from './support/rules.ts'
-import { readSources, type Source } from './support/source.ts'
+import * as rules from './support/architecture-rules.ts'
+import { readSources, type Source } from './support/source-files.ts'
 
 const sources = readSources('src', 'test', 'examples', 'bench', 'scripts')
 const lockFile = { path: 'package-lock.json', text: readFileSync('package-lock.json', 'utf8') }

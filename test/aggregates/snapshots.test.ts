@@ -3,7 +3,7 @@ import { aggregate } from '../../src/aggregates/aggregate.ts'
 import { decider } from '../../src/aggregates/decider.ts'
 import { writeSnapshots } from '../../src/aggregates/snapshot.ts'
 import type { ForeignTransaction } from '../../src/database/transaction.ts'
-import { workbench } from '../support/consumers.ts'
+import { workbench } from '../support/consumer-parts.ts'
 import { connect, onServer, openShop, outcome, paid, placed, type Shop, shipped } from '../support/shop.ts'
 import { KeptOrder, listeningDatabase, OrderClass, orderDecider, orders } from './orders.ts'
 

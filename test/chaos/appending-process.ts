@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url'
 import { isRillflowError } from '../../src/core/errors.ts'
 import { openStore, type Store, type StoreOptions } from '../../src/store.ts'
 import { forkProgram } from '../support/program.ts'
-import { seeded, times } from './pace.ts'
+import { seeded, times } from './seeded-random.ts'
 
 /** Everybody expects the same version, round after round. */
 export interface Race {

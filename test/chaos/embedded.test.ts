@@ -14,7 +14,7 @@ import { freshSchema, openDatabase } from '../support/engines.ts'
 import { waitUntil } from '../support/wait.ts'
 import { startAppending } from './appending-process.ts'
 import { long, show } from './chaos.ts'
-import { times } from './pace.ts'
+import { times } from './seeded-random.ts'
 
 const one = { type: 'OrderPlaced', data: { total: 1 } }
 

@@ -8,7 +8,7 @@ import { openStore, type Store } from '../../src/store.ts'
 import { freshSchema, postgresUrl } from '../support/engines.ts'
 import { waitUntil } from '../support/wait.ts'
 import { connect, long } from './chaos.ts'
-import { times } from './pace.ts'
+import { times } from './seeded-random.ts'
 
 const schema = freshSchema()
 const one = { type: 'OrderPlaced', data: { total: 1 } }

@@ -6,7 +6,7 @@
  */
 import type pg from 'pg'
 import type { Store } from '../../src/store.ts'
-import { pause, type Random } from './pace.ts'
+import { pause, type Random } from './seeded-random.ts'
 
 export interface LogReader {
   readonly name: string

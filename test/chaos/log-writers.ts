@@ -7,7 +7,7 @@
 import type pg from 'pg'
 import type { Collection } from '../../src/documents/documents.ts'
 import type { Store } from '../../src/store.ts'
-import { pause, pick, type Random } from './pace.ts'
+import { pause, pick, type Random } from './seeded-random.ts'
 
 export interface Writer {
   readonly client: pg.Client

@@ -37,8 +37,8 @@ import {
   type Work,
   type Writer,
 } from './log-writers.ts'
-import { seeded, times } from './pace.ts'
-import { type TortureParts, torture } from './torture.ts'
+import { type TortureParts, torture } from './ordering-torture.ts'
+import { seeded, times } from './seeded-random.ts'
 
 const everything: Work[] = [
   slowSteps,

@@ -11,8 +11,8 @@ import { openStore, type Store, type StoreOptions } from '../../src/store.ts'
 import { freshSchema, postgresUrl } from '../support/engines.ts'
 import { waitUntil } from '../support/wait.ts'
 import { connect } from './chaos.ts'
-import { times } from './pace.ts'
-import { type Link, startProxy, type TroubleProxy } from './proxy.ts'
+import { times } from './seeded-random.ts'
+import { type Link, startProxy, type TroubleProxy } from './tcp-proxy.ts'
 
 const schema = freshSchema()
 let server: pg.Client

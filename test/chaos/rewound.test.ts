@@ -11,8 +11,8 @@ import { giveTo, serverAccount } from '../support/postgres-binaries.ts'
 import { type PostgresServer, startServer } from '../support/postgres-server.ts'
 import { waitUntil } from '../support/wait.ts'
 import { connect, major } from './chaos.ts'
-import { follow } from './follow.ts'
-import { times } from './pace.ts'
+import { follow } from './log-follower.ts'
+import { times } from './seeded-random.ts'
 
 const one = { type: 'OrderPlaced', data: { total: 1 } }
 let server: PostgresServer

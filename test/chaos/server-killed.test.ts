@@ -10,8 +10,8 @@ import { freshSchema } from '../support/engines.ts'
 import { type PostgresServer, startServer } from '../support/postgres-server.ts'
 import { waitUntil } from '../support/wait.ts'
 import { connect, long, major, show } from './chaos.ts'
-import { follow, type Tail } from './follow.ts'
-import { times } from './pace.ts'
+import { follow, type Tail } from './log-follower.ts'
+import { times } from './seeded-random.ts'
 
 const one = { type: 'OrderPlaced', data: { total: 1 } }
 let server: PostgresServer

@@ -5,9 +5,9 @@ import { expect, test } from 'vitest'
 import { openStore } from '../../src/store.ts'
 import { freshSchema, postgresUrl } from '../support/engines.ts'
 import { waitUntil } from '../support/wait.ts'
-import { follow } from './follow.ts'
-import { times } from './pace.ts'
-import { startProxy } from './proxy.ts'
+import { follow } from './log-follower.ts'
+import { times } from './seeded-random.ts'
+import { startProxy } from './tcp-proxy.ts'
 
 const one = { type: 'OrderPlaced', data: { total: 1 } }
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { deleteConsumer, resetConsumer } from '../../src/consumers/administer.ts'
 import { outcome, placed } from '../support/shop.ts'
-import { type Letters, openLetters } from './letters.ts'
+import { type Letters, openLetters } from './failed-events.ts'
 
 test('a reset closes the dead letters of events that will be delivered again, and no others', async () => {
   const { letters, log, fail, hold } = await openLetters()

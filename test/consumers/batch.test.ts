@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { deadLetter, failFast, logAndSkip } from '../../src/consumers/policy.ts'
 import { readStatus } from '../../src/consumers/status.ts'
 import { runUntilIdle, tickOnce } from '../../src/consumers/tick.ts'
-import { effectsOf, makeEffects, quick, recorder, workbench } from '../support/consumers.ts'
+import { effectsOf, makeEffects, quick, recorder, workbench } from '../support/consumer-parts.ts'
 import { openShop, paid, placed, shipped } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 

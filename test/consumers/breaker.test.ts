@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { type Breaker, type BreakerOptions, circuitBreaker } from '../../src/consumers/breaker.ts'
 import { deferred } from '../../src/core/lifecycle.ts'
-import { handClock } from '../core/hand-clock.ts'
+import { handClock } from '../core/manual-clock.ts'
 import { outcome } from '../support/shop.ts'
 
 function open(options: BreakerOptions) {

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { recordDeadLetter } from '../../src/consumers/dead-letter.ts'
 import { describeError } from '../../src/consumers/failure.ts'
 import { outcome, paid, placed, shipped } from '../support/shop.ts'
-import { openLetters } from './letters.ts'
+import { openLetters } from './failed-events.ts'
 
 const nobody = '0190b2f0-6a1c-7def-8123-456789abcdef'
 

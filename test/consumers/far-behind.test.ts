@@ -6,7 +6,7 @@ import { runUntilIdle } from '../../src/consumers/tick.ts'
 import { waitForConsumer } from '../../src/consumers/wait-for.ts'
 import type { RecordedEvent } from '../../src/events/definition.ts'
 import { upcaster } from '../../src/events/upcast.ts'
-import { quick, type Workbench, workbench } from '../support/consumers.ts'
+import { quick, type Workbench, workbench } from '../support/consumer-parts.ts'
 import { openShop, type Shop } from '../support/shop.ts'
 
 const count = 3_000

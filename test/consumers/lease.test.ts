@@ -11,7 +11,7 @@ import { join, look } from '../../src/consumers/members.ts'
 import { tickOnce } from '../../src/consumers/tick.ts'
 import { systemClock } from '../../src/core/clock.ts'
 import { deferred } from '../../src/core/lifecycle.ts'
-import { effectsOf, makeEffects, recorder, type Workbench, workbench } from '../support/consumers.ts'
+import { effectsOf, makeEffects, recorder, type Workbench, workbench } from '../support/consumer-parts.ts'
 import { onServer, openShop, outcome, paid, placed, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 

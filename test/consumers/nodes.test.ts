@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { administerDaemons } from '../../src/consumers/daemons.ts'
-import { makeEffects, recorder, type Workbench, workbench } from '../support/consumers.ts'
+import { makeEffects, recorder, type Workbench, workbench } from '../support/consumer-parts.ts'
 import { openShop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 

@@ -4,10 +4,10 @@ import { replayRequested } from '../../src/consumers/replay.ts'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { openPostgres } from '../../src/database/postgres.ts'
 import { upcaster } from '../../src/events/upcast.ts'
-import { workbench } from '../support/consumers.ts'
+import { workbench } from '../support/consumer-parts.ts'
 import { postgresUrl } from '../support/engines.ts'
 import { connect, onServer, outcome, paid, placed, shipped } from '../support/shop.ts'
-import { type Letters, mailer, openLetters } from './letters.ts'
+import { type Letters, mailer, openLetters } from './failed-events.ts'
 
 /** A mailer that writes one line for each event it applies. */
 async function withMails(shop: Letters) {

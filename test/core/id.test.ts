@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { canonicalUuid, isUuid, uuidv7Ids } from '../../src/core/id.ts'
-import { handClock } from './hand-clock.ts'
+import { handClock } from './manual-clock.ts'
 
 const version7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 

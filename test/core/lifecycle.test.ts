@@ -2,7 +2,7 @@ import { getEventListeners } from 'node:events'
 import { describe, expect, test, vi } from 'vitest'
 import { Aborted, StoreClosed, TimedOut } from '../../src/core/errors.ts'
 import { abortable, deadline, deferred, onAbort, once, sleep, throwIfAborted } from '../../src/core/lifecycle.ts'
-import { handClock } from './hand-clock.ts'
+import { handClock } from './manual-clock.ts'
 
 const listeners = (signal: AbortSignal) => getEventListeners(signal, 'abort').length
 

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { expect, test, vi } from 'vitest'
 import { Aborted, ConnectionLost, VersionConflict } from '../../src/core/errors.ts'
 import { delay, retry } from '../../src/core/retry.ts'
-import { handClock } from './hand-clock.ts'
+import { handClock } from './manual-clock.ts'
 
 const backoff = { baseMs: 100, factor: 2, maxMs: 1000, jitter: 0 }
 const lost = () => new ConnectionLost({ reason: 'the till was unplugged' })

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { allCommands } from '../../src/cli/arguments/find.ts'
 import { root } from '../../src/cli/commands.ts'
-import { expectFile } from '../schema/golden.ts'
+import { expectFile } from '../schema/generated-file.ts'
 import { commandReference } from './command-reference.ts'
 
 test('docs/reference/cli.md is generated from the commands', async () => {

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { allCommands, findCommand, isGroup } from '../../src/cli/arguments/find.ts'
 import { parseLine } from '../../src/cli/arguments/parse.ts'
 import { root as commands } from '../../src/cli/commands.ts'
-import { readSources } from '../support/source.ts'
+import { readSources } from '../support/source-files.ts'
 import { pages } from './pages.ts'
 
 const program = /(?:\brillflow|dist\/cli\/cli\.js) (?=[a-z-])/

@@ -1,7 +1,7 @@
 /** The reference of errors is made from their declarations. */
 import { expect, test } from 'vitest'
 import * as rillflow from '../../src/index.ts'
-import { expectFile } from '../schema/golden.ts'
+import { expectFile } from '../schema/generated-file.ts'
 import { errorReference } from './error-reference.ts'
 
 test('docs/reference/errors.md is generated from the errors', async () => {

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import type { Transaction } from '../../src/database/database.ts'
 import { runOutside } from '../../src/database/transaction.ts'
-import { startProxy } from '../chaos/proxy.ts'
+import { startProxy } from '../chaos/tcp-proxy.ts'
 import { postgresUrl } from '../support/engines.ts'
 import { connect, onServer, outcome, paid, placed } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'

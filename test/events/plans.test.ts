@@ -9,7 +9,7 @@ import type { Statement } from '../../src/database/sql.ts'
 import { type Log, logNames } from '../../src/events/log.ts'
 import { type Append, sendBatch, sendOne } from '../../src/events/send.ts'
 import { openDatabase } from '../support/engines.ts'
-import { explain, recording } from '../support/plans.ts'
+import { explain, recording } from '../support/query-plans.ts'
 import { openShop, paid, placed, type Shop } from '../support/shop.ts'
 
 const id = '0190b2f0-6a1c-7def-8123-456789abcdef'

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest'
 import type { AppendOptions } from '../../src/events/append.ts'
 import type { Store } from '../../src/store.ts'
 import { openShop, outcome, type ShopMap } from '../support/shop.ts'
-import { type Given, type Refused, ShopModel, type Stored } from './shop-model.ts'
+import { type Given, type Refused, ShopModel, type Stored } from './stream-model.ts'
 
 interface Real {
   readonly store: Store<ShopMap>

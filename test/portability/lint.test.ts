@@ -1,7 +1,7 @@
 /** The rules catch what they are for, as it was seen to fail on Citus, and nothing else. */
 import { beforeAll, expect, test } from 'vitest'
 import { freshSchema, openDatabase } from '../support/engines.ts'
-import { generalised, labelOf } from '../support/statements.ts'
+import { generalised, labelOf } from '../support/statement-recording.ts'
 import { lint } from './lint.ts'
 import { type Catalogue, readCatalogue } from './volatility.ts'
 

@@ -2,7 +2,7 @@
  * The rules of `docs/internals/citus.md`, by their numbers there, on one statement at a time. Each tells what it found; of
  * a statement that runs on Citus as it stands, nothing.
  */
-import { allOf, everything, inField, type Node, namesIn, parseBody, parseStatements } from './tree.ts'
+import { allOf, everything, inField, type Node, namesIn, parseBody, parseStatements } from './syntax-tree.ts'
 import type { Catalogue } from './volatility.ts'
 
 export interface Finding {

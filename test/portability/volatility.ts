@@ -5,7 +5,7 @@
  */
 import type { Database } from '../../src/database/database.ts'
 import { sql } from '../../src/database/sql.ts'
-import { inField, type Node, namesIn } from './tree.ts'
+import { inField, type Node, namesIn } from './syntax-tree.ts'
 
 export type Volatility = 'immutable' | 'stable' | 'volatile'
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import type { ProblemKind } from '../../src/schema/difference.ts'
 import { migrations } from '../../src/schema/migrations.ts'
-import { useDatabase } from './fixture.ts'
+import { useDatabase } from './schema-fixture.ts'
 
 const { make } = useDatabase()
 

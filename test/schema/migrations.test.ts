@@ -5,8 +5,8 @@ import { checksum, type Migration } from '../../src/schema/migration.ts'
 import { migrations } from '../../src/schema/migrations.ts'
 import { bodyHashes, readShape, type SchemaShape, shapeOf } from '../../src/schema/shape.ts'
 import { freshSchema } from '../support/engines.ts'
-import { type Fixture, useDatabase } from './fixture.ts'
-import { expectFile, printData } from './golden.ts'
+import { expectFile, printData } from './generated-file.ts'
+import { type Fixture, useDatabase } from './schema-fixture.ts'
 
 const { make } = useDatabase()
 

@@ -8,7 +8,7 @@ import { lockKey } from '../../src/schema/migrate.ts'
 import type { Migration } from '../../src/schema/migration.ts'
 import { migrations } from '../../src/schema/migrations.ts'
 import { engine, freshSchema, postgresUrl } from '../support/engines.ts'
-import { makeFixture, useDatabase } from './fixture.ts'
+import { makeFixture, useDatabase } from './schema-fixture.ts'
 
 const { make } = useDatabase()
 

@@ -14,9 +14,9 @@ import { shortLived } from './embedded.ts'
 
 const PROGRAMS = [
   'test/chaos/appending-process.ts',
-  'test/chaos/consumers/rebuilder.ts',
-  'test/chaos/consumers/worker.ts',
-  'test/chaos/workflows/worker.ts',
+  'test/chaos/consumers/rebuilder-program.ts',
+  'test/chaos/consumers/worker-program.ts',
+  'test/chaos/workflows/worker-program.ts',
   'test/cli/one-process.ts',
   'test/docs/one-cluster.ts',
   'test/support/folder-process.ts',

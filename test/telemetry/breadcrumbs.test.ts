@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { projection } from '../../src/projections/projection.ts'
 import { channels } from '../../src/telemetry/telemetry.ts'
 import { emit } from '../../src/workflows/emit.ts'
-import { parseSequence } from '../support/sequence.ts'
+import { parseSequence } from '../support/parse-sequence-diagram.ts'
 import { openShop, outcome, paid, placed, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { openFigures } from '../../src/telemetry/figures.ts'
 import { counters, gauges, histograms, levels, totals } from '../../src/telemetry/metrics.ts'
 import { renderMetrics } from '../../src/telemetry/prometheus.ts'
-import { parseMetrics } from '../support/metrics.ts'
+import { parseMetrics } from '../support/parse-metrics.ts'
 
 test('a label has a limited number of values: further ones are counted together', () => {
   const figures = openFigures()

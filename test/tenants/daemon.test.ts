@@ -7,8 +7,8 @@ import type { Store } from '../../src/store.ts'
 import { fakeClock } from '../../src/testing/fake-clock.ts'
 import { orders } from '../aggregates/orders.ts'
 import { openDatabase } from '../support/engines.ts'
-import { openMall, prefixOf } from '../support/mall.ts'
 import { placed, type ShopMap } from '../support/shop.ts'
+import { openMall, prefixOf } from '../support/tenant-store.ts'
 import { waitUntil } from '../support/wait.ts'
 
 const names = ['acme', 'globex', 'initech']

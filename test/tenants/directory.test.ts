@@ -7,13 +7,13 @@ import { projection } from '../../src/projections/projection.ts'
 import { openStore, type Store, type StoreOptions, type TenantedStore } from '../../src/store.ts'
 import { occupantOf } from '../../src/tenants/moving/door.ts'
 import { complete, emit } from '../../src/workflows/emit.ts'
-import { startProxy } from '../chaos/proxy.ts'
+import { startProxy } from '../chaos/tcp-proxy.ts'
 import { freshSchema, postgresUrl } from '../support/engines.ts'
-import { totals } from '../support/mall.ts'
 import { startServer } from '../support/postgres-server.ts'
 import { connect, outcome, placed, type ShopMap, shopEvents } from '../support/shop.ts'
+import { totals } from '../support/tenant-store.ts'
 import { waitUntil } from '../support/wait.ts'
-import { secondServer } from './moving/servers.ts'
+import { secondServer } from './moving/two-servers.ts'
 
 interface Country {
   readonly store: TenantedStore<ShopMap>

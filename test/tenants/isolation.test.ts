@@ -3,8 +3,8 @@ import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { checkTenantName, checkTenantPrefix, schemaOfTenant, tenantOfSchema } from '../../src/tenants/tenant-name.ts'
 import { openDatabase } from '../support/engines.ts'
-import { openMall, totals } from '../support/mall.ts'
 import { placed } from '../support/shop.ts'
+import { openMall, totals } from '../support/tenant-store.ts'
 
 test('RB-68: names that could be confused, or would be cut off, are refused', () => {
   const refused = [

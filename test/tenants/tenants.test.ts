@@ -6,8 +6,8 @@ import { documentProjection } from '../../src/projections/document.ts'
 import { projection } from '../../src/projections/projection.ts'
 import type { Store } from '../../src/store.ts'
 import { openDatabase, postgresUrl } from '../support/engines.ts'
-import { openMall, prefixOf, totals } from '../support/mall.ts'
 import { onServer, placed, type ShopMap } from '../support/shop.ts'
+import { openMall, prefixOf, totals } from '../support/tenant-store.ts'
 import { waitUntil } from '../support/wait.ts'
 
 const orderTotals = documentProjection<{ total: number }>('orders', {

@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { documentProjection } from '../../src/projections/document.ts'
 import type { Store } from '../../src/store.ts'
-import { openMall, totals } from '../support/mall.ts'
 import { openShop, placed, type ShopMap } from '../support/shop.ts'
+import { openMall, totals } from '../support/tenant-store.ts'
 
 async function folder(): Promise<string> {
   const made = await mkdtemp(join(tmpdir(), 'rf-tenants-'))

@@ -4,8 +4,8 @@ import { emit } from '../../src/workflows/emit.ts'
 import type { HandlerDescription } from '../../src/workflows/insight/handlers.ts'
 import type { Workflows } from '../../src/workflows/workflows.ts'
 import { openShop, outcome } from '../support/shop.ts'
+import { statesOf } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
-import { statesOf } from '../support/waiting.ts'
 
 async function handlerOf(flows: Pick<Workflows, 'handlers'>, name: string, version = 1): Promise<HandlerDescription> {
   const found = (await flows.handlers()).find(each => each.handler === name && each.version === version)

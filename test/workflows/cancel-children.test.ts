@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { wrongBooks } from '../support/books.ts'
+import { wrongBooks } from '../support/counters-consistency.ts'
 import { openShop, placed, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 

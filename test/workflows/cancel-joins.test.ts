@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
 import { emit } from '../../src/workflows/emit.ts'
-import { wrongBooks } from '../support/books.ts'
+import { wrongBooks } from '../support/counters-consistency.ts'
 import { waitUntil } from '../support/wait.ts'
-import { type Checks, fanOut, items, openChecks } from './checks.ts'
+import { type Checks, fanOut, items, openChecks } from './order-checks.ts'
 
 async function statesOf({ query }: Checks): Promise<string[]> {
   const rows = await query<{ join: string }>(`select state || ' ' || arrived as join from ~workflow_joins`)

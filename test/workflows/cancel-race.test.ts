@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { type Deferred, deferred } from '../../src/core/lifecycle.ts'
 import { emit } from '../../src/workflows/emit.ts'
-import { wrongBooks } from '../support/books.ts'
+import { wrongBooks } from '../support/counters-consistency.ts'
 import { openShop, type Shop } from '../support/shop.ts'
 
 const turn = (): Promise<void> => new Promise(resolve => setImmediate(resolve))

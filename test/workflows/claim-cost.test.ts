@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import type { Claimed } from '../../src/workflows/claim.ts'
 import { recordLetter } from '../../src/workflows/letters/letters.ts'
-import { logOf } from '../support/consumers.ts'
+import { logOf } from '../support/consumer-parts.ts'
 import { openShop, type Shop } from '../support/shop.ts'
 
 /** How many rows of executions a claim of ten looks at. */

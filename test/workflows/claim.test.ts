@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { connect, onServer, openShop, waitersFor } from '../support/shop.ts'
+import { statesOf } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
-import { statesOf } from '../support/waiting.ts'
 
 test.runIf(onServer)('a claim that had to wait finds the events that were published meanwhile', async () => {
   const { store, query, named } = await openShop()

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
-import { wrongBooks } from '../support/books.ts'
+import { wrongBooks } from '../support/counters-consistency.ts'
 import { openShop } from '../support/shop.ts'
+import { letPass, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
-import { letPass, untilSuspended } from '../support/waiting.ts'
 
 const undo = { handler: 'refund', data: { cents: 4200 } }
 

@@ -5,10 +5,10 @@ import { complete, emit } from '../../src/workflows/emit.ts'
 import { drawFences } from '../../src/workflows/fences.ts'
 import { enterWorker } from '../../src/workflows/rescue.ts'
 import { recordUndo } from '../../src/workflows/undo.ts'
-import { wrongBooks } from '../support/books.ts'
-import { logOf } from '../support/consumers.ts'
+import { logOf } from '../support/consumer-parts.ts'
+import { wrongBooks } from '../support/counters-consistency.ts'
 import { openShop, type Shop } from '../support/shop.ts'
-import { step } from '../support/undo.ts'
+import { step } from '../support/step-with-undo.ts'
 import { waitUntil } from '../support/wait.ts'
 
 function undosOf({ query }: Shop): Promise<{ step: string; state: string }[]> {

@@ -3,11 +3,11 @@ import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { complete, emit } from '../../src/workflows/emit.ts'
 import type { WorkflowStatus } from '../../src/workflows/status.ts'
-import { type CrewOptions, openCrew } from '../support/crew.ts'
 import { openDatabase } from '../support/engines.ts'
+import { openTrouble } from '../support/lossy-database.ts'
 import { openShop, type Shop } from '../support/shop.ts'
-import { openTrouble } from '../support/trouble.ts'
 import { waitUntil } from '../support/wait.ts'
+import { type CrewOptions, openCrew } from '../support/worker-processes.ts'
 
 /** So long that nobody could wait for it: what is done was not done because it had expired. */
 const endlessMs = 600_000

@@ -119,7 +119,10 @@ for (const [what, { onFailure, noted, clock }] of Object.entries({
     },
     noted: 'ConnectionLost: ',
   },
-  'returns something other than emissions': { onFailure: () => 'sorry', noted: 'InvalidResult: Handler "pay" returned' },
+  'returns something other than emissions': {
+    onFailure: () => 'sorry',
+    noted: 'InvalidResult: Handler "pay" returned',
+  },
   'emits an event that cannot be stored': {
     onFailure: () => emit('OrderShipped', { parcel: 'x' }, { stream: 'order-1', expected: 7 }),
     noted: 'VersionConflict: ',

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest'
 import type { Statement } from '../../src/database/sql.ts'
 import { openDatabase } from '../support/engines.ts'
-import { explain, recording } from '../support/plans.ts'
+import { explain, recording } from '../support/query-plans.ts'
 import { openShop, placed, type Shop, take } from '../support/shop.ts'
 
 const indexesOf: Record<string, string[]> = {

@@ -6,9 +6,9 @@ import { drawFences } from '../../src/workflows/fences.ts'
 import type { JoinPolicy } from '../../src/workflows/joins/join.ts'
 import { enterWorker } from '../../src/workflows/rescue.ts'
 import { pruneAttempts } from '../../src/workflows/retention.ts'
-import { workbench } from '../support/consumers.ts'
+import { workbench } from '../support/consumer-parts.ts'
 import { waitUntil } from '../support/wait.ts'
-import { type Checks, expectNothingOpen, fanOut, joinsOf, lettersOf, openChecks, settled } from './checks.ts'
+import { type Checks, expectNothingOpen, fanOut, joinsOf, lettersOf, openChecks, settled } from './order-checks.ts'
 
 test('SB-13: the run of a join is taken over from a worker that dies', async () => {
   const checks = await openChecks()

@@ -6,8 +6,8 @@ import { expect, test } from 'vitest'
 import type { HandlerResult } from '../../src/workflows/emit.ts'
 import { batch, emit } from '../../src/workflows/emit.ts'
 import type { Workflows } from '../../src/workflows/workflows.ts'
-import { pick, type Random, seeded } from '../chaos/pace.ts'
-import { expectNothingOpen, openChecks, settled } from './checks.ts'
+import { pick, type Random, seeded } from '../chaos/seeded-random.ts'
+import { expectNothingOpen, openChecks, settled } from './order-checks.ts'
 
 /** What becomes of one branch. */
 type Tree =

@@ -6,8 +6,8 @@ import { enqueue } from '../../src/workflows/enqueue.ts'
 import { moveBatches } from '../../src/workflows/joins/joins.ts'
 import { recountBranches } from '../../src/workflows/joins/recount.ts'
 import { loadRoutes } from '../../src/workflows/routes.ts'
-import { workbench } from '../support/consumers.ts'
-import { type Checks, openChecks } from './checks.ts'
+import { workbench } from '../support/consumer-parts.ts'
+import { type Checks, openChecks } from './order-checks.ts'
 
 const tables = ['workflow_joins', 'workflow_join_entries', 'workflow_branches']
 

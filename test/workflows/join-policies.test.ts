@@ -13,7 +13,7 @@ import {
   openChecks,
   publishChecked,
   settled,
-} from './checks.ts'
+} from './order-checks.ts'
 
 interface Run {
   readonly items: readonly string[]

@@ -6,7 +6,7 @@ import { batch, emit } from '../../src/workflows/emit.ts'
 import type { JoinInfo } from '../../src/workflows/joins/join.ts'
 import { moveBatches } from '../../src/workflows/joins/joins.ts'
 import { loadRoutes } from '../../src/workflows/routes.ts'
-import { workbench } from '../support/consumers.ts'
+import { workbench } from '../support/consumer-parts.ts'
 import { waitUntil } from '../support/wait.ts'
 import {
   type Checks,
@@ -17,7 +17,7 @@ import {
   openChecks,
   publishChecked,
   settled,
-} from './checks.ts'
+} from './order-checks.ts'
 
 test('SB-10: after a fan-out the join runs once, with all events in the order of the batch', async () => {
   const checks = await openChecks()

@@ -2,8 +2,8 @@ import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { openDatabase } from '../support/engines.ts'
 import { openShop, type Shop } from '../support/shop.ts'
+import { statesOf } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
-import { statesOf } from '../support/waiting.ts'
 
 interface Gauge {
   readonly most: () => number

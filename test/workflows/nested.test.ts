@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { batch, emit } from '../../src/workflows/emit.ts'
 import type { JoinPolicy } from '../../src/workflows/joins/join.ts'
-import { type Checks, expectNothingOpen, fanOut, joinsOf, openChecks, settled } from './checks.ts'
+import { type Checks, expectNothingOpen, fanOut, joinsOf, openChecks, settled } from './order-checks.ts'
 
 const parts = ['left', 'right'] as const
 

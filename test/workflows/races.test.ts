@@ -3,10 +3,10 @@ import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { complete } from '../../src/workflows/emit.ts'
 import { rescueExpired, rescueWorker } from '../../src/workflows/rescue.ts'
-import { inconsistencies } from '../chaos/workflows/judge.ts'
+import { inconsistencies } from '../chaos/workflows/check-workflows.ts'
 import { onServer, openShop, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
-import { doneOf, enter } from './ghost.ts'
+import { doneOf, enter } from './manual-worker.ts'
 
 test('of a lost attempt and the next one only the next counts, also if both end at once', async () => {
   const shop = await openShop()

@@ -3,8 +3,8 @@ import { expect, test } from 'vitest'
 import { isRillflowError } from '../../src/core/errors.ts'
 import type { HandlerContext } from '../../src/workflows/steps/context.ts'
 import { openShop, outcome, type ShopMap } from '../support/shop.ts'
+import { letPass, statesOf, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
-import { letPass, statesOf, untilSuspended } from '../support/waiting.ts'
 
 const quick = { baseMs: 1 }
 const worker = { pollMs: 20 }

@@ -5,8 +5,8 @@ import { NonRetryable } from '../../src/core/workflow-errors.ts'
 import { emit } from '../../src/workflows/emit.ts'
 import type { HandlerContext } from '../../src/workflows/steps/context.ts'
 import { openShop, outcome } from '../support/shop.ts'
+import { letPass, statesOf, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
-import { letPass, statesOf, untilSuspended } from '../support/waiting.ts'
 
 const quick = { baseMs: 1 }
 const worker = { pollMs: 20 }

@@ -4,9 +4,9 @@ import { claim } from '../../src/workflows/claim.ts'
 import { drawFences } from '../../src/workflows/fences.ts'
 import { enterWorker } from '../../src/workflows/rescue.ts'
 import { recordUndo, settleUndo, type UndoPlace } from '../../src/workflows/undo.ts'
-import { logOf } from '../support/consumers.ts'
+import { logOf } from '../support/consumer-parts.ts'
 import { openShop, type Shop } from '../support/shop.ts'
-import { step } from '../support/undo.ts'
+import { step } from '../support/step-with-undo.ts'
 import { waitUntil } from '../support/wait.ts'
 
 /** An execution of `pay` that the test runs itself, as a worker would. */

@@ -2,11 +2,11 @@
 import { expect, test } from 'vitest'
 import type { Store, StoreOptions } from '../../src/store.ts'
 import type { Activity } from '../../src/workflows/insight/activity.ts'
-import { pause, seeded, times } from '../chaos/pace.ts'
+import { pause, seeded, times } from '../chaos/seeded-random.ts'
 import { postgresUrl } from '../support/engines.ts'
 import { connect, onServer, openShop, outcome, type Shop, type ShopMap, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
-import { beginLines, positionsOf, writeLines } from './lines.ts'
+import { beginLines, positionsOf, writeLines } from './activity-rows.ts'
 
 /** Whoever reads on behind the last position seen. */
 async function readNaively(

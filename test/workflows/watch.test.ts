@@ -3,7 +3,7 @@ import { emit } from '../../src/workflows/emit.ts'
 import type { Activity } from '../../src/workflows/insight/activity.ts'
 import { openShop, outcome, type Shop, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
-import { positionsOf, writeLines } from './lines.ts'
+import { positionsOf, writeLines } from './activity-rows.ts'
 
 /** So long that what comes was hinted at, not found by looking. */
 const never = 600_000

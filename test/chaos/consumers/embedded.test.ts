@@ -6,10 +6,10 @@ import { expect, test } from 'vitest'
 import { copyStore } from '../../support/embedded.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { long, show } from '../chaos.ts'
-import { flawless, judge } from './judge.ts'
-import { deadlineMs, limitMs } from './scene.ts'
-import type { Answer } from './worker.ts'
+import { flawless, judge } from './check-effects.ts'
+import { deadlineMs, limitMs } from './scenario.ts'
 import { startWorker } from './worker-process.ts'
+import type { Answer } from './worker-program.ts'
 
 test(
   'the next process takes the leases of a killed one immediately, and each event is applied once, in order',

@@ -2,8 +2,8 @@
 import { expect, test } from 'vitest'
 import { waitUntil } from '../../support/wait.ts'
 import { long } from '../chaos.ts'
-import { flawless } from './judge.ts'
-import { deadlineMs, holding, limitMs, openScene } from './scene.ts'
+import { flawless } from './check-effects.ts'
+import { deadlineMs, holding, limitMs, openScene } from './scenario.ts'
 
 test(
   'when a process is killed in the middle of a batch, others take over, and each event is applied once, in order',

@@ -1,8 +1,8 @@
 /** Nodes with names, of which one is hot and the others stand by. */
 import { expect, test } from 'vitest'
 import { waitUntil } from '../../support/wait.ts'
-import { flawless } from './judge.ts'
-import { deadlineMs, holding, limitMs, openScene, type Scene } from './scene.ts'
+import { flawless } from './check-effects.ts'
+import { deadlineMs, holding, limitMs, openScene, type Scene } from './scenario.ts'
 
 test(
   'RB-79: the active runner does all the work; one that lost its leases returns as a standby, and becomes active again',

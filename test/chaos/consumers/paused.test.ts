@@ -2,9 +2,9 @@
 import { expect, test } from 'vitest'
 import { waitUntil } from '../../support/wait.ts'
 import { long, show } from '../chaos.ts'
-import { seeded } from '../pace.ts'
-import { firstAstray } from './judge.ts'
-import { deadlineMs, holding, limitMs, openScene, type Scene } from './scene.ts'
+import { seeded } from '../seeded-random.ts'
+import { firstAstray } from './check-effects.ts'
+import { deadlineMs, holding, limitMs, openScene, type Scene } from './scenario.ts'
 
 test(
   'consumers paused, resumed and reset under load stop, continue, and repeat only events after a reset',

@@ -6,8 +6,8 @@ import { postgresUrl } from '../../support/engines.ts'
 import { forkProgram } from '../../support/program.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { long } from '../chaos.ts'
-import type { Message, RebuilderOptions } from './rebuilder.ts'
-import { deadlineMs, limitMs, openScene, type Scene } from './scene.ts'
+import type { Message, RebuilderOptions } from './rebuilder-program.ts'
+import { deadlineMs, limitMs, openScene, type Scene } from './scenario.ts'
 
 test(
   'a read model rebuilt repeatedly under load, by another process when one is killed, contains each event once',
@@ -53,7 +53,7 @@ interface Rebuilder {
 }
 
 function startProcess(options: RebuilderOptions): Rebuilder {
-  const child = forkProgram(new URL('rebuilder.ts', import.meta.url))
+  const child = forkProgram(new URL('rebuilder-program.ts', import.meta.url))
   const messages: Message[] = []
   child.on('message', message => messages.push(message as Message))
   child.send(options)

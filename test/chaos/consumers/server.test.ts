@@ -2,9 +2,9 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type PostgresServer, startServer } from '../../support/postgres-server.ts'
 import { long, major } from '../chaos.ts'
-import { startProxy, type TroubleProxy } from '../proxy.ts'
-import { flawless } from './judge.ts'
-import { holding, limitMs, openScene } from './scene.ts'
+import { startProxy, type TroubleProxy } from '../tcp-proxy.ts'
+import { flawless } from './check-effects.ts'
+import { holding, limitMs, openScene } from './scenario.ts'
 
 let server: PostgresServer
 

@@ -1,8 +1,8 @@
 /** Many consumers over several processes that come and go. */
 import { expect, test } from 'vitest'
 import { long } from '../chaos.ts'
-import { flawless } from './judge.ts'
-import { holding, limitMs, openScene } from './scene.ts'
+import { flawless } from './check-effects.ts'
+import { holding, limitMs, openScene } from './scenario.ts'
 
 test(
   'twelve consumers are spread evenly over three processes as processes leave and join',

@@ -7,7 +7,7 @@
  */
 import { once } from 'node:events'
 import { forkProgram } from '../../support/program.ts'
-import type { Answer, Task, WorkerOptions } from './worker.ts'
+import type { Answer, Task, WorkerOptions } from './worker-program.ts'
 
 export interface Worker extends AsyncDisposable {
   readonly pid: number
@@ -20,7 +20,7 @@ export interface Worker extends AsyncDisposable {
 }
 
 export function startWorker(options: WorkerOptions): Worker {
-  const child = forkProgram(new URL('worker.ts', import.meta.url))
+  const child = forkProgram(new URL('worker-program.ts', import.meta.url))
   const gone = new AbortController()
   child.on('exit', () => gone.abort(new Error(`the worker ${options.name ?? ''} has ended`)))
   let asking: Promise<unknown> = Promise.resolve()

@@ -16,10 +16,10 @@ import { switchOver } from '../../../src/tenants/moving/switch.ts'
 import { totals } from '../../projections/read-models.ts'
 import { paid, placed } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
-import { contentsOf } from '../../tenants/moving/judge.ts'
-import { type OpenMove, openMove } from '../../tenants/moving/servers.ts'
+import { contentsOf } from '../../tenants/moving/schema-contents.ts'
+import { type OpenMove, openMove } from '../../tenants/moving/two-servers.ts'
 import { long, show } from '../chaos.ts'
-import { pause, pick, type Random, seeded, times } from '../pace.ts'
+import { pause, pick, type Random, seeded, times } from '../seeded-random.ts'
 
 const rounds = long ? 40 : 1
 /** What is wrong with a move that leaves out a safeguard. */

@@ -8,9 +8,9 @@ import { openStore } from '../../../src/store.ts'
 import { copyStore } from '../../support/embedded.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { long, show } from '../chaos.ts'
-import { flawless, judge, type Query } from './judge.ts'
+import { flawless, judge, type Query } from './check-workflows.ts'
 import { rules } from './orders.ts'
-import { deadlineMs, limitMs, wrongSteps } from './scene.ts'
+import { deadlineMs, limitMs, wrongSteps } from './scenario.ts'
 import { startProcess } from './worker-process.ts'
 
 test(

@@ -14,12 +14,12 @@ import { emit } from '../../../src/workflows/emit.ts'
 import { enqueue } from '../../../src/workflows/enqueue.ts'
 import { type BatchMoves, moveBatches } from '../../../src/workflows/joins/joins.ts'
 import { loadRoutes, type Route } from '../../../src/workflows/routes.ts'
-import { workbench } from '../../support/consumers.ts'
+import { workbench } from '../../support/consumer-parts.ts'
 import { postgresUrl } from '../../support/engines.ts'
 import { onServer } from '../../support/shop.ts'
-import { type Checks, expectNothingOpen, openChecks, settled } from '../../workflows/checks.ts'
+import { type Checks, expectNothingOpen, openChecks, settled } from '../../workflows/order-checks.ts'
 import { long } from '../chaos.ts'
-import { pause, type Random, seeded } from '../pace.ts'
+import { pause, type Random, seeded } from '../seeded-random.ts'
 
 const width = 16
 const timeout = long ? 60 * 60_000 : 120_000

@@ -5,12 +5,12 @@
 import { expect, test } from 'vitest'
 import { NonRetryable } from '../../../src/core/workflow-errors.ts'
 import { complete } from '../../../src/workflows/emit.ts'
-import { type CrewOptions, openCrew, type Process } from '../../support/crew.ts'
 import { openShop, type Shop } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
+import { type CrewOptions, openCrew, type Process } from '../../support/worker-processes.ts'
 import { long, show } from '../chaos.ts'
-import { pause, pick, type Random, seeded, times } from '../pace.ts'
-import { effectsTable, effectText, flawless, inconsistencies, judge, type Rules } from './judge.ts'
+import { pause, pick, type Random, seeded, times } from '../seeded-random.ts'
+import { effectsTable, effectText, flawless, inconsistencies, judge, type Rules } from './check-workflows.ts'
 
 const rules: Rules = { wanted: { OrderPlaced: ['ship'] }, lanes: { ship: event => event.correlation_id } }
 const limitMs = long ? 1_800_000 : 180_000

@@ -13,8 +13,8 @@ import type { RecordedEvent } from '../../../src/events/definition.ts'
 import type { Store } from '../../../src/store.ts'
 import { batch, complete, emit } from '../../../src/workflows/emit.ts'
 import type { Workflows } from '../../../src/workflows/workflows.ts'
-import { pause, type Random } from '../pace.ts'
-import { effectText, type Rules } from './judge.ts'
+import { pause, type Random } from '../seeded-random.ts'
+import { effectText, type Rules } from './check-workflows.ts'
 
 export interface OrderMap {
   readonly [type: string]: unknown

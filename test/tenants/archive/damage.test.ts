@@ -14,7 +14,7 @@ import { verifyArchive } from '../../../src/tenants/archive/verify.ts'
 import type { Place } from '../../../src/tenants/place.ts'
 import { freshSchema, openDatabase } from '../../support/engines.ts'
 import { openShop, outcome, placed } from '../../support/shop.ts'
-import { freshPath, freshPlace, rowsOf } from './fixture.ts'
+import { freshPath, freshPlace, rowsOf } from './full-shop.ts'
 
 let folder: string
 let original: { output: string; manifest: Manifest }

@@ -3,7 +3,7 @@ import type { Database } from '../../../src/database/database.ts'
 import { openStore } from '../../../src/store.ts'
 import { importFromSchema, type SelectOptions, type SelectProgress } from '../../../src/tenants/archive/from-schema.ts'
 import { openShop, outcome, paid, placed, type Shop } from '../../support/shop.ts'
-import { type Customer, customerOptions, freshPlace, rowsOf, totals, useOtherEngine } from './fixture.ts'
+import { type Customer, customerOptions, freshPlace, rowsOf, totals, useOtherEngine } from './full-shop.ts'
 
 const otherEngine = useOtherEngine()
 

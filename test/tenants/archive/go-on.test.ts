@@ -9,7 +9,7 @@ import { importArchive } from '../../../src/tenants/archive/import.ts'
 import type { Place } from '../../../src/tenants/place.ts'
 import { onServer, openShop, paid, placed, type ShopMap, shopEvents, take } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
-import { freshPath, freshPlace, openFullShop, rowsOf, totals, useOtherEngine } from './fixture.ts'
+import { freshPath, freshPlace, openFullShop, rowsOf, totals, useOtherEngine } from './full-shop.ts'
 
 const otherEngine = useOtherEngine()
 

@@ -14,7 +14,7 @@ import {
   strange,
   totals,
   useOtherEngine,
-} from './fixture.ts'
+} from './full-shop.ts'
 
 const otherEngine = useOtherEngine()
 

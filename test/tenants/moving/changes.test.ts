@@ -3,8 +3,8 @@ import { index } from '../../../src/documents/indexes.ts'
 import { claimIncoming } from '../../../src/tenants/moving/incoming.ts'
 import { livePass, newMover } from '../../../src/tenants/moving/pass.ts'
 import type { Customer } from '../../documents/customers.ts'
-import { contentsOf } from './judge.ts'
-import { type OpenMove, openMove } from './servers.ts'
+import { contentsOf } from './schema-contents.ts'
+import { type OpenMove, openMove } from './two-servers.ts'
 
 /** So many customers, or such large ones, that they are not compared as a whole each time. */
 async function openLarge(customers: number, noteLength: number): Promise<OpenMove> {

@@ -4,9 +4,9 @@ import { stateOf } from '../../../src/tenants/moving/state.ts'
 import { switchOver } from '../../../src/tenants/moving/switch.ts'
 import { connect, outcome, paid, placed } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
-import { contentsOf } from './judge.ts'
-import { waitersAt } from './late.ts'
-import { openMove } from './servers.ts'
+import { waitersAt } from './late-writes.ts'
+import { contentsOf } from './schema-contents.ts'
+import { openMove } from './two-servers.ts'
 
 test('a slow writer delays the switch, and other writers continue between the tries', async () => {
   const { move, source, store, target, open } = await openMove()

@@ -11,9 +11,9 @@ import { long } from '../../chaos/chaos.ts'
 import type { Customer } from '../../documents/customers.ts'
 import { connect, outcome, paid, placed } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
-import { mortal } from './dying.ts'
-import { contentsOf } from './judge.ts'
-import { openMove, secondServer } from './servers.ts'
+import { mortal } from './crashing-move.ts'
+import { contentsOf } from './schema-contents.ts'
+import { openMove, secondServer } from './two-servers.ts'
 
 /** Where the store is that can be written to. */
 async function ownersOf({ source, target }: Move): Promise<string[]> {

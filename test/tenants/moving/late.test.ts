@@ -9,9 +9,9 @@ import { switchOver } from '../../../src/tenants/moving/switch.ts'
 import type { Customer } from '../../documents/customers.ts'
 import { connect, outcome, paid, placed } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
-import { contentsOf } from './judge.ts'
-import { waitersAt, ways } from './late.ts'
-import { type OpenMove, openMove } from './servers.ts'
+import { waitersAt, ways } from './late-writes.ts'
+import { contentsOf } from './schema-contents.ts'
+import { type OpenMove, openMove } from './two-servers.ts'
 
 type Late = [way: string, send: () => Promise<unknown>][]
 

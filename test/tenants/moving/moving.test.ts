@@ -7,8 +7,8 @@ import { switchOver } from '../../../src/tenants/moving/switch.ts'
 import { ada, bob, type Customer } from '../../documents/customers.ts'
 import { orders, totals } from '../../projections/read-models.ts'
 import { paid, placed } from '../../support/shop.ts'
-import { contentsOf, sequencesOf, shapeOf } from './judge.ts'
-import { type OpenMove, openMove } from './servers.ts'
+import { contentsOf, sequencesOf, shapeOf } from './schema-contents.ts'
+import { type OpenMove, openMove } from './two-servers.ts'
 
 /** A bit of everything a store can hold. */
 async function fill({ store }: OpenMove): Promise<void> {

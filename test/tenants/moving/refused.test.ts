@@ -3,7 +3,7 @@ import { activate, discard, dropRetired } from '../../../src/tenants/moving/inco
 import { copyInto } from '../../../src/tenants/moving/moving.ts'
 import { stateOf } from '../../../src/tenants/moving/state.ts'
 import { switchOver } from '../../../src/tenants/moving/switch.ts'
-import { openMove } from './servers.ts'
+import { openMove } from './two-servers.ts'
 
 const refused = (reason: RegExp) => ({ code: 'move_refused', reason: expect.stringMatching(reason) })
 

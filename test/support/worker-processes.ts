@@ -10,7 +10,7 @@ import { openPostgres } from '../../src/database/postgres.ts'
 import { openStore, type Store } from '../../src/store.ts'
 import type { Worker, WorkerOptions } from '../../src/workflows/worker.ts'
 import { postgresUrl } from './engines.ts'
-import { type Gate, openGate } from './gate.ts'
+import { type Gate, openGate } from './pausable-database.ts'
 import { onServer, type Shop, type ShopMap, shopEvents } from './shop.ts'
 
 export interface Process {

@@ -7,7 +7,7 @@ import { openStore, type Store, type StoreOptions } from '../../src/store.ts'
 import { engine, freshSchema, openDatabase, postgresUrl } from '../support/engines.ts'
 import { type Answer, perform, startAppending } from './appending-process.ts'
 import { connect, long, show } from './chaos.ts'
-import { times } from './pace.ts'
+import { times } from './seeded-random.ts'
 
 const rounds = long ? 500 : 10
 const one = { type: 'OrderPlaced', data: { total: 1 } }

@@ -1,5 +1,5 @@
 /** Compares two schemas row by row, by nothing that the code under test uses. */
-import type { Side } from './servers.ts'
+import type { Side } from './two-servers.ts'
 
 export type Contents = Record<string, string[]>
 

@@ -8,8 +8,8 @@ import { several } from '../../subscriptions/deliveries.ts'
 import { freshSchema } from '../../support/engines.ts'
 import { connect, paid, placed, type Shop } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
-import { doneOf, enter, type Ghost } from '../../workflows/ghost.ts'
-import type { OpenMove } from './servers.ts'
+import { doneOf, enter, type Ghost } from '../../workflows/manual-worker.ts'
+import type { OpenMove } from './two-servers.ts'
 
 /** Makes ready, and gives what is sent too late. */
 export type Way = (opened: OpenMove) => Promise<() => Promise<unknown>>

@@ -3,10 +3,10 @@ import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import type { Database } from '../../src/database/database.ts'
 import { openDatabase } from '../support/engines.ts'
+import { openTrouble } from '../support/lossy-database.ts'
 import { connect, onServer, openShop, placed, type Shop } from '../support/shop.ts'
-import { openTrouble } from '../support/trouble.ts'
+import { statesOf } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
-import { statesOf } from '../support/waiting.ts'
 
 /** Dispatches what there is for a worker that does not exist but in its row, with so much room; returns how many have begun. */
 async function dispatchFor(

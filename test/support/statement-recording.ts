@@ -3,7 +3,7 @@
  * (they begin with a comment that names them) goes to a file of this process, in the folder of the run; the tests in
  * `test/portability` hold all of them against the rules of `docs/internals/citus.md`.
  *
- *     setupFiles: ['test/support/statements.ts']      globalSetup: ['test/support/recording.ts']
+ *     setupFiles: ['test/support/statement-recording.ts']      globalSetup: ['test/support/statement-recording-setup.ts']
  *
  * A statement that was seen before costs a look into a set; on PGlite one that is prepared is not even looked at.
  */

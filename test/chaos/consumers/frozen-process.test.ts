@@ -2,8 +2,8 @@
 import { expect, test } from 'vitest'
 import { waitUntil } from '../../support/wait.ts'
 import { long } from '../chaos.ts'
-import { flawless } from './judge.ts'
-import { deadlineMs, holding, limitMs, openScene, type Scene } from './scene.ts'
+import { flawless } from './check-effects.ts'
+import { deadlineMs, holding, limitMs, openScene, type Scene } from './scenario.ts'
 import type { Worker } from './worker-process.ts'
 
 test(

@@ -14,11 +14,11 @@ import type { Workflows } from '../../../src/workflows/workflows.ts'
 import { freshSchema } from '../../support/engines.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { long, show } from '../chaos.ts'
-import { pause, seeded, times } from '../pace.ts'
-import { inconsistencies, judge, type Query, type Verdict } from './judge.ts'
+import { pause, seeded, times } from '../seeded-random.ts'
+import { inconsistencies, judge, type Query, type Verdict } from './check-workflows.ts'
 import { type OrderMap, registerOrders, rules } from './orders.ts'
-import { makeTables } from './worker.ts'
 import { startProcess, type WorkerProcess } from './worker-process.ts'
+import { makeTables } from './worker-program.ts'
 
 /** Reached only by a run that fails. */
 export const deadlineMs = 150_000

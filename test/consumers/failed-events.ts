@@ -6,7 +6,7 @@ import type { Hold } from '../../src/consumers/host.ts'
 import { ensureConsumer, type Lease, newOwner, takeLease } from '../../src/consumers/lease.ts'
 import type { NewEvent, RecordedEvent } from '../../src/events/definition.ts'
 import type { Log } from '../../src/events/log.ts'
-import { workbench } from '../support/consumers.ts'
+import { workbench } from '../support/consumer-parts.ts'
 import { openShop, type Shop, type ShopMap } from '../support/shop.ts'
 
 export interface Letters extends Shop {

@@ -3,7 +3,7 @@ import { systemClock } from '../../src/core/clock.ts'
 import { ConnectionLost } from '../../src/core/errors.ts'
 import { batch, complete, emit, type HandlerResult } from '../../src/workflows/emit.ts'
 import { openDatabase } from '../support/engines.ts'
-import { recording } from '../support/plans.ts'
+import { recording } from '../support/query-plans.ts'
 import { openShop, outcome, placed, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 

@@ -7,7 +7,7 @@ import { drawFences } from '../../src/workflows/fences.ts'
 import { type Finisher, openFinisher } from '../../src/workflows/finish.ts'
 import type { Outcome } from '../../src/workflows/outcome.ts'
 import { enterWorker } from '../../src/workflows/rescue.ts'
-import { workbench } from '../support/consumers.ts'
+import { workbench } from '../support/consumer-parts.ts'
 import type { Shop } from '../support/shop.ts'
 
 export interface Ghost {

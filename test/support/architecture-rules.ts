@@ -2,7 +2,7 @@
  * The rules every file is held to. Each is a pure function from sources to offences (`path:line what is wrong`), so
  * that `architecture.test.ts` can show that it catches what it is for before it trusts it with the real files.
  */
-import { codeOf, importsOf, lineAt, type Source } from './source.ts'
+import { codeOf, importsOf, lineAt, type Source } from './source-files.ts'
 
 export type Rule = (sources: readonly Source[]) => string[]
 

@@ -3,8 +3,8 @@ import type { Awaitable } from '../../src/core/core.ts'
 import type { HandlerOptions } from '../../src/workflows/handler.ts'
 import type { HandlerContext } from '../../src/workflows/steps/context.ts'
 import { openShop, outcome, type Shop, type ShopMap } from '../support/shop.ts'
+import { letPass, statesOf, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
-import { letPass, statesOf, untilSuspended } from '../support/waiting.ts'
 
 const worker = { pollMs: 20 }
 

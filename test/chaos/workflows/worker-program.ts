@@ -2,8 +2,8 @@
 import { fileURLToPath } from 'node:url'
 import { openStore, type Store } from '../../../src/store.ts'
 import type { Workflows } from '../../../src/workflows/workflows.ts'
-import { seeded, times } from '../pace.ts'
-import { effectsTable } from './judge.ts'
+import { seeded, times } from '../seeded-random.ts'
+import { effectsTable } from './check-workflows.ts'
 import { moreTables, type OrderMap, registerOrders } from './orders.ts'
 
 export interface ProcessOptions {

@@ -3,9 +3,9 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type PostgresServer, startServer } from '../../support/postgres-server.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { long, major } from '../chaos.ts'
-import { pick, seeded } from '../pace.ts'
-import { flawless } from './judge.ts'
-import { deadlineMs, limitMs, openScene, type Scene } from './scene.ts'
+import { pick, seeded } from '../seeded-random.ts'
+import { flawless } from './check-workflows.ts'
+import { deadlineMs, limitMs, openScene, type Scene } from './scenario.ts'
 import type { WorkerProcess } from './worker-process.ts'
 
 let server: PostgresServer

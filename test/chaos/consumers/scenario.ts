@@ -14,10 +14,10 @@ import { openStore, type Store } from '../../../src/store.ts'
 import { freshSchema, postgresUrl } from '../../support/engines.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { connections, long, show } from '../chaos.ts'
-import { times } from '../pace.ts'
-import { type Effect, judge, type Verdict } from './judge.ts'
-import { effectsTable, type WorkerOptions } from './worker.ts'
+import { times } from '../seeded-random.ts'
+import { type Effect, judge, type Verdict } from './check-effects.ts'
 import { startWorker, type Worker } from './worker-process.ts'
+import { effectsTable, type WorkerOptions } from './worker-program.ts'
 
 /** Reached only by a run that fails. */
 export const deadlineMs = 100_000

@@ -9,7 +9,7 @@ import { readStatus } from '../../src/consumers/status.ts'
 import { runUntilIdle, tickOnce } from '../../src/consumers/tick.ts'
 import { waitForConsumer } from '../../src/consumers/wait-for.ts'
 import { upcaster } from '../../src/events/upcast.ts'
-import { effectsOf, makeEffects, quick, recorder, type Workbench, workbench } from '../support/consumers.ts'
+import { effectsOf, makeEffects, quick, recorder, type Workbench, workbench } from '../support/consumer-parts.ts'
 import { connect, onServer, openShop, paid, placed, type Shop, shipped } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 

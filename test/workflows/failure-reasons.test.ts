@@ -6,9 +6,9 @@ import { upcaster } from '../../src/events/upcast.ts'
 import { complete, emit } from '../../src/workflows/emit.ts'
 import type { AnyHandlerOptions } from '../../src/workflows/handler.ts'
 import { openShop, type Shop } from '../support/shop.ts'
+import { letPass, statesOf } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
-import { letPass, statesOf } from '../support/waiting.ts'
-import { openTill } from './till.ts'
+import { openTill } from './failing-payments.ts'
 
 /** Runs one order through a handler that fails as it likes, and returns its letter. */
 async function letterOf(

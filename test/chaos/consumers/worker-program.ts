@@ -23,8 +23,8 @@ import { openWake, type Wake } from '../../../src/events/wake.ts'
 import { watchLog } from '../../../src/events/watch.ts'
 import { openStore, type Store } from '../../../src/store.ts'
 import { openTelemetry } from '../../../src/telemetry/telemetry.ts'
-import { times } from '../pace.ts'
-import { type Gate, openGate } from './gate.ts'
+import { times } from '../seeded-random.ts'
+import { type Gate, openGate } from './pausable-batches.ts'
 
 export interface WorkerOptions {
   readonly schema: string

@@ -8,7 +8,7 @@ import { emit } from '../../src/workflows/emit.ts'
 import type { Customer } from '../documents/customers.ts'
 import { paid, placed, type ShopMap, shipped, shopEvents, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
-import { fanOut, items, settled, workflowsOf } from '../workflows/checks.ts'
+import { fanOut, items, settled, workflowsOf } from '../workflows/order-checks.ts'
 
 const totals = tableProjection('customer-totals', {
   events: shopEvents,

@@ -3,7 +3,7 @@ import { WorkflowNotActive } from '../../src/core/workflow-errors.ts'
 import { emit } from '../../src/workflows/emit.ts'
 import { openShop, outcome } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
-import { openTill } from './till.ts'
+import { openTill } from './failing-payments.ts'
 
 test('SB-20: dead letters of handlers and of consumers share one table, one list and the same states', async () => {
   const { store, flows, place } = await openTill()

@@ -7,7 +7,7 @@ import { waitUntil } from '../support/wait.ts'
 import { connections, show } from './chaos.ts'
 import { judge, type LogReader, readerFunctions, type Verdict } from './log-readers.ts'
 import { parcelsOf, types, type Work, type Writer, writerFunctions } from './log-writers.ts'
-import { pause, pick, seeded, times } from './pace.ts'
+import { pause, pick, seeded, times } from './seeded-random.ts'
 
 export interface TortureOptions {
   url: string
