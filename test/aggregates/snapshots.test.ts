@@ -3,7 +3,7 @@ import { aggregate } from '../../src/aggregates/aggregate.ts'
 import { decider } from '../../src/aggregates/decider.ts'
 import { writeSnapshots } from '../../src/aggregates/snapshot.ts'
 import type { ForeignTransaction } from '../../src/database/transaction.ts'
-import { workbench } from '../support/consumer-parts.ts'
+import { openConsumerParts } from '../support/consumer-parts.ts'
 import { connect, onServer, openShop, outcome, paid, placed, type Shop, shipped } from '../support/shop.ts'
 import { KeptOrder, listeningDatabase, OrderClass, orderDecider, orders } from './orders.ts'
 
@@ -107,7 +107,7 @@ test('RB-63: under concurrent writers every snapshot equals the fold of the even
 
 test('RB-63: a newer snapshot is never replaced by an older one', async () => {
   const shop = await openShop()
-  const { log } = workbench(shop)
+  const { log } = openConsumerParts(shop)
   const snapshot = (version: number) => ({
     stream: 'order-1',
     version,

@@ -2,7 +2,7 @@
 import type { Store } from '../../src/store.ts'
 import { waitUntil } from '../support/wait.ts'
 
-export interface Tail {
+export interface LogFollower {
   readonly ids: string[]
   readonly positions: bigint[]
   /** Rejects when it fails. */
@@ -11,7 +11,7 @@ export interface Tail {
   stop(): Promise<void>
 }
 
-export function follow(store: Store, after: bigint | 'start' = 'start'): Tail {
+export function followLog(store: Store, after: bigint | 'start' = 'start'): LogFollower {
   const stop = new AbortController()
   const ids: string[] = []
   const positions: bigint[] = []

@@ -11,7 +11,7 @@ import { giveTo, serverAccount } from '../support/postgres-binaries.ts'
 import { type PostgresServer, startServer } from '../support/postgres-server.ts'
 import { waitUntil } from '../support/wait.ts'
 import { connect, major } from './chaos.ts'
-import { follow } from './log-follower.ts'
+import { followLog } from './log-follower.ts'
 import { times } from './seeded-random.ts'
 
 const one = { type: 'OrderPlaced', data: { total: 1 } }
@@ -37,7 +37,7 @@ afterEach(async () => {
 
 /** Ten events that last, and ten that will be undone; a follower has seen all of them. */
 async function appendCopyAppend() {
-  const tail = follow(store)
+  const tail = followLog(store)
   const kept = await appendTen('kept')
   await tail.reached(kept)
   await server.stop()
@@ -70,7 +70,7 @@ test('tails and waits on a log that was replaced by an earlier copy get LogRewou
   const { tail, kept, lost } = await appendCopyAppend()
   // One that looks only when it is told to.
   await using quiet = await openStore({ ...options(), pollMs: 600_000, listen: false })
-  const quietTail = follow(quiet)
+  const quietTail = followLog(quiet)
   await quietTail.reached(lost)
   // One that waits for what is drawn and not settled: a prepared transaction has it, which the end of a session does not end.
   const holder = await connect(server.url)
@@ -89,8 +89,8 @@ test('tails and waits on a log that was replaced by an earlier copy get LogRewou
   await expect(tail.failed).rejects.toMatchObject({ code: 'log_rewound', cursor: lost })
   await expect(waiting).rejects.toMatchObject({ code: 'log_rewound', cursor: drawn })
   // A position that this log has not come to is refused at once, or its events up to there would be passed over.
-  await expect(follow(store, lost).failed).rejects.toMatchObject({ code: 'log_rewound', cursor: lost })
-  const again = follow(store)
+  await expect(followLog(store, lost).failed).rejects.toMatchObject({ code: 'log_rewound', cursor: lost })
+  const again = followLog(store)
   await again.reached(kept)
   const next = await appendTen('kept')
   await again.reached(next)
@@ -116,7 +116,7 @@ test('a promoted standby without the last writes is detected by its timeline', a
   await admin.end()
 
   await expect(tail.failed).rejects.toMatchObject({ code: 'log_rewound', message: expect.stringContaining('timeline') })
-  const again = follow(store)
+  const again = followLog(store)
   await again.reached(await appendTen('kept'))
   expect(again.ids).toHaveLength(20)
   await again.stop()

@@ -10,7 +10,7 @@ import { freshSchema } from '../support/engines.ts'
 import { type PostgresServer, startServer } from '../support/postgres-server.ts'
 import { waitUntil } from '../support/wait.ts'
 import { connect, long, major, show } from './chaos.ts'
-import { follow, type Tail } from './log-follower.ts'
+import { followLog, type LogFollower } from './log-follower.ts'
 import { times } from './seeded-random.ts'
 
 const one = { type: 'OrderPlaced', data: { total: 1 } }
@@ -65,7 +65,7 @@ test('backends terminated under load lose no acknowledged append, and followers 
 
 test('an event at a position that a crash has released is not skipped', async () => {
   await using store = await open({ pollMs: 600_000, listen: false })
-  const tail = follow(store)
+  const tail = followLog(store)
   const first = await store.events.append('order-1', one)
   await tail.reached(first.position)
   const other = await connect(server.url)
@@ -131,7 +131,7 @@ async function open(options: StoreOptions): Promise<Store> {
 /** Two stores, followers on both, and callers that append to both all the time. */
 async function openShop() {
   const stores = [await open({ pollMs: 200 }), await open({ pollMs: 200, maxConnections: 3 })]
-  const tails = stores.map(store => follow(store))
+  const tails = stores.map(store => followLog(store))
   const load = appendAllTheTime(stores)
   let reading = true
   const readers = stores.map(async store => {
@@ -182,7 +182,11 @@ function appendAllTheTime(stores: readonly Store[]) {
   }
 }
 
-async function expectAllOnce(store: Store, acknowledged: readonly string[], tails: readonly Tail[]): Promise<void> {
+async function expectAllOnce(
+  store: Store,
+  acknowledged: readonly string[],
+  tails: readonly LogFollower[],
+): Promise<void> {
   const events = await store.events.readAll().toArray()
   const ids = events.map(event => event.id)
   const stored = new Set(ids)

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest'
 import { openStore } from '../../src/store.ts'
 import { freshSchema, postgresUrl } from '../support/engines.ts'
 import { waitUntil } from '../support/wait.ts'
-import { follow } from './log-follower.ts'
+import { followLog } from './log-follower.ts'
 import { times } from './seeded-random.ts'
 import { startProxy } from './tcp-proxy.ts'
 
@@ -16,7 +16,7 @@ test.concurrent('a listener whose connection has fallen silent detects it, and r
   await using direct = await openStore({ url: postgresUrl(), schema, channel: schema, migrate: true })
   await using proxy = await startProxy(postgresUrl())
   await using store = await openStore({ url: proxy.url, schema, channel: schema, pollMs: 600_000 })
-  const tail = follow(store)
+  const tail = followLog(store)
   await waitUntil(() => proxy.links.some(link => link.carried(/listen "/)), { what: 'listening' })
   const first = await direct.events.append('order-1', one)
   await tail.reached(first.position)
@@ -37,7 +37,7 @@ test.concurrent('a listener whose LISTEN is never confirmed tries again', async 
   await using proxy = await startProxy(postgresUrl())
   proxy.loseAnswerTo(/listen "/)
   await using store = await openStore({ url: proxy.url, schema, channel: schema, pollMs: 600_000 })
-  const tail = follow(store)
+  const tail = followLog(store)
   await waitUntil(() => proxy.links.some(link => link.carried(/listen "/)), { what: 'the first attempt' })
   proxy.loseAnswerTo(/never/)
   const first = proxy.links.find(link => link.carried(/listen "/))
@@ -56,7 +56,7 @@ test('connections that have fallen silent are closed after answerTimeoutMs, and 
   // Directly: what takes longer than that is no silence.
   await (await openStore({ url: postgresUrl(), schema: options.schema, migrate: true, listen: false })).close()
   await using store = await openStore(options)
-  const tail = follow(store)
+  const tail = followLog(store)
   const first = await store.events.append('order-1', one)
   await tail.reached(first.position)
   proxy.hold('up')
@@ -74,7 +74,7 @@ test('a store closes within closeMs although the server does not answer', async 
   const schema = freshSchema()
   const options = { url: proxy.url, schema, channel: schema, closeMs: 300 }
   await using store = await openStore({ ...options, migrate: true })
-  const tail = follow(store)
+  const tail = followLog(store)
   await tail.reached((await store.events.append('order-1', one)).position)
   proxy.hold('up', { newLinks: true })
   proxy.hold('down', { newLinks: true })

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { deadLetter, failFast, logAndSkip } from '../../src/consumers/policy.ts'
 import { readStatus } from '../../src/consumers/status.ts'
 import { runUntilIdle, tickOnce } from '../../src/consumers/tick.ts'
-import { effectsOf, makeEffects, quick, recorder, workbench } from '../support/consumer-parts.ts'
+import { effectsOf, makeEffects, openConsumerParts, quick, recorder } from '../support/consumer-parts.ts'
 import { openShop, paid, placed, shipped } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -10,7 +10,7 @@ test('runOnce applies a batch and returns the number of its events', async () =>
   const shop = await openShop()
   await makeEffects(shop)
   await shop.store.events.append('order-1', [placed(), paid, shipped()])
-  const consumers = workbench(shop)
+  const consumers = openConsumerParts(shop)
   const totals = recorder(shop, 'totals', { batchSize: 2 })
 
   const ticks = [
@@ -35,7 +35,7 @@ test('RB-25: a consumer reads only the types it wants, and its checkpoint moves 
   const shop = await openShop()
   await makeEffects(shop)
   await shop.store.events.append('order-1', [placed(), paid, shipped()])
-  const consumers = workbench(shop)
+  const consumers = openConsumerParts(shop)
   const totals = recorder(shop, 'totals', { types: ['OrderPaid'] })
 
   const count = await runUntilIdle(consumers, [totals])
@@ -50,7 +50,7 @@ test('RB-02: after a failure the next run reports the wait, and waits double up 
   const shop = await openShop()
   await makeEffects(shop)
   await shop.store.events.append('order-1', placed())
-  const consumers = workbench(shop)
+  const consumers = openConsumerParts(shop)
   const fail = (): never => {
     throw new Error('no')
   }
@@ -74,7 +74,7 @@ test('RB-03: an event is tried once and then as often as the policy allows, whil
   const shop = await openShop()
   await makeEffects(shop)
   await shop.store.events.append('order-1', [placed(), paid])
-  const consumers = workbench(shop)
+  const consumers = openConsumerParts(shop)
   const attempts: number[] = []
   const totals = recorder(shop, 'totals', {
     policy: deadLetter({ retries: 3, ...quick }),
@@ -96,15 +96,15 @@ test('RB-03: an event is tried once and then as often as the policy allows, whil
   expect(new Set(checkpoints)).toEqual(new Set([0n, 1n, 2n]))
   expect(await effectsOf(shop, 'totals')).toMatchObject([{ type: 'OrderPaid' }])
   const errors = ['no 1', 'no 2', 'no 3', 'no 4'].map(message => ({ message }))
-  const letters = await shop.query('select state, attempts, errors from ~dead_letters')
-  expect(letters).toMatchObject([{ state: 'open', attempts: 4, errors }])
+  const deadLetters = await shop.query('select state, attempts, errors from ~dead_letters')
+  expect(deadLetters).toMatchObject([{ state: 'open', attempts: 4, errors }])
 })
 
 test('RB-04: a handler that writes and then throws leaves nothing, and the events before it are kept', async () => {
   const shop = await openShop()
   await makeEffects(shop)
   await shop.store.events.append('order-1', [placed(), paid, shipped()])
-  const consumers = workbench(shop)
+  const consumers = openConsumerParts(shop)
   const totals = recorder(shop, 'totals', {
     policy: failFast(),
     after: event => {
@@ -127,7 +127,7 @@ test.each([
     const shop = await openShop()
     await makeEffects(shop)
     await shop.store.events.append('order-1', [placed(), paid, shipped()])
-    const consumers = workbench(shop)
+    const consumers = openConsumerParts(shop)
     const totals = recorder(shop, 'totals', {
       policy: deadLetter({ retries: 1, ...quick }),
       before: async (event, tx) => {
@@ -142,10 +142,10 @@ test.each([
     await waitUntil(async () => (await tickOnce(consumers, silent ? quiet : totals)).result === 'idle')
 
     expect((await effectsOf(shop, 'totals')).map(effect => effect.type)).toEqual(['OrderPlaced', 'OrderShipped'])
-    const letters = await shop.query<{ attempts: number; errors: { code: string }[] }>(
+    const deadLetters = await shop.query<{ attempts: number; errors: { code: string }[] }>(
       'select attempts, errors from ~dead_letters',
     )
-    expect(letters).toMatchObject([{ attempts: 2, errors: [{ code: '23502' }, { code: '23502' }] }])
+    expect(deadLetters).toMatchObject([{ attempts: 2, errors: [{ code: '23502' }, { code: '23502' }] }])
   },
 )
 
@@ -153,7 +153,7 @@ test('a handler that swallows the failure of its own statement fails all the sam
   const shop = await openShop()
   await makeEffects(shop)
   await shop.store.events.append('order-1', [placed(), paid, shipped()])
-  const consumers = workbench(shop)
+  const consumers = openConsumerParts(shop)
   const totals = recorder(shop, 'totals', {
     policy: logAndSkip(),
     after: async (event, tx) => {
@@ -170,7 +170,7 @@ test('RB-21: events behind an empty batch are applied before the consumer counts
   const shop = await openShop()
   await makeEffects(shop)
   for (let n = 1; n <= 5; n++) await shop.store.events.append(`order-${n}`, [placed(), paid])
-  const consumers = workbench(shop)
+  const consumers = openConsumerParts(shop)
   const totals = recorder(shop, 'totals', {
     batchSize: 1,
     policy: deadLetter({ retries: 0 }),
@@ -190,7 +190,7 @@ test('RB-20, RB-19: a paused consumer that never failed has a status, read from 
   const other = await openShop()
   await makeEffects(shop)
   await shop.store.events.append('order-1', placed())
-  const consumers = workbench(shop)
+  const consumers = openConsumerParts(shop)
   const totals = recorder(shop, 'totals')
   await tickOnce(consumers, totals)
 
@@ -200,5 +200,5 @@ test('RB-20, RB-19: a paused consumer that never failed has a status, read from 
   const [status] = await readStatus(consumers.log)
   expect(status).toMatchObject({ name: 'totals', isPaused: true, attempts: 0, deadLetters: 0 })
   expect(status).toMatchObject({ retryInMs: undefined, lease: undefined, lastError: undefined })
-  expect(await readStatus(workbench(other).log)).toEqual([])
+  expect(await readStatus(openConsumerParts(other).log)).toEqual([])
 })

@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest'
 import { type Breaker, type BreakerOptions, circuitBreaker } from '../../src/consumers/breaker.ts'
 import { deferred } from '../../src/core/lifecycle.ts'
-import { handClock } from '../core/manual-clock.ts'
+import { manualClock } from '../core/manual-clock.ts'
 import { outcome } from '../support/shop.ts'
 
 function open(options: BreakerOptions) {
-  const clock = handClock(1_000_000)
+  const clock = manualClock(1_000_000)
   const breaker = circuitBreaker('mailer', clock, options)
   return { clock, breaker }
 }

@@ -6,17 +6,24 @@ import { tickOnce } from '../../src/consumers/tick.ts'
 import { waitForConsumer } from '../../src/consumers/wait-for.ts'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { openPostgres } from '../../src/database/postgres.ts'
-import { effectsOf, makeEffects, quick, recorder, type Workbench, workbench } from '../support/consumer-parts.ts'
+import {
+  type ConsumerParts,
+  effectsOf,
+  makeEffects,
+  openConsumerParts,
+  quick,
+  recorder,
+} from '../support/consumer-parts.ts'
 import { postgresUrl } from '../support/engines.ts'
 import { onServer, openShop, outcome, paid, placed, type Shop, shipped } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 async function openWorkshop(
-  options: Parameters<typeof workbench>[1] = {},
-): Promise<{ shop: Shop; consumers: Workbench }> {
+  options: Parameters<typeof openConsumerParts>[1] = {},
+): Promise<{ shop: Shop; consumers: ConsumerParts }> {
   const shop = await openShop()
   await makeEffects(shop)
-  return { shop, consumers: workbench(shop, options) }
+  return { shop, consumers: openConsumerParts(shop, options) }
 }
 
 const effects = async (shop: Shop, name: string): Promise<number> => (await effectsOf(shop, name)).length
@@ -86,7 +93,7 @@ test('RB-08: of two runners in one process exactly one holds a consumer', async 
 test('two runners share the consumers evenly, and one that stops hands over its own immediately', async () => {
   const { shop, consumers } = await openWorkshop()
   for (const n of ['a', 'b', 'c', 'd', 'e']) consumers.register(recorder(shop, n))
-  const other = workbench(shop)
+  const other = openConsumerParts(shop)
   for (const n of ['a', 'b', 'c', 'd', 'e']) other.register(recorder(shop, n))
   const [first, second] = [consumers.daemon(), other.daemon()]
   await first.start()
@@ -103,7 +110,7 @@ test('two runners share the consumers evenly, and one that stops hands over its 
 test('runners that can run different consumers agree on the distribution', async () => {
   const shop = await openShop()
   await makeEffects(shop)
-  const [first, second] = [workbench(shop), workbench(shop)]
+  const [first, second] = [openConsumerParts(shop), openConsumerParts(shop)]
   for (const host of [first, second]) for (const name of ['a', 'b']) host.register(recorder(shop, name))
   const all = first.daemon()
   const some = second.daemon({ consumers: ['b'] })
@@ -268,7 +275,7 @@ test.runIf(onServer)('a runner works with a single connection', async () => {
   await makeEffects(shop)
   const database = await openPostgres({ url: postgresUrl(), maxConnections: 1 })
   onTestFinished(() => database.close(1_000))
-  const consumers = workbench(shop, { database })
+  const consumers = openConsumerParts(shop, { database })
   consumers.register(recorder(shop, 'totals', { leaseMs: 1_000 }))
   consumers.register(recorder(shop, 'others', { leaseMs: 1_000 }))
   const daemon = consumers.daemon()

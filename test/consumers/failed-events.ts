@@ -6,12 +6,12 @@ import type { Hold } from '../../src/consumers/host.ts'
 import { ensureConsumer, type Lease, newOwner, takeLease } from '../../src/consumers/lease.ts'
 import type { NewEvent, RecordedEvent } from '../../src/events/definition.ts'
 import type { Log } from '../../src/events/log.ts'
-import { workbench } from '../support/consumer-parts.ts'
+import { openConsumerParts } from '../support/consumer-parts.ts'
 import { openShop, type Shop, type ShopMap } from '../support/shop.ts'
 
-export interface Letters extends Shop {
+export interface FailedEvents extends Shop {
   readonly log: Log
-  readonly letters: DeadLetters
+  readonly deadLetters: DeadLetters
   /** Appends the event and records that a consumer, the mailer unless told, failed on it. */
   fail(
     stream: string,
@@ -24,10 +24,10 @@ export interface Letters extends Shop {
   hold(options?: { consumer?: string; leaseMs?: number }): Promise<Hold & { drained: AbortController }>
 }
 
-export async function openLetters(): Promise<Letters> {
+export async function openFailedEvents(): Promise<FailedEvents> {
   const shop = await openShop()
-  const { log } = workbench(shop)
-  const failAgain: Letters['failAgain'] = (event, options = {}) => {
+  const { log } = openConsumerParts(shop)
+  const failAgain: FailedEvents['failAgain'] = (event, options = {}) => {
     const { consumer: name = 'mailer', attempts = 1 } = options
     const error = 'error' in options ? options.error : new Error('declined')
     return shop.database.transaction(tx =>
@@ -37,7 +37,7 @@ export async function openLetters(): Promise<Letters> {
   return {
     ...shop,
     log,
-    letters: openDeadLetters({ log }),
+    deadLetters: openDeadLetters({ log }),
     failAgain,
     async fail(stream, event, options) {
       const { eventIds } = await shop.store.events.append(stream, event)

@@ -9,16 +9,23 @@ import { readStatus } from '../../src/consumers/status.ts'
 import { runUntilIdle, tickOnce } from '../../src/consumers/tick.ts'
 import { waitForConsumer } from '../../src/consumers/wait-for.ts'
 import { upcaster } from '../../src/events/upcast.ts'
-import { effectsOf, makeEffects, quick, recorder, type Workbench, workbench } from '../support/consumer-parts.ts'
+import {
+  type ConsumerParts,
+  effectsOf,
+  makeEffects,
+  openConsumerParts,
+  quick,
+  recorder,
+} from '../support/consumer-parts.ts'
 import { connect, onServer, openShop, paid, placed, type Shop, shipped } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 async function openWorkshop(
-  options: Parameters<typeof workbench>[1] = {},
-): Promise<{ shop: Shop; consumers: Workbench }> {
+  options: Parameters<typeof openConsumerParts>[1] = {},
+): Promise<{ shop: Shop; consumers: ConsumerParts }> {
   const shop = await openShop()
   await makeEffects(shop)
-  return { shop, consumers: workbench(shop, options) }
+  return { shop, consumers: openConsumerParts(shop, options) }
 }
 
 const types = async (shop: Shop, name: string): Promise<string[]> =>
@@ -92,8 +99,8 @@ test('a handler that never returns is rolled back and counts as failed, and othe
 
   expect(await types(shop, 'totals')).toEqual(['OrderPlaced', 'OrderShipped'])
   expect(signals.every(signal => signal.aborted)).toBe(true)
-  const letters = await shop.query<{ errors: object[] }>('select errors from ~dead_letters')
-  expect(letters).toMatchObject([{ errors: Array.from({ length: 4 }, () => ({ code: 'handler_timeout' })) }])
+  const deadLetters = await shop.query<{ errors: object[] }>('select errors from ~dead_letters')
+  expect(deadLetters).toMatchObject([{ errors: Array.from({ length: 4 }, () => ({ code: 'handler_timeout' })) }])
 })
 
 test('a handler that waits for a socket is rolled back after its time limit, while other calls wait their turn', async () => {
@@ -135,8 +142,8 @@ test('an event that cannot be upcast follows the policy, and the events around i
   await runUntilIdle(consumers, [recorder(shop, 'totals', { policy: deadLetter({ retries: 0 }) })])
 
   expect(await types(shop, 'totals')).toEqual(['OrderPlaced', 'OrderShipped'])
-  const letters = await shop.query('select type, errors from ~dead_letters')
-  expect(letters).toMatchObject([{ type: 'OrderPaid', errors: [{ code: 'upcaster_failed' }] }])
+  const deadLetters = await shop.query('select type, errors from ~dead_letters')
+  expect(deadLetters).toMatchObject([{ type: 'OrderPaid', errors: [{ code: 'upcaster_failed' }] }])
 })
 
 test('a filter that throws is a failure of the event it was called with', async () => {
@@ -259,7 +266,7 @@ test.runIf(onServer)(
     url.searchParams.set('application_name', application)
     const database = await openPostgres({ url: url.href })
     onTestFinished(() => database.close(1_000))
-    const consumers = workbench(shop, { database, pollMs: 100 })
+    const consumers = openConsumerParts(shop, { database, pollMs: 100 })
     consumers.register(recorder(shop, 'totals'))
     consumers.register(recorder(shop, 'others'))
     await consumers.daemon().start()

@@ -6,19 +6,19 @@ import { runUntilIdle } from '../../src/consumers/tick.ts'
 import { waitForConsumer } from '../../src/consumers/wait-for.ts'
 import type { RecordedEvent } from '../../src/events/definition.ts'
 import { upcaster } from '../../src/events/upcast.ts'
-import { quick, type Workbench, workbench } from '../support/consumer-parts.ts'
+import { type ConsumerParts, openConsumerParts, quick } from '../support/consumer-parts.ts'
 import { openShop, type Shop } from '../support/shop.ts'
 
 const count = 3_000
 
 async function openFullShop(
-  options: Parameters<typeof workbench>[1] = {},
-): Promise<{ shop: Shop; consumers: Workbench; written: RecordedEvent[] }> {
+  options: Parameters<typeof openConsumerParts>[1] = {},
+): Promise<{ shop: Shop; consumers: ConsumerParts; written: RecordedEvent[] }> {
   const shop = await openShop()
   await shop.store.events.import(manyEvents())
   const written: RecordedEvent[] = []
   for await (const event of shop.store.events.readAll()) written.push(event)
-  return { shop, consumers: workbench(shop, options), written }
+  return { shop, consumers: openConsumerParts(shop, options), written }
 }
 
 function* manyEvents(): Generator<{ stream: string; type: string; data: object; headers?: Record<string, unknown> }> {
@@ -79,8 +79,8 @@ test('far behind, an event that cannot be read is dead-lettered and hides none o
 
   const numbers = (events: readonly RecordedEvent[]): number[] => events.map(event => (event.data as { n: number }).n)
   expect(numbers(all.kept)).toEqual(numbers(written).filter(n => n !== bad))
-  const letters = await shop.query('select position from ~dead_letters')
-  expect(letters).toEqual([{ position: written[bad]!.position }])
+  const deadLetters = await shop.query('select position from ~dead_letters')
+  expect(deadLetters).toEqual([{ position: written[bad]!.position }])
 })
 
 test('far behind, a failed batch is applied again from its checkpoint, and prefetched events are not lost', async () => {

@@ -11,7 +11,7 @@ import { join, look } from '../../src/consumers/members.ts'
 import { tickOnce } from '../../src/consumers/tick.ts'
 import { systemClock } from '../../src/core/clock.ts'
 import { deferred } from '../../src/core/lifecycle.ts'
-import { effectsOf, makeEffects, recorder, type Workbench, workbench } from '../support/consumer-parts.ts'
+import { type ConsumerParts, effectsOf, makeEffects, openConsumerParts, recorder } from '../support/consumer-parts.ts'
 import { onServer, openShop, outcome, paid, placed, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -19,11 +19,11 @@ const leaseMs = 60_000
 
 async function openLeases(): Promise<{
   shop: Shop
-  consumers: Workbench
+  consumers: ConsumerParts
   take(owner: string): Promise<Lease | string>
 }> {
   const shop = await openShop()
-  const consumers = workbench(shop)
+  const consumers = openConsumerParts(shop)
   await ensureConsumer(consumers.log, { name: 'totals', kind: 'projection', startFrom: 'beginning' })
   return { shop, consumers, take: owner => takeLease(consumers.log, 'totals', owner, leaseMs) }
 }
@@ -83,7 +83,7 @@ test('RB-11: a renewal by a former owner changes nothing', async () => {
 test.each([-10, 10])('RB-12: a process clock that is %i minutes off decides nothing', async minutes => {
   const { shop, consumers } = await openLeases()
   const clock = { ...systemClock, now: () => new Date(Date.now() + minutes * 60_000) }
-  const astray = workbench(shop, { clock })
+  const astray = openConsumerParts(shop, { clock })
 
   const lease = await takeLease(astray.log, 'totals', newOwner(astray.log), leaseMs)
 
@@ -117,7 +117,7 @@ test.runIf(onServer)('RB-10: two processes that run at once apply each of 1000 e
       `order-${n}`,
       Array.from({ length: 100 }, () => placed()),
     )
-  const processes = [workbench(shop), workbench(shop)]
+  const processes = [openConsumerParts(shop), openConsumerParts(shop)]
   const workers = processes.map(consumers => ({ consumers, consumer: recorder(shop, 'totals', { batchSize: 20 }) }))
 
   await Promise.all(
@@ -136,7 +136,7 @@ test.runIf(onServer)(
     const shop = await openShop()
     await makeEffects(shop)
     await shop.store.events.append('order-1', [placed(), paid])
-    const [frozen, other] = [workbench(shop), workbench(shop)]
+    const [frozen, other] = [openConsumerParts(shop), openConsumerParts(shop)]
     const [entered, wake] = [deferred<void>(), deferred<void>()]
     const sleeper = recorder(shop, 'totals', {
       before: async () => {

@@ -1,15 +1,15 @@
 import { expect, test } from 'vitest'
 import { administerDaemons } from '../../src/consumers/daemons.ts'
-import { makeEffects, recorder, type Workbench, workbench } from '../support/consumer-parts.ts'
+import { type ConsumerParts, makeEffects, openConsumerParts, recorder } from '../support/consumer-parts.ts'
 import { openShop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 async function openCluster(
   count: number,
-): Promise<{ hosts: Workbench[]; daemons: ReturnType<typeof administerDaemons> }> {
+): Promise<{ hosts: ConsumerParts[]; daemons: ReturnType<typeof administerDaemons> }> {
   const shop = await openShop()
   await makeEffects(shop)
-  const hosts = Array.from({ length: count }, () => workbench(shop))
+  const hosts = Array.from({ length: count }, () => openConsumerParts(shop))
   for (const host of hosts) for (const name of ['a', 'b']) host.register(recorder(shop, name))
   return { hosts, daemons: administerDaemons(hosts[0]!) }
 }
@@ -65,7 +65,7 @@ test('RB-78: a second start under one name takes over, and the first runner stop
 test('RB-79: an active runner that was away while another took over returns as a standby', async () => {
   const shop = await openShop()
   await makeEffects(shop)
-  const hosts = [workbench(shop), workbench(shop)]
+  const hosts = [openConsumerParts(shop), openConsumerParts(shop)]
   for (const host of hosts) host.register(recorder(shop, 'a'))
   const [amsterdam, berlin] = [
     hosts[0]!.daemon({ node: 'amsterdam' }),

@@ -379,8 +379,8 @@ test('consecutive bad events are dead-lettered one by one, good ones between the
   expect(error).toMatchObject({ message: 'lost' })
   expect(await mails()).toEqual(['order of 2', 'order of 4', 'paid'])
   expect(await processor.checkpoint()).toBe(5n)
-  const letters = await store.deadLetters.list()
-  expect(letters.map(letter => [letter.position, letter.lastError.message])).toEqual([
+  const deadLetters = await store.deadLetters.list()
+  expect(deadLetters.map(deadLetter => [deadLetter.position, deadLetter.lastError.message])).toEqual([
     [1n, 'declined'],
     [3n, 'division by zero'],
   ])

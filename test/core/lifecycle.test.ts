@@ -2,7 +2,7 @@ import { getEventListeners } from 'node:events'
 import { describe, expect, test, vi } from 'vitest'
 import { Aborted, StoreClosed, TimedOut } from '../../src/core/errors.ts'
 import { abortable, deadline, deferred, onAbort, once, sleep, throwIfAborted } from '../../src/core/lifecycle.ts'
-import { handClock } from './manual-clock.ts'
+import { manualClock } from './manual-clock.ts'
 
 const listeners = (signal: AbortSignal) => getEventListeners(signal, 'abort').length
 
@@ -80,7 +80,7 @@ describe('abort', () => {
 
 describe('deadline', () => {
   test('aborts with TimedOut when its time is up', async () => {
-    const clock = handClock()
+    const clock = manualClock()
     const { signal } = deadline(undefined, 500, { what: 'The delivery', clock })
 
     await clock.advance(499)
@@ -92,7 +92,7 @@ describe('deadline', () => {
   })
 
   test('aborts with the reason of the given signal, and stops its timer', () => {
-    const clock = handClock()
+    const clock = manualClock()
     const shop = new AbortController()
     const { signal } = deadline(shop.signal, 500, { clock })
 
@@ -103,7 +103,7 @@ describe('deadline', () => {
   })
 
   test('leaves neither timer nor listener once disposed', () => {
-    const clock = handClock()
+    const clock = manualClock()
     const shop = new AbortController()
     const limit = deadline(shop.signal, 500, { clock })
 
@@ -117,7 +117,7 @@ describe('deadline', () => {
   })
 
   test('leaves nothing on the given signal when its time is up', async () => {
-    const clock = handClock()
+    const clock = manualClock()
     const { signal } = new AbortController()
     deadline(signal, 500, { clock })
 
@@ -135,7 +135,7 @@ describe('deadline', () => {
   })
 
   test('is aborted from the start if the given signal has aborted already', () => {
-    const clock = handClock()
+    const clock = manualClock()
 
     expect(deadline(AbortSignal.abort('closed'), 500, { clock }).signal.reason).toBe('closed')
     expect(clock.pending()).toEqual([])
@@ -144,7 +144,7 @@ describe('deadline', () => {
 
 describe('sleep', () => {
   test('ends when its time is up and leaves nothing on the signal', async () => {
-    const clock = handClock()
+    const clock = manualClock()
     const { signal } = new AbortController()
     const night = sleep(8, { clock, signal })
     expect(listeners(signal)).toBe(1)
@@ -156,7 +156,7 @@ describe('sleep', () => {
   })
 
   test('ends with the abort and clears its timer', async () => {
-    const clock = handClock()
+    const clock = manualClock()
     const shop = new AbortController()
     const night = sleep(8, { clock, signal: shop.signal })
 
@@ -167,7 +167,7 @@ describe('sleep', () => {
   })
 
   test('does not begin when the signal has aborted already', async () => {
-    const clock = handClock()
+    const clock = manualClock()
 
     await expect(sleep(8, { clock, signal: AbortSignal.abort() })).rejects.toThrow(Aborted)
     expect(clock.pending()).toEqual([])

@@ -1,7 +1,7 @@
 /** A clock moved by hand: timers fire, in order, when it is moved past them. */
 import type { Clock } from '../../src/core/clock.ts'
 
-export function handClock(startMs = 0): HandClock {
+export function manualClock(startMs = 0): ManualClock {
   const timers = new Set<{ at: number; fn: () => void }>()
   let nowMs = startMs
   return {
@@ -26,7 +26,7 @@ export function handClock(startMs = 0): HandClock {
   }
 }
 
-export interface HandClock extends Clock {
+export interface ManualClock extends Clock {
   set(ms: number): void
   /** Moves on, then lets everything that this set in motion come to rest. */
   advance(ms: number): Promise<void>

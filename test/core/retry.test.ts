@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { expect, test, vi } from 'vitest'
 import { Aborted, ConnectionLost, VersionConflict } from '../../src/core/errors.ts'
 import { delay, retry } from '../../src/core/retry.ts'
-import { handClock } from './manual-clock.ts'
+import { manualClock } from './manual-clock.ts'
 
 const backoff = { baseMs: 100, factor: 2, maxMs: 1000, jitter: 0 }
 const lost = () => new ConnectionLost({ reason: 'the till was unplugged' })
@@ -33,7 +33,7 @@ test('waits double from the base to the cap', () => {
 })
 
 test('a call that fails twice succeeds at the third attempt, after both waits', async () => {
-  const clock = handClock()
+  const clock = manualClock()
   const pay = vi.fn(async (attempt: number) => {
     if (attempt < 3) throw lost()
     return 'paid'
@@ -84,7 +84,7 @@ test('the caller can decide which errors are retried', async () => {
 })
 
 test('an abort ends the wait immediately and leaves no timer', async () => {
-  const clock = handClock()
+  const clock = manualClock()
   const closing = new AbortController()
   const pay = vi.fn(() => Promise.reject(lost()))
   const paid = retry(pay, { retries: 5, backoff, clock, signal: closing.signal })

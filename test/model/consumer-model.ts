@@ -7,7 +7,7 @@
 
 export type WorkerName = 'a' | 'b'
 
-export interface Letter {
+export interface DeadLetterModel {
   state: 'open' | 'retrying' | 'replayed' | 'resolved'
   attempts: number
   isRequested: boolean
@@ -45,7 +45,7 @@ export class ConsumerModel {
   readonly workers: Record<WorkerName, Worker> = { a: {}, b: {} }
   /** The positions of the log, and where this consumer began. */
   readonly log: bigint[] = []
-  readonly letters = new Map<bigint, Letter>()
+  readonly deadLetters = new Map<bigint, DeadLetterModel>()
   readonly effects: bigint[] = []
   readonly resets: bigint[] = []
   /** Events that a reset to after them has left out. */
@@ -95,8 +95,9 @@ export class ConsumerModel {
     this.resets.push(position)
     for (const each of this.log) if (each > this.checkpoint && each <= position) this.leftOut.add(each)
     this.#begin(position)
-    for (const [at, letter] of this.letters)
-      if (at > position && (letter.state === 'open' || letter.state === 'retrying')) close(letter, 'resolved')
+    for (const [at, deadLetter] of this.deadLetters)
+      if (at > position && (deadLetter.state === 'open' || deadLetter.state === 'retrying'))
+        close(deadLetter, 'resolved')
   }
 
   #begin(checkpoint: bigint): void {
@@ -151,54 +152,55 @@ export class ConsumerModel {
   }
 
   #setAside(position: bigint, attempts: number, fence: bigint): void {
-    const known = this.letters.get(position)
+    const known = this.deadLetters.get(position)
     const isRequested = known?.state === 'open' && known.isRequested
-    this.letters.set(position, { state: 'open', attempts: (known?.attempts ?? 0) + attempts, isRequested, fence })
+    this.deadLetters.set(position, { state: 'open', attempts: (known?.attempts ?? 0) + attempts, isRequested, fence })
     this.#moveTo(position)
   }
 
-  /** The letter that is taken, if there is one. */
+  /** The dead letter that is taken, if there is one. */
   beginReplay(worker: WorkerName, fails: boolean): Job | 'lease_lost' | undefined {
     const me = this.workers[worker]
     const { fence } = me.lease!
-    for (const letter of this.letters.values())
-      if (letter.state === 'retrying' && letter.isRequested && letter.fence <= fence) letter.state = 'open'
+    for (const deadLetter of this.deadLetters.values())
+      if (deadLetter.state === 'retrying' && deadLetter.isRequested && deadLetter.fence <= fence)
+        deadLetter.state = 'open'
     if (fence !== this.fence) {
       me.lease = undefined
       return 'lease_lost'
     }
-    const due = [...this.letters].filter(([, letter]) => letter.state === 'open' && letter.isRequested)
+    const due = [...this.deadLetters].filter(([, deadLetter]) => deadLetter.state === 'open' && deadLetter.isRequested)
     const position = due.map(([at]) => at).sort((x, y) => (x < y ? -1 : 1))[0]
     if (position === undefined) return undefined
-    Object.assign(this.letters.get(position)!, { state: 'retrying', fence })
+    Object.assign(this.deadLetters.get(position)!, { state: 'retrying', fence })
     me.job = { kind: 'replay', fence, position, fails }
     return me.job
   }
 
   endReplay(worker: WorkerName, { fence, position, fails }: Job & { kind: 'replay' }): boolean | 'lease_lost' {
     const me = this.workers[worker]
-    const letter = this.letters.get(position)!
+    const deadLetter = this.deadLetters.get(position)!
     me.job = undefined
-    if (fence !== this.fence || letter.state !== 'retrying' || letter.fence !== fence) {
+    if (fence !== this.fence || deadLetter.state !== 'retrying' || deadLetter.fence !== fence) {
       me.lease = undefined
       return 'lease_lost'
     }
-    close(letter, fails ? 'open' : 'replayed')
-    letter.attempts++
+    close(deadLetter, fails ? 'open' : 'replayed')
+    deadLetter.attempts++
     if (!fails) this.effects.push(position)
     return !fails
   }
 
-  /** The letter as an operator finds it: one whose worker has lost its lease is open. False if it is not. */
+  /** The dead letter as an operator finds it: one whose worker has lost its lease is open. False if it is not. */
   open(position: bigint): boolean {
-    const letter = this.letters.get(position)!
-    const isLeft = letter.fence !== this.fence || this.holder === undefined
-    if (letter.state === 'retrying' && isLeft) letter.state = 'open'
-    return letter.state === 'open'
+    const deadLetter = this.deadLetters.get(position)!
+    const isLeft = deadLetter.fence !== this.fence || this.holder === undefined
+    if (deadLetter.state === 'retrying' && isLeft) deadLetter.state = 'open'
+    return deadLetter.state === 'open'
   }
 
   resolve(position: bigint): void {
-    close(this.letters.get(position)!, 'resolved')
+    close(this.deadLetters.get(position)!, 'resolved')
   }
 
   /** How often an event may have been applied: once, and once more for each reset to before it. */
@@ -207,7 +209,7 @@ export class ConsumerModel {
   }
 }
 
-function close(letter: Letter, state: Letter['state']): void {
-  letter.state = state
-  letter.isRequested = false
+function close(deadLetter: DeadLetterModel, state: DeadLetterModel['state']): void {
+  deadLetter.state = state
+  deadLetter.isRequested = false
 }

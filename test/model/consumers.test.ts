@@ -18,7 +18,7 @@ import type { Log } from '../../src/events/log.ts'
 import { settle } from '../../src/events/settle.ts'
 import { long } from '../chaos/chaos.ts'
 import { times } from '../chaos/seeded-random.ts'
-import { makeEffects, quick, type Workbench, workbench } from '../support/consumer-parts.ts'
+import { type ConsumerParts, makeEffects, openConsumerParts, quick } from '../support/consumer-parts.ts'
 import { onServer, openShop, outcome, placed, type Shop } from '../support/shop.ts'
 import { ConsumerModel, type WorkerName } from './consumer-model.ts'
 
@@ -32,7 +32,7 @@ interface RealJob {
 }
 
 interface RealWorker {
-  readonly consumers: Workbench
+  readonly consumers: ConsumerParts
   readonly owner: string
   lease?: Lease | undefined
   job?: RealJob | undefined
@@ -231,19 +231,19 @@ const administering = fc
     command(
       `${act} letter ${which}`,
       async (model, real) => {
-        const position = pickLetter(model, which)
-        const letters = openDeadLetters({ log: real.log })
+        const position = pickDeadLetter(model, which)
+        const deadLetters = openDeadLetters({ log: real.log })
         const id = real.ids.get(position)!
         const isOpen = model.open(position)
         const found = await outcome<unknown>(
-          act === 'retry' ? letters.retry(real.name, id) : letters.resolve(real.name, id, 'not needed'),
+          act === 'retry' ? deadLetters.retry(real.name, id) : deadLetters.resolve(real.name, id, 'not needed'),
         )
         if (!isOpen) return void expect(found).toMatchObject({ error: { code: 'dead_letter_conflict' } })
         if (act === 'resolve') return model.resolve(position)
         expect(found).toEqual({ value: { requested: 1, isRunning: model.holder !== undefined && !model.isPaused } })
-        model.letters.get(position)!.isRequested = true
+        model.deadLetters.get(position)!.isRequested = true
       },
-      model => model.letters.size > 0,
+      model => model.deadLetters.size > 0,
     ),
   )
 
@@ -252,7 +252,7 @@ test(
   async () => {
     const shop = await openShop()
     await makeEffects(shop)
-    const benches = [workbench(shop), workbench(shop)] as const
+    const benches = [openConsumerParts(shop), openConsumerParts(shop)] as const
     const seldom = [expiring, expiring, expiring, releasing, releasing, dying, pausing, resuming, resuming, resetting]
     const often = [...times(40, () => working), ...times(8, () => appending), ...times(12, () => administering)]
     const commands = fc.commands([...often, ...seldom] as fc.Arbitrary<Command>[], {
@@ -284,7 +284,7 @@ test(
 
 async function openWalk(
   shop: Shop,
-  [first, second]: readonly [Workbench, Workbench],
+  [first, second]: readonly [ConsumerParts, ConsumerParts],
   name: string,
   retries: number,
 ): Promise<Real> {
@@ -338,18 +338,18 @@ function begin(
   return { done, fails, isAtGate: Promise.race([atGate.promise, done]).then(() => {}), go: open.resolve, die }
 }
 
-/** The consumer's row, its letters and its effects are those of the model. */
+/** The consumer's row, its dead letters and its effects are those of the model. */
 async function compare(model: ConsumerModel, { shop, name, workers: both }: Real): Promise<void> {
   const [row] = await shop.query(
     `select checkpoint, attempts, retry_at is not null as waiting, paused_at is not null as paused,
       case when lease_until > clock_timestamp() then owner end as owner,
       array(select position::text from ~effects where consumer = c.name order by n) as effects,
       array(select concat_ws(' ', position, state, attempts, case when retry_at is not null then 'requested' end)
-        from ~dead_letters where consumer = c.name order by position) as letters
+        from ~dead_letters where consumer = c.name order by position) as dead_letters
     from ~consumers as c where name = $1`,
     [name],
   )
-  const letters = [...model.letters].sort(([x], [y]) => (x < y ? -1 : 1))
+  const deadLetters = [...model.deadLetters].sort(([x], [y]) => (x < y ? -1 : 1))
   expect(row).toEqual({
     checkpoint: model.checkpoint,
     attempts: model.attempts,
@@ -357,7 +357,7 @@ async function compare(model: ConsumerModel, { shop, name, workers: both }: Real
     paused: model.isPaused,
     owner: model.holder === undefined ? null : both[model.holder].owner,
     effects: model.effects.map(String),
-    letters: letters.map(([position, { state, attempts, isRequested }]) =>
+    dead_letters: deadLetters.map(([position, { state, attempts, isRequested }]) =>
       [position, state, attempts, ...(isRequested ? ['requested'] : [])].join(' '),
     ),
   })
@@ -368,7 +368,7 @@ function expectNothingLost(model: ConsumerModel): void {
   for (const position of model.log) {
     const count = model.effects.filter(each => each === position).length
     const isPassed = position <= model.checkpoint
-    const isSetAside = model.letters.has(position) && model.letters.get(position)!.state !== 'replayed'
+    const isSetAside = model.deadLetters.has(position) && model.deadLetters.get(position)!.state !== 'replayed'
     expect(count).toBeLessThanOrEqual(model.mostEffects(position))
     if (isPassed && !isSetAside && !model.leftOut.has(position)) expect(count).toBeGreaterThan(0)
     if (!isPassed && model.resets.length === 0) expect(count).toBe(0)
@@ -376,15 +376,15 @@ function expectNothingLost(model: ConsumerModel): void {
 }
 
 /** Mostly one that is open. */
-function pickLetter({ letters }: ConsumerModel, which: number): bigint {
-  const all = [...letters.keys()]
-  const open = all.filter(position => letters.get(position)!.state === 'open')
+function pickDeadLetter({ deadLetters }: ConsumerModel, which: number): bigint {
+  const all = [...deadLetters.keys()]
+  const open = all.filter(position => deadLetters.get(position)!.state === 'open')
   const from = open.length === 0 || which % 4 === 0 ? all : open
   return from[which % from.length]!
 }
 
 function hasRequests(model: ConsumerModel): boolean {
-  return [...model.letters.values()].some(letter => letter.isRequested)
+  return [...model.deadLetters.values()].some(deadLetter => deadLetter.isRequested)
 }
 
 function isFree(model: Readonly<ConsumerModel>, who: WorkerName): boolean {

@@ -47,7 +47,7 @@ interface Stream {
   state: 'open' | 'archived' | 'tombstoned'
 }
 
-export class ShopModel {
+export class StreamModel {
   /** What the walk has appended so far, for saying it again. */
   readonly said: unknown[] = []
   readonly #streams = new Map<string, Stream>()

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest'
 import type { AppendOptions } from '../../src/events/append.ts'
 import type { Store } from '../../src/store.ts'
 import { openShop, outcome, type ShopMap } from '../support/shop.ts'
-import { type Given, type Refused, ShopModel, type Stored } from './stream-model.ts'
+import { type Given, type Refused, type Stored, StreamModel } from './stream-model.ts'
 
 interface Real {
   readonly store: Store<ShopMap>
@@ -12,7 +12,7 @@ interface Real {
   readonly walk: number
 }
 
-type Command = fc.AsyncCommand<ShopModel, Real>
+type Command = fc.AsyncCommand<StreamModel, Real>
 
 const streams = fc.constantFrom('a', 'a', 'b', 'c')
 const expectations = fc.oneof(
@@ -58,7 +58,7 @@ const repeating = fc.record({ back: fc.integer({ min: 1, max: 3 }), change: opti
   ),
 )
 
-async function append(model: ShopModel, real: Real, given: Appending): Promise<void> {
+async function append(model: StreamModel, real: Real, given: Appending): Promise<void> {
   const { stream, events, options } = given
   const sent = events.map(each => eventOf(real, each))
   const { value, error } = await outcome(
@@ -161,13 +161,13 @@ test('streams behave like the reference model under any sequence of operations',
 
   await fc.assert(
     fc.asyncProperty(commands, walk =>
-      fc.asyncModelRun(() => ({ model: new ShopModel(), real: { store, walk: ++walks } }), walk),
+      fc.asyncModelRun(() => ({ model: new StreamModel(), real: { store, walk: ++walks } }), walk),
     ),
     { numRuns: 60 },
   )
 })
 
-function command(name: string, run: (model: ShopModel, real: Real) => Promise<void>): Command {
+function command(name: string, run: (model: StreamModel, real: Real) => Promise<void>): Command {
   return { check: () => true, run, toString: () => name }
 }
 

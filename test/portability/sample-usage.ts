@@ -37,19 +37,19 @@ function customersOf(store: Store<ShopMap>): Collection<Customer> {
   })
 }
 
-export async function spendADay(store: Store<ShopMap>): Promise<void> {
+export async function useEveryPart(store: Store<ShopMap>): Promise<void> {
   await store.events.append('ada-1', placed())
   await Promise.all(Array.from({ length: 5 }, (_, n) => store.events.append(`bob-${n}`, [placed(n), shipped()])))
-  await keepCustomers(store)
+  await useDocuments(store)
   await store.projections.runUntilIdle()
   await take(store.subscribe('mailer'), 3)
-  await checkAnOrder(store)
+  await useWorkflows(store)
   await store.streams.archive('ada-1')
   await store.upkeep()
   await store.doctor()
 }
 
-async function keepCustomers(store: Store<ShopMap>): Promise<void> {
+async function useDocuments(store: Store<ShopMap>): Promise<void> {
   const customers = customersOf(store)
   await customers.put('ada', { email: 'ada@x', visits: 1 })
   await customers.patch('ada', { visits: 2 })
@@ -65,7 +65,7 @@ async function keepCustomers(store: Store<ShopMap>): Promise<void> {
   await customers.delete('bob')
 }
 
-async function checkAnOrder(store: Store<ShopMap>): Promise<void> {
+async function useWorkflows(store: Store<ShopMap>): Promise<void> {
   const flows = workflowsOf(store)
   let runs = 0
   fanOut(flows)

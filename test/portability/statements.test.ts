@@ -7,7 +7,7 @@ import { readSources } from '../support/source-files.ts'
 import { labelOf, recordedStatements } from '../support/statement-recording.ts'
 import { lint } from './lint.ts'
 import { type Exception, listedExceptions, rowOf } from './listed-exceptions.ts'
-import { provision, spendADay } from './sample-usage.ts'
+import { provision, useEveryPart } from './sample-usage.ts'
 import { readCatalogue } from './volatility.ts'
 
 const listed = listedExceptions()
@@ -20,7 +20,7 @@ beforeAll(async () => {
   const schema = freshSchema()
   await using store = await openStore({ events: shopEvents, database, schema })
   await provision(store)
-  await spendADay(store)
+  await useEveryPart(store)
   const catalogue = await readCatalogue(database, schema)
   // Some tests name statements of their own.
   const statements = recordedStatements().filter(text => ours.has(labelOf(text)!))

@@ -181,8 +181,8 @@ test('dead letters of events that the rebuild applied are closed, and those of e
 
   await shop.store.projections.rebuild('order-totals')
 
-  const letters = await shop.query('select consumer, stream, state from ~dead_letters order by stream')
-  expect(letters).toEqual([
+  const deadLetters = await shop.query('select consumer, stream, state from ~dead_letters order by stream')
+  expect(deadLetters).toEqual([
     { consumer: 'order-totals', stream: 'order-2', state: 'replayed' },
     { consumer: 'order-totals', stream: 'order-3', state: 'open' },
   ])

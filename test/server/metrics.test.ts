@@ -6,9 +6,9 @@ import { emit } from '../../src/workflows/emit.ts'
 import { quick } from '../support/consumer-parts.ts'
 import { openDatabase } from '../support/engines.ts'
 import { type Metrics, parseMetrics } from '../support/parse-metrics.ts'
-import { openGate } from '../support/pausable-database.ts'
+import { pausableDatabase } from '../support/pausable-database.ts'
 import { openShop, outcome, paid, placed, type Shop, shopEvents } from '../support/shop.ts'
-import { openMall } from '../support/tenant-store.ts'
+import { openTenantStore } from '../support/tenant-store.ts'
 import { waitUntil } from '../support/wait.ts'
 
 async function scraped({ store }: { store: Pick<Shop['store'], 'server'> }): Promise<() => Promise<Metrics>> {
@@ -203,7 +203,7 @@ test('tenants are distinguished, and one that lags makes the whole not ready', a
   const register = (store: Shop['store']): void =>
     void store.projections.register(projection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } }))
   // By a clock that stands still no answer is late.
-  const store = await openMall({ register, clock: fakeClock() })
+  const store = await openTenantStore({ register, clock: fakeClock() })
   for (const tenant of ['acme', 'globex']) await store.tenants.ensure(tenant)
   await store.tenant('acme').events.append('order-1', placed())
   await store.tenant('globex').events.append('order-1', [placed(), placed()])
@@ -226,8 +226,8 @@ test('tenants are distinguished, and one that lags makes the whole not ready', a
 
 test('a silent database is waited for once, however many tenants it has, and is shown again when it answers', async () => {
   const clock = fakeClock()
-  const gate = openGate(await openDatabase())
-  const store = await openMall({ database: gate.database, clock })
+  const pausable = pausableDatabase(await openDatabase())
+  const store = await openTenantStore({ database: pausable.database, clock })
   const tenants = Array.from({ length: 9 }, (_, n) => `shop-${n}`)
   for (const tenant of tenants) await store.tenants.ensure(tenant)
   for (const tenant of tenants) await store.tenant(tenant).events.head()
@@ -237,14 +237,14 @@ test('a silent database is waited for once, however many tenants it has, and is 
     return tenants.map(tenant => value('rillflow_database_reachable', { tenant }))
   }
 
-  gate.close()
+  pausable.pause()
   const [scrape, ready] = [fetch(`${url}/metrics`), fetch(`${url}/health/ready`)]
   // Both have come, and have begun to wait: readiness asks about all at once, the metrics about eight.
-  await waitUntil(() => gate.late().waiting >= tenants.length + 8)
+  await waitUntil(() => pausable.lateOutcomes().waiting >= tenants.length + 8)
   clock.advance(5_000)
   const silent = await reachable(scrape)
   const { status } = await ready
-  gate.open()
+  pausable.resume()
 
   expect(silent).toEqual(tenants.map((_, n) => (n < 8 ? 0 : undefined)))
   expect(status).toBe(503)

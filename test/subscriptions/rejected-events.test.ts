@@ -73,8 +73,8 @@ test('AB-15: after the maximum of deliveries only that event is dead-lettered, a
   await mailer.stop()
 
   expect(seen).toEqual(['1 (1)', '1 (2)', '1 (3)', '2 (1)'])
-  const letters = await query('select consumer, version, attempts, state from ~dead_letters')
-  expect(letters).toEqual([{ consumer: 'mailer:eu/default', version: 1n, attempts: 3, state: 'open' }])
+  const deadLetters = await query('select consumer, version, attempts, state from ~dead_letters')
+  expect(deadLetters).toEqual([{ consumer: 'mailer:eu/default', version: 1n, attempts: 3, state: 'open' }])
   expect(await store.subscriptions.status('mailer:eu')).toMatchObject({ deadLetters: 1 })
 })
 
@@ -151,8 +151,8 @@ test('an event that cannot be read, or whose filter fails, is dead-lettered and 
   await waitUntil(async () => (await store.subscriptions.status('mailer')).lag === 0n)
 
   expect(seen.map(event => event.version)).toEqual([1, 3])
-  const letters = await query<{ version: bigint }>('select version from ~dead_letters order by version')
-  expect(letters.map(letter => letter.version)).toEqual([2n, 4n])
+  const deadLetters = await query<{ version: bigint }>('select version from ~dead_letters order by version')
+  expect(deadLetters.map(deadLetter => deadLetter.version)).toEqual([2n, 4n])
 })
 
 test('AB-14: a group processes ten thousand events, including rejected ones', async () => {

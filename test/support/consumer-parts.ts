@@ -21,11 +21,11 @@ import { watchLog } from '../../src/events/watch.ts'
 import { type Logger, openTelemetry } from '../../src/telemetry/telemetry.ts'
 import type { Shop } from './shop.ts'
 
-export interface Workbench extends Consumers {
+export interface ConsumerParts extends Consumers {
   daemon: ReturnType<typeof openDaemons>['daemon']
 }
 
-export interface WorkbenchOptions {
+export interface ConsumerPartsOptions {
   readonly pollMs?: number
   readonly upcasters?: readonly Upcaster[]
   readonly logger?: Logger
@@ -33,7 +33,7 @@ export interface WorkbenchOptions {
   readonly clock?: Clock
 }
 
-export function workbench(shop: Shop, options: WorkbenchOptions = {}): Workbench {
+export function openConsumerParts(shop: Shop, options: ConsumerPartsOptions = {}): ConsumerParts {
   const log = logOf(shop, options)
   const wake = openWake(log)
   const watch = watchLog(log, wake, options.pollMs ?? 50)
@@ -47,7 +47,7 @@ export function workbench(shop: Shop, options: WorkbenchOptions = {}): Workbench
   return { ...consumers, daemon: daemons.daemon }
 }
 
-export function logOf({ database, schema }: Shop, options: WorkbenchOptions = {}): Log {
+export function logOf({ database, schema }: Shop, options: ConsumerPartsOptions = {}): Log {
   return {
     database: options.database ?? database,
     schema,

@@ -4,7 +4,7 @@
  */
 import type { Shop } from './shop.ts'
 
-export async function wrongBooks({ query }: Pick<Shop, 'query'>): Promise<object[]> {
+export async function inconsistentCounters({ query }: Pick<Shop, 'query'>): Promise<object[]> {
   const workflows = await query(`
     select w.correlation_id, w.open, x.n + j.n as counted
     from ~workflows as w

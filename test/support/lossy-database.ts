@@ -2,7 +2,7 @@
  * A database whose answers get lost, as on a connection that breaks: what was sent is done, and nobody hears of it; or it
  * is not even done.
  *
- *     const trouble = openTrouble(await openDatabase())
+ *     const trouble = lossyDatabase(await openDatabase())
  *     const { store } = await openShop({ database: trouble.database })
  *     trouble.loseAnswerTo('workflows.claim')
  */
@@ -10,7 +10,7 @@ import { ConnectionLost, OutcomeUnknown } from '../../src/core/errors.ts'
 import type { Database } from '../../src/database/database.ts'
 import type { Statement } from '../../src/database/sql.ts'
 
-export interface Trouble {
+export interface LossyDatabase {
   readonly database: Database
   /** The next statement of this label, or the transaction it is part of, is carried out, and then the connection is lost. */
   loseAnswerTo(label: string): void
@@ -20,7 +20,7 @@ export interface Trouble {
   counts(): { readonly lost: number; readonly refused: number }
 }
 
-export function openTrouble(database: Database): Trouble {
+export function lossyDatabase(database: Database): LossyDatabase {
   const unanswered = new Set<string>()
   const refusals = new Map<string, number>()
   let lost = 0

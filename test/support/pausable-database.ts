@@ -1,60 +1,56 @@
 /**
- * A gate between the parts of one process and its database: closed, everything waits in front of it, as if the process
- * were stopped; opened, all goes on, late. What never gets through again is a process that was killed.
+ * A database that a test can pause, as if the process that uses it were stopped: every call waits until it is resumed. A
+ * database that is killed never answers again, as for a process that was killed.
  *
- *     worker ──► | gate | ──► database        a transaction that has begun is let through to its end
+ *     worker ──► pausable ──► database        a transaction that has begun continues to its end
  */
 import { StoreClosed } from '../../src/core/errors.ts'
 import { type Deferred, deferred } from '../../src/core/lifecycle.ts'
 import type { Database, Executor } from '../../src/database/database.ts'
 import type { Statement } from '../../src/database/sql.ts'
 
-export interface Gate {
-  /** The database, seen through the gate. */
+export interface PausableDatabase {
+  /** To be given to the store. */
   readonly database: Database
-  close(): void
-  open(): void
-  /** Ends the process for good: whatever waits, and comes, fails. */
+  pause(): void
+  resume(): void
+  /** Fails all waiting and later calls. */
   kill(): void
-  /** Outcomes that waited at the closed gate: how many were taken, and how many refused, once it was open. */
-  late(): { readonly waiting: number; readonly taken: number; readonly refused: number }
+  /** Outcomes of attempts that waited during a pause: still waiting, and accepted or refused after it. */
+  lateOutcomes(): { readonly waiting: number; readonly accepted: number; readonly refused: number }
 }
 
-export function openGate(database: Database): Gate {
-  let closed: Deferred<void> | undefined
+const outcomeLabels = ['workflows.hold', 'workflows.finish']
+
+export function pausableDatabase(database: Database): PausableDatabase {
+  let resumed: Deferred<void> | undefined
   let waiting = 0
-  let taken = 0
+  let accepted = 0
   let refused = 0
 
-  /** True if it had to wait. */
-  const pass = async (): Promise<boolean> => {
-    const isLate = closed !== undefined
-    while (closed !== undefined) await closed.promise
-    return isLate
-  }
   const through = async <T>(call: (isLate: boolean) => Promise<T>): Promise<T> => {
-    if (closed === undefined) return call(false)
+    if (resumed === undefined) return call(false)
     waiting++
     try {
-      await pass()
+      while (resumed !== undefined) await resumed.promise
     } finally {
       waiting--
     }
     return call(true)
   }
-  const count = (statement: Statement, rows: readonly unknown[]): void => {
-    if (statement.label !== 'workflows.hold' && statement.label !== 'workflows.finish') return
-    const [accepted] = (rows[0] ?? []) as [string[] | string | null]
-    if (accepted === null || accepted === '{}') refused++
-    else taken++
+  const count = (rows: readonly unknown[]): void => {
+    const [executions] = (rows[0] ?? []) as [string[] | string | null]
+    if (executions === null || executions === '{}') refused++
+    else accepted++
   }
-  /** The first word about an outcome decides whether it is taken. */
+  /** The first statement about an outcome decides whether it is accepted. */
   const counting = (executor: Executor): Executor['runArrays'] => {
     let isCounted = false
-    return async statement => {
+    return async (statement: Statement) => {
       const rows = await executor.runArrays(statement)
-      if (!isCounted) count(statement, rows)
-      isCounted ||= statement.label === 'workflows.hold' || statement.label === 'workflows.finish'
+      if (!outcomeLabels.includes(statement.label)) return rows
+      if (!isCounted) count(rows)
+      isCounted = true
       return rows
     }
   }
@@ -68,21 +64,21 @@ export function openGate(database: Database): Gate {
       transaction: (work, options) =>
         through(isLate => database.transaction(tx => work(isLate ? { ...tx, runArrays: counting(tx) } : tx), options)),
     },
-    close() {
-      closed ??= deferred<void>()
+    pause() {
+      resumed ??= deferred<void>()
     },
-    open() {
-      const opened = closed
-      closed = undefined
-      opened?.resolve()
+    resume() {
+      const waitingCalls = resumed
+      resumed = undefined
+      waitingCalls?.resolve()
     },
     kill() {
-      const opened = closed ?? deferred<void>()
-      closed = deferred<void>()
-      closed.promise.catch(() => {})
-      closed.reject(new StoreClosed({}))
-      opened.resolve()
+      const waitingCalls = resumed ?? deferred<void>()
+      resumed = deferred<void>()
+      resumed.promise.catch(() => {})
+      resumed.reject(new StoreClosed({}))
+      waitingCalls.resolve()
     },
-    late: () => ({ waiting, taken, refused }),
+    lateOutcomes: () => ({ waiting, accepted, refused }),
   }
 }

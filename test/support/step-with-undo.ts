@@ -3,11 +3,11 @@ import type { HandlerContext } from '../../src/workflows/steps/context.ts'
 import type { UndoRequest } from '../../src/workflows/undo.ts'
 import type { ShopMap } from './shop.ts'
 
-export type Step = <T>(
+export type StepWithUndo = <T>(
   ctx: HandlerContext<ShopMap>,
   name: string,
   undo: UndoRequest,
   run: () => T | Promise<T>,
 ) => Promise<T>
 
-export const step: Step = (ctx, name, undo, run) => ctx.step(name, run, { undo })
+export const stepWithUndo: StepWithUndo = (ctx, name, undo, run) => ctx.step(name, run, { undo })

@@ -5,11 +5,11 @@ import { openStore, type StoreOptions, type TenantedStore } from '../../src/stor
 import { openDatabase } from './engines.ts'
 import { type ShopMap, shopEvents } from './shop.ts'
 
-let malls = 0
+let stores = 0
 
-export async function openMall(options: Partial<StoreOptions<ShopMap>> = {}): Promise<TenantedStore<ShopMap>> {
+export async function openTenantStore(options: Partial<StoreOptions<ShopMap>> = {}): Promise<TenantedStore<ShopMap>> {
   const database = options.database ?? (await openDatabase())
-  const tenantPrefix = options.tenantPrefix ?? `mall${process.pid}_${++malls}_`
+  const tenantPrefix = options.tenantPrefix ?? `mall${process.pid}_${++stores}_`
   const given = { events: shopEvents, tenantPrefix, migrate: true, ...options, database }
   const store = await openStore<ShopMap>({ ...given, tenancy: 'schema' })
   onTestFinished(async () => {

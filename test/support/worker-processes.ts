@@ -1,68 +1,73 @@
 /**
- * Processes of one test: each is a store with connections of its own and a worker, behind a gate that stops or kills it.
+ * Workers that act like separate processes: each has its own store, connections and worker, on a database that can be
+ * paused or killed.
  *
- *     await using crew = await openCrew(shop, { leaseMs: 250 })
- *     const victim = await crew.hire()
- *     victim.gate.close()                it is stopped in the middle of what it does
+ *     await using workers = await openWorkerProcesses(shop, { leaseMs: 250, register })
+ *     const one = await workers.start()
+ *     one.database.pause()                it stops in the middle of its work
  */
 import type { Database } from '../../src/database/database.ts'
 import { openPostgres } from '../../src/database/postgres.ts'
 import { openStore, type Store } from '../../src/store.ts'
 import type { Worker, WorkerOptions } from '../../src/workflows/worker.ts'
 import { postgresUrl } from './engines.ts'
-import { type Gate, openGate } from './pausable-database.ts'
+import { type PausableDatabase, pausableDatabase } from './pausable-database.ts'
 import { onServer, type Shop, type ShopMap, shopEvents } from './shop.ts'
 
-export interface Process {
+export interface WorkerProcess {
   readonly name: string
-  readonly gate: Gate
+  readonly database: PausableDatabase
   readonly store: Store<ShopMap>
   readonly worker: Worker
-  /** The executions it runs now. */
-  readonly inHand: Set<string>
+  /** Ids of the executions that it runs now. */
+  readonly running: Set<string>
 }
 
-export interface CrewOptions extends WorkerOptions {
+export interface WorkerProcessesOptions extends WorkerOptions {
   /** Registers the handlers of one process. */
-  readonly register: (process: Omit<Process, 'worker'>) => void
+  readonly register: (process: Omit<WorkerProcess, 'worker'>) => void
 }
 
-export interface Crew extends AsyncDisposable {
-  /** Those that work. */
-  readonly processes: readonly Process[]
-  hire(): Promise<Process>
-  /** It does nothing more, and says nothing. */
-  kill(victim: Process): void
+export interface WorkerProcesses extends AsyncDisposable {
+  /** Those that were not killed. */
+  readonly alive: readonly WorkerProcess[]
+  start(): Promise<WorkerProcess>
+  /** Stops all of its calls for good. */
+  kill(victim: WorkerProcess): void
 }
 
-export async function openCrew(shop: Shop, { register, ...options }: CrewOptions): Promise<Crew> {
-  const all: (Process & { database: Database })[] = []
-  const processes: Process[] = []
+export async function openWorkerProcesses(
+  shop: Shop,
+  { register, ...options }: WorkerProcessesOptions,
+): Promise<WorkerProcesses> {
+  const all: (WorkerProcess & { connections: Database })[] = []
+  const alive: WorkerProcess[] = []
   return {
-    processes,
-    async hire() {
+    alive,
+    async start() {
       const name = `worker-${all.length}`
-      const database = onServer ? await openPostgres({ url: postgresUrl(), maxConnections: 6 }) : shop.database
-      const gate = openGate(database)
+      const connections = onServer ? await openPostgres({ url: postgresUrl(), maxConnections: 6 }) : shop.database
+      const database = pausableDatabase(connections)
       const { schema } = shop
-      const store = await openStore<ShopMap>({ events: shopEvents, database: gate.database, schema, closeMs: 1_000 })
-      const process = { name, gate, store, inHand: new Set<string>() }
+      const given = { events: shopEvents, database: database.database, schema, closeMs: 1_000 }
+      const store = await openStore<ShopMap>(given)
+      const process = { name, database, store, running: new Set<string>() }
       register(process)
       const worker = store.workflows.worker({ concurrency: 4, pollMs: 50, drainMs: 0, ...options })
       await worker.start()
-      const hired = { ...process, worker }
-      all.push({ ...hired, database })
-      processes.push(hired)
-      return hired
+      const started = { ...process, worker }
+      all.push({ ...started, connections })
+      alive.push(started)
+      return started
     },
     kill(victim) {
-      victim.gate.close()
-      processes.splice(processes.indexOf(victim), 1)
+      victim.database.pause()
+      alive.splice(alive.indexOf(victim), 1)
     },
     async [Symbol.asyncDispose]() {
-      for (const each of all) if (!processes.some(({ name }) => name === each.name)) each.gate.kill()
+      for (const each of all) if (!alive.some(({ name }) => name === each.name)) each.database.kill()
       await Promise.all(all.map(({ store }) => store.close()))
-      if (onServer) await Promise.all(all.map(({ database }) => database.close(1_000)))
+      if (onServer) await Promise.all(all.map(({ connections }) => connections.close(1_000)))
     },
   }
 }

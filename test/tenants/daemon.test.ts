@@ -8,7 +8,7 @@ import { fakeClock } from '../../src/testing/fake-clock.ts'
 import { orders } from '../aggregates/orders.ts'
 import { openDatabase } from '../support/engines.ts'
 import { placed, type ShopMap } from '../support/shop.ts'
-import { openMall, prefixOf } from '../support/tenant-store.ts'
+import { openTenantStore, prefixOf } from '../support/tenant-store.ts'
 import { waitUntil } from '../support/wait.ts'
 
 const names = ['acme', 'globex', 'initech']
@@ -31,7 +31,7 @@ function watching(): { seen: string[]; register: (store: Store<ShopMap>) => void
 
 test('RB-26: one runner serves all tenants, also those created while it runs', async () => {
   const { register, of } = watching()
-  const store = await openMall({ register, pollMs: 50 })
+  const store = await openTenantStore({ register, pollMs: 50 })
   for (const tenant of names) await store.tenants.ensure(tenant)
   for (const tenant of names) await store.tenant(tenant).events.append('order-1', placed())
   await using daemon = store.tenants.daemon({ pollMs: 20, worker: { concurrency: 2 } })
@@ -47,7 +47,7 @@ test('RB-26: one runner serves all tenants, also those created while it runs', a
 
 test('the snapshotters of all tenants run, each on its own streams', async () => {
   const register = (store: Store<ShopMap>): void => void store.snapshotter(orders(), { threshold: 3 })
-  const store = await openMall({ register, pollMs: 50 })
+  const store = await openTenantStore({ register, pollMs: 50 })
   for (const tenant of ['acme', 'globex']) await store.tenants.ensure(tenant)
   await using daemon = store.tenants.daemon({ pollMs: 20 })
   await daemon.start()
@@ -70,9 +70,9 @@ test('the snapshotters of all tenants run, each on its own streams', async () =>
 
 test('a tenant without work sleeps, and is woken by events: here, in another process, or by time', async () => {
   const { register, of } = watching()
-  const store = await openMall({ register, pollMs: 50 })
+  const store = await openTenantStore({ register, pollMs: 50 })
   await store.tenants.ensure('acme')
-  const other = await openMall({ tenantPrefix: prefixOf(await store.tenants.list()) })
+  const other = await openTenantStore({ tenantPrefix: prefixOf(await store.tenants.list()) })
   await using daemon = store.tenants.daemon({ pollMs: 20, restMs: 50, worker: {} })
   await daemon.start()
   await waitUntil(() => daemon.awake().length === 0)
@@ -90,7 +90,7 @@ test('a tenant without work sleeps, and is woken by events: here, in another pro
 test('retention also applies to a tenant that sleeps', async () => {
   const clock = fakeClock()
   const { register } = watching()
-  const store = await openMall({ clock, register, pollMs: 50, retention: { idempotencyKeysMs: 0 } })
+  const store = await openTenantStore({ clock, register, pollMs: 50, retention: { idempotencyKeysMs: 0 } })
   const { schema } = await store.tenants.ensure('acme')
   await store.tenant('acme').events.append('order-1', placed(), { idempotencyKey: 'first' })
   await using daemon = store.tenants.daemon({ pollMs: 20, restMs: 50 })
@@ -108,7 +108,7 @@ test('retention also applies to a tenant that sleeps', async () => {
 
 test('runners can be limited to some tenants', async () => {
   const { register, seen } = watching()
-  const store = await openMall({ register, pollMs: 50 })
+  const store = await openTenantStore({ register, pollMs: 50 })
   for (const tenant of names) await store.tenants.ensure(tenant)
   await using daemon = store.tenants.daemon({ tenants: ['acme', 'globex'], pollMs: 20 })
   await daemon.start()
@@ -122,7 +122,7 @@ test('runners can be limited to some tenants', async () => {
 test('a tenant whose projection fails holds up no other tenant, and the failure is logged', async () => {
   const failures: string[] = []
   const seen: string[] = []
-  const store = await openMall({
+  const store = await openTenantStore({
     pollMs: 50,
     register: tenant =>
       void tenant.projections.register(
@@ -148,7 +148,7 @@ test('a tenant whose projection fails holds up no other tenant, and the failure 
 
 test('a tenant that was dropped and created again is served again', async () => {
   const { register, of } = watching()
-  const store = await openMall({ register, pollMs: 50 })
+  const store = await openTenantStore({ register, pollMs: 50 })
   await store.tenants.ensure('acme')
   await using daemon = store.tenants.daemon({ pollMs: 500 })
   await daemon.start()
@@ -168,7 +168,7 @@ test('a dead letter that another process was retrying when it ended wakes its te
     if (!isMended) throw new Error('broken')
   }
   const orders = projection('orders', { policy: deadLetter({ retries: 0 }), on: { OrderPlaced: mended } })
-  const store = await openMall({ register: own => own.projections.register(orders), pollMs: 50 })
+  const store = await openTenantStore({ register: own => own.projections.register(orders), pollMs: 50 })
   const { schema } = await store.tenants.ensure('acme')
   const acme = store.tenant('acme')
   await acme.events.append('order-1', placed())
@@ -178,8 +178,8 @@ test('a dead letter that another process was retrying when it ended wakes its te
   await waitUntil(() => daemon.awake().length === 0)
 
   isMended = true
-  const letters = identifier(schema, 'dead_letters')
-  const text = `update ${letters} set state = 'retrying', retry_at = now(), fence = 0`
+  const deadLetters = identifier(schema, 'dead_letters')
+  const text = `update ${deadLetters} set state = 'retrying', retry_at = now(), fence = 0`
   await (await openDatabase()).run({ label: 'test.taken', text, values: [] })
 
   await waitUntil(async () => (await acme.deadLetters.list({ state: 'replayed' })).length === 1)
@@ -203,7 +203,7 @@ async function listened(): Promise<{ database: Database; asked: Statement[] }> {
 test('a runner that is stopped while it starts runs nothing', async () => {
   const { database, asked } = await listened()
   const { register } = watching()
-  const store = await openMall({ register, database })
+  const store = await openTenantStore({ register, database })
   await store.tenants.ensure('acme')
   await using daemon = store.tenants.daemon()
 
@@ -219,7 +219,7 @@ test('a runner that is stopped while it starts runs nothing', async () => {
 test('the number of queries while all tenants sleep does not depend on their number, and each gets its turn', async () => {
   const { database, asked } = await listened()
   const { register } = watching()
-  const store = await openMall({ register, database })
+  const store = await openTenantStore({ register, database })
   for (const tenant of [...names, 'umbrella']) await store.tenants.ensure(tenant)
   await using daemon = store.tenants.daemon({ pollMs: 20, restMs: 20, worker: {} })
   await daemon.start()

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest'
 import { checkTenantName, checkTenantPrefix, schemaOfTenant, tenantOfSchema } from '../../src/tenants/tenant-name.ts'
 import { openDatabase } from '../support/engines.ts'
 import { placed } from '../support/shop.ts'
-import { openMall, totals } from '../support/tenant-store.ts'
+import { openTenantStore, totals } from '../support/tenant-store.ts'
 
 test('RB-68: names that could be confused, or would be cut off, are refused', () => {
   const refused = [
@@ -29,7 +29,7 @@ test('RB-68: a store with a prefix that any schema could have is not opened', as
   for (const prefix of ['', 'Tenant_', 'tenant', '_', '1_', 'pg_tenant_', 'a"_', `${'x'.repeat(40)}_`])
     expect(() => checkTenantPrefix(prefix)).toThrow(expect.objectContaining({ code: 'invalid_option' }))
 
-  await expect(openMall({ tenantPrefix: '' })).rejects.toMatchObject({ option: 'tenantPrefix' })
+  await expect(openTenantStore({ tenantPrefix: '' })).rejects.toMatchObject({ option: 'tenantPrefix' })
 })
 
 test('RB-68: two names never share a schema, and each schema names its tenant', () => {
@@ -56,7 +56,7 @@ test('RB-68: two names never share a schema, and each schema names its tenant', 
 test('RB-67, RB-69: concurrent tenants on one pool with equal names are isolated', async () => {
   const tenants = ['acme', 'acme-eu', 'acme_eu']
   const before = await searchPath()
-  const store = await openMall()
+  const store = await openTenantStore()
   for (const tenant of tenants) await store.tenants.ensure(tenant)
   const hostile = fc.constantFrom(
     'order-1',
@@ -103,7 +103,7 @@ test('RB-67, RB-69: concurrent tenants on one pool with equal names are isolated
 })
 
 test('a collection, a cursor or a position of one tenant has no effect in another', async () => {
-  const store = await openMall()
+  const store = await openTenantStore()
   await store.tenants.ensure('acme')
   await store.tenants.ensure('globex')
   const [acme, globex] = [store.tenant('acme'), store.tenant('globex')]

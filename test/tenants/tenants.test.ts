@@ -7,7 +7,7 @@ import { projection } from '../../src/projections/projection.ts'
 import type { Store } from '../../src/store.ts'
 import { openDatabase, postgresUrl } from '../support/engines.ts'
 import { onServer, placed, type ShopMap } from '../support/shop.ts'
-import { openMall, prefixOf, totals } from '../support/tenant-store.ts'
+import { openTenantStore, prefixOf, totals } from '../support/tenant-store.ts'
 import { waitUntil } from '../support/wait.ts'
 
 const orderTotals = documentProjection<{ total: number }>('orders', {
@@ -16,7 +16,7 @@ const orderTotals = documentProjection<{ total: number }>('orders', {
 })
 
 test('RB-66: each tenant has its own events, documents and sessions, on every access path', async () => {
-  const store = await openMall()
+  const store = await openTenantStore()
   await store.tenants.ensure('acme')
   await store.tenants.ensure('globex')
   const [acme, globex] = [store.tenant('acme'), store.tenant('globex')]
@@ -35,7 +35,7 @@ test('RB-66: each tenant has its own events, documents and sessions, on every ac
 
 test('a call without a tenant is refused, unless there is a current tenant', async () => {
   const requests = new AsyncLocalStorage<{ tenant: string }>()
-  const store = await openMall({ tenant: () => requests.getStore()?.tenant })
+  const store = await openTenantStore({ tenant: () => requests.getStore()?.tenant })
   await store.tenants.ensure('acme')
   await store.tenants.ensure('globex')
 
@@ -56,9 +56,9 @@ test('a call without a tenant is refused, unless there is a current tenant', asy
 })
 
 test('RB-70: a missing tenant fails immediately, and is available to every process once one has created it', async () => {
-  const store = await openMall()
+  const store = await openTenantStore()
   await store.tenants.ensure('acme')
-  const other = await openMall({ tenantPrefix: prefixOf(await store.tenants.list()) })
+  const other = await openTenantStore({ tenantPrefix: prefixOf(await store.tenants.list()) })
 
   await expect(other.tenant('globex').events.append('order-1', placed())).rejects.toMatchObject({
     code: 'tenant_not_found',
@@ -79,7 +79,7 @@ test.runIf(onServer)('RB-70: tenants are created, saved to and run on a pool of 
     const handlers = { OrderPlaced: () => void seen.push(own.schema.name) }
     void own.projections.register(projection<ShopMap>('orders', { on: handlers }))
   }
-  const store = await openMall({ database, register })
+  const store = await openTenantStore({ database, register })
 
   await Promise.all(names.map(name => store.tenants.ensure(name)))
   await using daemon = store.tenants.daemon({ pollMs: 20, worker: {} })
@@ -101,7 +101,9 @@ test.runIf(onServer)('RB-70: tenants are created, saved to and run on a pool of 
 })
 
 test('projections registered as inline for all tenants are inline in a tenant from its creation', async () => {
-  const store = await openMall({ register: own => own.projections.register(orderTotals, { lifecycle: 'inline' }) })
+  const store = await openTenantStore({
+    register: own => own.projections.register(orderTotals, { lifecycle: 'inline' }),
+  })
 
   await store.tenants.ensure('acme')
   await store.tenant('acme').events.append('order-1', placed(7))
@@ -110,7 +112,7 @@ test('projections registered as inline for all tenants are inline in a tenant fr
 })
 
 test('a tenant created by many concurrent calls is created once', async () => {
-  const store = await openMall()
+  const store = await openTenantStore()
 
   await Promise.all(Array.from({ length: 5 }, () => store.tenants.ensure('acme')))
 
@@ -119,9 +121,9 @@ test('a tenant created by many concurrent calls is created once', async () => {
 })
 
 test('a dropped tenant is gone for processes that have used it, and dropping needs a confirmation', async () => {
-  const store = await openMall()
+  const store = await openTenantStore()
   await store.tenants.ensure('acme')
-  const other = await openMall({ tenantPrefix: prefixOf(await store.tenants.list()) })
+  const other = await openTenantStore({ tenantPrefix: prefixOf(await store.tenants.list()) })
   await other.tenant('acme').events.append('order-1', placed())
 
   await expect(store.tenants.drop('acme', {} as never)).rejects.toMatchObject({ code: 'force_required' })
@@ -137,7 +139,9 @@ test('a dropped tenant is gone for processes that have used it, and dropping nee
 })
 
 test('a tenant requested before it existed has everything registered for all tenants, once it is created', async () => {
-  const store = await openMall({ register: own => own.projections.register(orderTotals, { lifecycle: 'inline' }) })
+  const store = await openTenantStore({
+    register: own => own.projections.register(orderTotals, { lifecycle: 'inline' }),
+  })
   await expect(store.tenant('acme').events.append('order-1', placed(7))).rejects.toMatchObject({
     code: 'tenant_not_found',
   })
@@ -149,7 +153,7 @@ test('a tenant requested before it existed has everything registered for all ten
 })
 
 test('a tenant handle that has not been used yet stays open, however many unknown names are requested meanwhile', async () => {
-  const store = await openMall()
+  const store = await openTenantStore()
   await store.tenants.ensure('acme')
   const acme = store.tenant('acme')
   const stranger = store.tenant('made-up')
@@ -163,7 +167,7 @@ test('a tenant handle that has not been used yet stays open, however many unknow
 })
 
 test('a call on one tenant inside the transaction of another is refused, also if it is the first one', async () => {
-  const store = await openMall()
+  const store = await openTenantStore()
   for (const tenant of ['acme', 'globex']) await store.tenants.ensure(tenant)
   const [acme, globex] = [store.tenant('acme'), store.tenant('globex')]
 
@@ -174,10 +178,10 @@ test('a call on one tenant inside the transaction of another is refused, also if
 })
 
 test('the status of a tenant that is behind shows the plan of a sync, and changes nothing', async () => {
-  const store = await openMall()
+  const store = await openTenantStore()
   const { schema } = await store.tenants.ensure('acme')
   const { version } = await store.tenants.status('acme')
-  const other = await openMall({ tenantPrefix: prefixOf(await store.tenants.list()), migrate: false })
+  const other = await openTenantStore({ tenantPrefix: prefixOf(await store.tenants.list()), migrate: false })
   const text = `delete from ${identifier(schema, 'migrations')} where id = ${version}`
   await (await openDatabase()).run({ label: 'test.behind', text, values: [] })
 

@@ -5,7 +5,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { documentProjection } from '../../src/projections/document.ts'
 import type { Store } from '../../src/store.ts'
 import { openShop, placed, type ShopMap } from '../support/shop.ts'
-import { openMall, totals } from '../support/tenant-store.ts'
+import { openTenantStore, totals } from '../support/tenant-store.ts'
 
 async function folder(): Promise<string> {
   const made = await mkdtemp(join(tmpdir(), 'rf-tenants-'))
@@ -14,7 +14,7 @@ async function folder(): Promise<string> {
 }
 
 test('an exported tenant is imported elsewhere, under its name or another, and continues', async () => {
-  const [store, other] = [await openMall(), await openMall()]
+  const [store, other] = [await openTenantStore(), await openTenantStore()]
   await store.tenants.ensure('acme')
   await store.tenant('acme').events.append('order-1', [placed(1), placed(2)])
   await store.tenant('acme').documents('customers').put('ada', { name: 'Ada' })
@@ -36,7 +36,7 @@ test('an imported tenant has everything registered for all tenants, also if it w
     on: { OrderPlaced: (order, event) => ({ total: order.total + (event.data as { total: number }).total }) },
   })
   const register = (own: Store<ShopMap>) => own.projections.register(orderTotals, { lifecycle: 'inline' })
-  const [store, other] = [await openMall(), await openMall({ register })]
+  const [store, other] = [await openTenantStore(), await openTenantStore({ register })]
   await store.tenants.ensure('acme')
   const output = join(await folder(), 'acme')
   await store.tenants.archive('acme', { output })
@@ -50,7 +50,7 @@ test('an imported tenant has everything registered for all tenants, also if it w
 })
 
 test('a damaged archive, or a tenant with existing data, is refused and nothing is written', async () => {
-  const store = await openMall()
+  const store = await openTenantStore()
   await store.tenants.ensure('acme')
   await store.tenant('acme').events.append('order-1', placed(1))
   const output = join(await folder(), 'acme')
@@ -69,7 +69,7 @@ test('a damaged archive, or a tenant with existing data, is refused and nothing 
 test('a tenant whose import was interrupted is neither listed nor opened, and can be dropped to begin anew', async () => {
   const shop = await openShop()
   await shop.store.events.append('acme-1', [placed(1), placed(2)])
-  const store = await openMall()
+  const store = await openTenantStore()
   const cut = new AbortController()
   const from = { schema: shop.schema, select: { stream: () => true } }
   const cutOff = store.tenants.importFrom('acme', { ...from, signal: cut.signal, onProgress: () => cut.abort() })
@@ -93,7 +93,7 @@ test('one schema is split into tenants: each gets its own streams and documents,
   await shop.store.events.append('globex-1', placed(3))
   await shop.store.documents('customers').put('ada', { of: 'acme' })
   await shop.store.documents('customers').put('bob', { of: 'globex' })
-  const store = await openMall()
+  const store = await openTenantStore()
 
   for (const tenant of ['acme', 'globex'])
     await store.tenants.importFrom(tenant, {

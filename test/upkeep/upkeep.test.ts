@@ -67,7 +67,7 @@ test('closed dead letters are deleted after some time; open ones stay, however o
 
   expect([dry.deadLetters, report.deadLetters]).toEqual([1, 1])
   const left = await store.deadLetters.list()
-  expect(left.map(letter => letter.eventId).sort()).toEqual(first.eventIds.slice(1).sort())
+  expect(left.map(deadLetter => deadLetter.eventId).sort()).toEqual(first.eventIds.slice(1).sort())
 })
 
 test('replaced versions of documents are deleted after some time; every moment since then can still be read', async () => {

@@ -2,7 +2,7 @@
 import type pg from 'pg'
 import type { Shop } from '../support/shop.ts'
 
-export function insertLines({ named }: Pick<Shop, 'named'>, count: number, correlationId = 'order-1'): string {
+export function insertActivity({ named }: Pick<Shop, 'named'>, count: number, correlationId = 'order-1'): string {
   return named(`
     insert into ~workflow_activity
       (position, event_position, execution, version, attempt, kind, handler, correlation_id)
@@ -11,18 +11,18 @@ export function insertLines({ named }: Pick<Shop, 'named'>, count: number, corre
 }
 
 /** In one transaction of the shop's own. */
-export async function writeLines(shop: Shop, count: number, correlationId?: string): Promise<void> {
+export async function writeActivity(shop: Shop, count: number, correlationId?: string): Promise<void> {
   await shop.database.transaction(async tx => {
     await tx.query(shop.named('select ~workflow_announce()'))
-    await tx.query(insertLines(shop, count, correlationId))
+    await tx.query(insertActivity(shop, count, correlationId))
   })
 }
 
 /** On a connection of its own, which is left inside the transaction. */
-export async function beginLines(shop: Shop, client: pg.Client, count: number): Promise<void> {
+export async function beginActivity(shop: Shop, client: pg.Client, count: number): Promise<void> {
   await client.query('begin')
   await client.query(shop.named('select ~workflow_announce()'))
-  await client.query(insertLines(shop, count))
+  await client.query(insertActivity(shop, count))
 }
 
 export async function positionsOf({ query }: Pick<Shop, 'query'>): Promise<bigint[]> {

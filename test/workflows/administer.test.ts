@@ -4,7 +4,7 @@ import { emit } from '../../src/workflows/emit.ts'
 import type { HandlerDescription } from '../../src/workflows/insight/handlers.ts'
 import type { Workflows } from '../../src/workflows/workflows.ts'
 import { openShop, outcome } from '../support/shop.ts'
-import { statesOf } from '../support/suspended-executions.ts'
+import { executionStates } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
 
 async function handlerOf(flows: Pick<Workflows, 'handlers'>, name: string, version = 1): Promise<HandlerDescription> {
@@ -68,14 +68,14 @@ test('executions that a worker holds behind the head of a lane do not begin once
   await using dispatching = flows.worker({ handlers: [] })
   await dispatching.start()
   for (const total of [1, 2, 3]) await flows.publish('OrderPlaced', { total }, { correlationId: 'order-1' })
-  await waitUntil(async () => (await statesOf(shop)) === '2 blocked, 1 ready')
+  await waitUntil(async () => (await executionStates(shop)) === '2 blocked, 1 ready')
   await using worker = flows.worker()
   await worker.start()
-  await waitUntil(async () => (await statesOf(shop)) === '2 held, 1 running')
+  await waitUntil(async () => (await executionStates(shop)) === '2 held, 1 running')
 
   await flows.pauseHandler('pay')
   paid.resolve()
-  await waitUntil(async () => (await statesOf(shop)) === '1 blocked, 1 ready')
+  await waitUntil(async () => (await executionStates(shop)) === '1 blocked, 1 ready')
   const seenWhilePaused = [...seen]
   await flows.resumeHandler('pay')
   await flows.flow('order-1').settled({ timeoutMs: 5_000 })

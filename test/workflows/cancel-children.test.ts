@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { wrongBooks } from '../support/counters-consistency.ts'
+import { inconsistentCounters } from '../support/counters-consistency.ts'
 import { openShop, placed, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -43,7 +43,7 @@ test('cancellation reaches the children of a workflow, and their children', asyn
     ...{ state: 'cancelled', reason: 'sold out', parent: 'gift' },
   })
   expect(await shop.query('select correlation_id from ~workflows where is_spreading')).toEqual([])
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
 test('a child that has ended stays as it is, but its own children are cancelled', async () => {

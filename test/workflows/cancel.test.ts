@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { emit } from '../../src/workflows/emit.ts'
-import { wrongBooks } from '../support/counters-consistency.ts'
+import { inconsistentCounters } from '../support/counters-consistency.ts'
 import { openShop, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -47,7 +47,7 @@ test('waiting executions of a cancelled workflow are removed, whatever their sta
 
     expect(status).toMatchObject({ state: 'cancelled', isSettled: true, pending: 0, reason: 'sold out' })
     expect(await activityOf(shop, state)).toEqual([{ kind: 'cancelled', outcome: state }])
-    expect(await wrongBooks(shop)).toEqual([])
+    expect(await inconsistentCounters(shop)).toEqual([])
   }
   expect(await statesOf(shop)).toEqual([])
   expect(await shop.query('select * from ~workflow_steps')).toEqual([])
@@ -82,7 +82,7 @@ test('a running attempt is notified by its signal, and its outcome is refused', 
     { kind: 'cancelled', outcome: 'running' },
   ])
   expect(await shop.store.events.read(`workflow-${flow.correlationId}`).toArray()).toHaveLength(1)
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
 test('the result of a cancelled attempt that was not notified is refused as well', async () => {
@@ -105,7 +105,7 @@ test('the result of a cancelled attempt that was not notified is refused as well
 
   expect(status).toMatchObject({ state: 'cancelled', reason: 'by itself' })
   expect(await shop.store.events.read(`workflow-${flow.correlationId}`).toArray()).toHaveLength(1)
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
 test('events of a cancelled workflow run no more handlers, and other workflows continue', async () => {
@@ -146,7 +146,7 @@ test('a workflow can be cancelled before any of it was dispatched', async () => 
   expect(status).toMatchObject({ state: 'cancelled', isSettled: false })
   expect(settled).toMatchObject({ state: 'cancelled', isSettled: true })
   expect(seen).toEqual(['later'])
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
 test('a workflow that has ended, or is unknown, has nothing to cancel', async () => {
@@ -215,14 +215,14 @@ test('a lane continues with other workflows when its head, or a queued execution
   await waitUntil(async () => (await statesOf(shop)).join() === 'running,blocked,blocked,blocked')
 
   await flows.flow('c').cancel()
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
   await flows.flow('a').cancel()
   await flows.flow('d').settled()
   release.resolve()
   await worker.stop()
 
   expect(seen).toEqual(['a', 'b', 'd'])
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
   expect(await shop.query('select * from ~workflow_lanes')).toEqual([])
 })
 
@@ -245,12 +245,12 @@ test('an execution that a worker holds behind the head of a lane does not run on
   await waitUntil(async () => (await statesOf(shop)).join() === 'running,held,held,held')
 
   await flows.flow('b').cancel()
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
   release.resolve()
   for (const each of ['a', 'c', 'd']) await flows.flow(each).settled()
 
   expect(seen).toEqual(['a', 'c', 'd'])
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
 test('open joins of a cancelled workflow are closed, and no longer counted', async () => {
@@ -274,7 +274,7 @@ test('open joins of a cancelled workflow are closed, and no longer counted', asy
     { state: 'cancelled', closed: true },
     { state: 'closed', closed: false },
   ])
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
 test('a dead letter that is being retried is open again', async () => {
@@ -293,8 +293,8 @@ test('a dead letter that is being retried is open again', async () => {
 
   await flow.cancel()
 
-  const letters = await shop.query(`select state, retry_at, history->-1->>'from' as before from ~dead_letters`)
-  expect(letters).toEqual([{ state: 'open', retry_at: null, before: 'retrying' }])
+  const deadLetters = await shop.query(`select state, retry_at, history->-1->>'from' as before from ~dead_letters`)
+  expect(deadLetters).toEqual([{ state: 'open', retry_at: null, before: 'retrying' }])
 })
 
 test('a lane parked for a dead letter continues when the workflow of the dead letter is cancelled', async () => {
@@ -316,7 +316,9 @@ test('a lane parked for a dead letter continues when the workflow of the dead le
 
   expect(seen).toEqual(['b'])
   expect(await flows.lanes()).toEqual([])
-  const [letter] = await shop.store.deadLetters.list()
-  await expect(flows.deadLetters.retry('pay', letter!.eventId)).rejects.toMatchObject({ code: 'workflow_not_active' })
-  expect(await wrongBooks(shop)).toEqual([])
+  const [deadLetter] = await shop.store.deadLetters.list()
+  await expect(flows.deadLetters.retry('pay', deadLetter!.eventId)).rejects.toMatchObject({
+    code: 'workflow_not_active',
+  })
+  expect(await inconsistentCounters(shop)).toEqual([])
 })

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { emit } from '../../src/workflows/emit.ts'
 import { openShop, outcome } from '../support/shop.ts'
-import { statesOf, untilSuspended } from '../support/suspended-executions.ts'
+import { executionStates, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
 
 const quick = { baseMs: 1 }
@@ -26,7 +26,7 @@ test('a handler starts a workflow, waits for its end without occupying a worker,
   await running.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
 
-  await waitUntil(async () => (await statesOf(shop)) === '1 running, 1 suspended')
+  await waitUntil(async () => (await executionStates(shop)) === '1 running, 1 suspended')
   const meanwhile = await flow.status()
   release()
   const status = await flow.settled()
@@ -177,10 +177,10 @@ test('workflows that start each other are limited in depth', async () => {
 
   await flows.publish('OrderPlaced', { total: 0 })
   await waitUntil(async () => (await store.deadLetters.list()).length === 1)
-  const [letter] = await store.deadLetters.list()
+  const [deadLetter] = await store.deadLetters.list()
 
   expect(runs).toBe(6)
-  expect(letter!.lastError!.code).toBe('hops_exceeded')
+  expect(deadLetter!.lastError!.code).toBe('hops_exceeded')
 })
 
 test('invalid child workflows are refused', async () => {

@@ -100,8 +100,10 @@ test("a dead letter has its earlier attempts; that of a first attempt reads noth
       const failed = { execution, handler: 'pay', error: new Error('no money'), reason: 'failed' } as const
       await recordLetter(logOf(shop), tx, failed)
       const looks = (await read()) - before
-      const [letter] = await tx.query<{ n: number }>(named('select jsonb_array_length(errors) as n from ~dead_letters'))
-      expect(letter!.n).toBe(attempt)
+      const [deadLetter] = await tx.query<{ n: number }>(
+        named('select jsonb_array_length(errors) as n from ~dead_letters'),
+      )
+      expect(deadLetter!.n).toBe(attempt)
       await tx.query(named('delete from ~dead_letters'))
       return looks
     })

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { connect, onServer, openShop, waitersFor } from '../support/shop.ts'
-import { statesOf } from '../support/suspended-executions.ts'
+import { executionStates } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
 
 test.runIf(onServer)('a claim that had to wait finds the events that were published meanwhile', async () => {
@@ -44,10 +44,10 @@ test('executions claimed ahead behind a slow one are released in time, and do no
   await waitUntil(() => weighed === 60)
   await Promise.all([1, 2, 3, 4].map(total => flows.publish('OrderPlaced', { total })))
 
-  await waitUntil(async () => (await statesOf(shop)) === '3 ready, 1 running')
+  await waitUntil(async () => (await executionStates(shop)) === '3 ready, 1 running')
   paid.resolve()
   await waitUntil(() => attempts.length === 4)
-  await waitUntil(async () => (await statesOf(shop)) === '')
+  await waitUntil(async () => (await executionStates(shop)) === '')
 
   expect(attempts).toEqual([1, 1, 1, 1])
   expect(await shop.query(`select from ~workflow_activity where kind = 'failed'`)).toEqual([])

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
-import { wrongBooks } from '../support/counters-consistency.ts'
+import { inconsistentCounters } from '../support/counters-consistency.ts'
 import { openShop } from '../support/shop.ts'
-import { letPass, untilSuspended } from '../support/suspended-executions.ts'
+import { letTimePass, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
 
 const undo = { handler: 'refund', data: { cents: 4200 } }
@@ -30,7 +30,7 @@ test('a handler that waits is undone without being run again', async () => {
   expect(ended).toMatchObject({ state: 'compensated', pending: 0 })
   expect(seen).toEqual(['run', [{ cents: 4200 }, { name: 'charge', isKnown: true, result: 'receipt-1' }]])
   expect(await shop.query('select * from ~workflow_waits')).toEqual([])
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
 test('the result of a step that had to stop is not stored, and the compensation waits for a step that runs on', async () => {
@@ -117,14 +117,14 @@ test('a transactional step is undone as well, and an undo has its own steps and 
   for (const runs of [1, 3]) {
     await waitUntil(() => seen.length === runs)
     await untilSuspended(shop)
-    await letPass(shop, 60_000)
+    await letTimePass(shop, 60_000)
   }
   const ended = await flow.settled()
 
   expect(ended.state).toBe('compensated')
   expect(seen).toEqual(['found receipt-1', 'found receipt-1', 'found booked', 'found booked'])
   expect(await shop.query('select * from ~payments')).toEqual([])
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
 test('a parent that waits for its child gets its cancellation', async () => {
@@ -165,5 +165,5 @@ test('cancelling a workflow also cancels the children that its handlers wait for
 
   expect(await flows.flow('gift').status()).toMatchObject({ state: 'cancelled', reason: 'not wanted', pending: 0 })
   expect(await shop.query('select * from ~workflow_executions')).toEqual([])
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })

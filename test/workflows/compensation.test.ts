@@ -6,9 +6,9 @@ import { drawFences } from '../../src/workflows/fences.ts'
 import { enterWorker } from '../../src/workflows/rescue.ts'
 import { recordUndo } from '../../src/workflows/undo.ts'
 import { logOf } from '../support/consumer-parts.ts'
-import { wrongBooks } from '../support/counters-consistency.ts'
+import { inconsistentCounters } from '../support/counters-consistency.ts'
 import { openShop, type Shop } from '../support/shop.ts'
-import { step } from '../support/step-with-undo.ts'
+import { stepWithUndo } from '../support/step-with-undo.ts'
 import { waitUntil } from '../support/wait.ts'
 
 function undosOf({ query }: Shop): Promise<{ step: string; state: string }[]> {
@@ -20,11 +20,11 @@ test('the steps of a workflow are undone, newest first, each once, with their re
   const flows = shop.store.workflows
   const undone: unknown[] = []
   flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    await step(ctx, 'reserve', { handler: 'refund', data: { what: 'goods' } }, () => ({ shelf: 7 }))
-    await step(ctx, 'charge', { handler: 'refund', data: { what: 'card' } }, () => 'receipt-1')
+    await stepWithUndo(ctx, 'reserve', { handler: 'refund', data: { what: 'goods' } }, () => ({ shelf: 7 }))
+    await stepWithUndo(ctx, 'charge', { handler: 'refund', data: { what: 'card' } }, () => 'receipt-1')
     return emit('OrderPaid', { method: 'card' })
   })
-  flows.on('OrderPaid', { name: 'ship' }, (_, ctx) => step(ctx, 'send', { handler: 'call-back' }, () => {}))
+  flows.on('OrderPaid', { name: 'ship' }, (_, ctx) => stepWithUndo(ctx, 'send', { handler: 'call-back' }, () => {}))
   flows.undo('refund', {}, (data: { what: string }, { name, isKnown, result }) => {
     undone.push([data.what, name, isKnown, result])
   })
@@ -48,7 +48,7 @@ test('the steps of a workflow are undone, newest first, each once, with their re
     ['card', 'charge', true, 'receipt-1'],
     ['goods', 'reserve', true, { shelf: 7 }],
   ])
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
 test('compensation waits for a running attempt, whose undo gets an unknown result', async () => {
@@ -60,7 +60,7 @@ test('compensation waits for a running attempt, whose undo gets an unknown resul
   const undone: unknown[] = []
   flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
     ctx.signal.addEventListener('abort', () => aborted.resolve(ctx.signal.reason))
-    await step(ctx, 'charge', { handler: 'refund' }, () => {
+    await stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => {
       charging.resolve()
       return charged.promise
     })
@@ -92,7 +92,7 @@ test('compensation waits for a running attempt, whose undo gets an unknown resul
     { kind: 'cancelled', outcome: 'stopping', handler: 'pay' },
     { kind: 'completed', outcome: null, handler: 'refund' },
   ])
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
 test('compensation waits for an attempt that ignores its signal until its time limit', async () => {
@@ -101,7 +101,7 @@ test('compensation waits for an attempt that ignores its signal until its time l
   const charging = deferred<void>()
   const never = deferred<void>()
   flows.on('OrderPlaced', { name: 'pay', timeoutMs: 60_000 }, async (_, ctx) => {
-    await step(ctx, 'charge', { handler: 'refund' }, () => charging.resolve())
+    await stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => charging.resolve())
     await never.promise
   })
   flows.undo('refund', {}, () => {})
@@ -119,7 +119,7 @@ test('compensation waits for an attempt that ignores its signal until its time l
   never.resolve()
 
   expect(ended.state).toBe('compensated')
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
 /** A worker that takes what is ready; it does nothing more. */
@@ -159,7 +159,7 @@ test('compensation does not wait for an attempt whose worker died', async () => 
   expect(begun).toMatchObject({ state: 'compensating', pending: 1 })
   expect(ended.state).toBe('compensated')
   expect(undone).toEqual([{ name: 'charge', isKnown: false, result: undefined }])
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
 test('compensation continues where a worker died in the middle of it', async () => {
@@ -167,7 +167,7 @@ test('compensation continues where a worker died in the middle of it', async () 
   const flows = shop.store.workflows
   const undone: string[] = []
   flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    for (const name of ['one', 'two', 'three']) await step(ctx, name, { handler: 'refund' }, () => name)
+    for (const name of ['one', 'two', 'three']) await stepWithUndo(ctx, name, { handler: 'refund' }, () => name)
   })
   flows.undo('refund', {}, (_, { name }, ctx) => void undone.push(`${name} ${ctx.attempt}`))
   const before = flows.worker({ handlers: ['pay'] })
@@ -187,7 +187,7 @@ test('compensation continues where a worker died in the middle of it', async () 
   expect(ended.state).toBe('compensated')
   expect(undone).toEqual(['three 2', 'two 1', 'one 1'])
   expect((await undosOf(shop)).map(({ state }) => state)).toEqual(['done', 'done', 'done'])
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
 test('an undo is retried; one that fails for good ends the compensation, and becomes a dead letter', async () => {
@@ -195,7 +195,7 @@ test('an undo is retried; one that fails for good ends the compensation, and bec
   const flows = shop.store.workflows
   const undone: string[] = []
   flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    for (const name of ['one', 'two', 'three']) await step(ctx, name, { handler: 'refund' }, () => name)
+    for (const name of ['one', 'two', 'three']) await stepWithUndo(ctx, name, { handler: 'refund' }, () => name)
   })
   flows.undo('refund', { retries: 1, backoff: { baseMs: 1 } }, (_, { name }, ctx) => {
     undone.push(`${name} ${ctx.attempt}`)
@@ -220,7 +220,7 @@ test('an undo is retried; one that fails for good ends the compensation, and bec
     { consumer: 'handler:refund', attempts: 2, lastError: { message: 'no refund of two' } },
   ])
   expect(await flow.cancel({ compensate: true })).toEqual(ended)
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
 test('a handler that fails for good compensates the workflow, if it is configured to', async () => {
@@ -229,7 +229,7 @@ test('a handler that fails for good compensates the workflow, if it is configure
   const undone: string[] = []
   const packing = deferred<void>()
   flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    await step(ctx, 'charge', { handler: 'refund' }, () => 'receipt-1')
+    await stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => 'receipt-1')
     return emit('OrderPaid', { method: 'card' })
   })
   flows.on('OrderPaid', { name: 'remind', delayMs: 60_000 }, () => {})
@@ -241,7 +241,7 @@ test('a handler that fails for good compensates the workflow, if it is configure
   const failing = { name: 'ship', ordered: true, retries: 1, backoff: { baseMs: 1 }, onFailure: 'compensate' } as const
   flows.on('OrderPaid', failing, async (_, ctx) => {
     await packing.promise
-    await step(ctx, 'send', { handler: 'refund' }, () => {
+    await stepWithUndo(ctx, 'send', { handler: 'refund' }, () => {
       throw new Error('no parcels')
     })
   })
@@ -261,7 +261,7 @@ test('a handler that fails for good compensates the workflow, if it is configure
     { handler: 'pack', outcome: 'stopping' },
     { handler: 'remind', outcome: 'delayed' },
   ])
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
 test('events and writes of an undo are stored with its end, and run no handlers', async () => {
@@ -270,7 +270,7 @@ test('events and writes of an undo are stored with its end, and run no handlers'
   const seen: string[] = []
   await shop.query('create table ~refunds (step text)')
   flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    for (const name of ['one', 'two']) await step(ctx, name, { handler: 'refund' }, () => name)
+    for (const name of ['one', 'two']) await stepWithUndo(ctx, name, { handler: 'refund' }, () => name)
   })
   flows.on('OrderPaid', { name: 'watch' }, event => void seen.push(event.type))
   flows.undo('refund', {}, (_, { name }) =>
@@ -310,7 +310,7 @@ test('a workflow without undos is compensated immediately, and its open executio
   const status = await flow.cancel({ compensate: true })
 
   expect(status).toMatchObject({ state: 'compensated', isSettled: true, pending: 0 })
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
 test('a lane keeps its place until its stopping attempt has ended', async () => {
@@ -334,7 +334,7 @@ test('a lane keeps its place until its stopping attempt has ended', async () => 
 
   await flows.flow('a').cancel({ compensate: true })
   const states = await shop.query('select state from ~workflow_executions order by position')
-  const wrong = await wrongBooks(shop)
+  const wrong = await inconsistentCounters(shop)
   release.resolve()
   await flows.flow('b').settled()
 
@@ -342,14 +342,14 @@ test('a lane keeps its place until its stopping attempt has ended', async () => 
   expect(wrong).toEqual([])
   expect(seen).toEqual(['a', 'b'])
   expect(await flows.flow('a').status()).toMatchObject({ state: 'compensated' })
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
 test('compensation reaches the children of the workflow, also if they have ended', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const undone: string[] = []
-  flows.on('OrderPlaced', { name: 'pay' }, (_, ctx) => step(ctx, 'charge', { handler: 'refund' }, () => {}))
+  flows.on('OrderPlaced', { name: 'pay' }, (_, ctx) => stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => {}))
   flows.undo('refund', {}, (_, __, ctx) => void undone.push(ctx.correlationId))
   await using worker = flows.worker()
   await worker.start()

@@ -3,43 +3,43 @@ import { WorkflowNotActive } from '../../src/core/workflow-errors.ts'
 import { emit } from '../../src/workflows/emit.ts'
 import { openShop, outcome } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
-import { openTill } from './failing-payments.ts'
+import { openFailingPayments } from './failing-payments.ts'
 
 test('SB-20: dead letters of handlers and of consumers share one table, one list and the same states', async () => {
-  const { store, flows, place } = await openTill()
+  const { store, flows, place } = await openFailingPayments()
   const id = await place(1, 'order-1')
 
-  const [letter] = await store.deadLetters.list()
+  const [deadLetter] = await store.deadLetters.list()
   const [same] = await flows.deadLetters.list()
 
-  expect(letter).toMatchObject({
+  expect(deadLetter).toMatchObject({
     ...{ consumer: 'handler:pay', eventId: id, state: 'open', attempts: 1, reason: 'failed', correlationId: 'order-1' },
     ...{ executionId: expect.any(String), fingerprint: expect.any(String), lastError: { message: 'no money for 1' } },
   })
-  expect(same).toEqual({ ...letter, handler: 'pay' })
+  expect(same).toEqual({ ...deadLetter, handler: 'pay' })
   expect(await flows.deadLetters.show('pay', id)).toMatchObject({ event: { id, data: { total: 1 } } })
   expect(await store.deadLetters.stats()).toMatchObject([{ consumer: 'handler:pay', open: 1 }])
 })
 
 for (const [name, ask] of Object.entries({
-  'flows.deadLetters': (till: Awaited<ReturnType<typeof openTill>>, id: string) =>
-    till.flows.deadLetters.retry('pay', id),
-  'store.deadLetters': (till: Awaited<ReturnType<typeof openTill>>, id: string) =>
-    till.store.deadLetters.retry('handler:pay', id),
+  'flows.deadLetters': (payments: Awaited<ReturnType<typeof openFailingPayments>>, id: string) =>
+    payments.flows.deadLetters.retry('pay', id),
+  'store.deadLetters': (payments: Awaited<ReturnType<typeof openFailingPayments>>, id: string) =>
+    payments.store.deadLetters.retry('handler:pay', id),
 }))
   test(`SB-21: a retry requested by ${name} runs the handler again, and closes the dead letter with its emitted events`, async () => {
-    const till = await openTill()
-    const id = await till.place(1, 'order-1')
-    till.mend()
+    const payments = await openFailingPayments()
+    const id = await payments.place(1, 'order-1')
+    payments.fix()
 
-    const asked = await ask(till, id)
-    await till.until(id, 'replayed')
-    const status = await till.flows.flow('order-1').settled()
+    const asked = await ask(payments, id)
+    await payments.until(id, 'replayed')
+    const status = await payments.flows.flow('order-1').settled()
 
     expect(asked).toEqual({ requested: 1, isRunning: true })
     expect(status).toMatchObject({ state: 'settled', deadLetters: 0, lastType: 'OrderPaid' })
-    expect(till.tried).toEqual([1, 1])
-    expect(await till.flows.deadLetters.show('pay', id)).toMatchObject({
+    expect(payments.tried).toEqual([1, 1])
+    expect(await payments.flows.deadLetters.show('pay', id)).toMatchObject({
       ...{ attempts: 2, retryAt: undefined, history: [{ from: 'retrying', to: 'replayed' }] },
     })
   })
@@ -51,7 +51,7 @@ test('SB-22: a fresh schema has everything that dead letters need', async () => 
 })
 
 test('SB-23: of two concurrent retries with different data one is refused', async () => {
-  const { flows, worker, place, query } = await openTill()
+  const { flows, worker, place, query } = await openFailingPayments()
   const id = await place(1)
   await worker.stop()
 
@@ -67,21 +67,21 @@ test('SB-23: of two concurrent retries with different data one is refused', asyn
 })
 
 test('SB-23: a retry that several workers see runs once', async () => {
-  const till = await openTill()
+  const payments = await openFailingPayments()
   const ids = []
-  for (let total = 1; total <= 5; total++) ids.push(await till.place(total))
-  till.mend()
-  for (let n = 0; n < 3; n++) await till.flows.worker({ pollMs: 20 }).start()
+  for (let total = 1; total <= 5; total++) ids.push(await payments.place(total))
+  payments.fix()
+  for (let n = 0; n < 3; n++) await payments.flows.worker({ pollMs: 20 }).start()
 
-  await Promise.all(ids.map(id => till.flows.deadLetters.retry('pay', id)))
-  for (const id of ids) await till.until(id, 'replayed')
+  await Promise.all(ids.map(id => payments.flows.deadLetters.retry('pay', id)))
+  for (const id of ids) await payments.until(id, 'replayed')
 
-  expect([...till.tried].sort()).toEqual([1, 1, 2, 2, 3, 3, 4, 4, 5, 5])
-  expect(await till.query(`select count(*)::int as n from ~events where type = 'OrderPaid'`)).toEqual([{ n: 5 }])
+  expect([...payments.tried].sort()).toEqual([1, 1, 2, 2, 3, 3, 4, 4, 5, 5])
+  expect(await payments.query(`select count(*)::int as n from ~events where type = 'OrderPaid'`)).toEqual([{ n: 5 }])
 })
 
 test('SB-23: only an open dead letter can be retried or resolved, and the error names its state', async () => {
-  const { store, flows, place } = await openTill()
+  const { store, flows, place } = await openFailingPayments()
   const id = await place(1)
 
   await flows.deadLetters.resolve('pay', id, 'paid by cheque')
@@ -105,15 +105,17 @@ test('SB-23: only an open dead letter can be retried or resolved, and the error 
 })
 
 test('a dead letter that is being retried can be neither resolved nor retried, unless its execution is gone', async () => {
-  const { flows, worker, place, query } = await openTill()
+  const { flows, worker, place, query } = await openFailingPayments()
   const id = await place(1)
   await worker.stop()
-  const [letter] = await query<{ execution: string; position: bigint }>('select execution, position from ~dead_letters')
+  const [deadLetter] = await query<{ execution: string; position: bigint }>(
+    'select execution, position from ~dead_letters',
+  )
   await query(`update ~dead_letters set state = 'retrying'`)
   await query(
     `insert into ~workflow_executions (id, position, rank, route, is_letter, state, correlation_id)
     values ($1, $2, 0, 1, true, 'ready', 'order-1')`,
-    [letter!.execution, letter!.position],
+    [deadLetter!.execution, deadLetter!.position],
   )
 
   const { error } = await outcome(flows.deadLetters.resolve('pay', id, 'paid by cheque'))
@@ -125,7 +127,7 @@ test('a dead letter that is being retried can be neither resolved nor retried, u
 })
 
 test('SB-24: a dead letter that fails again is the same, open, with the attempts added up', async () => {
-  const { flows, place, until, query } = await openTill({ retries: 1, backoff: { baseMs: 1 } })
+  const { flows, place, until, query } = await openFailingPayments({ retries: 1, backoff: { baseMs: 1 } })
   const id = await place(1, 'order-1')
 
   for (let n = 2; n <= 3; n++) {
@@ -134,29 +136,29 @@ test('SB-24: a dead letter that fails again is the same, open, with the attempts
   }
   await until(id, 'open')
 
-  const letter = await flows.deadLetters.show('pay', id)
-  expect(letter).toMatchObject({ state: 'open', reason: 'max_retries', retryAt: undefined })
-  expect(letter.errors.map(error => error.message)).toEqual(Array.from({ length: 6 }, () => 'no money for 1'))
+  const deadLetter = await flows.deadLetters.show('pay', id)
+  expect(deadLetter).toMatchObject({ state: 'open', reason: 'max_retries', retryAt: undefined })
+  expect(deadLetter.errors.map(error => error.message)).toEqual(Array.from({ length: 6 }, () => 'no money for 1'))
   expect(await flows.flow('order-1').status()).toMatchObject({ state: 'failed', deadLetters: 1, pending: 0 })
   expect(await query('select failures from ~dead_letters')).toEqual([{ failures: 3 }])
 })
 
 test('a dead letter is retried with other data, which the handler sees as the data of its event', async () => {
-  const till = await openTill()
-  const id = await till.place(1)
-  till.mend()
+  const payments = await openFailingPayments()
+  const id = await payments.place(1)
+  payments.fix()
 
-  await till.flows.deadLetters.retry('pay', id, { data: { total: 7 } })
-  await till.until(id, 'replayed')
+  await payments.flows.deadLetters.retry('pay', id, { data: { total: 7 } })
+  await payments.until(id, 'replayed')
 
-  expect(till.tried).toEqual([1, 7])
-  expect(await till.flows.deadLetters.show('pay', id)).toMatchObject({
+  expect(payments.tried).toEqual([1, 7])
+  expect(await payments.flows.deadLetters.show('pay', id)).toMatchObject({
     ...{ event: { data: { total: 1 } }, edited: { data: { total: 7 } } },
   })
 })
 
 test('other data applies to one retry only', async () => {
-  const { flows, place, tried } = await openTill()
+  const { flows, place, tried } = await openFailingPayments()
   const id = await place(1)
 
   await flows.deadLetters.retry('pay', id, { data: { total: 7 } })
@@ -168,41 +170,41 @@ test('other data applies to one retry only', async () => {
 })
 
 test('all matching dead letters are requested, at the given rate', async () => {
-  const till = await openTill()
-  const first = await till.place(1, 'order-1')
-  const second = await till.place(2, 'order-2')
-  const third = await till.place(3, 'order-2')
-  await till.worker.stop()
-  const { deadLetters } = till.flows
+  const payments = await openFailingPayments()
+  const first = await payments.place(1, 'order-1')
+  const second = await payments.place(2, 'order-2')
+  const third = await payments.place(3, 'order-2')
+  await payments.worker.stop()
+  const { deadLetters } = payments.flows
 
   const none = await deadLetters.retryAll({ reason: 'timeout' })
   const asked = await deadLetters.retryAll({ correlationId: 'order-2', reason: 'failed' }, { perSecond: 0.01 })
   const rest = await deadLetters.retryAll({}, { perSecond: 0.01 })
 
   expect([none.requested, asked.requested, rest.requested]).toEqual([0, 2, 1])
-  const at = new Map((await deadLetters.list()).map(letter => [letter.eventId, letter.retryAt!.getTime()]))
+  const at = new Map((await deadLetters.list()).map(deadLetter => [deadLetter.eventId, deadLetter.retryAt!.getTime()]))
   expect([third, first].map(id => at.get(id)! - at.get(second)!)).toEqual([100_000, 200_000])
 })
 
 test('requested dead letters run when their time comes', async () => {
-  const till = await openTill()
+  const payments = await openFailingPayments()
   const ids = []
-  for (let total = 1; total <= 4; total++) ids.push(await till.place(total))
-  till.mend()
+  for (let total = 1; total <= 4; total++) ids.push(await payments.place(total))
+  payments.fix()
 
-  const asked = await till.flows.deadLetters.retryAll({ handler: 'pay' }, { perSecond: 50 })
-  for (const id of ids) await till.until(id, 'replayed')
+  const asked = await payments.flows.deadLetters.retryAll({ handler: 'pay' }, { perSecond: 50 })
+  for (const id of ids) await payments.until(id, 'replayed')
 
   expect(asked).toEqual({ requested: 4, isRunning: true })
   // Those whose time has come meanwhile run side by side.
-  expect(till.tried.slice(4).sort()).toEqual([1, 2, 3, 4])
+  expect(payments.tried.slice(4).sort()).toEqual([1, 2, 3, 4])
 })
 
 test('similar failures form one group, with the latest error and both times', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   flows.on('OrderPlaced', { name: 'pay' }, event => {
-    throw new Error(event.data.total < 10 ? `no money for order ${event.data.total}` : 'the till is closed')
+    throw new Error(event.data.total < 10 ? `no money for order ${event.data.total}` : 'the bank is closed')
   })
   await using worker = flows.worker()
   await worker.start()
@@ -213,14 +215,14 @@ test('similar failures form one group, with the latest error and both times', as
   expect(many).toMatchObject({ handler: 'pay', count: 3, reason: 'failed', latestError: { at: expect.any(Date) } })
   expect(many!.latestError.message).toBe('no money for order 3')
   expect(many!.firstFailedAt.getTime()).toBeLessThan(many!.lastFailedAt.getTime())
-  expect(one).toMatchObject({ count: 1, latestError: { message: 'the till is closed' } })
+  expect(one).toMatchObject({ count: 1, latestError: { message: 'the bank is closed' } })
   expect(await flows.deadLetters.list({ fingerprint: many!.fingerprint })).toHaveLength(3)
   expect(await flows.deadLetters.groups({ handler: 'ship' })).toEqual([])
   expect(await flows.deadLetters.groups({ state: 'resolved' })).toEqual([])
 })
 
 test('dead letters of handlers are listed in pages, and by subject', async () => {
-  const { flows, store, place, query } = await openTill()
+  const { flows, store, place, query } = await openFailingPayments()
   for (const [total, order] of [
     [1, 'a'],
     [2, 'a'],
@@ -232,7 +234,7 @@ test('dead letters of handlers are listed in pages, and by subject', async () =>
   const seen: string[] = []
 
   for (let page = await flows.deadLetters.list({ limit: 2 }); page.length > 0; ) {
-    seen.push(...page.map(letter => `${letter.handler} ${letter.correlationId}`))
+    seen.push(...page.map(deadLetter => `${deadLetter.handler} ${deadLetter.correlationId}`))
     page = await flows.deadLetters.list({ limit: 2, after: page.at(-1) })
   }
 
@@ -244,14 +246,14 @@ test('dead letters of handlers are listed in pages, and by subject', async () =>
 })
 
 test('without a worker for the handler a retry reports that, and runs when a worker comes', async () => {
-  const till = await openTill()
-  const id = await till.place(1)
-  till.mend()
-  await till.worker.stop()
+  const payments = await openFailingPayments()
+  const id = await payments.place(1)
+  payments.fix()
+  await payments.worker.stop()
 
-  const asked = await till.flows.deadLetters.retry('pay', id)
-  await till.worker.start()
-  await till.until(id, 'replayed')
+  const asked = await payments.flows.deadLetters.retry('pay', id)
+  await payments.worker.start()
+  await payments.until(id, 'replayed')
 
   expect(asked).toEqual({ requested: 1, isRunning: false })
 })
@@ -265,7 +267,7 @@ test('a consumer cannot have a name that its dead letters would share with a han
 })
 
 test('requests for missing dead letters fail, or report that there are none', async () => {
-  const { flows, store } = await openTill()
+  const { flows, store } = await openFailingPayments()
   const nobody = crypto.randomUUID()
 
   for (const ask of [
@@ -285,7 +287,7 @@ test('requests for missing dead letters fail, or report that there are none', as
 
 for (const state of ['cancelled', 'compensating', 'compensated', 'compensationFailed'])
   test(`dead letters of a workflow that is ${state} can only be resolved`, async () => {
-    const { store, flows, place, query } = await openTill()
+    const { store, flows, place, query } = await openFailingPayments()
     const id = await place(1, 'order-1')
     await query('update ~workflows set state = $1', [state])
 
@@ -301,7 +303,7 @@ for (const state of ['cancelled', 'compensating', 'compensated', 'compensationFa
   })
 
 test('a retry requested before its workflow was cancelled is dropped', async () => {
-  const { flows, worker, place, query, tried } = await openTill()
+  const { flows, worker, place, query, tried } = await openFailingPayments()
   const id = await place(1)
   await worker.stop()
   await flows.deadLetters.retry('pay', id)
@@ -317,9 +319,9 @@ test('a retry requested before its workflow was cancelled is dropped', async () 
 test('requested dead letters of a retired handler do not block others, and are retried when it is resumed', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows
-  let isMended = false
+  let isFixed = false
   const fail = (): void => {
-    if (!isMended) throw new Error('no money')
+    if (!isFixed) throw new Error('no money')
   }
   flows.on('OrderPlaced', { name: 'pay' }, fail)
   flows.on('OrderPaid', { name: 'ship' }, fail)
@@ -329,7 +331,7 @@ test('requested dead letters of a retired handler do not block others, and are r
   await Promise.all(Array.from({ length: 101 }, (_, total) => flows.publish('OrderPlaced', { total })))
   const paid = await flows.publish('OrderPaid', { method: 'card' })
   await waitUntil(async () => (await query('select from ~dead_letters')).length === 102)
-  isMended = true
+  isFixed = true
 
   await flows.retireHandler('pay')
   await flows.deadLetters.retryAll({}, { perSecond: 1_000 })
@@ -355,9 +357,9 @@ test('a retry goes to the newest version of the handler', async () => {
   flows.on('OrderPlaced', { name: 'pay', version: 2 }, (_, ctx) => emit('OrderShipped', { parcel: `v${ctx.version}` }))
   await using worker = flows.worker({ pollMs: 50 })
   await worker.start()
-  const [letter] = await flows.deadLetters.list()
+  const [deadLetter] = await flows.deadLetters.list()
 
-  await flows.deadLetters.retry('pay', letter!.eventId)
+  await flows.deadLetters.retry('pay', deadLetter!.eventId)
   const shipped = await flow.waitFor('OrderShipped', { timeoutMs: 30_000 })
 
   expect(shipped.data.parcel).toBe('v2')
@@ -376,9 +378,9 @@ test('the worker that runs a retry may die: another one continues it', async () 
   await mortal.start()
   const flow = await store.workflows.publish('OrderPlaced', { total: 1 })
   await flow.settled()
-  const [letter] = await store.workflows.deadLetters.list()
+  const [deadLetter] = await store.workflows.deadLetters.list()
 
-  await store.workflows.deadLetters.retry('pay', letter!.eventId)
+  await store.workflows.deadLetters.retry('pay', deadLetter!.eventId)
   await waitUntil(() => runs === 2)
   const heirs = (await sibling()).workflows
   heirs.on('OrderPlaced', { name: 'pay' }, pay)
@@ -387,5 +389,5 @@ test('the worker that runs a retry may die: another one continues it', async () 
   await heir.start()
   await flow.waitFor('OrderPaid', { timeoutMs: 30_000 })
 
-  expect(await heirs.deadLetters.show('pay', letter!.eventId)).toMatchObject({ state: 'replayed', attempts: 3 })
+  expect(await heirs.deadLetters.show('pay', deadLetter!.eventId)).toMatchObject({ state: 'replayed', attempts: 3 })
 })

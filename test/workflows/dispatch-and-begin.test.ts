@@ -3,9 +3,9 @@ import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import type { Database } from '../../src/database/database.ts'
 import { openDatabase } from '../support/engines.ts'
-import { openTrouble } from '../support/lossy-database.ts'
+import { lossyDatabase } from '../support/lossy-database.ts'
 import { connect, onServer, openShop, placed, type Shop } from '../support/shop.ts'
-import { statesOf } from '../support/suspended-executions.ts'
+import { executionStates } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
 
 /** Dispatches what there is for a worker that does not exist but in its row, with so much room; returns how many have begun. */
@@ -65,7 +65,7 @@ test('as many executions as there is room for begin with their dispatch, and any
   const begun = await dispatchFor(shop, 'worker-1', 7, 2)
 
   expect(begun).toBe(2)
-  expect(await statesOf(shop)).toBe('3 ready, 2 running')
+  expect(await executionStates(shop)).toBe('3 ready, 2 running')
   expect(
     await shop.query('select kind, count(*)::int as n from ~workflow_activity group by kind order by min(position)'),
   ).toEqual([
@@ -84,7 +84,7 @@ test('nothing begins before older ready executions, nor for a worker that others
   const late = await dispatchFor(shop, 'worker-1', 8, 10)
 
   expect([gone, late]).toEqual([0, 0])
-  expect(await statesOf(shop)).toBe('2 ready')
+  expect(await executionStates(shop)).toBe('2 ready')
 })
 
 test.runIf(onServer)(
@@ -100,13 +100,13 @@ test.runIf(onServer)(
     await taker.query('rollback')
 
     expect(begun).toBe(0)
-    expect(await statesOf(shop)).toBe('1 ready')
+    expect(await executionStates(shop)).toBe('1 ready')
   },
 )
 
 test('an execution that began for a worker that never got the answer is released, and runs', async () => {
-  const trouble = openTrouble(await openDatabase())
-  const shop = await openShop({ database: trouble.database })
+  const lossy = lossyDatabase(await openDatabase())
+  const shop = await openShop({ database: lossy.database })
   const { workflows } = shop.store
   const attempts: number[] = []
   workflows.on('OrderPlaced', { name: 'pay' }, (_, { attempt }) => void attempts.push(attempt))
@@ -114,11 +114,11 @@ test('an execution that began for a worker that never got the answer is released
   await worker.start()
   await (await workflows.publish('OrderPlaced', { total: 1 })).settled()
 
-  trouble.loseAnswerTo('workflows.dispatch')
+  lossy.loseAnswerTo('workflows.dispatch')
   const flow = await workflows.publish('OrderPlaced', { total: 2 })
   await flow.settled()
 
-  expect(trouble.counts().lost).toBe(1)
+  expect(lossy.counts().lost).toBe(1)
   expect(attempts).toEqual([1, 1])
   expect(await shop.query(`select outcome from ~workflow_activity where kind = 'released'`)).toHaveLength(1)
 })
@@ -197,5 +197,5 @@ test('a stopping worker releases executions that are dispatched to it meanwhile'
   const begun = runs
   await waitUntil(async () => (await shop.query('select 1 from ~workflows')).length === 20)
 
-  expect(await statesOf(shop)).toBe(`${20 - begun} ready`)
+  expect(await executionStates(shop)).toBe(`${20 - begun} ready`)
 })

@@ -1,4 +1,4 @@
-/** A shop whose till does not take money until it is mended: every order becomes a dead letter of the handler `pay`. */
+/** A shop whose payments does not take money until it is mended: every order becomes a dead letter of the handler `pay`. */
 import { onTestFinished } from 'vitest'
 import type { StoreOptions } from '../../src/store.ts'
 import { emit } from '../../src/workflows/emit.ts'
@@ -8,31 +8,31 @@ import type { Worker } from '../../src/workflows/worker.ts'
 import { openShop, type Shop, type ShopMap } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-export interface Till extends Shop {
+export interface FailingPayments extends Shop {
   readonly flows: Shop['store']['workflows']
   readonly worker: Worker
   /** The totals of the orders it was tried for. */
   readonly tried: number[]
   /** From now on it takes money. */
-  mend(): void
+  fix(): void
   breakAgain(): void
   /** Places an order and waits until nothing more happens; returns its event's id. */
   place(total: number, correlationId?: string): Promise<string>
-  /** Waits until the letter of this event is in this state. */
+  /** Waits until the dead letter of this event is in this state. */
   until(eventId: string, state: string): Promise<void>
 }
 
-export async function openTill(
+export async function openFailingPayments(
   options: Omit<Partial<AnyHandlerOptions>, 'name'> = {},
   storeOptions: StoreOptions<ShopMap> = {},
-): Promise<Till> {
+): Promise<FailingPayments> {
   const shop = await openShop(storeOptions)
   const flows = shop.store.workflows
   const tried: number[] = []
-  let isMended = false
+  let isFixed = false
   flows.on('OrderPlaced', { ...(options as object), name: 'pay' }, event => {
     tried.push(event.data.total)
-    if (!isMended) throw new Error(`no money for ${event.data.total}`)
+    if (!isFixed) throw new Error(`no money for ${event.data.total}`)
     return emit('OrderPaid', { method: 'card' })
   })
   const worker = flows.worker({ pollMs: 200 })
@@ -40,11 +40,11 @@ export async function openTill(
   onTestFinished(() => worker.stop())
   return {
     ...{ ...shop, flows, worker, tried },
-    mend: () => {
-      isMended = true
+    fix: () => {
+      isFixed = true
     },
     breakAgain: () => {
-      isMended = false
+      isFixed = false
     },
     async place(total, correlationId) {
       const id = crypto.randomUUID()

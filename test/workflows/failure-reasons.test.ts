@@ -6,11 +6,11 @@ import { upcaster } from '../../src/events/upcast.ts'
 import { complete, emit } from '../../src/workflows/emit.ts'
 import type { AnyHandlerOptions } from '../../src/workflows/handler.ts'
 import { openShop, type Shop } from '../support/shop.ts'
-import { letPass, statesOf } from '../support/suspended-executions.ts'
+import { executionStates, letTimePass } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
-import { openTill } from './failing-payments.ts'
+import { openFailingPayments } from './failing-payments.ts'
 
-/** Runs one order through a handler that fails as it likes, and returns its letter. */
+/** Runs one order through a handler that fails as it likes, and returns its dead letter. */
 async function letterOf(
   run: () => unknown,
   options: Omit<Partial<AnyHandlerOptions>, 'name'> = {},
@@ -23,8 +23,8 @@ async function letterOf(
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await flow.settled()
-  const [letter] = await flows.deadLetters.list()
-  return letter!
+  const [deadLetter] = await flows.deadLetters.list()
+  return deadLetter!
 }
 
 const fails = (): never => {
@@ -51,9 +51,9 @@ test('SB-19: a dead letter has the true reason', async () => {
 
   await (await flows.publish('OrderPlaced', { total: 1 })).settled()
 
-  const letters = await flows.deadLetters.list()
-  expect(letters).toHaveLength(8)
-  for (const { handler, reason, attempts } of letters)
+  const deadLetters = await flows.deadLetters.list()
+  expect(deadLetters).toHaveLength(8)
+  for (const { handler, reason, attempts } of deadLetters)
     expect([reason, attempts]).toEqual([handler, ['max_retries', 'timeout'].includes(handler) ? 3 : 1])
 })
 
@@ -62,9 +62,9 @@ test('the refusal of an emitted event when it is stored is the reason as well', 
   const id = crypto.randomUUID()
   await shop.store.events.append('order-1', { type: 'OrderShipped', data: { parcel: 'x' }, id })
 
-  const letter = await letterOf(() => emit('OrderShipped', { parcel: 'y' }, { id }), { retries: 2 }, shop)
+  const deadLetter = await letterOf(() => emit('OrderShipped', { parcel: 'y' }, { id }), { retries: 2 }, shop)
 
-  expect(letter).toMatchObject({ reason: 'invalid_emission', attempts: 1 })
+  expect(deadLetter).toMatchObject({ reason: 'invalid_emission', attempts: 1 })
 })
 
 test('a schema violation of an emitted event is the reason as well', async () => {
@@ -74,27 +74,27 @@ test('a schema violation of an emitted event is the reason as well', async () =>
   })
   const shop = await openShop({ events: events as never })
 
-  const letter = await letterOf(() => emit('OrderPaid', { method: 'shells' }), {}, shop)
+  const deadLetter = await letterOf(() => emit('OrderPaid', { method: 'shells' }), {}, shop)
 
-  expect(letter).toMatchObject({ reason: 'invalid_emission' })
-  expect(letter.lastError.message).toContain('does not fit its schema')
+  expect(deadLetter).toMatchObject({ reason: 'invalid_emission' })
+  expect(deadLetter.lastError.message).toContain('does not fit its schema')
 })
 
 test('an error of the library that the handler itself received is an error of the handler', async () => {
-  const letter = await letterOf(
+  const deadLetter = await letterOf(
     () => {
       throw new InvalidEvent({ type: 'OrderPaid', path: 'data', reason: 'is of another shop' })
     },
     { retries: 1 },
   )
 
-  expect(letter).toMatchObject({ reason: 'max_retries', attempts: 2 })
+  expect(deadLetter).toMatchObject({ reason: 'max_retries', attempts: 2 })
 })
 
 test('writes that fail with the completion are retried, and are a failure like any other', async () => {
-  const letter = await letterOf(() => complete(tx => tx.query('select 1 / 0')), { retries: 1 })
+  const deadLetter = await letterOf(() => complete(tx => tx.query('select 1 / 0')), { retries: 1 })
 
-  expect(letter).toMatchObject({ reason: 'max_retries', attempts: 2, lastError: { code: '22012' } })
+  expect(deadLetter).toMatchObject({ reason: 'max_retries', attempts: 2, lastError: { code: '22012' } })
 })
 
 test('an error can say that no retry helps, and so can the handler', async () => {
@@ -125,20 +125,20 @@ test('an event that cannot be upcast becomes a dead letter, which can be retried
       return { total: data.total * 100 }
     }),
   ]
-  const till = await openTill({}, { upcasters })
-  till.mend()
-  const { eventIds } = await till.store.events.append('order-1', {
+  const payments = await openFailingPayments({}, { upcasters })
+  payments.fix()
+  const { eventIds } = await payments.store.events.append('order-1', {
     ...{ type: 'OrderPlaced', data: { total: 'many' as never }, schemaVersion: 1, correlationId: 'order-1' },
   })
   const id = eventIds[0]!
-  await waitUntil(async () => (await till.flows.deadLetters.list()).length === 1)
+  await waitUntil(async () => (await payments.flows.deadLetters.list()).length === 1)
 
-  const before = await till.flows.deadLetters.show('pay', id)
-  await till.flows.deadLetters.retry('pay', id, { data: { total: 700 } })
-  await till.until(id, 'replayed')
+  const before = await payments.flows.deadLetters.show('pay', id)
+  await payments.flows.deadLetters.retry('pay', id, { data: { total: 700 } })
+  await payments.until(id, 'replayed')
 
   expect(before).toMatchObject({ reason: 'undecodable', lastError: { code: 'event_undecodable' } })
-  expect(till.tried).toEqual([700])
+  expect(payments.tried).toEqual([700])
 })
 
 test('other data is validated like the event', async () => {
@@ -146,7 +146,7 @@ test('other data is validated like the event', async () => {
     OrderPlaced: standard(data => typeof (data as { total: unknown }).total === 'number'),
     OrderPaid: standard(() => true),
   })
-  const { flows, place } = await openTill({}, { events: events as never })
+  const { flows, place } = await openFailingPayments({}, { events: events as never })
   const id = await place(1)
 
   for (const data of [{ total: 'many' }, { total: 1n }, undefined])
@@ -170,9 +170,9 @@ test('an event over which several workers die becomes a dead letter', async () =
 })
 
 test('an execution that is not completed by its deadline becomes a dead letter', async () => {
-  const letter = await letterOf(fails, { retries: 100, deadlineMs: 60 })
+  const deadLetter = await letterOf(fails, { retries: 100, deadlineMs: 60 })
 
-  expect(letter).toMatchObject({ reason: 'deadline', lastError: { code: 'deadline_passed' } })
+  expect(deadLetter).toMatchObject({ reason: 'deadline', lastError: { code: 'deadline_passed' } })
 })
 
 test('an attempt that runs at the deadline is cut off there, however much of its timeout is left', async () => {
@@ -180,12 +180,12 @@ test('an attempt that runs at the deadline is cut off there, however much of its
   const hangs = (_event: unknown, ctx: { signal: AbortSignal }): Promise<never> =>
     new Promise(() => ctx.signal.addEventListener('abort', () => (aborted = ctx.signal.reason)))
 
-  let letter: unknown
+  let deadLetter: unknown
   // On a busy machine its time may be over before it has begun: then another one is tried.
   for (let round = 0; round < 20 && aborted === undefined; round++)
-    letter = await letterOf(hangs as never, { retries: 100, deadlineMs: 100 })
+    deadLetter = await letterOf(hangs as never, { retries: 100, deadlineMs: 100 })
 
-  expect(letter).toMatchObject({ reason: 'deadline', attempts: 1, lastError: { code: 'deadline_passed' } })
+  expect(deadLetter).toMatchObject({ reason: 'deadline', attempts: 1, lastError: { code: 'deadline_passed' } })
   expect(aborted).toMatchObject({ code: 'deadline_passed' })
 })
 
@@ -198,12 +198,12 @@ test('an execution whose next attempt is later than its deadline fails at its de
   await using worker = flows.worker({ pollMs: 50 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await waitUntil(async () => (await statesOf(shop)) === '1 delayed')
-  await letPass(shop, 60_000)
+  await waitUntil(async () => (await executionStates(shop)) === '1 delayed')
+  await letTimePass(shop, 60_000)
   await flow.settled()
 
-  const [letter] = await flows.deadLetters.list()
-  expect(letter).toMatchObject({ reason: 'deadline', attempts: 2, lastError: { code: 'deadline_passed' } })
+  const [deadLetter] = await flows.deadLetters.list()
+  expect(deadLetter).toMatchObject({ reason: 'deadline', attempts: 2, lastError: { code: 'deadline_passed' } })
 })
 
 test('a deleted event leaves no dead letter, but is shown in the activity', async () => {
@@ -226,7 +226,7 @@ test('a deleted event leaves no dead letter, but is shown in the activity', asyn
 })
 
 test('a dead letter whose event is deleted before its retry is open again, and says so', async () => {
-  const { flows, place, query } = await openTill()
+  const { flows, place, query } = await openFailingPayments()
   const id = await place(1)
   await query('delete from ~events')
 
@@ -335,9 +335,9 @@ test('an error can say when to try again', async () => {
 })
 
 test('SB-36: an inline handler that keeps failing becomes a dead letter after its retries, not before', async () => {
-  const letter = await letterOf(fails, { inline: true, retries: 2 })
+  const deadLetter = await letterOf(fails, { inline: true, retries: 2 })
 
-  expect(letter).toMatchObject({ reason: 'max_retries', attempts: 3 })
+  expect(deadLetter).toMatchObject({ reason: 'max_retries', attempts: 3 })
 })
 
 test('SB-46: the dead letter and the end of the execution are one transaction: neither exists without the other', async () => {

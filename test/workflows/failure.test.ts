@@ -48,8 +48,8 @@ test('SB-19: events of onFailure are emitted once, with the dead letter, and car
     { data: { parcel: 'timeout of 1' }, workflow: { handler: 'pay', failed: 'pay', hops: 1 } },
   ])
   const [event] = await shop.query(`select correlation_id, causation_id from ~events where type = 'OrderShipped'`)
-  const [letter] = await flows.deadLetters.list()
-  expect(event).toEqual({ correlation_id: flow.correlationId, causation_id: letter!.eventId })
+  const [deadLetter] = await flows.deadLetters.list()
+  expect(event).toEqual({ correlation_id: flow.correlationId, causation_id: deadLetter!.eventId })
 })
 
 test('SB-18: events of onFailure never run the handler that failed, whatever it subscribes to', async () => {
@@ -80,15 +80,15 @@ test('onFailure is called each time a dead letter fails again', async () => {
   await using worker = flows.worker({ pollMs: 50 })
   await worker.start()
   await (await flows.publish('OrderPlaced', { total: 1 })).settled()
-  const [letter] = await flows.deadLetters.list()
+  const [deadLetter] = await flows.deadLetters.list()
 
   for (let n = 2; n <= 3; n++) {
-    await flows.deadLetters.retry('pay', letter!.eventId)
+    await flows.deadLetters.retry('pay', deadLetter!.eventId)
     await waitUntil(async () => (await shippedIn(shop)).length === n)
   }
 
   expect(new Set((await shippedIn(shop)).map(event => event.id)).size).toBe(3)
-  expect(await flows.deadLetters.show('pay', letter!.eventId)).toMatchObject({ state: 'open', attempts: 3 })
+  expect(await flows.deadLetters.show('pay', deadLetter!.eventId)).toMatchObject({ state: 'open', attempts: 3 })
 })
 
 test('writes of onFailure are stored with the dead letter', async () => {
@@ -143,9 +143,9 @@ for (const [what, { onFailure, noted, clock }] of Object.entries({
     const status = await (await flows.publish('OrderPlaced', { total: 1 })).settled()
 
     expect(status).toMatchObject({ state: 'failed', deadLetters: 1 })
-    const [letter] = await flows.deadLetters.list()
-    expect(letter).toMatchObject({ reason: 'failed', lastError: { message: 'no money' } })
-    expect(letter!.lastError.onFailure).toContain(noted)
+    const [deadLetter] = await flows.deadLetters.list()
+    expect(deadLetter).toMatchObject({ reason: 'failed', lastError: { message: 'no money' } })
+    expect(deadLetter!.lastError.onFailure).toContain(noted)
     expect(await shippedIn(shop)).toEqual([])
   })
 
@@ -160,9 +160,9 @@ test('a result that cannot be stored becomes a dead letter, even if onFailure fa
 
   await (await flows.publish('OrderPlaced', { total: 1 })).settled()
 
-  const [letter] = await flows.deadLetters.list()
-  expect(letter).toMatchObject({ reason: 'failed', lastError: { code: 'version_conflict' } })
-  expect(letter!.lastError.onFailure).toContain('VersionConflict')
+  const [deadLetter] = await flows.deadLetters.list()
+  expect(deadLetter).toMatchObject({ reason: 'failed', lastError: { code: 'version_conflict' } })
+  expect(deadLetter!.lastError.onFailure).toContain('VersionConflict')
 })
 
 test('an event that exceeded its depth calls onFailure, and handlers that fail because of each other end', async () => {
@@ -176,11 +176,11 @@ test('an event that exceeded its depth calls onFailure, and handlers that fail b
 
   const status = await (await flows.publish('OrderPlaced', { total: 1 })).settled()
 
-  const letters = await flows.deadLetters.list()
-  expect(status.deadLetters).toBe(letters.length)
+  const deadLetters = await flows.deadLetters.list()
+  expect(status.deadLetters).toBe(deadLetters.length)
   // Two chains side by side: which one is ahead is not ours to say.
   expect((await shippedIn(shop)).map(({ workflow }) => workflow.hops).sort()).toEqual([1, 1, 2, 2, 3, 3, 4, 4])
-  expect(letters.filter(letter => letter.lastError.onFailure?.includes('HopsExceeded'))).toHaveLength(2)
+  expect(deadLetters.filter(deadLetter => deadLetter.lastError.onFailure?.includes('HopsExceeded'))).toHaveLength(2)
 })
 
 test('an event of onFailure of one of a batch has its place in the batch', async () => {

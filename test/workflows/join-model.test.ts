@@ -7,7 +7,7 @@ import type { HandlerResult } from '../../src/workflows/emit.ts'
 import { batch, emit } from '../../src/workflows/emit.ts'
 import type { Workflows } from '../../src/workflows/workflows.ts'
 import { pick, type Random, seeded } from '../chaos/seeded-random.ts'
-import { expectNothingOpen, openChecks, settled } from './order-checks.ts'
+import { expectNothingOpen, openOrderChecks, settled } from './order-checks.ts'
 
 /** What becomes of one branch. */
 type Tree =
@@ -104,7 +104,7 @@ function register(flows: Workflows<TreeMap>, lines: Map<string, string[]>): void
 test('SB-17: nested batches end as their branches end, each join once', async () => {
   const seed = Math.floor(Math.random() * 2 ** 31)
   const random = seeded(seed)
-  const checks = await openChecks()
+  const checks = await openOrderChecks()
   const flows = checks.flows as unknown as Workflows<TreeMap>
   const lines = new Map<string, string[]>()
   register(flows, lines)

@@ -4,13 +4,13 @@ import { emit } from '../../src/workflows/emit.ts'
 import type { AnyJoinOptions, JoinInfo, JoinPolicy } from '../../src/workflows/joins/join.ts'
 import { waitUntil } from '../support/wait.ts'
 import {
-  type Checks,
+  deadLettersOf,
   expectNothingOpen,
   fanOut,
   items,
   joinsOf,
-  lettersOf,
-  openChecks,
+  type OrderChecks,
+  openOrderChecks,
   publishChecked,
   settled,
 } from './order-checks.ts'
@@ -24,8 +24,8 @@ interface Run {
 async function openPolicy(
   policy: JoinPolicy,
   { broken = [], empty = [] }: { broken?: readonly string[]; empty?: readonly string[] },
-): Promise<Checks & { runs: Run[] }> {
-  const checks = await openChecks()
+): Promise<OrderChecks & { runs: Run[] }> {
+  const checks = await openOrderChecks()
   const { flows } = checks
   const runs: Run[] = []
   fanOut(flows, { join: 'clear' })
@@ -45,15 +45,15 @@ test('all: a branch that fails fails the join, whose dead letter says so', async
   await worker.start()
 
   const status = await settled(await checks.flows.publish('OrderPlaced', { items }))
-  const letters = await lettersOf(checks)
+  const deadLetters = await deadLettersOf(checks)
 
   expect(checks.runs).toEqual([])
   expect(status).toMatchObject({ state: 'failed', deadLetters: 2 })
-  expect(letters).toMatchObject([
+  expect(deadLetters).toMatchObject([
     { consumer: 'handler:check', reason: 'failed', type: 'CheckAsked' },
     { consumer: 'handler:clear', reason: 'join_failed', type: 'CheckAsked', attempts: 1 },
   ])
-  expect(letters[0]!.event_id).toBe(letters[1]!.event_id)
+  expect(deadLetters[0]!.event_id).toBe(deadLetters[1]!.event_id)
   expect(await joinsOf(checks)).toMatchObject([{ state: 'failed', failed: 1 }])
   await expectNothingOpen(checks)
 })
@@ -64,15 +64,15 @@ test('all: if every branch fails, the join that the batch names has one dead let
   await worker.start()
 
   await settled(await checks.flows.publish('OrderPlaced', { items }))
-  const letters = await lettersOf(checks)
+  const deadLetters = await deadLettersOf(checks)
 
-  expect(letters.filter(({ consumer }) => consumer === 'handler:check')).toHaveLength(5)
-  expect(letters.filter(({ consumer }) => consumer === 'handler:clear')).toMatchObject([{ reason: 'join_failed' }])
+  expect(deadLetters.filter(({ consumer }) => consumer === 'handler:check')).toHaveLength(5)
+  expect(deadLetters.filter(({ consumer }) => consumer === 'handler:clear')).toMatchObject([{ reason: 'join_failed' }])
   await expectNothingOpen(checks)
 })
 
 test('all: if every branch fails, the join that their handler emits for has one dead letter', async () => {
-  const checks = await openChecks()
+  const checks = await openOrderChecks()
   const { flows } = checks
   fanOut(flows)
   flows.on('CheckAsked', { name: 'check', emits: ['OrderChecked'] }, () => {
@@ -83,9 +83,9 @@ test('all: if every branch fails, the join that their handler emits for has one 
   await worker.start()
 
   await settled(await flows.publish('OrderPlaced', { items }))
-  const letters = await lettersOf(checks)
+  const deadLetters = await deadLettersOf(checks)
 
-  expect(letters.filter(({ consumer }) => consumer === 'handler:clear')).toMatchObject([{ reason: 'join_failed' }])
+  expect(deadLetters.filter(({ consumer }) => consumer === 'handler:clear')).toMatchObject([{ reason: 'join_failed' }])
   await expectNothingOpen(checks)
 })
 
@@ -134,10 +134,10 @@ test('quorum: it fails as soon as the quorum cannot be reached', async () => {
   await worker.start()
 
   await settled(await checks.flows.publish('OrderPlaced', { items }))
-  const letters = await lettersOf(checks)
+  const deadLetters = await deadLettersOf(checks)
 
   expect(checks.runs).toEqual([])
-  expect(letters.filter(({ consumer }) => consumer === 'handler:clear')).toMatchObject([{ reason: 'join_failed' }])
+  expect(deadLetters.filter(({ consumer }) => consumer === 'handler:clear')).toMatchObject([{ reason: 'join_failed' }])
   await expectNothingOpen(checks)
 })
 
@@ -153,7 +153,7 @@ test('first: it runs with one event, whichever others arrive in the same moment'
 })
 
 test('SB-12: without any traffic the join times out and runs with the events it has', async () => {
-  const checks = await openChecks()
+  const checks = await openOrderChecks()
   const { flows } = checks
   const runs: Run[] = []
   const options = { name: 'clear', of: 'batch', timeoutMs: 40, onTimeout: 'partial' } as const
@@ -180,7 +180,7 @@ test('SB-12: without any traffic the join times out and runs with the events it 
 })
 
 test('SB-12: without any traffic the join times out and has a dead letter', async () => {
-  const checks = await openChecks()
+  const checks = await openOrderChecks()
   const { flows } = checks
   let runs = 0
   flows.join('OrderChecked', { name: 'clear', of: 'batch', timeoutMs: 40, retries: 5 }, () => void runs++)
@@ -192,7 +192,7 @@ test('SB-12: without any traffic the join times out and has a dead letter', asyn
 
   expect(runs).toBe(0)
   expect(status.state).toBe('failed')
-  expect(await lettersOf(checks)).toMatchObject([
+  expect(await deadLettersOf(checks)).toMatchObject([
     { consumer: 'handler:clear', reason: 'join_timeout', type: 'OrderChecked', attempts: 1 },
   ])
   expect(await joinsOf(checks)).toMatchObject([{ state: 'expired', arrived: 1 }])
@@ -200,7 +200,7 @@ test('SB-12: without any traffic the join times out and has a dead letter', asyn
 })
 
 test('SB-12: a join that the batch names times out, also if nothing ever arrives', async () => {
-  const checks = await openChecks()
+  const checks = await openOrderChecks()
   const { flows } = checks
   const runs: JoinInfo[] = []
   fanOut(flows, { join: 'clear' })
@@ -218,7 +218,7 @@ test('SB-12: a join that the batch names times out, also if nothing ever arrives
 })
 
 test('a join refuses options that it does not support', async () => {
-  const { flows } = await openChecks()
+  const { flows } = await openOrderChecks()
   const join = (more: object): void =>
     flows.join('OrderChecked', { name: 'clear', of: 'batch', ...more } as AnyJoinOptions, () => {})
 

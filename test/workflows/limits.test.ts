@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { openDatabase } from '../support/engines.ts'
 import { openShop, type Shop } from '../support/shop.ts'
-import { statesOf } from '../support/suspended-executions.ts'
+import { executionStates } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
 
 interface Gauge {
@@ -77,7 +77,7 @@ test('at most as many attempts of a handler begin per interval as its rate allow
   await using worker = flows.worker({ pollMs: 20 })
   await worker.start()
   const left = (states: string): Promise<void> =>
-    waitUntil(async () => (await statesOf(shop)) === states, { what: `${states} left` })
+    waitUntil(async () => (await executionStates(shop)) === states, { what: `${states} left` })
   const later = (minutes: number): Promise<unknown> =>
     shop.query('update ~workflow_routes set rate_at = rate_at - make_interval(mins => $1::integer)', [minutes])
 

@@ -7,10 +7,10 @@ import { drawFences } from '../../src/workflows/fences.ts'
 import { type Finisher, openFinisher } from '../../src/workflows/finish.ts'
 import type { Outcome } from '../../src/workflows/outcome.ts'
 import { enterWorker } from '../../src/workflows/rescue.ts'
-import { workbench } from '../support/consumer-parts.ts'
+import { openConsumerParts } from '../support/consumer-parts.ts'
 import type { Shop } from '../support/shop.ts'
 
-export interface Ghost {
+export interface ManualWorker {
   readonly log: DispatchParts['log']
   readonly owner: string
   readonly finisher: Finisher
@@ -18,8 +18,11 @@ export interface Ghost {
 }
 
 /** `seen` is the database as it sees it. */
-export async function enter(shop: Shop, seen: (database: Database) => Database = database => database): Promise<Ghost> {
-  const { log, wake } = workbench(shop, { database: seen(shop.database) })
+export async function registerManualWorker(
+  shop: Shop,
+  seen: (database: Database) => Database = database => database,
+): Promise<ManualWorker> {
+  const { log, wake } = openConsumerParts(shop, { database: seen(shop.database) })
   const owner = newOwner(log)
   const routes = (await shop.query<{ id: number }>('select id from ~workflow_routes')).map(({ id }) => id)
   await enterWorker(log, { owner, node: undefined, leaseMs: 60_000, concurrency: 16, routes })
@@ -31,6 +34,6 @@ export async function enter(shop: Shop, seen: (database: Database) => Database =
   return { log, owner, finisher, claim: claimSome }
 }
 
-export function doneOf(execution: Claimed): Outcome {
+export function completedOutcome(execution: Claimed): Outcome {
   return { execution, kind: 'done', told: 'completed', runningMs: 0, emits: [], hasSteps: false }
 }

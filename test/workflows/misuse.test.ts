@@ -29,18 +29,18 @@ for (const [what, returns] of Object.entries(garbage))
   test(`a handler that returns ${what} fails for good, and none of its events is emitted`, async () => {
     const shop = await openShop()
 
-    const letters = await reasonFor(shop, returns)
+    const deadLetters = await reasonFor(shop, returns)
 
-    expect(letters).toEqual([{ reason: 'invalid_result', attempts: 1 }])
+    expect(deadLetters).toEqual([{ reason: 'invalid_result', attempts: 1 }])
     expect((await shop.store.events.readAll().toArray()).length).toBe(1)
   })
 
 test('a payload that JSON cannot represent is refused with its path', async () => {
   const shop = await openShop()
 
-  const letters = await reasonFor(shop, () => emit('OrderPaid', { method: 10n }))
+  const deadLetters = await reasonFor(shop, () => emit('OrderPaid', { method: 10n }))
 
-  expect(letters).toEqual([{ reason: 'invalid_emission', attempts: 1 }])
+  expect(deadLetters).toEqual([{ reason: 'invalid_emission', attempts: 1 }])
   expect((await shop.store.deadLetters.list())[0]!.lastError.message).toContain('data.method')
 })
 

@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest'
 import { batch, emit } from '../../src/workflows/emit.ts'
 import type { JoinPolicy } from '../../src/workflows/joins/join.ts'
-import { type Checks, expectNothingOpen, fanOut, joinsOf, openChecks, settled } from './order-checks.ts'
+import { expectNothingOpen, fanOut, joinsOf, type OrderChecks, openOrderChecks, settled } from './order-checks.ts'
 
 const parts = ['left', 'right'] as const
 
-interface Nested extends Checks {
+interface Nested extends OrderChecks {
   readonly seen: string[]
 }
 
@@ -19,7 +19,7 @@ async function openNested({
   inner?: JoinPolicy
   outer?: JoinPolicy
 }): Promise<Nested> {
-  const checks = await openChecks()
+  const checks = await openOrderChecks()
   const { flows } = checks
   const seen: string[] = []
   fanOut(flows)
@@ -82,11 +82,11 @@ test('if every inner batch fails, the type their join declares opens the outer j
   await worker.start()
 
   await settled(await flows.publish('OrderPlaced', { items: ['pen', 'ink'] }))
-  const letters = await query(`
+  const deadLetters = await query(`
     select consumer, reason, count(*)::int as n from ~dead_letters group by 1, 2 order by 1`)
 
   expect(seen).toEqual([])
-  expect(letters).toEqual([
+  expect(deadLetters).toEqual([
     { consumer: 'handler:check-part', reason: 'failed', n: 4 },
     { consumer: 'handler:clear', reason: 'join_failed', n: 1 },
     { consumer: 'handler:put-together', reason: 'join_failed', n: 2 },
@@ -108,7 +108,7 @@ test('an inner join that tolerates failures lets the outer join continue', async
 })
 
 test('an inner batch without a join leaves its branch empty when all of it has ended', async () => {
-  const checks = await openChecks()
+  const checks = await openOrderChecks()
   const { flows } = checks
   const seen: string[] = []
   fanOut(flows, { join: 'clear' })
@@ -129,7 +129,7 @@ test('an inner batch without a join leaves its branch empty when all of it has e
 })
 
 test('one join can close batches at three levels', async () => {
-  const checks = await openChecks()
+  const checks = await openOrderChecks()
   const { flows } = checks
   const sizes: string[] = []
   const split = (item: string) => batch([1, 2].map(n => emit('CheckAsked', { item: `${item}.${n}` })))

@@ -12,7 +12,7 @@ import type { WorkflowStatus } from '../../src/workflows/status.ts'
 import type { Workflows } from '../../src/workflows/workflows.ts'
 import { openShop, type Shop, type ShopMap } from '../support/shop.ts'
 
-export interface CheckMap {
+export interface CheckEvents {
   readonly [type: string]: unknown
   readonly OrderPlaced: { readonly items: readonly string[] }
   readonly CheckAsked: { readonly item: string }
@@ -23,23 +23,23 @@ export interface CheckMap {
   readonly OrderCleared: { readonly items: readonly string[] }
 }
 
-export interface Checks extends Shop {
-  readonly flows: Workflows<CheckMap>
+export interface OrderChecks extends Shop {
+  readonly flows: Workflows<CheckEvents>
   /** The workflows of a second store on the same schema. */
-  second(): Promise<Workflows<CheckMap>>
+  second(): Promise<Workflows<CheckEvents>>
 }
 
-export async function openChecks(options: StoreOptions<ShopMap> = {}): Promise<Checks> {
+export async function openOrderChecks(options: StoreOptions<ShopMap> = {}): Promise<OrderChecks> {
   const shop = await openShop(options)
   return { ...shop, flows: workflowsOf(shop.store), second: async () => workflowsOf(await shop.sibling()) }
 }
 
-export function workflowsOf(store: Store<ShopMap>): Workflows<CheckMap> {
-  return store.workflows as unknown as Workflows<CheckMap>
+export function workflowsOf(store: Store<ShopMap>): Workflows<CheckEvents> {
+  return store.workflows as unknown as Workflows<CheckEvents>
 }
 
 /** An order of so many items, checked by a batch. */
-export function fanOut(flows: Workflows<CheckMap>, options: { join?: string } = {}): void {
+export function fanOut(flows: Workflows<CheckEvents>, options: { join?: string } = {}): void {
   flows.on('OrderPlaced', { name: 'fan-out' }, event =>
     batch(
       event.data.items.map(item => emit('CheckAsked', { item })),
@@ -50,21 +50,21 @@ export function fanOut(flows: Workflows<CheckMap>, options: { join?: string } = 
 
 export const items = ['pen', 'ink', 'paper', 'glue', 'tape'] as const
 
-export function settled(flow: Flow<CheckMap>): Promise<WorkflowStatus> {
+export function settled(flow: Flow<CheckEvents>): Promise<WorkflowStatus> {
   return flow.settled({ timeoutMs: 60_000 })
 }
 
 /** An event that comes from outside with its place in a batch, all of one order. */
 export function publishChecked(
-  { flows }: Pick<Checks, 'flows'>,
+  { flows }: Pick<OrderChecks, 'flows'>,
   batch: { id: string; index: number; size: number },
   item = 'pen',
   more: { tx?: Transaction } = {},
-): Promise<Flow<CheckMap>> {
+): Promise<Flow<CheckEvents>> {
   return flows.publish('OrderChecked', { item }, { correlationId: 'order-1', batch, ...more })
 }
 
-export interface Letter {
+export interface DeadLetterRow {
   readonly consumer: string
   readonly reason: string
   readonly type: string
@@ -73,15 +73,15 @@ export interface Letter {
   readonly state: string
 }
 
-export function lettersOf({ query }: Checks): Promise<Letter[]> {
-  return query<Letter>(`
+export function deadLettersOf({ query }: OrderChecks): Promise<DeadLetterRow[]> {
+  return query<DeadLetterRow>(`
     select consumer, reason, type, event_id, attempts, state
     from ~dead_letters
     order by consumer, first_failed_at`)
 }
 
 /** How the joins of the shop stand, with what came to each index. */
-export async function joinsOf({ query }: Checks): Promise<unknown[]> {
+export async function joinsOf({ query }: OrderChecks): Promise<unknown[]> {
   const rows = await query<{ handler: string; entries: string[] | null }>(`
     select r.handler, r.version, j.state, j.size, j.arrived, j.failed, j.empty,
       (select jsonb_agg(e.index || ' ' || e.outcome order by e.index)
@@ -92,7 +92,7 @@ export async function joinsOf({ query }: Checks): Promise<unknown[]> {
 }
 
 /** Nothing is left of it but history and tombstones. */
-export async function expectNothingOpen({ query }: Checks): Promise<void> {
+export async function expectNothingOpen({ query }: OrderChecks): Promise<void> {
   expect(await query('select id from ~workflow_executions')).toEqual([])
   expect(await query('select open from ~workflows where open <> 0')).toEqual([])
   expect(await query("select state from ~workflow_joins where state = 'open'")).toEqual([])

@@ -3,7 +3,7 @@ import type { Awaitable } from '../../src/core/core.ts'
 import type { HandlerOptions } from '../../src/workflows/handler.ts'
 import type { HandlerContext } from '../../src/workflows/steps/context.ts'
 import { openShop, outcome, type Shop, type ShopMap } from '../support/shop.ts'
-import { letPass, statesOf, untilSuspended } from '../support/suspended-executions.ts'
+import { executionStates, letTimePass, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
 
 const worker = { pollMs: 20 }
@@ -25,7 +25,7 @@ async function replaced(
   const { correlationId } = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
   code.run = after
-  await letPass(shop, 60_000)
+  await letTimePass(shop, 60_000)
   return { ...shop, code, correlationId }
 }
 
@@ -59,7 +59,7 @@ test.each<[string, (ctx: HandlerContext<ShopMap>) => Promise<unknown>, string]>(
   }
 
   const shop = await replaced(before, after)
-  await waitUntil(async () => (await statesOf(shop)) === '1 parked')
+  await waitUntil(async () => (await executionStates(shop)) === '1 parked')
   const error = await errorOf(shop)
 
   expect(error.code).toBe('non_deterministic')
@@ -78,7 +78,7 @@ test('a catch in the handler does not hide the mismatch, and no step of the wron
     },
   )
 
-  await waitUntil(async () => (await statesOf(shop)) === '1 parked')
+  await waitUntil(async () => (await executionStates(shop)) === '1 parked')
 
   expect(log).toEqual([])
 })
@@ -92,7 +92,7 @@ test('a parked execution continues when it is resumed with matching code, and ha
     if (ctx.attempt === 1) throw new Error('not yet')
   }
   const shop = await replaced(fitting, ctx => ctx.step('other', () => 1), { retries: 1, backoff: { baseMs: 1 } })
-  await waitUntil(async () => (await statesOf(shop)) === '1 parked')
+  await waitUntil(async () => (await executionStates(shop)) === '1 parked')
   const [parked] = await shop.query<{ id: string }>('select id from ~workflow_executions')
 
   shop.code.run = fitting
@@ -111,15 +111,15 @@ test('an execution of a lane keeps its place while it is parked, and when it is 
   }
   const shop = await replaced(fitting, ctx => ctx.step('other', () => 1), { ordered: true })
   const flow = shop.store.workflows.flow(shop.correlationId)
-  await waitUntil(async () => (await statesOf(shop)) === '1 parked')
+  await waitUntil(async () => (await executionStates(shop)) === '1 parked')
   const [parked] = await shop.query<{ id: string }>('select id from ~workflow_executions')
   await flow.signal('OrderPlaced', { total: 1 })
-  await waitUntil(async () => (await statesOf(shop)) === '1 blocked, 1 parked')
+  await waitUntil(async () => (await executionStates(shop)) === '1 blocked, 1 parked')
 
   shop.code.run = fitting
   await shop.store.workflows.resume(parked!.id)
   await untilSuspended(shop)
-  await letPass(shop, 60_000)
+  await letTimePass(shop, 60_000)
   await flow.settled()
 
   expect(log).toEqual(['head', 'head'])

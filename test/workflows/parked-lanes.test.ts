@@ -36,9 +36,9 @@ async function openBooks(options: Partial<AnyHandlerOptions> = {}): Promise<Book
       await waitUntil(async () => (await flows.flow(order).status()).state !== 'running', { what: 'rest' })
     },
     async letterOf(total) {
-      const letters = await flows.deadLetters.list()
-      const shown = await Promise.all(letters.map(each => flows.deadLetters.show(each.handler, each.eventId)))
-      return shown.find(letter => (letter.event!.data as { total: number }).total === total)!
+      const deadLetters = await flows.deadLetters.list()
+      const shown = await Promise.all(deadLetters.map(each => flows.deadLetters.show(each.handler, each.eventId)))
+      return shown.find(deadLetter => (deadLetter.event!.data as { total: number }).total === total)!
     },
     [Symbol.asyncDispose]: () => worker.stop(),
   }

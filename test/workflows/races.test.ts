@@ -6,30 +6,30 @@ import { rescueExpired, rescueWorker } from '../../src/workflows/rescue.ts'
 import { inconsistencies } from '../chaos/workflows/check-workflows.ts'
 import { onServer, openShop, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
-import { doneOf, enter } from './manual-worker.ts'
+import { completedOutcome, registerManualWorker } from './manual-worker.ts'
 
 test('of a lost attempt and the next one only the next counts, also if both end at once', async () => {
   const shop = await openShop()
   await laneOf(shop, 2)
   const gate = deferred<void>()
-  const ghost = await enter(shop, database => ({
+  const worker = await registerManualWorker(shop, database => ({
     ...database,
     runArrays: async statement => {
       if (statement.label === 'workflows.finish') await gate.promise
       return database.runArrays(statement)
     },
   }))
-  const [first] = await ghost.claim()
+  const [first] = await worker.claim()
   await shop.query(
     `update ~workflow_executions set deadline_at = clock_timestamp() - interval '1 second' where state = 'running'`,
   )
-  await rescueExpired(ghost.log)
-  const [again] = await ghost.claim()
+  await rescueExpired(worker.log)
+  const [again] = await worker.claim()
 
   // While the first of these is under way, the others wait together.
-  const other = ghost.finisher.finish(doneOf({ ...first!, id: first!.id, fence: -1n }))
-  const lost = ghost.finisher.finish(doneOf(first!))
-  const kept = ghost.finisher.finish(doneOf(again!))
+  const other = worker.finisher.finish(completedOutcome({ ...first!, id: first!.id, fence: -1n }))
+  const lost = worker.finisher.finish(completedOutcome(first!))
+  const kept = worker.finisher.finish(completedOutcome(again!))
   gate.resolve()
 
   expect(await Promise.all([other, lost, kept])).toEqual(['refused', 'refused', 'stored'])
@@ -42,11 +42,11 @@ test.runIf(onServer)(
   async () => {
     const shop = await openShop()
     await laneOf(shop, 3)
-    const dying = await enter(shop)
+    const dying = await registerManualWorker(shop)
     const [head, next] = await dying.claim()
     await shop.query(`update ~workflow_workers set heartbeat_at = '-infinity'`)
     const [found, goOn] = [deferred<void>(), deferred<void>()]
-    const rescuer = await enter(shop, database => ({
+    const rescuer = await registerManualWorker(shop, database => ({
       ...database,
       transaction: (work, options) =>
         database.transaction(
@@ -68,7 +68,7 @@ test.runIf(onServer)(
     // The rescuer has seen that the head is running; then it ends, and the next begins.
     const rescued = rescueWorker(rescuer.log, dying.owner)
     await found.promise
-    expect(await dying.finisher.finish(doneOf(head!), next!.id)).toBe('continued')
+    expect(await dying.finisher.finish(completedOutcome(head!), next!.id)).toBe('continued')
     goOn.resolve()
     await rescued
 
@@ -84,10 +84,10 @@ test.runIf(onServer)(
 test('a worker without a row claims nothing, because its executions would never be taken over', async () => {
   const shop = await openShop()
   await laneOf(shop, 1)
-  const ghost = await enter(shop)
+  const worker = await registerManualWorker(shop)
   await shop.query('delete from ~workflow_workers')
 
-  const claimed = await ghost.claim()
+  const claimed = await worker.claim()
 
   expect(claimed).toEqual([])
 })
@@ -149,10 +149,10 @@ test('in an unordered lane an execution released for later makes room, and retur
   await waitUntil(async () => (await shop.query('select 1 from ~workflow_lanes')).length === 1)
   await worker.stop()
   await shop.query('update ~workflow_routes set paused_at = null')
-  const ghost = await enter(shop)
-  const [first] = await ghost.claim()
+  const manual = await registerManualWorker(shop)
+  const [first] = await manual.claim()
 
-  await ghost.finisher.finish({ ...doneOf(first!), kind: 'release', told: 'released', delayMs: 10 })
+  await manual.finisher.finish({ ...completedOutcome(first!), kind: 'release', told: 'released', delayMs: 10 })
   const during = await inconsistencies(shop.query)
   await worker.start()
   await shop.store.workflows.flow('order').settled()

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { isRillflowError } from '../../src/core/errors.ts'
 import type { HandlerContext } from '../../src/workflows/steps/context.ts'
 import { openShop, outcome, type ShopMap } from '../support/shop.ts'
-import { letPass, statesOf, untilSuspended } from '../support/suspended-executions.ts'
+import { executionStates, letTimePass, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
 
 const quick = { baseMs: 1 }
@@ -38,7 +38,7 @@ test('a new attempt may take another path, and a wait on that path finds it agai
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
-  await letPass(shop, 60_000)
+  await letTimePass(shop, 60_000)
   const status = await flow.settled()
 
   expect(status.state).toBe('settled')
@@ -67,7 +67,7 @@ test('code that awaits calls in another order than they ended in continues after
   await untilSuspended(shop)
 
   code.isNew = true
-  await letPass(shop, 60_000)
+  await letTimePass(shop, 60_000)
   const status = await flow.settled()
 
   expect(status.state).toBe('settled')
@@ -123,7 +123,7 @@ test('handlers of any shape get the same results in every run of an attempt, and
   await Promise.all(programs.map((_, total) => flows.publish('OrderPlaced', { total })))
   await waitUntil(
     async () => {
-      await letPass(shop, 60_000)
+      await letTimePass(shop, 60_000)
       // Whoever loses its execution in the middle of a run is followed by another one.
       if (crashes++ % 5 === 0)
         await shop.query(
@@ -139,7 +139,7 @@ test('handlers of any shape get the same results in every run of an attempt, and
     { deadlineMs: 100_000 },
   )
 
-  expect(await statesOf(shop)).toBe('')
+  expect(await executionStates(shop)).toBe('')
   expect(await shop.query('select 1 as n from ~dead_letters')).toEqual([])
   for (const [key, runs] of heard) {
     const longest = runs.reduce((most, lines) => (lines.length > most.length ? lines : most))

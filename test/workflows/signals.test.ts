@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { emit } from '../../src/workflows/emit.ts'
 import { openShop, outcome } from '../support/shop.ts'
-import { letPass, statesOf, untilSuspended } from '../support/suspended-executions.ts'
+import { executionStates, letTimePass, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
 
 const quick = { baseMs: 1 }
@@ -66,7 +66,7 @@ test('an event older than the event of the handler does not match', async () => 
   const flow = await flows.publish('OrderPaid', { method: 'card' })
   await flow.signal('OrderShipped', { parcel: 'parcel-1' })
   await untilSuspended(shop)
-  await letPass(shop, 60_000)
+  await letTimePass(shop, 60_000)
   await flow.settled()
 
   expect(got).toEqual(['none'])
@@ -88,7 +88,7 @@ test('a wait takes only a matching event; others are left for other waits', asyn
 
   await flow.signal('OrderPaid', { method: 'card' })
   await waitUntil(async () => (await flow.status()).lastType === 'OrderPaid')
-  const between = await statesOf(shop)
+  const between = await executionStates(shop)
   await flow.signal('OrderPaid', { method: 'cash' })
   await flow.settled()
 
@@ -136,7 +136,7 @@ test('a wait without an answer times out, and a later one still gets the event t
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
 
-  await letPass(shop, 60_000)
+  await letTimePass(shop, 60_000)
   await waitUntil(() => got.length === 1)
   await flow.signal('OrderPaid', { method: 'card' })
   await flow.settled()
@@ -185,12 +185,12 @@ test('whichever of a sleep, a step and a wait ends first wins a race, in all run
     (await shop.query(`select 1 as n from ~workflow_steps where name like 'after %'`)).length
   await waitUntil(async () => (await decided()) === 2)
   await untilSuspended(shop, 3)
-  await letPass(shop, 3_600_000)
+  await letTimePass(shop, 3_600_000)
   await waitUntil(async () => (await decided()) === 3)
   await untilSuspended(shop, 3)
   // Too late for the race, and for who has been left behind in it.
   for (const flow of orders) await flow.signal('OrderPaid', { method: 'cash' })
-  await letPass(shop, 7_200_000)
+  await letTimePass(shop, 7_200_000)
   await Promise.all(orders.map(flow => flow.settled()))
 
   expect([...winners].sort()).toEqual(['OrderShipped', 'paid', 'sleep'])
@@ -248,13 +248,13 @@ test('an event does not wake an execution that waits for its next attempt', asyn
   await running.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
-  await letPass(shop, 60_000)
-  await waitUntil(async () => (await statesOf(shop)) === '1 delayed')
+  await letTimePass(shop, 60_000)
+  await waitUntil(async () => (await executionStates(shop)) === '1 delayed')
 
   await flow.signal('OrderPaid', { method: 'card' })
   await waitUntil(async () => (await shop.query('select 1 as n from ~workflow_waits')).length === 0)
-  const between = [runs, await statesOf(shop)]
-  await letPass(shop, 3_600_000)
+  const between = [runs, await executionStates(shop)]
+  await letTimePass(shop, 3_600_000)
   const status = await flow.settled()
 
   expect(between).toEqual([2, '1 delayed'])

@@ -78,10 +78,10 @@ test('SB-04: a workflow with a requested dead letter is not settled until that w
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   const failed = await flow.settled()
-  const [letter] = await flows.deadLetters.list()
+  const [deadLetter] = await flows.deadLetters.list()
   isBroken = false
 
-  await flows.deadLetters.retry('pay', letter!.eventId)
+  await flows.deadLetters.retry('pay', deadLetter!.eventId)
   const mended = await flow.settled()
 
   expect(failed).toMatchObject({ state: 'failed', isSettled: true, deadLetters: 1 })

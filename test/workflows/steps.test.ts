@@ -5,7 +5,7 @@ import { NonRetryable } from '../../src/core/workflow-errors.ts'
 import { emit } from '../../src/workflows/emit.ts'
 import type { HandlerContext } from '../../src/workflows/steps/context.ts'
 import { openShop, outcome } from '../support/shop.ts'
-import { letPass, statesOf, untilSuspended } from '../support/suspended-executions.ts'
+import { executionStates, letTimePass, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
 
 const quick = { baseMs: 1 }
@@ -211,7 +211,7 @@ test('a caught error is thrown again after a wait, and the handler takes the sam
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
-  await letPass(shop, 60_000)
+  await letTimePass(shop, 60_000)
   const status = await flow.settled()
 
   expect(status.state).toBe('settled')
@@ -235,7 +235,7 @@ test('the retry information of an error is kept over a wait', async () => {
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
-  await letPass(shop, 60_000)
+  await letTimePass(shop, 60_000)
   await flow.settled()
 
   expect(await shop.query('select reason, attempts from ~dead_letters')).toEqual([
@@ -257,11 +257,11 @@ test.each([
   await running.start()
 
   await (await flows.publish('OrderPlaced', { total: 99 })).settled()
-  const [letter] = await store.deadLetters.list()
+  const [deadLetter] = await store.deadLetters.list()
 
-  expect(letter!.attempts).toBe(1)
-  expect(letter!.lastError!.message).toContain('Step "charge" of "pay"')
-  expect(letter!.lastError!.message).toContain(said)
+  expect(deadLetter!.attempts).toBe(1)
+  expect(deadLetter!.lastError!.message).toContain('Step "charge" of "pay"')
+  expect(deadLetter!.lastError!.message).toContain(said)
 })
 
 test('calls of the context are refused once the handler has ended', async () => {
@@ -355,7 +355,7 @@ test('no step is left unfinished when a worker is stopped in the middle of one',
   await waitUntil(() => runs.length === 2)
 
   await first.stop({ drainMs: 0 })
-  const between = await statesOf(shop)
+  const between = await executionStates(shop)
   await using second = flows.worker(worker)
   await second.start()
   const status = await flow.settled()

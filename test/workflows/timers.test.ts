@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { openShop, outcome } from '../support/shop.ts'
-import { letPass, statesOf, untilSuspended } from '../support/suspended-executions.ts'
+import { executionStates, letTimePass, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
 
 const quick = { baseMs: 1 }
@@ -25,7 +25,7 @@ test('a sleep survives the end of its worker, and costs no attempt', async () =>
 
   await using second = flows.worker(worker)
   await second.start()
-  await letPass(shop, 86_400_000)
+  await letTimePass(shop, 86_400_000)
   const status = await flow.settled()
 
   expect(waiting).toMatchObject({ state: 'waiting', pending: 1, isSettled: false })
@@ -46,8 +46,8 @@ test('a sleeping execution occupies no place: one at a time, many can sleep', as
 
   await Promise.all(Array.from({ length: 40 }, (_, total) => flows.publish('OrderPlaced', { total })))
   await untilSuspended(shop, 40)
-  await letPass(shop, 60_000)
-  await waitUntil(async () => (await statesOf(shop)) === '')
+  await letTimePass(shop, 60_000)
+  await waitUntil(async () => (await executionStates(shop)) === '')
 
   expect(woken.size).toBe(40)
 })
@@ -93,7 +93,7 @@ test('code around a sleep cannot mistake it for a failure', async () => {
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
-  await letPass(shop, 60_000)
+  await letTimePass(shop, 60_000)
   await flow.settled()
 
   expect(log).toEqual(['begin', 'begin', 'slept', 'finally'])
@@ -123,11 +123,11 @@ test('a run is suspended only when its parallel steps have ended, and no step is
   await running.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await waitUntil(() => log.includes('quick 1'))
-  const meanwhile = await statesOf(shop)
+  const meanwhile = await executionStates(shop)
 
   release()
   await untilSuspended(shop)
-  await letPass(shop, 60_000)
+  await letTimePass(shop, 60_000)
   const status = await flow.settled()
 
   expect(meanwhile).toBe('1 running')
@@ -153,7 +153,7 @@ test('the winner of a race stays the winner in all later runs', async () => {
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
-  await letPass(shop, 60_000)
+  await letTimePass(shop, 60_000)
   const status = await flow.settled()
 
   expect(status.state).toBe('settled')
@@ -199,8 +199,8 @@ test('the shortest of several sleeps wakes it, and the others continue', async (
   const flow = await flows.publish('OrderPlaced', { total: 99 })
 
   for (const hour of [1, 2, 3]) {
-    await waitUntil(async () => log.length === hour - 1 && (await statesOf(shop)) === '1 suspended')
-    await letPass(shop, 3_600_000)
+    await waitUntil(async () => log.length === hour - 1 && (await executionStates(shop)) === '1 suspended')
+    await letTimePass(shop, 3_600_000)
   }
   await flow.settled()
 
@@ -225,8 +225,8 @@ test('the time of a handler is that of its last result: after a sleep at least t
   await running.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
-  await waitUntil(async () => runs.at(-1)?.length === 3 && (await statesOf(shop)) === '1 suspended')
-  await letPass(shop, 60_000)
+  await waitUntil(async () => runs.at(-1)?.length === 3 && (await executionStates(shop)) === '1 suspended')
+  await letTimePass(shop, 60_000)
   await flow.settled()
   const last = runs.at(-1)!
 
@@ -253,7 +253,7 @@ test('timeoutMs counts running time, not waiting time', async () => {
   await untilSuspended(shop, 2)
   const [ran] = await shop.query<{ least: number }>('select min(ran_ms) as least from ~workflow_executions')
   await shop.query('update ~workflow_executions set ran_ms = 59990 where correlation_id = $1', [long.correlationId])
-  await letPass(shop, 3_600_000)
+  await letTimePass(shop, 3_600_000)
   const [ended, cut] = await Promise.all([short.settled(), long.settled()])
 
   expect(ran!.least).toBeGreaterThanOrEqual(15)
@@ -276,12 +276,12 @@ test('deadlineMs counts all time: an execution that sleeps beyond it is woken to
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
-  await letPass(shop, 60_000)
+  await letTimePass(shop, 60_000)
   await flow.settled()
-  const [letter] = await shop.store.deadLetters.list()
+  const [deadLetter] = await shop.store.deadLetters.list()
 
   expect(log).toEqual(['begin'])
-  expect(letter!.lastError!.code).toBe('deadline_passed')
+  expect(deadLetter!.lastError!.code).toBe('deadline_passed')
   expect(await shop.query('select 1 as n from ~workflow_steps')).toEqual([])
 })
 
@@ -300,8 +300,8 @@ test('an ordered lane waits for its sleeping execution, other lanes do not', asy
   await flow.signal('OrderPaid', { method: 'card' })
   const other = await flows.publish('OrderPaid', { method: 'cash' })
   await other.settled()
-  await waitUntil(async () => (await statesOf(shop)) === '1 blocked, 1 suspended')
-  await letPass(shop, 60_000)
+  await waitUntil(async () => (await executionStates(shop)) === '1 blocked, 1 suspended')
+  await letTimePass(shop, 60_000)
   await flow.settled()
 
   expect(log).toEqual(['OrderPaid', 'OrderPlaced', 'OrderPaid'])
@@ -342,7 +342,7 @@ test('a failed attempt remembers how long it has slept', async () => {
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
-  await letPass(shop, 60_000)
+  await letTimePass(shop, 60_000)
   const status = await flow.settled()
 
   expect(status.state).toBe('settled')

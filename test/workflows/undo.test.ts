@@ -6,7 +6,7 @@ import { enterWorker } from '../../src/workflows/rescue.ts'
 import { recordUndo, settleUndo, type UndoPlace } from '../../src/workflows/undo.ts'
 import { logOf } from '../support/consumer-parts.ts'
 import { openShop, type Shop } from '../support/shop.ts'
-import { step } from '../support/step-with-undo.ts'
+import { stepWithUndo } from '../support/step-with-undo.ts'
 import { waitUntil } from '../support/wait.ts'
 
 /** An execution of `pay` that the test runs itself, as a worker would. */
@@ -59,7 +59,7 @@ test('a step that is run again with edited data gets a new undo with its new res
   const charged = deferred<string>()
   const receipts = [() => 'receipt-1', () => charged.promise]
   flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    await step(ctx, 'charge', { handler: 'refund' }, () => {
+    await stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => {
       if (receipts.length === 1) again.resolve()
       return receipts.shift()!()
     })
@@ -111,8 +111,12 @@ test('an unregistered undo, or one with invalid data, is refused before its step
 test('the effects of an undo cannot be undone', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, (_, ctx) => step(ctx, 'charge', { handler: 'refund' }, () => {}))
-  flows.undo('refund', {}, (_, __, ctx) => step(ctx, 'pay back', { handler: 'refund' }, () => {}) as Promise<undefined>)
+  flows.on('OrderPlaced', { name: 'pay' }, (_, ctx) => stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => {}))
+  flows.undo(
+    'refund',
+    {},
+    (_, __, ctx) => stepWithUndo(ctx, 'pay back', { handler: 'refund' }, () => {}) as Promise<undefined>,
+  )
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -142,7 +146,7 @@ test('an undo whose code no worker has waits for one', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const undone: string[] = []
-  flows.on('OrderPlaced', { name: 'pay' }, (_, ctx) => step(ctx, 'charge', { handler: 'refund' }, () => {}))
+  flows.on('OrderPlaced', { name: 'pay' }, (_, ctx) => stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => {}))
   flows.undo('refund', {}, (_, { name }) => void undone.push(name))
   await using paying = flows.worker({ handlers: ['pay'] })
   await paying.start()
@@ -163,7 +167,7 @@ test('an undo whose code no worker has waits for one', async () => {
 test('undos are kept as long as they can be requested', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, (_, ctx) => step(ctx, 'charge', { handler: 'refund' }, () => {}))
+  flows.on('OrderPlaced', { name: 'pay' }, (_, ctx) => stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => {}))
   flows.on('OrderPaid', { name: 'wait', delayMs: 60_000 }, () => {})
   flows.undo('refund', {}, () => {})
   await using worker = flows.worker()

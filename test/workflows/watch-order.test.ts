@@ -6,7 +6,7 @@ import { pause, seeded, times } from '../chaos/seeded-random.ts'
 import { postgresUrl } from '../support/engines.ts'
 import { connect, onServer, openShop, outcome, type Shop, type ShopMap, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
-import { beginLines, positionsOf, writeLines } from './activity-rows.ts'
+import { beginActivity, positionsOf, writeActivity } from './activity-rows.ts'
 
 /** Whoever reads on behind the last position seen. */
 async function readNaively(
@@ -41,7 +41,7 @@ async function writeSlowly(shop: Shop, lines: number, seed: number): Promise<voi
   const random = seeded(seed)
   for (let left = lines; left > 0; ) {
     const count = Math.min(left, 1 + Math.floor(random() * 40))
-    await beginLines(shop, client, count)
+    await beginActivity(shop, client, count)
     await pause(random, 4)
     const isKept = random() < 0.85
     await client.query(isKept ? 'commit' : 'rollback')
@@ -81,7 +81,7 @@ test.runIf(onServer)(
     const slow = await connect()
     const naive = await readNaively(shop)
     const watching = take(shop.store.workflows.watch({ after: 'start' }), 10_000)
-    await beginLines(shop, slow, 1)
+    await beginActivity(shop, slow, 1)
 
     const writing = Promise.all(times(7, n => writeSlowly(shop, n === 0 ? 1_431 : 1_428, n)))
     await waitUntil(() => naive.last > 1n)
@@ -102,8 +102,8 @@ test.runIf(onServer)(
 test.runIf(onServer)('watching until settled waits for lines that another transaction holds back', async () => {
   const shop = await openShop({ pollMs: 5 })
   const slow = await connect()
-  await beginLines(shop, slow, 1)
-  await writeLines(shop, 2, 'order-2')
+  await beginActivity(shop, slow, 1)
+  await writeActivity(shop, 2, 'order-2')
   const before = shop.store.metrics().settles_total
 
   const watching = collect(shop.store.workflows.flow('order-2').watch({ until: 'settled' }))
@@ -120,7 +120,7 @@ test.runIf(onServer)('SB-28: a watch survives broken connections, and delivers e
   const watching = take(store.workflows.watch({ after: 'start' }), 600)
 
   for (let n = 0; n < 6; n++) {
-    await writeLines(shop, 100)
+    await writeActivity(shop, 100)
     await cut()
   }
 
@@ -132,12 +132,12 @@ test.runIf(onServer)('positions that are drawn again after a crash of the server
   // Nobody looks unless told: a head that goes down while sessions live on would be another log, not a crash.
   const { store, cut } = await openMortal(shop, { pollMs: 600_000, listen: false, maxConnections: 1 })
   const look = (count: number): Promise<unknown> => take(store.workflows.watch({ after: 'start' }), count)
-  await writeLines(shop, 3)
+  await writeActivity(shop, 3)
   const { positions } = collect(store.workflows.watch({ after: 'start' }))
   await waitUntil(() => store.metrics().settles_total === 2)
   // Five that were drawn and rolled back: the watch is behind them now, and a crash may undo that they were drawn.
   const lost = await connect()
-  await beginLines(shop, lost, 5)
+  await beginActivity(shop, lost, 5)
   await lost.query('rollback')
   await look(1)
   await waitUntil(() => store.metrics().settles_total === 4)
@@ -145,7 +145,7 @@ test.runIf(onServer)('positions that are drawn again after a crash of the server
   await shop.query(`select setval('~workflow_activity_position', 3)`)
   await cut()
 
-  await writeLines(shop, 5)
+  await writeActivity(shop, 5)
   await look(8)
   await waitUntil(() => positions.length === 8)
 
@@ -157,12 +157,12 @@ test.runIf(onServer)(
   async () => {
     const shop = await openShop()
     const { store, cut } = await openMortal(shop)
-    await writeLines(shop, 3)
+    await writeActivity(shop, 3)
     const forgetting = collect(store.workflows.watch({ after: 'start' }))
     await waitUntil(() => forgetting.positions.length === 3)
     await shop.query('delete from ~workflow_activity')
     await cut()
-    await writeLines(shop, 2)
+    await writeActivity(shop, 2)
     await waitUntil(() => forgetting.positions.length === 5)
 
     // As a restored backup has it: another line in the place of the one that was read.

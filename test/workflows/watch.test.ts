@@ -3,7 +3,7 @@ import { emit } from '../../src/workflows/emit.ts'
 import type { Activity } from '../../src/workflows/insight/activity.ts'
 import { openShop, outcome, type Shop, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
-import { positionsOf, writeLines } from './activity-rows.ts'
+import { positionsOf, writeActivity } from './activity-rows.ts'
 
 /** So long that what comes was hinted at, not found by looking. */
 const never = 600_000
@@ -73,7 +73,7 @@ test('SB-28: of a burst of 10,000 lines each is delivered once, in order', async
   const shop = await openShop({ pollMs: 5 })
   const watching = take(shop.store.workflows.watch({ after: 'start' }), 10_000)
 
-  for (let n = 0; n < 20; n++) await writeLines(shop, 500, `order-${n % 3}`)
+  for (let n = 0; n < 20; n++) await writeActivity(shop, 500, `order-${n % 3}`)
   const positions = (await watching).map(line => line.position)
 
   expect(positions).toEqual(await positionsOf(shop))
@@ -82,9 +82,9 @@ test('SB-28: of a burst of 10,000 lines each is delivered once, in order', async
 test('SB-29: past and new lines have one order, and every position leads to exactly the rest', async () => {
   const shop = await openShop({ pollMs: 5 })
   const { workflows } = shop.store
-  await writeLines(shop, 4)
+  await writeActivity(shop, 4)
   const watching = take(workflows.watch({ after: 'start' }), 8)
-  await writeLines(shop, 4)
+  await writeActivity(shop, 4)
 
   const positions = (await watching).map(line => line.position)
 
@@ -117,20 +117,20 @@ test('SB-30: there is no gap between past and new lines, and a filter applies to
 
 test('watching all workflows begins with new lines, unless a position is given', async () => {
   const shop = await openShop({ pollMs: 5 })
-  await writeLines(shop, 3)
+  await writeActivity(shop, 3)
   const before = shop.store.metrics().settles_total
 
   const watching = take(shop.store.workflows.watch(), 1)
   // The first look tells where now is, the second that nothing has come yet.
   await waitUntil(() => shop.store.metrics().settles_total >= before + 2)
-  await writeLines(shop, 1, 'order-2')
+  await writeActivity(shop, 1, 'order-2')
 
   expect(await watching).toMatchObject([{ correlationId: 'order-2' }])
 })
 
 test('SB-31: leaving a watch, also while it waits, releases everything immediately', async () => {
   const shop = await openShop({ pollMs: 1 })
-  await writeLines(shop, 1)
+  await writeActivity(shop, 1)
   const watch = shop.store.workflows.flow('order-1').watch()[Symbol.asyncIterator]()
   await watch.next()
   const waiting = watch.next()
@@ -140,13 +140,13 @@ test('SB-31: leaving a watch, also while it waits, releases everything immediate
   expect(await waiting).toEqual({ done: true, value: undefined })
   expect(await watch.next()).toEqual({ done: true, value: undefined })
   const looks = shop.store.metrics().settles_total
-  await writeLines(shop, 5)
+  await writeActivity(shop, 5)
   expect(shop.store.metrics().settles_total).toBe(looks)
 })
 
 test('SB-31: a watch reads at most a page ahead of its reader', async () => {
   const shop = await openShop({ pollMs: never })
-  await writeLines(shop, 3_000)
+  await writeActivity(shop, 3_000)
   const watch = shop.store.workflows.watch({ after: 'start' })[Symbol.asyncIterator]()
   await watch.next()
 
@@ -154,7 +154,7 @@ test('SB-31: a watch reads at most a page ahead of its reader', async () => {
   await shop.query(
     'delete from ~workflow_activity where position > (select min(position) + 255 from ~workflow_activity)',
   )
-  await writeLines(shop, 1, 'order-2')
+  await writeActivity(shop, 1, 'order-2')
 
   const seen: string[] = []
   for (let n = 1; n < 257; n++) seen.push((await watch.next()).value!.correlationId)
@@ -198,7 +198,7 @@ test('a watch from an invalid position, with an invalid filter, or inside a tran
 
 test('a line can be serialized as JSON', async () => {
   const shop = await openShop({ pollMs: 5 })
-  await writeLines(shop, 1)
+  await writeActivity(shop, 1)
 
   const [line] = await take(shop.store.workflows.watch({ after: 'start' }), 1)
 

@@ -6,7 +6,7 @@ export interface Effect {
   readonly position: bigint | string
 }
 
-export interface Verdict {
+export interface EffectErrors {
   /** Effects that are missing, came more than once, or have no event. */
   readonly lost: number
   readonly repeated: number
@@ -16,15 +16,15 @@ export interface Verdict {
   readonly outOfOrderInStream: number
 }
 
-export const flawless: Verdict = { lost: 0, repeated: 0, unknown: 0, outOfOrder: 0, outOfOrderInStream: 0 }
+export const noErrors: EffectErrors = { lost: 0, repeated: 0, unknown: 0, outOfOrder: 0, outOfOrderInStream: 0 }
 
 /** The effects are given in the order in which they were written. */
-export function judge(
+export function checkEffects(
   consumers: readonly string[],
   events: readonly Pick<RecordedEvent, 'position' | 'stream'>[],
   effects: readonly Effect[],
-): Verdict {
-  const verdict = { ...flawless }
+): EffectErrors {
+  const errors = { ...noErrors }
   const streams = new Map(events.map(event => [event.position, event.stream]))
   for (const consumer of consumers) {
     const positions = effects.filter(effect => effect.consumer === consumer).map(effect => BigInt(effect.position))
@@ -34,26 +34,26 @@ export function judge(
     for (const position of positions) {
       const stream = streams.get(position)
       if (stream === undefined) {
-        verdict.unknown++
+        errors.unknown++
         continue
       }
-      if (seen.has(position)) verdict.repeated++
-      if (position < last) verdict.outOfOrder++
-      if (position < (lastOfStream.get(stream) ?? -1n)) verdict.outOfOrderInStream++
+      if (seen.has(position)) errors.repeated++
+      if (position < last) errors.outOfOrder++
+      if (position < (lastOfStream.get(stream) ?? -1n)) errors.outOfOrderInStream++
       seen.add(position)
       lastOfStream.set(stream, position)
       last = position
     }
-    verdict.lost += events.length - seen.size
+    errors.lost += events.length - seen.size
   }
-  return verdict
+  return errors
 }
 
 /**
  * Whether the effects of one consumer follow the log from its beginning to its end, going elsewhere only by these resets,
  * in their order. Returns the first position that does not fit.
  */
-export function firstAstray(
+export function firstUnexpected(
   events: readonly Pick<RecordedEvent, 'position'>[],
   positions: readonly bigint[],
   resets: readonly bigint[],

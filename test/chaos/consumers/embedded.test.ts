@@ -6,7 +6,7 @@ import { expect, test } from 'vitest'
 import { copyStore } from '../../support/embedded.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { long, show } from '../chaos.ts'
-import { flawless, judge } from './check-effects.ts'
+import { checkEffects, noErrors } from './check-effects.ts'
 import { deadlineMs, limitMs } from './scenario.ts'
 import { startWorker } from './worker-process.ts'
 import type { Answer } from './worker-program.ts'
@@ -44,7 +44,7 @@ test(
       show({ events: events.length, effects: answer!.effects.length })
       expect(events.length).toBeGreaterThan(300)
       expect(answer!.holds.sort()).toEqual(['stock', 'totals'])
-      expect(judge(consumers, events, answer!.effects)).toEqual(flawless)
+      expect(checkEffects(consumers, events, answer!.effects)).toEqual(noErrors)
     } finally {
       await rm(folder, { recursive: true, force: true })
     }

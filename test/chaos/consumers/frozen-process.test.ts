@@ -2,28 +2,28 @@
 import { expect, test } from 'vitest'
 import { waitUntil } from '../../support/wait.ts'
 import { long } from '../chaos.ts'
-import { flawless } from './check-effects.ts'
-import { deadlineMs, holding, limitMs, openScene, type Scene } from './scenario.ts'
+import { noErrors } from './check-effects.ts'
+import { deadlineMs, holding, limitMs, openScenario, type Scenario } from './scenario.ts'
 import type { Worker } from './worker-process.ts'
 
 test(
   'a process stopped past its lease does no harm when it continues, and gets its share again',
   async () => {
-    await using scene = await openScene({ consumers: 4 })
-    const workers = [scene.start({ name: 'a' }), scene.start({ name: 'b' })]
+    await using scenario = await openScenario({ consumers: 4 })
+    const workers = [scenario.start({ name: 'a' }), scenario.start({ name: 'b' })]
     await holding(workers, [2, 2])
 
     for (let round = 0; round < (long ? 30 : 1); round++) {
-      const [zombie, other] = [workers[round % 2]!, workers[(round + 1) % 2]!]
-      await scene.progress(20)
-      zombie.freeze()
+      const [frozen, other] = [workers[round % 2]!, workers[(round + 1) % 2]!]
+      await scenario.progress(20)
+      frozen.freeze()
       await holding([other], [4])
-      await scene.progress(20)
-      zombie.thaw()
+      await scenario.progress(20)
+      frozen.thaw()
       await holding(workers, [2, 2])
     }
 
-    expect(await scene.finish()).toEqual(flawless)
+    expect(await scenario.finish()).toEqual(noErrors)
   },
   limitMs,
 )
@@ -31,12 +31,12 @@ test(
 test(
   'a batch that was read before its process was stopped, and begun after another process took over, is refused',
   async () => {
-    await using scene = await openScene({ consumers: 1, isBusy: false })
+    await using scenario = await openScenario({ consumers: 1, isBusy: false })
 
-    const ends = await beginLate(scene, { isUnfenced: false })
+    const ends = await beginLate(scenario, { isUnfenced: false })
 
     expect(ends).toEqual(['lease_lost'])
-    expect(await scene.finish()).toEqual(flawless)
+    expect(await scenario.finish()).toEqual(noErrors)
   },
   limitMs,
 )
@@ -44,14 +44,14 @@ test(
 test(
   'the checker detects the harm of such a batch without its fence',
   async () => {
-    await using scene = await openScene({ consumers: 1, isBusy: false })
+    await using scenario = await openScenario({ consumers: 1, isBusy: false })
 
-    const ends = await beginLate(scene, { isUnfenced: true })
-    const verdict = await scene.finish()
+    const ends = await beginLate(scenario, { isUnfenced: true })
+    const errors = await scenario.finish()
 
     expect(ends).toEqual(['committed'])
-    expect(verdict.repeated).toBeGreaterThan(0)
-    expect(verdict.outOfOrder).toBeGreaterThan(0)
+    expect(errors.repeated).toBeGreaterThan(0)
+    expect(errors.outOfOrder).toBeGreaterThan(0)
   },
   limitMs,
 )
@@ -60,34 +60,34 @@ test(
  * The first worker has read ten events and is stopped before it begins with them; the second takes over, and has applied
  * five of them when the first goes on. Returns how the first one's batch ended.
  */
-async function beginLate(scene: Scene, { isUnfenced }: { isUnfenced: boolean }): Promise<readonly string[]> {
+async function beginLate(scenario: Scenario, { isUnfenced }: { isUnfenced: boolean }): Promise<readonly string[]> {
   const order = Array.from({ length: 10 }, (_, total) => ({ type: 'OrderPlaced', data: { total } }))
   // Before it starts: who follows the log while it is appended to may see the first few of them alone.
-  await scene.store.events.append('order-1', order)
-  const zombie = scene.start({ name: 'zombie', batchSize: 10, closeGateAfter: 0, isUnfenced })
-  await isAtGate(zombie)
-  zombie.freeze()
-  const other = scene.start({ name: 'other', batchSize: 5, closeGateAfter: 1 })
+  await scenario.store.events.append('order-1', order)
+  const frozen = scenario.start({ name: 'frozen', batchSize: 10, pauseAfterBatches: 0, isUnfenced })
+  await isAtGate(frozen)
+  frozen.freeze()
+  const other = scenario.start({ name: 'other', batchSize: 5, pauseAfterBatches: 1 })
   await isAtGate(other)
-  expect(await scene.effects({ worker: 'other' })).toBe(5)
+  expect(await scenario.effects({ worker: 'other' })).toBe(5)
 
   // What it is told while it is stopped, it hears first when it goes on.
-  const opened = zombie.ask({ kind: 'open' })
-  zombie.thaw()
+  const opened = frozen.ask({ kind: 'resume batches' })
+  frozen.thaw()
   await opened
   let ends: readonly string[] = []
   await waitUntil(
     async () => {
-      ends = (await zombie.ask({ kind: 'holds' })).ends
+      ends = (await frozen.ask({ kind: 'holds' })).ends
       return ends.length > 0
     },
     { deadlineMs, what: 'the end of the late batch' },
   )
-  await other.ask({ kind: 'open' })
+  await other.ask({ kind: 'resume batches' })
   return ends
 }
 
 function isAtGate(worker: Worker): Promise<void> {
-  const what = 'a batch at the gate'
-  return waitUntil(async () => (await worker.ask({ kind: 'holds' })).waiting === 1, { deadlineMs, what })
+  const what = 'a paused batch'
+  return waitUntil(async () => (await worker.ask({ kind: 'holds' })).paused === 1, { deadlineMs, what })
 }

@@ -1,44 +1,45 @@
 /**
- * A gate before the batches of one process, and, for the self-check, a checkpoint without its fence.
+ * A database on which a test can pause the batches of one process, and, for the self-check, one whose checkpoints ignore
+ * the fence.
  *
- *     look ─────────────► waits while a batch stands at the gate
- *     batch ──► | gate | ──► begin · effects · checkpoint · commit
+ *     renew leases ─────► waits while a batch is paused
+ *     batch ──► paused? ──► begin · effects · checkpoint · commit
  */
 import { deferred } from '../../../src/core/lifecycle.ts'
 import type { Database, Transaction } from '../../../src/database/database.ts'
 import type { Statement } from '../../../src/database/sql.ts'
 
-export interface Gate {
-  /** The database, seen through the gate. */
+export interface PausableBatches {
+  /** To be given to the consumers. */
   readonly database: Database
-  /** Lets so many more batches through, then none. */
-  close(after: number): void
-  open(): void
-  /** Batches that stand at it. None while a look is under way that began before they came. */
-  waiting(): number
-  /** How the batches ended that had to wait: 'committed', or the code of their error. */
+  /** Lets the given number of batches begin, then pauses all further ones. */
+  pauseAfter(batches: number): void
+  resume(): void
+  /** Number of paused batches. 0 while a renewal runs that began before they were paused. */
+  paused(): number
+  /** How the paused batches ended: 'committed', or the code of their error. */
   ends(): readonly string[]
 }
 
-export function openGate(database: Database, { isUnfenced }: { readonly isUnfenced: boolean }): Gate {
-  let passes = Number.POSITIVE_INFINITY
-  let opened = deferred<void>()
-  let over: Promise<unknown> = Promise.resolve()
-  let waiting = 0
-  let looks = 0
+export function pausableBatches(database: Database, { isUnfenced }: { readonly isUnfenced: boolean }): PausableBatches {
+  let left = Number.POSITIVE_INFINITY
+  let resumed = deferred<void>()
+  let ended: Promise<unknown> = Promise.resolve()
+  let paused = 0
+  let renewals = 0
   const ends: string[] = []
 
   const transaction: Database['transaction'] = async (work, options) => {
     const begin = () => database.transaction(tx => work(isUnfenced ? withoutFence(tx) : tx), options)
-    // Only batches have a limit to how long they may idle.
-    if (options?.idleMs === undefined || passes-- > 0) return begin()
-    waiting++
-    const ended = opened.promise.then(begin)
-    over = ended.then(
+    // Only batches have an idle limit.
+    if (options?.idleMs === undefined || left-- > 0) return begin()
+    paused++
+    const batch = resumed.promise.then(begin)
+    ended = batch.then(
       () => ends.push('committed'),
       (error: { code?: string }) => ends.push(String(error.code)),
     )
-    return ended.finally(() => waiting--)
+    return batch.finally(() => paused--)
   }
 
   return {
@@ -47,20 +48,20 @@ export function openGate(database: Database, { isUnfenced }: { readonly isUnfenc
       transaction,
       async run(statement) {
         if (statement.label !== 'consumers.look') return database.run(statement)
-        await over
-        looks++
-        return database.run<never>(statement).finally(() => looks--)
+        await ended
+        renewals++
+        return database.run<never>(statement).finally(() => renewals--)
       },
     },
-    close(after) {
-      passes = after
-      opened = deferred<void>()
+    pauseAfter(batches) {
+      left = batches
+      resumed = deferred<void>()
     },
-    open() {
-      passes = Number.POSITIVE_INFINITY
-      opened.resolve()
+    resume() {
+      left = Number.POSITIVE_INFINITY
+      resumed.resolve()
     },
-    waiting: () => (looks === 0 ? waiting : 0),
+    paused: () => (renewals === 0 ? paused : 0),
     ends: () => ends,
   }
 }
@@ -74,6 +75,6 @@ function withoutFence(tx: Transaction): Transaction {
 
 function unfenced(statement: Statement): Statement {
   const text = statement.text.replace(/and fence = (\$\d+::bigint)/, 'and $1 is not null')
-  if (text === statement.text) throw new Error('the checkpoint has no fence that could be left out')
+  if (text === statement.text) throw new Error('the checkpoint statement has no fence to remove')
   return { ...statement, text }
 }

@@ -7,17 +7,17 @@ import { forkProgram } from '../../support/program.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { long } from '../chaos.ts'
 import type { Message, RebuilderOptions } from './rebuilder-program.ts'
-import { deadlineMs, limitMs, openScene, type Scene } from './scenario.ts'
+import { deadlineMs, limitMs, openScenario, type Scenario } from './scenario.ts'
 
 test(
   'a read model rebuilt repeatedly under load, by another process when one is killed, contains each event once',
   async () => {
-    await using scene = await openScene({ consumers: 0 })
-    const options: RebuilderOptions = { url: postgresUrl(), schema: scene.schema, leaseMs: 1_500 }
+    await using scenario = await openScenario({ consumers: 0 })
+    const options: RebuilderOptions = { url: postgresUrl(), schema: scenario.schema, leaseMs: 1_500 }
     const [first, second] = [startProcess(options), startProcess(options)]
     try {
       await Promise.all([first.heard('ready'), second.heard('ready')])
-      await waitUntil(async () => (await rows(scene)) > 100, { deadlineMs, what: 'rows in the read model' })
+      await waitUntil(async () => (await rows(scenario)) > 100, { deadlineMs, what: 'rows in the read model' })
 
       for (let round = 0; round < (long ? 30 : 1); round++) {
         first.child.send('rebuild')
@@ -28,15 +28,15 @@ test(
       first.child.kill('SIGKILL')
       // Its lease has to end before another can go on with what it has begun.
       await waitUntil(() => rebuildsIn(second), { deadlineMs, what: 'a rebuild by the other process' })
-      const { events } = await scene.drain()
+      const { events } = await scenario.drain()
       const last = events.at(-1)!.position
-      await waitUntil(() => hasReached(scene, last), { deadlineMs, what: `the read model at ${last}` })
+      await waitUntil(() => hasReached(scenario, last), { deadlineMs, what: `the read model at ${last}` })
 
-      const found = await scene.query<{ position: string }>('select position::text from ~sales')
+      const found = await scenario.query<{ position: string }>('select position::text from ~sales')
       const applied = new Set(found.map(row => row.position))
       const missing = events.map(event => event.position.toString()).filter(position => !applied.has(position))
       expect({ missing, rows: found.length }).toEqual({ missing: [], rows: events.length })
-      expect(await scene.query('select from ~dead_letters')).toEqual([])
+      expect(await scenario.query('select from ~dead_letters')).toEqual([])
     } finally {
       first.child.kill('SIGKILL')
       second.child.kill('SIGKILL')
@@ -82,13 +82,14 @@ async function rebuildsIn({ child, next }: Rebuilder): Promise<boolean> {
   throw new Error(JSON.stringify(message))
 }
 
-async function rows(scene: Scene): Promise<number> {
-  const [row] = await scene.query<{ count: number }>('select count(*)::integer as count from ~sales')
+async function rows(scenario: Scenario): Promise<number> {
+  const [row] = await scenario.query<{ count: number }>('select count(*)::integer as count from ~sales')
   return row!.count
 }
 
-async function hasReached(scene: Scene, position: bigint): Promise<boolean> {
+async function hasReached(scenario: Scenario, position: bigint): Promise<boolean> {
   return (
-    (await scene.query('select from ~consumers where name = $1 and checkpoint >= $2', ['sales', position])).length > 0
+    (await scenario.query('select from ~consumers where name = $1 and checkpoint >= $2', ['sales', position])).length >
+    0
   )
 }

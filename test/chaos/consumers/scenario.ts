@@ -2,10 +2,10 @@
  * What the scenarios share: a store that is appended to all the time, workers in other processes, and a checker that
  * counts what those have committed.
  *
- *     await using scene = await openScene({ consumers: 4 })
- *     const a = scene.start({ name: 'a' })
+ *     await using scenario = await openScenario({ consumers: 4 })
+ *     const a = scenario.start({ name: 'a' })
  *     …harm…
- *     expect(await scene.finish()).toEqual(flawless)
+ *     expect(await scenario.finish()).toEqual(noErrors)
  */
 import type pg from 'pg'
 import { identifier } from '../../../src/database/sql.ts'
@@ -15,7 +15,7 @@ import { freshSchema, postgresUrl } from '../../support/engines.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { connections, long, show } from '../chaos.ts'
 import { times } from '../seeded-random.ts'
-import { type Effect, judge, type Verdict } from './check-effects.ts'
+import { checkEffects, type Effect, type EffectErrors } from './check-effects.ts'
 import { startWorker, type Worker } from './worker-process.ts'
 import { effectsTable, type WorkerOptions } from './worker-program.ts'
 
@@ -24,7 +24,7 @@ export const deadlineMs = 100_000
 /** Of a whole test. */
 export const limitMs = long ? 3_600_000 : 300_000
 
-export interface SceneOptions {
+export interface ScenarioOptions {
   readonly consumers: number
   readonly url?: string
   /** Default 1200. */
@@ -35,7 +35,7 @@ export interface SceneOptions {
   readonly pauseMs?: number
 }
 
-export interface Scene extends AsyncDisposable {
+export interface Scenario extends AsyncDisposable {
   readonly store: Store
   readonly schema: string
   readonly names: readonly string[]
@@ -48,10 +48,10 @@ export interface Scene extends AsyncDisposable {
   /** Ends the appending, waits until all have reached the end of the log, and gives all that is there. */
   drain(): Promise<{ events: readonly RecordedEvent[]; effects: readonly Effect[] }>
   /** The same, judged. */
-  finish(): Promise<Verdict>
+  finish(): Promise<EffectErrors>
 }
 
-export async function openScene(options: SceneOptions): Promise<Scene> {
+export async function openScenario(options: ScenarioOptions): Promise<Scenario> {
   const { consumers, url = postgresUrl(), leaseMs = 1_200, isBusy = true, pauseMs = 25 } = options
   const schema = freshSchema()
   const names = times(consumers, at => `totals-${String(at).padStart(2, '0')}`)
@@ -76,7 +76,7 @@ export async function openScene(options: SceneOptions): Promise<Scene> {
   const workers: Worker[] = []
   const load = isBusy ? appendAllTheTime(store, pauseMs) : { stop: async () => {} }
 
-  const effects: Scene['effects'] = async ({ consumer, worker } = {}) => {
+  const effects: Scenario['effects'] = async ({ consumer, worker } = {}) => {
     const [row] = await query<{ count: number }>(
       `select count(*)::integer as count from ~effects
       where ($1::text is null or consumer = $1) and ($2::text is null or worker = $2)`,
@@ -89,7 +89,7 @@ export async function openScene(options: SceneOptions): Promise<Scene> {
     return rows.length === names.length
   }
 
-  const drain: Scene['drain'] = async () => {
+  const drain: Scenario['drain'] = async () => {
     await load.stop()
     const events = await store.events.readAll().toArray()
     const last = events.at(-1)!.position
@@ -123,9 +123,9 @@ export async function openScene(options: SceneOptions): Promise<Scene> {
     drain,
     async finish() {
       const { events, effects } = await drain()
-      const verdict = judge(names, events, effects)
-      show(verdict)
-      return verdict
+      const errors = checkEffects(names, events, effects)
+      show(errors)
+      return errors
     },
     async [Symbol.asyncDispose]() {
       await load.stop()

@@ -1,9 +1,9 @@
 /**
  * The program of a worker: a daemon whose consumers write one row per event.
  *
- * A gate may be put before its batches, so that it can be stopped at the worst moment: when it has read its events and
- * not begun with them. While a batch stands there the process does not look after its leases either, so that nothing
- * but the fence tells it that it is late. Without the fence (`isUnfenced`) its batches stand whatever has happened.
+ * Its batches can be paused at the worst moment: after it has read its events and before it has begun to apply them. While
+ * a batch is paused the process does not renew its leases either, so that only the fence can stop the late batch. Without
+ * the fence (`isUnfenced`) late batches commit.
  */
 import { fileURLToPath } from 'node:url'
 import { pauseConsumer, resetConsumer, resumeConsumer } from '../../../src/consumers/administer.ts'
@@ -24,7 +24,7 @@ import { watchLog } from '../../../src/events/watch.ts'
 import { openStore, type Store } from '../../../src/store.ts'
 import { openTelemetry } from '../../../src/telemetry/telemetry.ts'
 import { times } from '../seeded-random.ts'
-import { type Gate, openGate } from './pausable-batches.ts'
+import { type PausableBatches, pausableBatches } from './pausable-batches.ts'
 
 export interface WorkerOptions {
   readonly schema: string
@@ -40,14 +40,14 @@ export interface WorkerOptions {
   readonly node?: string
   readonly standby?: boolean
   readonly isUnfenced?: boolean
-  /** The gate closes after so many batches. */
-  readonly closeGateAfter?: number
+  /** Pauses all batches after this number. */
+  readonly pauseAfterBatches?: number
   /** How long a connection may be silent. */
   readonly answerTimeoutMs?: number
 }
 
 export type Task =
-  | { readonly kind: 'holds' | 'open' }
+  | { readonly kind: 'holds' | 'resume batches' }
   | { readonly kind: 'pause' | 'resume'; readonly consumer: string }
   | { readonly kind: 'reset'; readonly consumer: string; readonly position: string }
   /** Embedded: whether all consumers have reached the end of the log, and then all that is there. */
@@ -59,8 +59,8 @@ export interface Answer {
   readonly holds: string[]
   readonly role: string | undefined
   readonly isRunning: boolean
-  /** Batches that stand at the gate, and batches that have gone through it and come to an end, by how they ended. */
-  readonly waiting: number
+  /** Number of paused batches, and how earlier paused batches ended. */
+  readonly paused: number
   readonly ends: readonly string[]
   readonly appended: number
   /** Filled by `read`. */
@@ -72,7 +72,7 @@ interface Work {
   readonly log: Log
   readonly wake: Wake
   readonly daemon: Daemon
-  readonly gate: Gate
+  readonly batches: PausableBatches
   readonly store: Store | undefined
   appended: number
 }
@@ -81,10 +81,10 @@ async function start(options: WorkerOptions): Promise<Work> {
   const { schema, url, folder, answerTimeoutMs, node, standby, leaseMs } = options
   const pool = { url: url!, maxConnections: 6, answerTimeoutMs }
   const database = folder === undefined ? await openPostgres(pool) : await openPglite({ folder })
-  const gate = openGate(database, { isUnfenced: options.isUnfenced ?? false })
-  if (options.closeGateAfter !== undefined) gate.close(options.closeGateAfter)
+  const batches = pausableBatches(database, { isUnfenced: options.isUnfenced ?? false })
+  if (options.pauseAfterBatches !== undefined) batches.pauseAfter(options.pauseAfterBatches)
   const log: Log = {
-    database: gate.database,
+    database: batches.database,
     schema,
     names: logNames(schema),
     channel: schema,
@@ -107,7 +107,7 @@ async function start(options: WorkerOptions): Promise<Work> {
   for (const name of options.consumers) consumers.register(recorder(name, options))
   const daemon = openDaemons(consumers).daemon({ node, standby, leaseMs })
   await daemon.start()
-  return { log, wake, daemon, gate, store, appended: 0 }
+  return { log, wake, daemon, batches, store, appended: 0 }
 }
 
 export function effectsTable(schema: string): string {
@@ -136,8 +136,8 @@ function recorder(name: string, { schema, leaseMs, batchSize = 20, name: worker 
 }
 
 async function perform(work: Work, task: Task): Promise<Answer> {
-  const { log, wake, daemon, gate, store } = work
-  if (task.kind === 'open') gate.open()
+  const { log, wake, daemon, batches, store } = work
+  if (task.kind === 'resume batches') batches.resume()
   if (task.kind === 'append')
     for (const caller of times(task.callers, each => each))
       void (async () => {
@@ -156,8 +156,8 @@ async function perform(work: Work, task: Task): Promise<Answer> {
     holds: daemon.holds(),
     role: daemon.role,
     isRunning: daemon.isRunning,
-    waiting: gate.waiting(),
-    ends: gate.ends(),
+    paused: batches.paused(),
+    ends: batches.ends(),
     appended: work.appended,
   }
 }
@@ -173,14 +173,14 @@ async function readAll({ log, store }: Work): Promise<Pick<Answer, 'events' | 'e
 }
 
 if (process.send !== undefined && process.argv[1] === fileURLToPath(import.meta.url)) {
-  const told = (error: unknown): void => void process.send!({ error: (error as Error).stack })
+  const report = (error: unknown): void => void process.send!({ error: (error as Error).stack })
   process.on('disconnect', () => process.exit())
   process.once('message', (options: WorkerOptions) => {
     start(options).then(work => {
       process.on('message', (task: Task) => {
-        perform(work, task).then(answer => process.send!(answer), told)
+        perform(work, task).then(answer => process.send!(answer), report)
       })
       process.send!({})
-    }, told)
+    }, report)
   })
 }

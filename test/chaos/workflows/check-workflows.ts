@@ -21,7 +21,7 @@ export const effectsTable: string = `create table if not exists ~effects (
 export const effectText: string = `insert into ~effects (execution, handler, position, emitted, attempt, worker)
   values ($1, $2, $3, $4, $5, $6)`
 
-/** What the handlers of a scene are, as far as the checker has to know. */
+/** What the handlers of a scenario are, as far as the checker has to know. */
 export interface Rules {
   /** The handlers that want events of a type. */
   readonly wanted: Readonly<Record<string, readonly string[]>>
@@ -31,7 +31,7 @@ export interface Rules {
   readonly joins?: Readonly<Record<string, string>>
 }
 
-export interface Verdict {
+export interface WorkflowErrors {
   /** Events that a handler wants, and which have neither an effect, a dead letter nor a cancellation. */
   readonly lost: number
   /** Effects that came more than once, of which nobody knows the event, or whose events are not those emitted. */
@@ -51,7 +51,7 @@ export interface Verdict {
   readonly miscounted: readonly string[]
 }
 
-export const flawless: Verdict = {
+export const noErrors: WorkflowErrors = {
   ...{ lost: 0, repeated: 0, unknown: 0, torn: 0, outOfOrder: 0, malformed: 0, unjoined: 0, left: 0, unended: 0 },
   miscounted: [],
 }
@@ -77,7 +77,7 @@ interface EffectRow {
 const cancelled = `('cancelled', 'compensated', 'compensationFailed')`
 
 /** Asked when nothing happens any more. */
-export async function judge(query: Query, rules: Rules): Promise<Verdict> {
+export async function checkWorkflows(query: Query, rules: Rules): Promise<WorkflowErrors> {
   const events = await query<EventRow>(`
     select position::text, event_id as id, type, data, correlation_id, causation_id,
       headers->'workflow'->>'handler' as emitter
@@ -116,27 +116,27 @@ function judgeEffects(
   events: readonly EventRow[],
   effects: readonly EffectRow[],
   excused: ReadonlySet<string>,
-): Pick<Verdict, 'lost' | 'repeated' | 'unknown' | 'torn' | 'outOfOrder'> {
+): Pick<WorkflowErrors, 'lost' | 'repeated' | 'unknown' | 'torn' | 'outOfOrder'> {
   const byPosition = new Map(events.map(event => [event.position, event]))
   const emitted = events.filter(event => event.emitter !== null && joins[event.emitter] === undefined)
   const children = countBy(emitted.map(event => `${event.emitter} ${event.causation_id}`))
   const seen = new Set<string>()
   const lastOfLane = new Map<string, bigint>()
-  const verdict = { lost: 0, repeated: 0, unknown: 0, torn: 0, outOfOrder: 0 }
+  const errors = { lost: 0, repeated: 0, unknown: 0, torn: 0, outOfOrder: 0 }
   for (const { handler, position, emitted } of effects.filter(each => joins[each.handler] === undefined)) {
     const event = byPosition.get(position)
     if (event === undefined || !(wanted[event.type] ?? []).includes(handler)) {
-      verdict.unknown++
+      errors.unknown++
       continue
     }
-    if (seen.has(`${handler} ${position}`)) verdict.repeated++
+    if (seen.has(`${handler} ${position}`)) errors.repeated++
     seen.add(`${handler} ${position}`)
-    if ((children.get(`${handler} ${event.id}`) ?? 0) !== emitted) verdict.torn++
+    if ((children.get(`${handler} ${event.id}`) ?? 0) !== emitted) errors.torn++
     children.delete(`${handler} ${event.id}`)
     const laneOf = lanes[handler]
     if (laneOf === undefined) continue
     const lane = `${handler} ${laneOf(event)}`
-    if (BigInt(position) < (lastOfLane.get(lane) ?? -1n)) verdict.outOfOrder++
+    if (BigInt(position) < (lastOfLane.get(lane) ?? -1n)) errors.outOfOrder++
     lastOfLane.set(lane, BigInt(position))
   }
   for (const event of events)
@@ -146,10 +146,10 @@ function judgeEffects(
         !excused.has(`handler:${handler} ${event.id}`) &&
         !excused.has(`cancelled ${event.correlation_id}`)
       )
-        verdict.lost++
+        errors.lost++
   // Events of handlers that have no effect.
-  verdict.torn += children.size
-  return verdict
+  errors.torn += children.size
+  return errors
 }
 
 /** Each batch has one join, each join one end: an effect with its events, a dead letter, or a cancellation. */

@@ -8,7 +8,7 @@ import { openStore } from '../../../src/store.ts'
 import { copyStore } from '../../support/embedded.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { long, show } from '../chaos.ts'
-import { flawless, judge, type Query } from './check-workflows.ts'
+import { checkWorkflows, noErrors, type Query } from './check-workflows.ts'
 import { rules } from './orders.ts'
 import { deadlineMs, limitMs, wrongSteps } from './scenario.ts'
 import { startProcess } from './worker-process.ts'
@@ -59,14 +59,14 @@ test(
       await using store = await openStore({ folder, schema })
       const named = (text: string): string => text.replaceAll(/~(\w+)/g, (_, name) => identifier(schema, name).quoted)
       const query: Query = (text, values) => store.transaction(tx => tx.query(named(text), values))
-      const verdict = await judge(query, rules)
+      const errors = await checkWorkflows(query, rules)
       const orders = await query<{ order: number }>(`
         select (data->>'order')::int as order from ~events where type = 'OrderPlaced'`)
       const stored = new Set(orders.map(({ order }) => order))
 
       show({ seed, published: published.length, stored: stored.size })
       expect(published.filter(order => !stored.has(order))).toEqual([])
-      expect({ seed, ...verdict }).toEqual({ seed, ...flawless })
+      expect({ seed, ...errors }).toEqual({ seed, ...noErrors })
       expect(await wrongSteps(query)).toEqual([])
     } finally {
       await rm(folder, { recursive: true, force: true })

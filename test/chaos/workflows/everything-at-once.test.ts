@@ -4,8 +4,8 @@ import { type PostgresServer, startServer } from '../../support/postgres-server.
 import { waitUntil } from '../../support/wait.ts'
 import { long, major } from '../chaos.ts'
 import { pick, seeded } from '../seeded-random.ts'
-import { flawless } from './check-workflows.ts'
-import { deadlineMs, limitMs, openScene, type Scene } from './scenario.ts'
+import { noErrors } from './check-workflows.ts'
+import { deadlineMs, limitMs, openScenario, type Scenario } from './scenario.ts'
 import type { WorkerProcess } from './worker-process.ts'
 
 let server: PostgresServer
@@ -21,41 +21,41 @@ test(
   async () => {
     const seed = Math.floor(Math.random() * 2 ** 31)
     const random = seeded(seed)
-    await using scene = await openScene({ url: server.url, seed })
-    await Promise.all([scene.start(), scene.start(), scene.start()].map(({ ready }) => ready))
+    await using scenario = await openScenario({ url: server.url, seed })
+    await Promise.all([scenario.start(), scenario.start(), scenario.start()].map(({ ready }) => ready))
 
     for (let round = 0; round < (long ? 200 : 5); round++) {
-      await scene.progress(30)
-      await harms[round % harms.length]!(scene, pick(random, scene.processes))
-      await scene.look()
+      await scenario.progress(30)
+      await harms[round % harms.length]!(scenario, pick(random, scenario.processes))
+      await scenario.look()
     }
 
-    expect({ seed, ...(await scene.finish()) }).toEqual({ seed, ...flawless })
+    expect({ seed, ...(await scenario.finish()) }).toEqual({ seed, ...noErrors })
   },
   limitMs,
 )
 
 const harms = [killed, stopped, restarted, stopped, crashed]
 
-async function killed(scene: Scene, victim: WorkerProcess): Promise<void> {
-  await scene.isAtWork(victim)
-  await scene.kill(victim)
-  await scene.start().ready
+async function killed(scenario: Scenario, victim: WorkerProcess): Promise<void> {
+  await scenario.isAtWork(victim)
+  await scenario.kill(victim)
+  await scenario.start().ready
 }
 
 /** Until another one has taken it for dead; then it ends what it had begun. */
-async function stopped(scene: Scene, zombie: WorkerProcess): Promise<void> {
+async function stopped(scenario: Scenario, zombie: WorkerProcess): Promise<void> {
   const alive = (): Promise<object[]> =>
-    scene.query(
+    scenario.query(
       'select 1 from ~workflow_workers where heartbeat_at >= clock_timestamp() - make_interval(secs => lease_ms / 1000.0)',
     )
-  await scene.isAtWork(zombie)
+  await scenario.isAtWork(zombie)
   zombie.freeze()
-  const others = scene.processes.length - 1
+  const others = scenario.processes.length - 1
   const isMissed = async (): Promise<boolean> =>
-    (await alive()).length === others && (await scene.query('select 1 from ~workflow_workers')).length === others
+    (await alive()).length === others && (await scenario.query('select 1 from ~workflow_workers')).length === others
   await waitUntil(isMissed, { deadlineMs, what: 'others to take over' })
-  await scene.progress(20)
+  await scenario.progress(20)
   zombie.thaw()
   await waitUntil(async () => (await alive()).length === others + 1, { deadlineMs, what: 'its return' })
 }

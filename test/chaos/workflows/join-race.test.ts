@@ -14,10 +14,10 @@ import { emit } from '../../../src/workflows/emit.ts'
 import { enqueue } from '../../../src/workflows/enqueue.ts'
 import { type BatchMoves, moveBatches } from '../../../src/workflows/joins/joins.ts'
 import { loadRoutes, type Route } from '../../../src/workflows/routes.ts'
-import { workbench } from '../../support/consumer-parts.ts'
+import { openConsumerParts } from '../../support/consumer-parts.ts'
 import { postgresUrl } from '../../support/engines.ts'
 import { onServer } from '../../support/shop.ts'
-import { type Checks, expectNothingOpen, openChecks, settled } from '../../workflows/order-checks.ts'
+import { expectNothingOpen, type OrderChecks, openOrderChecks, settled } from '../../workflows/order-checks.ts'
 import { long } from '../chaos.ts'
 import { pause, type Random, seeded } from '../seeded-random.ts'
 
@@ -28,7 +28,7 @@ const none = { branches: [], arrivals: [], emitted: [] }
 /** One thing that happens to a batch, in a transaction of its own. */
 type Happening = (executor: Executor) => Promise<number>
 
-interface Race extends Checks {
+interface Race extends OrderChecks {
   readonly log: Log
   /** What happens to one batch: each branch comes to an event, perhaps twice, or to nothing. The first one to an event. */
   prepare(correlationId: string, random: Random): Promise<Happening[]>
@@ -37,8 +37,8 @@ interface Race extends Checks {
 async function openRace(): Promise<Race> {
   // As many connections as there are arrivals, or they would queue before they can meet.
   const database = onServer ? await openPostgres({ url: postgresUrl(), maxConnections: width }) : undefined
-  const checks = await openChecks(database === undefined ? {} : { database })
-  const { log } = workbench(checks)
+  const checks = await openOrderChecks(database === undefined ? {} : { database })
+  const { log } = openConsumerParts(checks)
   checks.flows.join('OrderChecked', { name: 'clear', of: 'batch' }, () => {})
   await checks.flows.register()
   const [route] = await loadRoutes(log, log.database)
@@ -148,7 +148,7 @@ test('SB-11: events of many batches, published at once by two processes, are joi
   timeout,
 }, async () => {
   const batches = long ? 1000 : 4
-  const checks = await openChecks()
+  const checks = await openOrderChecks()
   const other = await checks.second()
   const seen = new Map<string, number[][]>()
   for (const flows of [checks.flows, other]) {

@@ -1,10 +1,10 @@
 /**
  * A shop under load: orders are placed all the time, some of them twice, some are cancelled; processes work on them.
  *
- *     await using scene = await openScene({ url, seed })
- *     const a = scene.start()
+ *     await using scenario = await openScenario({ url, seed })
+ *     const a = scenario.start()
  *     …harm…
- *     expect(await scene.finish()).toEqual(flawless)
+ *     expect(await scenario.finish()).toEqual(noErrors)
  */
 import { randomUUID } from 'node:crypto'
 import pg from 'pg'
@@ -15,7 +15,7 @@ import { freshSchema } from '../../support/engines.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { long, show } from '../chaos.ts'
 import { pause, seeded, times } from '../seeded-random.ts'
-import { inconsistencies, judge, type Query, type Verdict } from './check-workflows.ts'
+import { checkWorkflows, inconsistencies, type Query, type WorkflowErrors } from './check-workflows.ts'
 import { type OrderMap, registerOrders, rules } from './orders.ts'
 import { startProcess, type WorkerProcess } from './worker-process.ts'
 import { makeTables } from './worker-program.ts'
@@ -25,7 +25,7 @@ export const deadlineMs = 150_000
 /** Of a whole test. */
 export const limitMs: number = long ? 3_600_000 : 500_000
 
-export interface Scene extends AsyncDisposable {
+export interface Scenario extends AsyncDisposable {
   readonly query: Query
   readonly processes: readonly WorkerProcess[]
   start(): WorkerProcess
@@ -38,10 +38,10 @@ export interface Scene extends AsyncDisposable {
   /** What is not as it must be at every moment. */
   look(): Promise<void>
   /** Ends the load, waits until nothing is left to be done, and judges all that is there. */
-  finish(): Promise<Verdict>
+  finish(): Promise<WorkflowErrors>
 }
 
-export async function openScene({ url, seed, leaseMs = 1_200 }: SceneOptions): Promise<Scene> {
+export async function openScenario({ url, seed, leaseMs = 1_200 }: ScenarioOptions): Promise<Scenario> {
   const schema = freshSchema()
   const store = await openStore({ url, schema, channel: schema, migrate: true, maxConnections: 4 })
   await makeTables(store, schema)
@@ -85,9 +85,9 @@ export async function openScene({ url, seed, leaseMs = 1_200 }: SceneOptions): P
     async finish() {
       const placed = await load.stop()
       await isOver(query)
-      const verdict = await judge(query, rules)
+      const errors = await checkWorkflows(query, rules)
       show({ seed, ...placed, effects: await count(), ...(await states(query)) })
-      return { ...verdict, miscounted: [...verdict.miscounted, ...(await wrongSteps(query)), ...wrong] }
+      return { ...errors, miscounted: [...errors.miscounted, ...(await wrongSteps(query)), ...wrong] }
     },
     async [Symbol.asyncDispose]() {
       await load.stop()
@@ -99,7 +99,7 @@ export async function openScene({ url, seed, leaseMs = 1_200 }: SceneOptions): P
   }
 }
 
-export interface SceneOptions {
+export interface ScenarioOptions {
   readonly url: string
   readonly seed: number
   readonly leaseMs?: number

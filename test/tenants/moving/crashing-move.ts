@@ -8,17 +8,21 @@ import type { Statement } from '../../../src/database/sql.ts'
 import type { Move } from '../../../src/tenants/moving/move.ts'
 
 /**
- * The move as such a process sees it. `diesAt` is asked before each statement and each commit, and after each commit:
+ * The move as such a process sees it. `crashesAt` is asked before each statement and each commit, and after each commit:
  * `live target copy`, `fenced source commit`, `switched target alter schema`.
  */
-export function mortal(move: Move, diesAt: (step: string) => boolean, begunAs: 'live' | 'switched' = 'live'): Move {
+export function crashingMove(
+  move: Move,
+  crashesAt: (step: string) => boolean,
+  begunAs: 'live' | 'switched' = 'live',
+): Move {
   let phase: 'live' | 'fenced' | 'switched' = begunAs
   let isDead = false
   const live = (name: string): void => {
     if (name === 'source moving.fence') phase = 'fenced'
     if (name === 'source committed' && phase === 'fenced') phase = 'switched'
     const step = `${phase} ${name}`
-    isDead ||= diesAt(step)
+    isDead ||= crashesAt(step)
     if (isDead) throw new ConnectionLost({ reason: `died at ${step}` })
   }
   const watched = (name: string, database: Database): Database => ({

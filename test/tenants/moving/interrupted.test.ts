@@ -11,7 +11,7 @@ import { long } from '../../chaos/chaos.ts'
 import type { Customer } from '../../documents/customers.ts'
 import { connect, outcome, paid, placed } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
-import { mortal } from './crashing-move.ts'
+import { crashingMove } from './crashing-move.ts'
 import { contentsOf } from './schema-contents.ts'
 import { openMove, secondServer } from './two-servers.ts'
 
@@ -38,13 +38,15 @@ test('a move that is interrupted at any step leaves one owner or none, and the n
 
   // Each mover gets a step further than the one before it: it dies at the first one that none has died at yet.
   while ((await stateOf(move)) !== 'active') {
-    const diesAt = (step: string): boolean => {
+    const crashesAt = (step: string): boolean => {
       if (died.includes(step) || !isCrucial(step)) return false
       died.push(step)
       return true
     }
     const hasSwitched = (await stateOf(move)) === 'switched'
-    const moving = hasSwitched ? activate(mortal(move, diesAt, 'switched')) : switchOver(mortal(move, diesAt))
+    const moving = hasSwitched
+      ? activate(crashingMove(move, crashesAt, 'switched'))
+      : switchOver(crashingMove(move, crashesAt))
     await outcome<unknown>(moving)
     const state = await stateOf(move)
     expect(await ownersOf(move), died.at(-1)).toEqual(owners[state])

@@ -8,13 +8,13 @@ import { several } from '../../subscriptions/deliveries.ts'
 import { freshSchema } from '../../support/engines.ts'
 import { connect, paid, placed, type Shop } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
-import { doneOf, enter, type Ghost } from '../../workflows/manual-worker.ts'
+import { completedOutcome, type ManualWorker, registerManualWorker } from '../../workflows/manual-worker.ts'
 import type { OpenMove } from './two-servers.ts'
 
 /** Makes ready, and gives what is sent too late. */
-export type Way = (opened: OpenMove) => Promise<() => Promise<unknown>>
+export type LateWrite = (opened: OpenMove) => Promise<() => Promise<unknown>>
 
-export const ways: Record<string, Way> = {
+export const writes: Record<string, LateWrite> = {
   'an append': async ({ store }) => {
     await store.events.append('order-1', placed())
     return () => store.events.append('order-1', paid)
@@ -85,15 +85,15 @@ export const ways: Record<string, Way> = {
     return () => store.workflows.publish('OrderPlaced', { total: 2 })
   },
   'a claim of a worker': async opened => {
-    const ghost = await enterLate(opened)
-    await ghost.claim()
-    return () => ghost.claim()
+    const worker = await enterLate(opened)
+    await worker.claim()
+    return () => worker.claim()
   },
   'the end of an execution': async opened => {
-    const ghost = await enterLate(opened)
-    const [first, second] = await ghost.claim()
-    await ghost.finisher.finish(doneOf(first!))
-    return () => ghost.finisher.finish(doneOf(second!))
+    const worker = await enterLate(opened)
+    const [first, second] = await worker.claim()
+    await worker.finisher.finish(completedOutcome(first!))
+    return () => worker.finisher.finish(completedOutcome(second!))
   },
   'a stream that is archived': async ({ store }) => {
     await store.events.append('order-1', placed())
@@ -164,7 +164,7 @@ export const ways: Record<string, Way> = {
 }
 
 /** A worker that has more to do than it claims at once. */
-async function enterLate({ store, source, move }: OpenMove): Promise<Ghost> {
+async function enterLate({ store, source, move }: OpenMove): Promise<ManualWorker> {
   const flows = store.workflows
   const query = <R extends object>(text: string): Promise<R[]> => source.query<R>(move.source.schema, text)
   flows.on('OrderShipped', { name: 'follow' }, async () => {})
@@ -179,7 +179,7 @@ async function enterLate({ store, source, move }: OpenMove): Promise<Ghost> {
   // The move has a transaction open on its own.
   const database = await openPostgres({ url: source.url, maxConnections: 2, transactionTimeoutMs: 600_000 })
   onTestFinished(() => database.close(1_000))
-  return enter({ ...move.source, database, store, query } as unknown as Shop)
+  return registerManualWorker({ ...move.source, database, store, query } as unknown as Shop)
 }
 
 /** Begins so that the server has begun, too, without a lock on any table. */

@@ -9,7 +9,7 @@ import { switchOver } from '../../../src/tenants/moving/switch.ts'
 import type { Customer } from '../../documents/customers.ts'
 import { connect, outcome, paid, placed } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
-import { waitersAt, ways } from './late-writes.ts'
+import { waitersAt, writes } from './late-writes.ts'
 import { contentsOf } from './schema-contents.ts'
 import { type OpenMove, openMove } from './two-servers.ts'
 
@@ -20,7 +20,7 @@ async function makeReady(opened: OpenMove): Promise<Late> {
   opened.store.documents<Customer>('customers')
   await opened.store.schema.sync()
   const late: Late = []
-  for (const [way, makeReady] of Object.entries(ways))
+  for (const [way, makeReady] of Object.entries(writes))
     late.push([way, await makeReady({ ...opened, store: await opened.open(opened.source) })])
   return late
 }
