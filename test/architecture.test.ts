@@ -8,9 +8,9 @@ const lockFile = { path: 'package-lock.json', text: readFileSync('package-lock.j
 
 interface Example {
   rule: rules.Rule
-  /** Made-up files, each of them an offence. */
+  /** Invented files, each of them a violation. */
   caught: Record<string, string>
-  /** Made-up files that look like one and are none. */
+  /** Invented files that look like a violation and are not one. */
   passed: Record<string, string>
   on?: Source[]
 }

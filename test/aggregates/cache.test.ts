@@ -17,7 +17,7 @@ test('a cached state saves all reads but the tail, which is always read', async 
 
   expect(labels).toEqual(['aggregates.tail'])
   expect(order).toMatchObject({ version: 4, state: { status: 'paid', total: 6 } })
-  // The event it was kept at, and the one after it.
+  // The last cached event, and the one after it.
   expect(store.metrics().events_read_total - before).toBe(2)
 })
 

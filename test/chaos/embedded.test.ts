@@ -1,6 +1,6 @@
 /**
- * The embedded store under load: a process that is killed in the middle of it leaves every acknowledged append behind,
- * and while it works, timers and sockets of the same thread live.
+ * The embedded store under load: a process that is killed loses no acknowledged append, and timers and sockets of its
+ * thread keep working.
  */
 import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
@@ -40,7 +40,7 @@ test('a process killed while it appends leaves every acknowledged event stored o
     for (const { stream, version } of await store.streams.list({ limit: 1_000 })) {
       const own = events.filter(event => event.stream === stream).map(event => event.version)
       expect(own).toEqual(times(version, at => at + 1))
-      // Each append has two events; none of them came alone.
+      // Each append has two events, which are stored together.
       expect(version % 2).toBe(0)
     }
     show({ acknowledged: acknowledged.length, stored: stored.size })
@@ -63,7 +63,7 @@ test('timers and sockets keep working while 64 callers append continuously', asy
   const gaps: number[] = []
   const began = performance.now()
   const passedMs = (): number => performance.now() - began
-  // A thread that is starved comes to no round at all, however long it goes on; one that stalled comes to them later.
+  // A starved thread completes no round, however long it runs; one that stalled completes them later.
   while (passedMs() < (long ? 30_000 : 1_500) || (gaps.length <= 10 && passedMs() < 30_000)) {
     const before = performance.now()
     socket.write('ping')

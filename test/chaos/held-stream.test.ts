@@ -1,6 +1,6 @@
 /**
- * A stream, or a key, that somebody's open transaction holds delays only its own appends. Told by the order
- * of completion: everything else is done while the holder still holds.
+ * A stream, or a key, held by an open transaction delays only its own appends. Shown by the order of completion:
+ * everything else completes while it is held.
  */
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -125,7 +125,7 @@ test('more held streams than connections do not delay other appends', async () =
       return result
     }),
   )
-  // One by one, so that each is a call of its own.
+  // One by one, so that each is a separate call.
   for (const stream of names.slice(0, 10)) {
     waiting.push(store.events.append(stream, one))
     await store.events.append(`${name}-free`, one)
@@ -199,12 +199,12 @@ test('a stream created while an append waits for another one is visible, also in
 
 test('a store that closes waits at most closeMs for a held stream', async () => {
   let tookMs = Number.POSITIVE_INFINITY
-  // A machine that stalls may make one of them slow, not each.
+  // A machine that stalls may make one of them slow, but not each.
   for (let round = 0; round < 5 && tookMs > 4_000; round++) tookMs = await closeWhileHeld()
   expect(tookMs).toBeLessThan(4_000)
 })
 
-/** How long that took. */
+/** The time that took. */
 async function closeWhileHeld(): Promise<number> {
   const store = await openStore({ url: postgresUrl(), schema, maxConnections: 4, closeMs: 200 })
   const name = freshSchema()
@@ -219,16 +219,16 @@ async function closeWhileHeld(): Promise<number> {
   const errors = await Promise.all([lone, ...queued])
   expect(errors.map(error => error.code).every(code => /outcome_unknown|store_closed/.test(code))).toBe(true)
   await holder.query('rollback')
-  // What is unknown may be there, but not twice.
+  // An append with an unknown outcome may be stored, but not twice.
   const events = await setup.events.read(`${name}-held`).toArray()
   expect(events.length).toBeLessThanOrEqual(7)
   return tookMs
 }
 
-/** How many sessions wait for what this one holds. */
+/** Number of sessions that wait for a lock of this one. */
 async function waitingFor(client: pg.Client): Promise<number> {
   const { rows } = await client.query(
-    // Not pg_stat_activity: inside a transaction that one shows the backends of its first look for ever.
+    // Not pg_stat_activity: inside a transaction it keeps showing the backends of the first query.
     `select count(distinct pid)::integer as count
       from pg_locks
       where not granted

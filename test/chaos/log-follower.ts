@@ -1,4 +1,4 @@
-/** A follower of the log that remembers all it was given, and says if it failed. */
+/** A follower of the log that records the events it gets, and its failure. */
 import type { Store } from '../../src/store.ts'
 import { waitUntil } from '../support/wait.ts'
 

@@ -1,6 +1,6 @@
 /**
- * The ordering torture: writers that do whatever transactions can do, as slowly as chance will have it, and readers
- * that must give out every event once, in order. `broken` readers and writers are its self-check.
+ * The ordering torture: writers that do everything transactions can do, with random pauses, and readers that must
+ * deliver every event once, in order. `broken` readers and writers are its self-check.
  */
 import { openStore, type Store } from '../../src/store.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -12,15 +12,15 @@ import { pause, pick, seeded, times } from './seeded-random.ts'
 export interface TortureOptions {
   url: string
   schema: string
-  /** What the writers do, each picked as often as it stands here. */
+  /** The work of the writers, each picked as often as it is listed. */
   work: readonly Work[]
   writers?: number
-  /** The readers, made when the schema is there. */
+  /** The readers, made after the schema. */
   readers(parts: TortureParts): Promise<LogReader[]>
-  /** Goes on until this holds, asked after every round of about this long. */
+  /** Runs until this holds, checked after every round of about this length. */
   roundMs: number
   done(verdicts: readonly Verdict[], round: number): boolean
-  /** Names of readers that are expected to lose events: nobody waits for them to catch up. */
+  /** Names of readers that are expected to lose events: the test does not wait for them to catch up. */
   broken?: readonly string[]
   /** The last position drawn before it begins. */
   startAt?: bigint
@@ -43,7 +43,7 @@ export async function torture(options: TortureOptions): Promise<Map<string, Verd
   const prepare = [...readerFunctions(schema), ...writerFunctions(schema), ...(options.prepareSchema ?? [])]
   for (const text of prepare) await admin.query(text)
 
-  // Somebody else's transaction, open all the time, with a snapshot and an id of its own: it must not matter.
+  // A foreign transaction, open all the time, with its own snapshot and id: it must not matter.
   const unrelated = await clients.open()
   await unrelated.query('begin isolation level repeatable read')
   await unrelated.query(`create table "${schema}".unrelated (id integer)`)
@@ -88,7 +88,7 @@ export async function torture(options: TortureOptions): Promise<Map<string, Verd
   return verdicts
 
   async function verdictsNow(): Promise<Map<string, Verdict>> {
-    // Frozen first: what they have passed by now, the log read afterwards must have.
+    // Frozen first: the log that is read afterwards must contain everything that they have passed.
     const frozen = readers.map(reader => ({ ...reader, cursor: reader.cursor, delivered: [...reader.delivered] }))
     const truth = await truthNow()
     return new Map(frozen.map(reader => [reader.name, judge(reader, truthOf(reader, truth))]))
@@ -110,7 +110,7 @@ async function writeOn(writer: Writer, work: readonly Work[], goOn: () => boolea
     try {
       await pick(writer.random, work)(writer)
     } catch (error) {
-      // Stricter isolation levels collide; that is what they are for.
+      // Stricter isolation levels collide by design.
       const state =
         (error as { code?: string; cause?: { code?: string } }).cause?.code ?? (error as { code: string }).code
       if (state !== '40001' && state !== '40P01') throw error

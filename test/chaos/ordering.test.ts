@@ -1,6 +1,6 @@
 /**
- * Nothing is skipped, repeated or out of order, whatever the writers do. The torture is trusted only
- * because it catches each relative of the protocol that loses events.
+ * No event is skipped, repeated or out of order, whatever the writers do. The torture is trusted only because it detects
+ * each variant of the protocol that loses events.
  */
 import { expect, test } from 'vitest'
 import { openStore } from '../../src/store.ts'
@@ -51,7 +51,7 @@ const everything: Work[] = [
   exceptionBlock,
   insideStoresTransaction,
 ]
-/** Longer than any broken variant has ever lived, on a machine that stalls, too. */
+/** Longer than any broken variant has ever survived, also on a machine that stalls. */
 const patienceMs = long ? 600_000 : 90_000
 const limitMs = long ? 3_600_000 : 180_000
 
@@ -168,7 +168,7 @@ if (engine === 'pglite') {
       const verdicts = await torture({
         url: postgresUrl(),
         schema,
-        // With many writers somebody's older bound is nearly always there, and hides it.
+        // With many writers an older bound is nearly always announced, and hides the fault.
         writers: 2,
         work: [slowSteps],
         broken: ['the locks before the head'],

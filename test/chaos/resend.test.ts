@@ -1,7 +1,6 @@
 /**
- * One outcome, stored once: appends through a proxy that breaks the connection before they arrive, after
- * they were stored, or while the server still works on them; and that may hand over the original when the store has
- * long sent it again.
+ * One outcome, stored once: appends through a proxy that breaks the connection before they arrive, after they were
+ * stored, or while the server works on them; and that may deliver the original after the store has sent it again.
  */
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -154,7 +153,7 @@ describe.each(cases)('$title', ({ send, streams, inTransaction }) => {
     sent.catch(() => {})
     await waitUntil(async () => (await waiting()) > 0, { what: 'the original waiting' })
     const links = proxy.cutClients()
-    // Its commit will never come, and only its end lets go of the advisory lock.
+    // Its commit will never come, and only its end releases the advisory lock.
     if (inTransaction) for (const link of links) link.drop()
     const before = store.metrics().event_resends_total
     await waitUntil(() => store.metrics().event_resends_total > before, { what: 'sending again' })
@@ -303,7 +302,7 @@ test('a transaction cut off before its commit is rolled back and reports the los
   expect(await store.events.append(`${name}-old`, one)).toMatchObject({ version: 3 })
 })
 
-/** Sends, and cuts the client off while the statement is in the proxy. */
+/** Sends, and cuts off the client while the statement is in the proxy. */
 async function sendIntoHold<T>(
   proxy: TroubleProxy,
   send: () => Promise<T>,
@@ -319,7 +318,7 @@ function isAppending(link: Link): boolean {
   return /events\.(append|advisory_lock)|begin/.test(link.heldUp)
 }
 
-/** How many of the streams have come to their version. */
+/** Number of streams that have reached their version. */
 async function storedIn(streams: Record<string, number>): Promise<number> {
   const { rows } = await server.query(
     `select count(*)::integer as count from "${schema}".events
@@ -329,7 +328,7 @@ async function storedIn(streams: Record<string, number>): Promise<number> {
   return rows[0].count
 }
 
-/** How many sessions wait for what the holder holds. */
+/** Number of sessions that wait for a lock of the holder. */
 async function waiting(): Promise<number> {
   const { rows } = await server.query(
     `select count(*)::integer as count from pg_stat_activity

@@ -1,4 +1,4 @@
-/** Chance that a failure can name, and pauses made of it. */
+/** Random numbers that a failure can name by their seed, and random pauses. */
 
 export type Random = () => number
 
@@ -13,7 +13,7 @@ export function seeded(seed: number): Random {
   }
 }
 
-/** Up to so many milliseconds, and often none at all. */
+/** Up to this many milliseconds, and often none. */
 export function pause(random: Random, maxMs: number): Promise<void> {
   if (random() < 0.3) return Promise.resolve()
   return new Promise(resolve => setTimeout(resolve, random() * maxMs))

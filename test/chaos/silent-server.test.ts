@@ -1,5 +1,5 @@
 /**
- * A server that is there but does not answer, as behind a broken network: whoever waits for it must not wait for ever.
+ * A server that exists but does not answer, like one behind a broken network: callers must not wait forever.
  */
 import { expect, test } from 'vitest'
 import { openStore } from '../../src/store.ts'
@@ -53,7 +53,7 @@ test.concurrent('a listener whose LISTEN is never confirmed tries again', async 
 test('connections that have fallen silent are closed after answerTimeoutMs, and the work continues', async () => {
   await using proxy = await startProxy(postgresUrl())
   const options = { url: proxy.url, schema: freshSchema(), pollMs: 50, answerTimeoutMs: 2_000, listen: false }
-  // Directly: what takes longer than that is no silence.
+  // Directly: a statement that takes longer is not silence.
   await (await openStore({ url: postgresUrl(), schema: options.schema, migrate: true, listen: false })).close()
   await using store = await openStore(options)
   const tail = followLog(store)

@@ -1,11 +1,11 @@
 /**
- * A TCP proxy between the store and its server, on loopback, that can lose, hold and break what goes through it.
+ * A TCP proxy between the store and its server, on loopback, that can drop, hold and break the traffic.
  *
  *     store ──up──► proxy ──up──► server           await using proxy = await startProxy(server.url)
  *           ◄─down─       ◄─down─                  openStore({ url: proxy.url })
  *
- * The ends of a link are separate, as with a real proxy: the client's may break while what it sent is still on its
- * way, and the server goes on with it.
+ * The ends of a link are separate, as in a real proxy: the client's end may break while its data is still on the way, and
+ * the server continues with it.
  */
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
@@ -14,33 +14,33 @@ export type Direction = 'up' | 'down'
 
 export interface TroubleProxy extends AsyncDisposable {
   readonly url: string
-  /** The links whose client's end is whole. */
+  /** The links whose client end is open. */
   readonly links: readonly Link[]
-  /** How many links there have ever been. */
+  /** Number of links since the start. */
   readonly opened: number
-  /** Whether new links are let through; otherwise they are closed at once. */
+  /** Whether new links are accepted; otherwise they are closed at once. */
   accepting: boolean
-  /** Holds what goes this way on all links there are now, and on new ones too if asked. */
+  /** Holds the traffic in this direction on all current links, and on request also on new ones. */
   hold(direction: Direction, options?: { newLinks?: boolean }): void
-  /** Lets this statement through, and then nothing down any more: it is done, and nobody hears of it. */
+  /** Lets this statement through, and then nothing down: it is executed, and its answer is lost. */
   loseAnswerTo(statement: RegExp): void
-  /** Lets all of it through again. */
+  /** Lets all traffic through again. */
   release(): void
-  /** Breaks the client's ends of all links. The server's ends stay until each is delivered or dropped. */
+  /** Breaks the client ends of all links. The server ends stay until each is delivered or dropped. */
   cutClients(): Link[]
 }
 
 export interface Link {
-  /** What is held on its way up, as text: statements are found by their names in it. */
+  /** Data held on its way up, as text: statements are found by their labels. */
   readonly heldUp: string
-  /** Whether such a statement has gone up here. */
+  /** Whether such a statement has passed up here. */
   carried(statement: RegExp): boolean
   hold(direction: Direction): void
   release(): void
   cutClient(): void
-  /** Lets the server have what was held for it, and waits until it has done its work and gone. */
+  /** Delivers the held data to the server, and waits until the server has processed it and closed. */
   deliver(): Promise<void>
-  /** The server never gets it. */
+  /** The server never gets the held data. */
   drop(): void
 }
 
@@ -153,7 +153,7 @@ function openLink(client: Socket, upstream: Socket, onClientGone: () => void): L
     async deliver() {
       flush('up', upstream)
       const gone = upstream.destroyed ? undefined : once(upstream, 'close')
-      // A server reads all there is before it sees the end.
+      // A server reads all data before it sees the end.
       upstream.end()
       await gone
     },

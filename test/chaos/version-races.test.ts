@@ -1,6 +1,6 @@
 /**
- * Races for a version: of all who expect the same one exactly one wins and the others are told the
- * actual one; whoever expects none never conflicts; and nobody fails because of a neighbour.
+ * Races for a version: of all writers that expect the same version exactly one succeeds and the others get the actual
+ * one; writers that expect any version never conflict; and no append fails because of another.
  */
 import { expect, test } from 'vitest'
 import { openStore, type Store, type StoreOptions } from '../../src/store.ts'
@@ -67,7 +67,7 @@ test('appends of one process to one stream keep the order of their calls, also w
       { stream: other, events: one },
       { stream: 'shared', events: one, expected },
     ])
-  // The first goes at once and alone; those that come meanwhile are one group.
+  // The first is sent immediately and alone; those that come meanwhile are one group.
   const first = store.events.append('z-first', one)
   const results = await Promise.all([shared('c', 0), shared('b', 1), shared('a', 2), shared('é', 3), shared('b', 4)])
   await first
@@ -147,7 +147,7 @@ function expectOneWinner(answers: readonly Answer[], version: number): void {
   expect(actuals).toEqual(times(15, () => version + 1))
 }
 
-/** A database whose counters nobody else moves. */
+/** A database with counters of its own. */
 async function ownDatabase(): Promise<{ url: string } & AsyncDisposable> {
   const admin = await connect(postgresUrl())
   const name = freshSchema()

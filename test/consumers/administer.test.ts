@@ -55,7 +55,7 @@ async function states(deadLetters: FailedEvents['deadLetters']): Promise<Record<
   return Object.fromEntries((await deadLetters.list()).map(deadLetter => [deadLetter.eventId, deadLetter.state]))
 }
 
-/** Lets the database refuse this change of any dead letter. */
+/** Makes the database refuse this change of any dead letter. */
 async function refuse(query: FailedEvents['query'], change: 'update' | 'delete'): Promise<void> {
   await query(`create function ~refuse() returns trigger language plpgsql as 'begin raise ''refused''; end'`)
   await query(`create trigger refuse before ${change} on ~dead_letters for each row execute function ~refuse()`)

@@ -137,7 +137,7 @@ test('RB-13: a reset during a running batch wins, and is durable (RB-18)', async
   await shop.store.events.append('order-1', [placed(), paid])
   await tickOnce(consumers, consumer)
   await shop.store.events.append('order-1', shipped())
-  // Embedded, nobody else can reach the database while a transaction is open: the reset comes before or after it.
+  // Embedded, no other call reaches the database while a transaction is open: the reset comes before or after it.
   if (onServer) {
     const ticking = outcome(tickOnce(consumers, consumer))
     await entered.promise
@@ -295,7 +295,7 @@ test('many consumers at the end of the log share one read', async () => {
   await consumers.daemon().start()
   await shop.store.events.append('order-1', placed())
   for (let n = 0; n < 12; n++) await waitForConsumer(consumers, `totals-${n}`, 1n)
-  // A consumer that was late has to read by itself: not all of them are late each time.
+  // A consumer that was late has to read separately: not all of them are late each time.
   const readInRound = async (): Promise<number> => {
     const before = consumers.log.telemetry.counters().events_read_total
     const { position } = await shop.store.events.append('order-1', [paid, shipped()])

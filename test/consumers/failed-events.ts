@@ -12,7 +12,7 @@ import { openShop, type Shop, type ShopMap } from '../support/shop.ts'
 export interface FailedEvents extends Shop {
   readonly log: Log
   readonly deadLetters: DeadLetters
-  /** Appends the event and records that a consumer, the mailer unless told, failed on it. */
+  /** Appends the event and records that a consumer, by default the mailer, failed on it. */
   fail(
     stream: string,
     event: NewEvent<ShopMap>,

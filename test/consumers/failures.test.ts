@@ -91,7 +91,7 @@ test('a handler that never returns is rolled back and counts as failed, and othe
         await new Promise(() => {})
       },
     },
-    // A machine that stalls may be too slow for a good one, too, but not again and again.
+    // A machine that stalls may be too slow for a good handler as well, but not repeatedly.
     { timeoutMs: 500, policy: deadLetter({ retries: 3, ...quick }) },
   )
 

@@ -1,4 +1,4 @@
-/** Consumers with much of the log before them: it comes in larger pages, another way, and several of them at once. */
+/** Consumers that are far behind: they read larger pages, through COPY, and several of them at once. */
 import { expect, test } from 'vitest'
 import { type Consumer, consumer } from '../../src/consumers/consumer.ts'
 import { deadLetter } from '../../src/consumers/policy.ts'
@@ -29,7 +29,7 @@ function* manyEvents(): Generator<{ stream: string; type: string; data: object; 
   }
 }
 
-/** Keeps what was committed. */
+/** Records committed events. */
 function keeper(name: string, given: Partial<Consumer> = {}): { consumer: Consumer; kept: RecordedEvent[] } {
   const kept: RecordedEvent[] = []
   const handle: Consumer['handle'] = async (events, ctx) => {

@@ -74,7 +74,7 @@ test('RB-79: an active runner that was away while another took over returns as a
   await amsterdam.start()
   await berlin.start()
 
-  // As if it had been stopped for longer than its lease; a look of its own that is under way may undo that once.
+  // As if it had been stopped longer than its lease; a running renewal may undo that once.
   await waitUntil(async () => {
     if (amsterdam.role === 'standby') return true
     await shop.query(`

@@ -21,7 +21,7 @@ function failure(attempt: number, type = 'OrderPlaced'): Failure {
   return { consumer: 'mailer', event, error: new Error('declined'), attempt }
 }
 
-/** What is decided after each failure of one event, until it is not tried again. */
+/** The decisions after each failure of one event, until it is not tried again. */
 async function course(policy: FailurePolicy, type?: string): Promise<Decision[]> {
   const decisions: Decision[] = []
   for (let attempt = 1; decisions.length < 20; attempt++) {

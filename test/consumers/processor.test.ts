@@ -6,7 +6,7 @@ import type { Store } from '../../src/store.ts'
 import { openShop, outcome, paid, placed, type Shop, type ShopMap, shipped } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-/** So long that what comes was hinted at, not found by looking. */
+/** So long that events are found by notifications, not by polling. */
 const never = 60_000
 
 /** Runs it until the test is over. */

@@ -9,7 +9,7 @@ import { postgresUrl } from '../support/engines.ts'
 import { connect, onServer, outcome, paid, placed, shipped } from '../support/shop.ts'
 import { type FailedEvents, mailer, openFailedEvents } from './failed-events.ts'
 
-/** A mailer that writes one line for each event it applies. */
+/** A mailer that writes one row for each event it applies. */
 async function withMails(shop: FailedEvents) {
   await shop.query('create table ~mails (event_id uuid, attempt integer, is_replay boolean)')
   return mailer(async ([event], { tx, attempt, isReplay }) => {

@@ -1,4 +1,4 @@
-/** A clock moved by hand: timers fire, in order, when it is moved past them. */
+/** A clock moved by the test: timers fire, in order, when it is moved past them. */
 import type { Clock } from '../../src/core/clock.ts'
 
 export function manualClock(startMs = 0): ManualClock {
@@ -28,8 +28,8 @@ export function manualClock(startMs = 0): ManualClock {
 
 export interface ManualClock extends Clock {
   set(ms: number): void
-  /** Moves on, then lets everything that this set in motion come to rest. */
+  /** Moves the clock, then waits until everything that this triggered has settled. */
   advance(ms: number): Promise<void>
-  /** How long each waiting timer still has. */
+  /** The remaining time of each waiting timer. */
   pending(): number[]
 }

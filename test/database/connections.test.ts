@@ -1,4 +1,4 @@
-/** How a store lives with the connections it is given. On the embedded engine there is one, and nothing to choose. */
+/** How a store uses the connections it is given. The embedded engine has one, and nothing to choose. */
 import pg from 'pg'
 import { expect, onTestFinished, test } from 'vitest'
 import { openStore, type Store } from '../../src/store.ts'
@@ -6,7 +6,7 @@ import { postgresUrl } from '../support/engines.ts'
 import { connect, onServer, openShop, outcome, paid, placed, type ShopMap, take, waitersFor } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-/** A little of everything a store can do. */
+/** Uses a little of everything a store can do. */
 async function exercise(store: Store<ShopMap>): Promise<void> {
   const tailing = take(store.events.tail({ after: 'start' }), 60)
   await Promise.all(Array.from({ length: 30 }, (_, n) => store.events.append(`order-${n % 4}`, placed(n))))

@@ -33,7 +33,7 @@ async function lock(options?: Parameters<typeof lockFolder>[1]): Promise<FolderL
   return taken
 }
 
-/** The lock file of a holder that is this process in all but the given. */
+/** The lock file of a holder that is this process except for the given fields. */
 async function pretendHolder(different: Record<string, unknown>): Promise<string> {
   const own = await lockFolder(folder)
   const [name] = (await readdir(folder)) as [string]

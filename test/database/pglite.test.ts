@@ -16,10 +16,10 @@ import { useShop } from './conformance/shop.ts'
 
 const shop = useShop(openDatabase)
 
-/** More statements than any test of timeliness needs, if the event loop gets to turn. */
+/** More statements than any test of timers needs, if the event loop gets to turn. */
 const plenty = 20_000
 
-/** Runs statements at full speed until `isDone`, and tells how many it took. */
+/** Runs statements at full speed until `isDone`, and returns their number. */
 async function runUntil(isDone: () => boolean, by: Executor): Promise<number> {
   let statements = 0
   while (!isDone() && statements < plenty) {
@@ -212,7 +212,7 @@ test('a plan made for a small table is replaced when the table has grown', async
   const page = sql`/* shop.page */ select id, note from ${orders} where id > ${0}::bigint order by id limit 10`
   const explain = { label: 'shop.explain', text: `explain execute "${preparedName(page)}"(0)`, values: [] }
 
-  // In one transaction, so that nothing but the engine itself can be the reason for a new plan.
+  // In one transaction, so that only the engine itself can be the reason for a new plan.
   await database.transaction(
     async tx => {
       const planOf = async () => JSON.stringify(await tx.runArrays(explain))
@@ -277,7 +277,7 @@ test('a large table is analyzed but not vacuumed, and the write-ahead log is tru
   expect(await upkeepOf()).toEqual([false, true])
 })
 
-/** How much of the write-ahead log a restart would have to replay. */
+/** The size of the write-ahead log that a restart would replay. */
 async function walBytes(): Promise<bigint> {
   const [row] = await shop().database.runArrays(
     sql`select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), redo_lsn)::bigint from pg_control_checkpoint()`,

@@ -36,8 +36,8 @@ describe('the blocks of the docs', () => {
     const compiled = await run(process.execPath, [tsc, '-p', folder]).catch((error: { stdout: string }) => error)
     expect(compiled.stdout).toBe('')
 
-    // In one process: it is starting the embedded engine that takes long, above all the first time. The process ends by
-    // itself only if the blocks left nothing open, or say so.
+    // In one process: starting the embedded engine takes long, above all the first time. The process exits
+    // by itself only if the blocks left nothing open, or call exit.
     const close = 'await Promise.all([embedded, inMemory, onServer].map(store => store.close()))\n'
     appendFileSync(join(folder, 'compiled', 'README-2.js'), close)
     const all = blocks.map(({ name }) => `console.log('block ${name}')\nawait import('./compiled/${name}.js')\n`)

@@ -1,4 +1,4 @@
-/** The reference of the command line is made from it, and each command is run by a test. */
+/** The reference of the command line is generated from the commands, and each command is run by a test. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { allCommands } from '../../src/cli/arguments/find.ts'

@@ -1,4 +1,4 @@
-/** Every line of the program that is written anywhere can be typed: its command is known, and so are its options. */
+/** Every documented command line is valid: its command is known, and so are its options. */
 import { expect, test } from 'vitest'
 import { allCommands, findCommand, isGroup } from '../../src/cli/arguments/find.ts'
 import { parseLine } from '../../src/cli/arguments/parse.ts'
@@ -9,7 +9,7 @@ import { pages } from './pages.ts'
 const program = /(?:\brillflow|dist\/cli\/cli\.js) (?=[a-z-])/
 
 test('every line of a block of the docs', async () => {
-  // The reference of commands is made from them, their examples included.
+  // The command reference is generated from the commands, including their examples.
   const written = pages.filter(({ path }) => path !== 'docs/reference/cli.md')
   const lines = written.flatMap(({ path, text }) =>
     [...text.matchAll(/^```(?:sh)?\n(.*?)^```/gms)]
@@ -73,7 +73,7 @@ async function wrongAmong(lines: readonly Line[], { isShort = false } = {}): Pro
   return wrong
 }
 
-/** As the program does, up to where it would run the command. */
+/** Like the program, up to where it would run the command. */
 async function read(line: string): Promise<void> {
   const [own = ''] = line
     .slice(line.search(program))
@@ -86,7 +86,7 @@ async function read(line: string): Promise<void> {
   if (!isGroup(node)) parseLine(await node.load(), path, rest)
 }
 
-/** What stands before a word of a sentence. */
+/** The text before a word of a sentence. */
 function nounAndVerb(words: string): string {
   const [noun = ''] = words.split(' ')
   const node = commands.commands[noun]

@@ -1,4 +1,4 @@
-/** The reference of errors is made from their declarations. */
+/** The reference of errors is generated from their declarations. */
 import { expect, test } from 'vitest'
 import * as rillflow from '../../src/index.ts'
 import { expectFile } from '../schema/generated-file.ts'

@@ -1,4 +1,4 @@
-/** Every example runs with one command, ends by itself, and prints what it promises. */
+/** Every example runs with one command, exits by itself, and prints the promised output. */
 import { execFile } from 'node:child_process'
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -12,7 +12,7 @@ const run = promisify(execFile)
 const patienceMs = 600_000
 const folder = mkdtempSync(join(tmpdir(), 'rillflow-examples-'))
 const till = join(folder, 'till')
-// The shop keeps its data where it is run.
+// The shop stores its data in its working directory.
 beforeAll(() => Promise.all([join(folder, '.rillflow'), till].map(copyStore)), patienceMs)
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
@@ -59,7 +59,7 @@ test('every example is run here', () => {
   expect(readdirSync(join(root, 'examples'))).toEqual(['billing-workflow', 'embedded-script', 'multi-tenant', 'shop'])
 })
 
-/** As a user does, but with data in a folder of the test's. */
+/** As a user runs it, but with data in a folder of the test. */
 async function runExample(name: string, ...args: string[]): Promise<string> {
   const flags = [...shortLived, '--import', import.meta.resolve('tsx')]
   const command = [...flags, join(root, 'examples', name, `${name}.ts`), ...args]

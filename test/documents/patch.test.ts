@@ -5,7 +5,7 @@ import { type Customer, openCustomers } from './customers.ts'
 
 const email = 'ada@x'
 
-/** Patches documents of one store, each a new one, and gives what became of it. */
+/** Patches documents of one store, each a new one, and returns the result. */
 async function openPatching(): Promise<(before: object, patch: object) => Promise<unknown>> {
   const { customers } = await openCustomers()
   return async (before, patch) => {

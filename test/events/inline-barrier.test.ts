@@ -6,7 +6,7 @@ import { connect, onServer, outcome, paid, placed, waitersFor } from '../support
 import { waitUntil } from '../support/wait.ts'
 import { type InlineShop, openInlineShop, type TotalRow } from './inline-shop.ts'
 
-/** Makes the projection inline, and folds what is in the log at that moment. */
+/** Makes the projection inline, and folds the events in the log at that moment. */
 function switchOn({ database, log, totals, named }: InlineShop, middle: () => void = () => {}): Promise<void> {
   return database.transaction(async tx => {
     await activateInline(log, tx, totals())
@@ -16,7 +16,7 @@ function switchOn({ database, log, totals, named }: InlineShop, middle: () => vo
   })
 }
 
-/** Makes it async again; gives what the log held at that moment. */
+/** Makes it async again; returns the head of the log at that moment. */
 function switchOff({ database, log, named }: InlineShop): Promise<TotalRow[]> {
   return database.transaction(async tx => {
     await retireInline(log, tx, 'totals')
@@ -179,7 +179,7 @@ if (onServer) {
     expect((await shop.rows()).reduce((sum, row) => sum + row.events, 0)).toBe(40)
   })
 
-  /** How many sessions wait for the barrier of this shop. */
+  /** Number of sessions that wait for the barrier of this shop. */
   async function waiting({ query, schema }: InlineShop): Promise<number> {
     const [row] = await query<{ count: number }>(
       `select count(*)::integer as count

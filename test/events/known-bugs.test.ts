@@ -1,4 +1,4 @@
-/** Traps that other event stores fell into, one test each. What each number means is in docs/internals/traps.md. */
+/** Bugs that other event stores had, one test each. The numbers are explained in docs/internals/traps.md. */
 import { expect, test } from 'vitest'
 import { connect, onServer, openShop, outcome, paid, placed, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -109,7 +109,7 @@ test('AB-12: state and events written together agree, whether the transaction co
 
   expect(await query('select stream from ~totals')).toEqual([{ stream: 'order-1' }])
   expect((await store.events.readAll().toArray()).map(event => event.stream)).toEqual(['order-1'])
-  // The server lets go of what a broken connection held once it has noticed.
+  // The server releases the locks of a broken connection once it has noticed.
   await waitUntil(async () => (await store.events.settled()).heldBackBy.length === 0)
 })
 
@@ -136,7 +136,7 @@ test('AB-23: running appends block neither timers nor each other', async () => {
   let ticks = 0
   const timer = setInterval(() => ticks++, 1)
 
-  // Where appends keep the thread, no number of them lets a timer fire.
+  // If appends blocked the thread, no number of them would let a timer fire.
   let rounds = 0
   while (ticks < 5 && rounds < 200) {
     const name = `order-${rounds++}`

@@ -1,7 +1,7 @@
 /**
- * The hot statements use their indexes and never scan a table that grows, neither planned for the values at hand nor,
- * as a prepared statement is after a while, for any. What the store sends is recorded and explained as it was sent;
- * what runs inside the functions is run, and the server asked which tables and indexes it scanned.
+ * The hot statements use their indexes and never scan a table that grows, neither planned for the given values nor, as a
+ * prepared statement is after a while, for any values. The statements of the store are recorded and explained as sent;
+ * those inside the functions are run, and the server reports the tables and indexes it scanned.
  */
 import { expect, test } from 'vitest'
 import type { Transaction } from '../../src/database/database.ts'
@@ -14,7 +14,7 @@ import { openShop, paid, placed, type Shop } from '../support/shop.ts'
 
 const id = '0190b2f0-6a1c-7def-8123-456789abcdef'
 
-/** A shop of 1000 streams and 20 000 events, some archived, and all that its store sends from now on. */
+/** A shop of 1000 streams and 20 000 events, some archived, and all statements that its store sends from now on. */
 async function largeShop(): Promise<Shop & { sent: Map<string, Statement> }> {
   const sent = new Map<string, Statement>()
   const database = recording(await openDatabase(), statement => sent.set(statement.label, statement))
@@ -144,7 +144,7 @@ test('settling reads the sequence and the locks, not a table of events', async (
   expect(after).toEqual(before)
 })
 
-/** What this connection has scanned of both tables so far, as far as it has not reported it yet: only rises within a transaction. */
+/** The scans of both tables by this connection that it has not reported yet: only rises within a transaction. */
 async function scansOf(tx: Transaction, named: Shop['named']): Promise<{ sequential: bigint; index: bigint }> {
   const [row] = await tx.query<{ sequential: string; index: string }>(
     named(`

@@ -5,7 +5,7 @@ import { openShop, outcome, paid, placed, type Shop, type ShopMap, shipped, take
 
 const bare = '0190b2f0-6a1c-7def-8123-456789abcdef'
 
-/** Seven events in six streams; each is called by its place. */
+/** Seven events in six streams, named by their index. */
 async function stockedShop(): Promise<
   Shop & { positions: bigint[]; places(options?: ReadLogOptions): Promise<number[]> }
 > {

@@ -3,7 +3,7 @@ import type { RecordedEvent } from '../../src/events/definition.ts'
 import { onServer, openShop, outcome, paid, placed, type ShopMap, shipped, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-/** So long that what comes was hinted at, not found by looking. */
+/** So long that events are found by notifications, not by polling. */
 const never = 600_000
 
 const names = (events: readonly RecordedEvent<ShopMap>[]): string[] =>
@@ -36,7 +36,7 @@ test('a tail from now on, the default, delivers only new events', async () => {
   const before = store.metrics().settles_total
 
   const tailing = take(store.events.tail(), 1)
-  // The first look tells where now is, the second that nothing has come yet.
+  // The first query finds the current end, the second that there is nothing new.
   await waitUntil(() => store.metrics().settles_total >= before + 2)
   await store.events.append('order-2', placed())
 

@@ -240,7 +240,7 @@ if (onServer) {
     expect(await store.events.read('order-42').toArray()).toHaveLength(2)
   })
 
-  /** What other code of the program does at that moment. */
+  /** Other code of the program at that moment. */
   async function outsideOf<T>(work: () => Promise<T>): Promise<T> {
     const { runOutside } = await import('../../src/database/transaction.ts')
     return runOutside(work)

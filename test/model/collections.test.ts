@@ -1,4 +1,4 @@
-/** Random walks over what one can do with documents, one by one and in batches, compared with a map in memory. */
+/** Random sequences of document operations, one by one and in batches, compared with a map in memory. */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import type { Collection } from '../../src/documents/documents.ts'
@@ -33,12 +33,12 @@ const calls: fc.Arbitrary<Call> = fc.record({
   inBatch: fc.boolean(),
 })
 
-/** What comes of a call: a version, whether there was one to delete, or the code of an error. */
+/** The result of a call: a version, whether there was a document to delete, or the code of an error. */
 type Answer = number | boolean | string
 
 class Documents {
   readonly #kept = new Map<string, Kept>()
-  /** The last version of each id, where versions are counted on after a delete. */
+  /** The last version of each id, because versions continue after a delete. */
   readonly #last = new Map<string, number>()
   readonly #hasHistory: boolean
 

@@ -1,8 +1,7 @@
 /**
- * A consumer as one would write it down without a database: one row, its dead letters, what was applied, and two workers
- * that remember what they were told.
+ * A consumer without a database: one row, its dead letters, its effects, and two workers that remember their leases.
  *
- *     take ──► lease ──► begin ──(anything at all may happen here)──► end, or die
+ *     take ──► lease ──► begin ──(anything may happen here)──► end, or die
  */
 
 export type WorkerName = 'a' | 'b'
@@ -43,12 +42,12 @@ interface Worker {
 
 export class ConsumerModel {
   readonly workers: Record<WorkerName, Worker> = { a: {}, b: {} }
-  /** The positions of the log, and where this consumer began. */
+  /** The positions of the log, and the start of this consumer. */
   readonly log: bigint[] = []
   readonly deadLetters = new Map<bigint, DeadLetterModel>()
   readonly effects: bigint[] = []
   readonly resets: bigint[] = []
-  /** Events that a reset to after them has left out. */
+  /** Events skipped by a reset to a position after them. */
   readonly leftOut = new Set<bigint>()
   readonly retries: number
   checkpoint: bigint
@@ -57,7 +56,7 @@ export class ConsumerModel {
   isPaused = false
   owner: WorkerName | undefined
   isExpired = false
-  /** Of the lease that counts; undefined if none does. */
+  /** The holder of the valid lease; undefined if there is none. */
   fence: bigint | undefined
 
   constructor(start: bigint, retries: number) {
@@ -104,7 +103,7 @@ export class ConsumerModel {
     Object.assign(this, { checkpoint, attempts: 0, isWaiting: false, owner: undefined, fence: undefined })
   }
 
-  /** Which events a worker would read next. */
+  /** The events that a worker would read next. */
   page(worker: WorkerName, limit: number): bigint[] {
     const { cursor } = this.workers[worker].lease!
     return this.log.filter(position => position > cursor).slice(0, limit)
@@ -137,7 +136,7 @@ export class ConsumerModel {
       return at
     }
     this.#setAside(failed, attempt, fence)
-    // Bad events seldom come alone: after the first of a page, tried once, the others are passed in the same go.
+    // Bad events rarely come alone: after the first of a page, tried once, the others are processed in the same call.
     if (at > 0 || attemptsBefore > 0 || this.isPaused) return at + 1
     for (const position of positions.slice(1)) {
       if (fails.has(position)) this.#setAside(position, 1, fence)

@@ -1,8 +1,8 @@
 /**
- * Random walks over what two workers and an operator do to one consumer, compared step by step with a plain reference.
+ * Random sequences of the steps of two workers and an operator on one consumer, compared step by step with a model.
  *
- * Batches and replays come in two steps, between which the walk may do anything else, with the other worker too. On a
- * server they wait inside of their transactions; embedded, where there is only one at a time, right before them.
+ * Batches and replays have two steps, between which any other step may happen, also of the other worker. On a server they
+ * wait inside their transactions; embedded, where there is only one at a time, right before them.
  */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
@@ -65,7 +65,7 @@ const appending = fc.integer({ min: 1, max: 3 }).map(count =>
   }),
 )
 
-/** What a worker does next: it takes the lease, begins something under it, or ends what it has begun. */
+/** The next step of a worker: it takes the lease, begins a job under it, or ends the job. */
 const working = fc
   .record({
     who: workers,
@@ -145,7 +145,7 @@ async function end(model: ConsumerModel, real: Real, who: WorkerName): Promise<v
   else if (typeof wanted === 'boolean')
     expect(found).toMatchObject({ value: wanted ? { replayed: 1, failed: 0 } : { replayed: 0, failed: 1 } })
   else expect(found).toMatchObject({ value: wanted })
-  // As a host does with one that was paused.
+  // As a runner does with a paused consumer.
   if (typeof wanted === 'object' && wanted.isPaused) {
     await releaseLeases(real.log, [me.lease!])
     model.release(who)
@@ -205,7 +205,7 @@ const resuming = fc.integer({ min: 0, max: 4 }).map(seldom =>
       await resumeConsumer(real.log, real.name)
       model.resume()
     },
-    // One that is not paused loses its lease by it.
+    // A consumer that is not paused loses its lease by it.
     model => model.isPaused || seldom === 0,
   ),
 )
@@ -275,7 +275,7 @@ test(
         }
         expectNothingLost(model)
       }),
-      // Short walks say little: nothing happens before a lease is taken and something is begun.
+      // Short sequences show little: nothing happens before a lease is taken and a job is begun.
       { numRuns: long ? 500 : onServer ? 10 : 4, unbiased: true },
     )
   },
@@ -297,7 +297,7 @@ async function openWalk(
   return { shop, log, name, retries, workers: both, ids: new Map() }
 }
 
-/** Begins something that waits at its gate until it is told to go on, or to die. */
+/** Begins a job that waits until it is told to continue, or to die. */
 function begin(
   { log, name, retries, shop }: Real,
   fails: ReadonlySet<bigint>,
@@ -363,7 +363,7 @@ async function compare(model: ConsumerModel, { shop, name, workers: both }: Real
   })
 }
 
-/** What must hold of the reference itself: it was compared with the database all the way. */
+/** Invariants of the model itself, which was compared with the database at every step. */
 function expectNothingLost(model: ConsumerModel): void {
   for (const position of model.log) {
     const count = model.effects.filter(each => each === position).length
@@ -375,7 +375,7 @@ function expectNothingLost(model: ConsumerModel): void {
   }
 }
 
-/** Mostly one that is open. */
+/** Usually an open one. */
 function pickDeadLetter({ deadLetters }: ConsumerModel, which: number): bigint {
   const all = [...deadLetters.keys()]
   const open = all.filter(position => deadLetters.get(position)!.state === 'open')

@@ -1,11 +1,11 @@
-/** Random patches of random documents, compared with the same done in memory. */
+/** Random patches of random documents, compared with the same changes in memory. */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { append, increment, insert, type Patch, remove, rename, set, unset } from '../../src/documents/patch.ts'
 import { openShop, outcome } from '../support/shop.ts'
 import { type Change, type Json, type PlannedChange, patchedModel, type Step } from './patch-model.ts'
 
-// Few keys and values, so that patches meet what is there.
+// Few keys and values, so that patches hit existing ones.
 const keys = fc.constantFrom('a', 'b', '0', '1')
 const values: fc.Arbitrary<Json> = fc.letrec<{ value: Json; list: Json; object: Json }>(tie => ({
   value: fc.oneof({ maxDepth: 3 }, fc.constantFrom<Json>(null, 1, 2, 'x', true), tie('list'), tie('object')),

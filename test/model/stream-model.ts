@@ -1,7 +1,7 @@
-/** Streams as one would write them down without a database: lists, a few marks, and the order in which things are checked. */
+/** Streams without a database: lists, a few flags, and the order of the checks. */
 import type { Expected } from '../../src/events/prepare.ts'
 
-/** An event to be appended; `id` is one of a few that the walk uses again and again. */
+/** An event to be appended; `id` is one of a few that are used repeatedly. */
 export interface Given {
   readonly total: number
   readonly id: number | undefined
@@ -17,7 +17,7 @@ export interface How {
   readonly key?: string | undefined
   readonly onRepeat: 'return' | 'error'
   readonly allowArchived: boolean
-  /** The ids the store gave or took, where it stored something. */
+  /** The ids that the store made or accepted, if it stored events. */
   readonly ids?: readonly string[] | undefined
 }
 
@@ -48,7 +48,7 @@ interface Stream {
 }
 
 export class StreamModel {
-  /** What the walk has appended so far, for saying it again. */
+  /** All appends so far, to be repeated. */
   readonly said: unknown[] = []
   readonly #streams = new Map<string, Stream>()
   readonly #log: Event[] = []
@@ -67,7 +67,7 @@ export class StreamModel {
     return this.#storedBefore(parts, how, own, content) ?? this.#refused(parts, how) ?? this.#store(parts, how, content)
   }
 
-  /** Ids that are there already: all of them with the same content is a repeat, anything else a duplicate. */
+  /** Ids that exist already: all of them with the same content is a repeat, anything else a duplicate. */
   #storedBefore(
     parts: readonly Part[],
     how: How,
@@ -139,7 +139,7 @@ export class StreamModel {
     return this.#log.filter(event => includeArchived || this.#streams.get(event.stream)!.state === 'open')
   }
 
-  /** The code of the error, if it is refused. A tombstone is an event, so its id is taken from what the store made. */
+  /** The code of the error, if it is refused. A tombstone is an event, so its id is taken from the store's result. */
   mark(stream: string, act: 'archive' | 'restore' | 'tombstone', lastId: string | undefined): string | undefined {
     const known = this.#streams.get(stream)
     if (known === undefined) return 'stream_not_found'

@@ -1,4 +1,4 @@
-/** Random walks over what one can do with streams, compared step by step with a plain reference in memory. */
+/** Random sequences of stream operations, compared step by step with a model in memory. */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import type { AppendOptions } from '../../src/events/append.ts'
@@ -8,7 +8,7 @@ import { type Given, type Refused, type Stored, StreamModel } from './stream-mod
 
 interface Real {
   readonly store: Store<ShopMap>
-  /** Makes names and ids of one walk differ from those of all others. */
+  /** Makes names and ids of one run differ from those of all others. */
   readonly walk: number
 }
 
@@ -46,7 +46,7 @@ const appending = fc
   .record({ stream: streams, events: events.map(distinct), options })
   .map(given => command(`append ${JSON.stringify(given)}`, (model, real) => append(model, real, given as Appending)))
 
-/** What was said before, said again: by somebody who got no answer, or with one thing changed. */
+/** A repeat of an earlier append: unchanged, as after a lost answer, or with one thing changed. */
 const repeating = fc.record({ back: fc.integer({ min: 1, max: 3 }), change: options }).chain(({ back, change }) =>
   fc.constantFrom('nothing', 'the key', 'all options').map(what =>
     command(`repeat ${back} back, changed ${what} of ${JSON.stringify(change)}`, async (model, real) => {

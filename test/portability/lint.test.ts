@@ -1,4 +1,4 @@
-/** The rules catch what they are for, as it was seen to fail on Citus, and nothing else. */
+/** The rules detect what was seen to fail on Citus, and nothing else. */
 import { beforeAll, expect, test } from 'vitest'
 import { freshSchema, openDatabase } from '../support/engines.ts'
 import { generalised, labelOf } from '../support/statement-recording.ts'
@@ -20,7 +20,7 @@ beforeAll(async () => {
 const plpgsql = (body: string): string =>
   `create function s.f() returns void language plpgsql as 'begin ${body.replaceAll("'", "''")}; end'`
 
-/** By rule: statements that break it, with what is told. */
+/** By rule: statements that violate it, with the reported part. */
 const caught: Record<number, Record<string, string>> = {
   5: {
     'create table s.a (id text primary key); create index on s.a (id)': 'several statements',
@@ -104,7 +104,7 @@ const caught: Record<number, Record<string, string>> = {
   },
 }
 
-/** They look like one that is caught, and run. */
+/** Statements that look like a violation, and run. */
 const passed = [
   "insert into s.orders (id, run_at, data) values ($1::text, clock_timestamp(), '{}'::jsonb || $2::jsonb)",
   'insert into s.orders (id, run_at) values ($1::text, now()) on conflict (id) do update set run_at = excluded.run_at',

@@ -1,10 +1,10 @@
-/** The tables of `docs/internals/citus.md`: what is known not to run on Citus as it stands. */
+/** The tables of `docs/internals/citus.md`: statements that are known not to run on Citus as they are. */
 import { readFileSync } from 'node:fs'
 
 export interface Exception {
   readonly rule: number
   readonly label: string
-  /** Each thing that breaks the rule, sorted. */
+  /** Each part that violates the rule, sorted. */
   readonly what: readonly string[]
 }
 
@@ -16,7 +16,7 @@ export function listedExceptions(): Exception[] {
   }))
 }
 
-/** A row as it stands in the table, without its padding. */
+/** A row as in the table, without its padding. */
 export function rowOf({ rule, label, what }: Exception): string {
   const cell = what.map(each => `\`${each.replaceAll('|', '\\|')}\``).join(', ')
   return `| ${rule} | \`${label}\` | ${cell} |`
@@ -26,7 +26,7 @@ export function listedNames(heading: 'Functions' | 'Sequences'): string[] {
   return cellsUnder(heading).map(([name]) => name!)
 }
 
-/** The cells of the table under a heading, without the marks of code. */
+/** The cells of the table under a heading, without backticks. */
 function cellsUnder(heading: string): string[][] {
   const section = text.split(/^## /m).find(each => each.startsWith(`${heading}\n`)) ?? ''
   const rows = section.split('\n').filter(line => line.startsWith('|'))

@@ -1,4 +1,4 @@
-/** A day of the shop that touches every part of the library once, so that there are statements to look at without a whole run. */
+/** Uses every part of the library once, so that there are statements to check without a whole run. */
 import type { Collection } from '../../src/documents/documents.ts'
 import { column, index } from '../../src/documents/indexes.ts'
 import { gt } from '../../src/documents/query/condition.ts'
@@ -22,7 +22,7 @@ const totals = tableProjection('customer-totals', {
   },
 })
 
-/** A collection with all that its table can have, and the table of a projection. */
+/** A collection with every feature of its table, and the table of a projection. */
 export async function provision(store: Store<ShopMap>): Promise<void> {
   customersOf(store)
   await store.projections.register(totals)

@@ -1,4 +1,4 @@
-/** Every statement of ours that the tests of this run have sent, against the rules of `docs/internals/citus.md`. */
+/** Every statement of the library that the tests of this run have sent, against the rules of `docs/internals/citus.md`. */
 import { beforeAll, expect, inject, test } from 'vitest'
 import { openStore } from '../../src/store.ts'
 import { freshSchema, openDatabase } from '../support/engines.ts'
@@ -22,7 +22,7 @@ beforeAll(async () => {
   await provision(store)
   await useEveryPart(store)
   const catalogue = await readCatalogue(database, schema)
-  // Some tests name statements of their own.
+  // Some tests label their own statements.
   const statements = recordedStatements().filter(text => ours.has(labelOf(text)!))
   const findings = new Map<string, Set<string>>()
   for (const text of statements) {
@@ -61,7 +61,7 @@ test('a statement that would not run on Citus, or not well, is in the table', ()
 test('every entry of the table still applies', () => {
   const mended = listed.filter(({ rule, label, what }) => {
     if (!ours.has(label)) return true
-    // Fewer tests may not have sent a statement in every form it has.
+    // Fewer tests may not have sent a statement in all of its forms.
     if (!inject('isWholeRun') || !labels.has(label)) return false
     const now = found.find(each => each.rule === rule && each.label === label)
     return !what.every(each => now?.what.includes(each))

@@ -1,10 +1,10 @@
-/** A statement as PostgreSQL's own parser sees it, in one kind of node, so that the rules can look at it from anywhere. */
+/** A statement as parsed by PostgreSQL's own parser, as nodes of one type, so that a rule can search it as a whole. */
 import { loadModule, parsePlPgSQLSync, parseSync } from 'libpg-query'
 
 export interface Node {
-  /** As PostgreSQL calls it, `FuncCall`; a part that has no name of its own is called like its field. */
+  /** PostgreSQL's name, such as `FuncCall`; a part without its own name is named like its field. */
   readonly type: string
-  /** The field of its parent that it stands in. */
+  /** The field of its parent that contains it. */
   readonly field: string
   readonly raw: Record<string, unknown>
   readonly children: readonly Node[]
@@ -17,7 +17,7 @@ export function parseStatements(text: string): Node[] {
   return (parseSync(text).stmts ?? []).map(({ stmt }) => toNode('Statement', '', stmt as Record<string, unknown>))
 }
 
-/** The statements and expressions inside of a function in plpgsql. */
+/** The statements and expressions inside a function in plpgsql. */
 export function parseBody(definition: string): Node[] {
   const queries: { query: string; parseMode: number }[] = []
   const look = (value: unknown): void => {
@@ -48,14 +48,14 @@ export function everything(node: Node): readonly Node[] {
   return all
 }
 
-/** Every rule looks at the whole statement. */
+/** Cached, because every rule searches the whole statement. */
 const gathered = new WeakMap<Node, readonly Node[]>()
 
 export function allOf(node: Node, ...types: readonly string[]): Node[] {
   return everything(node).filter(({ type }) => types.includes(type))
 }
 
-/** The parts of the node that stand in one of its fields. */
+/** The children of the node in one of its fields. */
 export function inField(node: Node, field: string): Node[] {
   return node.children.filter(child => child.field === field)
 }
@@ -79,5 +79,5 @@ function childOf(field: string, value: object): Node {
   return toNode(type, field, (value as Record<string, Record<string, unknown>>)[type]!)
 }
 
-/** Where the grammar allows only one kind of node it does not say which. */
+/** If the grammar allows only one type of node, the parser does not name it. */
 const unnamed: Record<string, string> = { relation: 'RangeVar', typeName: 'TypeName' }

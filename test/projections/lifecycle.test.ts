@@ -6,7 +6,7 @@ import type { Store } from '../../src/store.ts'
 import { onServer, openShop, placed, type Shop, type ShopMap, shopEvents } from '../support/shop.ts'
 import { orders, totalRows, totals } from './read-models.ts'
 
-/** A second store on a server may not make tables by itself, and does not have to. */
+/** A second store on a server may not create tables by itself, and does not have to. */
 const other = (shop: Shop): Promise<Store<ShopMap>> => shop.sibling(onServer ? {} : { migrate: true })
 
 test('an inline projection is written with the append, and fails the append if it fails', async () => {

@@ -14,7 +14,7 @@ const column = fc.record({
   default: fc.constantFrom(undefined, trustedSql`'7'`),
 })
 
-/** Any table that might be declared one day, by people who forget what they declared the day before. */
+/** Any table that might be declared later, independent of earlier declarations. */
 const declaration: fc.Arbitrary<DeclaredTable> = fc
   .uniqueArray(column, { selector: each => each.name, minLength: 1 })
   .chain(columns => {

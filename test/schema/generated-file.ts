@@ -1,4 +1,4 @@
-/** Files that are made from the code and kept beside it: compared, or with RILLFLOW_UPDATE=1 written anew. */
+/** Files that are generated from the code and committed: compared, or with RILLFLOW_UPDATE=1 written. */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { expect } from 'vitest'
@@ -27,7 +27,7 @@ export function printData(value: unknown, indent = ''): string {
   return `{\n${lines.join('')}${indent}}`
 }
 
-/** In the quotes that leave less to be escaped. */
+/** In the quotes that need fewer escapes. */
 function printText(text: string): string {
   const count = (mark: string): number => text.split(mark).length - 1
   return count("'") > count('"') ? JSON.stringify(text) : `'${text.replaceAll("'", "\\'")}'`

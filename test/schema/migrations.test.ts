@@ -10,7 +10,7 @@ import { type Fixture, useDatabase } from './schema-fixture.ts'
 
 const { make } = useDatabase()
 
-/** A line here never changes once its migration is released: what is wrong with it is mended by another one. */
+/** A line here never changes once its migration is released: an error in it is fixed by another migration. */
 const released: Record<number, string> = {
   1: '06d7496425887c4c8d3dd70ba89fe03498321475482be47dee42ddf191d0f11a',
   2: 'ddcbfa0f9585829fa4d4e0a30c25bb55e8b9d4a6641851df7c6bf4e618bd3703',

@@ -1,4 +1,4 @@
-/** A schema per test, and a way to do to it what people do by hand. */
+/** A schema per test, and a way to change it by hand. */
 import { beforeAll } from 'vitest'
 import type { Database } from '../../src/database/database.ts'
 import { identifier } from '../../src/database/sql.ts'

@@ -1,4 +1,4 @@
-/** A program that starts and migrates, four times over: `sync-process.ts URL SCHEMA` prints the steps each sync took. */
+/** A program that migrates four times at once: `sync-process.ts URL SCHEMA` prints the number of steps of each sync. */
 import { openPostgres } from '../../src/database/postgres.ts'
 import { openSchema } from '../../src/schema/schema.ts'
 import { TableRegistry } from '../../src/schema/table.ts'

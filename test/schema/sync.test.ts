@@ -357,7 +357,7 @@ if (engine !== 'pglite') {
   })
 }
 
-/** How many steps each of four syncs took in a process of its own. */
+/** The number of steps of each of four syncs in a separate process. */
 async function syncInProcess(name: string): Promise<number[]> {
   const program = fileURLToPath(new URL('./sync-process.ts', import.meta.url))
   const script = ['--import', 'tsx', program, postgresUrl(), name]

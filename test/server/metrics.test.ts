@@ -202,7 +202,7 @@ test('frequent scrapes query the database only once per interval', async () => {
 test('tenants are distinguished, and one that lags makes the whole not ready', async () => {
   const register = (store: Shop['store']): void =>
     void store.projections.register(projection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } }))
-  // By a clock that stands still no answer is late.
+  // With a clock that stands still no answer is late.
   const store = await openTenantStore({ register, clock: fakeClock() })
   for (const tenant of ['acme', 'globex']) await store.tenants.ensure(tenant)
   await store.tenant('acme').events.append('order-1', placed())
@@ -239,7 +239,7 @@ test('a silent database is waited for once, however many tenants it has, and is 
 
   pausable.pause()
   const [scrape, ready] = [fetch(`${url}/metrics`), fetch(`${url}/health/ready`)]
-  // Both have come, and have begun to wait: readiness asks about all at once, the metrics about eight.
+  // Both have begun to wait: readiness asks for all at once, the metrics for eight.
   await waitUntil(() => pausable.lateOutcomes().waiting >= tenants.length + 8)
   clock.advance(5_000)
   const silent = await reachable(scrape)

@@ -9,7 +9,7 @@ import { startServer } from '../support/postgres-server.ts'
 import { onServer, openShop, placed, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-/** It stands still: by it no answer of the database is late, on however busy a machine. */
+/** It stands still: with it no answer of the database is late, on however busy a machine. */
 const clock = fakeClock()
 
 async function ready(url: string): Promise<[number, { status: string; reasons?: string[] }]> {
@@ -17,7 +17,7 @@ async function ready(url: string): Promise<[number, { status: string; reasons?: 
   return [response.status, (await response.json()) as { status: string; reasons?: string[] }]
 }
 
-/** A database that can be taken away, and how to do that. */
+/** A database that can be made unavailable. */
 async function losable(): Promise<{ database?: Database; url?: string; lose(): Promise<void> }> {
   if (!onServer) {
     const database = lendDatabase(await openDatabase())

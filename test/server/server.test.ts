@@ -26,7 +26,7 @@ test('beyond loopback it refuses to start without a token, and names the option'
 })
 
 test('health needs no token on any bind and carries no data; metrics and unknown paths need it', async () => {
-  // By a clock that stands still no answer is late.
+  // With a clock that stands still no answer is late.
   const { store } = await openShop({ clock: fakeClock() })
   const { port } = await store.server({ port: 0, host: '0.0.0.0', token: 'open-sesame' })
   const get = async (path: string, token?: string): Promise<[number, string]> => {

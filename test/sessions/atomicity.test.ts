@@ -56,7 +56,7 @@ test.for(failures)('saves that were sent together are stored once each, although
     return session
   })
 
-  // The first goes alone, the others together after it.
+  // The first is sent alone, the others together after it.
   failAt(2, failure)
   await Promise.all(sessions.map(session => session.save()))
 
@@ -129,7 +129,7 @@ test.for(failures)('a save of everything is all or nothing, wherever it fails: %
       totals: 2,
       keys: 1,
     })
-    // Another process says the same under the same key.
+    // Another process repeats it under the same key.
     const again = store.session()
     await again.load(customers, [`old-${n}`])
     await stageBlindly(again, n)

@@ -40,7 +40,7 @@ test('under concurrent saves documents and streams agree', async () => {
   }
   await Promise.all(Array.from({ length: 8 }, (_, at) => visitor(at)))
 
-  // Whoever gave up was overtaken each time; nothing else went wrong.
+  // A caller that failed lost every conflict; no other error occurred.
   for (const code of refused) expect(['version_conflict', 'document_conflict', 'document_exists']).toContain(code)
   for (const name of names) {
     const visits = told.get(name)!

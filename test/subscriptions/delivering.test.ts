@@ -24,7 +24,7 @@ test('RB-71: a subscription without a group resumes at its checkpoint', async ()
   const first = await take(store.subscribe('mailer'), 2)
   const second = await take(store.subscribe('mailer'), 2)
 
-  // The second event had not been acknowledged: nobody came back for the next one.
+  // The second event was not acknowledged: the loop did not ask for the next one.
   expect(names(first)).toEqual(['order-1/1', 'order-1/2'])
   expect(names(second)).toEqual(['order-1/2', 'order-1/3'])
 })

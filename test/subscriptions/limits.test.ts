@@ -17,7 +17,7 @@ test('RB-75: at most maxInFlight events are in flight, counted in events, also w
     return next.value
   })
 
-  // Acknowledged beyond one that is not, it is still to be remembered: no room yet.
+  // Acknowledged after an open event, it still occupies its place.
   await two!.ack()
   await three!.ack()
   await store.subscriptions.status('mailer')

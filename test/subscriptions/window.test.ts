@@ -31,7 +31,7 @@ test('for any sequence of calls the limit holds, keys stay in order, and the che
         else if (what === 'take') {
           const entry = window.take(0, true)
           if (entry !== undefined) {
-            // Nothing of its key that came before is open, when one at a time is asked for.
+            // With one at a time, no earlier event of its key is open.
             for (const [before, key] of open)
               if (before < entry.event.position) holds(key !== entry.key, 'a key is out of order')
             delivered.add(entry.event.position)
@@ -60,7 +60,7 @@ test('for any sequence of calls the limit holds, keys stay in order, and the che
   )
 })
 
-/** As `expect`, but so cheap that it can be asked a million times. */
+/** Like `expect`, but cheap enough for a million calls. */
 function holds(condition: boolean, otherwise: string): void {
   if (!condition) throw new Error(otherwise)
 }
@@ -78,7 +78,7 @@ test('events left by an earlier holder are delivered neither twice nor too early
   const due = window.nextDue()
   const later = window.take(50, false)
 
-  // The one that waits holds up its key.
+  // The waiting event holds up its key.
   expect(now).toBeUndefined()
   expect(nothing).toBeUndefined()
   expect(due).toBe(50)

@@ -1,6 +1,6 @@
 /**
- * The rules every file is held to. Each is a pure function from sources to offences (`path:line what is wrong`), so
- * that `architecture.test.ts` can show that it catches what it is for before it trusts it with the real files.
+ * The rules that every file must obey. Each is a pure function from sources to violations (`path:line what is wrong`), so
+ * that `architecture.test.ts` can check that it detects violations before it applies it to the real files.
  */
 import { codeOf, importsOf, lineAt, type Source } from './source-files.ts'
 
@@ -76,7 +76,7 @@ export const onlyTheCliPrints: Rule = sources => matches(/\bconsole\s*\./g, code
 export const onlyTheCliListensToTheProcess: Rule = sources =>
   matches(/\bprocess\s*\.\s*(on|once|addListener|prependListener)\s*\(/g, codeOutsideCli(sources), 'hooks the process')
 
-/** In the place of a type; a function, a variable or a property may be called so. */
+/** In the place of a type; a function, a variable or a property may have this name. */
 export const nothingIsAny: Rule = sources =>
   matches(
     /(?:\S:|[<|&]|=>|\b(?:as|extends|satisfies))\s*any\b(?!\s*[(.:])|\bany\s*(?:\[\]|>)/g,
@@ -84,7 +84,7 @@ export const nothingIsAny: Rule = sources =>
     'uses any',
   )
 
-/** The words are spelt so that this line is not one. */
+/** The words are spelt so that this line does not match. */
 export const nothingIsLeftForLater: Rule = sources =>
   matches(/\b(?:TOD[O]|FIXM[E]|XX[X]|HAC[K])\b/g, sources, 'leaves something for later')
 

@@ -1,9 +1,9 @@
 /**
- * Consumers of the shop without anything around them.
+ * The parts of a store that run consumers, without a store around them.
  *
- *     const { consumers, totals } = await openConsumersShop()
+ *     const { register, daemon } = openConsumerParts(shop)
  *
- * `workbench` opens the parts of one process; two of them on one shop are two processes, as far as the database can tell.
+ * Two calls on one shop act like two processes on one database.
  */
 import { onTestFinished } from 'vitest'
 import { type Consumer, type ConsumerOptions, consumer } from '../../src/consumers/consumer.ts'
@@ -67,7 +67,7 @@ export function logOf({ database, schema }: Shop, options: ConsumerPartsOptions 
 /** Waits so short that a test can go through all of them. */
 export const quick = { baseMs: 1, maxMs: 4, jitter: 0 }
 
-/** A table of what was applied, one row per effect, in the order of application. */
+/** A table of effects, one row per applied event, in the order of application. */
 export async function makeEffects({ query }: Shop): Promise<void> {
   await query(`create table ~effects (n bigint generated always as identity primary key,
     consumer text not null, position bigint not null, stream text not null, type text not null)`)

@@ -1,6 +1,6 @@
 /**
- * What is kept beside the executions, so that nobody has to count them, against what a count says. Every entry is one that
- * is wrong.
+ * Compares the counters that are stored next to the executions with a count of the executions. Returns the rows that
+ * differ.
  */
 import type { Shop } from './shop.ts'
 
@@ -14,7 +14,7 @@ export async function inconsistentCounters({ query }: Pick<Shop, 'query'>): Prom
       from ~workflow_joins
       where correlation_id = w.correlation_id and state = 'open') as j
     where w.open <> x.n + j.n`)
-  // In an ordered lane all but those that queue have their place, in others only those at work or about to be.
+  // In an ordered lane all but queued executions occupy a place, in others only those that run or are about to.
   const lanes = await query(`
     select l.lane, l.open, l.active, x.open as counted_open, x.active as counted_active
     from ~workflow_lanes as l

@@ -1,10 +1,10 @@
 /**
- * A database whose answers get lost, as on a connection that breaks: what was sent is done, and nobody hears of it; or it
- * is not even done.
+ * A database that loses answers or statements, like a connection that breaks: a statement is executed and its answer is
+ * lost, or it is not executed at all.
  *
- *     const trouble = lossyDatabase(await openDatabase())
- *     const { store } = await openShop({ database: trouble.database })
- *     trouble.loseAnswerTo('workflows.claim')
+ *     const lossy = lossyDatabase(await openDatabase())
+ *     const { store } = await openShop({ database: lossy.database })
+ *     lossy.loseAnswerTo('workflows.claim')
  */
 import { ConnectionLost, OutcomeUnknown } from '../../src/core/errors.ts'
 import type { Database } from '../../src/database/database.ts'
@@ -12,11 +12,11 @@ import type { Statement } from '../../src/database/sql.ts'
 
 export interface LossyDatabase {
   readonly database: Database
-  /** The next statement of this label, or the transaction it is part of, is carried out, and then the connection is lost. */
+  /** The next statement with this label, or the transaction that contains it, is executed, and then the connection is lost. */
   loseAnswerTo(label: string): void
-  /** The next so many statements of this label never reach the database. */
+  /** The next statements with this label, `times` of them, never reach the database. */
   refuse(label: string, times: number): void
-  /** How many answers were lost, and how many statements. */
+  /** Number of lost answers, and of lost statements. */
   counts(): { readonly lost: number; readonly refused: number }
 }
 

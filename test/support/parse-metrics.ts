@@ -1,6 +1,6 @@
 /**
- * The text format of Prometheus, read as strictly as it is described: every family under its HELP and TYPE, once, in one
- * piece, no series twice, histograms whole. Whatever is not so is thrown.
+ * A strict parser of the text format of Prometheus: every family once, in one piece, under its HELP and TYPE, no series
+ * twice, histograms complete. Anything else throws.
  *
  *     const metrics = parseMetrics(text)
  *     metrics.value('rillflow_consumer_lag_events', { consumer: 'orders' })
@@ -9,7 +9,7 @@
 export interface Metrics {
   readonly families: ReadonlyMap<string, { readonly type: string; readonly help: string }>
   readonly series: readonly Series[]
-  /** The value of the one series with these labels, among others; undefined if there is none. */
+  /** The value of the one series with these labels, and perhaps others; undefined if there is none. */
   value(name: string, labels?: Record<string, string>): number | undefined
 }
 
@@ -76,7 +76,7 @@ function parseLabels(text: string, line: string): Record<string, string> {
   return labels
 }
 
-/** The buckets of each series grow, and the last of them has all. */
+/** The buckets of each series grow, and the last one contains all values. */
 function checkHistogram(name: string, series: readonly Series[]): void {
   const groups = new Map<string, Series[]>()
   for (const each of series.filter(({ name: own }) => own.startsWith(`${name}_`))) {

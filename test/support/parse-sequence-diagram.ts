@@ -1,12 +1,12 @@
 /**
- * A sequence diagram of Mermaid, read as strictly as the part of its grammar that we use: participants first, each once, then
- * messages between them and notes. Whatever is not so is thrown.
+ * A strict parser of Mermaid's sequence diagrams, for the part of the grammar that the library uses: participants first,
+ * each once, then messages between them and notes. Anything else throws.
  */
 
 export interface Sequence {
-  /** What is shown, by id. */
+  /** Displayed names, by id. */
   readonly participants: ReadonlyMap<string, string>
-  /** In their order, with the names that are shown: `request ->> events: append OrderPlaced to order-1`. */
+  /** In order, with the displayed names: `request ->> events: append OrderPlaced to order-1`. */
   readonly messages: readonly string[]
   readonly notes: readonly string[]
 }

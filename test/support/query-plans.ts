@@ -1,9 +1,9 @@
-/** What a store sends, and how the server would run it. */
+/** Records the statements of a store, and shows how the server would run them. */
 import type { Database, Transaction } from '../../src/database/database.ts'
 import { toText } from '../../src/database/pglite-messages.ts'
 import { literal, type Statement } from '../../src/database/sql.ts'
 
-/** The same database; what is sent to it is told first. Not what is sent inside transactions. */
+/** The same database, with each statement recorded before it is sent. Statements inside transactions are not recorded. */
 export function recording(database: Database, record: (statement: Statement) => void): Database {
   return {
     ...database,
@@ -22,7 +22,7 @@ export function recording(database: Database, record: (statement: Statement) => 
   }
 }
 
-/** As a prepared statement is planned: `force_custom_plan` for the values at hand, `force_generic_plan` for any. */
+/** The plan of a prepared statement: `force_custom_plan` for the given values, `force_generic_plan` for any. */
 export async function explain(tx: Transaction, statement: Statement, mode: string): Promise<string> {
   await tx.query(`set local plan_cache_mode = ${mode}`)
   await tx.query(`prepare hot as ${statement.text}`)

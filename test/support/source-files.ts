@@ -1,4 +1,4 @@
-/** A source file as the rules read it: what of it is code, and what it imports. */
+/** Source files for the architecture rules: their code without comments, and their imports. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join, posix } from 'node:path'
 

@@ -1,4 +1,4 @@
-/** The folder that the processes of a run record their statements in, and whether the run is of everything. */
+/** The folder in which the processes of a run record their statements, and whether the run is of all tests. */
 import { mkdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'

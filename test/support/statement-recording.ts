@@ -1,18 +1,18 @@
 /**
- * Records what is sent to a database, below everything of ours: at the drivers. Every distinct statement of the library
- * (they begin with a comment that names them) goes to a file of this process, in the folder of the run; the tests in
- * `test/portability` hold all of them against the rules of `docs/internals/citus.md`.
+ * Records all statements sent to a database, at the drivers. Every distinct statement of the library (they begin with a
+ * comment that names them) goes to a file of this process, in the folder of the run; the tests in `test/portability` check
+ * all of them against the rules of `docs/internals/citus.md`.
  *
  *     setupFiles: ['test/support/statement-recording.ts']      globalSetup: ['test/support/statement-recording-setup.ts']
  *
- * A statement that was seen before costs a look into a set; on PGlite one that is prepared is not even looked at.
+ * A statement that was seen before costs a lookup in a set; on PGlite a prepared one costs nothing.
  */
 import { mkdirSync, openSync, readdirSync, readFileSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { PGlite } from '@electric-sql/pglite'
 import pg from 'pg'
 
-/** Everything that was sent while `work` ran, ours or not, in its order. */
+/** All statements sent while `work` ran, of the library or not, in order. */
 export async function statementsDuring(work: () => Promise<unknown>): Promise<string[]> {
   const sent: string[] = []
   const listen = (text: string): void => void sent.push(text)
@@ -25,19 +25,19 @@ export async function statementsDuring(work: () => Promise<unknown>): Promise<st
   return sent
 }
 
-/** What all processes of this run have recorded so far. */
+/** The statements that all processes of this run have recorded so far. */
 export function recordedStatements(): string[] {
   const folder = process.env.RILLFLOW_TEST_STATEMENTS!
   const lines = readdirSync(folder).flatMap(name => readFileSync(join(folder, name), 'utf8').split('\n'))
   return [...new Set(lines.filter(line => line !== ''))].map(line => JSON.parse(line) as string)
 }
 
-/** The name in the leading comment, which may stand inside of a COPY. */
+/** The name in the leading comment, which may be inside a COPY. */
 export function labelOf(text: string): string | undefined {
   return /^\s*(?:copy \(\s*)?\/\* ([a-z_]+\.[a-z_]+) \*\//.exec(text)?.[1]
 }
 
-/** The same statement is one in the schema of every test, whatever numbers stand in it: schemas become `s1`, `s2` …, numbers 0. */
+/** Makes statements comparable between schemas and numbers: schemas become `s1`, `s2` …, numbers 0. */
 export function generalised(text: string): string {
   const schemas = new Map<string, string>()
   const named = text.replaceAll(/"(?:[^"]|"")+"(?=\.)/g, schema => {
@@ -50,7 +50,7 @@ export function generalised(text: string): string {
 const listeners: unique symbol = Symbol.for('rillflow.test.statements') as never
 const worker = globalThis as { [listeners]?: Set<(text: string) => void> }
 
-// Once per process: modules are evaluated anew for each project, the drivers are not.
+// Once per process: modules are evaluated again for each project, the drivers are not.
 if (worker[listeners] === undefined) {
   const own = new Set<(text: string) => void>()
   worker[listeners] = own
@@ -61,7 +61,7 @@ if (worker[listeners] === undefined) {
   })
 }
 
-/** Bounded by being emptied: what is seen again after that is written again. */
+/** Emptied at this size: statements that are seen again after that are written again. */
 const maxSeen = 5_000
 
 function openRecord(folder: string | undefined): (text: string) => void {
@@ -78,7 +78,7 @@ function openRecord(folder: string | undefined): (text: string) => void {
     const statement = generalised(text)
     if (written.has(statement)) return
     written.add(statement)
-    // At once: some tests end their process.
+    // Immediately: some tests end their process.
     writeSync(file, `${JSON.stringify(statement)}\n`)
   }
 }

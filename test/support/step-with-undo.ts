@@ -1,4 +1,4 @@
-/** Steps with undos, as handlers of the tests have them. */
+/** A step with an undo, as the handlers of the tests call it. */
 import type { HandlerContext } from '../../src/workflows/steps/context.ts'
 import type { UndoRequest } from '../../src/workflows/undo.ts'
 import type { ShopMap } from './shop.ts'

@@ -1,4 +1,4 @@
-/** Ends a run with `N passed, N failed`, alone on the last line, for machines that read nothing else. */
+/** Ends a run with `N passed, N failed`, alone on the last line, for programs that read nothing else. */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import type { Reporter, TestModule, Vitest } from 'vitest/node'
 
@@ -10,7 +10,7 @@ export default class SummaryReporter implements Reporter {
 
   onInit(vitest: Vitest): void {
     this.#watching = vitest.config.watch
-    // Other reporters and the set-up's teardown still print after a run ends; an exit handler has the last word.
+    // Other reporters and the set-up's teardown print after a run ends; an exit handler prints last.
     process.once('exit', () => {
       if (this.#line && !this.#watching) process.stdout.write(`${this.#line}\n`)
     })

@@ -1,14 +1,14 @@
-/** Handlers that wait: until they do, and as if the time they wait for had passed. */
+/** Waits until handlers are suspended, and lets the time pass that they wait for. */
 import type { Shop } from './shop.ts'
 import { waitUntil } from './wait.ts'
 
-/** Resolves when so many executions are suspended, and no other one is there. */
+/** Resolves when this many executions are suspended, and there are no others. */
 export async function untilSuspended({ query }: Pick<Shop, 'query'>, count = 1): Promise<void> {
   const what = `${count} suspended executions`
   await waitUntil(async () => (await executionStates({ query })) === `${count} suspended`, { what })
 }
 
-/** How many executions there are, by state: `3 suspended, 1 running`. */
+/** Number of executions by state: `3 suspended, 1 running`. */
 export async function executionStates({ query }: Pick<Shop, 'query'>): Promise<string> {
   const rows = await query<{ n: number; state: string }>(
     'select state, count(*)::int as n from ~workflow_executions group by state order by state',
@@ -16,7 +16,7 @@ export async function executionStates({ query }: Pick<Shop, 'query'>): Promise<s
   return rows.map(({ n, state }) => `${n} ${state}`).join(', ')
 }
 
-/** For all that waits it is so much later. A worker sees it with its next look. */
+/** Moves all due times back by `ms`. A worker sees it with its next query. */
 export async function letTimePass({ query }: Pick<Shop, 'query'>, ms: number): Promise<void> {
   const earlier = (column: string): string => `${column} = ${column} - make_interval(secs => $1::float8 / 1000)`
   await query(`update ~workflow_steps set ${earlier('due_at')}`, [ms])

@@ -1,4 +1,4 @@
-/** A mall: a store whose tenants are shops of their own, on the worker's database, gone when the test is over. */
+/** A store with tenants, on the worker's database, removed when the test is over. */
 import { onTestFinished } from 'vitest'
 import { identifier } from '../../src/database/sql.ts'
 import { openStore, type StoreOptions, type TenantedStore } from '../../src/store.ts'
@@ -21,13 +21,13 @@ export async function openTenantStore(options: Partial<StoreOptions<ShopMap>> = 
   return store
 }
 
-/** The prefix of a mall, for a second one on the same tenants, as another process would have it. */
+/** The prefix of a store's tenants, for a second store on the same tenants, like another process. */
 export function prefixOf(placements: readonly { schema: string; tenant: string }[]): string {
   const [{ schema, tenant } = { schema: '', tenant: '' }] = placements
   return schema.slice(0, -tenant.length)
 }
 
-/** What the orders of a shop came to, in the order of its log. */
+/** The totals of the placed orders, in the order of the log. */
 export async function totals({ events }: Pick<TenantedStore<ShopMap>, 'events'>): Promise<number[]> {
   const all: number[] = []
   for await (const event of events.readAll()) if (event.type === 'OrderPlaced') all.push(event.data.total)

@@ -9,12 +9,12 @@ test('a program that uses no telemetry loads none: no OpenTelemetry, no server, 
     await store.events.append('order-1', { type: 'OrderPlaced', data: {} })
     await store.close()`
   const files = await filesLoaded(
-    // Starting the embedded engine takes seconds, and loads nothing more of ours that could be telemetry.
+    // Starting the embedded engine takes seconds, and loads nothing more of the library that could be telemetry.
     `const { openStore } = await import('rillflow'); ${engine === 'pglite' ? '' : onServer}`,
     { DATABASE_URL: engine === 'pglite' ? '' : postgresUrl() },
   )
 
-  // What is loaded on demand has a file of its own, named after it.
+  // A part that is loaded on demand has its own file, named after it.
   const unasked = /@opentelemetry|\/dist\/integrations\/|\/chunks\/(server|breadcrumbs)-/
   expect(files.some(file => file.endsWith('/dist/index.js'))).toBe(true)
   expect(files.filter(file => unasked.test(file))).toEqual([])

@@ -213,7 +213,7 @@ test('a retried dead letter continues the trace of its event', async () => {
 
   await store.deadLetters.retry('totals', {})
   await waitUntil(() => spansOf('consumers.replay totals').length === 1)
-  // The dead letter is put back after the try has ended.
+  // The dead letter is opened again after the attempt has ended.
   await waitUntil(async () => (await store.deadLetters.list({ state: 'open' })).length === 1)
   isBroken = false
   await store.deadLetters.retry('totals', {})

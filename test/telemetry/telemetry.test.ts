@@ -6,7 +6,7 @@ import { freshSchema } from '../support/engines.ts'
 import { openShop, outcome, paid, placed } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-/** What is published about one schema while the test runs. */
+/** Messages published about one schema while the test runs. */
 function listenTo(channel: string, schema: string): Record<string, unknown>[] {
   const messages: Record<string, unknown>[] = []
   const hear = (message: unknown): void => {
@@ -106,7 +106,7 @@ test('events are counted for every writer, also handlers, but not those of a tra
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await flow.settled({ timeoutMs: 60_000 })
-  // Others may see what was committed before we have heard of it.
+  // Others may see a commit before this process has its answer.
   await waitUntil(() => store.metrics().events_appended_total === 2)
   await store.transaction(tx => store.events.append('order-1', [paid, paid], { tx }))
   const undone = store.transaction(async tx => {

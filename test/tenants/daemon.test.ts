@@ -13,7 +13,7 @@ import { waitUntil } from '../support/wait.ts'
 
 const names = ['acme', 'globex', 'initech']
 
-/** Tells which orders of which tenant were seen by its projection, and by its handler. */
+/** Records the orders of each tenant that its projection and its handler have seen. */
 function watching(): { seen: string[]; register: (store: Store<ShopMap>) => void; of(tenant: string): string[] } {
   const seen: string[] = []
   const register = (store: Store<ShopMap>): void => {
@@ -185,7 +185,7 @@ test('a dead letter that another process was retrying when it ended wakes its te
   await waitUntil(async () => (await acme.deadLetters.list({ state: 'replayed' })).length === 1)
 })
 
-/** Tells what was asked. */
+/** Records the statements. */
 async function listened(): Promise<{ database: Database; asked: Statement[] }> {
   const database = await openDatabase()
   const asked: Statement[] = []
@@ -231,7 +231,7 @@ test('the number of queries while all tenants sleep does not depend on their num
   const isQuiet = (): boolean =>
     asked.every(({ label }) => labels.has(label)) && looks().length <= count('tenants.heads') / 2 + 1
   let began = 0
-  // What was told when they went to sleep is on its way for a while, and is looked at when it comes.
+  // Notifications sent when they went to sleep may still arrive, and cause a query.
   await waitUntil(
     async () => {
       asked.length = 0
@@ -244,6 +244,6 @@ test('the number of queries while all tenants sleep does not depend on their num
 
   expect(new Set(asked.map(({ label }) => label))).toEqual(labels)
   expect(new Set(looks().map(({ text }) => text)).size).toBe(names.length + 1)
-  // Who there is, is asked every five polls, of which each is up to a fifth shorter.
+  // The list of tenants is read every five polls, each up to a fifth shorter.
   expect(count('tenants.schemas')).toBeLessThanOrEqual((performance.now() - began) / (5 * 20 * 0.8) + 1)
 })

@@ -21,7 +21,7 @@ interface Country {
   /** Of the directory. */
   readonly schema: string
   readonly tenantPrefix: string
-  /** As another process would have it. */
+  /** Like another process. */
   another(options?: Partial<StoreOptions<ShopMap>>): Promise<TenantedStore<ShopMap>>
 }
 
@@ -157,7 +157,7 @@ test.each(['while', 'after'] as const)(
     }
     const { store, another } = await openCountry({ register })
     await store.tenants.ensure('acme', { server: 'eu-1' })
-    // Nothing but what it came to tells this process of the move.
+    // This process learns of the move only by its outcome.
     const acme = (await another({ pollMs: 600_000 })).tenant('acme')
     await acme.transaction(tx => tx.query(`create table ${receipts(acme.schema.name)} (handler text primary key)`))
     await using worker = acme.workflows.worker({ pollMs: 600_000, leaseMs: 600_000 })
@@ -210,7 +210,7 @@ test('ensuring a tenant while it moves away does not create a second one at its 
   proxy.hold('up', { newLinks: true })
 
   const ensuring = outcome(slow.tenants.ensure('acme'))
-  // It has asked the directory by now.
+  // It has read the directory by now.
   await waitUntil(() => proxy.opened > 0)
   await store.tenants.move('acme', { server: 'eu-2' })
   proxy.release()
@@ -289,7 +289,7 @@ test('a server that accepts connections and never answers holds up only its own 
   await starting
 
   expect(awake).toEqual(['acme'])
-  // A visit that was given up by now is paid again in the next round.
+  // A visit that has timed out by now is repeated in the next round.
   await waitUntil(() => daemon.awake().length > 1)
   expect(daemon.awake().sort()).toEqual(['acme', 'globex'])
 })

@@ -1,4 +1,4 @@
-/** What one tenant does, by whatever name or path, is never seen or changed by another. */
+/** Actions of one tenant, under any name or path, are never seen or changed by another. */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { checkTenantName, checkTenantPrefix, schemaOfTenant, tenantOfSchema } from '../../src/tenants/tenant-name.ts'

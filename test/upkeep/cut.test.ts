@@ -8,7 +8,7 @@ import { emit } from '../../src/workflows/emit.ts'
 import { openShop, paid, placed, type Shop, type ShopMap, shipped, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-/** Cuts the log while nobody uses it, and opens it again. */
+/** Cuts the log while no store uses it, and opens it again. */
 async function cutAndReopen(shop: Shop, position: bigint) {
   await shop.store.close()
   const cut = await cutLog(shop.database, shop.schema, position)
@@ -56,7 +56,7 @@ async function totalOf({ query }: Shop, name: string): Promise<bigint | undefine
   return (await query<{ total: bigint }>(`select total::bigint as total from ~${name}`))[0]?.total
 }
 
-/** The total of all orders, kept in three ways. */
+/** The total of all orders, maintained in three ways. */
 function register(store: Store<ShopMap>, { named }: Shop): Promise<void>[] {
   const add = (to: string) => (event: RecordedEvent, ctx: ProjectionContext) =>
     ctx.tx.query(

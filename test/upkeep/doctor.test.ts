@@ -6,7 +6,7 @@ import { postgresUrl } from '../support/engines.ts'
 import { connect, onServer, openShop, placed, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-/** What is wrong by the look of one check. */
+/** The findings of one check. */
 async function troubles({ store }: Pick<Shop, 'store'>, check: string, options?: DoctorOptions): Promise<Finding[]> {
   const { findings } = await store.doctor(options)
   expect(findings.map(finding => finding.check)).toContain(check)
@@ -205,7 +205,7 @@ test('a table that vacuum does not keep up with is found', async () => {
   )
   await shop.query('delete from ~stream_aliases')
 
-  // A server tells its statistics ten seconds later, if it is idle meanwhile.
+  // A server reports its statistics ten seconds later, if it is idle meanwhile.
   await waitUntil(async () => (await troubles(shop, 'tables.dead_rows')).length > 0, { deadlineMs: 60_000 })
 
   const [found] = await troubles(shop, 'tables.dead_rows')

@@ -10,7 +10,7 @@ const nothing = {
   ...{ attempts: 0, idempotencyKeys: 0, deadLetters: 0, history: 0, archivedStreams: 0, archivedEvents: 0 },
 }
 
-/** What is there, to be compared with what is there later. */
+/** The contents, to be compared with later contents. */
 async function rowsOf({ query }: Shop): Promise<unknown> {
   const tables = ['events', 'streams', 'idempotency_keys', 'dead_letters', 'stream_aliases', 'workflow_activity']
   const counts = tables.map(async table => (await query<{ n: bigint }>(`select count(*) as n from ~${table}`))[0]!.n)
@@ -85,7 +85,7 @@ test('replaced versions of documents are deleted after some time; every moment s
   expect([dry.history, report.history]).toEqual([2, 2])
   expect((await customers.history('c-1')).map(each => each.version)).toEqual([2, 3])
   expect((await customers.getAt('c-1', { at: dayAgo }))?.data).toEqual({ name: 'Anna' })
-  // What was deleted still gives the next document of that id its number.
+  // A deleted version still determines the number of the next document with that id.
   expect(await customers.put('c-2', { name: 'Bobby' })).toBe(3)
 })
 

@@ -1,4 +1,4 @@
-/** Lines of the activity written by hand, as executions write them: announce, draw, insert. */
+/** Rows of the activity written by hand, like those of executions: announce, draw, insert. */
 import type pg from 'pg'
 import type { Shop } from '../support/shop.ts'
 
@@ -10,7 +10,7 @@ export function insertActivity({ named }: Pick<Shop, 'named'>, count: number, co
     from generate_series(1, ${count})`)
 }
 
-/** In one transaction of the shop's own. */
+/** In one transaction of the shop's database. */
 export async function writeActivity(shop: Shop, count: number, correlationId?: string): Promise<void> {
   await shop.database.transaction(async tx => {
     await tx.query(shop.named('select ~workflow_announce()'))
@@ -18,7 +18,7 @@ export async function writeActivity(shop: Shop, count: number, correlationId?: s
   })
 }
 
-/** On a connection of its own, which is left inside the transaction. */
+/** On a separate connection, which stays inside the transaction. */
 export async function beginActivity(shop: Shop, client: pg.Client, count: number): Promise<void> {
   await client.query('begin')
   await client.query(shop.named('select ~workflow_announce()'))

@@ -3,7 +3,7 @@ import { inconsistentCounters } from '../support/counters-consistency.ts'
 import { openShop, placed, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-/** Orders wait for ever to be paid; those that are shipped are done at once. */
+/** Orders wait forever to be paid; shipped orders are done immediately. */
 async function openWaitingShop(): Promise<Shop> {
   const shop = await openShop()
   const flows = shop.store.workflows
@@ -90,7 +90,7 @@ test('a cancellation that was interrupted before it reached the children is comp
   await start(shop, 'card', 'gift')
   await waitUntil(async () => Object.keys(await statesOf(shop)).length === 3)
   await before.stop()
-  // As it is when a process ends right after it has cancelled the parent.
+  // As after a process that ended right after it cancelled the parent.
   await shop.query(`delete from ~workflow_executions where correlation_id = 'order'`)
   await shop.query(`update ~workflows set state = 'cancelled', open = 0, is_spreading = true
     where correlation_id = 'order'`)

@@ -7,7 +7,7 @@ import { waitUntil } from '../support/wait.ts'
 
 const idle = { name: 'idle' }
 
-/** A worker that dispatches and runs nothing, so that what is queued stays so. */
+/** A worker that dispatches and runs nothing, so that queued executions stay queued. */
 async function openIdleShop(): Promise<Shop> {
   const shop = await openShop()
   const flows = shop.store.workflows
@@ -90,7 +90,7 @@ test('the result of a cancelled attempt that was not notified is refused as well
   const flows = shop.store.workflows
   const written: string[] = []
   flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    // In this very run: no worker has had the time to look.
+    // In the same turn: no worker has had the time to query.
     await flows.flow(ctx.correlationId).cancel('by itself')
     written.push(ctx.correlationId)
     return emit('OrderPaid', { method: 'card' })
@@ -239,7 +239,7 @@ test('an execution that a worker holds behind the head of a lane does not run on
   await idleWorker.start()
   for (const correlationId of ['a', 'b', 'c', 'd']) await flows.publish('OrderPlaced', { total: 1 }, { correlationId })
   await waitUntil(async () => (await statesOf(shop)).length === 4)
-  // All of the lane is claimed at once: the head runs, the others are held behind it.
+  // The whole lane is claimed at once: the head runs, the others are held behind it.
   await using worker = flows.worker({ pollMs: 60_000, leaseMs: 60_000 })
   await worker.start()
   await waitUntil(async () => (await statesOf(shop)).join() === 'running,held,held,held')

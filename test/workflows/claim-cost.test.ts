@@ -4,7 +4,7 @@ import { recordLetter } from '../../src/workflows/letters/letters.ts'
 import { logOf } from '../support/consumer-parts.ts'
 import { openShop, type Shop } from '../support/shop.ts'
 
-/** How many rows of executions a claim of ten looks at. */
+/** Number of execution rows that a claim of ten reads. */
 async function rowsRead({ database, named }: Shop, route: number): Promise<number> {
   return database.transaction(async tx => {
     const read = async (): Promise<number> => {
@@ -57,7 +57,7 @@ test('SB-42: work is picked up immediately, however seldom a worker polls, and m
   await using worker = flows.worker({ pollMs: 600_000, leaseMs: 600_000 })
   await worker.start()
 
-  // All of them at one moment: those that come one by one may be taken one by one.
+  // All at one moment: executions that come one by one may be claimed one by one.
   const all = await store.transaction(async tx => {
     const flowing = []
     for (let total = 0; total < 60; total++) flowing.push(await flows.publish('OrderPlaced', { total }, { tx }))

@@ -39,7 +39,7 @@ test('executions claimed ahead behind a slow one are released in time, and do no
   })
   await using worker = flows.worker({ concurrency: 1, leaseMs: 600 })
   await worker.start()
-  // Who is quick takes more than it can run at once.
+  // A quick worker claims more than it can run at once.
   await Promise.all(Array.from({ length: 60 }, () => flows.publish('OrderPaid', { method: 'card' })))
   await waitUntil(() => weighed === 60)
   await Promise.all([1, 2, 3, 4].map(total => flows.publish('OrderPlaced', { total })))

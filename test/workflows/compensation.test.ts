@@ -76,7 +76,7 @@ test('compensation waits for a running attempt, whose undo gets an unknown resul
   const reason = await aborted.promise
   const during = await flow.status()
   const stopping = await shop.query('select state from ~workflow_executions')
-  // The zombie finishes its step and its run, and nothing of it counts.
+  // The replaced attempt completes its step and its run, and nothing of it counts.
   charged.resolve('receipt-1')
   const ended = await flow.settled()
 
@@ -122,7 +122,7 @@ test('compensation waits for an attempt that ignores its signal until its time l
   expect(await inconsistentCounters(shop)).toEqual([])
 })
 
-/** A worker that takes what is ready; it does nothing more. */
+/** A worker that only claims ready executions. */
 async function claimAll(shop: Shop): Promise<Claimed[]> {
   const log = logOf(shop)
   const rows = await shop.query<{ id: number }>('select id from ~workflow_routes')
@@ -131,7 +131,7 @@ async function claimAll(shop: Shop): Promise<Claimed[]> {
   return claim(log, { owner: 'dead/1', fence: await drawFences(log)(), routes, limit: 10, ahead: 0, graceMs: 60_000 })
 }
 
-/** It has not been heard of for longer than its lease. */
+/** Its heartbeat is older than its lease. */
 async function die({ query }: Shop): Promise<void> {
   await query(`update ~workflow_workers set heartbeat_at = '-infinity' where owner = 'dead/1'`)
 }

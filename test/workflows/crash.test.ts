@@ -1,4 +1,4 @@
-/** Workers that die, are taken for dead, or do not hear what came of what they sent. */
+/** Workers that die, are considered dead, or do not get the answer to a statement. */
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { complete, emit } from '../../src/workflows/emit.ts'
@@ -9,10 +9,10 @@ import { openShop, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { openWorkerProcesses, type WorkerProcessesOptions } from '../support/worker-processes.ts'
 
-/** So long that nobody could wait for it: what is done was not done because it had expired. */
+/** Too long to expire during the test: the observed effects were not caused by an expired lease. */
 const endlessMs = 600_000
 
-/** What follows from a promise without waiting for anything else has happened by then. */
+/** Lets everything happen that follows from resolved promises. */
 const turn = (): Promise<void> => new Promise(resolve => setImmediate(resolve))
 
 test('SB-05: the execution of a killed worker is run by another after the lease, and the attempt is counted', async () => {
@@ -216,7 +216,7 @@ test('SB-07: a handler that takes longer than the lease is not taken over while 
   await workers.start()
   await workers.start()
 
-  // A machine that stalls for longer than the lease takes one of them for dead, now and then: not each time.
+  // On a machine that stalls longer than the lease one of them is sometimes considered dead: not each time.
   const run = async (total: number): Promise<WorkflowStatus> => {
     attempts[total] = []
     return (await shop.store.workflows.publish('OrderPlaced', { total })).settled()
@@ -379,7 +379,7 @@ async function startedBefore({ query }: Shop, ms: number): Promise<number> {
   return (await query(text, [ms / 1000])).length
 }
 
-/** What happened to the executions, line by line. */
+/** The activity of the executions, line by line. */
 async function activity({ query }: Shop): Promise<string[]> {
   const rows = await query<{ line: string }>(`
     select kind || case when attempt = 0 then '' else ' ' || attempt end || coalesce(' ' || outcome, '') as line

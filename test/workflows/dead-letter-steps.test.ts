@@ -1,21 +1,21 @@
-/** What a dead letter remembers of its execution: the steps that were done are not done again when it is retried. */
+/** A dead letter remembers the steps of its execution: completed steps do not run again when it is retried. */
 import { expect, test } from 'vitest'
 import { openShop, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 interface Desk {
   readonly shop: Shop
-  /** What steps have done, in order. */
+  /** Effects of the steps, in order. */
   readonly done: string[]
-  /** Until then no parcel goes out. */
+  /** Until then no parcel is sent. */
   open(): void
   place(): Promise<string>
   retry(id: string, data?: { total: number }): Promise<void>
-  /** How many calls are remembered. */
+  /** Number of stored calls. */
   remembered(): Promise<number>
 }
 
-/** Charges, waits for a signal and a moment, and then ships, which fails as long as nobody is there. */
+/** Charges, waits for a signal and a moment, and then ships, which fails until it is allowed. */
 async function openDesk(): Promise<Desk> {
   const shop = await openShop()
   const { store, query } = shop

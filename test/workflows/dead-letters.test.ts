@@ -196,7 +196,7 @@ test('requested dead letters run when their time comes', async () => {
   for (const id of ids) await payments.until(id, 'replayed')
 
   expect(asked).toEqual({ requested: 4, isRunning: true })
-  // Those whose time has come meanwhile run side by side.
+  // Those that are due meanwhile run in parallel.
   expect(payments.tried.slice(4).sort()).toEqual([1, 2, 3, 4])
 })
 

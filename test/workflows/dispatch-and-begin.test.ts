@@ -1,4 +1,4 @@
-/** What is begun as it is dispatched, by a worker of the same process that has room for it. */
+/** Executions that begin with their dispatch, on a worker of the same process that has room for them. */
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import type { Database } from '../../src/database/database.ts'
@@ -8,7 +8,7 @@ import { connect, onServer, openShop, placed, type Shop } from '../support/shop.
 import { executionStates } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
 
-/** Dispatches what there is for a worker that does not exist but in its row, with so much room; returns how many have begun. */
+/** Dispatches for a worker that exists only as a row, with this much room; returns the number of begun executions. */
 async function dispatchFor(
   { query }: Pick<Shop, 'query'>,
   owner: string,

@@ -1,4 +1,4 @@
-/** A shop whose payments does not take money until it is mended: every order becomes a dead letter of the handler `pay`. */
+/** A shop whose payments fail until they are fixed: every order becomes a dead letter of the handler `pay`. */
 import { onTestFinished } from 'vitest'
 import type { StoreOptions } from '../../src/store.ts'
 import { emit } from '../../src/workflows/emit.ts'
@@ -11,12 +11,12 @@ import { waitUntil } from '../support/wait.ts'
 export interface FailingPayments extends Shop {
   readonly flows: Shop['store']['workflows']
   readonly worker: Worker
-  /** The totals of the orders it was tried for. */
+  /** The totals of the orders whose payment was tried. */
   readonly tried: number[]
-  /** From now on it takes money. */
+  /** From now on payments succeed. */
   fix(): void
   breakAgain(): void
-  /** Places an order and waits until nothing more happens; returns its event's id. */
+  /** Places an order and waits until its workflow has settled; returns the id of its event. */
   place(total: number, correlationId?: string): Promise<string>
   /** Waits until the dead letter of this event is in this state. */
   until(eventId: string, state: string): Promise<void>

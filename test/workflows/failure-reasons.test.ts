@@ -10,7 +10,7 @@ import { executionStates, letTimePass } from '../support/suspended-executions.ts
 import { waitUntil } from '../support/wait.ts'
 import { openFailingPayments } from './failing-payments.ts'
 
-/** Runs one order through a handler that fails as it likes, and returns its dead letter. */
+/** Runs one order through a failing handler, and returns its dead letter. */
 async function letterOf(
   run: () => unknown,
   options: Omit<Partial<AnyHandlerOptions>, 'name'> = {},
@@ -181,7 +181,7 @@ test('an attempt that runs at the deadline is cut off there, however much of its
     new Promise(() => ctx.signal.addEventListener('abort', () => (aborted = ctx.signal.reason)))
 
   let deadLetter: unknown
-  // On a busy machine its time may be over before it has begun: then another one is tried.
+  // On a busy machine its deadline may pass before it has begun: then another one is tried.
   for (let round = 0; round < 20 && aborted === undefined; round++)
     deadLetter = await letterOf(hangs as never, { retries: 100, deadlineMs: 100 })
 

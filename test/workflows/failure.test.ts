@@ -178,7 +178,7 @@ test('an event that exceeded its depth calls onFailure, and handlers that fail b
 
   const deadLetters = await flows.deadLetters.list()
   expect(status.deadLetters).toBe(deadLetters.length)
-  // Two chains side by side: which one is ahead is not ours to say.
+  // Two chains in parallel: either may be ahead.
   expect((await shippedIn(shop)).map(({ workflow }) => workflow.hops).sort()).toEqual([1, 1, 2, 2, 3, 3, 4, 4])
   expect(deadLetters.filter(deadLetter => deadLetter.lastError.onFailure?.includes('HopsExceeded'))).toHaveLength(2)
 })
@@ -202,7 +202,7 @@ test('an event of onFailure of one of a batch has its place in the batch', async
   ])
 })
 
-/** A clock whose timers of this length are over at once. */
+/** A clock whose timers of this length fire immediately. */
 function hasty(length: number): Clock {
   return { ...systemClock, setTimeout: (fn, ms) => systemClock.setTimeout(fn, ms === length ? 1 : ms) }
 }

@@ -1,4 +1,4 @@
-/** What is shown of workflows is found by indexes: no page, count or status scans a table that grows. */
+/** Views of workflows use indexes: no page, count or status scans a table that grows. */
 import { expect, test } from 'vitest'
 import type { Statement } from '../../src/database/sql.ts'
 import { openDatabase } from '../support/engines.ts'
@@ -24,7 +24,7 @@ const indexesOf: Record<string, string[]> = {
   'workflows.failed': ['dead_letters_correlation'],
 }
 
-/** Thousands of workflows, most of them over, and all that is sent from now on. */
+/** Thousands of workflows, most of them ended, and all statements sent from now on. */
 async function openLarge(): Promise<Shop & { sent: Map<string, Statement> }> {
   const sent = new Map<string, Statement>()
   const database = recording(await openDatabase(), statement => sent.set(statement.label, statement))

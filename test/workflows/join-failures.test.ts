@@ -79,7 +79,7 @@ test('SB-15: a join whose handler fails is retried, then dead-lettered, and leav
   await expectNothingOpen(checks)
 })
 
-/** A shop in which the pen is broken until it is mended, and the ink takes as long as the test wants. */
+/** A shop in which the check of the pen fails until it is fixed, and that of the ink takes as long as the test wants. */
 async function openMendable(policy: JoinPolicy) {
   const checks = await openOrderChecks()
   const { flows } = checks
@@ -230,7 +230,7 @@ test('a retired join still gets the events of its open batches, and opens no mor
     if (event.data.item === 'ink') await found.promise
     return emit('OrderChecked', event.data)
   })
-  // With another one for the same events their branches end later than they arrive.
+  // With another handler for the same events their branches end later than they arrive.
   flows.on('OrderChecked', { name: 'weigh' }, () => {})
   flows.join('OrderChecked', { name: 'cleared', of: 'batch' }, events => {
     seen.push(events.map(event => event.data.item))
@@ -279,7 +279,7 @@ test('the state of a join is kept as long as its dead letter is open', async () 
   expect(await query('select 1 from ~workflow_join_entries')).toEqual([])
 })
 
-/** Asks for the open dead letters of a handler, and waits until they are closed. */
+/** Requests retries of the open dead letters of a handler, and waits until they are closed. */
 async function retry(checks: OrderChecks, handler: string): Promise<void> {
   await checks.flows.deadLetters.retryAll({ handler })
   await untilReplayed(checks, handler)

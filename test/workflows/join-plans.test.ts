@@ -1,4 +1,4 @@
-/** What moves batches never scans their tables, which keep what is closed until it is pruned. */
+/** Statements on batches never scan their tables, which contain closed batches until they are pruned. */
 import { randomUUID } from 'node:crypto'
 import { expect, test } from 'vitest'
 import type { Transaction } from '../../src/database/database.ts'
@@ -62,7 +62,7 @@ async function fill({ query }: OrderChecks, route: number): Promise<void> {
   for (const table of tables) await query(`analyze ~${table}`)
 }
 
-/** What this transaction has scanned of the tables so far. */
+/** The scans of the tables by this transaction so far. */
 async function scansOf(tx: Transaction, { named }: OrderChecks): Promise<{ sequential: bigint; index: bigint }> {
   const [row] = await tx.query<{ sequential: string; index: string }>(
     named(`

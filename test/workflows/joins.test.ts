@@ -470,7 +470,7 @@ test('a position in a batch is given completely or not at all', async () => {
     )
 })
 
-/** When so many entries are there. */
+/** Resolves when there are this many entries. */
 async function joined({ query }: OrderChecks, entries: number): Promise<void> {
   await waitUntil(async () => (await query('select 1 from ~workflow_join_entries')).length === entries)
 }

@@ -16,7 +16,7 @@ test('SB-01: an ordered handler runs one at a time and in the order of the log, 
     running.add(ctx.correlationId)
     attempts.add(ctx.attempt)
     most = Math.max(most, running.size)
-    // Nobody goes on before a second lane has begun.
+    // No handler continues before a second lane has begun.
     await waitUntil(() => most > 1)
     await turn()
     seen.set(ctx.correlationId, [...(seen.get(ctx.correlationId) ?? []), event.data.total])

@@ -10,7 +10,7 @@ interface Gauge {
   readonly run: () => Promise<void>
 }
 
-/** Counts how many are inside at once; each stays until as many as may have been, and for some turns of the event loop. */
+/** Counts how many run at once; each stays until the maximum was reached, and for some turns of the event loop. */
 function gauge(limit: number): Gauge {
   let inside = 0
   let most = 0
@@ -109,7 +109,7 @@ test('executions beyond the rate of their handler begin on time, however seldom 
   await waitUntil(() => begun === 15)
 })
 
-/** A shop that counts how often its workers look. */
+/** A shop that counts the queries of its workers. */
 async function openWatched(): Promise<Shop & { readonly looks: () => number }> {
   const database = await openDatabase()
   let looks = 0
@@ -162,7 +162,7 @@ test('paused executions, and those without room, are not polled continuously bec
   await waitUntil(() => looks() >= before + 10)
   over.resolve()
 
-  // Ten polls, of which a few may have been hints.
+  // Ten polls, of which a few may have been notifications.
   expect(performance.now() - since).toBeGreaterThan(400)
 })
 
@@ -193,7 +193,7 @@ test('SB-38: a delay is exact to the millisecond, not to the second', async () =
   const flows = store.workflows
   flows.on('OrderPlaced', { name: 'pay', delayMs: 120 }, () => {})
   flows.on('OrderPlaced', { name: 'remind', delayMs: 3_600_120 }, () => {})
-  // So seldom that nothing but its time can have woken it.
+  // So rarely that only its due time can have woken it.
   await using worker = flows.worker({ pollMs: 600_000, leaseMs: 600_000 })
   await worker.start()
 

@@ -3,7 +3,7 @@ import { emit } from '../../src/workflows/emit.ts'
 import type { ListWorkflowsOptions } from '../../src/workflows/insight/list.ts'
 import { openShop, outcome, type Shop } from '../support/shop.ts'
 
-/** Five orders: one failed, one waits for a day, three are through. */
+/** Five orders: one failed, one waits for a day, three have settled. */
 async function openOrders(): Promise<Shop & { ids(options: ListWorkflowsOptions): Promise<string[]> }> {
   const shop = await openShop()
   const flows = shop.store.workflows

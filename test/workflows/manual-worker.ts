@@ -1,4 +1,4 @@
-/** A worker that does only what it is told. */
+/** A worker that claims and completes only when the test calls it. */
 import { newOwner } from '../../src/consumers/lease.ts'
 import type { Database } from '../../src/database/database.ts'
 import { type Claimed, claim } from '../../src/workflows/claim.ts'
@@ -17,7 +17,7 @@ export interface ManualWorker {
   claim(): Promise<Claimed[]>
 }
 
-/** `seen` is the database as it sees it. */
+/** `seen` wraps the database of the worker. */
 export async function registerManualWorker(
   shop: Shop,
   seen: (database: Database) => Database = database => database,

@@ -7,7 +7,7 @@ import { recording } from '../support/query-plans.ts'
 import { openShop, outcome, placed, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-/** Publishes one order for a handler that returns this, and tells what became of it. */
+/** Publishes one order for a handler that returns this, and returns its dead letters. */
 async function reasonFor(shop: Shop, returns: () => unknown): Promise<unknown> {
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'pay', retries: 3, backoff: { baseMs: 1 } }, () => returns() as HandlerResult<never>)

@@ -1,5 +1,5 @@
 /**
- * The shop checks an order: each item for itself, and all of them have to come back before the order is cleared.
+ * The shop checks an order: each item separately, and all checks have to return before the order is cleared.
  *
  *     OrderPlaced ─► batch of CheckAsked ─► … ─► OrderChecked each ─► join ─► OrderCleared
  */
@@ -38,7 +38,7 @@ export function workflowsOf(store: Store<ShopMap>): Workflows<CheckEvents> {
   return store.workflows as unknown as Workflows<CheckEvents>
 }
 
-/** An order of so many items, checked by a batch. */
+/** A handler that checks an order of several items by a batch. */
 export function fanOut(flows: Workflows<CheckEvents>, options: { join?: string } = {}): void {
   flows.on('OrderPlaced', { name: 'fan-out' }, event =>
     batch(
@@ -54,7 +54,7 @@ export function settled(flow: Flow<CheckEvents>): Promise<WorkflowStatus> {
   return flow.settled({ timeoutMs: 60_000 })
 }
 
-/** An event that comes from outside with its place in a batch, all of one order. */
+/** An event from outside with its place in a batch, all of one order. */
 export function publishChecked(
   { flows }: Pick<OrderChecks, 'flows'>,
   batch: { id: string; index: number; size: number },
@@ -80,7 +80,7 @@ export function deadLettersOf({ query }: OrderChecks): Promise<DeadLetterRow[]> 
     order by consumer, first_failed_at`)
 }
 
-/** How the joins of the shop stand, with what came to each index. */
+/** The joins of the shop, with the entry at each index. */
 export async function joinsOf({ query }: OrderChecks): Promise<unknown[]> {
   const rows = await query<{ handler: string; entries: string[] | null }>(`
     select r.handler, r.version, j.state, j.size, j.arrived, j.failed, j.empty,
@@ -91,7 +91,7 @@ export async function joinsOf({ query }: OrderChecks): Promise<unknown[]> {
   return rows
 }
 
-/** Nothing is left of it but history and tombstones. */
+/** Only history and tombstones are left. */
 export async function expectNothingOpen({ query }: OrderChecks): Promise<void> {
   expect(await query('select id from ~workflow_executions')).toEqual([])
   expect(await query('select open from ~workflows where open <> 0')).toEqual([])

@@ -155,7 +155,7 @@ test('more calls after the remembered ones, and branches that end in another ord
     await ctx.step(`${name} 3`, () => {})
   }
   const before = async (ctx: HandlerContext<ShopMap>): Promise<void> => {
-    // The later one of the calls ends first.
+    // The later call ends first.
     await Promise.all([branch(ctx, 'slow', 60), branch(ctx, 'quick', 5), branch(ctx, 'middle', 30)])
     await ctx.sleep(60_000)
   }

@@ -6,7 +6,7 @@ import { waitUntil } from '../support/wait.ts'
 
 interface Books extends Shop {
   readonly flows: Shop['store']['workflows']
-  /** The totals booked, in the order they were. */
+  /** The booked totals, in order. */
   readonly booked: number[]
   readonly tried: number[]
   /** The orders that cannot be booked. */
@@ -15,7 +15,7 @@ interface Books extends Shop {
   letterOf(total: number): Promise<{ eventId: string; state: string }>
 }
 
-/** Books that are kept strictly in order: what fails stops its lane. */
+/** An ordered handler that books orders: a failure parks its lane. */
 async function openBooks(options: Partial<AnyHandlerOptions> = {}): Promise<Books & AsyncDisposable> {
   const shop = await openShop()
   const flows = shop.store.workflows

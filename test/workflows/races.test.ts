@@ -1,4 +1,4 @@
-/** Moments in which two of them meet. */
+/** Races between two workers, or a worker and an operator. */
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { complete } from '../../src/workflows/emit.ts'
@@ -26,7 +26,7 @@ test('of a lost attempt and the next one only the next counts, also if both end 
   await rescueExpired(worker.log)
   const [again] = await worker.claim()
 
-  // While the first of these is under way, the others wait together.
+  // While the first of these runs, the others wait together.
   const other = worker.finisher.finish(completedOutcome({ ...first!, id: first!.id, fence: -1n }))
   const lost = worker.finisher.finish(completedOutcome(first!))
   const kept = worker.finisher.finish(completedOutcome(again!))
@@ -65,7 +65,7 @@ test.runIf(onServer)(
         ),
     }))
 
-    // The rescuer has seen that the head is running; then it ends, and the next begins.
+    // The rescue has seen that the head is running; then it ends, and the next begins.
     const rescued = rescueWorker(rescuer.log, dying.owner)
     await found.promise
     expect(await dying.finisher.finish(completedOutcome(head!), next!.id)).toBe('continued')
@@ -182,7 +182,7 @@ test('in a lane each execution waits for its own time, however early its turn co
   for (const { ms } of waits) expect(Number(ms)).toBeGreaterThanOrEqual(149)
 })
 
-/** A lane of a workflow with so many executions, which nobody has taken yet. */
+/** A lane of a workflow with this many unclaimed executions. */
 async function laneOf({ store, query }: Shop, count: number, options: object = { ordered: true }): Promise<void> {
   const flows = store.workflows
   flows.on('OrderPlaced', { name: 'pay', ...options }, async () => {})

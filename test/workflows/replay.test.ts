@@ -124,7 +124,7 @@ test('handlers of any shape get the same results in every run of an attempt, and
   await waitUntil(
     async () => {
       await letTimePass(shop, 60_000)
-      // Whoever loses its execution in the middle of a run is followed by another one.
+      // A worker that loses its execution in the middle of a run is replaced by another one.
       if (crashes++ % 5 === 0)
         await shop.query(
           `update ~workflow_executions set state = 'ready', worker = null, crashes = 1
@@ -176,7 +176,7 @@ async function runTask(
   if (what === 'sleep') return hear(name, await ctx.sleep(name, ms))
   if (what === 'long sleep') return hear(name, await ctx.sleep(name, 60_000))
   const { value, error } = await outcome(what === 'step' ? ctx.step(name, work) : ctx.tx(name, work))
-  // Half of the failures are caught, and the handler goes on; but not if nothing it does counts any more.
+  // Half of the failures are caught, and the handler continues; but not if its run no longer counts.
   if (error !== undefined && (ms % 2 === 1 || isRillflowError(error, 'execution_lost'))) throw error
   hear(name, value)
 }

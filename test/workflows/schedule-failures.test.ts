@@ -1,4 +1,4 @@
-/** Schedules whose process, connection or worker goes away in the middle of a run. */
+/** Schedules whose process, connection or worker fails in the middle of a run. */
 import { expect, test } from 'vitest'
 import { ConnectionLost } from '../../src/core/errors.ts'
 import type { Database, Executor } from '../../src/database/database.ts'
@@ -126,7 +126,7 @@ test('every due time is run and stored once, whichever answer of the database is
   expect(await query('select from ~events')).toHaveLength(dues.length)
 })
 
-/** Loses the answer to the first statement, and to the first commit, that is called so. */
+/** Loses the answer to the first statement, and to the first commit, with this label. */
 function breaking(database: Database, labels: readonly string[]): { database: Database; unbroken: Set<string> } {
   const unbroken = new Set(labels)
   const answer = <T>(label: string, value: T): T => {

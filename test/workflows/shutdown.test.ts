@@ -1,11 +1,11 @@
-/** What a worker leaves behind when it stops, and what a failing event does to others. */
+/** The state that a worker leaves when it stops, and the effect of a failing event on others. */
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { complete, emit } from '../../src/workflows/emit.ts'
 import { openShop, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-/** So long that nobody could wait for it: what is done was not done because it had expired. */
+/** Too long to expire during the test: the observed effects were not caused by an expired lease. */
 const leaseMs = 600_000
 
 test('SB-40: a worker that stops lets running attempts end, and claims nothing more', async () => {
@@ -194,7 +194,7 @@ async function placed({ store }: Shop, total: number): Promise<void> {
   await store.workflows.publish('OrderPlaced', { total }, { correlationId: 'order' })
 }
 
-/** What happened to the executions of a workflow, line by line. */
+/** The activity of the executions of a workflow, line by line. */
 async function activity({ query }: Shop, correlationId: string): Promise<string[]> {
   const rows = await query<{ line: string }>(
     `select kind || case when attempt = 0 then '' else ' ' || attempt end || coalesce(' ' || outcome, '') as line

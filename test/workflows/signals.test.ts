@@ -188,7 +188,7 @@ test('whichever of a sleep, a step and a wait ends first wins a race, in all run
   await letTimePass(shop, 3_600_000)
   await waitUntil(async () => (await decided()) === 3)
   await untilSuspended(shop, 3)
-  // Too late for the race, and for who has been left behind in it.
+  // Too late for the race, and for the waits that lost it.
   for (const flow of orders) await flow.signal('OrderPaid', { method: 'cash' })
   await letTimePass(shop, 7_200_000)
   await Promise.all(orders.map(flow => flow.settled()))

@@ -4,7 +4,7 @@ import { batch, emit } from '../../src/workflows/emit.ts'
 import { openShop, outcome, paid, placed, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-/** What the counters should say, counted. */
+/** The expected counters, counted from the tables. */
 async function countAll({ query }: Shop) {
   const [row] = await query<Record<string, number>>(`
     select
@@ -28,7 +28,7 @@ async function countersOf({ store }: Shop) {
   }
 }
 
-/** Handlers of every kind: queued, ordered, inline, failing, choosing, and one for tomorrow. */
+/** Handlers of every kind: queued, ordered, inline, failing, filtering, and delayed until tomorrow. */
 function register({ store }: Shop): void {
   const flows = store.workflows
   flows.on('OrderPlaced', { name: 'pay' }, event =>
@@ -61,7 +61,7 @@ test('SB-21, SB-43: the counters match the tables after a mixed load', async () 
   }
 
   await Promise.all(Array.from({ length: 3 }, (_, n) => publish(n)))
-  // One leaves in the middle: what it has counted becomes part of the total.
+  // One ends in the middle: its counts become part of the total.
   await workers[0]!.stop()
   await Promise.all(Array.from({ length: 3 }, (_, n) => publish(n)))
   await shop.store.events.append('order-1', [placed(1), paid], { correlationId: 'order-1' })

@@ -230,7 +230,7 @@ test('the time of a handler is that of its last result: after a sleep at least t
   await flow.settled()
   const last = runs.at(-1)!
 
-  // However many runs it took: a moment is slept in memory.
+  // However many runs it took: a short sleep stays in memory.
   expect(last).toHaveLength(4)
   expect(runs.length).toBeGreaterThan(1)
   for (const times of runs) expect(times).toEqual(last.slice(0, times.length))

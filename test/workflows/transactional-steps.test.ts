@@ -159,7 +159,7 @@ test('steps and transactional steps may run in parallel', async () => {
   expect((await booked()).sort()).toEqual(Array.from({ length: 8 }, (_, n) => `${n}`))
 })
 
-/** Embedded, nobody else is kept waiting. */
+/** Embedded, no other transaction can wait for it. */
 test.runIf(onServer)('a transactional step holds its locks no longer than the lease of its worker', async () => {
   const { store, booked, book } = await openLedger()
   const flows = store.workflows

@@ -5,7 +5,7 @@ import type { EventNode, HandlerNode, TreeNode } from '../../src/workflows/insig
 import { openShop, placed } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-/** The tree in words: events with what came of them in brackets. */
+/** The tree as text: events with their effects in brackets. */
 function words(nodes: readonly TreeNode[]): string {
   return nodes
     .map(node => {

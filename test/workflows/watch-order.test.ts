@@ -1,4 +1,4 @@
-/** The order of the activity on a server, where several write at once, connections break and positions are drawn again. */
+/** The order of the activity on a server, with concurrent writers, broken connections and positions that are drawn again. */
 import { expect, test } from 'vitest'
 import type { Store, StoreOptions } from '../../src/store.ts'
 import type { Activity } from '../../src/workflows/insight/activity.ts'
@@ -8,7 +8,7 @@ import { connect, onServer, openShop, outcome, type Shop, type ShopMap, take } f
 import { waitUntil } from '../support/wait.ts'
 import { beginActivity, positionsOf, writeActivity } from './activity-rows.ts'
 
-/** Whoever reads on behind the last position seen. */
+/** A naive reader that reads after the last position it has seen. */
 async function readNaively(
   shop: Shop,
 ): Promise<{ readonly seen: bigint[]; readonly last: bigint; stop(): Promise<void> }> {
@@ -35,7 +35,7 @@ async function readNaively(
   }
 }
 
-/** So many transactions of up to 40 lines, each as slow as chance will have it, some of them rolled back. */
+/** This many transactions of up to 40 lines, with random pauses, some of them rolled back. */
 async function writeSlowly(shop: Shop, lines: number, seed: number): Promise<void> {
   const client = await connect()
   const random = seeded(seed)
@@ -49,7 +49,7 @@ async function writeSlowly(shop: Shop, lines: number, seed: number): Promise<voi
   }
 }
 
-/** A store with sessions that can be told from those of others, and ended. */
+/** A store whose sessions can be found and terminated. */
 async function openMortal(
   { sibling, schema }: Shop,
   options: StoreOptions<ShopMap> = { pollMs: 20 },
@@ -93,7 +93,7 @@ test.runIf(onServer)(
     await waitUntil(() => naive.last === truth.at(-1))
     await naive.stop()
     expect(positions).toEqual(truth)
-    // The test is worth something: who reads otherwise has lost lines.
+    // The test is meaningful: a naive reader has lost lines.
     expect(naive.seen.length).toBeLessThan(truth.length)
     expect(naive.seen).not.toContain(truth[0])
   },
@@ -129,13 +129,13 @@ test.runIf(onServer)('SB-28: a watch survives broken connections, and delivers e
 
 test.runIf(onServer)('positions that are drawn again after a crash of the server are not skipped', async () => {
   const shop = await openShop()
-  // Nobody looks unless told: a head that goes down while sessions live on would be another log, not a crash.
+  // Without polling: a head that moves back while sessions live would be another log, not a crash.
   const { store, cut } = await openMortal(shop, { pollMs: 600_000, listen: false, maxConnections: 1 })
   const look = (count: number): Promise<unknown> => take(store.workflows.watch({ after: 'start' }), count)
   await writeActivity(shop, 3)
   const { positions } = collect(store.workflows.watch({ after: 'start' }))
   await waitUntil(() => store.metrics().settles_total === 2)
-  // Five that were drawn and rolled back: the watch is behind them now, and a crash may undo that they were drawn.
+  // Five positions drawn and rolled back: the watch is behind them now, and a crash may release them.
   const lost = await connect()
   await beginActivity(shop, lost, 5)
   await lost.query('rollback')
@@ -165,7 +165,7 @@ test.runIf(onServer)(
     await writeActivity(shop, 2)
     await waitUntil(() => forgetting.positions.length === 5)
 
-    // As a restored backup has it: another line in the place of the one that was read.
+    // As in a restored backup: another line at the position of the one that was read.
     await shop.query(`update ~workflow_activity set at = at - interval '1 hour'`)
     await cut()
     const { error } = (await forgetting.ended) as { error?: unknown }

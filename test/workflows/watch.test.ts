@@ -5,7 +5,7 @@ import { openShop, outcome, type Shop, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { positionsOf, writeActivity } from './activity-rows.ts'
 
-/** So long that what comes was hinted at, not found by looking. */
+/** So long that lines are found by notifications, not by polling. */
 const never = 600_000
 
 const told = (lines: readonly Activity[]): string[] => lines.map(line => `${line.kind} ${line.handler}`)
@@ -16,7 +16,7 @@ async function all(lines: AsyncIterable<Activity>): Promise<Activity[]> {
   return found
 }
 
-/** Paying leads to shipping. */
+/** Paying causes shipping. */
 async function openTwoStages(options: Parameters<typeof openShop>[0] = {}): Promise<Shop> {
   const shop = await openShop(options)
   shop.store.workflows.on('OrderPlaced', { name: 'pay' }, () => emit('OrderPaid', { method: 'card' }))
@@ -121,7 +121,7 @@ test('watching all workflows begins with new lines, unless a position is given',
   const before = shop.store.metrics().settles_total
 
   const watching = take(shop.store.workflows.watch(), 1)
-  // The first look tells where now is, the second that nothing has come yet.
+  // The first query finds the current end, the second that there is nothing new.
   await waitUntil(() => shop.store.metrics().settles_total >= before + 2)
   await writeActivity(shop, 1, 'order-2')
 
@@ -150,7 +150,7 @@ test('SB-31: a watch reads at most a page ahead of its reader', async () => {
   const watch = shop.store.workflows.watch({ after: 'start' })[Symbol.asyncIterator]()
   await watch.next()
 
-  // What is behind the page that was read is gone before it is asked for.
+  // Lines after the page that was read are deleted before they are read.
   await shop.query(
     'delete from ~workflow_activity where position > (select min(position) + 255 from ~workflow_activity)',
   )

@@ -1,4 +1,4 @@
-/** The checker: each event's committed effect, counted per consumer, and the order in which the effects came. */
+/** The checker: counts each event's committed effects per consumer, and checks their order. */
 import type { RecordedEvent } from '../../../src/events/definition.ts'
 
 export interface Effect {
@@ -50,8 +50,8 @@ export function checkEffects(
 }
 
 /**
- * Whether the effects of one consumer follow the log from its beginning to its end, going elsewhere only by these resets,
- * in their order. Returns the first position that does not fit.
+ * Whether the effects of one consumer follow the log from its beginning to its end, leaving it only for these resets, in
+ * their order. Returns the first position that does not fit.
  */
 export function firstUnexpected(
   events: readonly Pick<RecordedEvent, 'position'>[],

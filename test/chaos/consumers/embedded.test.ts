@@ -17,7 +17,7 @@ test(
     const folder = await mkdtemp(join(tmpdir(), 'rf-embedded-'))
     await copyStore(folder)
     const consumers = ['totals', 'stock']
-    // So long that nobody could wait for it to expire.
+    // Too long to expire during the test.
     const options = { folder, schema: 'shop', consumers, leaseMs: 3_600_000 }
     try {
       for (let round = 0; round < (long ? 20 : 1); round++) {

@@ -1,4 +1,4 @@
-/** Processes that are stopped past their lease, and come back in the belief that they hold it still. */
+/** Processes that are stopped past their lease, and return as if they still held it. */
 import { expect, test } from 'vitest'
 import { waitUntil } from '../../support/wait.ts'
 import { long } from '../chaos.ts'
@@ -57,12 +57,12 @@ test(
 )
 
 /**
- * The first worker has read ten events and is stopped before it begins with them; the second takes over, and has applied
- * five of them when the first goes on. Returns how the first one's batch ended.
+ * The first worker has read ten events and is stopped before it applies them; the second takes over, and has applied
+ * five of them when the first continues. Returns how the first one's batch ended.
  */
 async function beginLate(scenario: Scenario, { isUnfenced }: { isUnfenced: boolean }): Promise<readonly string[]> {
   const order = Array.from({ length: 10 }, (_, total) => ({ type: 'OrderPlaced', data: { total } }))
-  // Before it starts: who follows the log while it is appended to may see the first few of them alone.
+  // Before it starts: a consumer that follows the log during appends may read the first few events alone.
   await scenario.store.events.append('order-1', order)
   const frozen = scenario.start({ name: 'frozen', batchSize: 10, pauseAfterBatches: 0, isUnfenced })
   await isAtGate(frozen)
@@ -71,7 +71,7 @@ async function beginLate(scenario: Scenario, { isUnfenced }: { isUnfenced: boole
   await isAtGate(other)
   expect(await scenario.effects({ worker: 'other' })).toBe(5)
 
-  // What it is told while it is stopped, it hears first when it goes on.
+  // A message to a stopped process is the first that it receives when it continues.
   const opened = frozen.ask({ kind: 'resume batches' })
   frozen.thaw()
   await opened

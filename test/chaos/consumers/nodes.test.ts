@@ -1,4 +1,4 @@
-/** Nodes with names, of which one is hot and the others stand by. */
+/** Named runners, of which one is active and the others are standbys. */
 import { expect, test } from 'vitest'
 import { waitUntil } from '../../support/wait.ts'
 import { noErrors } from './check-effects.ts'
@@ -39,7 +39,7 @@ test(
 test(
   'RB-78: a runner that is started again under its name takes over, whether the previous one has ended or not',
   async () => {
-    // A lease so long that only the name can have given it over.
+    // The lease is so long that only the name can have passed it on.
     await using scenario = await openScenario({ consumers: 3, leaseMs: 600_000 })
     const first = scenario.start({ name: 'first', node: 'a' })
     await holding([first], [3])
@@ -63,7 +63,7 @@ test(
   limitMs,
 )
 
-/** Resolves when the nodes that are alive have these roles. */
+/** Resolves when the live runners have these roles. */
 async function roles({ store }: Scenario, wanted: Record<string, string>): Promise<void> {
   await waitUntil(
     async () => {

@@ -1,4 +1,4 @@
-/** What an operator does to consumers while events are appended and applied. */
+/** Operations on consumers while events are appended and applied. */
 import { expect, test } from 'vitest'
 import { waitUntil } from '../../support/wait.ts'
 import { long, show } from '../chaos.ts'

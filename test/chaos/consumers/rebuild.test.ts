@@ -1,4 +1,4 @@
-/** A read model that is rebuilt while events are appended, by processes of which one is killed in the middle of it. */
+/** A read model that is rebuilt during appends, by processes of which one is killed in the middle. */
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { expect, test } from 'vitest'
@@ -26,7 +26,7 @@ test(
       first.child.send('rebuild')
       await first.heard('begun')
       first.child.kill('SIGKILL')
-      // Its lease has to end before another can go on with what it has begun.
+      // Another process can continue the rebuild only when the lease has expired.
       await waitUntil(() => rebuildsIn(second), { deadlineMs, what: 'a rebuild by the other process' })
       const { events } = await scenario.drain()
       const last = events.at(-1)!.position
@@ -66,7 +66,7 @@ function startProcess(options: RebuilderOptions): Rebuilder {
     next,
     async heard(wanted) {
       let message = await next()
-      // Each rebuild says that it has begun, whether somebody waits for that or not.
+      // Each rebuild reports its begin, whether the test waits for that or not.
       if (message === 'begun' && wanted !== 'begun') message = await next()
       expect(message).toEqual(wanted)
     },

@@ -1,6 +1,6 @@
 /**
- * The program of a process that runs a projection with a table of its own, and rebuilds it when it is told to. It says
- * when a rebuild has begun to apply events, and when it is through.
+ * The program of a process that runs a projection with its own table, and rebuilds it on request. It reports when a
+ * rebuild has begun to apply events, and when it has ended.
  */
 import { fileURLToPath } from 'node:url'
 import { projection } from '../../../src/projections/projection.ts'
@@ -19,7 +19,7 @@ export type Message = 'ready' | 'begun' | 'rebuilt' | { readonly error: string }
 export const sales = projection('sales', {
   tables: [table('sales', { columns: { position: 'bigint', stream: 'text' }, primaryKey: ['position'] })],
   batchSize: 50,
-  // Of its rebuilds as well, which another process goes on with only when it has ended.
+  // Also the lease of its rebuilds: another process continues one only after it has expired.
   leaseMs: 5_000,
   on: {
     '*': (event, ctx) =>

@@ -1,6 +1,6 @@
 /**
- * What the scenarios share: a store that is appended to all the time, workers in other processes, and a checker that
- * counts what those have committed.
+ * Shared by the scenarios: a store with continuous appends, workers in other processes, and a checker that counts their
+ * committed effects.
  *
  *     await using scenario = await openScenario({ consumers: 4 })
  *     const a = scenario.start({ name: 'a' })
@@ -21,7 +21,7 @@ import { effectsTable, type WorkerOptions } from './worker-program.ts'
 
 /** Reached only by a run that fails. */
 export const deadlineMs = 100_000
-/** Of a whole test. */
+/** Limit of a whole test. */
 export const limitMs = long ? 3_600_000 : 300_000
 
 export interface ScenarioOptions {
@@ -29,7 +29,7 @@ export interface ScenarioOptions {
   readonly url?: string
   /** Default 1200. */
   readonly leaseMs?: number
-  /** Appends all the time. Default true. */
+  /** Appends continuously. Default true. */
   readonly isBusy?: boolean
   /** How long each of two callers waits between its appends. Default 25. */
   readonly pauseMs?: number
@@ -41,13 +41,13 @@ export interface Scenario extends AsyncDisposable {
   readonly names: readonly string[]
   start(options?: Partial<WorkerOptions>): Worker
   query<R extends object>(text: string, values?: readonly unknown[]): Promise<R[]>
-  /** How many effects there are, of all consumers or as given. */
+  /** Number of effects, of all consumers or of the given one. */
   effects(of?: { consumer?: string; worker?: string }): Promise<number>
-  /** Resolves when each of the consumers has applied so many more events. */
+  /** Resolves when each consumer has applied this many more events. */
   progress(events: number): Promise<void>
-  /** Ends the appending, waits until all have reached the end of the log, and gives all that is there. */
+  /** Stops the appends, waits until all consumers have reached the end of the log, and returns all events and effects. */
   drain(): Promise<{ events: readonly RecordedEvent[]; effects: readonly Effect[] }>
-  /** The same, judged. */
+  /** The same, checked. */
   finish(): Promise<EffectErrors>
 }
 
@@ -65,7 +65,7 @@ export async function openScenario(options: ScenarioOptions): Promise<Scenario> 
         client ??= await clients.open()
         return (await client.query(named, [...values])).rows as R[]
       } catch (error) {
-        // While the server is away; an error of the statement has a state of another class.
+        // While the server is unavailable; an error of the statement has a SQLSTATE of another class.
         if (/^(?!08|57)[0-9A-Z]{5}$/.test(String((error as { code?: string }).code)) || Date.now() > until) throw error
         client = undefined
         await new Promise(resolve => setTimeout(resolve, 20))
@@ -137,7 +137,7 @@ export async function openScenario(options: ScenarioOptions): Promise<Scenario> 
   }
 }
 
-/** Resolves when the numbers of consumers held by these workers are these, in any order, and none is held twice. */
+/** Resolves when the workers hold these numbers of consumers, in any order, and none is held twice. */
 export async function holding(workers: readonly Worker[], wanted: readonly number[]): Promise<void> {
   const sorted = (counts: readonly number[]): string => String([...counts].sort((a, b) => a - b))
   let seen: string[][] = []
@@ -163,7 +163,7 @@ function appendAllTheTime(store: Store, pauseMs: number): { stop(): Promise<void
   const callers = times(2, async caller => {
     for (let at = 0; going; at++) {
       const events = times(1 + (at % 3), total => ({ type: 'OrderPlaced', data: { total } }))
-      // What cannot be told from here is read from the log in the end.
+      // An unknown outcome is resolved by reading the log at the end.
       await store.events.append(`order-${caller}-${at % 5}`, events).catch(() => {})
       await new Promise(resolve => setTimeout(resolve, pauseMs))
     }

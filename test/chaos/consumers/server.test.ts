@@ -1,4 +1,4 @@
-/** A server that goes away under load, and connections that break: the daemons come back by themselves. */
+/** A server that stops under load, and connections that break: the runners recover by themselves. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type PostgresServer, startServer } from '../../support/postgres-server.ts'
 import { long, major } from '../chaos.ts'
@@ -45,7 +45,7 @@ test(
     for (let round = 0; round < (long ? 100 : 2); round++) {
       await scenario.progress(5)
       const proxy = proxies[round % 2]!
-      // Commits whose answers nobody gets, and statements that the server never gets.
+      // Commits whose answers are lost, and statements that never reach the server.
       proxy.hold(round % 4 < 2 ? 'up' : 'down')
       const links = proxy.cutClients()
       await Promise.all(links.map((link, at) => (at % 2 === 0 ? link.deliver() : link.drop())))

@@ -34,7 +34,7 @@ export interface WorkerOptions {
   readonly url?: string
   /** Embedded; then the process also appends. */
   readonly folder?: string
-  /** How it is called in the rows it writes. */
+  /** Its name in the rows it writes. */
   readonly name?: string
   readonly batchSize?: number
   readonly node?: string
@@ -50,9 +50,9 @@ export type Task =
   | { readonly kind: 'holds' | 'resume batches' }
   | { readonly kind: 'pause' | 'resume'; readonly consumer: string }
   | { readonly kind: 'reset'; readonly consumer: string; readonly position: string }
-  /** Embedded: whether all consumers have reached the end of the log, and then all that is there. */
+  /** Embedded: if all consumers have reached the end of the log, all events and effects. */
   | { readonly kind: 'read' }
-  /** Embedded: goes on appending until it is killed. */
+  /** Embedded: appends until it is killed. */
   | { readonly kind: 'append'; readonly callers: number }
 
 export interface Answer {
@@ -162,7 +162,7 @@ async function perform(work: Work, task: Task): Promise<Answer> {
   }
 }
 
-/** Nothing while there is a consumer that is not at the end. */
+/** Empty while a consumer is not at the end. */
 async function readAll({ log, store }: Work): Promise<Pick<Answer, 'events' | 'effects'>> {
   if ((await readStatus(log)).some(({ lag }) => lag > 0n)) return { events: [], effects: [] }
   const events = await store!.events.readAll().toArray()

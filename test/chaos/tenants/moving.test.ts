@@ -1,7 +1,7 @@
 /**
- * A shop at work is moved to another server: people append and save, a daemon keeps a read model, a worker runs handlers.
- * Whatever they were told is stored must be on the target, once; and a move that leaves out one of its safeguards must be
- * found out by the same judge.
+ * A shop under load is moved to another server: clients append and save, a daemon maintains a read model, a worker runs
+ * handlers. Every acknowledged write must be on the target, once; and the same checker must detect a move that skips one
+ * of its safeguards.
  */
 import { expect, test } from 'vitest'
 import { isRillflowError } from '../../../src/core/errors.ts'
@@ -22,9 +22,9 @@ import { long, show } from '../chaos.ts'
 import { pause, pick, type Random, seeded, times } from '../seeded-random.ts'
 
 const rounds = long ? 40 : 1
-/** What is wrong with a move that leaves out a safeguard. */
+/** What is wrong with a move that skips a safeguard. */
 const found = /lost|differs/
-/** Until one of them was in somebody's way: most are at once. */
+/** Repeated until one of them does harm: most do immediately. */
 const patienceMs = 150_000
 const limitMs = long ? 3_600_000 : 300_000
 
@@ -62,7 +62,7 @@ test(
   limitMs,
 )
 
-/** Without the lock: who has looked the table up goes on writing after the last look. */
+/** Without the lock: a writer that has resolved the table continues to write after the last comparison. */
 async function renameUnfenced(move: Move): Promise<void> {
   await copyInto(move)
   await move.source.database.transaction(async tx => {
@@ -72,7 +72,7 @@ async function renameUnfenced(move: Move): Promise<void> {
   await activate(move)
 }
 
-/** With the lock, and without what it is for. */
+/** With the lock, but without the final comparison. */
 async function skipLastPass(move: Move): Promise<void> {
   await copyInto(move)
   await fenced(move.source, {}, async ({ tx }) => {
@@ -103,13 +103,13 @@ interface Written {
 }
 
 interface Shop {
-  /** What people were told is stored. */
+  /** Acknowledged writes. */
   readonly written: Written[]
-  /** What they were told that is neither stored nor gone. */
+  /** Answers that mean neither stored nor refused. */
   readonly surprises: unknown[]
-  /** Resolves when some have been at it for a while. */
+  /** Resolves when some clients have written for a while. */
   busy(): Promise<void>
-  /** Resolves when everybody has noticed that the store has left. */
+  /** Resolves when every client has noticed that the store has left. */
   closed(): Promise<void>
 }
 
@@ -117,7 +117,7 @@ interface Visit {
   readonly at: number
 }
 
-/** Each with connections of its own, as processes have them. */
+/** Each with its own connections, like processes. */
 async function openForBusiness({ open, source, store }: OpenMove, seed: number): Promise<Shop> {
   store.documents<Visit>('visits')
   await store.projections.register(totals())
@@ -194,7 +194,7 @@ async function hire(first: OpenMove['store'], second: OpenMove['store']): Promis
   }
 }
 
-/** What is wrong, in words. */
+/** The faults found, as sentences. */
 async function judge({ move, source, target }: OpenMove, { written, surprises }: Shop): Promise<string[]> {
   const faults = surprises.map(surprise => `surprise: ${surprise}`)
   const [before, after] = [await contentsOf(source, move.retired), await contentsOf(target, move.target.schema)]
@@ -211,7 +211,7 @@ async function judge({ move, source, target }: OpenMove, { written, surprises }:
   return faults
 }
 
-/** On the target: everything that was begun comes to its end there, and positions go on upwards. */
+/** On the target: all begun work completes there, and positions continue upwards. */
 async function goOn({ target, open, move }: OpenMove, { written }: Shop): Promise<string[]> {
   const faults: string[] = []
   const [first, second] = [await open(target), await open(target)]

@@ -1,6 +1,6 @@
 /**
- * The checker. It believes nothing but the database: events, the effects that handlers have committed, the activity, and
- * what is stored about workflows, lanes and counters.
+ * The checker. It relies only on the database: events, the effects that handlers have committed, the activity, and the
+ * stored state of workflows, lanes and counters.
  */
 
 export type Query = <R extends object = Record<string, unknown>>(
@@ -21,11 +21,11 @@ export const effectsTable: string = `create table if not exists ~effects (
 export const effectText: string = `insert into ~effects (execution, handler, position, emitted, attempt, worker)
   values ($1, $2, $3, $4, $5, $6)`
 
-/** What the handlers of a scenario are, as far as the checker has to know. */
+/** Facts about the handlers of a scenario that the checker needs. */
 export interface Rules {
   /** The handlers that want events of a type. */
   readonly wanted: Readonly<Record<string, readonly string[]>>
-  /** Those that keep the order of the log, and for which events they do. */
+  /** Ordered handlers, and the lane of an event. */
   readonly lanes: Readonly<Record<string, (event: EventRow) => string>>
   /** Joins, and the handler that opens a batch for each of its effects. */
   readonly joins?: Readonly<Record<string, string>>
@@ -34,7 +34,7 @@ export interface Rules {
 export interface WorkflowErrors {
   /** Events that a handler wants, and which have neither an effect, a dead letter nor a cancellation. */
   readonly lost: number
-  /** Effects that came more than once, of which nobody knows the event, or whose events are not those emitted. */
+  /** Effects that came more than once, have no known event, or whose events are not the emitted ones. */
   readonly repeated: number
   readonly unknown: number
   readonly torn: number
@@ -44,10 +44,10 @@ export interface WorkflowErrors {
   readonly malformed: number
   /** Joins that were not closed, or whose end came more than once or not at all. */
   readonly unjoined: number
-  /** What is left of executions; workflows that are neither settled, failed, cancelled nor compensated. */
+  /** Remaining executions; workflows that are neither settled, failed, cancelled nor compensated. */
   readonly left: number
   readonly unended: number
-  /** Numbers that are kept and are not as they should be. */
+  /** Stored counts that are wrong. */
   readonly miscounted: readonly string[]
 }
 
@@ -73,10 +73,10 @@ interface EffectRow {
   readonly emitted: number
 }
 
-/** The ends of a workflow that was cancelled: what was open then needs no effect. */
+/** The ends of cancelled workflows: executions that were open then need no effect. */
 const cancelled = `('cancelled', 'compensated', 'compensationFailed')`
 
-/** Asked when nothing happens any more. */
+/** To be called when nothing runs. */
 export async function checkWorkflows(query: Query, rules: Rules): Promise<WorkflowErrors> {
   const events = await query<EventRow>(`
     select position::text, event_id as id, type, data, correlation_id, causation_id,
@@ -174,7 +174,7 @@ async function unjoined(query: Query, { joins = {} }: Rules, effects: readonly E
   return wrong
 }
 
-/** What must be true at every moment, of one snapshot: asked while everything is under way, too. */
+/** Invariants that hold at every moment, checked in one snapshot, also during the load. */
 export async function inconsistencies(query: Query): Promise<string[]> {
   const rows = await query<{ what: string }>(`
     select 'open of workflow ' || w.correlation_id || ' is ' || w.open || ', not ' || r.n as what
@@ -239,7 +239,7 @@ async function wrongCounters(query: Query): Promise<string[]> {
   return rows.filter(({ kept, real }) => kept !== real).map(({ name, kept, real }) => `${name} is ${kept}, not ${real}`)
 }
 
-/** Executions whose lines are no life. */
+/** Executions whose activity lines are not a valid life. */
 async function malformed(query: Query): Promise<number> {
   const lines = await query<{ execution: string; kind: string; outcome: string | null }>(
     'select execution, kind, outcome from ~workflow_activity order by execution, position',

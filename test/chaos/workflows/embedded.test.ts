@@ -20,7 +20,7 @@ test(
     await copyStore(folder)
     const schema = 'shop'
     const seed = Math.floor(Math.random() * 2 ** 31)
-    // So long that nobody could wait for it to expire.
+    // Too long to expire during the test.
     const options = { folder, schema, leaseMs: 3_600_000 }
     const published: number[] = []
     try {
@@ -28,7 +28,7 @@ test(
         await using victim = startProcess({ ...options, name: `victim-${round}`, seed: seed + round })
         let from = round * 10_000
         await victim.ask({ kind: 'publish', from })
-        // When it is through with all it had, it is given more.
+        // When it has completed all its work, it gets more.
         const isAtWork = async (): Promise<boolean> => {
           const { inHand, left } = await victim.ask({ kind: 'look' })
           if (left === 0) {

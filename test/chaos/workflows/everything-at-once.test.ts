@@ -1,4 +1,4 @@
-/** Everything at once: processes that are killed, stopped past their lease, and a server that goes away under them. */
+/** Everything at once: processes that are killed or stopped past their lease, and a server that stops under them. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type PostgresServer, startServer } from '../../support/postgres-server.ts'
 import { waitUntil } from '../../support/wait.ts'
@@ -43,7 +43,7 @@ async function killed(scenario: Scenario, victim: WorkerProcess): Promise<void> 
   await scenario.start().ready
 }
 
-/** Until another one has taken it for dead; then it ends what it had begun. */
+/** Until another process considers it dead; then it completes its work. */
 async function stopped(scenario: Scenario, zombie: WorkerProcess): Promise<void> {
   const alive = (): Promise<object[]> =>
     scenario.query(

@@ -1,6 +1,6 @@
 /**
- * The lane test: publishers, workers that are killed, workers that are stopped past their lease and end what they had begun.
- * Whatever happens, the events of a workflow have their effects once, in their order.
+ * The lane test: publishers, workers that are killed, and workers that are stopped past their lease and then complete
+ * their work. Whatever happens, the events of a workflow have their effects once, in order.
  */
 import { expect, test } from 'vitest'
 import { NonRetryable } from '../../../src/core/workflow-errors.ts'
@@ -68,7 +68,7 @@ test(
     await workers.start()
     await using _load = publishAllTheTime(shop, random)
 
-    // What comes back first may be an outcome that nobody else has reached yet: it harms only when they do.
+    // The first late outcome may be one that no other worker has reached yet: it does harm only when one does.
     const isSeen = async (): Promise<boolean> => {
       await isAtWork(late)
       const { accepted } = await comeBackLate(shop, late, true)
@@ -79,7 +79,7 @@ test(
   limitMs,
 )
 
-/** One effect per event, after a while; now and then it fails, and seldom for good. */
+/** One effect per event, after a while; sometimes it fails, and rarely for good. */
 function handlers(shop: Shop, random: Random, failing = 0.05): WorkerProcessesOptions {
   const text = shop.named(effectText)
   return {
@@ -125,7 +125,7 @@ function isAtWork({ running, name }: WorkerProcess): Promise<void> {
   return waitUntil(() => running.size > 0, { deadlineMs, what: `work of ${name}` })
 }
 
-/** Stops it in the middle until others have accepted what it has, or have even done it; returns what came of its outcomes. */
+/** Pauses it until others have taken over its executions, or have even completed them; returns the fate of its outcomes. */
 async function comeBackLate(
   { query }: Shop,
   { database, worker, running }: WorkerProcess,
@@ -152,7 +152,7 @@ async function comeBackLate(
   return { accepted: accepted - before.accepted, refused: refused - before.refused }
 }
 
-/** Resolves when nothing is left to be done; tells what is, if that does not come. */
+/** Resolves when no work is left; otherwise the error lists it. */
 async function isOver({ query }: Shop): Promise<void> {
   let left: object[] = []
   const isNothingLeft = async (): Promise<boolean> => {

@@ -1,5 +1,5 @@
 /**
- * A shop under load: orders are placed all the time, some of them twice, some are cancelled; processes work on them.
+ * A shop under load: orders are placed continuously, some of them twice, some are cancelled; processes work on them.
  *
  *     await using scenario = await openScenario({ url, seed })
  *     const a = scenario.start()
@@ -22,22 +22,22 @@ import { makeTables } from './worker-program.ts'
 
 /** Reached only by a run that fails. */
 export const deadlineMs = 150_000
-/** Of a whole test. */
+/** Limit of a whole test. */
 export const limitMs: number = long ? 3_600_000 : 500_000
 
 export interface Scenario extends AsyncDisposable {
   readonly query: Query
   readonly processes: readonly WorkerProcess[]
   start(): WorkerProcess
-  /** It is stopped for good, in the middle of work. */
+  /** Stopped for good, in the middle of its work. */
   kill(victim: WorkerProcess): Promise<void>
-  /** Resolves when this process is in the middle of something. */
+  /** Resolves when this process runs an execution. */
   isAtWork(process: WorkerProcess): Promise<void>
-  /** Resolves when so many more effects are there. */
+  /** Resolves when there are this many more effects. */
   progress(effects: number): Promise<void>
-  /** What is not as it must be at every moment. */
+  /** Violated invariants that must hold at every moment. */
   look(): Promise<void>
-  /** Ends the load, waits until nothing is left to be done, and judges all that is there. */
+  /** Stops the load, waits until no work is left, and checks everything. */
   finish(): Promise<WorkflowErrors>
 }
 
@@ -45,7 +45,7 @@ export async function openScenario({ url, seed, leaseMs = 1_200 }: ScenarioOptio
   const schema = freshSchema()
   const store = await openStore({ url, schema, channel: schema, migrate: true, maxConnections: 4 })
   await makeTables(store, schema)
-  // Those who come later find the handlers registered: an event counts from now on.
+  // Later processes find the handlers registered: events count from now on.
   registerOrders(store, { schema, worker: 'none', random: seeded(seed), inHand: new Set() })
   await store.workflows.register()
   const pool = new pg.Pool({ connectionString: url, max: 4, application_name: 'chaos' })
@@ -105,7 +105,7 @@ export interface ScenarioOptions {
   readonly leaseMs?: number
 }
 
-/** Resolves when nothing is left to be done; tells what is, if that does not come. */
+/** Resolves when no work is left; otherwise the error lists it. */
 export async function isOver(query: Query): Promise<void> {
   let left: object[] = []
   const isNothingLeft = async (): Promise<boolean> => {
@@ -133,7 +133,7 @@ export async function isOver(query: Query): Promise<void> {
   })
 }
 
-/** What steps and undos have written: once each, and not without the effect it belongs to. */
+/** Rows of steps and undos that are wrong: each must exist once, and only with the effect it belongs to. */
 export async function wrongSteps(query: Query): Promise<string[]> {
   const rows = await query<{ what: string }>(`
     select 'booked ' || count(*) || ' times: ' || execution as what
@@ -172,11 +172,11 @@ async function states(query: Query): Promise<Record<string, number>> {
 }
 
 interface Load {
-  /** Returns what was placed and cancelled. */
+  /** Returns the placed and the cancelled orders. */
   stop(): Promise<{ placed: number; cancelled: number }>
 }
 
-/** Whether there is so much to do that more would only make the end of a run come later. */
+/** Whether there is so much work that more would only delay the end of a run. */
 async function isBusy(query: Query): Promise<boolean> {
   const rows = await query(`
     (select 1 from ~workflow_executions)
@@ -188,7 +188,7 @@ async function isBusy(query: Query): Promise<boolean> {
 
 const mostOpen = 60
 
-/** What cannot be told from here, because the server was away, is asked for again, and read from the log in the end. */
+/** An outcome that is unknown because the server was unavailable is requested again, and read from the log at the end. */
 function placeAllTheTime(flows: Workflows<OrderMap>, query: Query, seed: number): Load {
   const random = seeded(seed)
   let going = true
@@ -228,7 +228,7 @@ function placeAllTheTime(flows: Workflows<OrderMap>, query: Query, seed: number)
   }
 }
 
-/** Tried again while the server is away. */
+/** Repeated while the server is unavailable. */
 function queryThrough(pool: pg.Pool, schema: string): Query {
   return async <R extends object>(text: string, values: readonly unknown[] = []): Promise<R[]> => {
     const named = text.replaceAll(/~(\w+)/g, (_, name) => identifier(schema, name).quoted)
@@ -236,7 +236,7 @@ function queryThrough(pool: pg.Pool, schema: string): Query {
       try {
         return (await pool.query(named, [...values])).rows as R[]
       } catch (error) {
-        // An error of the statement has a state of another class.
+        // An error of the statement has a SQLSTATE of another class.
         if (/^(?!08|57)[0-9A-Z]{5}$/.test(String((error as { code?: string }).code)) || Date.now() > until) throw error
         await new Promise(resolve => setTimeout(resolve, 20))
       }

@@ -1,4 +1,4 @@
-/** A database that is away while handlers are in the middle of their work. */
+/** A database that is unavailable while handlers run. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { deferred } from '../../../src/core/lifecycle.ts'
 import { openStore } from '../../../src/store.ts'
@@ -51,7 +51,7 @@ test.each(['stopped', 'killed'] as const)(
       runs.length = 0
       const flow = await flows.publish('OrderPlaced', { round })
       await waitUntil(() => runs.length === names.length, { what: 'all handlers at work' })
-      // Claims are not flushed by themselves: what is committed after them takes them to the disk.
+      // Claims are not flushed by themselves: a later commit takes them to the disk.
       await store.events.append('bell', { type: 'BellRung', data: {} })
       await (how === 'stopped' ? server.stop() : server.kill())
       goOn.resolve()

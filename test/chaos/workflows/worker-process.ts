@@ -1,9 +1,9 @@
 /**
- * A process of its own with a worker.
+ * A separate process with a worker.
  *
  *     await using a = startProcess({ url, schema, name: 'a', seed, leaseMs })
  *     await a.ready                    its worker has started
- *     a.freeze(); a.thaw()             it is stopped in the middle of whatever it does, and goes on
+ *     a.freeze(); a.thaw()             it is stopped in the middle of its work, and continues
  */
 import { once } from 'node:events'
 import { forkProgram } from '../../support/program.ts'

@@ -1,4 +1,4 @@
-/** The program of a process: a store and a worker with the handlers of the storm. */
+/** The program of a process: a store and a worker with the handlers of `orders.ts`. */
 import { fileURLToPath } from 'node:url'
 import { openStore, type Store } from '../../../src/store.ts'
 import type { Workflows } from '../../../src/workflows/workflows.ts'
@@ -8,30 +8,30 @@ import { moreTables, type OrderMap, registerOrders } from './orders.ts'
 
 export interface ProcessOptions {
   readonly schema: string
-  /** How it is called in the rows it writes. */
+  /** Its name in the rows it writes. */
   readonly name: string
   readonly seed: number
   readonly leaseMs: number
   /** On a server. */
   readonly url?: string
-  /** Embedded; then the process also makes the tables, and publishes. */
+  /** Embedded; then the process also creates the tables, and publishes. */
   readonly folder?: string
 }
 
 export type Task =
   | { readonly kind: 'look' }
-  /** Goes on placing orders until it is killed, from this number on. */
+  /** Places orders until it is killed, from this number on. */
   | { readonly kind: 'publish'; readonly from: number }
 
-/** More would be too much to be done with in time on a busy machine. */
+/** More could not be completed in time on a busy machine. */
 const mostOrders = 60
 
 export interface Answer {
-  /** How many executions it runs now. */
+  /** Number of executions that it runs now. */
   readonly inHand: number
-  /** The orders whose publication it was told of. */
+  /** The orders whose publication was acknowledged. */
   readonly published: readonly number[]
-  /** Embedded: how much is still to be done. */
+  /** Embedded: the number of remaining executions. */
   readonly left: number | undefined
 }
 

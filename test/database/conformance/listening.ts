@@ -11,7 +11,7 @@ export function exerciseListening(open: () => Promise<Database>): void {
 
   async function listen(channel: string) {
     const heard: string[] = []
-    // An empty payload only says that listening began: look, you may have missed something.
+    // An empty payload only says that listening began: earlier notifications may have been missed.
     const listener = shop().database.listen(channel, payload => void (payload && heard.push(payload)))
     await listener.ready
     return { heard, listener }

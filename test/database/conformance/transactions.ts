@@ -286,7 +286,7 @@ export function exerciseTransactions(open: () => Promise<Database>): void {
         { timeoutMs: 100 },
       )
 
-    // On a busy machine the time may be over before it has even begun.
+    // On a busy machine the time limit may be reached before it has even begun.
     while (kept === undefined)
       await expect(slow()).rejects.toMatchObject({ code: 'transaction_timeout', timeoutMs: 100 })
     await expect(place(kept, 2)).rejects.toMatchObject({ code: 'transaction_closed' })

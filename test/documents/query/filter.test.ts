@@ -96,7 +96,7 @@ test('only the allowed fields may be queried, if any are listed', async () => {
   )
 })
 
-// The embedded engine forgets the oldest ones by itself.
+// The embedded engine drops the oldest ones by itself.
 if (onServer) {
   test('filters of any number of shapes use a limited number of prepared statements on a connection', async () => {
     const { customers, store } = await openCustomers(people)

@@ -1,4 +1,4 @@
-/** The statements of queries go by the declared indexes, and indexes never stand in the way of a write. */
+/** Queries use the declared indexes, and indexes never prevent a write. */
 import { expect, test } from 'vitest'
 import { column, type IndexingOptions, index } from '../../../src/documents/indexes.ts'
 import {
@@ -86,7 +86,7 @@ test('RB-36: each condition uses the index on its field, for every kind of index
 
 test('the index on the body serves equality and containment on every field', async () => {
   const { customers, query: run, named } = await manyCustomers({})
-  // Entries that are new wait in a list that each search has to read, until somebody puts them in their place.
+  // New entries wait in a pending list that each search has to read, until it is flushed.
   await run('select gin_clean_pending_list($1::regclass)', [named('~customers_body')])
   const query = customers.query()
 

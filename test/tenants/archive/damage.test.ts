@@ -38,7 +38,7 @@ interface SmallArchive {
   readonly events: string
 }
 
-/** An archive of two events, to be spoilt. */
+/** An archive of two events, to be damaged. */
 async function smallArchive(): Promise<SmallArchive> {
   const output = await freshPath()
   await cp(original.output, output, { recursive: true })
@@ -51,7 +51,7 @@ async function isThere({ database, schema }: Place): Promise<boolean> {
   return rows.length > 0
 }
 
-/** The same archive with another manifest that is whole in itself. */
+/** The same archive with another valid manifest. */
 async function rewrite(output: string, manifest: object): Promise<void> {
   const written = { ...manifest, digest: digestOf(manifest as Manifest) }
   await writeFile(join(output, 'manifest.json'), JSON.stringify(written))

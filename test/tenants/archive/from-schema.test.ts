@@ -7,7 +7,7 @@ import { type Customer, customerOptions, freshPlace, rowsOf, totals, useOtherEng
 
 const otherEngine = useOtherEngine()
 
-/** What belongs to the tenant acme, by the names of its streams and the ids of its documents. */
+/** The data of the tenant acme, by the names of its streams and the ids of its documents. */
 const acmes: SelectOptions['select'] = {
   stream: ({ id }) => id.startsWith('acme-'),
   collections: ['customers'],
@@ -78,7 +78,7 @@ test('an interrupted run is not a store, and the next run continues it without d
   }
 
   await run(step => step === 1)
-  // Appended after the first run began: not copied by those that follow.
+  // Appended after the first run began: not copied by later runs.
   await shop.store.events.append('acme-1', placed(5))
   let runs = 1
   for (let isOver = false; !isOver; runs++) {
@@ -119,7 +119,7 @@ test('a document that changes while it is copied is reported, and the target sta
     changed ??= shop.store.documents<Customer>('customers', customerOptions).put('acme-ada', { name: 'Ada the Second' })
   }
 
-  // Nothing more is read of it before it has changed.
+  // Nothing more of it is read before it has changed.
   const { database } = shop
   const source: Database = {
     ...database,
@@ -139,7 +139,7 @@ test('a document that changes while it is copied is reported, and the target sta
 
   const copied = await outcome(importFromSchema({ ...shop, database: source }, place, { select: acmes, onProgress }))
 
-  // Whether the document or the history it wrote is compared first after the change is left to the race.
+  // Whether the document or its history is compared first after the change depends on the race.
   expect(copied.error).toMatchObject({
     code: 'import_differs',
     table: expect.stringMatching(/^customers(__history)?$/),

@@ -1,4 +1,4 @@
-/** A shop with something of everything in it, places to bring it to, and a look at all rows of a place. */
+/** A shop with data of every kind, places to import it into, and all rows of a place. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -15,14 +15,14 @@ import type { Place } from '../../../src/tenants/place.ts'
 import { freshSchema, openDatabase } from '../../support/engines.ts'
 import { onServer, openShop, paid, placed, type Shop, type ShopMap, shopEvents, take } from '../../support/shop.ts'
 
-/** A path at which nothing is yet. */
+/** A path that does not exist yet. */
 export async function freshPath(name = 'archive'): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'rillflow-archive-'))
   onTestFinished(() => rm(folder, { recursive: true, force: true }))
   return join(folder, name)
 }
 
-/** A schema that nobody has made yet. */
+/** A schema that does not exist yet. */
 export async function freshPlace(database?: Database): Promise<Place> {
   const place = { database: database ?? (await openDatabase()), schema: freshSchema() }
   onTestFinished(() => dropPlace(place))
@@ -35,7 +35,7 @@ async function dropPlace({ database, schema }: Place): Promise<void> {
   })
 }
 
-/** Where the tests of a file bring things: on a server an embedded database; embedded, where no server is, the same one. */
+/** Where the tests of a file import to: on a server an embedded database; embedded, without a server, the same one. */
 export function useOtherEngine(): () => Database {
   let database: Database
   beforeAll(async () => {
@@ -111,7 +111,7 @@ export async function openFullShop(): Promise<Shop> {
   return shop
 }
 
-/** A workflow that has come to its end. */
+/** A workflow that has ended. */
 async function runWorkflow(store: Store<ShopMap>): Promise<void> {
   store.workflows.on('OrderPaid', { name: 'ship' }, () => {})
   await using worker = store.workflows.worker()

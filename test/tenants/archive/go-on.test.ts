@@ -148,7 +148,7 @@ test('memory is limited to a few pages, whatever the size of a table, and its in
   expect(longest.sent).toBeLessThan(2_000_000)
 })
 
-/** The database, with a look at how much text a call of its transactions sends and gets at once. */
+/** The database, measuring how much text its transactions send and receive at once. */
 function watchPages(database: Database, longest: { read: number; sent: number }): Database {
   const lengthOf = (values: readonly unknown[]): number =>
     values.reduce<number>((sum, value) => sum + (typeof value === 'string' ? value.length : 0), 0)

@@ -1,6 +1,6 @@
 /**
- * A process that dies at a moment of one's choice: from then on nothing reaches its databases any more. A transaction that
- * is open is rolled back, as the server does when a connection breaks; the answer to a commit may be what gets lost.
+ * A process that crashes at a chosen step: from then on nothing reaches its databases. An open transaction is rolled back,
+ * as by the server when a connection breaks; the answer to a commit may be lost.
  */
 import { ConnectionLost } from '../../../src/core/errors.ts'
 import type { Database, Transaction } from '../../../src/database/database.ts'
@@ -8,7 +8,7 @@ import type { Statement } from '../../../src/database/sql.ts'
 import type { Move } from '../../../src/tenants/moving/move.ts'
 
 /**
- * The move as such a process sees it. `crashesAt` is asked before each statement and each commit, and after each commit:
+ * The move in such a process. `crashesAt` is called before each statement and each commit, and after each commit:
  * `live target copy`, `fenced source commit`, `switched target alter schema`.
  */
 export function crashingMove(

@@ -73,7 +73,7 @@ test('the move waits for a table that is being created by hand, and copies it', 
     beforeRelease: async () => {
       if (releases++ > 0) return
       await make('labels')
-      // It comes through when the fence is down.
+      // It continues when the fence is released.
       void store.events.append('order-1', placed()).then(() => client.query('commit'))
     },
   })
@@ -107,7 +107,7 @@ test('writers wait at most their limit: then the store stays on the source', asy
 
   const { error } = await outcome(switchOver(move, { pauseMs: 100, beforeRelease: () => never.promise }))
 
-  // By our own limit; a process that does not even get to that is cut off by those that the server was given.
+  // By our own limit; a process that does not reach it is cut off by the limits set on the server.
   expect(error).toMatchObject({ code: expect.stringMatching(/^(timed_out|connection_lost|database_failed)$/) })
   expect(await stateOf(move)).toBe('copying')
   expect(await store.events.append('order-1', placed())).toMatchObject({ version: 1 })

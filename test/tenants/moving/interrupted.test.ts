@@ -15,14 +15,14 @@ import { crashingMove } from './crashing-move.ts'
 import { contentsOf } from './schema-contents.ts'
 import { openMove, secondServer } from './two-servers.ts'
 
-/** Where the store is that can be written to. */
+/** The side on which the store can be written to. */
 async function ownersOf({ source, target }: Move): Promise<string[]> {
   const places = Object.entries({ source, target })
   const occupants = await Promise.all(places.map(([, place]) => occupantOf(place.database, place.schema)))
   return places.map(([name]) => name).filter((_, at) => occupants[at] === 'live')
 }
 
-/** Where it matters most; all steps there are, where there is time. */
+/** The most important steps; in a long run all steps. */
 const isCrucial = (step: string): boolean =>
   long ||
   /^live target copy|^fenced (source (moving.fence$|alter|create schema|commit)|target commit)|^switched/.test(step)
@@ -36,7 +36,7 @@ test('a move that is interrupted at any step leaves one owner or none, and the n
   const died: string[] = []
   let appended = 1
 
-  // Each mover gets a step further than the one before it: it dies at the first one that none has died at yet.
+  // Each mover gets one step further: it crashes at the first step at which none has crashed yet.
   while ((await stateOf(move)) !== 'active') {
     const crashesAt = (step: string): boolean => {
       if (died.includes(step) || !isCrucial(step)) return false
@@ -217,7 +217,7 @@ test('a target that fails before the switch leaves the store on the source; afte
   await store.events.append('order-1', placed())
   const isUp = () => waitUntil(async () => (await stateOf(move)) !== undefined, { what: 'the target' })
 
-  // What is under way when the server is told to stop must not be quicker than that.
+  // Running work must not be faster than the stop of the server.
   const { database } = move.target
   const transaction: Database['transaction'] = (work, options) =>
     database.transaction(async tx => {

@@ -1,4 +1,4 @@
-/** Every way of writing to a store, each made ready before the writers are shut out and sent while they are. */
+/** Every kind of write to a store, each prepared before the writers are stopped and sent while they are. */
 import type pg from 'pg'
 import { onTestFinished } from 'vitest'
 import { openPostgres } from '../../../src/database/postgres.ts'
@@ -11,7 +11,7 @@ import { waitUntil } from '../../support/wait.ts'
 import { completedOutcome, type ManualWorker, registerManualWorker } from '../../workflows/manual-worker.ts'
 import type { OpenMove } from './two-servers.ts'
 
-/** Makes ready, and gives what is sent too late. */
+/** Prepares, and returns the write that is sent too late. */
 export type LateWrite = (opened: OpenMove) => Promise<() => Promise<unknown>>
 
 export const writes: Record<string, LateWrite> = {
@@ -64,7 +64,7 @@ export const writes: Record<string, LateWrite> = {
     return () => customers.delete('bob')
   },
   'a projection and its checkpoint': async ({ store }) => {
-    // Who wants a lease waits for a quarter of it, and then comes again later: not while the others get ready.
+    // A request for a lease waits for a quarter of it, and is repeated later: not while the others are prepared.
     await store.projections.register(totals({ leaseMs: 600_000 }))
     await store.schema.sync()
     await store.events.append('order-1', placed())
@@ -163,7 +163,7 @@ export const writes: Record<string, LateWrite> = {
   },
 }
 
-/** A worker that has more to do than it claims at once. */
+/** A worker with more executions than it claims at once. */
 async function enterLate({ store, source, move }: OpenMove): Promise<ManualWorker> {
   const flows = store.workflows
   const query = <R extends object>(text: string): Promise<R[]> => source.query<R>(move.source.schema, text)
@@ -176,24 +176,24 @@ async function enterLate({ store, source, move }: OpenMove): Promise<ManualWorke
   await Promise.all(parcels.map(parcel => flows.publish('OrderShipped', { parcel }, { correlationId })))
   const dispatched = `select 1 from ~workflow_executions where correlation_id = '${correlationId}'`
   await waitUntil(async () => (await query(dispatched)).length === parcels.length)
-  // The move has a transaction open on its own.
+  // The move has its own open transaction.
   const database = await openPostgres({ url: source.url, maxConnections: 2, transactionTimeoutMs: 600_000 })
   onTestFinished(() => database.close(1_000))
   return registerManualWorker({ ...move.source, database, store, query } as unknown as Shop)
 }
 
-/** Begins so that the server has begun, too, without a lock on any table. */
+/** Begins so that the server has begun as well, without a lock on any table. */
 async function begin(client: pg.Client, isolation: string): Promise<void> {
   await client.query(`begin isolation level ${isolation}`)
   await client.query('select 1')
 }
 
-/** Commits whatever there is to be committed. */
+/** Commits the open transaction. */
 async function end(client: pg.Client): Promise<void> {
   await client.query('commit')
 }
 
-/** How many wait for a table of the schema. */
+/** Number of sessions that wait for a table of the schema. */
 export async function waitersAt(watcher: pg.Client, schema: string): Promise<number> {
   const { rows } = await watcher.query(
     `select count(distinct locks.pid)::integer as waiters

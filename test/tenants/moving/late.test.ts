@@ -1,6 +1,6 @@
 /**
- * Whoever writes while a store leaves waits, and then fails: by every way of writing there is, with statements prepared
- * and plans kept from before. So does whoever comes afterwards.
+ * Writes to a store that is leaving wait, and then fail: every kind of write, also with statements and plans prepared
+ * before. Later writes fail as well.
  */
 import { expect, test } from 'vitest'
 import { isRillflowError } from '../../../src/core/errors.ts'
@@ -15,7 +15,7 @@ import { type OpenMove, openMove } from './two-servers.ts'
 
 type Late = [way: string, send: () => Promise<unknown>][]
 
-/** Each way with a store of its own, as if in a process of its own. */
+/** Each kind of write with its own store, like a separate process. */
 async function makeReady(opened: OpenMove): Promise<Late> {
   opened.store.documents<Customer>('customers')
   await opened.store.schema.sync()
@@ -60,7 +60,7 @@ test('every kind of write fails after the store has left, also a prepared one', 
 
   for (const [way, send] of late) {
     const { value, error } = await outcome(send())
-    // A consumer that could not renew its lease says so instead.
+    // A consumer that could not renew its lease reports that instead.
     const isRefused = isGone(error) || isRillflowError(error, 'lease_lost')
     expect([way, value, isRefused], String(error)).toEqual([way, undefined, true])
   }

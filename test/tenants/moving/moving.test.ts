@@ -10,7 +10,7 @@ import { paid, placed } from '../../support/shop.ts'
 import { contentsOf, sequencesOf, shapeOf } from './schema-contents.ts'
 import { type OpenMove, openMove } from './two-servers.ts'
 
-/** A bit of everything a store can hold. */
+/** Data of every kind that a store can hold. */
 async function fill({ store }: OpenMove): Promise<void> {
   const customers = store.documents<Customer>('customers')
   await store.projections.register(orders)

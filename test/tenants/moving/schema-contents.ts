@@ -1,4 +1,4 @@
-/** Compares two schemas row by row, by nothing that the code under test uses. */
+/** Compares two schemas row by row, without any code under test. */
 import type { Side } from './two-servers.ts'
 
 export type Contents = Record<string, string[]>
@@ -20,7 +20,7 @@ export async function contentsOf(side: Side, schema: string): Promise<Contents> 
   return contents
 }
 
-/** The shape of a schema, in words. */
+/** The shape of a schema, as text. */
 export async function shapeOf(side: Side, schema: string): Promise<string[]> {
   const rows = await side.query<{ what: string }>(
     schema,
@@ -40,7 +40,7 @@ export async function shapeOf(side: Side, schema: string): Promise<string[]> {
   return rows.map(row => row.what.replaceAll(`${schema}.`, '')).sort()
 }
 
-/** The number each sequence of the schema gave last. */
+/** The last value of each sequence of the schema. */
 export async function sequencesOf(side: Side, schema: string): Promise<Record<string, bigint>> {
   const rows = await side.query<{ name: string; last: bigint | null }>(
     schema,

@@ -1,9 +1,9 @@
 /**
- * Two servers and a shop that is to be moved from the first to the second, which is of another major version.
+ * Two servers and a shop to be moved from the first to the second, which has another major version.
  *
  *     const { move, source, target, store } = await openMove()
  *
- * The first is the one that all tests share; the second is the worker's own, and ends with it.
+ * All tests share the first server; the second belongs to the worker, and ends with it.
  */
 import { onTestFinished } from 'vitest'
 import type { Database } from '../../../src/database/database.ts'
@@ -30,7 +30,7 @@ export interface OpenMove {
   readonly store: Store<ShopMap>
   /** The same move, back. */
   readonly back: Move
-  /** A store of its own connections on either side. */
+  /** A store with its own connections on either side. */
   open(side: Side, options?: StoreOptions<ShopMap>): Promise<Store<ShopMap>>
 }
 
@@ -57,7 +57,7 @@ export async function openMove(): Promise<OpenMove> {
       schema,
       pollMs: 50,
       resendMs: 500,
-      // Whoever waits for a fence is not to give up before it.
+      // A call that waits for a fence must not time out before it.
       transactionTimeoutMs: 600_000,
       ...options,
     })
@@ -68,7 +68,7 @@ export async function openMove(): Promise<OpenMove> {
   return { move, source, target, store, back, open }
 }
 
-/** The worker's own. */
+/** The worker's second server. */
 export async function secondServer(): Promise<PostgresServer> {
   worker[shared] ??= startServer({
     major: engine === 'postgres-15' ? 18 : 15,
