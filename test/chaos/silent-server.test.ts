@@ -26,8 +26,8 @@ test.concurrent('a listener whose connection has fallen silent detects it, and r
 
   const unheard = await direct.events.append('order-1', one)
   await tail.reached(unheard.position)
-  const heard = await direct.events.append('order-1', one)
-  await tail.reached(heard.position)
+  const received = await direct.events.append('order-1', one)
+  await tail.reached(received.position)
   await tail.stop()
 }, 120_000)
 
@@ -45,8 +45,8 @@ test.concurrent('a listener whose LISTEN is never confirmed tries again', async 
     what: 'the second one',
   })
 
-  const heard = await direct.events.append('order-1', one)
-  await tail.reached(heard.position)
+  const received = await direct.events.append('order-1', one)
+  await tail.reached(received.position)
   await tail.stop()
 }, 120_000)
 

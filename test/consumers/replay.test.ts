@@ -135,12 +135,12 @@ test('a handler that does not return is cut off, and the dead letter records tha
   const shop = await openFailedEvents()
   const event = await shop.fail('order-1', placed())
   await shop.deadLetters.retry('mailer', event.id)
-  const told = deferred<unknown>()
+  const reported = deferred<unknown>()
   const stuck = mailer(
     (_, { signal }) => {
-      const tell = (): void => told.resolve(signal.reason)
-      if (signal.aborted) tell()
-      signal.addEventListener('abort', tell)
+      const report = (): void => reported.resolve(signal.reason)
+      if (signal.aborted) report()
+      signal.addEventListener('abort', report)
       return new Promise(() => {})
     },
     { timeoutMs: 100 },
@@ -149,7 +149,7 @@ test('a handler that does not return is cut off, and the dead letter records tha
   const result = await replayRequested(shop, stuck, await shop.hold())
 
   expect(result).toMatchObject({ replayed: 0, failed: 1 })
-  expect(await told.promise).toMatchObject({ code: 'handler_timeout', consumer: 'mailer', timeoutMs: 100 })
+  expect(await reported.promise).toMatchObject({ code: 'handler_timeout', consumer: 'mailer', timeoutMs: 100 })
   expect((await shop.deadLetters.show('mailer', event.id)).lastError).toMatchObject({ code: 'handler_timeout' })
 })
 

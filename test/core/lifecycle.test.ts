@@ -59,21 +59,21 @@ describe('abort', () => {
 
   test('every listener is called once, also one that removes another, and a removed one is not called', () => {
     const shop = new AbortController()
-    const told: string[] = []
+    const reported: string[] = []
     onAbort(shop.signal, () => {
-      told.push('till')
+      reported.push('till')
       releaseLamp()
     })
-    const releaseLamp = onAbort(shop.signal, () => told.push('lamp'))
-    const releaseDoor = onAbort(shop.signal, () => told.push('door'))
-    onAbort(shop.signal, () => told.push('radio'))
-    releaseDoor()
-    releaseDoor()
+    const releaseLamp = onAbort(shop.signal, () => reported.push('lamp'))
+    const releaseSecond = onAbort(shop.signal, () => reported.push('door'))
+    onAbort(shop.signal, () => reported.push('radio'))
+    releaseSecond()
+    releaseSecond()
 
     shop.abort()
-    onAbort(shop.signal, () => told.push('too late, so at once'))
+    onAbort(shop.signal, () => reported.push('too late, so at once'))
 
-    expect(told).toEqual(['till', 'radio', 'too late, so at once'])
+    expect(reported).toEqual(['till', 'radio', 'too late, so at once'])
     expect(listeners(shop.signal)).toBe(0)
   })
 })

@@ -197,8 +197,8 @@ test('a holder rewrites its file as a sign of life', async () => {
 })
 
 test('a holder whose folder was taken notices, reports it once, and never touches the new lock', async () => {
-  const told: unknown[] = []
-  const holder = await lock({ heartbeatMs: 10, onLost: error => told.push(error) })
+  const reported: unknown[] = []
+  const holder = await lock({ heartbeatMs: 10, onLost: error => reported.push(error) })
   const taken = JSON.stringify({ pid: 4711, host: 'elsewhere', since: 'now', token: 'other' })
 
   await writeFile(join(folder, 'lock.2'), taken)
@@ -206,7 +206,7 @@ test('a holder whose folder was taken notices, reports it once, and never touche
   await holder.release()
 
   expect(holder.lost()).toMatchObject({ code: 'folder_locked', pid: 4711, host: 'elsewhere' })
-  expect(told).toEqual([holder.lost()])
+  expect(reported).toEqual([holder.lost()])
   expect(await readFile(join(folder, 'lock.2'), 'utf8')).toBe(taken)
 })
 

@@ -320,9 +320,9 @@ test('a folder that cannot be created is refused with the reason', async () => {
   await writeFile(join(folder, 'data'), 'not a folder')
 
   const below = openPglite({ folder: join(folder, 'file', 'store') })
-  const beside = openPglite({ folder })
+  const second = openPglite({ folder })
 
   await expect(below).rejects.toMatchObject({ code: 'folder_not_writable', reason: expect.stringContaining('ENOTDIR') })
-  await expect(beside).rejects.toMatchObject({ code: 'folder_not_writable' })
+  await expect(second).rejects.toMatchObject({ code: 'folder_not_writable' })
   await rm(folder, { recursive: true })
 })

@@ -40,11 +40,11 @@ test('the first five minutes work as written', { timeout: patienceMs }, async ()
   const typed: string[] = []
 
   for (const [, before, language, block] of text.matchAll(/(.*?)^```(\w*)\n(.*?)^```/gms)) {
-    const told = before!.includes('Ctrl-C') ? await end() : ''
+    const reported = before!.includes('Ctrl-C') ? await end() : ''
     if (language === 'ts') await writeFile(join(clone, 'mine.ts'), block!)
     else
       for (const step of stepsOf(block!)) {
-        await walk(step, told)
+        await walk(step, reported)
         if (step.typed !== undefined) typed.push(`$ ${step.typed}`)
       }
   }
@@ -65,8 +65,8 @@ function stepsOf(block: string): Step[] {
   return first === '' ? steps : [{ typed: undefined, printed: first!.trim().split('\n') }, ...steps]
 }
 
-async function walk({ typed, printed }: Step, told: string): Promise<void> {
-  if (typed === undefined) expectPrinted(told, printed, 'Ctrl-C')
+async function walk({ typed, printed }: Step, reported: string): Promise<void> {
+  if (typed === undefined) expectPrinted(reported, printed, 'Ctrl-C')
   else if (typed.startsWith('git clone')) expect(printed).toEqual([])
   else if (/^(npm install && )?npm start$/.test(typed)) await open(printed)
   else expectPrinted(typed.startsWith('curl') ? await fetched(typed) : await ran(typed), printed, typed)

@@ -265,11 +265,11 @@ test('results, events and errors survive JSON.stringify', async () => {
   const progress = await store.events.import([{ stream: 'order-43', ...placed() }])
   const stream = await store.streams.describe('order-42')
 
-  const [told, toldNothing, toldEvent, toldError, toldState, toldProgress, toldStream] = JSON.parse(
+  const [reported, toldNothing, toldEvent, toldError, toldState, toldProgress, toldStream] = JSON.parse(
     JSON.stringify([result, nothing, event, error, state, progress, stream]),
   )
 
-  expect(told).toEqual({ ...result, position: `${result.position}` })
+  expect(reported).toEqual({ ...result, position: `${result.position}` })
   expect(toldNothing.position).toBe(`${result.position}`)
   expect(toldEvent).toMatchObject({ position: `${result.position}`, createdAt: event!.createdAt.toISOString() })
   expect(toldError).toEqual({

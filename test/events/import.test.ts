@@ -29,15 +29,15 @@ test('many streams are imported, each numbered without a gap, in the order of th
 
 test('an asynchronous source is read as it comes, and progress is reported chunk by chunk', async () => {
   const { store } = await openShop()
-  const told: ImportProgress[] = []
+  const reported: ImportProgress[] = []
   async function* source(): AsyncGenerator<ImportedEvent> {
     for (const event of orders(25)) yield event
   }
 
-  const done = await store.events.import(source(), { chunkSize: 10, onProgress: progress => told.push(progress) })
+  const done = await store.events.import(source(), { chunkSize: 10, onProgress: progress => reported.push(progress) })
 
-  expect(told.map(progress => progress.events)).toEqual([10, 20, 25])
-  expect(told.at(-1)).toMatchObject({ position: done.position, resumed: 0 })
+  expect(reported.map(progress => progress.events)).toEqual([10, 20, 25])
+  expect(reported.at(-1)).toMatchObject({ position: done.position, resumed: 0 })
   expect(JSON.parse(JSON.stringify(done)).position).toBe(`${done.position}`)
   expect(store.metrics().events_imported_total).toBe(25)
 })

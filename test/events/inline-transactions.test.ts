@@ -94,20 +94,20 @@ test('the transaction handle of an inline projection is revoked after it', async
 
 test('an inline projection may use savepoints, COPY and hooks', async () => {
   const { events, activate, totals, rows, log } = await openInlineShop()
-  const heard: string[] = []
+  const received: string[] = []
   const table = log.names.events.quoted.replace('"events"', '"totals"')
   const all = totals({
     apply: async (_, tx) => {
       await outcome(tx.savepoint(() => tx.query('select 1 / 0')))
       await tx.copyIn(table, ['stream', 'total', 'events'], 'a\\tb\t1\t2\nc\t3\t4\n')
-      tx.afterCommit(() => heard.push('committed'))
+      tx.afterCommit(() => received.push('committed'))
     },
   })
   await activate(all)
 
   await events.append('order-1', placed())
 
-  expect(heard).toEqual(['committed'])
+  expect(received).toEqual(['committed'])
   expect(await rows()).toEqual([
     { stream: 'a\tb', total: 1, events: 2 },
     { stream: 'c', total: 3, events: 4 },

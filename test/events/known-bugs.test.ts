@@ -42,11 +42,11 @@ test('RB-51: numbering and existence survive archiving', async () => {
   await store.streams.archive('order-1')
 
   const empty = outcome(store.events.append('order-1', placed(), { expected: 'empty', allowArchived: true }))
-  const told = await store.events.append('order-1', placed(), { expected: 'exists', allowArchived: true })
+  const reported = await store.events.append('order-1', placed(), { expected: 'exists', allowArchived: true })
   await store.streams.restore('order-1')
 
   expect((await empty).error).toMatchObject({ code: 'version_conflict', actual: 2 })
-  expect(told.version).toBe(3)
+  expect(reported.version).toBe(3)
   expect(await store.events.append('order-1', placed(), { expected: 3 })).toMatchObject({ version: 4 })
 })
 

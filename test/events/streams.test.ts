@@ -82,8 +82,8 @@ test('an archived stream refuses appends by default, keeps its numbering and is 
     { stream: 'order-42', state: 'archived', reason: 'closed year', version: 2, archivedAt: expect.any(Date) },
   ])
   expect(await store.streams.list({ state: 'all' })).toHaveLength(1)
-  const told = await store.events.append('order-42', shipped(), { allowArchived: true, expected: 2 })
-  expect(told.version).toBe(3)
+  const reported = await store.events.append('order-42', shipped(), { allowArchived: true, expected: 2 })
+  expect(reported.version).toBe(3)
   await expect(
     store.events.append('order-42', shipped(), { allowArchived: true, expected: 'empty' }),
   ).rejects.toMatchObject({ code: 'version_conflict', actual: 3 })

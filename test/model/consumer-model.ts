@@ -203,7 +203,7 @@ export class ConsumerModel {
   }
 
   /** How often an event may have been applied: once, and once more for each reset to before it. */
-  mostEffects(position: bigint): number {
+  maxEffects(position: bigint): number {
     return 1 + this.resets.filter(reset => reset < position).length
   }
 }

@@ -297,7 +297,7 @@ async function openWalk(
   return { shop, log, name, retries, workers: both, ids: new Map() }
 }
 
-/** Begins a job that waits until it is told to continue, or to die. */
+/** Begins a job that waits for a request to continue, or to die. */
 function begin(
   { log, name, retries, shop }: Real,
   fails: ReadonlySet<bigint>,
@@ -369,7 +369,7 @@ function expectNothingLost(model: ConsumerModel): void {
     const count = model.effects.filter(each => each === position).length
     const isPassed = position <= model.checkpoint
     const isSetAside = model.deadLetters.has(position) && model.deadLetters.get(position)!.state !== 'replayed'
-    expect(count).toBeLessThanOrEqual(model.mostEffects(position))
+    expect(count).toBeLessThanOrEqual(model.maxEffects(position))
     if (isPassed && !isSetAside && !model.leftOut.has(position)) expect(count).toBeGreaterThan(0)
     if (!isPassed && model.resets.length === 0) expect(count).toBe(0)
   }

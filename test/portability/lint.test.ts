@@ -80,7 +80,7 @@ const caught: Record<number, Record<string, string>> = {
   24: {
     'insert into s.orders (id) values ((select max(id) from s.others))': 'a subquery in values',
     'insert into s.orders (id) select id from unnest($1::text[]) as u(id) on conflict (id) do update set note = $2::text':
-      'a parameter in on conflict beside unnest',
+      'a parameter in on conflict with unnest',
   },
   25: {
     "do 'begin create table s.a (id text primary key); end'": 'do',

@@ -101,7 +101,7 @@ const rules: Record<number, Rule> = {
         .map(() => 'a subquery in values'),
       ...(inField(insert, 'selectStmt').some(isUnnest) ? inField(insert, 'onConflictClause') : [])
         .flatMap(conflict => allOf(conflict, 'ParamRef'))
-        .map(() => 'a parameter in on conflict beside unnest'),
+        .map(() => 'a parameter in on conflict with unnest'),
     ]),
 
   25: statement => allOf(statement, 'DoStmt').map(() => 'do'),

@@ -55,11 +55,11 @@ test('a statement that would not run on Citus, or not well, is in the table', ()
     return !what.every(each => known?.what.includes(each))
   })
 
-  expect(missing.map(rowOf), 'write these rows into docs/internals/citus.md, or mend the statements').toEqual([])
+  expect(missing.map(rowOf), 'write these rows into docs/internals/citus.md, or fix the statements').toEqual([])
 })
 
 test('every entry of the table still applies', () => {
-  const mended = listed.filter(({ rule, label, what }) => {
+  const fixed = listed.filter(({ rule, label, what }) => {
     if (!ours.has(label)) return true
     // Fewer tests may not have sent a statement in all of its forms.
     if (!inject('isWholeRun') || !labels.has(label)) return false
@@ -67,7 +67,7 @@ test('every entry of the table still applies', () => {
     return !what.every(each => now?.what.includes(each))
   })
 
-  expect(mended.map(rowOf), 'these rows of docs/internals/citus.md have no reason any more').toEqual([])
+  expect(fixed.map(rowOf), 'these rows of docs/internals/citus.md no longer apply').toEqual([])
 })
 
 test('the table is sorted by rule and statement, without duplicates', () => {

@@ -42,8 +42,8 @@ test('RB-24: a handler gets the full envelope and the context', async () => {
   expect(seen).toHaveLength(1)
   expect(seen[0]!.event).toMatchObject({ stream: 'order-1', version: 1, position, ...envelope })
   expect(seen[0]!.event.createdAt).toBeInstanceOf(Date)
-  const told = { projection: 'seen', attempt: 1, isReplay: false, isRebuild: false }
-  expect(seen[0]!.ctx).toEqual({ ...told, table: `"${schema}"."any"` })
+  const reported = { projection: 'seen', attempt: 1, isReplay: false, isRebuild: false }
+  expect(seen[0]!.ctx).toEqual({ ...reported, table: `"${schema}"."any"` })
 })
 
 test('RB-25: a projection reads the types it has handlers for, and its checkpoint moves past the others', async () => {

@@ -82,13 +82,13 @@ test('progress is reported with a rate and the remaining events', async () => {
   const shop = await openShop()
   await shop.store.projections.register(totals())
   await shop.store.events.append('order-1', [placed(1), placed(2), placed(3)])
-  const told: RebuildProgress[] = []
+  const reported: RebuildProgress[] = []
 
-  await shop.store.projections.rebuild('order-totals', { onProgress: progress => told.push(progress) })
+  await shop.store.projections.rebuild('order-totals', { onProgress: progress => reported.push(progress) })
 
-  expect(told[0]).toMatchObject({ phase: 'building', position: 3n, head: 3n, events: 3, etaMs: 0 })
-  expect(told[0]!.eventsPerSecond).toBeGreaterThan(0)
-  expect(told.at(-1)).toMatchObject({ phase: 'switching', events: 3 })
+  expect(reported[0]).toMatchObject({ phase: 'building', position: 3n, head: 3n, events: 3, etaMs: 0 })
+  expect(reported[0]!.eventsPerSecond).toBeGreaterThan(0)
+  expect(reported.at(-1)).toMatchObject({ phase: 'switching', events: 3 })
 })
 
 test('a rebuild that was stopped continues where it was, and the old read model was never touched', async () => {

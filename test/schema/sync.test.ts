@@ -163,13 +163,13 @@ test('of eight concurrent syncs one migrates and the others find nothing to do',
 
 test('progress is reported before each step', async () => {
   const { schema } = make()
-  const told: string[] = []
+  const reported: string[] = []
 
   const { steps } = await schema.sync({
-    onProgress: ({ step, done, total }) => told.push(`${done}/${total} ${step.object}`),
+    onProgress: ({ step, done, total }) => reported.push(`${done}/${total} ${step.object}`),
   })
 
-  expect(told).toEqual(steps.map((step, i) => `${i}/${steps.length} ${step.object}`))
+  expect(reported).toEqual(steps.map((step, i) => `${i}/${steps.length} ${step.object}`))
 })
 
 test('a sync that fails, is aborted, or whose onProgress throws has done nothing', async () => {

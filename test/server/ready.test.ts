@@ -54,10 +54,10 @@ test('it is not ready when the schema drifts, logs that, and is ready again when
 
   const drifted = await ready(url)
   await query('create index events_correlation on ~events (correlation_id, position)')
-  const mended = await ready(url)
+  const fixed = await ready(url)
 
   expect(drifted).toEqual([503, { status: 'not ready', reasons: ['schema_drift'] }])
-  expect(mended[0]).toBe(200)
+  expect(fixed[0]).toBe(200)
   const problems = [expect.objectContaining({ kind: 'index_missing' })]
   expect(warnings).toEqual([[{ schema, reasons: ['schema_drift'], problems }, 'the store is not ready']])
 })

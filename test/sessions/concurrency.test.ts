@@ -8,7 +8,7 @@ test('under concurrent saves documents and streams agree', async () => {
   const { store, sibling } = await openShop()
   const stores = [store, await sibling()]
   const names = ['ada', 'bob', 'cy']
-  const told = new Map(names.map(name => [name, 0]))
+  const reported = new Map(names.map(name => [name, 0]))
   const refused = new Set<string>()
   const customers = stores.map(each => each.documents<Customer>('customers'))
   await customers[0]!.ready()
@@ -31,7 +31,7 @@ test('under concurrent saves documents and streams agree', async () => {
           },
           { retries: 20 },
         )
-        for (const name of two) told.set(name, told.get(name)! + 1)
+        for (const name of two) reported.set(name, reported.get(name)! + 1)
       } catch (error) {
         if (!isRillflowError(error)) throw error
         refused.add(error.code)
@@ -43,7 +43,7 @@ test('under concurrent saves documents and streams agree', async () => {
   // A caller that failed lost every conflict; no other error occurred.
   for (const code of refused) expect(['version_conflict', 'document_conflict', 'document_exists']).toContain(code)
   for (const name of names) {
-    const visits = told.get(name)!
+    const visits = reported.get(name)!
     expect(visits).toBeGreaterThan(0)
     expect(await customers[0]!.get(name)).toMatchObject({ data: { visits }, version: visits })
     expect(await store.streams.describe(`order-${name}`)).toMatchObject({ version: visits })

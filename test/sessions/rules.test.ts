@@ -25,12 +25,12 @@ test("metadata of all writes is merged key by key: the store's, then the session
 test('a session that ends with unsaved work reports it', async () => {
   const { store, schema } = await openShop()
   const customers = store.documents<Customer>('customers')
-  const heard: unknown[] = []
-  const hear = (message: unknown): void => {
-    if ((message as { schema: string }).schema === schema) heard.push(message)
+  const received: unknown[] = []
+  const listen = (message: unknown): void => {
+    if ((message as { schema: string }).schema === schema) received.push(message)
   }
-  subscribe(channels.unsaved, hear)
-  onTestFinished(() => void unsubscribe(channels.unsaved, hear))
+  subscribe(channels.unsaved, listen)
+  onTestFinished(() => void unsubscribe(channels.unsaved, listen))
 
   {
     await using saved = store.session()
@@ -40,14 +40,14 @@ test('a session that ends with unsaved work reports it', async () => {
     discarded.events.append('order-1', placed(1))
     discarded.discard()
   }
-  expect(heard).toEqual([])
+  expect(received).toEqual([])
   {
     await using dropped = store.session()
     dropped.documents(customers).put('ada', ada)
     dropped.events.append('order-2', [placed(1), paid])
   }
 
-  expect(heard).toEqual([{ schema, documents: 1, events: 2 }])
+  expect(received).toEqual([{ schema, documents: 1, events: 2 }])
   expect(store.metrics().session_unsaved_total).toBe(1)
 })
 

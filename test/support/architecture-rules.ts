@@ -66,7 +66,7 @@ export const foldersHaveHeads: Rule = sources => {
     const head = path.replace(/[^/]+$/, `${folder}.ts`)
     if (folder === 'src' || FOLDERS_WITHOUT_HEAD.includes(folder)) continue
     if (path === head) heads.set(head, /^(#!.*\n)?\/\*\*/.test(text) ? '' : `${path}:1 has no head comment`)
-    else if (!heads.has(head)) heads.set(head, `${path}:1 has no ${folder}.ts beside it to explain its folder`)
+    else if (!heads.has(head)) heads.set(head, `${path}:1 has no ${folder}.ts next to it to explain its folder`)
   }
   return [...heads.values()].filter(offence => offence !== '')
 }

@@ -19,7 +19,7 @@ export function parseSequence(text: string): Sequence {
   const notes: string[] = []
   const nameOf = (id: string, line: string): string => {
     const name = participants.get(id)
-    if (name === undefined) throw new Error(`nobody is called ${id}: ${line}`)
+    if (name === undefined) throw new Error(`unknown participant ${id}: ${line}`)
     return name
   }
   for (const line of lines) {

@@ -57,7 +57,7 @@ if (worker[listeners] === undefined) {
   const record = openRecord(process.env.RILLFLOW_TEST_STATEMENTS)
   watchDrivers(text => {
     record(text)
-    for (const tell of own) tell(text)
+    for (const listen of own) listen(text)
   })
 }
 

@@ -9,12 +9,12 @@ import { waitUntil } from '../support/wait.ts'
 /** Messages published about one schema while the test runs. */
 function listenTo(channel: string, schema: string): Record<string, unknown>[] {
   const messages: Record<string, unknown>[] = []
-  const hear = (message: unknown): void => {
+  const listen = (message: unknown): void => {
     const fields = message as Record<string, unknown>
     if (fields.schema === schema) messages.push(fields)
   }
-  subscribe(channel, hear)
-  onTestFinished(() => void unsubscribe(channel, hear))
+  subscribe(channel, listen)
+  onTestFinished(() => void unsubscribe(channel, listen))
   return messages
 }
 

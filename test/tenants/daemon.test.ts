@@ -17,10 +17,10 @@ const names = ['acme', 'globex', 'initech']
 function watching(): { seen: string[]; register: (store: Store<ShopMap>) => void; of(tenant: string): string[] } {
   const seen: string[] = []
   const register = (store: Store<ShopMap>): void => {
-    const told = (what: string) => (event: { stream: string }) =>
+    const reported = (what: string) => (event: { stream: string }) =>
       void seen.push(`${store.schema.name.split('_').at(-1)} ${what} ${event.stream}`)
-    void store.projections.register(projection('orders', { on: { OrderPlaced: told('projected') } }))
-    store.workflows.on('OrderPlaced', { name: 'greet' }, told('handled'))
+    void store.projections.register(projection('orders', { on: { OrderPlaced: reported('projected') } }))
+    store.workflows.on('OrderPlaced', { name: 'greet' }, reported('handled'))
   }
   return {
     seen,
@@ -164,10 +164,10 @@ test('a tenant that was dropped and created again is served again', async () => 
 
 test('a dead letter that another process was retrying when it ended wakes its tenant', async () => {
   let isMended = false
-  const mended = (): void => {
+  const fixed = (): void => {
     if (!isMended) throw new Error('broken')
   }
-  const orders = projection('orders', { policy: deadLetter({ retries: 0 }), on: { OrderPlaced: mended } })
+  const orders = projection('orders', { policy: deadLetter({ retries: 0 }), on: { OrderPlaced: fixed } })
   const store = await openTenantStore({ register: own => own.projections.register(orders), pollMs: 50 })
   const { schema } = await store.tenants.ensure('acme')
   const acme = store.tenant('acme')

@@ -110,16 +110,16 @@ test('a damaged backup is refused before anything is written', async () => {
   const restore = () => restoreBackup({ input: path('backup'), folder: path('restored') })
   const file = path('backup/data/global/pg_control')
   const whole = await readFile(file)
-  const told = await readFile(path('backup/manifest.json'), 'utf8')
+  const reported = await readFile(path('backup/manifest.json'), 'utf8')
 
   await writeFile(file, Buffer.from(whole).fill(7, 100, 101))
   await expect(restore()).rejects.toMatchObject({ code: 'backup_damaged', file: 'data/global/pg_control' })
   await writeFile(file, whole.subarray(1))
   await expect(restore()).rejects.toMatchObject({ code: 'backup_damaged', reason: expect.stringContaining('bytes') })
   await writeFile(file, whole)
-  await writeFile(path('backup/manifest.json'), told.replace(`"position": "${position}"`, '"position": "1"'))
+  await writeFile(path('backup/manifest.json'), reported.replace(`"position": "${position}"`, '"position": "1"'))
   await expect(restore()).rejects.toMatchObject({ code: 'backup_damaged', file: 'manifest.json' })
-  await writeFile(path('backup/manifest.json'), told.slice(0, 50))
+  await writeFile(path('backup/manifest.json'), reported.slice(0, 50))
   await expect(restore()).rejects.toMatchObject({ code: 'backup_damaged', file: 'manifest.json' })
   await writeFile(path('backup/manifest.json'), '{"format": "something"}')
   await expect(restore()).rejects.toMatchObject({ code: 'backup_unreadable' })
@@ -128,7 +128,7 @@ test('a damaged backup is refused before anything is written', async () => {
   })
   expect((await readdir(path('.'))).sort()).toEqual(['backup'])
 
-  await writeFile(path('backup/manifest.json'), told)
+  await writeFile(path('backup/manifest.json'), reported)
   await expect(restoreBackup({ input: path('backup'), folder })).rejects.toMatchObject({
     code: 'folder_not_empty',
   })

@@ -135,12 +135,12 @@ test('workflows begun later are removed, running executions are cancelled, and t
   const { cut, store: after } = await cutAndReopen(shop, position)
 
   expect(cut).toMatchObject({ events: 2, removedWorkflows: 1, cancelledWorkflows: 1 })
-  const told = handle(after)
+  const reported = handle(after)
   await using again = after.workflows.worker()
   await again.start()
   await after.workflows.flow('waits').signal('OrderPaid', { method: 'card' })
   await after.workflows.flow('waits').settled({ timeoutMs: 60_000 })
-  expect(told).toEqual(['waits'])
+  expect(reported).toEqual(['waits'])
   expect(await after.workflows.flow('hit').status()).toMatchObject({
     state: 'cancelled',
     reason: `the log was cut at position ${position}`,
@@ -151,5 +151,5 @@ test('workflows begun later are removed, running executions are cancelled, and t
   const fresh = await after.workflows.publish('OrderPlaced', { total: 2 }, { correlationId: 'new' })
   await fresh.signal('OrderPaid', { method: 'card' })
   await fresh.settled({ timeoutMs: 60_000 })
-  expect(told).toEqual(['waits', 'new'])
+  expect(reported).toEqual(['waits', 'new'])
 })

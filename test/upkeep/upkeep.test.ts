@@ -161,14 +161,14 @@ test('a stream longer than a chunk is deleted in several chunks, and progress is
   const shop = await openShop({ retention: { archivedStreamsMs: day } })
   await archived(shop, 'order-1', 2, 1000)
   await archived(shop, 'order-2', 2, 700)
-  const told: number[] = []
+  const reported: number[] = []
 
   const report = await shop.store.upkeep({
-    onProgress: ({ kind, rows }) => kind === 'archivedEvents' && told.push(rows),
+    onProgress: ({ kind, rows }) => kind === 'archivedEvents' && reported.push(rows),
   })
 
   expect(report).toMatchObject({ archivedStreams: 2, archivedEvents: 1700 })
-  expect(told).toEqual([1000, 1700])
+  expect(reported).toEqual([1000, 1700])
 })
 
 test('AB-17: nothing is deleted past the slowest consumer: not a paused projection, not a group, not a rebuild', async () => {

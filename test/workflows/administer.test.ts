@@ -162,8 +162,8 @@ test('a handler whose code no worker has shows its waiting executions, and none 
 test('live workers are listed with their handlers and their running executions', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows
-  const gate = deferred<void>()
-  flows.on('OrderPlaced', { name: 'pay' }, () => gate.promise)
+  const released = deferred<void>()
+  flows.on('OrderPlaced', { name: 'pay' }, () => released.promise)
   flows.on('OrderPaid', { name: 'ship' }, () => {})
   await using first = flows.worker({ node: 'a', concurrency: 3 })
   await using second = flows.worker({ node: 'b', handlers: ['ship'] })
@@ -175,7 +175,7 @@ test('live workers are listed with their handlers and their running executions',
   await waitUntil(async () => (await flows.workers())[0]?.running === 1)
 
   const workers = await flows.workers()
-  gate.resolve()
+  released.resolve()
   await flow.settled()
 
   expect(workers).toMatchObject([

@@ -130,10 +130,10 @@ test('a transactional step is undone as well, and an undo has its own steps and 
 test('a parent that waits for its child gets its cancellation', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  const heard: unknown[] = []
+  const received: unknown[] = []
   flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
     const child = await ctx.start('OrderShipped', { parcel: 'gift' }, { correlationId: 'gift' })
-    heard.push((await child.settled()).state)
+    received.push((await child.settled()).state)
   })
   flows.on('OrderShipped', { name: 'tell', delayMs: 60_000 }, () => {})
   await using worker = flows.worker()
@@ -145,7 +145,7 @@ test('a parent that waits for its child gets its cancellation', async () => {
   const ended = await flow.settled()
 
   expect(ended.state).toBe('settled')
-  expect(heard).toEqual(['cancelled'])
+  expect(received).toEqual(['cancelled'])
 })
 
 test('cancelling a workflow also cancels the children that its handlers wait for', async () => {

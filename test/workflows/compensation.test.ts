@@ -66,7 +66,7 @@ test('compensation waits for a running attempt, whose undo gets an unknown resul
     })
     return emit('OrderPaid', { method: 'card' })
   })
-  flows.undo('refund', {}, (_, told) => void undone.push(told))
+  flows.undo('refund', {}, (_, reported) => void undone.push(reported))
   await using worker = flows.worker({ pollMs: 60_000, leaseMs: 60_000 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -86,9 +86,9 @@ test('compensation waits for a running attempt, whose undo gets an unknown resul
   expect(ended.state).toBe('compensated')
   expect(undone).toHaveLength(1)
   expect(await shop.store.events.read(`workflow-${flow.correlationId}`).toArray()).toHaveLength(1)
-  const told = await shop.query(`select kind, outcome, handler from ~workflow_activity
+  const reported = await shop.query(`select kind, outcome, handler from ~workflow_activity
     where kind in ('cancelled', 'completed') order by position`)
-  expect(told).toEqual([
+  expect(reported).toEqual([
     { kind: 'cancelled', outcome: 'stopping', handler: 'pay' },
     { kind: 'completed', outcome: null, handler: 'refund' },
   ])
@@ -141,7 +141,7 @@ test('compensation does not wait for an attempt whose worker died', async () => 
   const flows = shop.store.workflows
   const undone: unknown[] = []
   flows.on('OrderPlaced', { name: 'pay' }, () => {})
-  flows.undo('refund', {}, (_, told) => void undone.push(told))
+  flows.undo('refund', {}, (_, reported) => void undone.push(reported))
   await using dispatching = flows.worker({ handlers: [], pollMs: 60_000, leaseMs: 60_000 })
   await dispatching.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })

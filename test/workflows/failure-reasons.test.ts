@@ -105,7 +105,7 @@ test('an error can say that no retry helps, and so can the handler', async () =>
     },
     { retries: 3 },
   )
-  const told = letterOf(fails, { retries: 3, isRetryable: error => (error as Error).message !== 'no money' })
+  const reported = letterOf(fails, { retries: 3, isRetryable: error => (error as Error).message !== 'no money' })
   const broken = letterOf(fails, {
     retries: 1,
     isRetryable: () => {
@@ -114,7 +114,7 @@ test('an error can say that no retry helps, and so can the handler', async () =>
   })
 
   expect(await said).toMatchObject({ reason: 'non_retryable', attempts: 1 })
-  expect(await told).toMatchObject({ reason: 'non_retryable', attempts: 1 })
+  expect(await reported).toMatchObject({ reason: 'non_retryable', attempts: 1 })
   expect(await broken).toMatchObject({ reason: 'max_retries', attempts: 2 })
 })
 

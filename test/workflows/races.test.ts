@@ -11,11 +11,11 @@ import { completedOutcome, registerManualWorker } from './manual-worker.ts'
 test('of a lost attempt and the next one only the next counts, also if both end at once', async () => {
   const shop = await openShop()
   await laneOf(shop, 2)
-  const gate = deferred<void>()
+  const released = deferred<void>()
   const worker = await registerManualWorker(shop, database => ({
     ...database,
     runArrays: async statement => {
-      if (statement.label === 'workflows.finish') await gate.promise
+      if (statement.label === 'workflows.finish') await released.promise
       return database.runArrays(statement)
     },
   }))
@@ -30,7 +30,7 @@ test('of a lost attempt and the next one only the next counts, also if both end 
   const other = worker.finisher.finish(completedOutcome({ ...first!, id: first!.id, fence: -1n }))
   const lost = worker.finisher.finish(completedOutcome(first!))
   const kept = worker.finisher.finish(completedOutcome(again!))
-  gate.resolve()
+  released.resolve()
 
   expect(await Promise.all([other, lost, kept])).toEqual(['refused', 'refused', 'stored'])
   expect(await inconsistencies(shop.query)).toEqual([])

@@ -103,12 +103,12 @@ test('handlers of any shape get the same results in every run of an attempt, and
   const flows = shop.store.workflows
   const programs = fc.sample(program, 40)
   const results = new Map<string, unknown>()
-  const heard = new Map<string, string[][]>()
+  const received = new Map<string, string[][]>()
   let crashes = 0
   flows.on('OrderPlaced', { name: 'pay', retries: 9, backoff: quick, timeoutMs: 100_000 }, async (event, ctx) => {
     const lines: string[] = []
     const key = `${event.data.total} ${ctx.attempt}`
-    heard.set(key, [...(heard.get(key) ?? []), lines])
+    received.set(key, [...(received.get(key) ?? []), lines])
     await runProgram(ctx, programs[event.data.total]!, `${event.data.total}`, (name, value) => {
       lines.push(`${name} ${ctx.now().getTime()} ${ctx.random()} ${JSON.stringify(value)}`)
       if (value === undefined) return
@@ -141,7 +141,7 @@ test('handlers of any shape get the same results in every run of an attempt, and
 
   expect(await executionStates(shop)).toBe('')
   expect(await shop.query('select 1 as n from ~dead_letters')).toEqual([])
-  for (const [key, runs] of heard) {
+  for (const [key, runs] of received) {
     const longest = runs.reduce((most, lines) => (lines.length > most.length ? lines : most))
     for (const lines of runs) expect([key, ...lines]).toEqual([key, ...longest.slice(0, lines.length)])
   }
@@ -149,12 +149,12 @@ test('handlers of any shape get the same results in every run of an attempt, and
 
 type Hear = (name: string, value: unknown) => void
 
-async function runProgram(ctx: HandlerContext<ShopMap>, tasks: Program, path: string, hear: Hear): Promise<void> {
+async function runProgram(ctx: HandlerContext<ShopMap>, tasks: Program, path: string, listen: Hear): Promise<void> {
   for (const [at, task] of tasks.entries()) {
     const name = `${path}.${at}`
-    if (task.do !== 'branches') await runTask(ctx, task, name, hear)
+    if (task.do !== 'branches') await runTask(ctx, task, name, listen)
     else {
-      const branches = task.branches.map((branch, n) => runProgram(ctx, branch, `${name}.${n}`, hear))
+      const branches = task.branches.map((branch, n) => runProgram(ctx, branch, `${name}.${n}`, listen))
       if (task.isRace) await Promise.race(branches)
       else await Promise.all(branches)
       await Promise.allSettled(branches)
@@ -166,17 +166,17 @@ async function runTask(
   ctx: HandlerContext<ShopMap>,
   { do: what, ms, failures }: Exclude<Task, { do: 'branches' }>,
   name: string,
-  hear: Hear,
+  listen: Hear,
 ): Promise<void> {
   const work = async (): Promise<string> => {
     await new Promise(resolve => setTimeout(resolve, ms))
     if (ctx.attempt <= failures) throw new Error(`no ${name}`)
     return `${name} in attempt ${ctx.attempt} as ${Math.random()}`
   }
-  if (what === 'sleep') return hear(name, await ctx.sleep(name, ms))
-  if (what === 'long sleep') return hear(name, await ctx.sleep(name, 60_000))
+  if (what === 'sleep') return listen(name, await ctx.sleep(name, ms))
+  if (what === 'long sleep') return listen(name, await ctx.sleep(name, 60_000))
   const { value, error } = await outcome(what === 'step' ? ctx.step(name, work) : ctx.tx(name, work))
   // Half of the failures are caught, and the handler continues; but not if its run no longer counts.
   if (error !== undefined && (ms % 2 === 1 || isRillflowError(error, 'execution_lost'))) throw error
-  hear(name, value)
+  listen(name, value)
 }

@@ -133,13 +133,13 @@ function breaking(database: Database, labels: readonly string[]): { database: Da
     if (unbroken.delete(label)) throw new ConnectionLost({ reason: 'made to break' })
     return value
   }
-  const wrapped = (executor: Executor, tell: (label: string) => void = () => {}): Executor => ({
+  const wrapped = (executor: Executor, onStatement: (label: string) => void = () => {}): Executor => ({
     async run<R extends object>(statement: Statement) {
-      tell(statement.label)
+      onStatement(statement.label)
       return answer(statement.label, await executor.run<R>(statement))
     },
     async runArrays(statement) {
-      tell(statement.label)
+      onStatement(statement.label)
       return answer(statement.label, await executor.runArrays(statement))
     },
   })
@@ -149,12 +149,12 @@ function breaking(database: Database, labels: readonly string[]): { database: Da
       ...database,
       ...wrapped(database),
       async transaction(work, options) {
-        const told: string[] = []
+        const reported: string[] = []
         const result = await database.transaction(
-          tx => work({ ...tx, ...wrapped(tx, label => told.push(label)) }),
+          tx => work({ ...tx, ...wrapped(tx, label => reported.push(label)) }),
           options,
         )
-        for (const label of told) answer(`commit of ${label}`, undefined)
+        for (const label of reported) answer(`commit of ${label}`, undefined)
         return result
       },
     },

@@ -82,8 +82,8 @@ test('SB-04: a workflow with a requested dead letter is not settled until that w
   isBroken = false
 
   await flows.deadLetters.retry('pay', deadLetter!.eventId)
-  const mended = await flow.settled()
+  const fixed = await flow.settled()
 
   expect(failed).toMatchObject({ state: 'failed', isSettled: true, deadLetters: 1 })
-  expect(mended).toMatchObject({ state: 'settled', isSettled: true, deadLetters: 0 })
+  expect(fixed).toMatchObject({ state: 'settled', isSettled: true, deadLetters: 0 })
 })

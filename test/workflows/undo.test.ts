@@ -54,7 +54,7 @@ test('an undo recorded by a later attempt of its step replaces the earlier one',
 test('a step that is run again with edited data gets a new undo with its new result', async () => {
   const { store } = await openShop()
   const flows = store.workflows
-  const told: unknown[] = []
+  const reported: unknown[] = []
   const again = deferred<void>()
   const charged = deferred<string>()
   const receipts = [() => 'receipt-1', () => charged.promise]
@@ -65,7 +65,7 @@ test('a step that is run again with edited data gets a new undo with its new res
     })
     throw new Error('no paper for the receipt')
   })
-  flows.undo('refund', {}, (_, { isKnown, result }) => void told.push([isKnown, result]))
+  flows.undo('refund', {}, (_, { isKnown, result }) => void reported.push([isKnown, result]))
   await using worker = flows.worker()
   await worker.start()
   const id = crypto.randomUUID()
@@ -78,7 +78,7 @@ test('a step that is run again with edited data gets a new undo with its new res
   charged.resolve('receipt-2')
   await flow.settled()
 
-  expect(told).toEqual([[false, undefined]])
+  expect(reported).toEqual([[false, undefined]])
 })
 
 test('an undo is recorded only under the fence of its attempt', async () => {

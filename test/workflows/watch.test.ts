@@ -8,7 +8,7 @@ import { positionsOf, writeActivity } from './activity-rows.ts'
 /** So long that lines are found by notifications, not by polling. */
 const never = 600_000
 
-const told = (lines: readonly Activity[]): string[] => lines.map(line => `${line.kind} ${line.handler}`)
+const reported = (lines: readonly Activity[]): string[] => lines.map(line => `${line.kind} ${line.handler}`)
 
 async function all(lines: AsyncIterable<Activity>): Promise<Activity[]> {
   const found: Activity[] = []
@@ -36,7 +36,7 @@ test('SB-02: a watch that begins before a workflow delivers each step once, in o
   await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'order-1' })
   const lines = await watching
 
-  expect(told(lines)).toEqual(stages)
+  expect(reported(lines)).toEqual(stages)
   expect(lines[0]).toMatchObject({ correlationId: 'order-1', attempt: 0, version: 1, eventType: 'OrderPlaced' })
   expect(lines[2]).toMatchObject({ attempt: 1, queuedMs: expect.any(Number), runningMs: expect.any(Number) })
 })
@@ -52,8 +52,8 @@ test('SB-02: a watch that begins in the middle of a workflow, or after it, misse
   const rest = await all(flow.watch({ after: first[1]!.position, until: 'settled' }))
   const whole = await all(flow.watch({ until: 'settled' }))
 
-  expect(told([...first, ...rest])).toEqual(stages)
-  expect(told(whole)).toEqual(stages)
+  expect(reported([...first, ...rest])).toEqual(stages)
+  expect(reported(whole)).toEqual(stages)
 })
 
 test('watching until settled ends after the last line, also where no handler ran', async () => {
@@ -65,7 +65,7 @@ test('watching until settled ends after the last line, also where no handler ran
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   const quiet = await flows.publish('OrderShipped', { parcel: 'p' })
 
-  expect(told(await all(flow.watch({ until: 'settled' })))).toEqual(stages)
+  expect(reported(await all(flow.watch({ until: 'settled' })))).toEqual(stages)
   expect(await all(quiet.watch({ until: 'settled' }))).toEqual([])
 })
 
@@ -110,9 +110,9 @@ test('SB-30: there is no gap between past and new lines, and a filter applies to
   await flows.publish('OrderPaid', { method: 'cash' }, { correlationId: first.correlationId })
   await flows.publish('OrderPlaced', { total: 3 }, { correlationId: second.correlationId })
 
-  expect(told(await ofOne)).toEqual([...stages, 'dispatched ship', 'started ship', 'completed ship'])
+  expect(reported(await ofOne)).toEqual([...stages, 'dispatched ship', 'started ship', 'completed ship'])
   expect(new Set((await ofHandler).map(line => line.handler))).toEqual(new Set(['ship']))
-  expect(told(await ends)).toEqual(['completed pay', 'completed pay', 'completed pay'])
+  expect(reported(await ends)).toEqual(['completed pay', 'completed pay', 'completed pay'])
 })
 
 test('watching all workflows begins with new lines, unless a position is given', async () => {

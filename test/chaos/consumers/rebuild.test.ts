@@ -16,15 +16,15 @@ test(
     const options: RebuilderOptions = { url: postgresUrl(), schema: scenario.schema, leaseMs: 1_500 }
     const [first, second] = [startProcess(options), startProcess(options)]
     try {
-      await Promise.all([first.heard('ready'), second.heard('ready')])
+      await Promise.all([first.received('ready'), second.received('ready')])
       await waitUntil(async () => (await rows(scenario)) > 100, { deadlineMs, what: 'rows in the read model' })
 
       for (let round = 0; round < (long ? 30 : 1); round++) {
         first.child.send('rebuild')
-        await first.heard('rebuilt')
+        await first.received('rebuilt')
       }
       first.child.send('rebuild')
-      await first.heard('begun')
+      await first.received('begun')
       first.child.kill('SIGKILL')
       // Another process can continue the rebuild only when the lease has expired.
       await waitUntil(() => rebuildsIn(second), { deadlineMs, what: 'a rebuild by the other process' })
@@ -48,7 +48,7 @@ test(
 interface Rebuilder {
   readonly child: ChildProcess
   /** Resolves with the next message, which must be this one. */
-  heard(message: Message): Promise<void>
+  received(message: Message): Promise<void>
   next(): Promise<Message>
 }
 
@@ -64,7 +64,7 @@ function startProcess(options: RebuilderOptions): Rebuilder {
   return {
     child,
     next,
-    async heard(wanted) {
+    async received(wanted) {
       let message = await next()
       // Each rebuild reports its begin, whether the test waits for that or not.
       if (message === 'begun' && wanted !== 'begun') message = await next()

@@ -133,10 +133,10 @@ async function openForBusiness({ open, source, store }: OpenMove, seed: number):
       const stream = `order-${Math.floor(random() * 200)}`
       if (random() < 0.6) {
         const burst = times(pick(random, [1, 1, 4]), each => own.events.append(`${stream}-${each}`, [placed(1), paid]))
-        const told = await Promise.allSettled(burst)
-        const failed = told.find(each => each.status === 'rejected')
+        const reported = await Promise.allSettled(burst)
+        const failed = reported.find(each => each.status === 'rejected')
         written.push(
-          ...told.flatMap((each, at) =>
+          ...reported.flatMap((each, at) =>
             each.status === 'fulfilled' ? [{ ...each.value, stream: `${stream}-${at}` }] : [],
           ),
         )

@@ -182,11 +182,11 @@ async function isBusy(query: Query): Promise<boolean> {
     (select 1 from ~workflow_executions)
     union all
     (select 1 from ~events as e join ~consumers as c on c.name = 'workflows' and e.position > c.checkpoint)
-    limit ${mostOpen}`)
-  return rows.length === mostOpen
+    limit ${maxOpen}`)
+  return rows.length === maxOpen
 }
 
-const mostOpen = 60
+const maxOpen = 60
 
 /** An outcome that is unknown because the server was unavailable is requested again, and read from the log at the end. */
 function placeAllTheTime(flows: Workflows<OrderMap>, query: Query, seed: number): Load {

@@ -24,7 +24,7 @@ export type Task =
   | { readonly kind: 'publish'; readonly from: number }
 
 /** More could not be completed in time on a busy machine. */
-const mostOrders = 60
+const maxOrders = 60
 
 export interface Answer {
   /** Number of executions that it runs now. */
@@ -64,7 +64,7 @@ async function perform(work: Work, task: Task): Promise<Answer> {
     const flows = store.workflows as unknown as Workflows<OrderMap>
     for (const publisher of times(2, each => each))
       void (async () => {
-        for (let order = task.from + publisher; order < task.from + mostOrders; order += 2) {
+        for (let order = task.from + publisher; order < task.from + maxOrders; order += 2) {
           await flows.publish('OrderPlaced', { order }, { correlationId: `order-${order}` })
           published.push(order)
         }
@@ -89,14 +89,14 @@ async function countLeft({ store, schema }: Work): Promise<number> {
 }
 
 if (process.send !== undefined && process.argv[1] === fileURLToPath(import.meta.url)) {
-  const told = (error: unknown): void => void process.send!({ error: (error as Error).stack })
+  const reported = (error: unknown): void => void process.send!({ error: (error as Error).stack })
   process.on('disconnect', () => process.exit())
   process.once('message', (options: ProcessOptions) => {
     start(options).then(work => {
       process.on('message', (task: Task) => {
-        perform(work, task).then(answer => process.send!(answer), told)
+        perform(work, task).then(answer => process.send!(answer), reported)
       })
       process.send!({})
-    }, told)
+    }, reported)
   })
 }

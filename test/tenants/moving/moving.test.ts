@@ -95,16 +95,16 @@ test('copying can be repeated, copies only changes, and reports progress', async
   await store.documents<Customer>('customers').put('bob', { ...bob, email: 'bob@example.org' })
   await store.documents<Customer>('customers').delete('ada')
 
-  const told: string[] = []
+  const reported: string[] = []
   const second = await copyInto(move, {
-    onProgress: ({ phase, table, rows }) => told.push(`${phase} ${table} ${rows}`),
+    onProgress: ({ phase, table, rows }) => reported.push(`${phase} ${table} ${rows}`),
   })
 
   expect(first.events).toBe(62)
   expect(second).toMatchObject({ passes: 1 })
-  expect(told).toContain('copy events 63')
-  expect(told.some(each => each.startsWith('copy customers'))).toBe(true)
-  expect(told.some(each => each.includes('order_totals'))).toBe(false)
+  expect(reported).toContain('copy events 63')
+  expect(reported.some(each => each.startsWith('copy customers'))).toBe(true)
+  expect(reported.some(each => each.includes('order_totals'))).toBe(false)
   expect(await stateOf(move)).toBe('copying')
 })
 
