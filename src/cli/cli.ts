@@ -21,11 +21,11 @@
  * a second one is told who has it.
  */
 import { Console } from 'node:console'
+import { readFileSync } from 'node:fs'
 import { isRillflowError } from '../core/errors.ts'
-import { findCommand, isGroup } from './arguments/find.ts'
-import { glanceAtGlobals, parseLine } from './arguments/parse.ts'
+import { findCommand, glanceAtGlobals, isGroup, parseLine } from './arguments.ts'
 import type { Command, ExitCode, Invocation } from './command.ts'
-import { root } from './commands.ts'
+import { root } from './commands/commands.ts'
 import { listenToInterrupts } from './interrupt.ts'
 import { openOutput, styleFor } from './output/output.ts'
 import { reportError } from './report-error.ts'
@@ -37,14 +37,14 @@ async function main(words: readonly string[]): Promise<ExitCode> {
   const { json: isJson, color, debug: isDebug, help } = glanceAtGlobals(words)
   const { stdout, stderr, env } = process
   try {
-    if (['--version', '-v', '-V', 'version'].includes(words[0] ?? '')) return await printVersion()
-    const { path, node, rest } = findCommand(root, words)
+    if (['--version', '-v', '-V', 'version'].includes(words[0] ?? '')) return printVersion()
+    const { path, node, rest } = await findCommand(root, words)
     const style = styleFor({ stream: stdout, env, color })
     if (isGroup(node)) {
       if (!help) parseLine(nothing, path, rest)
       const { groupHelp } = await import('./help.ts')
       const isAsked = help || path.length === 0
-      ;(isAsked ? stdout : stderr).write(`${groupHelp(style, node, path)}\n`)
+      ;(isAsked ? stdout : stderr).write(`${await groupHelp(style, node, path)}\n`)
       return isAsked ? 0 : 2
     }
     const command = await node.load()
@@ -64,7 +64,7 @@ const nothing: Command = { arguments: [], options: {}, examples: [], run: async 
 
 async function runCommand(command: Command, path: readonly string[], rest: readonly string[]): Promise<ExitCode> {
   const { globals, arguments: taken, options } = parseLine(command, path, rest, process.env)
-  const { placeOf, loadConfig } = await import('./configuration.ts')
+  const { placeOf, loadConfig } = await import('./config.ts')
   const out = openOutput({ ...process, isJson: globals.json, color: globals.color })
   const interrupt = listenToInterrupts(() => out.note('Ending … (press Ctrl-C again to stop at once)'))
   const giveConsoleBack = globals.json ? keepStdoutForData() : undefined
@@ -117,9 +117,9 @@ function keepStdoutForData(): () => void {
   }
 }
 
-async function printVersion(): Promise<ExitCode> {
-  const { version } = await import('./version.ts')
-  process.stdout.write(`rillflow ${version()}\n`)
+function printVersion(): ExitCode {
+  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8')
+  process.stdout.write(`rillflow ${(JSON.parse(text) as { version: string }).version}\n`)
   return 0
 }
 

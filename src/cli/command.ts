@@ -7,19 +7,25 @@ import type { Store, StoreOptions } from '../store.ts'
 import type { Tenants } from '../tenants/tenants.ts'
 import type { Output } from './output/output.ts'
 
-/** A command, or several under one noun. A noun is loaded only when it is asked for, and so is each of its commands. */
+/** A command, or a noun with commands of its own. Either is loaded only when it is asked for. */
 export type Node = Group | Leaf
 
 export interface Group {
   readonly summary: string
-  readonly commands: Readonly<Record<string, Node>>
-  /** Names that are accepted and not shown: where each of them leads, from the root. */
-  readonly aliases?: Readonly<Record<string, readonly string[]>> | undefined
+  readonly commands: () => Promise<Commands>
 }
+
+export type Commands = Readonly<Record<string, Node>>
 
 export interface Leaf {
   readonly summary: string
   readonly load: () => Promise<Command>
+}
+
+/** The program itself. */
+export interface Root extends Group {
+  /** Words that are accepted and not shown: where they lead. */
+  readonly aliases: Readonly<Record<string, readonly string[]>>
 }
 
 export interface Command {
@@ -85,7 +91,7 @@ export interface Invocation<A = Record<string, unknown>, O = Record<string, unkn
   readonly arguments: A
   readonly options: O
   /** The whole tree of commands. */
-  readonly root: Group
+  readonly root: Root
   readonly out: Output
   /** Aborts with the first Ctrl-C: end what is under way, and begin nothing new. */
   readonly signal: AbortSignal
@@ -161,6 +167,15 @@ export function defineCommand<const A extends readonly Argument[], const O exten
 ): Command {
   const { arguments: taken = [], options = {}, run } = command
   return { ...command, arguments: taken, options, run: async given => (await run(given as never)) ?? undefined }
+}
+
+/** The commands of a noun by their verbs, each with its line of help. */
+export function defineVerbs(verbs: Readonly<Record<string, readonly [summary: string, Command]>>): Commands {
+  const leaves = Object.entries(verbs).map(([verb, [summary, command]]) => [
+    verb,
+    { summary, load: async () => command },
+  ])
+  return Object.fromEntries(leaves)
 }
 
 type ArgumentValues<A extends readonly Argument[]> = {

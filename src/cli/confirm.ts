@@ -2,7 +2,7 @@
 import { createInterface } from 'node:readline/promises'
 import type { Interrupt } from './interrupt.ts'
 import type { Output } from './output/output.ts'
-import { NotConfirmed, WrongUsage } from './usage.ts'
+import { NotConfirmed, WrongUsage } from './report-error.ts'
 
 export interface Consent {
   readonly isGiven: boolean

@@ -1,20 +1,20 @@
 /** Help, made from the description of a command. Nothing is opened for it. */
-import { destructiveOptions, flagOf, globalOptions } from './arguments/arguments.ts'
-import { isGroup } from './arguments/find.ts'
+import { destructiveOptions, flagOf, globalOptions, isGroup } from './arguments.ts'
 import type { Argument, Command, Group, Option } from './command.ts'
 import type { Style } from './output/output.ts'
 
-export function groupHelp(style: Style, group: Group, path: readonly string[]): string {
+export async function groupHelp(style: Style, group: Group, path: readonly string[]): Promise<string> {
   const { bold } = style.colour
   const line = ['rillflow', ...path].join(' ')
-  const commands = Object.entries(group.commands).map(([name, node]): [string, string] => [
+  const nodes = await group.commands()
+  const commands = Object.entries(nodes).map(([name, node]): [string, string] => [
     isGroup(node) ? `${name} ${style.symbols.ellipsis}` : name,
     node.summary,
   ])
   return [
     `${group.summary}.`,
     '',
-    `${bold('Usage')}  ${line} ${path.length === 0 ? 'COMMAND' : Object.keys(group.commands).join('|')}`,
+    `${bold('Usage')}  ${line} ${path.length === 0 ? 'COMMAND' : Object.keys(nodes).join('|')}`,
     '',
     bold('Commands'),
     list(commands),

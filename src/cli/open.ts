@@ -5,8 +5,8 @@ import type { Config } from '../config.ts'
 import { openStore, type Store, type StoreOptions, type TenantedStore } from '../store.ts'
 import type { Tenancy } from '../tenants/tenancy.ts'
 import type { LoadedConfig, Opened, OpenedTenancy, OpenOptions, Place } from './command.ts'
-import { mergePlace } from './configuration.ts'
-import { NothingFound, WrongUsage } from './usage.ts'
+import { mergePlace } from './config.ts'
+import { NothingFound, WrongUsage } from './report-error.ts'
 
 export interface Opening {
   readonly opened: Opened

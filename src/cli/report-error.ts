@@ -2,12 +2,39 @@
  * An error as people and programs get it: what happened, what to try, the code to look for and where it is described. The
  * messages are the store's own; what they advise in code is said here as a command.
  */
+
 import { relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { isRillflowError } from '../core/errors.ts'
+import { defineError, type ErrorKind, isRillflowError } from '../core/errors.ts'
 import type { ExitCode } from './command.ts'
 import { type OutputOptions, styleFor, toJson } from './output/output.ts'
-import { isOfCommandLine, NothingRegistered } from './usage.ts'
+
+// The errors of the command line itself; all others come from the store.
+
+export const WrongUsage: ErrorKind<'wrong_usage', { reason: string; hint?: string | undefined }> = defineError(
+  'wrong_usage',
+  d => `${d.reason}.`,
+)
+export const ConfigFailed: ErrorKind<'config_failed', { path: string; reason: string; hint?: string | undefined }> =
+  defineError('config_failed', d => `${d.path} could not be used: ${d.reason}.`)
+export const NothingFound: ErrorKind<'nothing_found', { what: string; given: string; hint?: string | undefined }> =
+  defineError('nothing_found', d => `There is no ${d.what} ${JSON.stringify(d.given)}.`)
+export const NotConfirmed: ErrorKind<'not_confirmed', object> = defineError(
+  'not_confirmed',
+  () => 'Nothing was done: the question was not answered with yes.',
+)
+export const NothingRegistered: ErrorKind<'nothing_registered', { what: string; path: string | undefined }> =
+  defineError('nothing_registered', d =>
+    d.path === undefined
+      ? `There is nothing to run: no rillflow.config.ts was found, so this program has no ${d.what}.`
+      : `There is nothing to run: ${d.path} has no ${d.what}.`,
+  )
+
+/** These say all there is to say; the store's have a section each in the reference of errors. */
+export function isOfCommandLine(error: unknown): boolean {
+  const kinds = [WrongUsage, ConfigFailed, NothingFound, NotConfirmed, NothingRegistered]
+  return kinds.some(kind => error instanceof kind)
+}
 
 export interface ReportOptions extends Omit<OutputOptions, 'stdout'> {
   readonly isDebug: boolean

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
-import { parseLine } from '../../src/cli/arguments/parse.ts'
-import { placeOf } from '../../src/cli/configuration.ts'
-import { runCommand } from '../../src/cli/run/run.ts'
+import { parseLine } from '../../src/cli/arguments.ts'
+import { runCommand } from '../../src/cli/commands/run.ts'
+import { placeOf } from '../../src/cli/config.ts'
 
 test('what the line does not say is said by the environment, of the same kind and among the same choices', () => {
   const env = {

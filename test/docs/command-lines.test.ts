@@ -1,8 +1,8 @@
 /** Every line of the program that is written anywhere can be typed: its command is known, and so are its options. */
 import { expect, test } from 'vitest'
-import { allCommands, findCommand, isGroup } from '../../src/cli/arguments/find.ts'
-import { parseLine } from '../../src/cli/arguments/parse.ts'
-import { root as commands } from '../../src/cli/commands.ts'
+import { allCommands, findCommand, isGroup, parseLine } from '../../src/cli/arguments.ts'
+import type { Commands } from '../../src/cli/command.ts'
+import { root as commands } from '../../src/cli/commands/commands.ts'
 import { readSources } from '../support/source.ts'
 import { pages } from './pages.ts'
 
@@ -37,17 +37,18 @@ test('every line within a sentence of the docs, though what it takes may be left
 
 test('every example of a command', async () => {
   const lines: Line[] = []
-  for (const { path, leaf } of allCommands(commands))
+  for await (const { path, leaf } of allCommands(commands))
     for (const line of (await leaf.load()).examples) lines.push({ path: path.join(' '), line })
 
   expect(await wrongAmong(lines)).toEqual([])
 })
 
 test('every command that an error or the doctor advises', async () => {
+  const nodes = await commands.commands()
   const lines = readSources('src/cli', 'src/upkeep').flatMap(({ path, text }) =>
     [...text.matchAll(/(?:['`(]|\b(?:or|then) )rillflow ([a-z-]+(?: [a-z-]+)?)/g)].map(([, words]) => ({
       path,
-      line: `rillflow ${nounAndVerb(words!)}`,
+      line: `rillflow ${nounAndVerb(nodes, words!)}`,
     })),
   )
 
@@ -82,13 +83,13 @@ async function read(line: string): Promise<void> {
   const words = [...own.matchAll(/'([^']*)'|"([^"]*)"|(\S+)/g)].map(
     ([, single, double, bare]) => single ?? double ?? bare!,
   )
-  const { path, node, rest } = findCommand(commands, words)
+  const { path, node, rest } = await findCommand(commands, words)
   if (!isGroup(node)) parseLine(await node.load(), path, rest)
 }
 
 /** What stands before a word of a sentence. */
-function nounAndVerb(words: string): string {
+function nounAndVerb(nodes: Commands, words: string): string {
   const [noun = ''] = words.split(' ')
-  const node = commands.commands[noun]
+  const node = nodes[noun]
   return node === undefined || isGroup(node) ? words : noun
 }

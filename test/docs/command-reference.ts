@@ -1,15 +1,15 @@
 /** The reference of all commands as Markdown, made from what they say of themselves. */
-import { globalOptions } from '../../src/cli/arguments/arguments.ts'
-import { allCommands } from '../../src/cli/arguments/find.ts'
+import { allCommands, globalOptions } from '../../src/cli/arguments.ts'
 import type { Group } from '../../src/cli/command.ts'
 import { argumentRow, optionRows, ownOptions, usageOf } from '../../src/cli/help.ts'
 
 export async function commandReference(root: Group): Promise<string> {
   const parts = [`${intro}\n\n## Options of all commands\n\n${list(optionRows(globalOptions))}`]
+  const nodes = await root.commands()
   let noun = ''
-  for (const { path, leaf } of allCommands(root)) {
+  for await (const { path, leaf } of allCommands(root)) {
     const [first = ''] = path
-    const group = root.commands[first]!
+    const group = nodes[first]!
     if (first !== noun) parts.push(`## ${first}\n\n${group.summary}.`)
     noun = first
     const command = await leaf.load()

@@ -7,7 +7,7 @@
  * A text is made by a function that is given the style, so nothing is laid out that nobody reads. Colours, symbols and the
  * width come from the terminal; piped output has no colours, is never cut, and stays the same from version to version.
  */
-import { type Colours, coloursFor, type Surroundings } from './colour.ts'
+import type { Logger } from '../../telemetry/telemetry.ts'
 import { type Progress, progressFor } from './progress.ts'
 
 export interface Style {
@@ -88,4 +88,64 @@ const ascii: Symbols = { ellipsis: '~', branch: '|- ', last: '`- ', pipe: '|  ',
 export function toJson(value: unknown, indent?: number): string {
   const plain = (_: string, each: unknown): unknown => (typeof each === 'bigint' ? `${each}` : each)
   return JSON.stringify(value, plain, indent)
+}
+
+// Colours, where there is somebody to see them: on a terminal, unless NO_COLOR, FORCE_COLOR or a flag says otherwise.
+
+export interface Colours {
+  bold(text: string): string
+  dim(text: string): string
+  red(text: string): string
+  green(text: string): string
+  yellow(text: string): string
+  cyan(text: string): string
+}
+
+export interface Surroundings {
+  readonly stream: Stream
+  readonly env: NodeJS.ProcessEnv
+  readonly color: boolean | undefined
+}
+
+export function coloursFor(around: Surroundings): Colours {
+  return isColoured(around) ? coloured : plain
+}
+
+function isColoured({ stream, env, color }: Surroundings): boolean {
+  if (color !== undefined) return color
+  if (env.NO_COLOR) return false
+  if (env.FORCE_COLOR !== undefined) return env.FORCE_COLOR !== '0' && env.FORCE_COLOR !== 'false'
+  return stream.isTTY === true && env.TERM !== 'dumb'
+}
+
+const paint =
+  (on: number, off: number) =>
+  (text: string): string =>
+    text === '' ? '' : `\u001b[${on}m${text}\u001b[${off}m`
+
+const coloured: Colours = {
+  bold: paint(1, 22),
+  dim: paint(2, 22),
+  red: paint(31, 39),
+  green: paint(32, 39),
+  yellow: paint(33, 39),
+  cyan: paint(36, 39),
+}
+
+const same = (text: string): string => text
+const plain: Colours = { bold: same, dim: same, red: same, green: same, yellow: same, cyan: same }
+
+// What a store that runs things has to say, on stderr: warnings and errors only.
+
+export function complaints(out: Output): Logger {
+  const tell = (paint: 'yellow' | 'red') => (fields: object, message: string) =>
+    out.note(style => `${style.colour[paint](message)} ${style.colour.dim(toJson(briefly(fields)))}`)
+  return { debug() {}, info() {}, warn: tell('yellow'), error: tell('red') }
+}
+
+/** An error by its message, a statement by its label. */
+function briefly({ text: _, ...fields }: { text?: unknown }): object {
+  return Object.fromEntries(
+    Object.entries(fields).map(([name, value]) => [name, value instanceof Error ? value.message : value]),
+  )
 }

@@ -2,8 +2,7 @@
  * Tables and lists of fields, as plain as they can be: names above, two spaces between, numbers to the right. On a terminal
  * the widest column that may be cut gives way until a row fits its line.
  */
-import type { Colours } from './colour.ts'
-import type { Style } from './output.ts'
+import type { Colours, Style } from './output.ts'
 
 export interface Column<Row> {
   readonly title: string
