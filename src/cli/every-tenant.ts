@@ -1,60 +1,56 @@
-/** The store of the line, or with `--all-tenants` that of each tenant, one after the other. */
+/** Opens stores with tenants: for commands about tenants, and for checks that visit every tenant (`--all-tenants`). */
 import { throwIfAborted } from '../core/lifecycle.ts'
 import type { Store } from '../store.ts'
 import type { Invocation, Opened, OpenedTenancy, OpenOptions } from './command.ts'
 
-export const allTenantsOption = { kind: 'flag', summary: 'For every tenant, one after the other' } as const
+export const allTenantsOption = { kind: 'flag', summary: 'Do it for every tenant, one after the other' } as const
 
-export interface OfTenant<T> {
-  /** Undefined of a store without tenants, or where the line names one. */
+/** Opens the store for a command about tenants, and refuses a store that has none. */
+export async function openTenants(
+  { open }: Pick<Invocation, 'open'>,
+  options: Omit<OpenOptions, 'isAboutTenants'> = {},
+): Promise<Omit<Opened, 'store' | 'tenancy'> & OpenedTenancy> {
+  const { store: _, tenancy, ...opened } = await open({ ...options, isAboutTenants: true })
+  return { ...opened, ...tenancy! }
+}
+
+export interface TenantResult<T> {
+  /** Undefined if the store has no tenants, or if the line names one. */
   readonly tenant: string | undefined
   readonly value: T
 }
 
-/** Calls `look` with each. `open` fails where the tenant cannot be used: it is for `look` to say what that means. */
+/**
+ * Calls `visit` for the store of the line, or with `--all-tenants` for the store of each tenant. The store is opened by
+ * `visit`, which decides what it means if that fails.
+ */
 export async function forEachStore<T>(
   { open, out, signal }: Pick<Invocation, 'open' | 'out' | 'signal'>,
-  { allTenants, what, ...options }: OpenOptions & { readonly allTenants: boolean; readonly what: string },
-  look: (open: () => Promise<Store>, tenant: string | undefined) => Promise<T>,
-): Promise<OfTenant<T>[]> {
+  { allTenants, title, ...options }: OpenOptions & { readonly allTenants: boolean; readonly title: string },
+  visit: (open: () => Promise<Store>, tenant: string | undefined) => Promise<T>,
+): Promise<TenantResult<T>[]> {
   if (!allTenants) {
     const { store } = await open(options)
-    return [{ tenant: undefined, value: await look(async () => store, undefined) }]
+    return [{ tenant: undefined, value: await visit(async () => store, undefined) }]
   }
   const { tenants, storeOf } = await openTenants({ open }, options)
-  const names = (await tenants.list()).map(each => each.tenant)
-  const found: OfTenant<T>[] = []
-  const bar = out.progress(what)
+  const names = (await tenants.list()).map(({ tenant }) => tenant)
+  const results: TenantResult<T>[] = []
+  const bar = out.progress(title)
   try {
     for (const tenant of names) {
       throwIfAborted(signal)
-      found.push({ tenant, value: await look(() => storeOf(tenant), tenant) })
-      bar.update(found.length, names.length, 'tenant')
+      results.push({ tenant, value: await visit(() => storeOf(tenant), tenant) })
+      bar.update(results.length, names.length, 'tenant')
     }
   } finally {
     bar.end()
   }
-  return found
+  return results
 }
 
-/** One document for one store, a list with names for all tenants. */
-export function asJson<T extends object>(found: readonly OfTenant<T>[], allTenants: boolean): object {
-  if (!allTenants) return found[0]!.value
-  return found.map(({ tenant, value }) => ({ tenant, ...value }))
-}
-
-// A store with tenants, for a command that is about them.
-
-export const serverOption = {
-  kind: 'text',
-  value: 'SERVER',
-  summary: 'The server of the directory. Default: the one with the fewest tenants',
-} as const
-
-export async function openTenants(
-  { open }: Pick<Invocation, 'open'>,
-  options: Omit<OpenOptions, 'tenants'> = {},
-): Promise<Omit<Opened, 'store' | 'tenancy'> & OpenedTenancy> {
-  const { store: _, tenancy, ...opened } = await open({ ...options, tenants: true })
-  return { ...opened, ...tenancy! }
+/** One document for one store; for all tenants a list in which each has its name. */
+export function resultsAsJson<T extends object>(results: readonly TenantResult<T>[], allTenants: boolean): object {
+  if (!allTenants) return results[0]!.value
+  return results.map(({ tenant, value }) => ({ tenant, ...value }))
 }

@@ -1,70 +1,55 @@
-/** Commands about documents. A collection is taken as the configuration declares it; one it does not know is read as it is. */
+/**
+ * `rillflow documents`: the documents of a collection.
+ *
+ *     get · put · soft-delete · restore        one document
+ *     query · explain · index-advisor          documents by a filter, the plan of the query, the index that it lacks
+ *
+ * A collection is opened as the configuration declares it. A command that only reads opens any other collection read-only, so
+ * that it never creates a table.
+ *
+ * What can fail: a document that does not exist (`DocumentNotFound`), a filter that is not valid (`InvalidFilter`).
+ */
 import { DocumentNotFound } from '../../core/document-errors.ts'
 import type { CollectionOptions } from '../../documents/collection.ts'
 import type { Collection } from '../../documents/documents.ts'
-import { documentScope, fieldAt } from '../../documents/query/field.ts'
-import { filterFrom } from '../../documents/query/filter.ts'
 import type { Query } from '../../documents/query/query.ts'
-import { type Commands, defineCommand, defineVerbs, type Opened } from '../command.ts'
+import { type Argument, type Commands, defineCommand, defineVerbs, type Opened } from '../command.ts'
 import { ago, duration } from '../output/amount.ts'
 import { toJson } from '../output/output.ts'
-import { fields, table } from '../output/table.ts'
+import { type Column, fields, table } from '../output/table.ts'
 import { WrongUsage } from '../report-error.ts'
 
-// A collection by its name on the line, and the query that options describe.
+const collection = {
+  name: 'collection',
+  summary: 'The name of the collection',
+  completes: 'collection',
+} as const satisfies Argument
 
-type AnyDocument = Record<string, unknown>
+const id = { name: 'id', summary: 'The id of the document' } as const satisfies Argument
 
-/** One that only reads declares no table: looking at what is not there must not make it. */
-export function collectionFor({ store, config }: Opened, name: string, access: 'reads' | 'writes'): Collection {
-  const declared = config.collections?.[name] as CollectionOptions<AnyDocument> | undefined
-  return store.documents(name, declared ?? (access === 'reads' ? { readOnly: true } : {}))
-}
-
-export const queryOptions = {
+const queryOptions = {
   where: {
     kind: 'json',
     value: 'FILTER',
-    summary: `What must hold: '{"age":{"$gte":18},"tags":{"$contains":["vip"]}}'`,
+    summary: `The filter: '{"age":{"$gte":18},"tags":{"$contains":["vip"]}}'`,
   },
-  orderBy: { kind: 'text', value: 'FIELD', summary: 'In the order of this field, a path with dots' },
+  orderBy: { kind: 'text', value: 'FIELD', summary: 'Sort by this field, a path with dots' },
   orderAs: {
     kind: 'text',
     value: 'KIND',
     default: 'text',
     choices: ['text', 'number', 'boolean'],
-    summary: 'As what that field is compared',
+    summary: 'Compare the values of that field as this',
   },
-  descending: { kind: 'flag', summary: 'The other way round' },
+  descending: { kind: 'flag', summary: 'Sort in descending order' },
 } as const
 
-export interface GivenQuery {
-  readonly where: unknown
-  readonly orderBy: string | undefined
-  readonly orderAs: 'text' | 'number' | 'boolean'
-  readonly descending: boolean
-}
-
-export function queryOf(collection: Collection, given: GivenQuery): Query<AnyDocument> {
-  const { where, orderBy, orderAs, descending } = given
-  let query = collection.query()
-  if (where !== undefined) query = query.where(filterFrom(where, { regex: true }))
-  if (orderBy !== undefined)
-    query = query.orderBy(() => fieldAt(documentScope, orderBy.split('.')), {
-      ...{ as: orderAs, direction: descending ? 'desc' : 'asc' },
-    })
-  return query
-}
-
 const get = defineCommand({
-  arguments: [
-    { name: 'collection', summary: 'Its name', names: 'collection' },
-    { name: 'id', summary: 'The id of the document' },
-  ],
-  options: { includeDeleted: { kind: 'flag', summary: 'Also one that is soft-deleted' } },
+  arguments: [collection, id],
+  options: { includeDeleted: { kind: 'flag', summary: 'Also show a document that is soft-deleted' } },
   examples: ['rillflow documents get customers c-1', 'rillflow documents get customers c-1 --json | jq .data'],
   async run({ out, open, arguments: { collection, id }, options: { includeDeleted } }) {
-    const document = await collectionFor(await open(), collection, 'reads').get(id, { includeDeleted })
+    const document = await openCollection(await open(), collection, 'read').get(id, { includeDeleted })
     if (document === undefined) throw new DocumentNotFound({ collection, id })
     out.print(document, style =>
       fields(style, {
@@ -82,121 +67,141 @@ const get = defineCommand({
 
 const put = defineCommand({
   description:
-    'A soft-deleted document is shown again. The collection is checked and indexed as the configuration declares it.',
-  arguments: [
-    { name: 'collection', summary: 'Its name', names: 'collection' },
-    { name: 'id', summary: 'The id of the document' },
-    { name: 'data', summary: 'A JSON object', kind: 'json' },
-  ],
+    'The document is checked and indexed as the configuration declares the collection. A soft-deleted document becomes visible again.',
+  arguments: [collection, id, { name: 'data', summary: 'The document as a JSON object', kind: 'json' }],
   options: {
-    expected: { kind: 'whole', value: 'VERSION', summary: 'Only if the document is at this version' },
-    user: { kind: 'text', value: 'USER', summary: 'Who does it' },
+    expected: { kind: 'whole', value: 'VERSION', summary: 'Only if the document has this version' },
+    user: { kind: 'text', value: 'USER', summary: 'The user who changes the document' },
   },
   examples: [`rillflow documents put customers c-1 '{"name":"Ada"}'`],
   async run({ out, open, arguments: { collection, id, data }, options: { expected, user } }) {
     if (typeof data !== 'object' || data === null || Array.isArray(data))
       throw new WrongUsage({ reason: 'DATA must be a JSON object' })
-    const documents = collectionFor(await open({ creates: true }), collection, 'writes')
+    const documents = openCollection(await open({ create: true }), collection, 'write')
     const version = await documents.put(id, data as Record<string, unknown>, { expected, userId: user })
     out.print({ collection, id, version }, () => `Put ${collection}/${id}, version ${version}.`)
   },
 })
 
 const query = defineCommand({
-  arguments: [{ name: 'collection', summary: 'Its name', names: 'collection' }],
+  arguments: [collection],
   options: {
     ...queryOptions,
-    limit: { kind: 'whole', default: 25, value: 'COUNT', summary: 'How many at most' },
-    includeDeleted: { kind: 'flag', summary: 'Also documents that are soft-deleted' },
+    limit: { kind: 'whole', default: 25, value: 'COUNT', summary: 'The maximum number of documents' },
+    includeDeleted: { kind: 'flag', summary: 'Also show documents that are soft-deleted' },
   },
   examples: [`rillflow documents query customers --where '{"tier":"pro"}' --order-by name`],
   async run({ out, open, arguments: { collection }, options, signal }) {
-    const query = queryOf(collectionFor(await open(), collection, 'reads'), options).limit(options.limit)
-    const documents = await (options.includeDeleted ? query.includeDeleted() : query).toArray({ signal })
-    out.print(documents, style =>
-      table(
-        style,
-        documents,
-        [
-          { title: 'ID', of: each => each.id, paint: (_, colour) => colour.cyan },
-          { title: 'VERSION', of: each => each.version, right: true },
-          { title: 'UPDATED', of: each => ago(each.updatedAt, style.now), paint: (_, colour) => colour.dim },
-          { title: 'DATA', of: each => toJson(each.data), cut: true },
-        ],
-        'No documents.',
-      ),
-    )
+    const query = await queryFrom(openCollection(await open(), collection, 'read'), options)
+    const limited = query.limit(options.limit)
+    const documents = await (options.includeDeleted ? limited.includeDeleted() : limited).toArray({ signal })
+    out.print(documents, style => {
+      const columns: Column<(typeof documents)[number]>[] = [
+        { title: 'ID', of: ({ id }) => id, paint: (_, colour) => colour.cyan },
+        { title: 'VERSION', of: ({ version }) => version, right: true },
+        { title: 'UPDATED', of: ({ updatedAt }) => ago(updatedAt, style.now), paint: (_, colour) => colour.dim },
+        { title: 'DATA', of: ({ data }) => toJson(data), cut: true },
+      ]
+      return table(style, documents, columns, 'There are no such documents.')
+    })
   },
 })
 
 const softDelete = defineCommand({
-  description: 'It is left out of reads and queries until it is restored, or put.',
-  arguments: [
-    { name: 'collection', summary: 'Its name', names: 'collection' },
-    { name: 'id', summary: 'The id of the document' },
-  ],
+  description: 'Reads and queries leave the document out until it is restored or put again.',
+  arguments: [collection, id],
   examples: ['rillflow documents soft-delete customers c-1'],
   async run({ out, open, arguments: { collection, id } }) {
-    const version = await collectionFor(await open(), collection, 'writes').softDelete(id)
-    out.print({ collection, id, version, deleted: true }, () => `Hid ${collection}/${id}, version ${version}.`)
+    const version = await openCollection(await open(), collection, 'write').softDelete(id)
+    const result = { collection, id, version, deleted: true }
+    out.print(result, () => `Soft-deleted ${collection}/${id}, version ${version}.`)
   },
 })
 
 const restore = defineCommand({
-  arguments: [
-    { name: 'collection', summary: 'Its name', names: 'collection' },
-    { name: 'id', summary: 'The id of the document' },
-  ],
+  arguments: [collection, id],
   examples: ['rillflow documents restore customers c-1'],
   async run({ out, open, arguments: { collection, id } }) {
-    const version = await collectionFor(await open(), collection, 'writes').restore(id)
+    const version = await openCollection(await open(), collection, 'write').restore(id)
     out.print({ collection, id, version, deleted: false }, () => `Restored ${collection}/${id}, version ${version}.`)
   },
 })
 
 const indexAdvisor = defineCommand({
   description:
-    'Runs the query once and names the index that would serve it, as it is declared in the configuration. Nothing is named where the indexes there are do already.',
-  arguments: [{ name: 'collection', summary: 'Its name', names: 'collection' }],
+    'Runs the query once and shows the index that would make it faster, as the configuration declares it. It shows nothing if the existing indexes are enough.',
+  arguments: [collection],
   options: queryOptions,
   examples: [`rillflow documents index-advisor customers --where '{"age":{"$gte":18}}' --order-by name`],
   async run({ out, open, arguments: { collection }, options, signal }) {
-    const documents = collectionFor(await open(), collection, 'reads')
-    await queryOf(documents, options).limit(1000).toArray({ signal })
+    const documents = openCollection(await open(), collection, 'read')
+    const query = await queryFrom(documents, options)
+    await query.limit(1000).toArray({ signal })
+    const { tableName } = documents
     const advice = documents.adviseIndexes()
-    out.print({ collection, table: documents.tableName, advice }, style =>
-      table(
-        style,
-        advice,
-        [
-          { title: 'INDEX', of: each => each.index, paint: (_, colour) => colour.cyan },
-          { title: 'TABLE', of: () => documents.tableName },
-          { title: 'TOOK', of: each => duration(each.averageMs), right: true },
-          { title: 'ROWS', of: each => each.maxRows, right: true },
-        ],
-        `No index is missing for this query on ${documents.tableName}.`,
-      ),
+    const columns: Column<(typeof advice)[number]>[] = [
+      { title: 'INDEX', of: ({ index }) => index, paint: (_, colour) => colour.cyan },
+      { title: 'TABLE', of: () => tableName },
+      { title: 'TOOK', of: ({ averageMs }) => duration(averageMs), right: true },
+      { title: 'ROWS', of: ({ maxRows }) => maxRows, right: true },
+    ]
+    out.print({ collection, table: tableName, advice }, style =>
+      table(style, advice, columns, `The query on ${tableName} needs no other index.`),
     )
   },
 })
 
 const explain = defineCommand({
-  arguments: [{ name: 'collection', summary: 'Its name', names: 'collection' }],
-  options: { ...queryOptions, analyze: { kind: 'flag', summary: 'Run it, and show the times' } },
+  arguments: [collection],
+  options: { ...queryOptions, analyze: { kind: 'flag', summary: 'Run the query and show the times' } },
   examples: [`rillflow documents explain customers --where '{"age":{"$gte":18}}' --analyze`],
   async run({ out, open, arguments: { collection }, options, signal }) {
-    const query = queryOf(collectionFor(await open(), collection, 'reads'), options)
+    const query = await queryFrom(openCollection(await open(), collection, 'read'), options)
     const plan = await query.explain({ analyze: options.analyze, signal })
     out.print({ collection, plan: plan.split('\n') }, () => plan)
   },
 })
 
 export const documents: Commands = defineVerbs({
-  get: ['One document', get],
-  put: ['Make or replace a document', put],
-  query: ['Documents that meet a condition', query],
+  get: ['Show one document', get],
+  put: ['Create or replace a document', put],
+  query: ['Show the documents that match a filter', query],
   'soft-delete': ['Hide a document', softDelete],
-  restore: ['Show a hidden document again', restore],
-  'index-advisor': ['The index that would serve a query', indexAdvisor],
-  explain: ['The plan of a query', explain],
+  restore: ['Make a soft-deleted document visible again', restore],
+  'index-advisor': ['Show the index that a query lacks', indexAdvisor],
+  explain: ['Show the plan of a query', explain],
 })
+
+type AnyDocument = Record<string, unknown>
+
+function openCollection({ store, config }: Opened, name: string, access: 'read' | 'write'): Collection {
+  const declared = config.collections?.[name] as CollectionOptions<AnyDocument> | undefined
+  return store.documents(name, declared ?? (access === 'read' ? { readOnly: true } : {}))
+}
+
+/** The code of queries is loaded only here, because help does not need it. */
+async function queryFrom(
+  collection: Collection,
+  {
+    where,
+    orderBy,
+    orderAs,
+    descending,
+  }: {
+    readonly where: unknown
+    readonly orderBy: string | undefined
+    readonly orderAs: 'text' | 'number' | 'boolean'
+    readonly descending: boolean
+  },
+): Promise<Query<AnyDocument>> {
+  const { documentScope, fieldAt } = await import('../../documents/query/field.ts')
+  const { filterFrom } = await import('../../documents/query/filter.ts')
+  let query = collection.query()
+  if (where !== undefined) query = query.where(filterFrom(where, { regex: true }))
+  if (orderBy !== undefined)
+    query = query.orderBy(() => fieldAt(documentScope, orderBy.split('.')), {
+      as: orderAs,
+      direction: descending ? 'desc' : 'asc',
+    })
+  return query
+}

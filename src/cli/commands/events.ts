@@ -1,5 +1,14 @@
-/** Commands about events: looking at the log, adding to it, carrying it elsewhere. */
-
+/**
+ * `rillflow events`: reads the log, appends to it, and carries events out and in as NDJSON.
+ *
+ *     tail · show                 the latest events, or one event in full
+ *     append                      one event to one stream
+ *     export ──► NDJSON ──► import    one event a line; positions and versions are assigned again by the import
+ *
+ * How an event is printed, and the options that filter events, are here too: other nouns use them.
+ *
+ * What can fail: a line of an import that is not an event; the error names the file and the line.
+ */
 import { createReadStream, createWriteStream } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { createInterface } from 'node:readline'
@@ -7,51 +16,33 @@ import { pipeline } from 'node:stream/promises'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { ImportedEvent } from '../../events/import.ts'
 import { type Commands, defineCommand, defineVerbs } from '../command.ts'
-import { ago, clockTime, count } from '../output/amount.ts'
+import { ago, clockTime, count, digits } from '../output/amount.ts'
 import { type Style, toJson } from '../output/output.ts'
 import { cutTo, fields } from '../output/table.ts'
 import { NothingFound, WrongUsage } from '../report-error.ts'
 
-// The options that say which events are wanted.
-
-export const filterOptions = {
+export const eventFilterOptions = {
   type: { kind: 'text', many: true, value: 'TYPE', summary: 'Only events of this type', aliases: ['event-type'] },
   stream: { kind: 'text', many: true, value: 'STREAM', summary: 'Only events of this stream', aliases: ['stream-id'] },
   category: {
     kind: 'text',
     many: true,
     value: 'CATEGORY',
-    summary: 'Only streams whose name begins with it and a "-"',
+    summary: 'Only events of streams whose name begins with this and a "-"',
   },
 } as const
 
-export interface GivenFilter {
-  readonly type: readonly string[]
-  readonly stream: readonly string[]
-  readonly category: readonly string[]
-}
-
-/** As the store takes it: what was not given is left out. */
-export function filterOf({ type, stream, category }: GivenFilter): {
-  types?: readonly string[]
-  streams?: readonly string[]
-  categories?: readonly string[]
-} {
-  return {
-    ...(type.length === 0 ? {} : { types: type }),
-    ...(stream.length === 0 ? {} : { streams: stream }),
-    ...(category.length === 0 ? {} : { categories: category }),
-  }
-}
-
 const tail = defineCommand({
-  description:
-    'With --json each event is a line of NDJSON. Nothing is skipped and nothing comes twice, whatever commits meanwhile.',
+  description: 'Every event is printed once, in the order of the log. With --json each event is a line of NDJSON.',
   options: {
-    follow: { kind: 'flag', short: 'f', summary: 'Go on with new events until Ctrl-C' },
-    limit: { kind: 'whole', default: 10, value: 'COUNT', summary: 'How many of the latest to begin with' },
-    after: { kind: 'position', value: 'POSITION', summary: 'All events above this position instead of the latest' },
-    ...filterOptions,
+    follow: { kind: 'flag', short: 'f', summary: 'Continue with new events until Ctrl-C' },
+    limit: { kind: 'whole', default: 10, value: 'COUNT', summary: 'How many of the latest events to begin with' },
+    after: {
+      kind: 'position',
+      value: 'POSITION',
+      summary: 'Begin after this position, with all events instead of the latest',
+    },
+    ...eventFilterOptions,
   },
   examples: [
     'rillflow events tail --follow',
@@ -59,23 +50,20 @@ const tail = defineCommand({
   ],
   async run({ out, open, options, signal }) {
     const { store } = await open()
-    const show = (event: RecordedEvent): void => out.line(event, style => eventLine(style, event))
-    const filter = filterOf(options)
+    const print = (event: RecordedEvent): void => out.line(event, style => eventLine(style, event))
+    const filter = eventFilter(options)
     const { settled } = await store.events.settled()
-    const reading = { ...filter, to: settled, includeArchived: true, signal }
-    if (options.after !== undefined) {
-      for await (const event of store.events.readAll({ ...reading, after: options.after })) show(event)
-    } else {
-      for (const event of await latest(after => store.events.readAll({ ...reading, after }), settled, options.limit))
-        show(event)
-    }
+    const read = (after: bigint): AsyncIterable<RecordedEvent> =>
+      store.events.readAll({ ...filter, to: settled, includeArchived: true, signal, after })
+    if (options.after !== undefined) for await (const event of read(options.after)) print(event)
+    else for (const event of await readLatest(read, settled, options.limit)) print(event)
     if (!options.follow) return
-    for await (const event of store.events.tail({ ...filter, after: settled, signal })) show(event)
+    for await (const event of store.events.tail({ ...filter, after: settled, signal })) print(event)
   },
 })
 
-/** The log is read forwards, so the end of it is looked for in windows that grow, from the back. */
-async function latest(
+/** Finds the last events of a log that can only be read forwards: it reads windows from the end, each ten times larger. */
+async function readLatest(
   read: (after: bigint) => AsyncIterable<RecordedEvent>,
   head: bigint,
   limit: number,
@@ -93,7 +81,7 @@ async function latest(
 }
 
 const show = defineCommand({
-  arguments: [{ name: 'event', summary: 'Its id' }],
+  arguments: [{ name: 'event', summary: 'The id of the event' }],
   examples: ['rillflow events show 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001'],
   async run({ out, open, arguments: { event: id } }) {
     const { store } = await open()
@@ -104,44 +92,45 @@ const show = defineCommand({
 })
 
 const append = defineCommand({
-  description: 'The event is checked as the configuration defines it. An embedded store that is not there is made.',
+  description:
+    'The event is checked against its definition in the configuration. An embedded store is created if there is none.',
   arguments: [
-    { name: 'stream', summary: 'The stream it belongs to' },
-    { name: 'type', summary: 'What happened, in the past tense' },
-    { name: 'data', summary: 'JSON', kind: 'json', optional: true },
+    { name: 'stream', summary: 'The name of the stream' },
+    { name: 'type', summary: 'The type of the event, in the past tense' },
+    { name: 'data', summary: 'The data of the event as JSON', kind: 'json', optional: true },
   ],
   options: {
     expected: {
       kind: 'text',
       value: 'VERSION',
-      summary: 'The version the stream must have: a number, empty, exists or any',
+      summary: 'The version that the stream must have: a number, empty, exists or any',
     },
     key: { kind: 'text', value: 'KEY', summary: 'An idempotency key: the same append again changes nothing' },
-    headers: { kind: 'json', value: 'JSON', summary: 'Headers of the event' },
-    correlationId: { kind: 'text', value: 'ID', summary: 'The workflow it is part of' },
-    causationId: { kind: 'text', value: 'ID', summary: 'The id of what caused it' },
-    user: { kind: 'text', value: 'USER', summary: 'Who did it' },
+    headers: { kind: 'json', value: 'JSON', summary: 'The headers of the event as a JSON object' },
+    correlationId: { kind: 'text', value: 'ID', summary: 'The workflow that the event belongs to' },
+    causationId: { kind: 'text', value: 'ID', summary: 'The id of the event or command that caused it' },
+    user: { kind: 'text', value: 'USER', summary: 'The user who caused it' },
   },
   examples: [`rillflow events append order-42 OrderPlaced '{"total":99}' --expected empty`],
   async run({ out, open, arguments: { stream, type, data }, options }) {
-    const expected = expectedOf(options.expected)
+    const expected = parseExpected(options.expected)
     const { headers } = options
     if (headers !== undefined && (typeof headers !== 'object' || headers === null || Array.isArray(headers)))
-      throw new WrongUsage({ reason: '--headers must be an object' })
-    const { store } = await open({ creates: true })
+      throw new WrongUsage({ reason: '--headers must be a JSON object' })
+    const { store } = await open({ create: true })
     const event = {
       ...{ type, data: data ?? {}, headers: headers as Record<string, unknown> | undefined },
       ...{ correlationId: options.correlationId, causationId: options.causationId, userId: options.user },
     }
     const result = await store.events.append(stream, event, { expected, idempotencyKey: options.key })
     out.print(result, style => {
-      const told = result.repeated ? 'Was appended before' : style.colour.green('Appended')
-      return `${told}: ${type} to ${stream}, version ${result.version}, position ${result.position}.`
+      const outcome = result.repeated ? 'Already appended' : style.colour.green('Appended')
+      return `${outcome}: ${type} to ${stream}, version ${result.version}, position ${result.position}.`
     })
   },
 })
 
-function expectedOf(text: string | undefined): number | 'empty' | 'exists' | 'any' | undefined {
+function parseExpected(text: string | undefined): number | 'empty' | 'exists' | 'any' | undefined {
   if (text === undefined || text === 'empty' || text === 'exists' || text === 'any') return text
   if (/^\d+$/.test(text)) return Number(text)
   throw new WrongUsage({ reason: `--expected must be a version, empty, exists or any, not ${JSON.stringify(text)}` })
@@ -149,12 +138,12 @@ function expectedOf(text: string | undefined): number | 'empty' | 'exists' | 'an
 
 const exportEvents = defineCommand({
   description:
-    'One event a line, as `events import` takes them, up to the end of the log as it is when the export begins.',
+    'Writes one event a line, as `events import` reads them, up to the end that the log has when the export begins.',
   options: {
-    output: { kind: 'text', value: 'FILE', summary: 'Where to. Default, and -: stdout' },
-    after: { kind: 'position', value: 'POSITION', summary: 'Only events above this position' },
+    output: { kind: 'text', value: 'FILE', summary: 'The file to write; by default, and for -, stdout' },
+    after: { kind: 'position', value: 'POSITION', summary: 'Only events after this position' },
     to: { kind: 'position', value: 'POSITION', summary: 'Only events up to this position' },
-    ...filterOptions,
+    ...eventFilterOptions,
   },
   examples: [
     'rillflow events export --output events.ndjson',
@@ -168,7 +157,7 @@ const exportEvents = defineCommand({
     const bar = out.progress('Exporting')
     const file = options.output === '-' ? undefined : options.output
     let events = 0
-    const filter = { ...filterOf(options), after, to, includeArchived: true, signal }
+    const filter = { ...eventFilter(options), after, to, includeArchived: true, signal }
     const lines = async function* (): AsyncGenerator<string> {
       for await (const event of store.events.readAll(filter)) {
         yield `${toJson(event)}\n`
@@ -178,41 +167,42 @@ const exportEvents = defineCommand({
     }
     const target = file === undefined ? process.stdout : createWriteStream(file)
     await pipeline(lines, target, { end: file !== undefined }).finally(() => bar.end())
-    if (file === undefined) out.note(`${count(events, 'event')} exported.`)
+    if (file === undefined) out.note(`Exported ${count(events, 'event')}.`)
     else out.print({ events, output: file }, () => `Exported ${count(events, 'event')} to ${file}.`)
   },
 })
 
 const importEvents = defineCommand({
   description:
-    'Each line is an event with stream, type and data; id, headers, schemaVersion, correlationId, causationId, userId and createdAt are kept where they are given. Positions and versions are drawn anew. Under a name an import that was cut off goes on where it was.',
-  arguments: [{ name: 'file', summary: 'NDJSON; - for stdin' }],
+    'Each line is an event with stream, type and data. Its id, headers, schemaVersion, correlationId, causationId, userId and createdAt are used if the line has them. The import assigns new positions and versions. An import with a name that was interrupted is resumed by the next call.',
+  arguments: [{ name: 'file', summary: 'The NDJSON file; - for stdin' }],
   options: {
-    name: { kind: 'text', value: 'NAME', summary: 'Makes the import resumable' },
-    chunkSize: { kind: 'whole', value: 'COUNT', summary: 'Events a transaction' },
+    name: { kind: 'text', value: 'NAME', summary: 'A name for the import, so that it can be resumed' },
+    chunkSize: { kind: 'whole', value: 'COUNT', summary: 'The number of events in a transaction' },
   },
   examples: [
     'rillflow events import events.ndjson --name move-2026',
     'gunzip -c orders.ndjson.gz | rillflow events import -',
   ],
-  async run({ out, open, arguments: { file }, options, signal }) {
+  async run({ out, open, arguments: { file }, options: { name, chunkSize }, signal }) {
     const size = file === '-' ? undefined : await sizeOf(file)
-    const { store } = await open({ creates: true })
+    const { store } = await open({ create: true })
     const bar = out.progress('Importing')
     const source = readEvents(file)
-    const { name, chunkSize } = options
     const onProgress = ({ events }: { events: number }): void => {
-      // How many there will be is guessed from how far in the file they have come.
+      // The total is estimated from the part of the file that has been read.
       const total =
         size === undefined || source.bytes() === 0 ? undefined : Math.round((events * size) / source.bytes())
       bar.update(events, total, 'event')
     }
-    const done = await store.events
+    const result = await store.events
       .import(source.events(), { name, chunkSize, signal, onProgress })
       .finally(() => bar.end())
-    out.print(done, style => {
-      const resumed = done.resumed === 0 ? '' : `, ${count(done.resumed, 'event')} of them before`
-      return `${style.colour.green('Imported')} ${count(done.events, 'event')}${resumed}; the log is at position ${done.position}.`
+    out.print(result, style => {
+      const { events, resumed, position } = result
+      const earlier = resumed === 0 ? '' : ` (${digits(resumed)} by an earlier call)`
+      const imported = `${style.colour.green('Imported')} ${count(events, 'event')}${earlier}`
+      return `${imported}; the log is at position ${position}.`
     })
   },
 })
@@ -241,41 +231,60 @@ function readEvents(file: string): { events(): AsyncIterable<ImportedEvent>; byt
   }
 }
 
-function parseEvent(line: string, place: string): ImportedEvent {
+function parseEvent(line: string, where: string): ImportedEvent {
   let value: Record<string, unknown>
   try {
     value = JSON.parse(line)
   } catch (error) {
-    throw new WrongUsage({ reason: `${place} is not JSON` }, error)
+    throw new WrongUsage({ reason: `${where} is not JSON` }, error)
   }
   if (typeof value !== 'object' || value === null || typeof value.stream !== 'string' || typeof value.type !== 'string')
-    throw new WrongUsage({ reason: `${place} must be an object with "stream" and "type"` })
-  if (value.data === undefined) throw new WrongUsage({ reason: `${place} has no "data"; null is some` })
+    throw new WrongUsage({ reason: `${where} must be an object with "stream" and "type"` })
+  if (value.data === undefined) throw new WrongUsage({ reason: `${where} has no "data", which may be null` })
   const { stream, type, data, id, headers, schemaVersion, correlationId, causationId, userId, createdAt } = value
-  const kept = { id, headers, schemaVersion, correlationId, causationId, userId }
+  const optional = { id, headers, schemaVersion, correlationId, causationId, userId }
   const time = createdAt === undefined ? undefined : new Date(String(createdAt))
   if (Number.isNaN(time?.getTime()))
-    throw new WrongUsage({ reason: `${place}: "createdAt" must be a time, as 2026-01-31T12:00:00Z is` })
-  return {
-    ...(kept as Partial<ImportedEvent>),
-    ...{ stream, type, data },
-    createdAt: time,
-  }
+    throw new WrongUsage({ reason: `${where}: "createdAt" must be a time such as 2026-01-31T12:00:00Z` })
+  return { ...(optional as Partial<ImportedEvent>), ...{ stream, type, data }, createdAt: time }
 }
 
-// An event on one line, and in full.
+export const events: Commands = defineVerbs({
+  tail: ['Show the latest events, and new ones as they are appended', tail],
+  show: ['Show one event in full', show],
+  append: ['Append an event to a stream', append],
+  export: ['Write events as NDJSON', exportEvents],
+  import: ['Load events from NDJSON', importEvents],
+})
+
+/** The filter of the store, from the options of the line. A part that was not given is left out. */
+export function eventFilter({
+  type,
+  stream,
+  category,
+}: {
+  readonly type: readonly string[]
+  readonly stream: readonly string[]
+  readonly category: readonly string[]
+}): { types?: readonly string[]; streams?: readonly string[]; categories?: readonly string[] } {
+  return {
+    ...(type.length === 0 ? {} : { types: type }),
+    ...(stream.length === 0 ? {} : { streams: stream }),
+    ...(category.length === 0 ? {} : { categories: category }),
+  }
+}
 
 /** `#42  12:30:05  order-7@3  OrderPaid  {"method":"card"}` */
 export function eventLine(style: Style, event: RecordedEvent): string {
   const { dim, cyan, bold } = style.colour
   const position = `#${event.position}`.padStart(6)
   const time = clockTime(event.createdAt)
-  const place = `${event.stream}@${event.version}`.padEnd(24)
+  const stream = `${event.stream}@${event.version}`.padEnd(24)
   const type = event.type.padEnd(18)
   const data = toJson(event.data) ?? ''
-  const used = [position, time, place, type].join('  ').length + 2
+  const used = [position, time, stream, type].join('  ').length + 2
   const shown = style.width === undefined ? data : cutTo(data, Math.max(10, style.width - used), style)
-  return `${dim(position)}  ${dim(time)}  ${cyan(place)}  ${bold(type)}  ${shown}`.trimEnd()
+  return `${dim(position)}  ${dim(time)}  ${cyan(stream)}  ${bold(type)}  ${shown}`.trimEnd()
 }
 
 export function eventInFull(style: Style, event: RecordedEvent): string {
@@ -285,7 +294,7 @@ export function eventInFull(style: Style, event: RecordedEvent): string {
     stream: `${event.stream} at version ${event.version}`,
     position: event.position,
     created: `${event.createdAt.toISOString()} (${ago(event.createdAt, style.now)})`,
-    shape: event.schemaVersion === 1 ? undefined : `version ${event.schemaVersion}`,
+    'schema version': event.schemaVersion === 1 ? undefined : event.schemaVersion,
     correlation: event.correlationId,
     causation: event.causationId,
     user: event.userId,
@@ -293,11 +302,3 @@ export function eventInFull(style: Style, event: RecordedEvent): string {
     data: toJson(event.data, 2),
   })
 }
-
-export const events: Commands = defineVerbs({
-  tail: ['The latest events, and new ones as they come', tail],
-  show: ['One event with all it carries', show],
-  append: ['Append an event to a stream', append],
-  export: ['Write events as NDJSON', exportEvents],
-  import: ['Load events from NDJSON', importEvents],
-})

@@ -1,5 +1,4 @@
-/** `rillflow init`: a configuration to begin with. It asks nothing and opens nothing. */
-
+/** `rillflow init`: writes a first configuration and prints what to do next. It asks nothing and opens no store. */
 import { existsSync } from 'node:fs'
 import { appendFile, readFile, writeFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
@@ -7,39 +6,43 @@ import { type Command, defineCommand } from '../command.ts'
 import { configNames, findJiti, installJiti, needsJiti } from '../config.ts'
 import { WrongUsage } from '../report-error.ts'
 
-export const initCommand: Command = defineCommand({
+export const init: Command = defineCommand({
   description:
-    'TypeScript if there is a tsconfig.json here, JavaScript otherwise. The folder of the embedded store is added to .gitignore. Nothing that is there is overwritten.',
+    'Writes TypeScript if the folder has a tsconfig.json, JavaScript otherwise. It adds the folder of the embedded store to .gitignore, and overwrites nothing.',
   options: {
-    language: { kind: 'text', value: 'LANGUAGE', choices: ['ts', 'js'], summary: 'Rather this one' },
+    language: {
+      kind: 'text',
+      value: 'LANGUAGE',
+      choices: ['ts', 'js'],
+      summary: 'The language of the configuration',
+    },
   },
   examples: ['rillflow init', 'rillflow init --language js'],
   async run({ out, options: { language } }) {
-    const there = configNames.find(name => existsSync(name))
-    if (there !== undefined)
+    const existing = configNames.find(name => existsSync(name))
+    if (existing !== undefined)
       throw new WrongUsage({
-        reason: `There is a configuration already: ${there}`,
-        hint: `edit ${there}, or move it away`,
+        reason: `There is a configuration already: ${existing}`,
+        hint: `edit ${existing}, or move it to another folder`,
       })
     const isTypeScript = language === undefined ? existsSync('tsconfig.json') : language === 'ts'
     const file = isTypeScript ? 'rillflow.config.ts' : 'rillflow.config.mjs'
     await writeFile(file, template, { flag: 'wx' })
     const isIgnored = await ignoreFolder()
-    out.print({ config: file, gitignore: isIgnored }, style => {
-      const { green, dim } = style.colour
+    out.print({ config: file, gitignore: isIgnored }, ({ colour: { green, dim } }) => {
+      const needsInstall = needsJiti(file) && findJiti(resolve(file)) === undefined
+      const step = (command: string, purpose: string): string => `  ${command.padEnd(55)}  ${dim(purpose)}`
       return [
-        `${green('Wrote')} ${file}${isIgnored ? ', and .rillflow/ to .gitignore' : ''}.`,
+        `${green('Wrote')} ${file}${isIgnored ? ', and added .rillflow/ to .gitignore' : ''}.`,
         '',
         'Next:',
-        ...(needsJiti(file) && findJiti(resolve(file)) === undefined
-          ? [`  ${installJiti.padEnd(55)}  ${dim(`lets Node ${process.versions.node} read TypeScript`)}`]
-          : []),
-        `  rillflow schema sync                                     ${dim('makes the store, embedded in ./.rillflow')}`,
+        ...(needsInstall ? [step(installJiti, `Node ${process.versions.node} needs it to read TypeScript`)] : []),
+        step('rillflow schema sync', 'creates the store, embedded in ./.rillflow'),
         `  rillflow events append order-1 OrderPlaced '{"total":99}'`,
-        `  rillflow run                                             ${dim('runs what the configuration has')}`,
-        `  rillflow status                                          ${dim('embedded, once it has ended: one process at a time')}`,
+        step('rillflow run', 'runs everything in the configuration'),
+        step('rillflow status', 'an embedded store: after `run` has stopped'),
         '',
-        `On a server: ${dim('export DATABASE_URL=postgres://user:password@host/database')}`,
+        `To use a server: ${dim('export DATABASE_URL=postgres://user:password@host/database')}`,
       ].join('\n')
     })
   },
@@ -56,12 +59,12 @@ export default defineConfig({
   // Read models that follow the log.
   projections: [],
 
-  // Collections with what is checked, indexed and kept: { customers: { indexes: [index('email')] } }
+  // Collections with their checks and indexes: { customers: { indexes: [index('email')] } }
   collections: {},
 
-  // Handlers of workflows, schedules, and whatever else is registered in a store.
+  // Handlers of workflows, schedules, and anything else that is registered in a store.
   register(store) {
-    // 'beginning': also for what was there before it. The default is 'now': what comes after its first run.
+    // 'beginning' also handles events from before its first run. The default is 'now': only events after it.
     store.workflows.on('OrderPlaced', { name: 'greet', startFrom: 'beginning' }, async event => {
       console.log('an order was placed:', event.stream, event.data)
     })

@@ -1,90 +1,93 @@
-/** Commands about streams. */
+/**
+ * `rillflow streams`: the streams of events.
+ *
+ *     look        list · show · resolve          an alias is resolved to its stream
+ *     control     archive · restore              an archived stream refuses appends, and reads leave it out
+ *
+ * What can fail: a stream that does not exist; `show` suggests the nearest name.
+ */
 import { StreamNotFound } from '../../core/errors.ts'
 import { nearestName } from '../../core/nearest.ts'
 import type { Store } from '../../store.ts'
-import { type Commands, defineCommand, defineVerbs } from '../command.ts'
+import { type Argument, type Commands, defineCommand, defineVerbs } from '../command.ts'
+import { limitOption, listCommand } from '../list-command.ts'
 import { ago, digits } from '../output/amount.ts'
-import { fields, table } from '../output/table.ts'
+import { fields } from '../output/table.ts'
 import { eventLine } from './events.ts'
 
-const list = defineCommand({
+const stream = { name: 'stream', summary: 'The name of the stream' } as const satisfies Argument
+
+const list = listCommand({
   options: {
-    category: { kind: 'text', value: 'CATEGORY', summary: 'Only streams whose name begins with it and a "-"' },
-    state: { kind: 'text', choices: ['open', 'archived', 'all'], default: 'open', value: 'STATE', summary: 'Which' },
+    category: { kind: 'text', value: 'CATEGORY', summary: 'Only streams whose name begins with this and a "-"' },
+    state: {
+      kind: 'text',
+      choices: ['open', 'archived', 'all'],
+      default: 'open',
+      value: 'STATE',
+      summary: 'Only streams in this state',
+    },
     after: {
       kind: 'text',
       value: 'STREAM',
-      summary: 'Only names that sort after this one: the last of the page before',
+      summary: 'Only streams whose name sorts after this one, which is the last of the previous page',
     },
-    limit: { kind: 'whole', default: 50, value: 'COUNT', summary: 'How many at most' },
+    limit: limitOption,
   },
   examples: ['rillflow streams list --category order', 'rillflow streams list --state archived --json'],
-  async run({ out, open, options }) {
-    const { store } = await open()
-    const { category, state, after, limit } = options
-    const streams = await store.streams.list({ category, state, after, limit })
-    out.print(streams, style =>
-      table(
-        style,
-        streams,
-        [
-          { title: 'STREAM', of: each => each.stream, cut: true, paint: (_, colour) => colour.cyan },
-          { title: 'VERSION', of: each => digits(each.version), right: true },
-          { title: 'POSITION', of: each => String(each.lastPosition), right: true },
-          { title: 'STATE', of: each => each.state },
-          { title: 'LAST EVENT', of: each => ago(each.lastEventAt, style.now), paint: (_, colour) => colour.dim },
-        ],
-        'No streams.',
-      ),
-    )
-    if (streams.length === limit) out.note(`There may be more: rillflow streams list --after ${streams.at(-1)!.stream}`)
-  },
+  empty: 'There are no streams.',
+  list: (store, { category, state, after, limit }) => store.streams.list({ category, state, after, limit }),
+  columns: ({ now }) => [
+    { title: 'STREAM', of: each => each.stream, cut: true, paint: (_, colour) => colour.cyan },
+    { title: 'VERSION', of: ({ version }) => digits(version), right: true },
+    { title: 'POSITION', of: ({ lastPosition }) => String(lastPosition), right: true },
+    { title: 'STATE', of: ({ state }) => state },
+    { title: 'LAST EVENT', of: ({ lastEventAt }) => ago(lastEventAt, now), paint: (_, colour) => colour.dim },
+  ],
+  nextPage: (streams, { limit }) =>
+    streams.length === limit ? `rillflow streams list --after ${streams.at(-1)!.stream}` : undefined,
 })
 
 const show = defineCommand({
-  description: 'The latest events come last. An archived stream is shown, too.',
-  arguments: [{ name: 'stream', summary: 'Its name' }],
+  description: 'Shows the stream and its latest events, the newest last. Archived streams are shown too.',
+  arguments: [stream],
   options: { limit: { kind: 'whole', default: 20, value: 'COUNT', summary: 'How many of the latest events' } },
   examples: ['rillflow streams show order-42'],
   async run({ out, open, arguments: { stream }, options: { limit } }) {
     const { store } = await open()
-    const described = await store.streams.describe(stream)
-    if (described === undefined) throw new StreamNotFound({ stream, nearest: await nearestStream(store, stream) })
+    const description = await store.streams.describe(stream)
+    if (description === undefined) throw new StreamNotFound({ stream, nearest: await nearestStream(store, stream) })
     const read = { direction: 'backwards', limit, includeArchived: true } as const
     const events = limit === 0 ? [] : (await store.events.read(stream, read).toArray()).reverse()
-    out.print({ ...described, lastPosition: described.lastPosition, events }, style =>
-      [
-        fields(style, {
-          stream: style.colour.cyan(stream),
-          version: described.version,
-          state: described.state,
-          reason: described.reason,
-          created: `${described.createdAt.toISOString()} (${ago(described.createdAt, style.now)})`,
-          'last event': `${described.lastEventAt.toISOString()} (${ago(described.lastEventAt, style.now)})`,
-        }),
-        '',
-        ...events.map(event => eventLine(style, event)),
-      ].join('\n'),
-    )
+    out.print({ ...description, events }, style => {
+      const { version, state, reason, createdAt, lastEventAt } = description
+      const summary = fields(style, {
+        stream: style.colour.cyan(stream),
+        version,
+        state,
+        reason,
+        created: `${createdAt.toISOString()} (${ago(createdAt, style.now)})`,
+        'last event': `${lastEventAt.toISOString()} (${ago(lastEventAt, style.now)})`,
+      })
+      return [summary, '', ...events.map(event => eventLine(style, event))].join('\n')
+    })
   },
 })
 
-/** There may be too many to look at all of them: only at the first of its category, and at the first of all. */
+/** Searches only the first streams of the same category and the first of all: there may be too many to search all of them. */
 async function nearestStream(store: Store, stream: string): Promise<string | undefined> {
   const [, category] = /^([^-]+)-/.exec(stream) ?? []
   const limit = 1000
-  const alike = category === undefined ? [] : await store.streams.list({ category, state: 'all', limit })
-  const others = await store.streams.list({ state: 'all', limit })
-  return nearestName(
-    stream,
-    [...alike, ...others].map(each => each.stream),
-  )
+  const ofCategory = category === undefined ? [] : await store.streams.list({ category, state: 'all', limit })
+  const first = await store.streams.list({ state: 'all', limit })
+  const names = [...ofCategory, ...first].map(each => each.stream)
+  return nearestName(stream, names)
 }
 
 const resolve = defineCommand({
-  description: 'The first call anywhere makes it; every other one gets the same.',
+  description: 'The first call for an alias creates the name of its stream; every later call gives the same name.',
   arguments: [{ name: 'alias', summary: 'A name of your own, such as a customer number' }],
-  options: { category: { kind: 'text', value: 'CATEGORY', summary: 'The category of the stream, should it be made' } },
+  options: { category: { kind: 'text', value: 'CATEGORY', summary: 'The category of the stream, if it is created' } },
   examples: ['rillflow streams resolve invoice:2026-0042 --category invoice'],
   async run({ out, open, arguments: { alias }, options: { category } }) {
     const { store } = await open()
@@ -94,38 +97,39 @@ const resolve = defineCommand({
 })
 
 const archive = defineCommand({
-  description: 'Its events stay where they are, and rebuilds still see them; ordinary reads leave it out.',
-  arguments: [{ name: 'stream', summary: 'Its name' }],
-  options: { reason: { kind: 'text', value: 'TEXT', summary: 'Why, for people' } },
+  description:
+    'The stream then refuses appends, and ordinary reads leave it out. Its events stay in the log, and rebuilds still see them.',
+  arguments: [stream],
+  options: { reason: { kind: 'text', value: 'TEXT', summary: 'The reason, which is stored with the stream' } },
   examples: ['rillflow streams archive order-42 --reason "closed in 2025"'],
   async run({ out, open, arguments: { stream }, options: { reason } }) {
     const { store } = await open()
     await store.streams.archive(stream, { reason })
-    out.print(
-      await store.streams.describe(stream),
-      () => `Archived ${stream}. Take it back with: rillflow streams restore ${stream}`,
-    )
+    const description = await store.streams.describe(stream)
+    out.print(description, () => `Archived ${stream}. To undo this: rillflow streams restore ${stream}`)
   },
 })
 
 const restore = defineCommand({
-  description: 'A tombstoned stream stays as it is.',
-  arguments: [{ name: 'stream', summary: 'Its name' }],
+  description: 'A tombstoned stream cannot be restored.',
+  arguments: [stream],
   examples: ['rillflow streams restore order-42'],
   async run({ out, open, arguments: { stream } }) {
     const { store } = await open()
     await store.streams.restore(stream)
-    const described = await store.streams.describe(stream)
-    out.print(described, () =>
-      described?.state === 'open' ? `Restored ${stream}.` : `${stream} stays ${described?.state}.`,
+    const description = await store.streams.describe(stream)
+    out.print(description, () =>
+      description?.state === 'open'
+        ? `Restored ${stream}.`
+        : `${stream} was not restored: it is ${description?.state}.`,
     )
   },
 })
 
 export const streams: Commands = defineVerbs({
-  list: ['Streams by name', list],
-  show: ['A stream and its events', show],
-  resolve: ['The stream that an alias stands for', resolve],
-  archive: ['Refuse appends to a stream', archive],
-  restore: ['Take a stream out of the archive', restore],
+  list: ['Show streams by name', list],
+  show: ['Show a stream and its events', show],
+  resolve: ['Show the stream that an alias stands for', resolve],
+  archive: ['Archive a stream, so that it refuses appends', archive],
+  restore: ['Restore an archived stream', restore],
 })

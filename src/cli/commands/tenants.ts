@@ -1,32 +1,55 @@
 /**
- * Commands about tenants as such. Whatever else is done for one tenant is done by the other commands with `--tenant`, and
- * the checks look at all of them with `--all-tenants`.
+ * `rillflow tenants`: the tenants of a store. A command for one tenant is any other command with `--tenant`; checks visit all
+ * tenants with `--all-tenants`.
+ *
+ *     ensure · drop                  create a tenant or update its schema, and delete it
+ *     list · status · sync           all tenants at once
+ *     export ──► folder ──► import   also import --from-schema: a part of another schema becomes a tenant
+ *     move                           to another server, while the tenant is used
+ *
+ * What can fail: a store without tenants (`WrongUsage`); a tenant or server that is not known; for `move`, a configuration
+ * without a directory (`TenancyRequired`).
  */
 import { throwIfAborted } from '../../core/lifecycle.ts'
 import type { Selection } from '../../tenants/archive/from-schema.ts'
 import type { TenantStatus } from '../../tenants/status.ts'
 import type { Tenants } from '../../tenants/tenants.ts'
-import { type Commands, defineCommand, defineVerbs, type Invocation } from '../command.ts'
+import { type Argument, type Commands, defineCommand, defineVerbs, type Invocation } from '../command.ts'
 import { importDefault } from '../config.ts'
-import { openTenants, serverOption } from '../every-tenant.ts'
+import { openTenants } from '../every-tenant.ts'
 import { bytes, count, digits, duration } from '../output/amount.ts'
 import { paintState } from '../output/state.ts'
-import { table } from '../output/table.ts'
+import { type Column, table } from '../output/table.ts'
 import { ConfigFailed, WrongUsage } from '../report-error.ts'
-import { archiveOptions, archiveText, importedText, rowsOf } from './transfer.ts'
+import { exportOptions, exportText, importText, showRows } from './transfer.ts'
+
+const tenant = { name: 'tenant', summary: 'The name of the tenant', completes: 'tenant' } as const satisfies Argument
+
+const oneTenant = {
+  name: 'tenant',
+  summary: 'Only this tenant',
+  completes: 'tenant',
+  optional: true,
+} as const satisfies Argument
+
+const serverOption = {
+  kind: 'text',
+  value: 'SERVER',
+  summary: 'The server, as the directory names it. Default: the one with the fewest tenants',
+} as const
 
 const ensure = defineCommand({
   description:
-    'May be called again, and by many at once. A directory that is not there is made, with the servers of the configuration.',
-  arguments: [{ name: 'tenant', summary: 'Its name: lower-case letters, digits, _ and -' }],
+    'It may be repeated, and many processes may do it at the same time. A directory is created if there is none, with the servers of the configuration.',
+  arguments: [{ name: 'tenant', summary: 'The name of the tenant: lower-case letters, digits, _ and -' }],
   options: { server: serverOption },
   examples: ['rillflow tenants ensure acme', 'rillflow tenants ensure acme --server eu-1'],
   async run({ out, open, arguments: { tenant }, options: { server }, signal }) {
-    const { tenants } = await openTenants({ open }, { migrate: true, creates: true })
+    const { tenants } = await openTenants({ open }, { migrate: true, create: true })
     const placement = await tenants.ensure(tenant, { server, signal })
     out.print(placement, style => {
       const place = `schema ${placement.schema} of server ${placement.server}`
-      return `Tenant ${style.colour.cyan(tenant)} is there, up to date: ${place}.`
+      return `Tenant ${style.colour.cyan(tenant)} exists and is up to date: ${place}.`
     })
   },
 })
@@ -36,35 +59,29 @@ const list = defineCommand({
   async run({ out, open }) {
     const { tenants } = await openTenants({ open })
     const placements = await tenants.list()
-    out.print(placements, style =>
-      table(
-        style,
-        placements,
-        [
-          { title: 'TENANT', of: each => each.tenant, paint: (_, colour) => colour.cyan },
-          { title: 'SERVER', of: each => each.server },
-          { title: 'SCHEMA', of: each => each.schema, paint: (_, colour) => colour.dim },
-          {
-            title: 'STATE',
-            of: each => each.state,
-            paint: (each, colour) => paintState(each.state === 'moving' ? 'waiting' : 'running', colour),
-          },
-        ],
-        'No tenants.',
-      ),
-    )
+    const columns: Column<(typeof placements)[number]>[] = [
+      { title: 'TENANT', of: ({ tenant }) => tenant, paint: (_, colour) => colour.cyan },
+      { title: 'SERVER', of: ({ server }) => server },
+      { title: 'SCHEMA', of: ({ schema }) => schema, paint: (_, colour) => colour.dim },
+      {
+        title: 'STATE',
+        of: ({ state }) => state,
+        paint: ({ state }, colour) => paintState(state === 'moving' ? 'waiting' : 'running', colour),
+      },
+    ]
+    out.print(placements, style => table(style, placements, columns, 'There are no tenants.'))
   },
 })
 
 const status = defineCommand({
   description:
-    'EVENTS is what the server estimates. LAG is that of the consumer furthest behind. What is pending a sync would make; drift is told in full with --json and by `health schema --tenant NAME`.',
-  arguments: [{ name: 'tenant', summary: 'Only this one', names: 'tenant', optional: true }],
+    'EVENTS is an estimate of the server. LAG is that of the consumer furthest behind. PENDING counts the steps of the next sync. DRIFT counts differences from the expected schema; --json and `health schema --tenant NAME` show them.',
+  arguments: [oneTenant],
   examples: ['rillflow tenants status', 'rillflow tenants status acme --json'],
-  async run({ out, open, arguments: { tenant }, signal }) {
+  async run({ out, open, arguments: { tenant: only }, signal }) {
     const { tenants } = await openTenants({ open }, { migrate: 'manual' })
-    const names = tenant === undefined ? (await tenants.list()).map(each => each.tenant) : [tenant]
-    const bar = out.progress('Looking')
+    const names = only === undefined ? (await tenants.list()).map(({ tenant }) => tenant) : [only]
+    const bar = out.progress('Reading')
     const rows: TenantStatus[] = []
     try {
       for (const name of names) {
@@ -75,135 +92,115 @@ const status = defineCommand({
     } finally {
       bar.end()
     }
-    out.print(tenant === undefined ? rows : rows[0], style =>
-      table(
-        style,
-        rows,
-        [
-          { title: 'TENANT', of: each => each.tenant, paint: (_, colour) => colour.cyan },
-          { title: 'SERVER', of: each => each.server },
-          { title: 'VERSION', of: each => each.version, right: true },
-          { title: 'PENDING', of: each => each.pending.length, right: true },
-          {
-            title: 'DRIFT',
-            of: each => each.drift.length,
-            right: true,
-            paint: (each, colour) => (each.drift.length > 0 ? colour.red : colour.dim),
-          },
-          { title: 'SIZE', of: each => bytes(each.bytes), right: true },
-          { title: 'EVENTS', of: each => digits(each.events), right: true },
-          { title: 'HEAD', of: each => digits(each.head), right: true },
-          { title: 'LAG', of: each => digits(each.lag), right: true },
-        ],
-        'No tenants.',
-      ),
-    )
+    const columns: Column<TenantStatus>[] = [
+      { title: 'TENANT', of: ({ tenant }) => tenant, paint: (_, colour) => colour.cyan },
+      { title: 'SERVER', of: ({ server }) => server },
+      { title: 'VERSION', of: ({ version }) => version, right: true },
+      { title: 'PENDING', of: ({ pending }) => pending.length, right: true },
+      {
+        title: 'DRIFT',
+        of: ({ drift }) => drift.length,
+        right: true,
+        paint: ({ drift }, colour) => (drift.length > 0 ? colour.red : colour.dim),
+      },
+      { title: 'SIZE', of: status => bytes(status.bytes), right: true },
+      { title: 'EVENTS', of: ({ events }) => digits(events), right: true },
+      { title: 'HEAD', of: ({ head }) => digits(head), right: true },
+      { title: 'LAG', of: ({ lag }) => digits(lag), right: true },
+    ]
+    out.print(only === undefined ? rows : rows[0], style => table(style, rows, columns, 'There are no tenants.'))
   },
 })
 
 const sync = defineCommand({
   description:
-    'One that fails does not stop the others, makes the exit code 1, and is gone on with by the next call. `schema plan --tenant NAME` shows what would be done to one.',
-  arguments: [{ name: 'tenant', summary: 'Only this one', names: 'tenant', optional: true }],
-  options: { concurrency: { kind: 'whole', value: 'COUNT', default: 4, summary: 'How many at once' } },
+    'A tenant that fails does not stop the others; the exit code is then 1, and the next sync retries it. `schema plan --tenant NAME` shows what would be done for one tenant.',
+  arguments: [oneTenant],
+  options: { concurrency: { kind: 'whole', value: 'COUNT', default: 4, summary: 'How many tenants at the same time' } },
   examples: ['rillflow tenants sync', 'rillflow tenants sync --concurrency 16 --json'],
-  async run({ out, open, arguments: { tenant }, options: { concurrency }, signal }) {
+  async run({ out, open, arguments: { tenant: only }, options: { concurrency }, signal }) {
     const { tenants } = await openTenants({ open }, { migrate: 'manual' })
     const bar = out.progress('Syncing')
-    const synced = await tenants
+    const results = await tenants
       .sync({
-        ...{ concurrency, signal, tenants: tenant === undefined ? undefined : [tenant] },
+        ...{ concurrency, signal, tenants: only === undefined ? undefined : [only] },
         onProgress: ({ done, total }) => bar.update(done, total, 'tenant'),
       })
       .finally(() => bar.end())
-    const rows = synced.map(({ tenant: name, steps, error }) => ({
-      ...{ tenant: name, steps },
+    const rows = results.map(({ tenant, steps, error }) => ({
+      ...{ tenant, steps },
       ...(error === undefined ? {} : { error: error instanceof Error ? error.message : String(error) }),
     }))
-    out.print(rows, style =>
-      table(
-        style,
-        rows,
-        [
-          { title: 'TENANT', of: each => each.tenant, paint: (_, colour) => colour.cyan },
-          {
-            title: 'RESULT',
-            of: each => (each.steps.length === 0 ? 'up to date' : count(each.steps.length, 'step')),
-          },
-          ...(rows.some(each => each.error !== undefined)
-            ? [{ title: 'ERROR', of: (each: (typeof rows)[number]) => each.error, cut: true }]
-            : []),
-        ],
-        'No tenants.',
-      ),
-    )
-    return rows.some(each => each.error !== undefined) ? 1 : 0
+    const hasFailed = rows.some(({ error }) => error !== undefined)
+    const columns: Column<(typeof rows)[number]>[] = [
+      { title: 'TENANT', of: ({ tenant }) => tenant, paint: (_, colour) => colour.cyan },
+      { title: 'RESULT', of: ({ steps }) => (steps.length === 0 ? 'up to date' : count(steps.length, 'step')) },
+      ...(hasFailed ? [{ title: 'ERROR', of: ({ error }: (typeof rows)[number]) => error, cut: true }] : []),
+    ]
+    out.print(rows, style => table(style, rows, columns, 'There are no tenants.'))
+    return hasFailed ? 1 : 0
   },
 })
 
-const archive = defineCommand({
+const exportTenant = defineCommand({
   description:
-    'One moment of the tenant, as text files with checksums, for `tenants import` on any engine. On a server others go on reading and writing meanwhile.',
-  arguments: [{ name: 'tenant', summary: 'Its name', names: 'tenant' }],
-  options: archiveOptions,
-  examples: ['rillflow tenants archive acme --output ./acme-2026'],
+    'Writes the tenant as it is at one moment, as text files with checksums, for `tenants import` on any engine. On a server, reads and writes continue meanwhile.',
+  arguments: [tenant],
+  options: exportOptions,
+  examples: ['rillflow tenants export acme --output ./acme-2026'],
   async run({ out, open, arguments: { tenant }, options: { output, includeSnapshots }, signal }) {
     const { tenants } = await openTenants({ open })
-    const bar = out.progress(`Archiving ${tenant}`)
+    const bar = out.progress(`Exporting ${tenant}`)
     const manifest = await tenants
-      .archive(tenant, { output, includeSnapshots, signal, onProgress: rowsOf(bar) })
+      .archive(tenant, { output, includeSnapshots, signal, onProgress: showRows(bar) })
       .finally(() => bar.end())
-    out.print({ tenant, output, ...manifest }, style => archiveText(style, `tenant ${tenant}`, output, manifest))
+    out.print({ tenant, output, ...manifest }, style => exportText(style, `tenant ${tenant}`, output, manifest))
   },
 })
-
-// `rillflow tenants import`: two ways to a new tenant, an archive or a part of another schema.
 
 const importTenant = defineCommand({
   description:
-    'From an archive: INPUT is its folder, and there must be no such tenant, or an empty one. From a schema: INPUT is the name of the tenant to make, and the module of --select has as its default export what to take: { stream, collections, document }, or a function that gives it for the name of the tenant. The source is only read; an import that was cut off goes on when it is called again.',
-  arguments: [{ name: 'input', summary: 'The folder of an archive; with --from-schema the tenant to make' }],
+    'From an export: INPUT is its folder, and the tenant must not exist or must be empty. From a schema: INPUT is the name of the new tenant, and the module of --select decides what to take. Its default export is { stream, collections, document }, or a function that returns this for the name of the tenant. The source is only read. An import that was interrupted is resumed by the next call.',
+  arguments: [{ name: 'input', summary: 'The folder of an export; with --from-schema the name of the new tenant' }],
   options: {
-    as: { kind: 'text', value: 'NAME', summary: 'Of an archive: another name than the tenant had' },
+    as: { kind: 'text', value: 'NAME', summary: 'From an export: the name of the new tenant, if it is another' },
     fromSchema: { kind: 'text', value: 'SCHEMA', summary: 'Take a part of this schema of the same database' },
-    select: { kind: 'text', value: 'MODULE', summary: 'With --from-schema: says whose each stream and document is' },
+    select: { kind: 'text', value: 'MODULE', summary: 'With --from-schema: the module that decides what to take' },
     server: serverOption,
   },
   examples: [
     'rillflow tenants import ./acme-2026 --as acme-copy',
-    'rillflow tenants import acme --from-schema public --select ./whose.mjs',
+    'rillflow tenants import acme --from-schema public --select ./select-tenant.mjs',
   ],
   async run({ out, open, arguments: { input }, options: { as, fromSchema, select, server }, signal }) {
     if ((fromSchema === undefined) !== (select === undefined))
       throw new WrongUsage({
-        reason: '--from-schema and --select belong together: what to take of that schema',
+        reason: '--from-schema and --select must be used together',
         hint: 'rillflow tenants import --help',
       })
-    const selection = select === undefined ? undefined : await selectionOf(select, input)
-    const { tenants } = await openTenants({ open }, { migrate: true, creates: true })
-    if (selection === undefined) await fromArchive(tenants, { input, tenant: as, server }, { out, signal })
-    else await fromPart(tenants, { tenant: input, schema: fromSchema!, select: selection, server }, { out, signal })
+    const selection = select === undefined ? undefined : await loadSelection(select, input)
+    const { tenants } = await openTenants({ open }, { migrate: true, create: true })
+    if (selection === undefined) await importExport(tenants, { input, tenant: as, server }, { out, signal })
+    else await importPart(tenants, { tenant: input, schema: fromSchema!, select: selection, server }, { out, signal })
   },
 })
 
-type Around = Pick<Invocation, 'out' | 'signal'>
-
-async function fromArchive(
+async function importExport(
   tenants: Tenants,
   { input, ...options }: { input: string; tenant: string | undefined; server: string | undefined },
-  { out, signal }: Around,
+  { out, signal }: Pick<Invocation, 'out' | 'signal'>,
 ): Promise<void> {
   const bar = out.progress('Importing')
   const { manifest, ...placement } = await tenants
-    .import(input, { ...options, signal, onProgress: rowsOf(bar) })
+    .import(input, { ...options, signal, onProgress: showRows(bar) })
     .finally(() => bar.end())
-  out.print({ ...placement, manifest }, style => importedText(style, `tenant ${placement.tenant}`, manifest))
+  out.print({ ...placement, manifest }, style => importText(style, `tenant ${placement.tenant}`, manifest))
 }
 
-async function fromPart(
+async function importPart(
   tenants: Tenants,
   { tenant, ...options }: { tenant: string; schema: string; select: Selection; server: string | undefined },
-  { out, signal }: Around,
+  { out, signal }: Pick<Invocation, 'out' | 'signal'>,
 ): Promise<void> {
   const bar = out.progress(`Importing ${tenant}`)
   const imported = await tenants
@@ -214,32 +211,29 @@ async function fromPart(
     .finally(() => bar.end())
   out.print(imported, style => {
     const { streams, events, documents, position } = imported.copied
-    const told = [count(streams, 'stream'), count(events, 'event'), count(documents, 'document')].join(', ')
-    return `${style.colour.green('Imported')} tenant ${tenant}: ${told}, of the log up to position ${position}.`
+    const content = [count(streams, 'stream'), count(events, 'event'), count(documents, 'document')].join(', ')
+    return `${style.colour.green('Imported')} tenant ${tenant}: ${content}, from the log up to position ${position}.`
   })
 }
 
-async function selectionOf(path: string, tenant: string): Promise<Selection> {
-  const given = await importDefault(path)
-  const selection: unknown = typeof given === 'function' ? await given(tenant) : given
+async function loadSelection(path: string, tenant: string): Promise<Selection> {
+  const exported = await importDefault(path)
+  const selection: unknown = typeof exported === 'function' ? await exported(tenant) : exported
   if (typeof selection === 'object' && selection !== null) return selection as Selection
-  throw new ConfigFailed({
-    path,
-    reason: 'its default export must be { stream, collections, document }, or a function that gives it',
-  })
+  const reason = 'its default export must be { stream, collections, document }, or a function that returns this'
+  throw new ConfigFailed({ path, reason })
 }
 
 const drop = defineCommand({
-  description:
-    'Events, documents, read models and workflows of it are gone for good. `tenants archive` keeps them elsewhere first.',
-  arguments: [{ name: 'tenant', summary: 'Its name', names: 'tenant' }],
+  description: 'Deletes its events, documents, read models and workflows. To have a copy, use `tenants export` before.',
+  arguments: [tenant],
   examples: ['rillflow tenants drop acme --dry-run', 'rillflow tenants drop acme --yes'],
   destructive: true,
   async run({ out, open, confirm, arguments: { tenant } }) {
     const { tenants, where } = await openTenants({ open }, { migrate: 'manual' })
     const { schema, head, bytes: size } = await tenants.status(tenant)
-    const held = `a log up to position ${head} and ${bytes(size)}`
-    if (!(await confirm(`drop tenant ${tenant} of ${where}, which holds ${held}, and everything in it`))) return
+    const content = `a log up to position ${head} and ${bytes(size)}`
+    if (!(await confirm(`drop tenant ${tenant} of ${where}, which holds ${content}, and everything in it`))) return
     await tenants.drop(tenant, { force: true })
     out.print({ tenant, schema, dropped: true }, () => `Dropped tenant ${tenant}.`)
   },
@@ -247,47 +241,40 @@ const drop = defineCommand({
 
 const move = defineCommand({
   description:
-    'Writers wait for the last step alone. A move that was interrupted goes on when it is called again; called for the server where the tenant is, it is undone.',
-  arguments: [
-    { name: 'tenant', summary: 'Its name', names: 'tenant' },
-    { name: 'server', summary: 'Where to: a server of the directory' },
-  ],
+    'Writes to the tenant pause only for the last step. A move that was interrupted is resumed by the next call. To undo it instead, move the tenant to the server where it is.',
+  arguments: [tenant, { name: 'server', summary: 'The server to move to, as the directory names it' }],
   options: {
     pauseMs: {
       kind: 'whole',
       value: 'MS',
       default: 10_000,
-      summary: 'The longest that writers may wait; a move that would take longer does not happen',
+      summary: 'The maximum time that writes may pause; a move that would need longer is not made',
     },
-    keepSource: { kind: 'flag', summary: 'Keep what was copied on the old server, under another name' },
+    keepSource: { kind: 'flag', summary: 'Keep the copy on the old server, under another name' },
   },
   examples: ['rillflow tenants move acme eu-2'],
   async run({ out, open, arguments: { tenant, server }, options: { pauseMs, keepSource }, signal }) {
     const { tenants } = await openTenants({ open })
     const bar = out.progress(`Moving ${tenant}`)
-    const moved = await tenants
-      .move(
-        tenant,
-        { server },
-        { pauseMs, keepSource, signal, onProgress: ({ rows, totalRows }) => bar.update(rows, totalRows, 'row') },
-      )
-      .finally(() => bar.end())
-    out.print(moved, style => {
-      if (moved.moved === undefined) return `Tenant ${tenant} is on server ${moved.server}.`
-      const { events, rows, pausedMs } = moved.moved
-      const told = `${count(events, 'event')} and ${count(rows, 'other row')} copied, writers waited ${duration(pausedMs)}`
-      return `${style.colour.green('Moved')} tenant ${tenant} to server ${moved.server}: ${told}.`
+    const options = { pauseMs, keepSource, signal, onProgress: showRows(bar) }
+    const result = await tenants.move(tenant, { server }, options).finally(() => bar.end())
+    out.print(result, style => {
+      if (result.moved === undefined) return `Tenant ${tenant} is on server ${result.server}.`
+      const { events, rows, pausedMs } = result.moved
+      const copied = `${count(events, 'event')} and ${count(rows, 'other row')} copied`
+      const moved = `${style.colour.green('Moved')} tenant ${tenant} to server ${result.server}`
+      return `${moved}: ${copied}, writes paused for ${duration(pausedMs)}.`
     })
   },
 })
 
 export const tenants: Commands = defineVerbs({
-  ensure: ['Make a tenant, or bring the schema of one up to date', ensure],
-  list: ['Who there is, and where', list],
-  status: ['Version, drift, size and lag', status],
-  sync: ['Bring the schemas of all up to date', sync],
-  archive: ['Write all that a tenant has into a folder', archive],
-  import: ['Make a tenant of an archive, or of a part of another schema', importTenant],
-  drop: ['Delete a tenant with all it has', drop],
+  ensure: ['Create a tenant, or bring its schema up to date', ensure],
+  list: ['Show the tenants and where they are', list],
+  status: ['Show version, drift, size and lag', status],
+  sync: ['Bring the schemas of all tenants up to date', sync],
+  export: ['Write everything of a tenant into a folder', exportTenant],
+  import: ['Create a tenant from an export, or from a part of a schema', importTenant],
+  drop: ['Delete a tenant and everything it has', drop],
   move: ['Move a tenant to another server while it is used', move],
 })

@@ -1,4 +1,15 @@
-/** What archives of a store and of a tenant have in common on the line: options, progress and what is told. */
+/**
+ * Commands that carry a whole store out and in.
+ *
+ *     export ──► folder of text files ──► import      any engine to any engine
+ *     backup ──► folder of data files ──► restore     embedded stores only; optionally up to a position
+ *
+ * Guarantees:
+ * - An export is one moment of the store. An import or a restore happens completely or not at all, and checks every checksum
+ *   first.
+ *
+ * What can fail: the folder to write exists already, the store to import into is not empty, a checksum does not match.
+ */
 import type { ArchiveProgress, Manifest } from '../../tenants/archive/archive.ts'
 import { type Command, defineCommand } from '../command.ts'
 import { bytes, count, duration } from '../output/amount.ts'
@@ -6,110 +17,113 @@ import type { Style } from '../output/output.ts'
 import type { Progress } from '../output/progress.ts'
 import { WrongUsage } from '../report-error.ts'
 
-export const archiveOptions = {
-  output: { kind: 'text', value: 'DIR', required: true, summary: 'The folder to make; nothing may be there' },
+/** Also the options of `tenants export`. */
+export const exportOptions = {
+  output: { kind: 'text', value: 'DIR', required: true, summary: 'The folder to create; it must not exist' },
   includeSnapshots: {
     kind: 'flag',
-    summary: 'Snapshots, too; without them aggregates are folded from their events again',
+    summary: 'Also export snapshots; without them aggregates are rebuilt from their events',
   },
 } as const
 
-export function rowsOf(bar: Progress): (progress: ArchiveProgress) => void {
-  return ({ rows, totalRows }) => bar.update(rows, totalRows, 'row')
-}
-
-export function archiveText({ colour }: Style, what: string, output: string, manifest: Manifest): string {
-  return `${colour.green('Archived')} ${what} to ${output}: ${contentsOf(manifest)}.`
-}
-
-export function importedText({ colour }: Style, what: string, manifest: Manifest): string {
-  return `${colour.green('Imported')} ${what}: ${contentsOf(manifest)}.`
-}
-
-function contentsOf({ tables, position }: Manifest): string {
-  const rows = tables.reduce((sum, { file }) => sum + (file?.rows ?? 0), 0)
-  return `${count(rows, 'row')} of ${count(tables.length, 'table')}, the log up to position ${position}`
-}
-
-// `rillflow export`: the whole store, or with `--tenant` one tenant, as an archive.
-
-export const exportCommand: Command = defineCommand({
+export const exportStore: Command = defineCommand({
   description:
-    'One moment of the store, as text files with checksums, for `rillflow import` on any engine: the way from an embedded store to a server and back. `events export` writes only events.',
-  options: archiveOptions,
+    'Writes the store as it is at one moment, as text files with checksums, for `rillflow import` on any engine. This is the way from an embedded store to a server and back. With --tenant it exports one tenant. `events export` writes only events.',
+  options: exportOptions,
   examples: ['rillflow export --output ./shop-2026', 'rillflow export --output ./shop-2026 --include-snapshots'],
   async run({ out, open, options: { output, includeSnapshots }, signal }) {
     const { store, where } = await open()
     const bar = out.progress('Exporting')
     const manifest = await store
-      .export({ output, includeSnapshots, signal, onProgress: rowsOf(bar) })
+      .export({ output, includeSnapshots, signal, onProgress: showRows(bar) })
       .finally(() => bar.end())
-    out.print({ output, ...manifest }, style =>
-      archiveText(style, `schema ${manifest.schema} of ${where}`, output, manifest),
-    )
+    const source = `schema ${manifest.schema} of ${where}`
+    out.print({ output, ...manifest }, style => exportText(style, source, output, manifest))
   },
 })
 
-// `rillflow import`: brings an archive into an empty store.
-
-export const importCommand: Command = defineCommand({
+export const importStore: Command = defineCommand({
   description:
-    'All of it or nothing, into a store that is not there yet or empty. Every checksum is looked at first. An archive holds SQL that is run: import only what you would restore a dump of. `events import` takes events from anywhere.',
-  arguments: [{ name: 'input', summary: 'The folder that `rillflow export` has made' }],
+    'The store must be empty or not exist. Every checksum is checked first; then everything is imported, or nothing. An export contains SQL that is run, so import only what you would restore as a database dump. `events import` takes events from anywhere.',
+  arguments: [{ name: 'input', summary: 'The folder that `rillflow export` wrote' }],
   examples: ['rillflow import ./shop-2026 --url postgres://localhost/shop'],
   async run({ out, open, arguments: { input }, signal }) {
-    const { store, where } = await open({ migrate: 'manual', creates: true })
+    const { store, where } = await open({ migrate: 'manual', create: true })
     const bar = out.progress('Importing')
-    const manifest = await store.import({ input, signal, onProgress: rowsOf(bar) }).finally(() => bar.end())
-    out.print({ input, ...manifest }, style => importedText(style, `schema ${store.schema.name} of ${where}`, manifest))
+    const manifest = await store.import({ input, signal, onProgress: showRows(bar) }).finally(() => bar.end())
+    const target = `schema ${store.schema.name} of ${where}`
+    out.print({ input, ...manifest }, style => importText(style, target, manifest))
   },
 })
 
-export const backupCommand: Command = defineCommand({
+/** Updates a bar with the rows of an export, an import or a move. */
+export function showRows(bar: Progress): (progress: Pick<ArchiveProgress, 'rows' | 'totalRows'>) => void {
+  return ({ rows, totalRows }) => bar.update(rows, totalRows, 'row')
+}
+
+export function exportText({ colour }: Style, source: string, output: string, manifest: Manifest): string {
+  return `${colour.green('Exported')} ${source} to ${output}: ${contentOf(manifest)}.`
+}
+
+export function importText({ colour }: Style, target: string, manifest: Manifest): string {
+  return `${colour.green('Imported')} ${target}: ${contentOf(manifest)}.`
+}
+
+function contentOf({ tables, position }: Manifest): string {
+  const rows = tables.reduce((sum, { file }) => sum + (file?.rows ?? 0), 0)
+  return `${count(rows, 'row')} of ${count(tables.length, 'table')}, the log up to position ${position}`
+}
+
+export const backup: Command = defineCommand({
   description:
-    'A store on a server is backed up by the tools of the server (pg_dump, or whoever runs it). A program that has the embedded store open backs it up itself: store.backup({ output }).',
-  options: {
-    output: { kind: 'text', value: 'DIR', required: true, summary: 'The folder to make; nothing may be there' },
-  },
+    'For embedded stores. Back up a store on a server with the tools of the server, such as pg_dump. A program that has the embedded store open must back it up itself: store.backup({ output }).',
+  options: { output: exportOptions.output },
   examples: ['rillflow backup --output ./backup-2026'],
   async run({ out, open, options: { output }, signal }) {
     const { store } = await open()
     const bar = out.progress('Backing up')
-    const made = await store
+    const result = await store
       .backup({ output, signal, onProgress: ({ files, totalFiles }) => bar.update(files, totalFiles, 'file') })
       .finally(() => bar.end())
-    out.print(made, style => {
-      const told = `${count(made.files, 'file')}, ${bytes(made.bytes)}, in ${duration(made.heldMs)}`
-      return `${style.colour.green('Backed up')} to ${made.output}: the log up to position ${made.position}, ${told}.`
+    out.print(result, style => {
+      const { position, files, heldMs } = result
+      const size = `${count(files, 'file')}, ${bytes(result.bytes)}, in ${duration(heldMs)}`
+      return `${style.colour.green('Backed up')} to ${result.output}: the log up to position ${position}, ${size}.`
     })
   },
 })
 
-export const restoreCommand: Command = defineCommand({
+export const restore: Command = defineCommand({
   description:
-    'Into the folder of --folder, or ./.rillflow: it must be empty, or not be there. Every checksum is looked at first, and the folder appears whole or not at all. Cut at a position, the log goes on above the highest one it ever had; what was made of later events is undone with them, or made again.',
-  arguments: [{ name: 'input', summary: 'The folder that `rillflow backup` has made; it is only read' }],
-  options: { toPosition: { kind: 'position', value: 'POSITION', summary: 'End the log there. Default: all of it' } },
+    'Restores into --folder, or ./.rillflow, which must be empty or not exist. Every checksum is checked first, and the folder appears only when it is complete. With --to-position later events are cut off, and so is what was made of them; new events get positions above all that the log ever had.',
+  arguments: [{ name: 'input', summary: 'The folder that `rillflow backup` wrote; it is only read' }],
+  options: {
+    toPosition: {
+      kind: 'position',
+      value: 'POSITION',
+      summary: 'Restore the log up to this position. Default: all of it',
+    },
+  },
   examples: ['rillflow restore ./backup-2026 --folder ./restored', 'rillflow restore ./backup-2026 --to-position 4711'],
-  async run({ out, place, config, arguments: { input }, options: { toPosition }, signal }) {
-    if (place.url !== undefined)
+  async run({ out, location, config, arguments: { input }, options: { toPosition }, signal }) {
+    if (location.url !== undefined)
       throw new WrongUsage({
-        reason: 'A backup is the folder of an embedded store, and --url or DATABASE_URL names a server',
+        reason: 'A backup is restored into a folder, but --url or DATABASE_URL names a server',
         hint: `rillflow restore ${input} --folder PATH`,
       })
-    const folder = place.folder ?? (await config())?.config.folder ?? './.rillflow'
+    const folder = location.folder ?? (await config())?.config.folder ?? './.rillflow'
     const { restoreBackup } = await import('../../upkeep/restore.ts')
     const bar = out.progress('Restoring')
-    const restored = await restoreBackup({
+    const result = await restoreBackup({
       ...{ input, folder, toPosition, signal },
       onProgress: ({ files, totalFiles }) => bar.update(files, totalFiles, 'file'),
     }).finally(() => bar.end())
-    out.print(restored, style => {
-      const { cut, position } = restored
-      const told = cut === undefined ? '' : `, ${count(cut.events, 'event')} after it cut away`
-      const owed = (cut?.projections ?? []).map(name => `\n  rillflow projections rebuild ${name}`)
-      const rebuild = owed.length === 0 ? '' : `\nIts read models know more than the log now:${owed.join('')}`
-      return `${style.colour.green('Restored')} ${restored.folder}: the log up to position ${position}${told}.${rebuild}`
+    out.print(result, style => {
+      const { cut, position } = result
+      const removed = cut === undefined ? '' : `, and ${count(cut.events, 'later event')} cut off`
+      const commands = (cut?.projections ?? []).map(name => `\n  rillflow projections rebuild ${name}`).join('')
+      const rebuild = commands === '' ? '' : `\nThese read models contain later events. Rebuild them:${commands}`
+      return `${style.colour.green('Restored')} ${result.folder}: the log up to position ${position}${removed}.${rebuild}`
     })
   },
 })

@@ -1,4 +1,4 @@
-/** How a consumer is, in a word and on a line; the same for projections, subscriptions and snapshotters. */
+/** The state, the lag and the last error of a consumer, in the words and colours that all commands use. */
 import type { ConsumerStatus, StoredError } from '../../consumers/status.ts'
 import { digits, duration } from './amount.ts'
 import type { Colours } from './output.ts'
@@ -11,6 +11,7 @@ export function stateOf(status: ConsumerStatus | undefined): string {
   return status.lease === undefined ? 'stopped' : 'running'
 }
 
+/** Also for the states of workflows, executions and dead letters. */
 export function paintState(state: string, colour: Colours): (text: string) => string {
   if (state === 'failing' || state === 'failed' || state === 'compensationFailed') return colour.red
   if (state === 'paused' || state === 'rebuilding' || state === 'waiting') return colour.yellow
@@ -25,6 +26,6 @@ export function lagOf({ lag, lagSeconds }: { lag: bigint; lagSeconds: number }):
 
 export function errorLine(error: StoredError | undefined): string | undefined {
   if (error === undefined) return undefined
-  const place = error.position === undefined ? '' : ` at position ${error.position}`
-  return `${error.name}: ${error.message}${place}`
+  const position = error.position === undefined ? '' : ` at position ${error.position}`
+  return `${error.name}: ${error.message}${position}`
 }

@@ -1,17 +1,18 @@
 /**
- * `rillflow dev`: the store, a daemon, a worker, the health endpoint and a live tail in one process, to develop with.
+ * `rillflow dev`: everything for development in one process: it syncs the schema, runs the configuration, serves health and
+ * metrics, and shows events and failures as they happen.
  *
- *     configuration of one's own, or `shop.ts` ─► open, synced ─► run/together ─► live: events · failures · how it goes
- *                                                             └─► run/health         next: what to try in a second terminal
+ *     configuration, or shop.ts ──► open, synced ──► startAll (run.ts) ──► showLive: events, failures, a summary every 5 s
+ *                                                └─► startHealth           introduction: commands to try in a second terminal
  *
- * A configuration of one's own is run in a process below this one, anew whenever code beside it changes: see `again.ts`.
+ * With a configuration this runs in a child process, which is started again whenever code in its folder changes: `restart.ts`.
  *
- * Guarantees: the shop is in a schema of its own and never writes into another. Ctrl-C is the way to end it, so it ends with 0.
+ * Guarantees: the shop has a schema of its own and never writes into another one. Ctrl-C is the normal end, so the exit code
+ * is 0.
  *
- * What can fail: an embedded store is one process's at a time, so commands in a second terminal have to wait for the end of
- * this one, and are told so; on a server they need not.
+ * What can fail: an embedded store belongs to one process at a time, so other commands cannot use it while `dev` runs. They
+ * can on a server.
  */
-
 import { existsSync } from 'node:fs'
 import { basename, relative } from 'node:path'
 import { isRillflowError } from '../../../core/errors.ts'
@@ -22,28 +23,28 @@ import { type Command, defineCommand, type Invocation, type Opened } from '../..
 import { findConfig } from '../../config.ts'
 import { hasParent, isToStartAgain } from '../../interrupt.ts'
 import { count, digits } from '../../output/amount.ts'
-import { complaints, type Output, type Style } from '../../output/output.ts'
+import { type Output, type Style, warningLogger } from '../../output/output.ts'
 import { eventLine } from '../events.ts'
 import {
-  type Bind,
-  bindOf,
+  type Address,
   healthOptions,
-  type Parts,
-  partsOf,
+  parseAddress,
+  runUntilAborted,
+  startAll,
   startHealth,
-  startTogether,
-  untilEnded,
+  type Work,
+  workOf,
 } from '../run.ts'
-import { snapshottersOf } from '../snapshots.ts'
+import { createSnapshotters } from '../snapshots.ts'
 import { readStatus, type Status } from '../status.ts'
 import { activityLine, workerOptions } from '../workflows.ts'
-import { runAgainOnChange } from './restart.ts'
+import { restartOnChange } from './restart.ts'
 
-export const devCommand: Command = defineCommand({
+export const dev: Command = defineCommand({
   description:
-    'Runs all that the configuration has, brings the schema up to date first, and shows events, failures and how it goes as it happens; with --json as NDJSON. Starts again when the configuration changes, or other code in its folder and below. Without a configuration a small shop is run, in the schema shop: orders are placed, charged, checked and shipped, and a few fail.',
+    'Brings the schema up to date, runs everything in the configuration, and shows events, failures and a summary as they happen; with --json as NDJSON. It starts again when the configuration or other code in its folder changes. Without a configuration it runs a small shop in the schema "shop": orders are placed, charged, checked and shipped, and a few fail.',
   options: {
-    memory: { kind: 'flag', summary: 'An embedded store in memory: nothing is kept, nor from one start to the next' },
+    memory: { kind: 'flag', summary: 'Use an embedded store in memory: each start begins with an empty store' },
     ...healthOptions,
     concurrency: workerOptions.concurrency,
   },
@@ -53,140 +54,132 @@ export const devCommand: Command = defineCommand({
     'rillflow dev --url postgres://localhost/shop',
     'rillflow dev --json | jq .event.type',
   ],
-  async run({ out, open, config, place, options, signal }) {
-    const bind = bindOf(options)
-    const path = findConfig(place, process.cwd())
-    if (path !== undefined && existsSync(path) && !hasParent()) return runAgainOnChange(path, { out, signal })
-    const own = await config()
+  async run({ out, open, config, location, options, signal }) {
+    const address = parseAddress(options)
+    const path = findConfig(location, process.cwd())
+    if (path !== undefined && existsSync(path) && !hasParent()) return restartOnChange(path, { out, signal })
+    const isShop = (await config()) === undefined
     out.note('Opening the store … (the first time takes a few seconds)')
-    // What fails is in the lines themselves.
-    const logger = { ...complaints(out), warn() {} }
+    // Warnings are left out, because failures are in the live view.
+    const logger = { ...warningLogger(out), warn() {} }
     const { shopConfig } = await import('./shop.ts')
-    const opened = await open({ fallback: shopConfig, creates: true, migrate: true, logger })
+    const opened = await open({ defaultConfig: shopConfig, create: true, migrate: true, logger })
     if (signal.aborted) return 0
     const { store, where } = opened
-    const parts = await partsOf(opened, snapshottersOf(store, opened.config))
-    const { url } = await startSomewhere(store, bind, out)
+    const work = await workOf(opened, createSnapshotters(store, opened.config))
+    const { url } = await startHealthSomewhere(store, address, out)
     const after = (await store.events.settled()).settled
-    const running = await startTogether(opened, parts, { out, concurrency: options.concurrency })
-    out.line({ ready: { url, where, schema: store.schema.name, running: parts.all } }, style =>
-      beginning(style, { opened, parts, url, isShop: own === undefined }),
+    const running = await startAll(opened, work, { out, concurrency: options.concurrency })
+    out.line({ ready: { url, where, schema: store.schema.name, running: work.summary } }, style =>
+      introduction(style, { opened, work, url, isShop }),
     )
-    await Promise.all([untilEnded(running, signal), showLive(opened, after, { out, signal })])
-    if (!isToStartAgain(signal)) out.note(style => afterwards(style, opened))
+    await Promise.all([runUntilAborted(running, signal), showLive(opened, after, { out, signal })])
+    if (!isToStartAgain(signal)) out.note(style => conclusion(style, opened))
     return 0
   },
 })
 
-const usual: Bind = { host: '127.0.0.1', port: 9464, token: undefined }
+const defaultAddress: Address = { host: '127.0.0.1', port: 9464, token: undefined }
 
-/** Where it was asked for; otherwise at the usual port, or at a free one if somebody has that. */
-async function startSomewhere(store: Store, bind: Bind | undefined, out: Output): Promise<StoreServer> {
-  if (bind !== undefined) return startHealth(store, bind, out)
+/** At the given address; without one at the default port, or at a free port if that one is used. */
+async function startHealthSomewhere(store: Store, address: Address | undefined, out: Output): Promise<StoreServer> {
+  if (address !== undefined) return startHealth(store, address, out)
   try {
-    return await startHealth(store, usual, out)
+    return await startHealth(store, defaultAddress, out)
   } catch (error) {
     if (!isRillflowError(error, 'invalid_option')) throw error
-    return startHealth(store, { ...usual, port: 0 }, out)
+    return startHealth(store, { ...defaultAddress, port: 0 }, out)
   }
 }
 
-// What happens, as it happens: every event, what fails, and now and then how it goes as a whole.
-
-type Around = Pick<Invocation, 'out' | 'signal'>
-
-const figuresMs = 5_000
+type Live = Pick<Invocation, 'out' | 'signal'>
 
 /** Until the signal aborts. */
-export async function showLive(opened: Opened, after: bigint, around: Around): Promise<void> {
+async function showLive(opened: Opened, after: bigint, live: Live): Promise<void> {
+  const views = [showEvents(opened, after, live), showFailures(opened, live), showSummary(opened, live)]
   await Promise.all(
-    [showEvents(opened, after, around), showFailures(opened, around), showFigures(opened, around)].map(showing =>
-      showing.catch((error: unknown) => {
-        if (!(around.signal.aborted && isRillflowError(error, 'aborted'))) throw error
+    views.map(view =>
+      view.catch((error: unknown) => {
+        if (!(live.signal.aborted && isRillflowError(error, 'aborted'))) throw error
       }),
     ),
   )
 }
 
-async function showEvents({ store }: Opened, after: bigint, { out, signal }: Around): Promise<void> {
+async function showEvents({ store }: Opened, after: bigint, { out, signal }: Live): Promise<void> {
   for await (const event of store.events.tail({ after, signal })) out.line({ event }, style => eventLine(style, event))
 }
 
-async function showFailures({ store }: Opened, { out, signal }: Around): Promise<void> {
+async function showFailures({ store }: Opened, { out, signal }: Live): Promise<void> {
   for await (const activity of store.workflows.watch({ kinds: ['failed', 'parked', 'cancelled'], signal }))
     out.line({ activity }, style => `${style.colour.red('!'.padStart(6))}  ${activityLine(style, activity)}`)
 }
 
-async function showFigures(opened: Opened, { out, signal }: Around): Promise<void> {
+const summaryMs = 5_000
+
+async function showSummary(opened: Opened, { out, signal }: Live): Promise<void> {
   for (;;) {
-    await sleep(figuresMs, { signal })
+    await sleep(summaryMs, { signal })
     const status = await readStatus(opened)
-    out.line({ status }, style => figuresLine(style, status))
+    out.line({ status }, style => summaryLine(style, status))
   }
 }
 
-/** `42 events · orders at #42 · 9 workflows settled, 1 active · 2 dead letters` */
-function figuresLine({ colour }: Style, { log, consumers, workflows, deadLetters }: Status): string {
-  const letters = count(deadLetters.open, 'dead letter')
-  const told = [
+/** `42 positions · orders at #42 · 9 workflows settled, 1 active · 2 dead letters` */
+function summaryLine({ colour }: Style, { log, consumers, workflows, deadLetters }: Status): string {
+  const failed = count(deadLetters.open, 'dead letter')
+  const parts = [
     `${digits(log.head)} positions`,
     ...consumers.map(({ name, checkpoint }) => `${name} at #${checkpoint ?? 0}`),
     `${count(workflows.settled, 'workflow')} settled, ${digits(workflows.active)} active`,
-    deadLetters.open === 0 ? letters : colour.red(letters),
+    deadLetters.open === 0 ? failed : colour.red(failed),
   ]
-  return colour.dim(`${'–'.padStart(6)}  ${told.join(' · ')}`)
+  return colour.dim(`${'–'.padStart(6)}  ${parts.join(' · ')}`)
 }
 
-// What to try next, as lines that can be copied and work where they are said to.
-
-export interface Beginning {
-  readonly opened: Opened
-  readonly parts: Parts
-  readonly url: string
-  readonly isShop: boolean
-}
-
-export function beginning(style: Style, { opened, parts, url, isShop }: Beginning): string {
+/** What runs, and lines to copy into a second terminal. */
+function introduction(
+  style: Style,
+  { opened, work, url, isShop }: { opened: Opened; work: Work; url: string; isShop: boolean },
+): string {
   const { bold, cyan, dim } = style.colour
   const { store, where, isInMemory } = opened
-  const what = parts.all.length === 0 ? 'nothing of a configuration' : parts.all.join(', ')
+  const summary = work.summary.length === 0 ? 'nothing: the configuration is empty' : work.summary.join(', ')
   return [
     '',
-    `${bold(isShop ? 'The shop' : 'Your store')} is open: ${where}, schema ${store.schema.name}. Ctrl-C ends it.`,
-    dim(`Running ${what}.`),
+    `${bold(isShop ? 'The shop' : 'Your store')} is open: ${where}, schema ${store.schema.name}. Press Ctrl-C to stop.`,
+    dim(`Running ${summary}.`),
     '',
     'In a second terminal:',
     `  ${cyan(`curl -s ${url}/health/ready`)}`,
     `  ${cyan(`curl -s ${url}/metrics | grep rillflow_consumer_lag`)}`,
     ...(store.engine === 'postgres'
-      ? commandsOf(style, opened)
-      : [dim(isInMemory ? 'Other commands cannot reach a store in memory.' : embedded)]),
-    ...(isShop ? ['', `A configuration of your own: ${cyan(`${program()} init`)}`] : []),
+      ? commandLines(style, opened)
+      : [dim(isInMemory ? 'Other commands cannot reach a store in memory.' : embeddedHint)]),
+    ...(isShop ? ['', `To write a configuration of your own: ${cyan(`${program()} init`)}`] : []),
     '',
   ].join('\n')
 }
 
-const embedded = 'Other commands after Ctrl-C, as one process has an embedded store; at once with --url of a server.'
+const embeddedHint =
+  'An embedded store belongs to one process at a time: other commands work after Ctrl-C. With --url and a server they work now.'
 
-/** Of an embedded store, which one process has at a time. */
-export function afterwards(style: Style, opened: Opened): string {
-  if (opened.isInMemory) return 'Ended. Nothing is kept of a store in memory.'
-  if (opened.store.engine === 'postgres') return 'Ended. Nothing is lost: the next start goes on here.'
-  return [
-    'Ended. Nothing is lost: the next start goes on here. The store is free now for other commands:',
-    ...commandsOf(style, opened),
-  ].join('\n')
+function conclusion(style: Style, opened: Opened): string {
+  if (opened.isInMemory) return 'Stopped. The store was in memory, so its content is gone.'
+  const stopped = 'Stopped. Nothing is lost: the next start continues here.'
+  if (opened.store.engine === 'postgres') return stopped
+  return [`${stopped} Other commands can use the store now:`, ...commandLines(style, opened)].join('\n')
 }
 
-function commandsOf({ colour }: Style, { store }: Opened): string[] {
+function commandLines({ colour }: Style, { store }: Opened): string[] {
   const { name } = store.schema
   const flags = name === 'rillflow' ? '' : ` --schema ${name}`
   return ['status', 'events tail', 'workflows list', 'dead-letters list'].map(
-    each => `  ${colour.cyan(`${program()} ${each}${flags}`)}`,
+    command => `  ${colour.cyan(`${program()} ${command}${flags}`)}`,
   )
 }
 
-/** As it was called: from a clone the file itself, elsewhere by the name of the package. */
+/** The program as it was called: in a clone by its file, elsewhere by the name of the package. */
 function program(): string {
   const [, script = ''] = process.argv
   return basename(script) === 'rillflow' ? 'npx rillflow' : `node ${relative('', script)}`

@@ -1,13 +1,15 @@
 /**
- * Runs `dev` as a process of its own, and starts it again when the code changes: Node keeps a module that it has loaded.
+ * Runs `rillflow dev` in a child process and starts it again when the code changes. A process of its own is needed because Node
+ * never loads a module twice.
  *
- *     code changes ─► child drains and ends ─► the next one starts       one at a time, as one process has an embedded store
- *     Ctrl-C       ─► child drains and ends ─► so do we, with its code   a second one takes the child along at once
+ *     code changes ──► child ends its running work and exits ──► the next child starts     one at a time: an embedded store
+ *                                                                                          belongs to one process
+ *     Ctrl-C       ──► child ends its running work and exits ──► so does this process      a second Ctrl-C kills both
  *
- * Guarantees: what fails after a change is told and waits for the next change. A child never outlives this process for
- * longer than it takes to drain.
+ * Guarantees:
+ * - If the new code fails, the error is printed and the next change is awaited.
+ * - A child outlives this process only until its running work has ended.
  */
-
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { type Dirent, type FSWatcher, readdirSync, watch } from 'node:fs'
@@ -16,21 +18,21 @@ import { onAbort } from '../../../core/lifecycle.ts'
 import type { ExitCode, Invocation } from '../../command.ts'
 import { type Order, parentMark } from '../../interrupt.ts'
 
-export async function runAgainOnChange(
+export async function restartOnChange(
   config: string,
   { out, signal }: Pick<Invocation, 'out' | 'signal'>,
 ): Promise<ExitCode> {
   const interrupted = new Promise<void>(resolve => onAbort(signal, resolve))
   for (let isFirst = true; ; isFirst = false) {
-    // Before the child reads the code, so that no change falls in between.
+    // The watch begins before the child reads the code, so that no change is missed.
     const code = watchCode(dirname(config))
-    if (isFirst && code.failure) out.note(`Changes may go unnoticed: ${code.failure.message}`)
+    if (isFirst && code.failure) out.note(`Some changes may not be noticed: ${code.failure.message}`)
     const child = startChild()
     try {
       await Promise.race([child.ended, code.changed, interrupted])
       const wasRunning = child.isRunning()
-      if (wasRunning && !signal.aborted) tellChange(await code.changed)
-      if (wasRunning) child.tell(signal.aborted ? 'end' : 'start again')
+      if (wasRunning && !signal.aborted) printChange(await code.changed)
+      if (wasRunning) child.send(signal.aborted ? 'end' : 'start again')
       const exitCode = await child.ended
       if (signal.aborted) return exitCode ?? 130
       if (wasRunning) continue
@@ -38,37 +40,37 @@ export async function runAgainOnChange(
       out.note('Waiting for a change …')
       await Promise.race([code.changed, interrupted])
       if (signal.aborted) return 0
-      tellChange(await code.changed)
+      printChange(await code.changed)
     } finally {
       code.close()
       child.release()
     }
   }
 
-  function tellChange(name: string): void {
-    out.note(`${name} has changed: starting again`)
+  function printChange(file: string): void {
+    out.note(`${file} has changed: starting again`)
   }
 }
 
 interface Child {
-  /** Undefined if a signal has ended it. */
+  /** The exit code; undefined if a signal has ended the child. */
   readonly ended: Promise<ExitCode | undefined>
   isRunning(): boolean
-  tell(order: Order): void
+  send(order: Order): void
   release(): void
 }
 
 function startChild(): Child {
   const [, program, ...words] = process.argv
   const child = fork(program!, words, { env: { ...process.env, [parentMark]: '1' }, stdio: 'inherit' })
-  const takeAlong = (): void => void child.kill('SIGKILL')
-  process.on('exit', takeAlong)
+  const kill = (): void => void child.kill('SIGKILL')
+  process.on('exit', kill)
   return {
     ended: once(child, 'exit').then(([code]) => (code as ExitCode | null) ?? undefined),
     isRunning: () => isRunning(child),
-    // It may have ended just now.
-    tell: order => void child.send(order, () => {}),
-    release: () => void process.off('exit', takeAlong),
+    // Fails if the child has just ended, which is fine.
+    send: order => void child.send(order, () => {}),
+    release: () => void process.off('exit', kill),
   }
 }
 
@@ -76,31 +78,30 @@ function isRunning({ exitCode, signalCode }: ChildProcess): boolean {
   return exitCode === null && signalCode === null
 }
 
-// Tells when code in a folder changes, or in one below it.
-
-export interface CodeWatch {
-  /** The file, from here; once, a moment after its first change, as an editor or a checkout writes more than once. */
+interface CodeWatch {
+  /** The file that changed first. It resolves a moment later, because editors and checkouts write more than once. */
   readonly changed: Promise<string>
-  /** Why some of it is not watched. */
+  /** Why some folders are not watched. */
   readonly failure: Error | undefined
   close(): void
 }
 
 const momentMs = 100
-/** A watch is a resource of the system. Whoever has more folders than that has those that are nearest watched. */
+/** Each watch takes resources of the system. If there are more folders, only the nearest are watched. */
 const maxFolders = 500
 
-export function watchCode(folder: string): CodeWatch {
+/** Watches the code in a folder and in the folders below it. */
+function watchCode(folder: string): CodeWatch {
   const watchers: FSWatcher[] = []
   let timer: NodeJS.Timeout | undefined
   let failure: Error | undefined
   const changed = new Promise<string>(resolve => {
     try {
-      for (const each of foldersOf(folder)) {
-        const watcher = watch(each, (_, name) => {
-          if (name !== null && isCode(name)) timer ??= setTimeout(resolve, momentMs, relative('', join(each, name)))
+      for (const path of foldersBelow(folder)) {
+        const watcher = watch(path, (_, name) => {
+          if (name !== null && isCode(name)) timer ??= setTimeout(resolve, momentMs, relative('', join(path, name)))
         })
-        // A folder that is removed; its files were told of.
+        // The folder was removed. The removal of its files has been noticed already.
         watcher.on('error', () => watcher.close())
         watchers.push(watcher)
       }
@@ -113,7 +114,7 @@ export function watchCode(folder: string): CodeWatch {
     failure,
     close() {
       clearTimeout(timer)
-      for (const each of watchers) each.close()
+      for (const watcher of watchers) watcher.close()
     },
   }
 }
@@ -122,18 +123,18 @@ function isCode(name: string): boolean {
   return !name.startsWith('.') && /\.([cm]?[jt]s|json)$/.test(name)
 }
 
-/** The nearest first; not what is installed, built or hidden, as the store's own is. */
-function foldersOf(folder: string): string[] {
-  const found = [folder]
-  for (const each of found) {
-    if (found.length >= maxFolders) break
-    for (const entry of entriesOf(each))
-      if (entry.isDirectory() && !/^(\.|node_modules$|dist$)/.test(entry.name)) found.push(join(each, entry.name))
+/** The nearest first. Folders with installed, built or hidden files are left out; the embedded store is in a hidden one. */
+function foldersBelow(folder: string): string[] {
+  const folders = [folder]
+  for (const path of folders) {
+    if (folders.length >= maxFolders) break
+    for (const entry of entriesOf(path))
+      if (entry.isDirectory() && !/^(\.|node_modules$|dist$)/.test(entry.name)) folders.push(join(path, entry.name))
   }
-  return found.slice(0, maxFolders)
+  return folders.slice(0, maxFolders)
 }
 
-/** None of a folder that is gone by now, or is not ours to read. */
+/** Empty for a folder that was removed meanwhile or cannot be read. */
 function entriesOf(folder: string): Dirent[] {
   try {
     return readdirSync(folder, { withFileTypes: true })

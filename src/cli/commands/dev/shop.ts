@@ -1,9 +1,9 @@
 /**
- * A small shop, for whoever has no configuration yet: a schedule is its customers, a workflow charges, checks every item,
- * joins and ships, and a read model knows how each order stands. Some banks answer at the second try, and some cards have
- * expired: those end as dead letters.
+ * The shop that `rillflow dev` runs if there is no configuration. A schedule places orders; a workflow charges them, checks every
+ * item, joins the results and ships; a read model has the status of each order. Some charges fail once and are retried. Some
+ * cards have expired: those orders become dead letters.
  *
- * It lives in a schema of its own, so that it never gets into anybody's own store.
+ * The shop has a schema of its own, so that it never writes into the store of a user.
  */
 import { type Config, defineConfig } from '../../../config.ts'
 import { defineEvents } from '../../../events/definition.ts'
@@ -35,7 +35,7 @@ const customers = ['Ada', 'Bo', 'Cleo', 'Dev', 'Eve']
 const products = ['teapot', 'lamp', 'notebook', 'umbrella', 'globe']
 const everyMs = 1_000
 
-// Its types are its own, as those of a configuration that is loaded from a file.
+// The cast drops the event types of the shop: a configuration that is loaded from a file has none either.
 export const shopConfig: Config = defineConfig({
   schema: 'shop',
   events,
