@@ -19,7 +19,7 @@ beforeAll(async () => {
 
 test('doctor shows what it checked, and exits with 3 if it finds an error', patient, async () => {
   const healthy = await shop.run('doctor --json')
-  // The server of the tests does not sync its files, which is an error of its own.
+  // The server of the tests runs without fsync, which is an error too.
   const { isHealthy, findings } = JSON.parse(healthy.stdout)
   expect(healthy.code).toBe(isHealthy ? 0 : 3)
   expect(findings).toContainEqual(expect.objectContaining({ check: 'schema', level: 'ok' }))

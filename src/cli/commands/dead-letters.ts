@@ -188,7 +188,7 @@ export const deadLetters: Commands = defineVerbs({
   list: ['Show dead letters by consumer', list],
   stats: ['Count the dead letters in each state', stats],
   show: ['Show one dead letter with its event and its errors', show],
-  retry: ['Request another try', retry],
+  retry: ['Request a retry', retry],
   resolve: ['Close a dead letter with a note', resolve],
   delete: ['Delete a dead letter', deleteDeadLetter],
 })

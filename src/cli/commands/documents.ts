@@ -129,7 +129,7 @@ const restore = defineCommand({
 
 const indexAdvisor = defineCommand({
   description:
-    'Runs the query once and shows the index that would make it faster, as the configuration declares it. It shows nothing if the existing indexes are enough.',
+    'Runs the query once and shows the index that would make it faster, as you would declare it in the configuration. It shows nothing if the existing indexes are enough.',
   arguments: [collection],
   options: queryOptions,
   examples: [`rillflow documents index-advisor customers --where '{"age":{"$gte":18}}' --order-by name`],
