@@ -1,6 +1,6 @@
 import { expect, onTestFinished, test } from 'vitest'
 import { replayRequested } from '../../src/consumers/dead-letters/replay.ts'
-import { takeLease } from '../../src/consumers/lease.ts'
+import { take as takeLease } from '../../src/consumers/row.ts'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { openPostgres } from '../../src/database/postgres/postgres.ts'
 import { upcaster } from '../../src/events/read/upcast.ts'
@@ -186,7 +186,7 @@ test('a letter whose event is gone says so', async () => {
   expect(result).toMatchObject({ replayed: 0, failed: 1 })
   const letter = await shop.letters.show('mailer', event.id)
   expect(letter.event).toBeUndefined()
-  expect(letter.lastError.message).toContain('not in the log any more')
+  expect(letter.lastError.message).toContain('no longer in the log')
 })
 
 test('AB-10: a letter left in the middle by a former holder is replayed by the next, once', async () => {
