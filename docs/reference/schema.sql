@@ -2716,7 +2716,7 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 set jit = off
 as $body$
--- revision 1
+-- revision 2
 declare
   moment constant timestamptz := "rillflow"."clock"(p_owner);
   removed integer := 0;
@@ -2754,8 +2754,8 @@ begin
     update "rillflow"."dead_letters" as d
       set state = 'open',
         retry_at = null,
-        history = case when jsonb_array_length(d.history) < 20 then d.history else d.history - 0 end
-          || jsonb_build_array(jsonb_build_object('at', moment, 'from', 'retrying', 'to', 'open'))
+        history = jsonb_path_query_array(d.history || jsonb_build_array(jsonb_strip_nulls(jsonb_build_object(
+                  'at', moment, 'from', d.state, 'to', 'open', 'note', null))), '$[last-19 to last]')
       where d.correlation_id = p_correlation
         and d.state = 'retrying'
         and d.execution = any(p_ids);
