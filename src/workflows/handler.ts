@@ -213,7 +213,13 @@ function checkRate(rate: RateLimit | undefined): void {
   checkWhole('rate.perMs', rate.perMs, 1)
 }
 
-/** The name of a handler among the consumers that have dead letters. */
+/** What the names of handlers begin with among the consumers that have dead letters. */
+export const deadLetterPrefix = 'handler:'
+
 export function consumerOf(handler: string): string {
-  return `handler:${handler}`
+  return `${deadLetterPrefix}${handler}`
+}
+
+export function handlerOf(consumer: string): string {
+  return consumer.slice(deadLetterPrefix.length)
 }

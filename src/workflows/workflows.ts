@@ -19,6 +19,7 @@
  * life is too old), the database (waited for). An execution whose code no process has stays, and shows in `handlers()`.
  */
 import type { Consumers } from '../consumers/consumers.ts'
+import type { DeadLetterKind } from '../consumers/dead-letters/retry.ts'
 import type { Awaitable } from '../core/core.ts'
 
 import { InvalidOption } from '../core/errors.ts'
@@ -33,13 +34,20 @@ import { tailLog } from '../events/order/tail.ts'
 import type { LogWatch } from '../events/order/watch.ts'
 import { type CancelOptions, cancelFlow } from './cancel/cancel.ts'
 import { defineUndo, type UndoOptions, type UndoRun } from './cancel/undo.ts'
-import { type HandlerLetters, openHandlerLetters } from './dead-letters/dead-letters.ts'
+import { type HandlerLetters, ofHandlers, openHandlerLetters } from './dead-letters/dead-letters.ts'
 import { type DispatcherParts, dispatcher } from './dispatch/dispatch.ts'
 import { localWorkers } from './dispatch/plain.ts'
 import type { EmissionOf, EmitLimits, HandlerResult } from './emit.ts'
 import { DuplicateHandler, HandlerNotFound } from './errors.ts'
 import type { Flow } from './flow.ts'
-import { type AnyHandlerOptions, defineHandler, type Handler, type HandlerOptions, type Run } from './handler.ts'
+import {
+  type AnyHandlerOptions,
+  deadLetterPrefix,
+  defineHandler,
+  type Handler,
+  type HandlerOptions,
+  type Run,
+} from './handler.ts'
 import { workflowHints } from './hints.ts'
 import { type Insight, openInsight } from './insight/insight.ts'
 import { type AnyJoinOptions, defineJoin, type Joins } from './joins/join.ts'
@@ -125,6 +133,8 @@ export interface WorkflowRegistry<M extends EventMap> {
   readonly workflows: Workflows<M>
   /** A worker that shares a limit of concurrency with those of other stores. */
   worker(options: WorkerOptions, share?: ConcurrencyShare): Worker
+  /** How the dead letters of handlers are retried. */
+  readonly deadLetterKind: DeadLetterKind
   stopAll(): Promise<void>
 }
 
@@ -135,6 +145,7 @@ export function openWorkflows<M extends EventMap>(
   const { log, wake, consumers } = parts
   const hints = workflowHints(wake)
   const limits = limitsOf(options)
+  consumers.reserve(deadLetterPrefix)
   const handlers = new Map<string, Handler>()
   const keyOf = (name: string, version: number): string => `${version} ${name}`
   const dispatcherParts: DispatcherParts = {
@@ -257,6 +268,7 @@ export function openWorkflows<M extends EventMap>(
   return {
     workflows: workflows as unknown as Workflows<M>,
     worker: (given, share) => openWorker(workerParts, given, share),
+    deadLetterKind: ofHandlers(log),
     async stopAll() {
       insight.close()
       await services.close()

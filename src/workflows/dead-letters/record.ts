@@ -8,12 +8,12 @@
  * it returns cannot be stored, that is noted in the dead letter, which is recorded all the same.
  */
 import { createHash } from 'node:crypto'
-import { keptEntries } from '../../consumers/dead-letters/dead-letter.ts'
+import { closeRetried, record, reopenRetried } from '../../consumers/dead-letters/row.ts'
 import { describeError, isInterruption } from '../../consumers/run/failure.ts'
 import { consumerNames } from '../../consumers/schema.ts'
 import { abortable, deadline } from '../../core/lifecycle.ts'
 import type { Executor, Transaction } from '../../database/database.ts'
-import { sql } from '../../database/sql.ts'
+import { fragment, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { cancelIn } from '../cancel/cancel.ts'
 import { undoFailed } from '../cancel/compensate.ts'
@@ -150,85 +150,42 @@ async function deadLetter(log: Log, tx: Transaction, failed: FailedExecution, pr
   await cancelIn(log, tx, execution.correlationId, { reason, compensate: true, except: execution.id })
 }
 
-/** In the transaction that ends the execution. */
+/** In the transaction that completes the execution. `problem`: why the hook of the handler has failed. */
 export async function recordDeadLetter(
   log: Log,
   tx: Executor,
-  failed: FailedExecution,
+  { execution, handler, error, reason }: FailedExecution,
   problem?: string,
 ): Promise<void> {
-  const { execution, error, reason } = failed
-  const handler = failed.handler.name
-  const { event, attempt } = execution
-  if (event === undefined) return reopenGone(log, tx, failed)
-  await keepCalls(log, tx, execution.id)
-  const description = { ...describeError(error), ...(problem === undefined ? {} : { onFailure: problem }) }
-  await tx.run(sql`/* workflows.record_letter */
-    insert into ${consumerNames(log).dead_letters} as d
-      (consumer, event_id, position, stream, version, type, fence, attempts, execution, correlation_id,
-        reason, fingerprint, errors)
-    values (${consumerOf(handler)}::text, ${event.id}::uuid, ${event.position}::bigint, ${event.stream}::text,
-      ${event.version}::bigint, ${event.type}::text, ${execution.fence}::bigint, ${attempt}::integer,
-      ${execution.id}::uuid, ${execution.correlationId}::text, ${reason}::text,
-      ${fingerprint(handler, error)}::text,
-      -- The errors of the attempts before this one, from the activity, which has one line each.
-      coalesce((
+  const { id, event, attempt, fence, correlationId } = execution
+  // Without its event there is nothing to record but that a retry has failed; the activity has the rest.
+  if (event === undefined) return reopenRetried(log, id, { attempts: attempt, error, reason }, tx)
+  await keepCalls(log, tx, id)
+  const consumer = consumerOf(handler.name)
+  // Each earlier attempt has a line in the activity; a workflow may have many.
+  const earlier = fragment`coalesce((
         select jsonb_agg(jsonb_build_object('at', earlier.at) || earlier.error order by earlier.position)
         from (
           select a.position, a.at, a.error
           from ${workflowNames(log).workflow_activity} as a
-          where a.correlation_id = ${execution.correlationId}::text
-            and a.execution = ${execution.id}::uuid
+          where a.correlation_id = ${correlationId}::text
+            and a.execution = ${id}::uuid
             and a.kind = 'failed'
             and a.outcome in ('retry', 'lost')
             and a.error is not null
             and a.at > coalesce((
               select l.last_failed_at
               from ${consumerNames(log).dead_letters} as l
-              where l.consumer = ${consumerOf(handler)}::text
+              where l.consumer = ${consumer}::text
                 and l.event_id = ${event.id}::uuid), '-infinity')
           order by a.position desc
-          limit ${Math.max(0, Math.min(keptEntries, attempt) - 1)}::integer) as earlier), '[]')
-        || jsonb_build_array(jsonb_build_object('at', clock_timestamp()) || ${JSON.stringify(description)}::jsonb))
-    on conflict (consumer, event_id) do update
-    set state = 'open',
-      fence = excluded.fence,
-      attempts = d.attempts + excluded.attempts,
-      failures = d.failures + 1,
-      last_failed_at = clock_timestamp(),
-      retry_at = null,
-      note = null,
-      execution = excluded.execution,
-      correlation_id = excluded.correlation_id,
-      reason = excluded.reason,
-      fingerprint = excluded.fingerprint,
-      errors = (
-        select jsonb_agg(kept.error order by kept.n)
-        from jsonb_array_elements(d.errors || excluded.errors) with ordinality as kept(error, n)
-        where kept.n > jsonb_array_length(d.errors || excluded.errors) - ${keptEntries}::integer),
-      history = case
-        when d.state in ('open', 'retrying') then d.history
-        else case when jsonb_array_length(d.history) < ${keptEntries}::integer then d.history else d.history - 0 end
-          || jsonb_build_array(jsonb_build_object('at', clock_timestamp(), 'from', d.state, 'to', 'open'))
-      end`)
-  log.telemetry.count('dead_letters_total')
+          limit ${Math.max(0, Math.min(maxEarlier, attempt - 1))}::integer) as earlier), '[]')`
+  const more = { id, correlationId, reason, fingerprint: fingerprint(handler.name, error), earlier, onFailure: problem }
+  await record(log, { consumer, fence }, { event, error, attempts: attempt }, tx, more)
 }
 
-/** A dead letter whose event is gone when it is retried says so. Without a dead letter only the activity does. */
-async function reopenGone(log: Log, tx: Executor, { execution, error, reason }: FailedExecution): Promise<void> {
-  await tx.run(sql`/* workflows.reopen_letter */
-    update ${consumerNames(log).dead_letters}
-    set state = 'open',
-      attempts = attempts + ${execution.attempt}::integer,
-      failures = failures + 1,
-      last_failed_at = clock_timestamp(),
-      reason = ${reason}::text,
-      errors = case when jsonb_array_length(errors) < ${keptEntries}::integer then errors else errors - 0 end
-        || jsonb_build_array(
-          jsonb_build_object('at', clock_timestamp()) || ${JSON.stringify(describeError(error))}::jsonb)
-    where execution = ${execution.id}::uuid
-      and state = 'retrying'`)
-}
+/** The dead letter keeps the last 20 errors. */
+const maxEarlier = 19
 
 /** How often this execution was dead-lettered before. */
 async function countFailures(log: Log, handler: string, eventId: string): Promise<number> {
@@ -240,20 +197,10 @@ async function countFailures(log: Log, handler: string, eventId: string): Promis
   return row?.failures ?? 0
 }
 
-/** Closes the dead letter whose retry has completed, in that transaction. */
+/** The execution that retried a dead letter has completed: closes the dead letter, in that transaction. */
 export async function closeDeadLetter(log: Log, tx: Executor, execution: Claimed): Promise<void> {
-  const { id, attempt } = execution
-  await tx.run(sql`/* workflows.close_letter */
-    update ${consumerNames(log).dead_letters}
-    set state = 'replayed',
-      retry_at = null,
-      attempts = attempts + ${attempt}::integer,
-      history = case when jsonb_array_length(history) < ${keptEntries}::integer then history else history - 0 end
-        || jsonb_build_array(jsonb_build_object('at', clock_timestamp(), 'from', state, 'to', 'replayed'))
-    where execution = ${id}::uuid
-      and state = 'retrying'`)
+  await closeRetried(log, execution.id, execution.attempt, tx)
   await unparkAfter(log, tx, execution)
-  log.telemetry.count('dead_letters_replayed_total')
 }
 
 /** Equal for failures that are alike: numbers and ids in the message are ignored. */

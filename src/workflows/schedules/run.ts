@@ -141,7 +141,7 @@ async function appendOf(
       },
     })
   }
-  return prepareAppend(log, [...streams.values()], {}, undefined, { digest: undefined, checkIds: true })
+  return prepareAppend(log, [...streams.values()], {}, { checkIds: true })
 }
 
 /**

@@ -98,7 +98,7 @@ async function firstEvent(
   }
   const streams = [{ stream: workflowStream(correlationId), events: [first] }]
   // An attempt that was lost in the middle of it, or the one before a retry of its dead letter, may have started it.
-  const append = await prepareAppend(log, streams, {}, undefined, { digest: undefined, checkIds: true })
+  const append = await prepareAppend(log, streams, {}, { checkIds: true })
   return { append, id: correlationId }
 }
 

@@ -193,7 +193,7 @@ async function completeTogether(
       const emitting = held.filter(({ outcome }) => outcome.emitted?.append !== undefined)
       const appends = emitting.map(({ outcome }) => outcome.emitted!.append as Append)
       const codes = await sendBatch(tx, log, appends, false)
-      const refused = new Set(emitting.filter((_, at) => codes[at]!.code !== 0))
+      const refused = new Set(emitting.filter((_, at) => codes[at]!.kind !== 'appended'))
       const appended = held.filter(entry => !refused.has(entry))
       if (appended.length === 0) return
       const stored = await storeWithConsequences(parts, options, tx, appended)

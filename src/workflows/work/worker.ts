@@ -10,7 +10,7 @@
  * away for longer than its lease has lost its executions to others, and enters again.
  */
 import type { Consumers } from '../../consumers/consumers.ts'
-import { newOwner } from '../../consumers/lease.ts'
+import { newOwner } from '../../consumers/row.ts'
 import { follow } from '../../consumers/run/follow.ts'
 import { type Host, openHost } from '../../consumers/runners/host.ts'
 import { isRillflowError } from '../../core/errors.ts'
