@@ -305,7 +305,7 @@ function assemble<M extends EventMap>(
     clock,
     ids: options.ids ?? uuidv7Ids({ clock }),
     telemetry,
-    definitions: options.events ?? { schemas: new Map() },
+    definitions: (options.events ?? { schemas: new Map() }) as EventDefinitions,
     upcasters: upcasters(options.upcasters ?? []),
     inline: inlineRegistry(),
     maxEventBytes: options.maxEventBytes ?? 1024 * 1024,
