@@ -135,6 +135,7 @@ export function assemble<M extends EventMap>(
     subscribe: subscriptions.subscribe,
     subscriptions: subscriptions.subscriptions,
     workflows: workflows.workflows,
+    register: workflows.workflows.register,
     daemons: administerDaemons({ log, wake }),
     daemon: daemons.daemon,
     deadLetters: openDeadLetters({ log, kinds: [workflows.deadLetterKind], onRequest: () => wake.changed() }),

@@ -81,9 +81,14 @@ export const Aborted: ErrorKind<'aborted', object> = defineError(
   'aborted',
   () => 'The call was aborted by its signal before it took effect; error.cause is the reason given.',
 )
-export const TimedOut: ErrorKind<'timed_out', { what: string; timeoutMs: number }> = defineError(
+/** `missing`: what it waits for, in whole sentences, where the store knows it. */
+export const TimedOut: ErrorKind<
   'timed_out',
-  d => `${d.what} did not happen within ${d.timeoutMs} ms. Give it more timeoutMs, or look at what holds it back.`,
+  { what: string; timeoutMs: number; missing?: string | undefined }
+> = defineError(
+  'timed_out',
+  d =>
+    `${d.what} did not happen within ${d.timeoutMs} ms. ${d.missing ?? 'Give it more timeoutMs, or look at what holds it back.'}`,
   { retryable: true },
 )
 export const Overloaded: ErrorKind<'overloaded', { queue: string; limit: number }> = defineError(

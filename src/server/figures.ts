@@ -9,7 +9,7 @@ import type { Log } from '../events/log.ts'
 import { settle } from '../events/order/settle.ts'
 import { subscriptionNames } from '../subscriptions/schema.ts'
 import { type Family, type Gauge, gauges, type Sample, type Total, totals } from '../telemetry/metrics.ts'
-import { countOpen } from '../workflows/insight/open.ts'
+import { countOpen } from '../workflows/insight/executions.ts'
 import { readTotals } from '../workflows/insight/stats.ts'
 import { workflowNames } from '../workflows/schema.ts'
 

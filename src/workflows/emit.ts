@@ -5,12 +5,14 @@
  *     return [emit('OrderCharged', { receipt }), emit('MailAsked', { to }, { key: 'receipt' })]
  *     return batch(items.map(item => emit('ItemChecked', item)))            a fan-out, which a join can close
  *     return complete(tx => tx.query('insert …'), emit('OrderBooked', {}))   together with writes of its own
+ *     return compensate('no stock left')                                     undo what the workflow has done
  *
  * An id follows from the event, the handler and a key, so a handler that is run again emits the same events, not more.
  * An event that is emitted because of an event of a batch keeps its place in the batch; `batch([…])` opens one inside of it.
  */
 import type { Awaitable } from '../core/core.ts'
 import { isPromise } from '../core/core.ts'
+import { type Named, nameOf } from '../core/definition.ts'
 import { derivedId } from '../core/derived-id.ts'
 import type { Transaction } from '../database/database.ts'
 import { lendTransaction } from '../database/handle.ts'
@@ -18,7 +20,7 @@ import { prepareAppend, writtenBy } from '../events/append/append.ts'
 import type { AppendResult } from '../events/append/outcome.ts'
 import type { Expected, StreamEvents } from '../events/append/prepare.ts'
 import type { Append } from '../events/append/send.ts'
-import type { EventMap, NewEventOf, RecordedEvent } from '../events/definition.ts'
+import type { EventMap, NewEventOf, RecordedEvent, UntypedEvents } from '../events/definition.ts'
 import type { Log } from '../events/log.ts'
 import { contextOf, type Span } from '../telemetry/span.ts'
 import { type BatchPlace, envelopeOf, headerOf, workflowStream } from './envelope.ts'
@@ -27,77 +29,105 @@ import { HopsExceeded, InvalidResult, TooManyEmitted } from './errors.ts'
 const brand = Symbol('rillflow.emission')
 
 export interface EmitOptions {
-  /** What makes its id, with the event and the handler; default: its type, numbered. */
+  /** Part of its id, with the event and the handler. Default: its type, numbered. */
   key?: string | undefined
   /** A UUID of its own instead. */
   id?: string | undefined
-  /** Default: the workflow's own stream. */
+  /** An entity's stream. Default: the workflow's own, so that a fan-out never competes for the version of an entity. */
   stream?: string | undefined
   /** The version that stream must have. Default 'any'. */
   expected?: Expected | undefined
   headers?: Readonly<Record<string, unknown>> | undefined
 }
 
-/** An event that is to be. */
-export interface Emission<Type extends string = string, Data = unknown> {
+/** An event to be emitted. */
+export interface Emission<Type extends string = string> {
   readonly kind: 'emission'
   readonly type: Type
-  readonly data: Data
+  readonly data: unknown
   readonly options: EmitOptions
 }
 
+/** `emit` of a context: it knows the events, and the types that the handler may emit. */
+export type Emit<M extends EventMap = UntypedEvents, E extends keyof M & string = keyof M & string> = <T extends E>(
+  type: T,
+  data: M[T],
+  options?: EmitOptions,
+) => Emission<T>
+
 export interface BatchOptions {
-  /** The join that waits for this batch: it is opened with it, and hears of branches that end without an event. */
-  join?: string | undefined
-  /** What makes the batch's id, with the event and the handler; default: numbered. */
+  /** The join that waits for this batch, by name or definition: it is opened with it, and gets branches without an event. */
+  join?: Named | undefined
+  /** Part of the batch's id, with the event and the handler. Default: numbered. */
   key?: string | undefined
 }
 
-/** Events that belong together, told apart by their index. */
-export interface Batch<E extends Emission = Emission> {
+/** Events that belong together, each with its index. */
+export interface Batch<Type extends string = string> {
   readonly kind: 'batch'
-  readonly emissions: readonly E[]
+  readonly emissions: readonly Emission<Type>[]
   readonly options: BatchOptions
 }
 
 /** Writes that are part of the completion: they, the events and the end of the attempt are one transaction. */
-export interface Completion<E extends Emission = Emission> {
+export interface Completion<Type extends string = string> {
   readonly kind: 'complete'
   readonly work: (tx: Transaction) => Promise<unknown>
-  readonly emitted: readonly (E | Batch<E>)[]
+  readonly emitted: readonly (Emission<Type> | Batch<Type>)[]
 }
 
-/** What may be emitted: one kind per type of the map, told apart by `type`. */
-export type EmissionOf<M extends EventMap> = { [T in keyof M & string]: Emission<T, M[T]> }[keyof M & string]
+/** The end of the workflow: nothing more of it runs, and the undos of its steps do. */
+export interface Compensation<Type extends string = string> {
+  readonly kind: 'compensate'
+  readonly reason: string | undefined
+  readonly emitted: readonly Emission<Type>[]
+}
 
-export type HandlerResult<E extends Emission = Emission> =
+/** What a handler may return. */
+export type HandlerResult<Type extends string = string> =
   | undefined
   | null
   // biome-ignore lint/suspicious/noConfusingVoidType: a handler without a return statement gives exactly that.
   | void
-  | E
-  | Batch<E>
-  | Completion<E>
-  | readonly (E | Batch<E>)[]
+  | Emission<Type>
+  | Batch<Type>
+  | Completion<Type>
+  | Compensation<Type>
+  | readonly (Emission<Type> | Batch<Type>)[]
 
-export function emit<Type extends string, Data>(
-  type: Type,
-  data: Data,
-  options: EmitOptions = {},
-): Emission<Type, Data> {
+export function emit<Type extends string>(type: Type, data: unknown, options: EmitOptions = {}): Emission<Type> {
   return branded({ kind: 'emission', type, data, options })
 }
 
-export function batch<E extends Emission>(emissions: readonly E[], options: BatchOptions = {}): Batch<E> {
+/** A fan-out: its events are one batch, which a join can close. */
+export function batch<Type extends string>(
+  emissions: readonly Emission<Type>[],
+  options: BatchOptions = {},
+): Batch<Type> {
   return branded({ kind: 'batch', emissions, options })
 }
 
 /** `work` may write to the database and nothing else: it runs in the transaction that completes the attempt. */
-export function complete<E extends Emission = never>(
+export function complete<Type extends string = never>(
   work: (tx: Transaction) => Promise<unknown>,
-  ...emitted: readonly (E | Batch<E>)[]
-): Completion<E> {
+  ...emitted: readonly (Emission<Type> | Batch<Type>)[]
+): Completion<Type> {
   return branded({ kind: 'complete', work, emitted })
+}
+
+/** Completes the attempt and ends the workflow: its steps are undone, the newest first. What it emits runs no handler. */
+export function compensate<Type extends string = never>(
+  reason?: string,
+  ...emitted: readonly Emission<Type>[]
+): Compensation<Type> {
+  return branded({ kind: 'compensate', reason, emitted })
+}
+
+export interface ReadResult {
+  readonly work: Completion['work'] | undefined
+  readonly emitted: readonly (Emission | Batch)[]
+  /** Set if the workflow is to be compensated. */
+  readonly compensation?: { readonly reason: string | undefined } | undefined
 }
 
 /** What a handler returned, in one form; a reason if it cannot be emitted. */
@@ -108,9 +138,13 @@ export function readResult(result: unknown): ReadResult | { readonly reason: str
     const read = readResult(result.emitted)
     return 'reason' in read ? read : { work: lent(result.work), emitted: read.emitted }
   }
+  if (isBranded(result) && result.kind === 'compensate') {
+    const read = readResult(result.emitted)
+    return 'reason' in read ? read : { ...read, compensation: { reason: result.reason } }
+  }
   const emitted: readonly unknown[] = Array.isArray(result) ? result : [result]
   for (const each of emitted) {
-    if (!isBranded(each) || each.kind === 'complete')
+    if (!isBranded(each) || (each.kind !== 'emission' && each.kind !== 'batch'))
       return { reason: `${describe(each)} is neither emit(…) nor batch([…])` }
     if (each.kind !== 'batch') continue
     if (!Array.isArray(each.emissions)) return { reason: 'batch takes a list' }
@@ -132,12 +166,7 @@ function lent(work: Completion['work']): Completion['work'] {
   }
 }
 
-export interface ReadResult {
-  readonly work: Completion['work'] | undefined
-  readonly emitted: readonly (Emission | Batch)[]
-}
-
-function isBranded(value: unknown): value is Emission | Batch | Completion {
+function isBranded(value: unknown): value is Emission | Batch | Completion | Compensation {
   return typeof value === 'object' && value !== null && brand in value
 }
 
@@ -291,7 +320,8 @@ function keyIn(about: string | undefined, key: string): string {
 function openBatch({ handler, event, batches, about }: Emitter, batch: Batch, opened: OpenedBatch[]): string {
   const key = keyIn(about, batch.options.key ?? `#${opened.length + 1}`)
   const id = derivedId(event.createdAt, event.id, handler, `batch ${key}`)
-  opened.push({ id, size: batch.emissions.length, join: batch.options.join, outer: batches })
+  const { join } = batch.options
+  opened.push({ id, size: batch.emissions.length, join: join === undefined ? undefined : nameOf(join), outer: batches })
   return id
 }
 

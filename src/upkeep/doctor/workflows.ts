@@ -14,14 +14,14 @@ export function checkWorkflows(log: Log): Check[] {
       name: 'workflows.without_code',
       ok: 'For all that is to be done there is a worker with the code.',
       async find() {
-        const handlers = await listHandlers(log)
-        return handlers.flatMap(({ handler, version, workers, open }) => {
+        const { items } = await listHandlers(log, { limit: 10_000 })
+        return items.flatMap(({ handler, version, workers, open }) => {
           const count = Object.values(open).reduce((sum, each) => sum + each, 0)
           if (workers > 0 || count === 0) return []
           return {
             level: 'warning' as const,
             message: `${count} executions wait for version ${version} of handler "${handler}", and no worker has its code.`,
-            mend: 'Start a worker that registers it, or cancel the workflows that wait for it: store.workflows.flow(id).cancel(), or rillflow workflows cancel ID.',
+            mend: 'Start a worker that registers it, or cancel the workflows that wait for it: store.workflows.get(id).cancel(), or rillflow workflows cancel ID.',
           }
         })
       },
@@ -62,7 +62,7 @@ export function checkWorkflows(log: Log): Check[] {
         return rows.map(({ lane, open }) => ({
           level: 'warning' as const,
           message: `Lane ${lane} is parked behind a dead letter, with ${open} executions in it.`,
-          mend: 'Retry or resolve the dead letter: see store.workflows.lanes({ isParked: true }), or rillflow dead-letters list.',
+          mend: 'Retry or resolve the dead letter: see store.workflows.lanes.list({ isParked: true }), or rillflow dead-letters list.',
         }))
       },
     },

@@ -1,23 +1,24 @@
 /**
- * Cancelling a workflow: from then on nothing of it is run. What waits goes; what runs is told by its signal, and whatever
- * it comes to is refused; events of the workflow that are dispatched later run no handler. What has been done stays done,
- * unless it is to be compensated (see `compensate.ts`).
+ * Cancelling a workflow: from then on nothing of it runs. Executions that wait are deleted; attempts that run are told by
+ * their signal, and their outcomes are refused; events of the workflow that are dispatched later run no handler. What has
+ * been done stays done, unless it is to be compensated (see `compensate.ts`).
  *
  *     active ──► cancelled                                     final: a second cancellation changes nothing
  *     active ──► compensating ──► compensated · compensationFailed
  *
- * A workflow that is over is left as it is, since there is nothing to cancel: nothing open, nothing still to be dispatched,
- * no dead letter to be retried, and, to be compensated, nothing recorded to undo.
+ * A workflow that is over stays as it is, because there is nothing to cancel: nothing is open or still to be dispatched, no
+ * dead letter can be retried, and, to be compensated, no undo is recorded.
  *
- * Cancellation reaches the workflows started by this one, and by those: each in a transaction of its own, right after. A
- * mark on the row lets any worker go on with it should this process end in between. One that is started meanwhile is
- * cancelled when it is dispatched, because that looks at its parent.
+ * A cancellation reaches the workflows that this one has started, and those that they have: each in a transaction of its own,
+ * right after. A mark on the row lets any worker continue if this process ends in between. A workflow that is started
+ * meanwhile is cancelled when it is dispatched, because that looks at its parent.
  */
 
-import { InvalidOption } from '../../core/errors.ts'
+import { describe, refuseUnknownOptions } from '../../core/options.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
+import { refusal } from '../handler.ts'
 import type { WorkflowHints } from '../hints.ts'
 import { dispatcherName } from '../routes.ts'
 import { workflowNames } from '../schema.ts'
@@ -31,24 +32,20 @@ export interface CancelOptions {
   compensate?: boolean | undefined
 }
 
-/** `flow.cancel('why', { compensate })` or `flow.cancel({ reason, compensate })`. */
-export async function cancelFlow(
+export async function cancelWorkflow(
   log: Log,
   hints: WorkflowHints,
   correlationId: string,
-  first: string | CancelOptions | undefined,
-  second: Omit<CancelOptions, 'reason'> | undefined,
+  options: CancelOptions,
 ): Promise<WorkflowStatus> {
   log.database.refuseInsideTransaction('cancel')
-  const options = typeof first === 'object' ? first : { ...second, reason: first }
+  const what = `The cancellation of workflow ${correlationId}`
+  refuseUnknownOptions(what, options, ['reason', 'compensate'])
   const { reason, compensate } = options
   if (reason !== undefined && typeof reason !== 'string')
-    throw new InvalidOption({ option: 'reason', reason: `must be text, not ${JSON.stringify(reason)}` })
+    throw refusal(what, 'reason', `needs text as "reason", not ${describe(reason)}.`)
   if (compensate !== undefined && typeof compensate !== 'boolean')
-    throw new InvalidOption({
-      option: 'compensate',
-      reason: `must be true or false, not ${JSON.stringify(compensate)}`,
-    })
+    throw refusal(what, 'compensate', `needs true or false as "compensate", not ${describe(compensate)}.`)
   await cancelTree(log, hints, correlationId, options)
   const [status] = await readStatuses(log, [correlationId])
   return status!

@@ -17,7 +17,7 @@ import { fragment, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { cancelIn } from '../cancel/cancel.ts'
 import { undoFailed } from '../cancel/compensate.ts'
-import { type Emitted, prepareEmitted, type ReadResult, readResult } from '../emit.ts'
+import { type Emitted, emit, prepareEmitted, type ReadResult, readResult } from '../emit.ts'
 import { InvalidResult } from '../errors.ts'
 import { consumerOf, type Handler } from '../handler.ts'
 import { placeOf } from '../joins/join.ts'
@@ -61,6 +61,8 @@ export interface FailedExecution {
   readonly handler: Handler
   readonly error: unknown
   readonly reason: DeadLetterReason
+  /** Whether its lane waits until an operator acts. */
+  readonly parksLane: boolean
 }
 
 /** How long `onDeadLetter` may take. The execution is open until then, and no other worker takes it over meanwhile. */
@@ -69,9 +71,11 @@ const maxHookMs = 5_000
 /** The outcome of an execution that has failed for good. */
 export async function deadLetterOutcome(parts: AttemptParts, failed: FailedExecution): Promise<OutcomeEnd> {
   const { log } = parts
-  const compensates = failed.handler.onFailure === 'compensate'
+  const { parksLane } = failed
+  const compensates = failed.handler.onDeadLetter === 'compensate'
   const plain = (problem?: string): OutcomeEnd => ({
-    ...{ kind: 'done', activity: 'failed', detail: failed.reason, error: describeError(failed.error), compensates },
+    ...{ kind: 'done', activity: 'failed', detail: failed.reason, error: describeError(failed.error) },
+    ...{ compensates, parksLane },
     write: tx => deadLetter(log, tx, failed, problem),
   })
   try {
@@ -113,17 +117,19 @@ interface Reported {
 async function callHook({ log, limits }: AttemptParts, failed: FailedExecution): Promise<Reported | undefined> {
   const { handler, error, reason, execution } = failed
   const { event, attempt: attempts } = execution
-  const { name, onFailure: hook } = handler
+  const { name, onDeadLetter: hook } = handler
   if (typeof hook !== 'function' || event === undefined) return undefined
-  const limit = deadline(undefined, maxHookMs, { what: `The end of onFailure of "${name}"`, clock: log.clock })
+  const limit = deadline(undefined, maxHookMs, { what: `The end of onDeadLetter of "${name}"`, clock: log.clock })
   let result: unknown
   try {
-    result = await abortable((async () => hook({ error, reason, attempts }, event))(), limit.signal)
+    result = await abortable((async () => hook({ error, reason, attempts, event }, { emit }))(), limit.signal)
   } finally {
     limit.dispose()
   }
   const read = readResult(result)
-  if ('reason' in read) throw new InvalidResult({ handler: name, reason: `its onFailure: ${read.reason}` })
+  if ('reason' in read) throw new InvalidResult({ handler: name, reason: `its onDeadLetter: ${read.reason}` })
+  if (read.compensation !== undefined)
+    throw new InvalidResult({ handler: name, reason: "its onDeadLetter: write onDeadLetter: 'compensate' instead" })
   const failure = await countFailures(log, name, event.id)
   const emitter = { handler: name, event, failure, ...placeOf(execution) }
   return { work: read.work, emitted: await prepareEmitted(log, emitter, read.emitted, limits) }
@@ -133,7 +139,7 @@ function noteProblem(log: Log, { handler, execution }: FailedExecution, error: u
   const { name, message } = describeError(error)
   log.telemetry.log.warn(
     { schema: log.schema, handler: handler.name, executionId: execution.id, error },
-    'onFailure itself has failed',
+    'onDeadLetter itself has failed',
   )
   return `${name}: ${message}`
 }
@@ -143,9 +149,9 @@ async function deadLetter(log: Log, tx: Transaction, failed: FailedExecution, pr
   const { execution, handler, error } = failed
   await recordDeadLetter(log, tx, failed, problem)
   // Without its event there is no dead letter, and nothing for an operator to decide.
-  if (handler.definition.onDead === 'park' && execution.event !== undefined) await parkLane(log, tx, execution)
+  if (failed.parksLane && execution.event !== undefined) await parkLane(log, tx, execution)
   if (execution.undoId !== undefined) await undoFailed(log, tx, execution)
-  if (handler.onFailure !== 'compensate') return
+  if (handler.onDeadLetter !== 'compensate') return
   const reason = `${handler.name} has failed: ${describeError(error).message}`
   await cancelIn(log, tx, execution.correlationId, { reason, compensate: true, except: execution.id })
 }
@@ -180,7 +186,7 @@ export async function recordDeadLetter(
                 and l.event_id = ${event.id}::uuid), '-infinity')
           order by a.position desc
           limit ${Math.max(0, Math.min(maxEarlier, attempt - 1))}::integer) as earlier), '[]')`
-  const more = { id, correlationId, reason, fingerprint: fingerprint(handler.name, error), earlier, onFailure: problem }
+  const more = { id, correlationId, reason, fingerprint: fingerprint(handler.name, error), earlier, onDeadLetter: problem }
   await record(log, { consumer, fence }, { event, error, attempts: attempt }, tx, more)
 }
 

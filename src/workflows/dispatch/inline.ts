@@ -13,7 +13,7 @@ import { lendTransaction } from '../../database/handle.ts'
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
-import { attemptResult, type Emitted, prepareEmitted, type ReadResult, readResult } from '../emit.ts'
+import { attemptResult, type Emit, type Emitted, emit, prepareEmitted, type ReadResult, readResult } from '../emit.ts'
 import { ExecutionTimeout, InvalidResult } from '../errors.ts'
 import type { Handler } from '../handler.ts'
 import type { Route } from '../routes.ts'
@@ -26,6 +26,7 @@ import type { Routing } from './routing.ts'
 
 /** The context of an inline handler: the part of a handler's context that it also has when it is queued. */
 export interface InlineContext {
+  readonly emit: Emit
   readonly executionId: string
   readonly correlationId: string
   readonly handler: string
@@ -111,6 +112,7 @@ async function tryInline(
         const result = await within(log, tx, handler, signal, (handle, over) => {
           const ctx: InlineContext = {
             ...repeatable(id, () => event.createdAt),
+            emit,
             ...{ executionId: id, correlationId: event.correlationId, handler: handler.name, version: handler.version },
             tx: async (_, run) => run(handle),
             signal: over,
@@ -158,6 +160,8 @@ async function runToEnd(
   const result: unknown = await handler.run(event, ctx as never)
   const read = readResult(result)
   if ('reason' in read) throw new InvalidResult({ handler: handler.name, reason: read.reason })
+  // Undoing a workflow is for a worker: as an execution the handler runs again.
+  if (read.compensation !== undefined) throw new Error('an inline handler compensates')
   await read.work?.(handle)
   return read.emitted
 }

@@ -4,7 +4,7 @@ import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { enqueue, lockWorkflows, type NewExecution } from '../dispatch/enqueue.ts'
 import type { BatchPlace } from '../envelope.ts'
-import type { JoinDefinition } from '../handler.ts'
+import type { JoinRoute } from '../handler.ts'
 import type { Route } from '../routes.ts'
 import { workflowNames } from '../schema.ts'
 import type { EntryOutcome, Join, JoinState } from './arrive.ts'
@@ -53,7 +53,7 @@ export async function readJoins(
 function joinOf(row: unknown[]): Join {
   const [id, batchId, correlationId, route, handler, definition, size, arrived, failed, empty, state, entries] =
     row as [
-      ...[string, string, string, number, string, JoinDefinition],
+      ...[string, string, string, number, string, JoinRoute],
       ...[number, number, number, number, JoinState, [number, EntryOutcome][] | null],
     ]
   return {
@@ -116,7 +116,7 @@ export async function openJoins(
 function newJoin({ id, route, batch, correlationId }: WantedJoin): Join {
   return {
     ...{ id, batchId: batch.id, correlationId, route: route.id, handler: route.handler, size: batch.size },
-    definition: route.definition.join ?? { policy: 'all', onTimeout: 'dead-letter' },
+    definition: route.definition.join ?? { policy: 'all', onTimeout: 'deadLetter' },
     ...{ arrived: 0, failed: 0, empty: 0, state: 'open' },
     ...{ entries: new Map(), written: new Map(), closedBy: undefined, hasChanged: false },
   }

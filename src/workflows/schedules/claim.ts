@@ -7,13 +7,13 @@ import { sql } from '../../database/sql.ts'
 import { byBytes } from '../../events/append/send.ts'
 import type { Log } from '../../events/log.ts'
 import { workflowNames } from '../schema.ts'
-import type { Schedule, ScheduleDefinition } from './schedule.ts'
+import type { Schedule, StoredSchedule } from './schedule.ts'
 import { dueTimes } from './times.ts'
 
 export interface ClaimedSchedule {
   readonly name: string
   readonly fence: number
-  readonly definition: ScheduleDefinition
+  readonly definition: StoredSchedule
   readonly dueAt: Date
   /** The database's time at the claim. */
   readonly now: Date
@@ -79,7 +79,7 @@ export async function claimSchedules(log: Log, { owner, names, limit }: Schedule
 interface ClaimedRow {
   readonly name: string
   readonly fence: number
-  readonly definition: ScheduleDefinition
+  readonly definition: StoredSchedule
   readonly next_at: Date | null
   readonly trigger_at: Date | null
   readonly now: Date

@@ -14,12 +14,12 @@ import type { Append } from '../../events/append/send.ts'
 import type { NewEventOf } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
 import type { Span } from '../../telemetry/span.ts'
-import { type AppendIn, type Emission, type EmitLimits, readResult } from '../emit.ts'
+import { type AppendIn, type Emission, type EmitLimits, emit, readResult } from '../emit.ts'
 import { workflowStream } from '../envelope.ts'
 import { InvalidScheduleResult, ScheduleTimeout, TooManyEmitted } from '../errors.ts'
 import { workflowNames } from '../schema.ts'
 import type { ClaimedSchedule } from './claim.ts'
-import type { Schedule, ScheduleDefinition } from './schedule.ts'
+import type { Schedule, StoredSchedule } from './schedule.ts'
 
 export type ScheduleOutcome = 'completed' | 'failed' | 'skipped'
 
@@ -77,7 +77,7 @@ async function runCode(
   const release = onAbort(over, () => controller.abort(over.reason))
   const { signal } = controller
   try {
-    const running = (async () => schedule.run({ name, dueAt, signal, isManual }))()
+    const running = (async () => schedule.run({ name, dueAt, signal, isManual, emit }))()
     const emissions = emissionsOf(name, await abortable(running, signal), limits)
     return { outcome: 'completed', append: await appendOf(log, claimed, emissions, span?.headers) }
   } catch (thrown) {
@@ -96,7 +96,7 @@ export function failedRun(log: Log, { name, dueAt }: RunKey, error: unknown): En
 }
 
 /** The workflow of a run. */
-export function correlationOf({ correlationId }: ScheduleDefinition, run: RunKey): string {
+export function correlationOf({ correlationId }: StoredSchedule, run: RunKey): string {
   return correlationId ?? idOf(run, 'workflow')
 }
 
@@ -108,8 +108,8 @@ function emissionsOf(schedule: string, result: unknown, { maxEmitted }: EmitLimi
   const read = readResult(result)
   if ('reason' in read) throw new InvalidScheduleResult({ schedule, reason: read.reason })
   const emissions = read.emitted.filter(each => each.kind === 'emission')
-  if (read.work !== undefined || emissions.length < read.emitted.length)
-    throw new InvalidScheduleResult({ schedule, reason: 'batch([…]) and complete(…) are for handlers' })
+  if (read.work !== undefined || read.compensation !== undefined || emissions.length < read.emitted.length)
+    throw new InvalidScheduleResult({ schedule, reason: 'batch(…), complete(…) and compensate(…) are for handlers' })
   if (emissions.length > maxEmitted)
     throw new TooManyEmitted({ handler: schedule, emitted: emissions.length, maxEmitted })
   return emissions

@@ -3,14 +3,13 @@
  * header names its parent, so that a cancellation reaches it.
  *
  *     ctx.start ─► first event of the child + record of the call, one transaction
- *     child.settled ─► suspended ─► a duty of workers finds the child settled ─► answered, woken
+ *     child.waitUntilSettled ─► suspended ─► a duty of workers finds the child settled ─► answered, woken
  *
  * A child does not know which executions wait for it, and whether it is settled depends on two rows and the log: so workers
  * look, soon after each execution that ends, at those that may be.
  */
 import { consumerNames } from '../../consumers/schema.ts'
 import { derivedId } from '../../core/derived-id.ts'
-import { InvalidOption } from '../../core/errors.ts'
 import { checkName } from '../../core/name.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
@@ -21,6 +20,7 @@ import { contextOf } from '../../telemetry/span.ts'
 import { lockWorkflows, wakeSuspended } from '../dispatch/enqueue.ts'
 import { envelopeOf, headerOf, workflowStream } from '../envelope.ts'
 import { EventGone, HopsExceeded } from '../errors.ts'
+import { refusal } from '../handler.ts'
 import { dispatcherName } from '../routes.ts'
 import { workflowNames } from '../schema.ts'
 import { readStatuses, type WorkflowStatus } from '../status.ts'
@@ -38,7 +38,7 @@ export interface StartOptions {
 export interface Child {
   readonly correlationId: string
   /** Waits, without holding a worker, until nothing more happens in it by itself, also if something of it has failed. */
-  settled(): Promise<ChildStatus>
+  waitUntilSettled(): Promise<ChildStatus>
 }
 
 /** How a child was when it had settled. */
@@ -53,7 +53,7 @@ export async function startChild(
   const { execution } = run
   if (given !== undefined) checkName('Correlation id', given)
   if (given === execution.correlationId)
-    throw new InvalidOption({ option: 'correlationId', reason: 'is that of this workflow: emit the event instead' })
+    throw refusal('A child workflow', 'correlationId', 'cannot have the id of its parent. Emit the event instead.')
   const { correlationId } = await run.call<{ correlationId: string }>('start', key ?? type, call =>
     run.work(call, async () => {
       const { append, id } = await firstEvent(run, call, type, data, given)
@@ -62,7 +62,7 @@ export async function startChild(
       return end
     }),
   )
-  return { correlationId, settled: () => settledChild(run, correlationId) }
+  return { correlationId, waitUntilSettled: () => settledChild(run, correlationId) }
 }
 
 function settledChild(run: HandlerRun, correlationId: string): Promise<ChildStatus> {

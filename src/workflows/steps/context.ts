@@ -5,6 +5,7 @@ import type { Cutoff } from '../../core/cutoff.ts'
 import { derivedId } from '../../core/derived-id.ts'
 import type { Transaction } from '../../database/database.ts'
 import type { EventMap, RecordedEvent, UntypedEvents } from '../../events/definition.ts'
+import { type Emission, type EmitOptions, emit } from '../emit.ts'
 import type { Handler } from '../handler.ts'
 import type { Claimed } from '../work/claim.ts'
 import { type Child, type StartOptions, startChild } from './children.ts'
@@ -16,7 +17,10 @@ import { sleepFor, type WaitOptions, waitForEvent } from './waits.ts'
  * A handler that waits runs again from its top when the wait is over, as does one that is retried: its steps then answer from
  * memory. So everything that may differ from run to run belongs into steps, and the time, ids and chance come from here.
  */
-export interface HandlerContext<M extends EventMap = UntypedEvents> extends Repeatable {
+export interface HandlerContext<M extends EventMap = UntypedEvents, E extends keyof M & string = keyof M & string>
+  extends Repeatable {
+  /** An event to be emitted: return it, alone, in a list or in a batch. */
+  emit<T extends E>(type: T, data: M[T], options?: EmitOptions): Emission<T>
   /** The same in every run and unique: an idempotency key for whatever the handler calls. */
   readonly executionId: string
   readonly correlationId: string
@@ -30,9 +34,9 @@ export interface HandlerContext<M extends EventMap = UntypedEvents> extends Repe
    * Does something once: its result, plain JSON, is recorded and answers all later runs. A step that throws runs again in
    * the next attempt; a handler that catches the error gets the same one (by name, message and code) after a wait.
    */
-  step<T>(name: string, run: () => Awaitable<T>, options?: StepOptions): Promise<T>
+  step<T, Data = unknown>(name: string, run: () => Awaitable<T>, options?: StepOptions<Data>): Promise<T>
   /** A step that writes to the database: its writes and its result are committed together, and only if this run still counts. */
-  tx<T>(name: string, run: (tx: Transaction) => Awaitable<T>, options?: StepOptions): Promise<T>
+  tx<T, Data = unknown>(name: string, run: (tx: Transaction) => Awaitable<T>, options?: StepOptions<Data>): Promise<T>
   /** Waits at least this long; from a second on, without holding a worker. */
   sleep(ms: number): Promise<void>
   sleep(name: string, ms: number): Promise<void>
@@ -40,12 +44,15 @@ export interface HandlerContext<M extends EventMap = UntypedEvents> extends Repe
    * The first event of this type in the workflow after the handler's own that no other wait of this execution was given. A
    * wait that lost a race still takes its event: give it a `timeoutMs` instead.
    */
-  waitFor<T extends keyof M & string>(
+  waitForEvent<T extends keyof M & string>(
     type: T,
     options?: WaitOptions & { timeoutMs?: undefined },
   ): Promise<RecordedEvent<Pick<M, T>>>
   /** The same, or nothing if none came in time. */
-  waitFor<T extends keyof M & string>(type: T, options: WaitOptions): Promise<RecordedEvent<Pick<M, T>> | undefined>
+  waitForEvent<T extends keyof M & string>(
+    type: T,
+    options: WaitOptions,
+  ): Promise<RecordedEvent<Pick<M, T>> | undefined>
   /** Publishes an event into a workflow of its own, once. */
   start<T extends keyof M & string>(type: T, data: M[T], options?: StartOptions): Promise<Child>
 }
@@ -59,13 +66,14 @@ export interface ContextParts {
   opened(): HandlerRun | undefined
 }
 
-export function handlerContext({ execution, handler, cutoff, open, opened }: ContextParts): HandlerContext<EventMap> {
+export function handlerContext({ execution, handler, cutoff, open, opened }: ContextParts): HandlerContext {
   const { now, uuid, random } = repeatable(
     execution.id,
     () => opened()?.replay.now ?? execution.queuedAt,
     () => opened()?.replay.turn ?? 0,
   )
   const context = {
+    emit,
     executionId: execution.id,
     correlationId: execution.correlationId,
     attempt: execution.attempt,
@@ -86,10 +94,10 @@ export function handlerContext({ execution, handler, cutoff, open, opened }: Con
       handled(
         typeof first === 'string' ? sleepFor(open(), first, ms as number) : sleepFor(open(), 'sleep', first as number),
       ),
-    waitFor: (type: string, options?: WaitOptions) => handled(waitForEvent(open(), type, options)),
+    waitForEvent: (type: string, options?: WaitOptions) => handled(waitForEvent(open(), type, options)),
     start: (type: string, data: unknown, options?: StartOptions) => handled(startChild(open(), type, data, options)),
   }
-  return context as unknown as HandlerContext<EventMap>
+  return context as unknown as HandlerContext
 }
 
 /** A call that the handler does not await must not end the process when it is rejected. */

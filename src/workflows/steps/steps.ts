@@ -16,20 +16,22 @@
  * What can fail: the execution was taken over (`ExecutionLost`, nothing is recorded), a result is not JSON or too large, an
  * event that ended a wait is no longer in the log. A step that throws has failed for this attempt only.
  */
-import { InvalidOption, isRillflowError } from '../../core/errors.ts'
+import { isRillflowError } from '../../core/errors.ts'
 import { encodeJson } from '../../core/json.ts'
+import { describe } from '../../core/options.ts'
 import type { Transaction } from '../../database/database.ts'
 import { TransactionTimeout } from '../../database/errors.ts'
 import { lendTransaction } from '../../database/handle.ts'
 import { recordUndo, settleUndo, type UndoRequest } from '../cancel/undo.ts'
 import { InvalidStepResult } from '../errors.ts'
+import { refusal } from '../handler.ts'
 import { idleLimit, wasIdleTooLong } from '../work/complete.ts'
 import type { HandlerRun } from './handler-run.ts'
 import type { Call, End } from './replay.ts'
 
-export interface StepOptions {
+export interface StepOptions<Data = unknown> {
   /** How to undo it, if the workflow is compensated: an undo and data for it. Recorded before the step runs. */
-  undo?: UndoRequest | undefined
+  undo?: UndoRequest<Data> | undefined
 }
 
 export async function step<T>(
@@ -81,7 +83,7 @@ export async function transactionalStep<T>(
 
 function checkFunction(doIt: unknown): void {
   if (typeof doIt !== 'function')
-    throw new InvalidOption({ option: 'run', reason: 'of a step must be a function that does it' })
+    throw refusal('A step', 'run', `needs a function as its second argument, not ${describe(doIt)}.`)
 }
 
 /** Takes the transaction away when the step has returned. */

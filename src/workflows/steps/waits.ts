@@ -11,15 +11,16 @@
  * too.
  */
 import { consumerNames } from '../../consumers/schema.ts'
-import { InvalidOption } from '../../core/errors.ts'
 import { encodeJson } from '../../core/json.ts'
 import { checkName } from '../../core/name.ts'
+import { describe } from '../../core/options.ts'
 import type { Executor, Transaction } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
 import { contains, readPage } from '../../events/read/page.ts'
 import { wakeSuspended } from '../dispatch/enqueue.ts'
+import { refusal } from '../handler.ts'
 import { dispatcherName } from '../routes.ts'
 import { workflowNames } from '../schema.ts'
 import type { OutcomeEnd } from '../work/outcome.ts'
@@ -53,7 +54,7 @@ export async function waitForEvent(
 
 function matchText({ log }: HandlerRun, type: string, match: unknown): string {
   if (typeof match !== 'object' || match === null || Array.isArray(match))
-    throw new InvalidOption({ option: 'match', reason: 'must be an object with what the data must contain' })
+    throw refusal('A wait', 'match', `needs an object that the data must contain as "match", not ${describe(match)}.`)
   return encodeJson(match, { what: type, root: 'match', maxBytes: log.maxEventBytes }).text
 }
 
@@ -67,7 +68,7 @@ const maxMs = 100 * 365 * 24 * 3600 * 1000
 
 function checkMs(option: string, ms: number): void {
   if (typeof ms === 'number' && ms >= 0 && ms <= maxMs) return
-  throw new InvalidOption({ option, reason: `must be milliseconds from 0 to a hundred years, not ${String(ms)}` })
+  throw refusal('A wait', option, `needs milliseconds from 0 to a hundred years as "${option}", not ${describe(ms)}.`)
 }
 
 /** A later time is looked at in between: an `integer` holds the milliseconds of 24 days. */

@@ -13,8 +13,9 @@
  */
 import { describeError } from '../../consumers/run/failure.ts'
 import { Cutoff } from '../../core/cutoff.ts'
-import type { EventMap, RecordedEvent } from '../../events/definition.ts'
+import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
+import { cancelIn } from '../cancel/cancel.ts'
 import { undoOutcome } from '../cancel/compensate.ts'
 import { loadUndo } from '../cancel/undo.ts'
 import { type AppendIn, type EmitLimits, prepareEmitted, type ReadResult, readResult } from '../emit.ts'
@@ -141,17 +142,20 @@ async function attempt(
 
 async function runToEnd(running: RunningAttempt): Promise<OutcomeEnd> {
   const { parts, handler } = running
-  const execution = handler.kind === 'join' ? await withJoin(parts.log, running.execution) : running.execution
+  const execution = handler.runsAs === 'join' ? await withJoin(parts.log, running.execution) : running.execution
   running.execution = execution
   refuseWornOut(running)
   if (execution.undoId !== undefined) {
     const undone = await callHandler(running, await loadUndo(parts.log, execution.undoId))
-    return 'early' in undone ? undone.early : undoOutcome(parts, execution, handler, undone)
+    if ('early' in undone) return undone.early
+    if (undone.compensation !== undefined)
+      throw new InvalidResult({ handler: handler.name, reason: 'compensate(…) is for handlers, not for undos' })
+    return undoOutcome(parts, execution, handler, undone)
   }
   const event = readableEvent(execution)
   // No lane could be assigned: now the error says why.
   if (execution.lane === undefined) checkKey(handler, event)
-  const input = handler.kind === 'join' ? joinedEvents(handler, execution) : event
+  const input = handler.runsAs === 'join' ? joinedEvents(handler, execution) : event
   running.isInHandler = true
   const isSelective = handler.when !== undefined || handler.transition !== undefined
   if (isSelective && !(await isWanted(parts.log, handler, event))) return { kind: 'done', activity: 'skipped' }
@@ -159,7 +163,11 @@ async function runToEnd(running: RunningAttempt): Promise<OutcomeEnd> {
   if ('early' in read) return read.early
   const emitter = { handler: handler.name, event, emits: handler.definition.emits, ...placeOf(execution) }
   const emitted = await prepareEmitted(parts.log, emitter, read.emitted, parts.limits)
-  return { kind: 'done', activity: 'completed', emitted, write: read.work }
+  const done = { kind: 'done', activity: 'completed', emitted } as const
+  if (read.compensation === undefined) return { ...done, write: read.work }
+  const { reason } = read.compensation
+  const cancelled = { reason, compensate: true, except: execution.id }
+  return { ...done, compensates: true, write: tx => cancelIn(parts.log, tx, execution.correlationId, cancelled) }
 }
 
 function refuseWornOut({ execution, handler, expiresAt = Number.POSITIVE_INFINITY }: RunningAttempt): void {
@@ -256,7 +264,7 @@ function limitOf({ execution, handler, expiresAt }: RunningAttempt): { limitMs: 
 async function callAndSettle(
   handler: Handler,
   input: unknown,
-  context: HandlerContext<EventMap>,
+  context: HandlerContext,
   settle: () => Promise<void> | undefined,
 ): Promise<Invoked> {
   try {

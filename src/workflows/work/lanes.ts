@@ -14,15 +14,17 @@
  */
 import { createHash } from 'node:crypto'
 import { consumerNames } from '../../consumers/schema.ts'
-import { InvalidOption } from '../../core/errors.ts'
+import { type Named, nameOf } from '../../core/definition.ts'
 import { checkName } from '../../core/name.ts'
+import { decodeCursor, type Page, type PageOptions, pageOf } from '../../core/page.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
 import { lockWorkflows } from '../dispatch/enqueue.ts'
 import { LaneNotParked } from '../errors.ts'
-import { consumerOf, type Handler } from '../handler.ts'
+import { checkCount, consumerOf, type Handler } from '../handler.ts'
+import type { WorkflowHints } from '../hints.ts'
 import { workflowNames } from '../schema.ts'
 import { type Claimed, decodeEvents } from './claim.ts'
 
@@ -40,49 +42,47 @@ const maxKeyBytes = 255
 
 export interface Lane {
   readonly handler: string
-  /** The correlation id, or what the handler's key function said; of a very long one a digest. */
+  /** The correlation id, or the result of the handler's key function; of a very long one a digest. */
   readonly key: string
-  /** Whether it waits for a person. */
+  /** Whether it waits for an operator. */
   readonly isParked: boolean
-  /** The event of the dead letter that it was parked for, if the letter is still there. */
+  /** The event of the dead letter for which it was parked, if that still exists. */
   readonly parkedFor: string | undefined
-  /** How many executions are in it, those that wait their turn included. */
+  /** How many executions are in it, those that wait for their turn included. */
   readonly open: number
 }
 
-export interface ListLanesOptions {
-  handler?: string | undefined
+export interface ListLanesOptions extends PageOptions {
+  handler?: Named | undefined
   /** Default: both. */
   isParked?: boolean | undefined
-  /** Default 100, at most 10 000. */
-  limit?: number | undefined
-  /** Only those that come after this one: the last of the page before. */
-  after?: Pick<Lane, 'handler' | 'key'> | undefined
 }
 
-/** What a store's `workflows` has about lanes. */
+/** The lanes of a store: `store.workflows.lanes`. */
 export interface Lanes {
-  /** A page of the lanes that have something in them, or are parked. */
-  lanes(options?: ListLanesOptions): Promise<Lane[]>
-  /** Lets a parked lane go on with what has queued in it; its dead letter stays as it is. Without a key: all of the handler's. */
-  unparkLane(handler: string, key?: string): Promise<number>
+  /** The lanes that have executions, or are parked: 100 in a page by default, at most 10 000. */
+  list(options?: ListLanesOptions): Promise<Page<Lane>>
+  /**
+   * Lets a parked lane continue with its executions; its dead letter stays as it is. Without a key: all of the handler's.
+   * Returns how many.
+   */
+  unpark(handler: Named, options?: { key?: string | undefined }): Promise<number>
 }
 
-export function openLanes(log: Log, onWork: () => void): Lanes {
+export function openLanes(log: Log, hints: WorkflowHints): Lanes {
   return {
-    lanes: async (options = {}) => listLanes(log, options),
-    async unparkLane(handler, key) {
-      const count = await unpark(log, checkName('Handler', handler), key)
-      if (count > 0) onWork()
+    list: async (options = {}) => listLanes(log, options),
+    async unpark(handler, { key } = {}) {
+      const count = await unpark(log, checkName('Handler', nameOf(handler)), key)
+      if (count > 0) hints.ready()
       return count
     },
   }
 }
 
-async function listLanes(log: Log, { handler, isParked, limit = 100, after }: ListLanesOptions): Promise<Lane[]> {
-  if (!Number.isSafeInteger(limit) || limit < 1 || limit > 10_000)
-    throw new InvalidOption({ option: 'limit', reason: `must be a whole number from 1 to 10000, not ${String(limit)}` })
-  const prefix = handler === undefined ? null : laneOfHandler(handler)
+async function listLanes(log: Log, { handler, isParked, limit = 100, after }: ListLanesOptions): Promise<Page<Lane>> {
+  checkCount('A list of lanes', 'limit', limit, 1, 10_000)
+  const prefix = handler === undefined ? null : laneOfHandler(nameOf(handler))
   const rows = await log.database.run<{
     lane: string
     parked: boolean
@@ -92,15 +92,21 @@ async function listLanes(log: Log, { handler, isParked, limit = 100, after }: Li
     select l.lane, l.parked, l.open, d.event_id
     from ${workflowNames(log).workflow_lanes} as l
     left join ${consumerNames(log).dead_letters} as d on d.execution = l.parked_by
-    where l.lane > ${after === undefined ? '' : laneOf(after.handler, after.key)}::text
+    where l.lane > ${after === undefined ? '' : (decodeCursor(after, 1)[0] as string)}::text
       and (${prefix}::text is null or starts_with(l.lane, ${prefix}::text))
       and (${isParked ?? null}::boolean is null or l.parked = ${isParked ?? null}::boolean)
     order by l.lane
-    limit ${limit}::integer`)
-  return rows.map(({ lane, parked, open, event_id }) => ({
-    ...keyOf(lane),
-    ...{ isParked: parked, parkedFor: event_id ?? undefined, open },
-  }))
+    limit ${limit + 1}::integer`)
+  const page = pageOf(rows, limit, last => [last.lane])
+  return { ...page, items: page.items.map(row => ({ ...keyOf(row.lane), ...laneStateOf(row) })) }
+}
+
+function laneStateOf(row: {
+  parked: boolean
+  open: number
+  event_id: string | null
+}): Pick<Lane, 'isParked' | 'parkedFor' | 'open'> {
+  return { isParked: row.parked, parkedFor: row.event_id ?? undefined, open: row.open }
 }
 
 function keyOf(lane: string): Pick<Lane, 'handler' | 'key'> {
@@ -135,7 +141,7 @@ async function unpark(log: Log, handler: string, key: string | undefined): Promi
   })
 }
 
-/** Stops the lane behind an execution that has failed for good. The caller holds the lane, and ends the execution after. */
+/** Parks the lane of an execution that has failed for good. The caller holds the lane, and completes the execution after. */
 export async function parkLane(log: Log, tx: Executor, { lane, id }: Claimed): Promise<void> {
   if (lane === undefined) return
   await tx.run(sql`/* workflows.park */
@@ -146,7 +152,7 @@ export async function parkLane(log: Log, tx: Executor, { lane, id }: Claimed): P
       and ordered`)
 }
 
-/** Lets a lane go on that was parked for this execution, which has come to a good end now. The caller holds the lane. */
+/** Unparks the lane that was parked for this execution, which has completed now. The caller holds the lane. */
 export async function unparkAfter(log: Log, tx: Executor, { lane, id }: Claimed): Promise<void> {
   if (lane === undefined) return
   await tx.run(sql`/* workflows.unpark_after */

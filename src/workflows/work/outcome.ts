@@ -4,12 +4,16 @@
  */
 import { describeError, type ErrorDescription, isInterruption, propertyOf } from '../../consumers/run/failure.ts'
 import { isRillflowError } from '../../core/errors.ts'
+import { abortable, deadline } from '../../core/lifecycle.ts'
 import { delay } from '../../core/retry.ts'
 import type { Transaction } from '../../database/database.ts'
+import type { Log } from '../../events/log.ts'
 import { type DeadLetterReason, deadLetterOutcome } from '../dead-letters/record.ts'
 import type { Emitted } from '../emit.ts'
 import { envelopeOf } from '../envelope.ts'
-import type { Handler } from '../handler.ts'
+import { InvalidResult } from '../errors.ts'
+import { type FailureEnd, failureEnds, type Handler } from '../handler.ts'
+import { pauseHandler } from '../insight/handlers.ts'
 import { retryAfter } from '../steps/step-failure.ts'
 import type { AttemptParts } from './attempt.ts'
 import type { Claimed } from './claim.ts'
@@ -33,6 +37,8 @@ export interface Outcome {
   readonly write?: ((tx: Transaction) => Promise<unknown>) | undefined
   /** What to store instead if this outcome is refused. Undefined: it becomes a failure of the attempt. */
   readonly ifRefused?: ((error: unknown) => Partial<Outcome>) | undefined
+  /** Whether the lane of the execution is parked with it. */
+  readonly parksLane?: boolean | undefined
   /** Whether compensation begins with it: all of its workflow is locked first. */
   readonly compensates?: boolean | undefined
   /** When the execution expires, by `performance.now()`; undefined if it never does. */
@@ -76,7 +82,7 @@ export interface Failure {
   readonly interruptions: number
 }
 
-/** What becomes of an attempt that failed: it is tried again or dead-lettered. */
+/** What becomes of an attempt that failed, as the policy of its handler says. */
 export async function failureOutcome(parts: AttemptParts, base: OutcomeBase, failure: Failure): Promise<OutcomeEnd> {
   const { log } = parts
   const { execution, expiresAt } = base
@@ -88,19 +94,58 @@ export async function failureOutcome(parts: AttemptParts, base: OutcomeBase, fai
   if (isInterruption(error)) return interruptedOutcome(error, failure, expiresAt)
   const failures = execution.attempt - execution.crashes
   const final = finalReason(handler, error, isThrown)
-  const { retries, backoff } = handler.definition
-  if (final === undefined && failures <= retries) {
-    const delayMs = withinExpiry(retryAfter(error) ?? delay(backoff, Math.max(1, failures)), expiresAt)
+  const end = await endOf(log, execution, failure, final === undefined)
+  if (end === 'retry') {
+    const delayMs = withinExpiry(retryAfter(error) ?? delay(handler.definition.backoff, Math.max(1, failures)), expiresAt)
     return { kind: 'retry', activity: 'failed', detail: 'retry', delayMs, error: describeError(error) }
   }
-  const reason =
-    final ?? (isRillflowError(error, 'execution_timeout') ? 'timeout' : retries > 0 ? 'max_retries' : 'failed')
+  const reason = final ?? reasonOf(handler, error)
+  // A retry of a dead letter that fails again leaves the dead letter open.
+  if (end === 'skip' && !execution.isRetry)
+    return { kind: 'done', activity: 'skipped', detail: reason, error: describeError(error) }
   try {
-    return await deadLetterOutcome(parts, { execution, handler, error, reason })
+    if (end === 'stop') {
+      await pauseHandler(log, handler.name)
+      return { kind: 'release', activity: 'failed', detail: 'stopped', error: describeError(error) }
+    }
+    return await deadLetterOutcome(parts, { execution, handler, error, reason, parksLane: end === 'park' })
   } catch (problem) {
     if (isInterruption(problem)) return interruptedOutcome(problem, failure, expiresAt)
     throw problem
   }
+}
+
+/** How long a function that decides about a failure may take. */
+const maxDecisionMs = 5_000
+
+/** What the handler's `onFailure` says. A function is asked after every failure; if it fails, a dead letter it is. */
+async function endOf(
+  log: Log,
+  { event, attempt, crashes, id }: Claimed,
+  { handler, error }: Failure,
+  canRetry: boolean,
+): Promise<FailureEnd | 'retry'> {
+  const { onFailure, definition, name } = handler
+  const attempts = attempt - crashes
+  if (typeof onFailure !== 'function') return canRetry && attempts <= definition.retries ? 'retry' : onFailure
+  const limit = deadline(undefined, maxDecisionMs, { what: `The answer of onFailure of "${name}"`, clock: log.clock })
+  try {
+    const answer = await abortable((async () => onFailure({ error, attempts, event }))(), limit.signal)
+    if (answer === 'retry') return canRetry ? 'retry' : 'deadLetter'
+    if (!failureEnds.includes(answer)) throw new InvalidResult({ handler: name, reason: `its onFailure: ${answer}` })
+    return answer === 'park' && !definition.ordered ? 'deadLetter' : answer
+  } catch (problem) {
+    const about = { schema: log.schema, handler: name, executionId: id, error: problem }
+    log.telemetry.log.warn(about, 'onFailure itself has failed, so the execution is dead-lettered')
+    return 'deadLetter'
+  } finally {
+    limit.dispose()
+  }
+}
+
+function reasonOf({ definition }: Handler, error: unknown): DeadLetterReason {
+  if (isRillflowError(error, 'execution_timeout')) return 'timeout'
+  return definition.retries > 0 ? 'max_retries' : 'failed'
 }
 
 const interruptionBackoff = { baseMs: 500, factor: 2, maxMs: 30_000, jitter: 0.5 }

@@ -160,7 +160,7 @@ export function openWork(parts: AttemptParts, options: WorkOptions): Work {
       const handler = handlers.get(execution.route)!
       const outcome = await run(execution, handler, cutoff)
       if (isLost(cutoff)) return
-      const next = continues(outcome, handler) ? executions[at + 1]?.id : undefined
+      const next = continues(outcome) ? executions[at + 1]?.id : undefined
       storing.set(execution.id, performance.now())
       // Its code has ended: another execution may begin while its outcome is stored.
       if (executions.length === 1 && completer.size < maxAhead) free()
@@ -183,9 +183,8 @@ export function openWork(parts: AttemptParts, options: WorkOptions): Work {
   }
 
   /** Whether the next execution of the lane may begin on this worker. */
-  function continues({ kind, activity }: Outcome, { definition }: Handler): boolean {
-    const isParking = activity === 'failed' && definition.onDead === 'park'
-    return kind === 'done' && !isParking && !stopping.aborted
+  function continues({ kind, parksLane = false }: Outcome): boolean {
+    return kind === 'done' && !parksLane && !stopping.aborted
   }
 
   /** An outcome that is refused is stored as a failure; a failure, if need be, without the events that report it. */
