@@ -265,14 +265,20 @@ export {
   type TerminalFailure,
 } from './workflows/handler.ts'
 export type { Activity, ActivityKind, Attempt, AttemptsOptions } from './workflows/insight/activity.ts'
-export type { Executions, ExecutionState, OpenCounts } from './workflows/insight/executions.ts'
+export type { ExecutionState, Executions, OpenCounts } from './workflows/insight/executions.ts'
 export type { HandlerDescription, Handlers } from './workflows/insight/handlers.ts'
 export type { Insight, WorkerDescription, WorkflowInsight } from './workflows/insight/insight.ts'
 export type { ListWorkflowsOptions } from './workflows/insight/list.ts'
 export type { WorkflowStats } from './workflows/insight/stats.ts'
 export type { EventNode, HandlerNode, TreeNode, TreeOptions, WorkflowTree } from './workflows/insight/tree.ts'
 export type { WatchWorkflowOptions, WatchWorkflowsOptions } from './workflows/insight/watch.ts'
-export { defineJoin, type JoinContext, type JoinInfo, type JoinOptions, type JoinPolicy } from './workflows/joins/join.ts'
+export {
+  defineJoin,
+  type JoinContext,
+  type JoinInfo,
+  type JoinOptions,
+  type JoinPolicy,
+} from './workflows/joins/join.ts'
 export type { PublishOptions } from './workflows/publish.ts'
 export type { ScheduleOutcome } from './workflows/schedules/run.ts'
 export {

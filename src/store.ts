@@ -290,6 +290,15 @@ async function makeUsable(schema: Schema, mode: MigrateMode): Promise<void> {
 /** What a tenant has of its own. */
 const boundParts = [
   ...(['events', 'streams', 'documents', 'schema', 'projections', 'aggregates', 'snapshotter', 'handle'] as const),
-  ...(['subscribe', 'subscriptions', 'workflows', 'register', 'daemons', 'daemon', 'deadLetters', 'processor'] as const),
+  ...([
+    'subscribe',
+    'subscriptions',
+    'workflows',
+    'register',
+    'daemons',
+    'daemon',
+    'deadLetters',
+    'processor',
+  ] as const),
   ...(['transaction', 'export', 'import', 'upkeep', 'doctor', 'backup', 'trace'] as const),
 ] as const

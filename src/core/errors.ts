@@ -82,15 +82,13 @@ export const Aborted: ErrorKind<'aborted', object> = defineError(
   () => 'The call was aborted by its signal before it took effect; error.cause is the reason given.',
 )
 /** `missing`: what it waits for, in whole sentences, where the store knows it. */
-export const TimedOut: ErrorKind<
-  'timed_out',
-  { what: string; timeoutMs: number; missing?: string | undefined }
-> = defineError(
-  'timed_out',
-  d =>
-    `${d.what} did not happen within ${d.timeoutMs} ms. ${d.missing ?? 'Give it more timeoutMs, or look at what holds it back.'}`,
-  { retryable: true },
-)
+export const TimedOut: ErrorKind<'timed_out', { what: string; timeoutMs: number; missing?: string | undefined }> =
+  defineError(
+    'timed_out',
+    d =>
+      `${d.what} did not happen within ${d.timeoutMs} ms. ${d.missing ?? 'Give it more timeoutMs, or look at what holds it back.'}`,
+    { retryable: true },
+  )
 export const Overloaded: ErrorKind<'overloaded', { queue: string; limit: number }> = defineError(
   'overloaded',
   d => `The ${d.queue} queue holds its limit of ${d.limit}. Await earlier calls before making more, then try again.`,

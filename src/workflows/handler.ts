@@ -17,14 +17,7 @@ import { InvalidOption } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
 import { describe, refuseUnknownOptions } from '../core/options.ts'
 import type { Backoff } from '../core/retry.ts'
-import type {
-  EventDefinitions,
-  EventMap,
-  EventsCarried,
-  RecordedEvent,
-  RecordedEventAt,
-  UntypedEvents,
-} from '../events/definition.ts'
+import type { EventDefinitions, EventMap, EventsCarried, RecordedEvent, UntypedEvents } from '../events/definition.ts'
 import type { DeadLetterReason } from './dead-letters/record.ts'
 import type { Emit, HandlerResult } from './emit.ts'
 import type { HandlerContext } from './steps/context.ts'
@@ -92,7 +85,7 @@ export interface ReactOptions<M extends EventMap, T extends keyof M & string, E 
    */
   onFailure?:
     | FailureEnd
-    | ((failure: HandlerFailure<RecordedEventAt<M, NoInfer<T>>>) => Awaitable<FailureEnd | 'retry'>)
+    | ((failure: HandlerFailure<HandledEvent<M, NoInfer<T>>>) => Awaitable<FailureEnd | 'retry'>)
     | undefined
   /**
    * When it was dead-lettered: what it emits to report that, which never runs this handler, within 5 seconds. Or
@@ -101,7 +94,7 @@ export interface ReactOptions<M extends EventMap, T extends keyof M & string, E 
   onDeadLetter?:
     | 'compensate'
     | ((
-        failure: TerminalFailure<RecordedEventAt<M, NoInfer<T>>>,
+        failure: TerminalFailure<HandledEvent<M, NoInfer<T>>>,
         ctx: { readonly emit: Emit<M> },
       ) => Awaitable<HandlerResult<keyof M & string>>)
     | undefined
@@ -109,16 +102,18 @@ export interface ReactOptions<M extends EventMap, T extends keyof M & string, E 
   from?: 'start' | 'now' | number | undefined
 }
 
+/** An event of these types; of any type where the events are not defined. */
+export type HandledEvent<M extends EventMap, T extends keyof M & string> = string extends keyof M
+  ? RecordedEvent
+  : RecordedEvent<Pick<M, T>>
+
 export interface HandlerOptions<M extends EventMap, T extends keyof M & string, E extends keyof M & string>
   extends Omit<ReactOptions<M, T, E>, 'concurrency'> {
   /** The event types it runs for: one, several, or all. */
   on: T | readonly T[] | '*'
-  run(
-    event: RecordedEvent<Pick<M, NoInfer<T>>>,
-    ctx: HandlerContext<M, NoInfer<E>>,
-  ): Awaitable<HandlerResult<NoInfer<E>>>
+  run(event: HandledEvent<M, NoInfer<T>>, ctx: HandlerContext<M, NoInfer<E>>): Awaitable<HandlerResult<NoInfer<E>>>
   /** Strictly one at a time, in the order of the log: per workflow, or per key. Default false. */
-  ordered?: boolean | ((event: RecordedEvent<Pick<M, NoInfer<T>>>) => string) | undefined
+  ordered?: boolean | ((event: HandledEvent<M, NoInfer<T>>) => string) | undefined
   /** Short code that only uses the database, run where events are dispatched, in that transaction. Default false. */
   inline?: boolean | undefined
   /** How long an inline run may take before it is queued instead. Default 100. */
@@ -126,10 +121,10 @@ export interface HandlerOptions<M extends EventMap, T extends keyof M & string, 
   /** The most that run at once, in all processes; or per key. Default: no limit. */
   concurrency?:
     | number
-    | { limit?: number; perKey: number; key: (event: RecordedEvent<Pick<M, NoInfer<T>>>) => string }
+    | { limit?: number; perKey: number; key: (event: HandledEvent<M, NoInfer<T>>) => string }
     | undefined
   /** Whether it wants this event at all; asked by the worker. */
-  when?: ((event: RecordedEvent<Pick<M, NoInfer<T>>>) => boolean) | undefined
+  when?: ((event: HandledEvent<M, NoInfer<T>>) => boolean) | undefined
   /** Whether the event changes an aggregate in a way it wants: `transition(Order, (before, after) => …)`. */
   transition?: Transition | undefined
 }
@@ -218,7 +213,11 @@ export function typesOf(what: string, on: unknown): readonly string[] | undefine
   if (on === '*') return undefined
   const types: unknown = typeof on === 'string' ? [on] : on
   if (!Array.isArray(types) || types.length === 0)
-    throw refusal(what, 'on', `needs at least one event type as "on", not ${describe(on)}. Name one, several, or all: '*'.`)
+    throw refusal(
+      what,
+      'on',
+      `needs at least one event type as "on", not ${describe(on)}. Name one, several, or all: '*'.`,
+    )
   for (const type of types) checkName('Event type', type)
   return types
 }
@@ -236,7 +235,11 @@ export function handlerOf<M extends EventMap>(
   const { version = 1, retries = 3, timeoutMs = 30_000, priority = 10, delayMs = 0, inlineMs = 100 } = options
   const { inline = false, from = 'now', onFailure = 'deadLetter', deadlineMs, rate } = options
   if (typeof options.run !== 'function')
-    throw refusal(what, 'run', `has no function to run: "run" is ${describe(options.run)}. Give it as a field: run(…) { … }.`)
+    throw refusal(
+      what,
+      'run',
+      `has no function to run: "run" is ${describe(options.run)}. Give it as a field: run(…) { … }.`,
+    )
   checkCount(what, 'version', version, 1)
   checkCount(what, 'retries', retries, 0)
   checkCount(what, 'timeoutMs', timeoutMs, 1)
@@ -282,7 +285,11 @@ function keysOf(
     return { keyOf: orderedBy, keyConcurrency: undefined, concurrency }
   }
   if ((ordered ?? false) !== false)
-    throw refusal(what, 'concurrency', 'is ordered, so one at a time runs per key. Leave out "concurrency" or "ordered".')
+    throw refusal(
+      what,
+      'concurrency',
+      'is ordered, so one at a time runs per key. Leave out "concurrency" or "ordered".',
+    )
   checkCount(what, 'concurrency.perKey', concurrency.perKey, 1)
   if (concurrency.limit !== undefined) checkCount(what, 'concurrency.limit', concurrency.limit, 1)
   return { keyOf: concurrency.key, keyConcurrency: concurrency.perKey, concurrency: concurrency.limit }
@@ -298,7 +305,11 @@ function checkFailure(what: string, onFailure: unknown, ordered: boolean): void 
     throw refusal(what, 'onFailure', `needs ${ends} or a function as "onFailure", not ${describe(onFailure)}.`)
   }
   if (onFailure === 'park' && !ordered)
-    throw refusal(what, 'onFailure', 'parks a lane when it fails, and has none. Make it ordered, or choose another end.')
+    throw refusal(
+      what,
+      'onFailure',
+      'parks a lane when it fails, and has none. Make it ordered, or choose another end.',
+    )
 }
 
 /** The error of a definition or a call that cannot work: `what` is the subject of the sentence, `problem` the rest. */

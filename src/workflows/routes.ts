@@ -74,8 +74,19 @@ async function storeRoute(
   checkpoint: number,
   settled: number,
 ): Promise<number> {
-  const { name, version, runsAs: kind, types, definition, priority, delayMs, timeoutMs, deadlineMs, concurrency, rate } =
-    handler
+  const {
+    name,
+    version,
+    runsAs: kind,
+    types,
+    definition,
+    priority,
+    delayMs,
+    timeoutMs,
+    deadlineMs,
+    concurrency,
+    rate,
+  } = handler
   const text = JSON.stringify(definition)
   const said = { kind, types, definition, priority, delayMs, timeoutMs, deadlineMs, concurrency, rate }
   const digest = createHash('sha256').update(canonicalJson(said)).digest('hex')

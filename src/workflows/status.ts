@@ -61,7 +61,12 @@ interface StatusRow {
   open: number | null
   busy: boolean
   dead_letters: number
-  last_failure: { consumer: string; reason: string | null; error: ErrorDescription & { at?: string }; at: string } | null
+  last_failure: {
+    consumer: string
+    reason: string | null
+    error: ErrorDescription & { at?: string }
+    at: string
+  } | null
   requested: boolean
   undispatched: boolean
   last_type: string | null

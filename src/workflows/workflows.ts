@@ -151,7 +151,14 @@ export function openWorkflows<M extends EventMap>(
     const wanted = [...routes].filter(([handler]) => names === undefined || names.includes(handler.name))
     return new Map(wanted.map(([handler, id]) => [id, handler]))
   }
-  const workerParts = { ...dispatcherParts, consumers, scheduler, services, register: handlersByRoute, tend: parts.tend }
+  const workerParts = {
+    ...dispatcherParts,
+    consumers,
+    scheduler,
+    services,
+    register: handlersByRoute,
+    tend: parts.tend,
+  }
 
   const workflows: Workflows = {
     ...insight.all,

@@ -6,7 +6,8 @@ import { identifier } from '../../src/database/sql.ts'
 import { projection } from '../../src/projections/projection.ts'
 import { openStore, type Store, type StoreOptions, type TenantedStore } from '../../src/store.ts'
 import { occupantOf } from '../../src/transfer/move/door.ts'
-import { complete, emit } from '../../src/workflows/emit.ts'
+import { complete } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import { startProxy } from '../chaos/tcp-proxy.ts'
 import { freshSchema, postgresUrl } from '../support/engines.ts'
 import { startServer } from '../support/postgres-server.ts'
@@ -81,7 +82,13 @@ test('a tenant is moved under writes, projections and handlers without loss or d
     void own.projections.register(
       projection<ShopMap>('orders', { on: { OrderPlaced: event => void seen.push(event.data.total) } }),
     )
-    own.workflows.on('OrderPlaced', { name: 'greet' }, event => void handled.push(event.data.total))
+    own.workflows.register(
+      defineHandler('greet', {
+        events: shopEvents,
+        on: 'OrderPlaced',
+        run: event => void handled.push(event.data.total),
+      }),
+    )
   }
   const { store, another } = await openCountry({ register })
   await store.tenants.ensure('acme', { server: 'eu-1' })
@@ -141,19 +148,36 @@ test.each(['while', 'after'] as const)(
         runs.push(name)
         await goOn.promise
       }
-      flows.on('OrderPlaced', { name: 'emitting' }, async () => {
-        await work('emitting')
-        return emit('OrderPaid', { method: 'card' })
-      })
-      flows.on('OrderPlaced', { name: 'writing' }, async () => {
-        await work('writing')
-        return complete(tx => tx.query(insert, ['writing']))
-      })
-      flows.on('OrderPlaced', { name: 'stepping' }, async (_event, ctx) => {
-        await work('stepping')
-        await ctx.tx('book', tx => tx.query(insert, ['stepping']).then(() => 1))
-      })
-      flows.on('OrderPaid', { name: 'later' }, () => void runs.push('later'))
+      flows.register(
+        defineHandler('emitting', {
+          events: shopEvents,
+          on: 'OrderPlaced',
+          run: async (_, { emit }) => {
+            await work('emitting')
+            return emit('OrderPaid', { method: 'card' })
+          },
+        }),
+      )
+      flows.register(
+        defineHandler('writing', {
+          on: 'OrderPlaced',
+          run: async () => {
+            await work('writing')
+            return complete(tx => tx.query(insert, ['writing']))
+          },
+        }),
+      )
+      flows.register(
+        defineHandler('stepping', {
+          events: shopEvents,
+          on: 'OrderPlaced',
+          run: async (_event, ctx) => {
+            await work('stepping')
+            await ctx.tx('book', tx => tx.query(insert, ['stepping']).then(() => 1))
+          },
+        }),
+      )
+      flows.register(defineHandler('later', { on: 'OrderPaid', run: () => void runs.push('later') }))
     }
     const { store, another } = await openCountry({ register })
     await store.tenants.ensure('acme', { server: 'eu-1' })
@@ -167,7 +191,7 @@ test.each(['while', 'after'] as const)(
 
     await store.tenants.move('acme', { server: 'eu-2' }, when === 'while' ? { onProgress: () => goOn.resolve() } : {})
     goOn.resolve()
-    const status = await flow.settled({ timeoutMs: 60_000 })
+    const status = await flow.waitUntilSettled({ timeoutMs: 60_000 })
 
     expect(status).toMatchObject({ state: 'settled', deadLetters: 0 })
     expect(new Set(runs)).toEqual(new Set(['emitting', 'later', 'stepping', 'writing']))

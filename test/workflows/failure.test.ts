@@ -3,7 +3,8 @@ import { type Clock, systemClock } from '../../src/core/clock.ts'
 import { ConnectionLost } from '../../src/database/errors.ts'
 import { batch, complete, emit } from '../../src/workflows/emit.ts'
 import type { TerminalFailure } from '../../src/workflows/handler.ts'
-import { openShop, type Shop } from '../support/shop.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
+import { openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 const fails = (): never => {
@@ -25,7 +26,7 @@ test('SB-19: events of onFailure are emitted once, with the dead letter, and car
   const shop = await openShop()
   const flows = shop.store.workflows
   const failures: TerminalFailure[] = []
-  flows.on(
+  flows.UNNAMED_on(
     'OrderPlaced',
     {
       ...{ name: 'pay', retries: 1, backoff: { baseMs: 1 }, timeoutMs: 20 },
@@ -40,7 +41,7 @@ test('SB-19: events of onFailure are emitted once, with the dead letter, and car
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  const status = await flow.settled()
+  const status = await flow.waitUntilSettled()
 
   expect(status).toMatchObject({ state: 'failed', lastType: 'OrderShipped', deadLetters: 1 })
   expect(failures).toMatchObject([{ reason: 'timeout', attempts: 2, error: { code: 'execution_timeout' } }])
@@ -56,18 +57,32 @@ test('SB-18: events of onFailure never run the handler that failed, whatever it 
   const { store } = await openShop()
   const flows = store.workflows
   const seen: string[] = []
-  flows.on('*', { name: 'audit', onFailure: (_, event) => emit(event.type, event.data as never) }, event => {
-    seen.push(`audit ${event.type}`)
-    throw new Error('full')
-  })
-  flows.on('OrderPlaced', { name: 'pay' }, (event, ctx) => {
-    seen.push(`pay ${event.type} ${ctx.attempt}`)
-  })
+  flows.register(
+    defineHandler('audit', {
+      events: shopEvents,
+      on: '*',
+      onDeadLetter: (_, event) => emit(event.type, event.data as never),
+      retries: 0,
+      run: event => {
+        seen.push(`audit ${event.type}`)
+        throw new Error('full')
+      },
+    }),
+  )
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (event, ctx) => {
+        seen.push(`pay ${event.type} ${ctx.attempt}`)
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  const status = await flow.settled()
+  const status = await flow.waitUntilSettled()
 
   expect(seen.sort()).toEqual(['audit OrderPlaced', 'pay OrderPlaced 1', 'pay OrderPlaced 1'])
   expect(status.deadLetters).toBe(1)
@@ -76,10 +91,18 @@ test('SB-18: events of onFailure never run the handler that failed, whatever it 
 test('onFailure is called each time a dead letter fails again', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay', onFailure: () => emit('OrderShipped', { parcel: 'none' }) }, fails)
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      onDeadLetter: () => emit('OrderShipped', { parcel: 'none' }),
+      retries: 0,
+      run: fails,
+    }),
+  )
   await using worker = flows.worker({ pollMs: 50 })
   await worker.start()
-  await (await flows.publish('OrderPlaced', { total: 1 })).settled()
+  await (await flows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
   const [deadLetter] = await flows.deadLetters.list()
 
   for (let n = 2; n <= 3; n++) {
@@ -96,11 +119,19 @@ test('writes of onFailure are stored with the dead letter', async () => {
   await query('create table ~complaints (line text)')
   const flows = store.workflows
   const write = named('insert into ~complaints values ($1)')
-  flows.on('OrderPlaced', { name: 'pay', onFailure: ({ reason }) => complete(tx => tx.query(write, [reason])) }, fails)
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      onDeadLetter: ({ reason }) => complete(tx => tx.query(write, [reason])),
+      retries: 0,
+      run: fails,
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
-  await (await flows.publish('OrderPlaced', { total: 1 })).settled()
+  await (await flows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
 
   expect(await query('select line from ~complaints')).toEqual([{ line: 'failed' }])
   expect(await flows.deadLetters.list()).toMatchObject([{ state: 'open', reason: 'failed' }])
@@ -136,11 +167,19 @@ for (const [what, { onFailure, noted, clock }] of Object.entries({
   test(`the dead letter is stored although onFailure ${what}, and records that`, async () => {
     const shop = await openShop({ clock })
     const flows = shop.store.workflows
-    flows.on('OrderPlaced', { name: 'pay', onFailure: onFailure as never }, fails)
+    flows.register(
+      defineHandler('pay', {
+        events: shopEvents,
+        on: 'OrderPlaced',
+        onDeadLetter: onFailure as never,
+        retries: 0,
+        run: fails,
+      }),
+    )
     await using worker = flows.worker()
     await worker.start()
 
-    const status = await (await flows.publish('OrderPlaced', { total: 1 })).settled()
+    const status = await (await flows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
 
     expect(status).toMatchObject({ state: 'failed', deadLetters: 1 })
     const [deadLetter] = await flows.deadLetters.list()
@@ -154,11 +193,18 @@ test('a result that cannot be stored becomes a dead letter, even if onFailure fa
   const flows = store.workflows
   const nowhere = { stream: 'order-1', expected: 7 }
   const onFailure = () => emit('OrderShipped', { parcel: 'x' }, nowhere)
-  flows.on('OrderPlaced', { name: 'pay', onFailure }, () => emit('OrderPaid', { method: 'card' }, nowhere))
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      onDeadLetter: onFailure,
+      run: (_, { emit }) => emit('OrderPaid', { method: 'card' }, nowhere),
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
-  await (await flows.publish('OrderPlaced', { total: 1 })).settled()
+  await (await flows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
 
   const [deadLetter] = await flows.deadLetters.list()
   expect(deadLetter).toMatchObject({ reason: 'failed', lastError: { code: 'version_conflict' } })
@@ -169,12 +215,28 @@ test('an event that exceeded its depth calls onFailure, and handlers that fail b
   const shop = await openShop({ workflows: { maxHops: 3 } })
   const flows = shop.store.workflows
   const again = () => emit('OrderShipped', { parcel: 'again' })
-  flows.on(['OrderPlaced', 'OrderShipped'], { name: 'pay', onFailure: again }, fails)
-  flows.on(['OrderPlaced', 'OrderShipped'], { name: 'ship', onFailure: again }, fails)
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: ['OrderPlaced', 'OrderShipped'],
+      onDeadLetter: again,
+      retries: 0,
+      run: fails,
+    }),
+  )
+  flows.register(
+    defineHandler('ship', {
+      events: shopEvents,
+      on: ['OrderPlaced', 'OrderShipped'],
+      onDeadLetter: again,
+      retries: 0,
+      run: fails,
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
-  const status = await (await flows.publish('OrderPlaced', { total: 1 })).settled()
+  const status = await (await flows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
 
   const deadLetters = await flows.deadLetters.list()
   expect(status.deadLetters).toBe(deadLetters.length)
@@ -186,16 +248,28 @@ test('an event that exceeded its depth calls onFailure, and handlers that fail b
 test('an event of onFailure of one of a batch has its place in the batch', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'split' }, () =>
-    batch([emit('OrderPaid', { method: 'card' }), emit('OrderPaid', { method: 'cash' })]),
+  flows.register(
+    defineHandler('split', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (_, { emit }) => batch([emit('OrderPaid', { method: 'card' }), emit('OrderPaid', { method: 'cash' })]),
+    }),
   )
-  flows.on('OrderPaid', { name: 'book', onFailure: () => emit('OrderShipped', { parcel: 'none' }) }, event => {
-    if (event.data.method === 'cash') throw new Error('no change')
-  })
+  flows.register(
+    defineHandler('book', {
+      events: shopEvents,
+      on: 'OrderPaid',
+      onDeadLetter: () => emit('OrderShipped', { parcel: 'none' }),
+      retries: 0,
+      run: event => {
+        if (event.data.method === 'cash') throw new Error('no change')
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 
-  await (await flows.publish('OrderPlaced', { total: 1 })).settled()
+  await (await flows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
 
   expect(await shippedIn(shop)).toMatchObject([
     { workflow: { failed: 'book', batches: [{ id: expect.any(String), index: 1, size: 2 }] } },

@@ -5,9 +5,10 @@
 import { expect, test } from 'vitest'
 import type { HandlerResult } from '../../src/workflows/emit.ts'
 import { batch, emit } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import type { Workflows } from '../../src/workflows/workflows.ts'
 import { pick, type Random, seeded } from '../chaos/seeded-random.ts'
-import { expectNothingOpen, openOrderChecks, settled } from './order-checks.ts'
+import { checkEvents, expectNothingOpen, openOrderChecks, settled } from './order-checks.ts'
 
 /** The end of one branch. */
 type Tree =
@@ -79,16 +80,27 @@ function register(flows: Workflows<TreeMap>, lines: Map<string, string[]>): void
       branches.map((tree, at) => emit('CheckAsked', { path: `${path}.${at}`, tree })),
       { join: 'clear' },
     ) as never
-  flows.on('OrderPlaced', { name: 'place' }, ({ data: { tree } }) =>
-    tree.kind === 'batch' ? fanOut('order', tree.branches) : undefined,
+  flows.register(
+    defineHandler('place', {
+      events: checkEvents,
+      on: 'OrderPlaced',
+      run: ({ data: { tree } }) => (tree.kind === 'batch' ? fanOut('order', tree.branches) : undefined),
+    }),
   )
-  flows.on('CheckAsked', { name: 'check' }, ({ data: { path, tree } }) => {
-    if (tree.kind === 'failure') throw new Error(`${path} fails`)
-    if (tree.kind === 'step') return emit('CheckAsked', { path, tree: tree.next })
-    if (tree.kind === 'batch') return fanOut(path, tree.branches)
-    return tree.kind === 'event' ? emit('OrderChecked', { path }) : undefined
-  })
-  flows.on('OrderChecked', { name: 'audit', inline: true }, () => {})
+  flows.register(
+    defineHandler('check', {
+      events: checkEvents,
+      on: 'CheckAsked',
+      retries: 0,
+      run: ({ data: { path, tree } }, { emit }) => {
+        if (tree.kind === 'failure') throw new Error(`${path} fails`)
+        if (tree.kind === 'step') return emit('CheckAsked', { path, tree: tree.next })
+        if (tree.kind === 'batch') return fanOut(path, tree.branches)
+        return tree.kind === 'event' ? emit('OrderChecked', { path }) : undefined
+      },
+    }),
+  )
+  flows.register(defineHandler('audit', { on: 'OrderChecked', inline: true, run: () => {} }))
   const options = { name: 'clear', of: 'batch', policy: 'all-settled' } as const
   flows.join('OrderChecked', options, (events, { correlationId, join }) => {
     const paths = events.map(event => event.data.path)
@@ -113,7 +125,7 @@ test('SB-17: nested batches end as their branches end, each join once', async ()
 
   const orders = Array.from({ length: 12 }, (_, at) => ({ id: `order-${at}`, tree: growBatch(random, 3) }))
   await Promise.all(orders.map(({ id, tree }) => flows.publish('OrderPlaced', { tree }, { correlationId: id })))
-  for (const { id } of orders) await settled(checks.flows.flow(id))
+  for (const { id } of orders) await settled(checks.flows.get(id))
 
   for (const { id, tree } of orders) {
     const expected: string[] = []

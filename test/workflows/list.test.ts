@@ -1,22 +1,29 @@
 import { expect, test } from 'vitest'
-import { emit } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
 import type { ListWorkflowsOptions } from '../../src/workflows/insight/list.ts'
-import { openShop, outcome, type Shop } from '../support/shop.ts'
+import { openShop, outcome, type Shop, shopEvents } from '../support/shop.ts'
 
 /** Five orders: one failed, one waits for a day, three have settled. */
 async function openOrders(): Promise<Shop & { ids(options: ListWorkflowsOptions): Promise<string[]> }> {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, event => {
-    if (event.data.total === 2) throw new Error('no money')
-    return event.data.total === 4 ? emit('OrderPaid', { method: 'card' }) : undefined
-  })
-  flows.on('OrderPaid', { name: 'ship', delayMs: 86_400_000 }, () => {})
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      retries: 0,
+      run: (event, { emit }) => {
+        if (event.data.total === 2) throw new Error('no money')
+        return event.data.total === 4 ? emit('OrderPaid', { method: 'card' }) : undefined
+      },
+    }),
+  )
+  flows.register(defineHandler('ship', { on: 'OrderPaid', delayMs: 86_400_000, run: () => {} }))
   const worker = flows.worker()
   await worker.start()
   for (const total of [1, 2, 3, 4, 5])
     await flows.publish('OrderPlaced', { total }, { correlationId: `order-${total}` })
-  const settled = [1, 2, 3, 5].map(total => flows.flow(`order-${total}`).settled())
+  const settled = [1, 2, 3, 5].map(total => flows.get(`order-${total}`).waitUntilSettled())
   await Promise.all(settled)
   await worker.stop()
   const ids = async (options: ListWorkflowsOptions): Promise<string[]> => {
@@ -37,7 +44,7 @@ test('workflows are listed with their status, newest first, in pages', async () 
   const pages = [first, second, third].map(page => page.workflows.map(workflow => workflow.correlationId))
   expect(pages).toEqual([['order-5', 'order-4'], ['order-3', 'order-2'], ['order-1']])
   expect(third.next).toBeUndefined()
-  expect(second.workflows[1]).toEqual(await flows.flow('order-2').status())
+  expect(second.workflows[1]).toEqual(await flows.get('order-2').status())
   expect(JSON.parse(JSON.stringify(first))).toMatchObject({ next: first.next })
 })
 

@@ -1,7 +1,9 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
-import { batch, emit } from '../../src/workflows/emit.ts'
-import { openShop, outcome, paid, placed, type Shop } from '../support/shop.ts'
+import { batch } from '../../src/workflows/emit.ts'
+import { defineHandler } from '../../src/workflows/handler.ts'
+import { defineJoin } from '../../src/workflows/joins/join.ts'
+import { openShop, outcome, paid, placed, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 /** The expected counters, counted from the tables. */
@@ -31,20 +33,53 @@ async function countersOf({ store }: Shop) {
 /** Handlers of every kind: queued, ordered, inline, failing, filtering, and delayed until tomorrow. */
 function register({ store }: Shop): void {
   const flows = store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, event =>
-    emit('OrderPaid', { method: event.data.total % 2 ? 'card' : 'cash' }),
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (event, { emit }) => emit('OrderPaid', { method: event.data.total % 2 ? 'card' : 'cash' }),
+    }),
   )
-  flows.on('OrderPlaced', { name: 'check', retries: 1, backoff: { baseMs: 1 } }, (event, { attempt }) => {
-    if (event.data.total % 3 === 0 || attempt === 1) throw new Error('odd')
-  })
-  flows.on('OrderPaid', { name: 'ship', ordered: true }, () => [
-    emit('OrderShipped', { parcel: 'a' }),
-    emit('OrderShipped', { parcel: 'b' }),
-  ])
-  flows.on('OrderPaid', { name: 'book', inline: true }, () => {})
-  flows.on('OrderShipped', { name: 'count', ordered: () => 'all' }, () => {})
-  flows.on('OrderShipped', { name: 'choose', when: event => event.data.parcel === 'a' }, () => {})
-  flows.on('OrderShipped', { name: 'ask', delayMs: 86_400_000, when: () => true }, () => {})
+  flows.register(
+    defineHandler('check', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      retries: 1,
+      backoff: { baseMs: 1 },
+      run: (event, { attempt }) => {
+        if (event.data.total % 3 === 0 || attempt === 1) throw new Error('odd')
+      },
+    }),
+  )
+  flows.register(
+    defineHandler('ship', {
+      events: shopEvents,
+      on: 'OrderPaid',
+      ordered: true,
+      run: (_, { emit }) => [emit('OrderShipped', { parcel: 'a' }), emit('OrderShipped', { parcel: 'b' })],
+    }),
+  )
+  flows.register(defineHandler('book', { on: 'OrderPaid', inline: true, run: () => {} }))
+  flows.register(
+    defineHandler('count', { events: shopEvents, on: 'OrderShipped', ordered: () => 'all', run: () => {} }),
+  )
+  flows.register(
+    defineHandler('choose', {
+      events: shopEvents,
+      on: 'OrderShipped',
+      when: event => event.data.parcel === 'a',
+      run: () => {},
+    }),
+  )
+  flows.register(
+    defineHandler('ask', {
+      events: shopEvents,
+      on: 'OrderShipped',
+      delayMs: 86_400_000,
+      when: () => true,
+      run: () => {},
+    }),
+  )
 }
 
 test('SB-21, SB-43: the counters match the tables after a mixed load', async () => {
@@ -87,23 +122,29 @@ test('cancelled executions, dispatched or not, and retried ones are counted as w
   const shop = await openShop()
   const flows = shop.store.workflows
   let isBroken = true
-  flows.on('OrderPlaced', { name: 'pay' }, () => {
-    if (isBroken) throw new Error('the bank is closed')
-  })
-  flows.on('OrderPaid', { name: 'thank', delayMs: 86_400_000 }, () => {})
+  flows.register(
+    defineHandler('pay', {
+      on: 'OrderPlaced',
+      retries: 0,
+      run: () => {
+        if (isBroken) throw new Error('the bank is closed')
+      },
+    }),
+  )
+  flows.register(defineHandler('thank', { on: 'OrderPaid', delayMs: 86_400_000, run: () => {} }))
   const early = await flows.publish('OrderPaid', { method: 'card' })
-  await early.cancel('too early')
+  await early.cancel({ reason: 'too early' })
   await using worker = flows.worker()
   await worker.start()
   const late = await flows.publish('OrderPaid', { method: 'card' })
   const failing = await flows.publish('OrderPlaced', { total: 1 })
-  await failing.settled()
+  await failing.waitUntilSettled()
   await waitUntil(async () => (await late.status()).pending === 1)
 
-  await late.cancel('too late')
+  await late.cancel({ reason: 'too late' })
   isBroken = false
   await flows.deadLetters.retryAll()
-  await Promise.all([early, late, failing].map(flow => flow.settled()))
+  await Promise.all([early, late, failing].map(flow => flow.waitUntilSettled()))
 
   const counted = await countersOf(shop)
   expect(counted).toEqual(await countAll(shop))
@@ -114,14 +155,14 @@ test('cancelled executions, dispatched or not, and retried ones are counted as w
 test('an event is counted once, also if it is given to a handler that was added later', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, () => {})
+  flows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => {} }))
   const worker = flows.worker()
   await worker.start()
   const all = await Promise.all([1, 2, 3].map(total => flows.publish('OrderPlaced', { total })))
-  await Promise.all(all.map(flow => flow.settled()))
+  await Promise.all(all.map(flow => flow.waitUntilSettled()))
   await worker.stop()
   const other = await shop.sibling()
-  other.workflows.on('*', { name: 'audit', startFrom: 'beginning' }, () => {})
+  other.workflows.register(defineHandler('audit', { on: '*', from: 'start', run: () => {} }))
   await using late = other.workflows.worker()
   await late.start()
 
@@ -135,8 +176,10 @@ test('running, waiting and blocked executions are counted by state', async () =>
   const shop = await openShop()
   const flows = shop.store.workflows
   const { promise: open, resolve: release } = deferred<void>()
-  flows.on('OrderPlaced', { name: 'pay', ordered: () => 'till' }, () => open)
-  flows.on('OrderPlaced', { name: 'weigh', concurrency: 1 }, () => open)
+  flows.register(
+    defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', ordered: () => 'till', run: () => open }),
+  )
+  flows.register(defineHandler('weigh', { on: 'OrderPlaced', concurrency: 1, run: () => open }))
   await using worker = flows.worker()
   await worker.start()
   for (let n = 0; n < 20; n++) await flows.publish('OrderPlaced', { total: n })
@@ -153,9 +196,23 @@ test('running, waiting and blocked executions are counted by state', async () =>
 test('batches and their joins are counted, and an execution that waits for a day is suspended', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'split' }, () => batch([1, 2, 3].map(() => emit('OrderPaid', { method: 'card' }))))
-  flows.on('OrderPaid', { name: 'weigh' }, () => emit('OrderShipped', { parcel: 'p' }))
-  flows.join('OrderShipped', { name: 'gather', of: 'batch' }, async (_, ctx) => ctx.sleep(86_400_000))
+  flows.register(
+    defineHandler('split', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (_, { emit }) => batch([1, 2, 3].map(() => emit('OrderPaid', { method: 'card' }))),
+    }),
+  )
+  flows.register(
+    defineHandler('weigh', {
+      events: shopEvents,
+      on: 'OrderPaid',
+      run: (_, { emit }) => emit('OrderShipped', { parcel: 'p' }),
+    }),
+  )
+  flows.register(
+    defineJoin('gather', { events: shopEvents, on: 'OrderShipped', run: async (_, ctx) => ctx.sleep(86_400_000) }),
+  )
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -173,17 +230,29 @@ test('batches and their joins are counted, and an execution that waits for a day
 test('SB-43: a failed workflow shows its latest error by time, and the number of errors', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'zebra' }, () => {
-    throw new Error('z is the last letter')
-  })
-  flows.on('OrderPaid', { name: 'ant' }, () => {
-    throw new Error('a is the first letter')
-  })
+  flows.register(
+    defineHandler('zebra', {
+      on: 'OrderPlaced',
+      retries: 0,
+      run: () => {
+        throw new Error('z is the last letter')
+      },
+    }),
+  )
+  flows.register(
+    defineHandler('ant', {
+      on: 'OrderPaid',
+      retries: 0,
+      run: () => {
+        throw new Error('a is the first letter')
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
   for (const id of ['order-1', 'order-2']) {
     const flow = await flows.publish('OrderPlaced', { total: 1 }, { correlationId: id })
-    await flow.settled()
+    await flow.waitUntilSettled()
     await flows.publish('OrderPaid', { method: 'card' }, { correlationId: id })
     await waitUntil(async () => (await flow.status()).deadLetters === 2)
   }
@@ -203,14 +272,27 @@ test('SB-43: a failed workflow shows its latest error by time, and the number of
 test('SB-43: attempts are kept, also those of dead letters, newest first, with their times, errors and results', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, () => emit('OrderPaid', { method: 'card' }))
-  flows.on('OrderPaid', { name: 'ship', retries: 1, backoff: { baseMs: 1 } }, () => {
-    throw new Error('no van')
-  })
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      run: (_, { emit }) => emit('OrderPaid', { method: 'card' }),
+    }),
+  )
+  flows.register(
+    defineHandler('ship', {
+      on: 'OrderPaid',
+      retries: 1,
+      backoff: { baseMs: 1 },
+      run: () => {
+        throw new Error('no van')
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flow.settled()
+  await flow.waitUntilSettled()
 
   const { attempts, next } = await flows.attempts()
   const [last, retried, first] = attempts
@@ -227,15 +309,29 @@ test('SB-43: attempts are kept, also those of dead letters, newest first, with t
 test('attempts are filtered by workflow, handler, execution and outcome, in pages', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, event => {
-    if (event.data.total === 2) throw new Error('no money')
-  })
-  flows.on('OrderPlaced', { name: 'book', inline: true }, () => emit('OrderShipped', { parcel: 'p' }))
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      retries: 0,
+      run: event => {
+        if (event.data.total === 2) throw new Error('no money')
+      },
+    }),
+  )
+  flows.register(
+    defineHandler('book', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      inline: true,
+      run: (_, { emit }) => emit('OrderShipped', { parcel: 'p' }),
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
   for (const total of [1, 2, 3]) {
     const flow = await flows.publish('OrderPlaced', { total }, { correlationId: `order-${total}` })
-    await flow.settled()
+    await flow.waitUntilSettled()
   }
   const found = async (options: Parameters<typeof flows.attempts>[0]): Promise<string[]> =>
     (await flows.attempts(options)).attempts.map(each => `${each.handler} ${each.correlationId}`)

@@ -186,7 +186,14 @@ export async function recordDeadLetter(
                 and l.event_id = ${event.id}::uuid), '-infinity')
           order by a.position desc
           limit ${Math.max(0, Math.min(maxEarlier, attempt - 1))}::integer) as earlier), '[]')`
-  const more = { id, correlationId, reason, fingerprint: fingerprint(handler.name, error), earlier, onDeadLetter: problem }
+  const more = {
+    id,
+    correlationId,
+    reason,
+    fingerprint: fingerprint(handler.name, error),
+    earlier,
+    onDeadLetter: problem,
+  }
   await record(log, { consumer, fence }, { event, error, attempts: attempt }, tx, more)
 }
 

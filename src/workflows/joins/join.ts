@@ -21,6 +21,7 @@ import { EventGone, EventUndecodable, JoinFailed, JoinTimeout } from '../errors.
 import {
   type AnyHandlerOptions,
   checkCount,
+  type HandledEvent,
   type Handler,
   handlerOf,
   type JoinRoute,
@@ -45,7 +46,7 @@ export interface JoinOptions<M extends EventMap, T extends keyof M & string, E e
   /** The event types it joins, of the innermost batch that an event is part of. */
   on: T | readonly T[]
   run(
-    events: readonly RecordedEvent<Pick<M, NoInfer<T>>>[],
+    events: readonly HandledEvent<M, NoInfer<T>>[],
     ctx: JoinContext<M, NoInfer<E>>,
   ): Awaitable<HandlerResult<NoInfer<E>>>
   /** Default 'all'. */

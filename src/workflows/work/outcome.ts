@@ -96,7 +96,10 @@ export async function failureOutcome(parts: AttemptParts, base: OutcomeBase, fai
   const final = finalReason(handler, error, isThrown)
   const end = await endOf(log, execution, failure, final === undefined)
   if (end === 'retry') {
-    const delayMs = withinExpiry(retryAfter(error) ?? delay(handler.definition.backoff, Math.max(1, failures)), expiresAt)
+    const delayMs = withinExpiry(
+      retryAfter(error) ?? delay(handler.definition.backoff, Math.max(1, failures)),
+      expiresAt,
+    )
     return { kind: 'retry', activity: 'failed', detail: 'retry', delayMs, error: describeError(error) }
   }
   const reason = final ?? reasonOf(handler, error)

@@ -12,6 +12,7 @@ import type { Store } from '../../../src/store.ts'
 import { linesOf, writeExactly } from '../../../src/transfer/export/lines.ts'
 import { readShapes } from '../../../src/transfer/export/tables.ts'
 import type { Place } from '../../../src/transfer/place.ts'
+import { defineHandler } from '../../../src/workflows/handler.ts'
 import { freshSchema, openDatabase } from '../../support/engines.ts'
 import { onServer, openShop, paid, placed, type Shop, type ShopMap, shopEvents, take } from '../../support/shop.ts'
 
@@ -113,9 +114,9 @@ export async function openFullShop(): Promise<Shop> {
 
 /** A workflow that has ended. */
 async function runWorkflow(store: Store<ShopMap>): Promise<void> {
-  store.workflows.on('OrderPaid', { name: 'ship' }, () => {})
+  store.workflows.register(defineHandler('ship', { on: 'OrderPaid', run: () => {} }))
   await using worker = store.workflows.worker()
   await worker.start()
   const flow = await store.workflows.publish('OrderPaid', { method: 'card' }, { correlationId: 'flow-1' })
-  await flow.settled({ timeoutMs: 60_000 })
+  await flow.waitUntilSettled({ timeoutMs: 60_000 })
 }

@@ -4,6 +4,7 @@ import { dropRetired } from '../../../src/transfer/move/incoming.ts'
 import { copyInto } from '../../../src/transfer/move/moving.ts'
 import { stateOf } from '../../../src/transfer/move/state.ts'
 import { switchOver } from '../../../src/transfer/move/switch.ts'
+import { defineHandler } from '../../../src/workflows/handler.ts'
 import { ada, bob, type Customer } from '../../documents/customers.ts'
 import { orders, totals } from '../../projections/read-models.ts'
 import { paid, placed } from '../../support/shop.ts'
@@ -15,7 +16,7 @@ async function fill({ store }: OpenMove): Promise<void> {
   const customers = store.documents<Customer>('customers')
   await store.projections.register(orders)
   await store.projections.register(totals())
-  store.workflows.on('OrderPlaced', { name: 'pack' }, async () => {})
+  store.workflows.register(defineHandler('pack', { on: 'OrderPlaced', run: async () => {} }))
   await store.schema.sync()
   for (let order = 1; order <= 30; order++)
     await store.events.append(`order-${order}`, [
