@@ -125,10 +125,12 @@ export function openWorkflows<M extends EventMap>(
   consumers.reserve(deadLetterPrefix)
 
   const register = (definition: WorkflowDefinition): void => {
-    if (definition.kind === 'schedule') return scheduler.add(definition)
-    code.add(definition)
-    if (!isDispatched) consumers.register(dispatcher(dispatcherParts))
-    isDispatched = true
+    if (definition.kind === 'schedule') scheduler.add(definition)
+    else {
+      code.add(definition)
+      if (!isDispatched) consumers.register(dispatcher(dispatcherParts))
+      isDispatched = true
+    }
   }
 
   /** One after the other: definitions that are registered meanwhile are stored by the next call. */
@@ -168,7 +170,9 @@ export function openWorkflows<M extends EventMap>(
       return openWorkflow(handleParts, correlationId, position)
     },
     get: correlationId => openWorkflow(handleParts, correlationId),
-    register: (...definitions) => definitions.forEach(register),
+    register(...definitions) {
+      for (const definition of definitions) register(definition)
+    },
     sync,
     handlers: openHandlers(log, hints, code.names),
     executions: { resume: executionId => resumeExecution(log, hints, executionId) },

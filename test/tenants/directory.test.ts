@@ -195,7 +195,7 @@ test.each(['while', 'after'] as const)(
 
     expect(status).toMatchObject({ state: 'settled', deadLetters: 0 })
     expect(new Set(runs)).toEqual(new Set(['emitting', 'later', 'stepping', 'writing']))
-    const { attempts } = await acme.workflows.attempts({ correlationId: flow.correlationId })
+    const { items: attempts } = await acme.workflows.attempts({ correlationId: flow.correlationId })
     expect(new Set(attempts.map(({ attempt }) => attempt))).toEqual(new Set([1]))
     const types = (await acme.events.readAll().toArray()).map(({ type }) => type)
     expect(types.sort()).toEqual(['OrderPaid', 'OrderPlaced'])

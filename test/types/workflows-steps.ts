@@ -4,30 +4,44 @@
  */
 import { defineEvents } from '../../src/events/definition.ts'
 import { openStore } from '../../src/store.ts'
+import { defineUndo } from '../../src/workflows/cancel/undo.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 
 type ShopEvent = { type: 'OrderPlaced'; data: { total: number } } | { type: 'OrderPaid'; data: { method: string } }
 
-const { workflows } = await openStore({ events: defineEvents<ShopEvent>() })
+const events = defineEvents<ShopEvent>()
+const { workflows } = await openStore({ events })
 const untyped = await openStore()
+
+// ── An undo has the data that its step gives it ─────────────────────────────────────────────────────────────────────
+
+const refund = defineUndo('refund', {
+  async run(data: { cents: number }, step, ctx) {
+    const known: [boolean, unknown, string] = [step.isKnown, step.result, step.name]
+    await ctx.step('pay back', () => known.length + data.cents)
+  },
+})
 
 workflows.register(
   defineHandler('pay', {
+    events,
     on: 'OrderPlaced',
-    retries: 0,
     run: async (event, ctx) => {
       // ── Steps give what they return ───────────────────────────────────────────────────────────────────────────────────
 
       const receipt: { id: string } = await ctx.step('charge', () => ({ id: `${event.data.total}` }))
       const rows: { n: number }[] = await ctx.tx('book', tx => tx.query<{ n: number }>('select 1 as n'))
       await ctx.step('tell', async () => {}, { undo: { by: 'untell', data: { receipt, rows } } })
+      await ctx.step('charge', async () => {}, { undo: { by: refund, data: { cents: 1 } } })
 
       // @ts-expect-error: a step is something to be done
       await ctx.step('charge', 'now')
       // @ts-expect-error: of another type
       const wrong: number = await ctx.step('charge', () => 'receipt')
-      // @ts-expect-error: an undo has a handler
+      // @ts-expect-error: an undo has a name
       await ctx.step('charge', () => wrong, { undo: {} })
+      // @ts-expect-error: of other data
+      await ctx.step('charge', () => wrong, { undo: { by: refund, data: { cents: '1' } } })
 
       // ── Sleeps need a time ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -75,3 +89,6 @@ untyped.workflows.register(
     },
   }),
 )
+
+untyped.register(refund)
+workflows.register(refund)

@@ -26,7 +26,7 @@ test('a paused handler gets events that queue, and continues when it is resumed,
 
   await operator.handlers.pause('pay')
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await waitUntil(async () => (await flows.attempts({ handler: 'weigh' })).attempts.length === 1)
+  await waitUntil(async () => (await flows.attempts({ handler: 'weigh' })).items.length === 1)
   const paused = await handlerOf(operator, 'pay')
   const seenWhilePaused = [...seen]
   await operator.handlers.resume('pay')
@@ -55,7 +55,7 @@ test('a paused inline handler is not run by the dispatcher either, and keeps its
   await worker.start()
   await flows.handlers.pause('book')
   for (const total of [1, 2, 3]) await flows.publish('OrderPlaced', { total }, { correlationId: 'order-1' })
-  await waitUntil(async () => (await flows.attempts({ handler: 'weigh' })).attempts.length === 3)
+  await waitUntil(async () => (await flows.attempts({ handler: 'weigh' })).items.length === 3)
   const seenWhilePaused = [...seen]
 
   await flows.handlers.resume('book')
@@ -139,7 +139,7 @@ test('one version of a handler can be retired; an unknown name or version is ref
 
   expect(await handlerOf(flows, 'charge', 1)).toMatchObject({ retiredAt: expect.any(Date) })
   expect(await handlerOf(flows, 'charge', 2)).toMatchObject({ retiredAt: undefined })
-  for (const call of [flows.pauseHandler, flows.resumeHandler, flows.retireHandler])
+  for (const call of [flows.handlers.pause, flows.handlers.resume, flows.handlers.retire])
     expect((await outcome(call('chrage'))).error).toMatchObject({ code: 'handler_not_found', nearest: 'charge' })
   expect((await outcome(flows.handlers.retire('charge', { version: 7 }))).error).toMatchObject({
     code: 'invalid_option',

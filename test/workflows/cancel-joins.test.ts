@@ -67,7 +67,7 @@ test('a join that fails for good compensates the workflow, if it is configured t
       on: 'CheckAsked',
       retries: 0,
       run: async (event, ctx) => {
-        const undo = { handler: 'put-back', data: event.data.item }
+        const undo = { by: 'put-back', data: event.data.item }
         await ctx.step('take', () => void taken.push(event.data.item), { undo })
         if (event.data.item === items[0]) {
           await waitUntil(() => taken.length === items.length)

@@ -5,13 +5,11 @@ import { inconsistentCounters } from '../support/counters-consistency.ts'
 import { openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-const idle = { name: 'idle' }
-
 /** A worker that dispatches and runs nothing, so that queued executions stay queued. */
 async function openIdleShop(): Promise<Shop> {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderShipped', idle, () => {})
+  flows.register(defineHandler('idle', { on: 'OrderShipped', run: () => {} }))
   return shop
 }
 

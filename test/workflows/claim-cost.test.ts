@@ -104,6 +104,7 @@ test("a dead letter has its earlier attempts; that of a first attempt reads noth
         handler: { name: 'pay' } as Handler,
         error: new Error('no money'),
         reason: 'failed',
+        parksLane: false,
       } as const
       await recordDeadLetter(logOf(shop), tx, failed)
       const looks = (await read()) - before

@@ -7,7 +7,7 @@ import { openShop, shopEvents } from '../support/shop.ts'
 import { letTimePass, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
 
-const undo = { handler: 'refund', data: { cents: 4200 } }
+const undo = { by: 'refund', data: { cents: 4200 } }
 
 test('a handler that waits is undone without being run again', async () => {
   const shop = await openShop()

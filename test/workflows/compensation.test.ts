@@ -24,8 +24,8 @@ test('the steps of a workflow are undone, newest first, each once, with their re
       events: shopEvents,
       on: 'OrderPlaced',
       run: async (_, ctx) => {
-        await stepWithUndo(ctx, 'reserve', { handler: 'refund', data: { what: 'goods' } }, () => ({ shelf: 7 }))
-        await stepWithUndo(ctx, 'charge', { handler: 'refund', data: { what: 'card' } }, () => 'receipt-1')
+        await stepWithUndo(ctx, 'reserve', { by: 'refund', data: { what: 'goods' } }, () => ({ shelf: 7 }))
+        await stepWithUndo(ctx, 'charge', { by: 'refund', data: { what: 'card' } }, () => 'receipt-1')
         return ctx.emit('OrderPaid', { method: 'card' })
       },
     }),
@@ -34,7 +34,7 @@ test('the steps of a workflow are undone, newest first, each once, with their re
     defineHandler('ship', {
       events: shopEvents,
       on: 'OrderPaid',
-      run: (_, ctx) => stepWithUndo(ctx, 'send', { handler: 'call-back' }, () => {}),
+      run: (_, ctx) => stepWithUndo(ctx, 'send', { by: 'call-back' }, () => {}),
     }),
   )
   flows.register(
@@ -84,7 +84,7 @@ test('compensation waits for a running attempt, whose undo gets an unknown resul
       on: 'OrderPlaced',
       run: async (_, ctx) => {
         ctx.signal.addEventListener('abort', () => aborted.resolve(ctx.signal.reason))
-        await stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => {
+        await stepWithUndo(ctx, 'charge', { by: 'refund' }, () => {
           charging.resolve()
           return charged.promise
         })
@@ -132,7 +132,7 @@ test('compensation waits for an attempt that ignores its signal until its time l
       on: 'OrderPlaced',
       timeoutMs: 60_000,
       run: async (_, ctx) => {
-        await stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => charging.resolve())
+        await stepWithUndo(ctx, 'charge', { by: 'refund' }, () => charging.resolve())
         await never.promise
       },
     }),
@@ -181,7 +181,7 @@ test('compensation does not wait for an attempt whose worker died', async () => 
   await waitUntil(async () => (await flow.status()).pending === 1)
   const [claimed] = await claimAll(shop)
   const place = { executionId: claimed!.id, fence: claimed!.fence, kind: 'step', step: 'charge' }
-  await recordUndo(logOf(shop), shop.database, place, { handler: 'refund' })
+  await recordUndo(logOf(shop), shop.database, place, { by: 'refund' })
 
   const begun = await flow.cancel({ compensate: true })
   await die(shop)
@@ -204,7 +204,7 @@ test('compensation continues where a worker died in the middle of it', async () 
       events: shopEvents,
       on: 'OrderPlaced',
       run: async (_, ctx) => {
-        for (const name of ['one', 'two', 'three']) await stepWithUndo(ctx, name, { handler: 'refund' }, () => name)
+        for (const name of ['one', 'two', 'three']) await stepWithUndo(ctx, name, { by: 'refund' }, () => name)
       },
     }),
   )
@@ -238,7 +238,7 @@ test('an undo is retried; one that fails for good ends the compensation, and bec
       events: shopEvents,
       on: 'OrderPlaced',
       run: async (_, ctx) => {
-        for (const name of ['one', 'two', 'three']) await stepWithUndo(ctx, name, { handler: 'refund' }, () => name)
+        for (const name of ['one', 'two', 'three']) await stepWithUndo(ctx, name, { by: 'refund' }, () => name)
       },
     }),
   )
@@ -284,7 +284,7 @@ test('a handler that fails for good compensates the workflow, if it is configure
       events: shopEvents,
       on: 'OrderPlaced',
       run: async (_, ctx) => {
-        await stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => 'receipt-1')
+        await stepWithUndo(ctx, 'charge', { by: 'refund' }, () => 'receipt-1')
         return ctx.emit('OrderPaid', { method: 'card' })
       },
     }),
@@ -301,13 +301,22 @@ test('a handler that fails for good compensates the workflow, if it is configure
       },
     }),
   )
-  const failing = { name: 'ship', ordered: true, retries: 1, backoff: { baseMs: 1 }, onFailure: 'compensate' } as const
-  flows.on('OrderPaid', failing, async (_, ctx) => {
-    await packing.promise
-    await stepWithUndo(ctx, 'send', { handler: 'refund' }, () => {
-      throw new Error('no parcels')
-    })
-  })
+  flows.register(
+    defineHandler('ship', {
+      events: shopEvents,
+      on: 'OrderPaid',
+      ordered: true,
+      retries: 1,
+      backoff: { baseMs: 1 },
+      onDeadLetter: 'compensate',
+      run: async (_, ctx) => {
+        await packing.promise
+        await stepWithUndo(ctx, 'send', { by: 'refund' }, () => {
+          throw new Error('no parcels')
+        })
+      },
+    }),
+  )
   flows.register(defineUndo('refund', { run: (_, { name, isKnown }) => void undone.push(`${name} ${isKnown}`) }))
   await using worker = flows.worker({ pollMs: 60_000, leaseMs: 60_000 })
   await worker.start()
@@ -337,7 +346,7 @@ test('events and writes of an undo are stored with its end, and run no handlers'
       events: shopEvents,
       on: 'OrderPlaced',
       run: async (_, ctx) => {
-        for (const name of ['one', 'two']) await stepWithUndo(ctx, name, { handler: 'refund' }, () => name)
+        for (const name of ['one', 'two']) await stepWithUndo(ctx, name, { by: 'refund' }, () => name)
       },
     }),
   )
@@ -435,7 +444,7 @@ test('compensation reaches the children of the workflow, also if they have ended
     defineHandler('pay', {
       events: shopEvents,
       on: 'OrderPlaced',
-      run: (_, ctx) => stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => {}),
+      run: (_, ctx) => stepWithUndo(ctx, 'charge', { by: 'refund' }, () => {}),
     }),
   )
   flows.register(defineUndo('refund', { run: (_, __, ctx) => void undone.push(ctx.correlationId) }))

@@ -1,6 +1,9 @@
 /** A dead letter remembers the steps of its execution: completed steps do not run again when it is retried. */
+
 import { expect, test } from 'vitest'
 import { defineHandler } from '../../src/workflows/handler.ts'
+import { pruneAttempts } from '../../src/workflows/retention.ts'
+import { logOf } from '../support/consumer-parts.ts'
 import { openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -105,12 +108,12 @@ test('the steps of a dead letter are kept as long as it is open, and deleted by 
   const { workflows } = shop.store
   const id = await place()
 
-  await workflows.prune({ olderThanMs: 0 })
+  await pruneAttempts(logOf(shop), { olderThanMs: 0 })
   expect(await remembered()).toBeGreaterThan(0)
 
   await workflows.deadLetters.resolve('deliver', id, 'picked up by the customer')
   await waitUntil(async () => {
-    await workflows.prune({ olderThanMs: 0 })
+    await pruneAttempts(logOf(shop), { olderThanMs: 0 })
     return (await remembered()) === 0
   })
 })

@@ -6,7 +6,7 @@ import { complete, emit } from '../../src/workflows/emit.ts'
 import { NonRetryable, RetryLater } from '../../src/workflows/errors.ts'
 import type { AnyHandlerOptions } from '../../src/workflows/handler.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
-import { openShop, type Shop } from '../support/shop.ts'
+import { openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { executionStates, letTimePass } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
 import { openFailingPayments } from './failing-payments.ts'
@@ -21,7 +21,7 @@ async function letterOf(
   const flows = store.workflows
   flows.register(
     defineHandler('pay', {
-      events,
+      events: shopEvents,
       on: 'OrderPlaced',
       ...(options as object),
       backoff: { baseMs: 1 },
@@ -45,8 +45,8 @@ test('SB-19: a dead letter has the true reason', async () => {
   const flows = store.workflows
   const retries = { retries: 2, backoff: { baseMs: 1 } }
   const paid = emit('OrderPaid', { method: 'card' as const })
-  flows.register(defineHandler('failed', { events, on: 'OrderPlaced', retries: 0, run: fails }))
-  flows.register(defineHandler('max_retries', { events, on: 'OrderPlaced', ...retries, run: fails }))
+  flows.register(defineHandler('failed', { events: shopEvents, on: 'OrderPlaced', retries: 0, run: fails }))
+  flows.register(defineHandler('max_retries', { events: shopEvents, on: 'OrderPlaced', ...retries, run: fails }))
   flows.register(
     defineHandler('timeout', { on: 'OrderPlaced', ...retries, timeoutMs: 20, run: () => new Promise<never>(() => {}) }),
   )
@@ -64,7 +64,7 @@ test('SB-19: a dead letter has the true reason', async () => {
   )
   flows.register(
     defineHandler('invalid_emission', {
-      events,
+      events: shopEvents,
       on: 'OrderPlaced',
       ...retries,
       run: (_, { emit }) => emit('OrderPaid', { method: 1n as never }),
@@ -73,7 +73,7 @@ test('SB-19: a dead letter has the true reason', async () => {
   flows.register(defineHandler('too_many_emitted', { on: 'OrderPlaced', ...retries, run: () => [paid, paid, paid] }))
   flows.register(
     defineHandler('hops', {
-      events,
+      events: shopEvents,
       on: ['OrderPlaced', 'OrderShipped'],
       ...retries,
       run: (_, { emit }) => emit('OrderShipped', { parcel: 'x' }),
@@ -284,7 +284,7 @@ test('SB-08: events that cause each other in a cycle end in a dead letter after 
   let placed = 0
   flows.register(
     defineHandler('place-again', {
-      events,
+      events: shopEvents,
       on: 'OrderPlaced',
       ordered: true,
       run: (event, { emit }) => {
@@ -312,7 +312,7 @@ test('SB-08: a poison event is dead-lettered after its retries, and its lane con
   const ran: number[] = []
   flows.register(
     defineHandler('pay', {
-      events,
+      events: shopEvents,
       on: 'OrderPlaced',
       ordered: true,
       retries: 2,
@@ -337,7 +337,7 @@ test('SB-09: the waits between attempts grow up to a limit, and part of each is 
   const { store, query } = await openShop()
   const flows = store.workflows
   const backoff = { baseMs: 100_000, maxMs: 300_000 }
-  flows.register(defineHandler('pay', { events, on: 'OrderPlaced', retries: 4, backoff, run: fails }))
+  flows.register(defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', retries: 4, backoff, run: fails }))
   await using worker = flows.worker({ pollMs: 10 })
   await worker.start()
   const orders = 5
@@ -415,7 +415,7 @@ test('SB-46: the dead letter and the end of the execution are one transaction: n
   }
   const { store, query } = await openShop({ logger: { debug() {}, info() {}, warn() {}, error } })
   const flows = store.workflows
-  flows.register(defineHandler('pay', { events, on: 'OrderPlaced', retries: 0, run: fails }))
+  flows.register(defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', retries: 0, run: fails }))
   await using worker = flows.worker({ pollMs: 20 })
   const expire = (): Promise<unknown> => query(`update ~workflow_executions set deadline_at = '-infinity'`)
 

@@ -26,16 +26,17 @@ test('SB-19: events of onFailure are emitted once, with the dead letter, and car
   const shop = await openShop()
   const flows = shop.store.workflows
   const failures: TerminalFailure[] = []
-  flows.UNNAMED_on(
-    'OrderPlaced',
-    {
-      ...{ name: 'pay', retries: 1, backoff: { baseMs: 1 }, timeoutMs: 20 },
-      onFailure(failure, event) {
+  flows.register(
+    defineHandler('pay', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      ...{ retries: 1, backoff: { baseMs: 1 }, timeoutMs: 20 },
+      onDeadLetter(failure, ctx) {
         failures.push(failure)
-        return emit('OrderShipped', { parcel: `${failure.reason} of ${event.data.total}` })
+        return ctx.emit('OrderShipped', { parcel: `${failure.reason} of ${failure.event.data.total}` })
       },
-    },
-    () => new Promise<never>(() => {}),
+      run: () => new Promise<never>(() => {}),
+    }),
   )
   await using worker = flows.worker()
   await worker.start()
@@ -61,7 +62,7 @@ test('SB-18: events of onFailure never run the handler that failed, whatever it 
     defineHandler('audit', {
       events: shopEvents,
       on: '*',
-      onDeadLetter: (_, event) => emit(event.type, event.data as never),
+      onDeadLetter: ({ event }, ctx) => ctx.emit(event.type, event.data as never),
       retries: 0,
       run: event => {
         seen.push(`audit ${event.type}`)
@@ -184,7 +185,7 @@ for (const [what, { onFailure, noted, clock }] of Object.entries({
     expect(status).toMatchObject({ state: 'failed', deadLetters: 1 })
     const [deadLetter] = await flows.deadLetters.list()
     expect(deadLetter).toMatchObject({ reason: 'failed', lastError: { message: 'no money' } })
-    expect(deadLetter!.lastError.onFailure).toContain(noted)
+    expect(deadLetter!.lastError.onDeadLetter).toContain(noted)
     expect(await shippedIn(shop)).toEqual([])
   })
 
@@ -208,7 +209,7 @@ test('a result that cannot be stored becomes a dead letter, even if onFailure fa
 
   const [deadLetter] = await flows.deadLetters.list()
   expect(deadLetter).toMatchObject({ reason: 'failed', lastError: { code: 'version_conflict' } })
-  expect(deadLetter!.lastError.onFailure).toContain('VersionConflict')
+  expect(deadLetter!.lastError.onDeadLetter).toContain('VersionConflict')
 })
 
 test('an event that exceeded its depth calls onFailure, and handlers that fail because of each other end', async () => {
@@ -242,7 +243,7 @@ test('an event that exceeded its depth calls onFailure, and handlers that fail b
   expect(status.deadLetters).toBe(deadLetters.length)
   // Two chains in parallel: either may be ahead.
   expect((await shippedIn(shop)).map(({ workflow }) => workflow.hops).sort()).toEqual([1, 1, 2, 2, 3, 3, 4, 4])
-  expect(deadLetters.filter(deadLetter => deadLetter.lastError.onFailure?.includes('HopsExceeded'))).toHaveLength(2)
+  expect(deadLetters.filter(deadLetter => deadLetter.lastError.onDeadLetter?.includes('HopsExceeded'))).toHaveLength(2)
 })
 
 test('an event of onFailure of one of a batch has its place in the batch', async () => {

@@ -74,12 +74,19 @@ test('SB-15: a join whose handler fails is retried, then dead-lettered, and leav
       run: (event, { emit }) => emit('OrderChecked', event.data),
     }),
   )
-  const options = { name: 'clear', of: 'batch', retries: 1, backoff: { baseMs: 1 } } as const
-  flows.join('OrderChecked', options, (events, ctx) => {
-    seen.push(`${events.map(event => event.data.item)} of ${ctx.join.size}`)
-    if (isBroken) throw new Error('the clerk is ill')
-    return emit('OrderCleared', { items: events.map(event => event.data.item) })
-  })
+  flows.register(
+    defineJoin('clear', {
+      events: checkEvents,
+      on: 'OrderChecked',
+      retries: 1,
+      backoff: { baseMs: 1 },
+      run: (events, ctx) => {
+        seen.push(`${events.map(event => event.data.item)} of ${ctx.join.size}`)
+        if (isBroken) throw new Error('the clerk is ill')
+        return ctx.emit('OrderCleared', { items: events.map(event => event.data.item) })
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { items: ['pen', 'ink'] })
@@ -138,7 +145,7 @@ async function openMendable(policy: JoinPolicy) {
 }
 
 test('a failed branch whose dead letter is retried in time counts as arrived', async () => {
-  await using shop = await openMendable('all-settled')
+  await using shop = await openMendable('allSettled')
   const { checks, pen, ink, flow } = shop
 
   pen.isBroken = false

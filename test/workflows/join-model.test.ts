@@ -2,13 +2,16 @@
  * Random nested batches against their expected result: each join once, with the results of its branches. A failure names its
  * seed.
  */
+
 import { expect, test } from 'vitest'
+import { defineEvents } from '../../src/events/definition.ts'
 import type { HandlerResult } from '../../src/workflows/emit.ts'
 import { batch, emit } from '../../src/workflows/emit.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
+import { defineJoin } from '../../src/workflows/joins/join.ts'
 import type { Workflows } from '../../src/workflows/workflows.ts'
 import { pick, type Random, seeded } from '../chaos/seeded-random.ts'
-import { checkEvents, expectNothingOpen, openOrderChecks, settled } from './order-checks.ts'
+import { expectNothingOpen, openOrderChecks, settled } from './order-checks.ts'
 
 /** The end of one branch. */
 type Tree =
@@ -19,11 +22,12 @@ type Tree =
   | { readonly kind: 'batch'; readonly branches: readonly Tree[] }
 
 interface TreeMap {
-  readonly [type: string]: unknown
   readonly OrderPlaced: { readonly tree: Tree }
   readonly CheckAsked: { readonly path: string; readonly tree: Tree }
   readonly OrderChecked: { readonly path: string }
 }
+
+const treeEvents = defineEvents<TreeMap>()
 
 type Ending = 'arrived' | 'empty' | 'failed'
 
@@ -82,14 +86,14 @@ function register(flows: Workflows<TreeMap>, lines: Map<string, string[]>): void
     ) as never
   flows.register(
     defineHandler('place', {
-      events: checkEvents,
+      events: treeEvents,
       on: 'OrderPlaced',
       run: ({ data: { tree } }) => (tree.kind === 'batch' ? fanOut('order', tree.branches) : undefined),
     }),
   )
   flows.register(
     defineHandler('check', {
-      events: checkEvents,
+      events: treeEvents,
       on: 'CheckAsked',
       retries: 0,
       run: ({ data: { path, tree } }, { emit }) => {
@@ -101,16 +105,22 @@ function register(flows: Workflows<TreeMap>, lines: Map<string, string[]>): void
     }),
   )
   flows.register(defineHandler('audit', { on: 'OrderChecked', inline: true, run: () => {} }))
-  const options = { name: 'clear', of: 'batch', policy: 'all-settled' } as const
-  flows.join('OrderChecked', options, (events, { correlationId, join }) => {
-    const paths = events.map(event => event.data.path)
-    const own = lines.get(correlationId) ?? []
-    own.push(lineOf(join.size, paths, join.failed, join.empty))
-    lines.set(correlationId, own)
-    const end = endOf(events.length)
-    if (end === 'throws') throw new Error('three are a crowd')
-    return end === 'emits' ? emit('OrderChecked', { path: paths[0]!.split('.').slice(0, -1).join('.') }) : undefined
+  const clear = defineJoin('clear', {
+    events: treeEvents,
+    on: 'OrderChecked',
+    policy: 'allSettled',
+    retries: 0,
+    run: (events, { correlationId, join, emit }) => {
+      const paths = events.map(event => event.data.path)
+      const own = lines.get(correlationId) ?? []
+      own.push(lineOf(join.size, paths, join.failed, join.empty))
+      lines.set(correlationId, own)
+      const end = endOf(events.length)
+      if (end === 'throws') throw new Error('three are a crowd')
+      return end === 'emits' ? emit('OrderChecked', { path: paths[0]!.split('.').slice(0, -1).join('.') }) : undefined
+    },
   })
+  flows.register(clear)
 }
 
 test('SB-17: nested batches end as their branches end, each join once', async () => {

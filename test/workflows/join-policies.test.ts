@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { expect, test } from 'vitest'
 import { defineHandler } from '../../src/workflows/handler.ts'
-import type { AnyJoinOptions, JoinInfo, JoinPolicy } from '../../src/workflows/joins/join.ts'
+import type { JoinInfo, JoinPolicy } from '../../src/workflows/joins/join.ts'
 import { defineJoin } from '../../src/workflows/joins/join.ts'
 import { waitUntil } from '../support/wait.ts'
 import {
@@ -114,7 +114,7 @@ test('all: if every branch fails, the join that their handler emits for has one 
 })
 
 test('all-settled: it runs when every branch has ended, with the outcome of each', async () => {
-  const checks = await openPolicy('all-settled', { broken: ['pen', 'tape'], empty: ['paper'] })
+  const checks = await openPolicy('allSettled', { broken: ['pen', 'tape'], empty: ['paper'] })
   await using worker = checks.flows.worker()
   await worker.start()
 
@@ -127,7 +127,7 @@ test('all-settled: it runs when every branch has ended, with the outcome of each
 })
 
 test('all-settled: it also runs if every branch has failed', async () => {
-  const checks = await openPolicy('all-settled', { broken: items })
+  const checks = await openPolicy('allSettled', { broken: items })
   await using worker = checks.flows.worker()
   await worker.start()
 
@@ -180,10 +180,17 @@ test('SB-12: without any traffic the join times out and runs with the events it 
   const checks = await openOrderChecks()
   const { flows } = checks
   const runs: Run[] = []
-  const options = { name: 'clear', of: 'batch', timeoutMs: 40, onTimeout: 'partial' } as const
-  flows.join('OrderChecked', options, (events, ctx) => {
-    runs.push({ items: events.map(event => event.data.item), join: ctx.join })
-  })
+  flows.register(
+    defineJoin('clear', {
+      events: checkEvents,
+      on: 'OrderChecked',
+      joinTimeoutMs: 40,
+      onJoinTimeout: 'partial',
+      run: (events, ctx) => {
+        runs.push({ items: events.map(event => event.data.item), join: ctx.join })
+      },
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
   const batch = { id: randomUUID(), size: 4 }
@@ -252,16 +259,16 @@ test('SB-12: a join that the batch names times out, also if nothing ever arrives
 test('a join refuses options that it does not support', async () => {
   const { flows } = await openOrderChecks()
   const join = (more: object): void =>
-    flows.join('OrderChecked', { name: 'clear', of: 'batch', ...more } as AnyJoinOptions, () => {})
+    flows.register(defineJoin('clear', { on: 'OrderChecked', ...more, run: () => {} }))
 
   for (const wrong of [
     { of: 'stream' },
     { policy: 'some' },
     { policy: { quorum: 0 } },
     { policy: { quorum: 1.5 } },
+    { joinTimeoutMs: 0 },
     { timeoutMs: 0 },
-    { attemptTimeoutMs: 0 },
-    { onTimeout: 'ignore' },
+    { onJoinTimeout: 'ignore' },
     { ordered: true },
     { inline: true },
     { when: () => true },

@@ -230,7 +230,7 @@ test('SB-38: a delay is exact to the millisecond, not to the second', async () =
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await waitUntil(async () => (await flows.attempts({ handler: 'pay', outcome: 'completed' })).attempts.length === 1)
+  await waitUntil(async () => (await flows.attempts({ handler: 'pay', outcome: 'completed' })).items.length === 1)
 
   const [waited] = await query<{ ms: number }>(`
     select (extract(epoch from a.at - e.created_at) * 1000)::float8 as ms

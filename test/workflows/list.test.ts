@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { encodeCursor } from '../../src/core/page.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import type { ListWorkflowsOptions } from '../../src/workflows/insight/list.ts'
 import { openShop, outcome, type Shop, shopEvents } from '../support/shop.ts'
@@ -27,7 +28,7 @@ async function openOrders(): Promise<Shop & { ids(options: ListWorkflowsOptions)
   await Promise.all(settled)
   await worker.stop()
   const ids = async (options: ListWorkflowsOptions): Promise<string[]> => {
-    const { workflows } = await flows.list(options)
+    const { items: workflows } = await flows.list(options)
     return workflows.map(workflow => workflow.correlationId)
   }
   return { ...shop, ids }
@@ -41,10 +42,10 @@ test('workflows are listed with their status, newest first, in pages', async () 
   const second = await flows.list({ limit: 2, after: first.next })
   const third = await flows.list({ limit: 2, after: second.next })
 
-  const pages = [first, second, third].map(page => page.workflows.map(workflow => workflow.correlationId))
+  const pages = [first, second, third].map(page => page.items.map(workflow => workflow.correlationId))
   expect(pages).toEqual([['order-5', 'order-4'], ['order-3', 'order-2'], ['order-1']])
   expect(third.next).toBeUndefined()
-  expect(second.workflows[1]).toEqual(await flows.get('order-2').status())
+  expect(second.items[1]).toEqual(await flows.get('order-2').status())
   expect(JSON.parse(JSON.stringify(first))).toMatchObject({ next: first.next })
 })
 
@@ -81,8 +82,8 @@ test('a page reads at most a thousand workflows, and says where the next one beg
   const first = await store.workflows.list({ state: 'cancelled', limit: 10 })
   const second = await store.workflows.list({ state: 'cancelled', limit: 10, after: first.next })
 
-  expect(first).toMatchObject({ workflows: [], next: 501 })
-  expect(second).toMatchObject({ workflows: [{ correlationId: 'order-100' }], next: undefined })
+  expect(first).toMatchObject({ items: [], next: encodeCursor([501]) })
+  expect(second).toMatchObject({ items: [{ correlationId: 'order-100' }], next: undefined })
 })
 
 test('a page with a time filter reads at most ten thousand times', async () => {
@@ -96,8 +97,8 @@ test('a page with a time filter reads at most ten thousand times', async () => {
   const first = await store.workflows.list({ startedBefore })
   const second = await store.workflows.list({ startedBefore, after: first.next })
 
-  expect(first).toMatchObject({ workflows: [], next: 2001 })
-  expect(second).toMatchObject({ workflows: [{ correlationId: 'order-1' }], next: undefined })
+  expect(first).toMatchObject({ items: [], next: encodeCursor([2001]) })
+  expect(second).toMatchObject({ items: [{ correlationId: 'order-1' }], next: undefined })
 })
 
 test('invalid filters are refused', async () => {

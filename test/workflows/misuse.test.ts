@@ -108,7 +108,7 @@ test('a type that a handler has not declared is not emitted', async () => {
       events: shopEvents,
       on: 'OrderPlaced',
       emits: ['OrderShipped'],
-      run: (_, { emit }) => emit('OrderPaid', {}) as never,
+      run: () => emit('OrderPaid', {}) as never,
     }),
   )
   await using worker = flows.worker()
@@ -275,7 +275,7 @@ test('a handler whose own database is unavailable is retried less and less often
   expect(delays[0]).toBeLessThan(501)
   expect(delays[3]).toBeGreaterThan(1_000)
   expect(status).toMatchObject({ state: 'settled', deadLetters: 0 })
-  const { attempts } = await flows.attempts({ handler: 'pay' })
+  const { items: attempts } = await flows.attempts({ handler: 'pay' })
   expect(attempts.map(({ kind, attempt }) => [kind, attempt])).toEqual([
     ['completed', 1],
     ...Array(4).fill(['failed', 1]),

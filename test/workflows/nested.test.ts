@@ -99,7 +99,7 @@ test('SB-17: a batch in a branch is joined separately, and the events of its joi
 })
 
 test('a failed branch of an inner batch fails its join, and with it the outer branch', async () => {
-  const nested = await openNested({ broken: (item, part) => item === 'ink' && part === 'left', outer: 'all-settled' })
+  const nested = await openNested({ broken: (item, part) => item === 'ink' && part === 'left', outer: 'allSettled' })
   const { flows, seen } = nested
   await using worker = flows.worker()
   await worker.start()
@@ -131,7 +131,7 @@ test('if every inner batch fails, the type their join declares opens the outer j
 })
 
 test('an inner join that tolerates failures lets the outer join continue', async () => {
-  const nested = await openNested({ broken: (_, part) => part === 'left', inner: 'all-settled' })
+  const nested = await openNested({ broken: (_, part) => part === 'left', inner: 'allSettled' })
   const { flows, seen } = nested
   await using worker = flows.worker()
   await worker.start()

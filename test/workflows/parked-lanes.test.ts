@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { complete } from '../../src/workflows/emit.ts'
 import type { AnyHandlerOptions } from '../../src/workflows/handler.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
-import { openShop, outcome, type Shop } from '../support/shop.ts'
+import { openShop, outcome, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 interface Books extends Shop {
@@ -21,13 +21,22 @@ async function openBooks(options: Partial<AnyHandlerOptions> = {}): Promise<Book
   const shop = await openShop()
   const flows = shop.store.workflows
   const [booked, tried, bad] = [[] as number[], [] as number[], new Set([1])]
-  const given = { name: 'book', ordered: true, onDead: 'park', ...options } as AnyHandlerOptions
-  flows.on('OrderPlaced', given as { name: string }, event => {
-    const { total } = event.data
-    tried.push(total)
-    if (bad.has(total)) throw new Error('the pen is dry')
-    return complete(async () => booked.push(total))
-  })
+  flows.register(
+    defineHandler('book', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      ordered: true,
+      onFailure: 'park',
+      retries: 0,
+      ...(options as object),
+      run: event => {
+        const { total } = event.data
+        tried.push(total)
+        if (bad.has(total)) throw new Error('the pen is dry')
+        return complete(async () => booked.push(total))
+      },
+    }),
+  )
   const worker = flows.worker({ pollMs: 50 })
   await worker.start()
   return {
@@ -111,13 +120,13 @@ test('a parked lane can be unparked without its dead letter', async () => {
 test('all parked lanes of a handler can be unparked at once', async () => {
   await using books = await openBooks()
   for (const order of ['order-1', 'order-2', 'order-3']) await books.place(order, 1, 2)
-  const page = (await books.flows.lanes.list({ handler: 'book', limit: 2 })).items
-  const rest = (await books.flows.lanes.list({ handler: 'book', limit: 2, after: page.at(-1) })).items
+  const page = await books.flows.lanes.list({ handler: 'book', limit: 2 })
+  const rest = await books.flows.lanes.list({ handler: 'book', limit: 2, after: page.next })
 
   const count = await books.flows.lanes.unpark('book')
   for (const order of ['order-1', 'order-2', 'order-3']) await books.flows.get(order).waitUntilSettled()
 
-  expect([...page, ...rest].map(lane => lane.key)).toEqual(['order-1', 'order-2', 'order-3'])
+  expect([...page.items, ...rest.items].map(lane => lane.key)).toEqual(['order-1', 'order-2', 'order-3'])
   expect(count).toBe(3)
   expect(books.booked).toEqual([2, 2, 2])
   expect((await books.flows.lanes.list()).items).toEqual([])

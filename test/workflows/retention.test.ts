@@ -1,9 +1,12 @@
 import { expect, test } from 'vitest'
 import { defineHandler } from '../../src/workflows/handler.ts'
+import { pruneAttempts } from '../../src/workflows/retention.ts'
+import { logOf } from '../support/consumer-parts.ts'
 import { openShop, shopEvents } from '../support/shop.ts'
 
 test('traces of workflows are deleted after a while; events, cancelled workflows and open dead letters stay', async () => {
-  const { store, query } = await openShop()
+  const shop = await openShop()
+  const { store, query } = shop
   const flows = store.workflows
   flows.register(
     defineHandler('pay', {
@@ -22,8 +25,8 @@ test('traces of workflows are deleted after a while; events, cancelled workflows
     await flow.waitUntilSettled()
   }
 
-  expect(await flows.prune({ olderThanMs: 60_000 })).toBe(0)
-  expect(await flows.prune({ olderThanMs: 0 })).toBeGreaterThan(0)
+  expect(await pruneAttempts(logOf(shop), { olderThanMs: 60_000 })).toBe(0)
+  expect(await pruneAttempts(logOf(shop), { olderThanMs: 0 })).toBeGreaterThan(0)
 
   expect(await query('select * from ~workflow_activity')).toEqual([])
   expect(await query('select correlation_id from ~workflows')).toEqual([{ correlation_id: 'order-2' }])
@@ -33,15 +36,15 @@ test('traces of workflows are deleted after a while; events, cancelled workflows
 })
 
 test('SB-34: a handler that is delayed longer than all retention completes', async () => {
-  const { store } = await openShop()
-  const flows = store.workflows
+  const shop = await openShop()
+  const flows = shop.store.workflows
   let ran = 0
   flows.register(defineHandler('remind', { on: 'OrderPlaced', delayMs: 300, run: () => void ran++ }))
   await using worker = flows.worker()
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await flows.prune({ olderThanMs: 0 })
+  await pruneAttempts(logOf(shop), { olderThanMs: 0 })
   await flow.waitUntilSettled()
 
   expect(ran).toBe(1)

@@ -122,8 +122,15 @@ test('a handler that begins at a position gets the earlier events in order, and 
   await early.start()
   for (let total = 1; total <= 20; total++) await flows.publish('OrderPlaced', { total }, { correlationId: 'order-1' })
   await early.stop()
-  const options = { name: 'late', startFrom: 'beginning', ordered: true } as const
-  flows.on('OrderPlaced', options, event => void seen.push(event.data.total))
+  flows.register(
+    defineHandler('late', {
+      events: shopEvents,
+      on: 'OrderPlaced',
+      from: 'start',
+      ordered: true,
+      run: event => void seen.push(event.data.total),
+    }),
+  )
   await using worker = flows.worker()
   await worker.start()
 

@@ -82,7 +82,7 @@ test('AB-18: a run that began on time is taken over, however late that is', asyn
   await worker.start()
 
   await waitUntil(async () => (await store.workflows.schedules.history('nightly')).items.length === 2)
-  const history = (await store.workflows.schedules.history('nightly')).items.reverse()
+  const history = (await store.workflows.schedules.history('nightly')).items.toReversed()
 
   expect(dues).toEqual([history[0]!.dueAt])
   expect(history.map(({ outcome }) => outcome)).toEqual(['completed', 'skipped'])

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
+import { encodeCursor } from '../../src/core/page.ts'
 import { batch } from '../../src/workflows/emit.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { defineJoin } from '../../src/workflows/joins/join.ts'
@@ -219,7 +220,7 @@ test('batches and their joins are counted, and an execution that waits for a day
   await waitUntil(async () => (await flow.status()).state === 'waiting')
 
   const counted = await countersOf(shop)
-  const { workflows } = await flows.list({ state: 'waiting' })
+  const { items: workflows } = await flows.list({ state: 'waiting' })
 
   expect(counted).toEqual(await countAll(shop))
   expect(counted).toMatchObject({ active: 1, events: 7, dispatched: 5, completed: 4, open: 1 })
@@ -257,16 +258,21 @@ test('SB-43: a failed workflow shows its latest error by time, and the number of
     await waitUntil(async () => (await flow.status()).deadLetters === 2)
   }
 
-  const first = await flows.failed({ limit: 1 })
-  const second = await flows.failed({ limit: 1, after: first[0]!.correlationId })
-  const third = await flows.failed({ after: second[0]!.correlationId })
+  const first = await flows.list({ hasDeadLetters: true, limit: 1 })
+  const second = await flows.list({ state: 'failed', limit: 1, after: first.next })
+  const third = await flows.list({ hasDeadLetters: true, after: second.next })
 
-  expect([...first, ...second].map(each => each.correlationId)).toEqual(['order-2', 'order-1'])
-  expect(first[0]).toMatchObject({
-    ...{ open: 2, retrying: 0, lastHandler: 'ant', lastReason: 'failed' },
-    ...{ lastError: { message: 'a is the first letter' }, lastFailedAt: expect.any(Date) },
+  expect([...first.items, ...second.items].map(each => each.correlationId)).toEqual(['order-2', 'order-1'])
+  expect(first.items[0]).toMatchObject({
+    deadLetters: 2,
+    lastFailure: {
+      handler: 'ant',
+      reason: 'failed',
+      error: { message: 'a is the first letter' },
+      at: expect.any(Date),
+    },
   })
-  expect(third).toEqual([])
+  expect(third).toEqual({ items: [], next: undefined })
 })
 
 test('SB-43: attempts are kept, also those of dead letters, newest first, with their times, errors and results', async () => {
@@ -294,7 +300,7 @@ test('SB-43: attempts are kept, also those of dead letters, newest first, with t
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await flow.waitUntilSettled()
 
-  const { attempts, next } = await flows.attempts()
+  const { items: attempts, next } = await flows.attempts()
   const [last, retried, first] = attempts
 
   expect(attempts).toHaveLength(3)
@@ -334,9 +340,9 @@ test('attempts are filtered by workflow, handler, execution and outcome, in page
     await flow.waitUntilSettled()
   }
   const found = async (options: Parameters<typeof flows.attempts>[0]): Promise<string[]> =>
-    (await flows.attempts(options)).attempts.map(each => `${each.handler} ${each.correlationId}`)
+    (await flows.attempts(options)).items.map(each => `${each.handler} ${each.correlationId}`)
 
-  const [{ executionId } = { executionId: '' }] = (await flows.attempts({ outcome: 'failed' })).attempts
+  const [{ executionId } = { executionId: '' }] = (await flows.attempts({ outcome: 'failed' })).items
   const first = await flows.attempts({ handler: 'pay', limit: 2 })
 
   expect(await found({ correlationId: 'order-1' })).toEqual(['pay order-1', 'book order-1'])
@@ -345,7 +351,7 @@ test('attempts are filtered by workflow, handler, execution and outcome, in page
   expect(await found({ correlationId: 'order-2', handler: 'pay', outcome: 'failed' })).toEqual(['pay order-2'])
   expect(await found({ executionId })).toEqual(['pay order-2'])
   expect(await found({ outcome: 'inline', correlationId: 'order-2' })).toEqual(['book order-2'])
-  expect(await found({ handler: 'pay', before: first.next })).toEqual(['pay order-1'])
+  expect(await found({ handler: 'pay', after: first.next })).toEqual(['pay order-1'])
   expect(JSON.parse(JSON.stringify(first))).toMatchObject({ next: first.next })
   expect((await outcome(flows.attempts({ executionId: 'x' }))).error).toMatchObject({ option: 'executionId' })
 })
@@ -360,9 +366,9 @@ test('a page of attempts reads at most ten thousand lines, and says where the ne
 
   for (const options of [{}, { handler: 'pay' }, { correlationId: 'order-1' }]) {
     const first = await flows.attempts({ ...options, outcome: 'failed' })
-    const second = await flows.attempts({ ...options, outcome: 'failed', before: first.next })
+    const second = await flows.attempts({ ...options, outcome: 'failed', after: first.next })
 
-    expect(first).toMatchObject({ attempts: [], next: 2001 })
-    expect(second).toMatchObject({ attempts: [{ position: 5 }], next: undefined })
+    expect(first).toMatchObject({ items: [], next: encodeCursor([2001]) })
+    expect(second).toMatchObject({ items: [{ position: 5 }], next: undefined })
   }
 })

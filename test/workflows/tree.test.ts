@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { defineHandler } from '../../src/workflows/handler.ts'
-import { mermaidOf } from '../../src/workflows/insight/mermaid.ts'
 import type { EventNode, HandlerNode, TreeNode } from '../../src/workflows/insight/tree.ts'
+import { mermaidOf } from '../../src/workflows/insight/tree.ts'
 import { openShop, placed, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -158,5 +158,5 @@ test('a workflow can be drawn as a Mermaid flowchart, whatever its handlers are 
     '  n3["OrderPaid"]:::event',
     '  n2 --> n3',
   ])
-  expect(text).toBe(flows.mermaid(await flow.tree()))
+  expect(text).toBe(mermaidOf(await flow.tree()))
 })

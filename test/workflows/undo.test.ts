@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { defineUndo, recordUndo, settleUndo, type UndoPlace } from '../../src/workflows/cancel/undo.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
+import { pruneAttempts } from '../../src/workflows/retention.ts'
 import { claim, drawFences } from '../../src/workflows/work/claim.ts'
 import { enterWorker } from '../../src/workflows/work/rescue.ts'
 import { logOf } from '../support/consumer-parts.ts'
@@ -39,9 +40,9 @@ test('an undo recorded by a later attempt of its step replaces the earlier one',
   const log = logOf(shop)
   const place = await claimPay(shop)
 
-  await recordUndo(log, shop.database, place, { handler: 'refund', data: { card: 1 } })
-  await recordUndo(log, shop.database, { ...place, step: 'send' }, { handler: 'refund' })
-  await recordUndo(log, shop.database, place, { handler: 'refund', data: { card: 2 } })
+  await recordUndo(log, shop.database, place, { by: 'refund', data: { card: 1 } })
+  await recordUndo(log, shop.database, { ...place, step: 'send' }, { by: 'refund' })
+  await recordUndo(log, shop.database, place, { by: 'refund', data: { card: 2 } })
   await settleUndo(log, shop.database, place, '"receipt-1"')
 
   const undos = await shop.query('select step, data, is_known, result from ~workflow_undos order by id')
@@ -64,7 +65,7 @@ test('a step that is run again with edited data gets a new undo with its new res
       on: 'OrderPlaced',
       retries: 0,
       run: async (_, ctx) => {
-        await stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => {
+        await stepWithUndo(ctx, 'charge', { by: 'refund' }, () => {
           if (receipts.length === 1) again.resolve()
           return receipts.shift()!()
         })
@@ -92,7 +93,7 @@ test('an undo is recorded only under the fence of its attempt', async () => {
   const shop = await openShop()
   const log = logOf(shop)
   const place = await claimPay(shop)
-  const undo = { handler: 'refund' }
+  const undo = { by: 'refund' }
 
   const stale = recordUndo(log, shop.database, { ...place, fence: place.fence - 1 }, undo)
   await expect(stale).rejects.toMatchObject({ code: 'execution_lost' })
@@ -107,11 +108,11 @@ test('an unregistered undo, or one with invalid data, is refused before its step
   const log = logOf(shop)
   const place = await claimPay(shop)
 
-  const misspelt = recordUndo(log, shop.database, place, { handler: 'refunt' })
+  const misspelt = recordUndo(log, shop.database, place, { by: 'refunt' })
   await expect(misspelt).rejects.toMatchObject({ code: 'handler_not_found', nearest: 'refund' })
-  const handler = recordUndo(log, shop.database, place, { handler: 'pay' })
+  const handler = recordUndo(log, shop.database, place, { by: 'pay' })
   await expect(handler).rejects.toMatchObject({ code: 'handler_not_found' })
-  const data = recordUndo(log, shop.database, place, { handler: 'refund', data: { total: 1n } })
+  const data = recordUndo(log, shop.database, place, { by: 'refund', data: { total: 1n } })
   await expect(data).rejects.toMatchObject({ code: 'invalid_event' })
 })
 
@@ -122,12 +123,13 @@ test('the effects of an undo cannot be undone', async () => {
     defineHandler('pay', {
       events: shopEvents,
       on: 'OrderPlaced',
-      run: (_, ctx) => stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => {}),
+      run: (_, ctx) => stepWithUndo(ctx, 'charge', { by: 'refund' }, () => {}),
     }),
   )
   flows.register(
     defineUndo('refund', {
-      run: (_, __, ctx) => stepWithUndo(ctx, 'pay back', { handler: 'refund' }, () => {}) as Promise<undefined>,
+      events: shopEvents,
+      run: (_, __, ctx) => stepWithUndo(ctx, 'pay back', { by: 'refund' }, () => {}) as Promise<undefined>,
     }),
   )
   await using worker = flows.worker()
@@ -165,7 +167,7 @@ test('an undo whose code no worker has waits for one', async () => {
     defineHandler('pay', {
       events: shopEvents,
       on: 'OrderPlaced',
-      run: (_, ctx) => stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => {}),
+      run: (_, ctx) => stepWithUndo(ctx, 'charge', { by: 'refund' }, () => {}),
     }),
   )
   flows.register(defineUndo('refund', { run: (_, { name }) => void undone.push(name) }))
@@ -192,7 +194,7 @@ test('undos are kept as long as they can be requested', async () => {
     defineHandler('pay', {
       events: shopEvents,
       on: 'OrderPlaced',
-      run: (_, ctx) => stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => {}),
+      run: (_, ctx) => stepWithUndo(ctx, 'charge', { by: 'refund' }, () => {}),
     }),
   )
   flows.register(defineHandler('wait', { on: 'OrderPaid', delayMs: 60_000, run: () => {} }))
@@ -208,9 +210,9 @@ test('undos are kept as long as they can be requested', async () => {
   await flows.get('undone').cancel({ compensate: true })
   await flows.get('undone').waitUntilSettled()
 
-  await flows.prune({ olderThanMs: 60_000 })
+  await pruneAttempts(logOf(shop), { olderThanMs: 60_000 })
   const kept = await shop.query('select correlation_id from ~workflow_undos order by id')
-  await flows.prune({ olderThanMs: 0 })
+  await pruneAttempts(logOf(shop), { olderThanMs: 0 })
 
   expect(kept).toHaveLength(3)
   expect(await shop.query('select correlation_id from ~workflow_undos')).toEqual([{ correlation_id: 'open' }])

@@ -10,7 +10,9 @@
 import type { Transaction } from '../../../src/database/database.ts'
 import { identifier } from '../../../src/database/sql.ts'
 import type { RecordedEvent } from '../../../src/events/definition.ts'
+import { defineEvents } from '../../../src/events/definition.ts'
 import type { Store } from '../../../src/store.ts'
+import { defineUndo } from '../../../src/workflows/cancel/undo.ts'
 import { batch, complete } from '../../../src/workflows/emit.ts'
 import { NonRetryable } from '../../../src/workflows/errors.ts'
 import { defineHandler } from '../../../src/workflows/handler.ts'
@@ -20,13 +22,14 @@ import { pause, type Random } from '../seeded-random.ts'
 import { effectText, type Rules } from './check-workflows.ts'
 
 export interface OrderMap {
-  readonly [type: string]: unknown
   readonly OrderPlaced: { readonly order: number }
   readonly OrderPaid: { readonly order: number }
   readonly CheckAsked: { readonly order: number; readonly item: number }
   readonly OrderChecked: { readonly order: number; readonly item: number }
   readonly OrderCleared: { readonly order: number }
 }
+
+const orderEvents = defineEvents<OrderMap>()
 
 const aisleOf = (order: number): string => `aisle-${order % 3}`
 
@@ -91,12 +94,18 @@ export function registerOrders(store: Store, { schema, worker, random, inHand }:
     return complete(effect(ctx, event.position))
   }
 
-  flows.undo<{ order: number }>('refund', policy, async (_data, _step, ctx) => {
-    await work(ctx)
-    return complete(tx => tx.query(named('insert into ~refunds values ($1)'), [ctx.executionId]))
-  })
+  flows.register(
+    defineUndo('refund', {
+      ...policy,
+      run: async (_data: { order: number }, _step, ctx) => {
+        await work(ctx)
+        return complete(tx => tx.query(named('insert into ~refunds values ($1)'), [ctx.executionId]))
+      },
+    }),
+  )
   flows.register(
     defineHandler('pay', {
+      events: orderEvents,
       on: 'OrderPlaced',
       ...policy,
       run: async (event, ctx) => {
@@ -108,20 +117,40 @@ export function registerOrders(store: Store, { schema, worker, random, inHand }:
     }),
   )
   flows.register(
-    defineHandler('file', { on: ['OrderPlaced', 'OrderPaid', 'OrderCleared'], ordered: true, ...policy, run: plain }),
+    defineHandler('file', {
+      events: orderEvents,
+      on: ['OrderPlaced', 'OrderPaid', 'OrderCleared'],
+      ordered: true,
+      ...policy,
+      run: plain,
+    }),
   )
   flows.register(
-    defineHandler('stock', { on: 'OrderPlaced', ordered: event => aisleOf(event.data.order), ...policy, run: plain }),
+    defineHandler('stock', {
+      events: orderEvents,
+      on: 'OrderPlaced',
+      ordered: event => aisleOf(event.data.order),
+      ...policy,
+      run: plain,
+    }),
   )
   const perKey = {
     perKey: 2,
     key: (event: RecordedEvent<OrderMap>) => aisleOf((event.data as { order: number }).order),
   }
   flows.register(
-    defineHandler('remind', { on: 'OrderPlaced', concurrency: perKey, delayMs: 40, ...policy, run: plain }),
+    defineHandler('remind', {
+      events: orderEvents,
+      on: 'OrderPlaced',
+      concurrency: perKey,
+      delayMs: 40,
+      ...policy,
+      run: plain,
+    }),
   )
   flows.register(
     defineHandler('greet', {
+      events: orderEvents,
       on: 'OrderPlaced',
       ...policy,
       run: async (event, ctx) => {
@@ -133,6 +162,7 @@ export function registerOrders(store: Store, { schema, worker, random, inHand }:
   )
   flows.register(
     defineHandler('split', {
+      events: orderEvents,
       on: 'OrderPaid',
       ...policy,
       run: async (event, ctx) => {
@@ -145,6 +175,7 @@ export function registerOrders(store: Store, { schema, worker, random, inHand }:
   )
   flows.register(
     defineHandler('check', {
+      events: orderEvents,
       on: 'CheckAsked',
       ...policy,
       run: async (event, ctx) => {
@@ -158,6 +189,7 @@ export function registerOrders(store: Store, { schema, worker, random, inHand }:
   )
   flows.register(
     defineJoin('clear', {
+      events: orderEvents,
       on: 'OrderChecked',
       policy: 'allSettled',
       ...policy,
@@ -176,6 +208,7 @@ export function registerOrders(store: Store, { schema, worker, random, inHand }:
   )
   flows.register(
     defineHandler('note', {
+      events: orderEvents,
       on: 'OrderCleared',
       inline: true,
       ...policy,
