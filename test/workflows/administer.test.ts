@@ -158,7 +158,7 @@ test('a handler whose code no worker has shows its waiting executions, and none 
       run: (_, { emit }) => emit('OrderPaid', { method: 'card' }),
     }),
   )
-  await old.register()
+  await old.sync()
   const newer = (await sibling()).workflows
   newer.register(
     defineHandler('ship', {

@@ -34,6 +34,7 @@ export async function openFailingPayments(
     defineHandler('pay', {
       events: shopEvents,
       on: 'OrderPlaced',
+      retries: 0,
       ...(options as object),
       run: (event, { emit }) => {
         tried.push(event.data.total)

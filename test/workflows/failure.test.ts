@@ -22,7 +22,7 @@ async function shippedIn({ query }: Shop): Promise<Emitted[]> {
     where type = 'OrderShipped' order by position`)
 }
 
-test('SB-19: events of onFailure are emitted once, with the dead letter, and carry the true reason', async () => {
+test('SB-19: events of onDeadLetter are emitted once, with the dead letter, and carry the true reason', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const failures: TerminalFailure[] = []
@@ -54,7 +54,7 @@ test('SB-19: events of onFailure are emitted once, with the dead letter, and car
   expect(event).toEqual({ correlation_id: flow.correlationId, causation_id: deadLetter!.eventId })
 })
 
-test('SB-18: events of onFailure never run the handler that failed, whatever it subscribes to', async () => {
+test('SB-18: events of onDeadLetter never run the handler that failed, whatever it subscribes to', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const seen: string[] = []
@@ -89,7 +89,7 @@ test('SB-18: events of onFailure never run the handler that failed, whatever it 
   expect(status.deadLetters).toBe(1)
 })
 
-test('onFailure is called each time a dead letter fails again', async () => {
+test('onDeadLetter is called each time a dead letter fails again', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.register(
@@ -115,7 +115,7 @@ test('onFailure is called each time a dead letter fails again', async () => {
   expect(await flows.deadLetters.show('pay', deadLetter!.eventId)).toMatchObject({ state: 'open', attempts: 3 })
 })
 
-test('writes of onFailure are stored with the dead letter', async () => {
+test('writes of onDeadLetter are stored with the dead letter', async () => {
   const { store, query, named } = await openShop()
   await query('create table ~complaints (line text)')
   const flows = store.workflows
@@ -138,41 +138,41 @@ test('writes of onFailure are stored with the dead letter', async () => {
   expect(await flows.deadLetters.list()).toMatchObject([{ state: 'open', reason: 'failed' }])
 })
 
-for (const [what, { onFailure, noted, clock }] of Object.entries({
+for (const [what, { onDeadLetter, noted, clock }] of Object.entries({
   throws: {
-    onFailure: () => {
+    onDeadLetter: () => {
       throw new TypeError('the printer is off')
     },
     noted: 'TypeError: the printer is off',
   },
   'fails because its own database is unavailable': {
-    onFailure: () => {
+    onDeadLetter: () => {
       throw new ConnectionLost({ reason: 'the books are closed' })
     },
     noted: 'ConnectionLost: ',
   },
   'returns something other than emissions': {
-    onFailure: () => 'sorry',
+    onDeadLetter: () => 'sorry',
     noted: 'InvalidResult: Handler "pay" returned',
   },
   'emits an event that cannot be stored': {
-    onFailure: () => emit('OrderShipped', { parcel: 'x' }, { stream: 'order-1', expected: 7 }),
+    onDeadLetter: () => emit('OrderShipped', { parcel: 'x' }, { stream: 'order-1', expected: 7 }),
     noted: 'VersionConflict: ',
   },
   'writes rows that cannot be stored': {
-    onFailure: () => complete(tx => tx.query('select 1 / 0')),
+    onDeadLetter: () => complete(tx => tx.query('select 1 / 0')),
     noted: 'division by zero',
   },
-  'never returns': { onFailure: () => new Promise(() => {}), noted: 'TimedOut: ', clock: hasty(5_000) },
-} as Record<string, { onFailure: () => unknown; noted: string; clock?: Clock }>))
-  test(`the dead letter is stored although onFailure ${what}, and records that`, async () => {
+  'never returns': { onDeadLetter: () => new Promise(() => {}), noted: 'TimedOut: ', clock: hasty(5_000) },
+} as Record<string, { onDeadLetter: () => unknown; noted: string; clock?: Clock }>))
+  test(`the dead letter is stored although onDeadLetter ${what}, and records that`, async () => {
     const shop = await openShop({ clock })
     const flows = shop.store.workflows
     flows.register(
       defineHandler('pay', {
         events: shopEvents,
         on: 'OrderPlaced',
-        onDeadLetter: onFailure as never,
+        onDeadLetter: onDeadLetter as never,
         retries: 0,
         run: fails,
       }),
@@ -189,16 +189,17 @@ for (const [what, { onFailure, noted, clock }] of Object.entries({
     expect(await shippedIn(shop)).toEqual([])
   })
 
-test('a result that cannot be stored becomes a dead letter, even if onFailure fails as well', async () => {
+test('a result that cannot be stored becomes a dead letter, even if onDeadLetter fails as well', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const nowhere = { stream: 'order-1', expected: 7 }
-  const onFailure = () => emit('OrderShipped', { parcel: 'x' }, nowhere)
+  const onDeadLetter = () => emit('OrderShipped', { parcel: 'x' }, nowhere)
   flows.register(
     defineHandler('pay', {
       events: shopEvents,
       on: 'OrderPlaced',
-      onDeadLetter: onFailure,
+      onDeadLetter,
+      retries: 0,
       run: (_, { emit }) => emit('OrderPaid', { method: 'card' }, nowhere),
     }),
   )
@@ -212,7 +213,7 @@ test('a result that cannot be stored becomes a dead letter, even if onFailure fa
   expect(deadLetter!.lastError.onDeadLetter).toContain('VersionConflict')
 })
 
-test('an event that exceeded its depth calls onFailure, and handlers that fail because of each other end', async () => {
+test('an event that exceeded its depth calls onDeadLetter, and handlers that fail because of each other end', async () => {
   const shop = await openShop({ workflows: { maxHops: 3 } })
   const flows = shop.store.workflows
   const again = () => emit('OrderShipped', { parcel: 'again' })
@@ -246,7 +247,7 @@ test('an event that exceeded its depth calls onFailure, and handlers that fail b
   expect(deadLetters.filter(deadLetter => deadLetter.lastError.onDeadLetter?.includes('HopsExceeded'))).toHaveLength(2)
 })
 
-test('an event of onFailure of one of a batch has its place in the batch', async () => {
+test('an event of onDeadLetter of one of a batch has its place in the batch', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.register(

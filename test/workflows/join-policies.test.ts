@@ -275,6 +275,6 @@ test('a join refuses options that it does not support', async () => {
   ])
     expect(() => join(wrong), JSON.stringify(wrong)).toThrowError(expect.objectContaining({ code: 'invalid_option' }))
   expect(() => flows.register(defineJoin('all', { on: '*' as 'OrderChecked', run: () => {} }))).toThrowError(
-    'one by one',
+    'Name the types it waits for',
   )
 })

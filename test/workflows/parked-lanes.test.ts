@@ -196,5 +196,5 @@ test('only ordered handlers can be parked', async () => {
 
   expect(() =>
     store.workflows.register(defineHandler('book', { on: 'OrderPlaced', onFailure: 'park', run: () => undefined })),
-  ).toThrow(expect.objectContaining({ code: 'invalid_option', option: 'onDead' }))
+  ).toThrow(expect.objectContaining({ code: 'invalid_option', option: 'onFailure' }))
 })

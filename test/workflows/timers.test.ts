@@ -301,6 +301,7 @@ test('timeoutMs counts running time, not waiting time', async () => {
       events: shopEvents,
       on: 'OrderPlaced',
       timeoutMs: 60_000,
+      retries: 0,
       run: async (event, ctx) => {
         await ctx.step('work', () => new Promise(resolve => setTimeout(resolve, 20)))
         await ctx.sleep(3_600_000)

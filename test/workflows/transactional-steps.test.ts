@@ -212,6 +212,7 @@ test.runIf(onServer)('a transactional step holds its locks no longer than the le
     defineHandler('pay', {
       events: shopEvents,
       on: 'OrderPlaced',
+      retries: 0,
       run: async (_event, ctx) => {
         await ctx.tx('book', async tx => {
           await tx.query(book, ['too slow'])

@@ -40,6 +40,8 @@ export async function cancelWorkflow(
 ): Promise<WorkflowStatus> {
   log.database.refuseInsideTransaction('cancel')
   const what = `The cancellation of workflow ${correlationId}`
+  if (typeof options !== 'object')
+    throw refusal(what, 'options', `takes an object: { reason, compensate }, not ${describe(options)}.`)
   refuseUnknownOptions(what, options, ['reason', 'compensate'])
   const { reason, compensate } = options
   if (reason !== undefined && typeof reason !== 'string')

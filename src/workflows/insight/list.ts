@@ -102,8 +102,7 @@ function readBegun(
 ): Promise<Candidate[]> {
   const from = checkTime(startedAfter, 'startedAfter')
   const to = checkTime(startedBefore, 'startedBefore')
-  const ofParent = parent === undefined ? fragment`` : fragment`w.parent = ${parent}::text and`
-  return log.database.run<Candidate>(sql`/* workflows.list */
+  const page = fragment`
     select l.correlation_id, l.first_position as place, l.n, l.fits
     from (
       select w.correlation_id, w.first_position,
@@ -111,13 +110,17 @@ function readBegun(
         (${from}::timestamptz is null or w.started_at >= ${from}::timestamptz)
           and (${to}::timestamptz is null or w.started_at < ${to}::timestamptz) as fits
       from ${workflowNames(log).workflows} as w
-      where ${ofParent} w.first_position < coalesce(${below ?? null}::bigint, 9223372036854775807)
+      where w.first_position < coalesce(${below ?? null}::bigint, 9223372036854775807)
+        ${parent === undefined ? fragment`` : fragment`and w.parent = ${parent}::text`}
       order by w.first_position desc
       limit ${most}) as l
     where l.fits
       or l.n = ${most}
     order by l.first_position desc
-    limit ${limit}::integer`)
+    limit ${limit}::integer`
+  return log.database.run<Candidate>(
+    parent === undefined ? sql`/* workflows.list */${page}` : sql`/* workflows.list_children */${page}`,
+  )
 }
 
 /** By correlation id, downwards: ids that a store makes begin with their time, so the newest come first. */
