@@ -168,7 +168,7 @@ function stateOf(
 }
 
 function failureOf(row: StatusRow['last_failure']): WorkflowFailure | undefined {
-  if (row === null) return undefined
+  if (row === null || row.error === null) return undefined
   const { at: _at, ...error } = row.error
   return { handler: handlerNameOf(row.consumer), reason: row.reason ?? undefined, error, at: new Date(row.at) }
 }

@@ -50,9 +50,8 @@ export async function listWorkflows(log: Log, options: ListWorkflowsOptions): Pr
   // All that have failed have open dead letters, which an index finds however many workflows there are.
   const isByDeadLetter = options.hasDeadLetters === true || (states?.length === 1 && states[0] === 'failed')
   const read = isByDeadLetter ? readFailed : readBegun
-  const isSelective = states !== undefined || isByDeadLetter
   const items: WorkflowStatus[] = []
-  const chunk = isSelective ? Math.max(limit, chunkSize) : limit
+  const chunk = states === undefined || isByDeadLetter ? limit : Math.max(limit, chunkSize)
   let below = after === undefined ? undefined : (decodeCursor(after, 1)[0] as number | string)
   for (let looked = 0; looked < maxStatuses; looked += chunk) {
     const rows = await read(log, options, below, chunk)

@@ -9,6 +9,7 @@
  * What can fail: the database is away. Both loops look again after a backoff; outcomes wait to be stored. A worker that was
  * away for longer than its lease has lost its executions to others, and enters again.
  */
+import { AsyncResource } from 'node:async_hooks'
 import type { Consumers } from '../../consumers/consumers.ts'
 import { newOwner } from '../../consumers/row.ts'
 import { follow } from '../../consumers/run/follow.ts'
@@ -69,7 +70,10 @@ export async function startWorker(
   share?: ConcurrencyShare,
 ): Promise<RunningWorker> {
   const worker = workerService(parts, checkWorker(options), share)
-  const service = await parts.services.start(worker)
+  // In the context of the caller, so that a trace in which a worker is started has what the worker does.
+  const caller = new AsyncResource('rillflow.worker')
+  const start: ServiceDefinition['start'] = stopping => caller.runInAsyncScope(() => worker.start(stopping))
+  const service = await parts.services.start({ ...worker, start })
   return Object.assign(service, { id: worker.owner })
 }
 
