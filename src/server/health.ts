@@ -12,7 +12,7 @@ import { abortable, type Deadline, deadline } from '../core/lifecycle.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
 import type { Schema } from '../schema/schema.ts'
-import type { ConsumerFigures, StoredFigures } from './figures.ts'
+import type { ConsumerFigures, StoredFigures } from './stored-metrics.ts'
 
 export interface LagLimits {
   /** How long the first event after a checkpoint may have been waiting. Default 300 000. */

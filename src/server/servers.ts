@@ -1,5 +1,5 @@
 /** The servers of a store: the code is loaded with the first that is started, and all of them close with the store. */
-import type { ServerOptions, ServerSource, StoreServer } from './server.ts'
+import type { ServerOptions, ServerSource, StoreServer } from './http.ts'
 
 export interface StoreServers {
   start(options: ServerOptions): Promise<StoreServer>
@@ -10,7 +10,7 @@ export function storeServers(sources: () => readonly ServerSource[]): StoreServe
   const servers = new Set<StoreServer>()
   return {
     async start(options) {
-      const { startServer } = await import('./server.ts')
+      const { startServer } = await import('./http.ts')
       const server = await startServer(sources, options)
       servers.add(server)
       return server

@@ -13,7 +13,7 @@
  * - **Logger**: four functions taking fields and a sentence; pino and console fit. By default there is none.
  */
 import { type Channel, channel } from 'node:diagnostics_channel'
-import { type Figures, openFigures } from './figures.ts'
+import { type Figures, openFigures } from './registry.ts'
 import { runSpan, type Span, type SpanStart, spanChannel } from './span.ts'
 
 export interface Telemetry extends Figures {

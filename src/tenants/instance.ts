@@ -7,7 +7,7 @@ import type { Schema } from '../schema/schema.ts'
 import type { TableRegistry } from '../schema/table.ts'
 import type { Seats } from '../workflows/work/seats.ts'
 import type { Worker, WorkerOptions } from '../workflows/work/worker.ts'
-import type { Gate } from './gate.ts'
+import type { Gate } from './tenant-database.ts'
 
 export interface TenantInstance<S> {
   readonly tenant: string

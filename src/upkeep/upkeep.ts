@@ -25,7 +25,7 @@ import { openLoop } from '../core/loop.ts'
 import type { InTurn, PruneOptions } from '../database/prune.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
-import { pruneArchived } from './archived.ts'
+import { pruneArchived } from './archived-streams.ts'
 import { oldRowsOf, type RetentionOptions, retentionOf } from './retention.ts'
 import { type Slowest, slowest } from './slowest.ts'
 

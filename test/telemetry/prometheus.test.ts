@@ -1,8 +1,8 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
-import { openFigures } from '../../src/telemetry/figures.ts'
 import { counters, gauges, histograms, levels, totals } from '../../src/telemetry/metrics.ts'
 import { renderMetrics } from '../../src/telemetry/prometheus.ts'
+import { openFigures } from '../../src/telemetry/registry.ts'
 import { parseMetrics } from '../support/metrics.ts'
 
 test('a label never has more than so many values: what comes after them is counted together', () => {

@@ -1,7 +1,7 @@
 /** `rillflow tenants import`: two ways to a new tenant, an archive or a part of another schema. */
 
 import type { Tenants } from '../../tenants/tenants.ts'
-import type { Selection } from '../../transfer/export/from-schema.ts'
+import type { Selection } from '../../transfer/export/selection.ts'
 import { importedText, rowsOf } from '../archive.ts'
 import { type Command, defineCommand, type Invocation } from '../command.ts'
 import { importDefault } from '../configuration.ts'

@@ -15,7 +15,7 @@ import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { copyFiles, type FoundFile, forEachFile, listFiles } from './copy-files.ts'
 import { BackupExists, BackupUnsupported } from './errors.ts'
-import { type BackupManifest, checksum, writeManifest } from './manifest.ts'
+import { type BackupManifest, checksum, writeManifest } from './files.ts'
 
 export interface BackupOptions {
   /** The folder to make. It must not be there yet. */

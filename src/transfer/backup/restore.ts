@@ -18,9 +18,9 @@ import { logNames } from '../../events/log.ts'
 import { checkPosition } from '../../events/read/log.ts'
 import { type BackupProgress, counted } from './backup.ts'
 import { copyFiles, forEachFile } from './copy-files.ts'
-import { type CutLog, type CutOptions, cutLog } from './cut.ts'
+import { type CutLog, type CutOptions, cutLog } from './cut-log.ts'
 import { BackupUnreadable } from './errors.ts'
-import { type BackupManifest, readManifest, verifyFile } from './manifest.ts'
+import { type BackupManifest, readManifest, verifyFile } from './files.ts'
 
 export interface RestoreOptions {
   /** The folder that `store.backup()` made. */

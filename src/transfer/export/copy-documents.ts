@@ -3,7 +3,7 @@ import { InvalidOption } from '../../core/errors.ts'
 import { historyName } from '../../documents/table.ts'
 import type { TableShape } from '../table-shape.ts'
 import { type Copy, firstKey, type Step } from './copy.ts'
-import type { Shapes } from './copy-streams.ts'
+import type { Shapes } from './copy-selection.ts'
 import { inserting } from './load.ts'
 import { listOfLines, readPage } from './pages.ts'
 

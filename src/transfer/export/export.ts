@@ -10,7 +10,6 @@ import { expected } from '../../schema/expected.ts'
 import { readHistory, refuseForeignHistory } from '../../schema/history.ts'
 import type { Place } from '../place.ts'
 import { ArchiveExists, NotArchivable } from './errors.ts'
-import { linesOf, writeExactly } from './lines.ts'
 import {
   type ArchivedFile,
   type ArchivedTable,
@@ -22,6 +21,7 @@ import {
   type Manifest,
   manifestFile,
 } from './manifest.ts'
+import { linesOf, writeExactly } from './rows.ts'
 import { readShapes } from './tables.ts'
 
 export interface ExportOptions {

@@ -3,8 +3,8 @@ import { throwIfAborted } from '../../core/lifecycle.ts'
 import type { Executor } from '../../database/database.ts'
 import { Identifier, identifier, type Statement, sql } from '../../database/sql.ts'
 import { storedColumns, type TableShape } from '../table-shape.ts'
-import { columnList, readColumns } from './lines.ts'
 import type { ArchivedFile } from './manifest.ts'
+import { columnList, readColumns } from './rows.ts'
 import { checkingFile, lineBreak, readArchived } from './verify.ts'
 
 export interface Loading {

@@ -3,7 +3,7 @@ import { Identifier, identifier, type Statement, sql } from '../../database/sql.
 import type { Place } from '../place.ts'
 import type { TableShape } from '../table-shape.ts'
 import type { Key } from './copy.ts'
-import { lineOf, writeExactly, writtenColumns } from './lines.ts'
+import { lineOf, writeExactly, writtenColumns } from './rows.ts'
 
 export interface PageRequest {
   /** The column with the name: `stream`, `id`. */

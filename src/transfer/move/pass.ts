@@ -4,9 +4,9 @@ import type { Transaction } from '../../database/database.ts'
 import { DatabaseFailed } from '../../database/errors.ts'
 import { identifier, sql } from '../../database/sql.ts'
 import { plainText } from './buckets.ts'
-import { mirrorChanges, oldestOpen } from './changes.ts'
 import { type Claim, claimed, dayMs } from './claim.ts'
-import { shapeIncoming } from './incoming.ts'
+import { mirrorChanges, oldestOpen } from './copy-changes.ts'
+import { mirrorEvents } from './copy-events.ts'
 import {
   compareTable,
   type Ends,
@@ -16,8 +16,8 @@ import {
   repairTable,
   type Size,
   type Sizes,
-} from './mirror.ts'
-import { mirrorEvents } from './mirror-events.ts'
+} from './copy-table.ts'
+import { shapeIncoming } from './incoming.ts'
 import type { Move, MoveProgress } from './move.ts'
 import type { Structure, Table } from './structure.ts'
 

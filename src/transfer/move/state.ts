@@ -3,9 +3,9 @@
 import type { Database } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import { isIncoming } from './claim.ts'
-import { occupantOf } from './door.ts'
 import { MoveRefused } from './errors.ts'
 import type { Move } from './move.ts'
+import { occupantOf } from './moved-marker.ts'
 
 /**
  * `not begun` and `copying`: the source has the store. `switched`: neither has, until it is activated. `active`: the target

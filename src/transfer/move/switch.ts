@@ -3,12 +3,12 @@ import type { Transaction } from '../../database/database.ts'
 import { identifier } from '../../database/sql.ts'
 import { catchUp } from './catch-up.ts'
 import { claimed } from './claim.ts'
-import { closeDoor } from './door.ts'
-import { type FenceOptions, fenced } from './fence.ts'
 import { claimIncoming, dropEarlier, useIncoming } from './incoming.ts'
 import type { Copied, Move, MoveProgress } from './move.ts'
+import { closeDoor } from './moved-marker.ts'
 import { lastPass, newMover } from './pass.ts'
 import { carrySequences } from './sequences.ts'
+import { type FenceOptions, fenced } from './stop-writers.ts'
 
 export interface SwitchOptions extends FenceOptions {
   onProgress?: ((progress: MoveProgress) => void) | undefined

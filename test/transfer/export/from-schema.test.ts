@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import type { Database } from '../../../src/database/database.ts'
 import { openStore } from '../../../src/store.ts'
-import { importFromSchema, type SelectOptions, type SelectProgress } from '../../../src/transfer/export/from-schema.ts'
+import { importFromSchema, type SelectOptions, type SelectProgress } from '../../../src/transfer/export/selection.ts'
 import { openShop, outcome, paid, placed, type Shop } from '../../support/shop.ts'
 import { type Customer, customerOptions, freshPlace, rowsOf, totals, useOtherEngine } from './fixture.ts'
 

@@ -21,10 +21,10 @@ import { library } from '../../parts.ts'
 import { openSchema } from '../../schema/schema.ts'
 import { TableRegistry } from '../../schema/table.ts'
 import type { Place } from '../place.ts'
-import { compareTables } from './compare.ts'
+import { compareTables } from './compare-selection.ts'
 import { beginCopy, finishCopy, resumeCopy, type Step } from './copy.ts'
 import { copyDocuments, documentTables, type SelectedDocument } from './copy-documents.ts'
-import { copyRelated, copyStreams, type SelectedStream } from './copy-streams.ts'
+import { copyRelated, copyStreams, type SelectedStream } from './copy-selection.ts'
 import { readShapes } from './tables.ts'
 
 export interface SelectOptions {

@@ -7,8 +7,8 @@
 import type { Executor } from '../../database/database.ts'
 import { identifier, sql } from '../../database/sql.ts'
 import { differing, readSums, rowHash, type Sums } from './buckets.ts'
+import { copyLines, type Ends, type Mirrored, type OnRows, textOf } from './copy-table.ts'
 import { MoveNotEqual } from './errors.ts'
-import { copyLines, type Ends, type Mirrored, type OnRows, textOf } from './mirror.ts'
 import type { Table } from './structure.ts'
 
 export interface EventsMirror extends Ends {

@@ -4,7 +4,7 @@ import { identifier, sql } from '../../database/sql.ts'
 import type { TableShape } from '../table-shape.ts'
 import { type Copy, firstKey, type Key, type Step } from './copy.ts'
 import { documentTables } from './copy-documents.ts'
-import { type Shapes, settledIn, streamLines } from './copy-streams.ts'
+import { type Shapes, settledIn, streamLines } from './copy-selection.ts'
 import { ImportDiffers } from './errors.ts'
 import { type PageLine, readPage } from './pages.ts'
 

@@ -10,7 +10,7 @@
 import type { Executor, Transaction } from '../../database/database.ts'
 import { identifier, sql } from '../../database/sql.ts'
 import { bucketCount, bucketOf, differing, readSums, rowHash, type Sums } from './buckets.ts'
-import { copyLines, type Ends, type Mirrored, type OnRows, rowsAtOnce, type Size, textOf } from './mirror.ts'
+import { copyLines, type Ends, type Mirrored, type OnRows, rowsAtOnce, type Size, textOf } from './copy-table.ts'
 import type { Table } from './structure.ts'
 
 export interface Changing {

@@ -29,8 +29,8 @@ import type { Family } from '../telemetry/metrics.ts'
 import { contentType, type MetricSource, renderMetrics } from '../telemetry/prometheus.ts'
 import { openAccess } from './access.ts'
 import { cached } from './cached.ts'
-import { gauge, readFigures, type StoredFigures } from './figures.ts'
 import { answerDeadline, type HealthOptions, type HealthSource, healthCheck, type Reason } from './health.ts'
+import { gauge, readFigures, type StoredFigures } from './stored-metrics.ts'
 
 export interface ServerOptions extends HealthOptions {
   /** 0 takes a free one. */
