@@ -7,7 +7,7 @@ import { isRillflowError } from '../core/errors.ts'
 import { encodeJson, pathText } from '../core/json.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
-import type { Log } from '../events/log.ts'
+import type { Log, LogNames } from '../events/log.ts'
 import type { Aggregate } from './aggregate.ts'
 import { SnapshotRefused } from './errors.ts'
 
@@ -102,4 +102,18 @@ export async function writeSnapshots(
     returning stream`)
   log.telemetry.count('snapshots_written_total', rows.length)
   return rows.length
+}
+
+/** Deletes the snapshots of streams that are above the version given for each: their events were deleted. */
+export async function deleteSnapshotsAbove(
+  names: LogNames,
+  executor: Executor,
+  streams: readonly string[],
+  versions: readonly number[],
+): Promise<void> {
+  await executor.run(sql`/* snapshots.cut */
+    delete from ${names.snapshots} as n
+    using unnest(${streams}::text[], ${versions}::bigint[]) as u(stream, version)
+    where n.stream = u.stream
+      and n.version > u.version`)
 }

@@ -16,7 +16,7 @@ export const backupCommand: Command = defineCommand({
       .backup({ output, signal, onProgress: ({ files, totalFiles }) => bar.update(files, totalFiles, 'file') })
       .finally(() => bar.end())
     out.print(made, style => {
-      const told = `${count(made.files, 'file')}, ${bytes(made.bytes)}, in ${duration(made.heldMs)}`
+      const told = `${count(made.files, 'file')}, ${bytes(made.bytes)}, in ${duration(made.pausedMs)}`
       return `${style.colour.green('Backed up')} to ${made.output}: the log up to position ${made.position}, ${told}.`
     })
   },

@@ -10,7 +10,7 @@ import { LeaseLost } from '../consumers/errors.ts'
 import type { Lease } from '../consumers/lease.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
-import type { Log } from '../events/log.ts'
+import type { Log, LogNames } from '../events/log.ts'
 import type { StoredPlan } from './plan.ts'
 import type { Remnant } from './window.ts'
 
@@ -181,4 +181,11 @@ export async function loadRow(log: Log, lease: Fence): Promise<Loaded> {
     ]),
   )
   return { isPaused: row.paused, stored: row.definition, remnants }
+}
+
+/** Deletes the deliveries of events after a position: the log was cut there. */
+export async function deleteDeliveriesAfter(names: LogNames, tx: Executor, position: number): Promise<void> {
+  await tx.run(sql`/* subscriptions.cut */
+    delete from ${names.deliveries}
+    where position > ${position}::bigint`)
 }

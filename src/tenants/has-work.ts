@@ -1,58 +1,51 @@
 /**
- * Whether a tenant has anything to do, in one statement that only looks. What a process runs for a tenant may be stopped
- * while there is nothing, as long as it is known when to look again.
+ * Whether tenants have anything to do. A tenant that has not is stopped in this process, and started again when it has.
+ *
+ *     readLogHeads    one statement for all tenants of a server: has the log of any of them grown?
+ *     readWork        one statement for one tenant: does it have work now, and when will it have some?
  */
-import { sql } from '../database/sql.ts'
+import { hasConsumerBehind, nextDeadLetterAt } from '../consumers/pending-work.ts'
+import type { Database } from '../database/database.ts'
+import { identifier, sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
+import { hasOpenWork, nextWorkAt } from '../workflows/pending-work.ts'
 
-export interface Outlook {
-  /** Of the log, as drawn. */
+/**
+ * The last position drawn in the log of each store on a server, by schema. It reads only the catalogue and the sequences,
+ * so that a server with a thousand idle tenants answers one statement a second.
+ */
+export async function readLogHeads(database: Database, prefix: string): Promise<Map<string, number>> {
+  const rows = await database.runArrays(sql`/* tenants.heads */
+    select n.nspname::text, coalesce(pg_sequence_last_value(c.oid), 0)
+    from pg_class as c
+    join pg_namespace as n on n.oid = c.relnamespace
+    where c.relname = 'events_position'
+      and c.relkind = 'S'
+      and starts_with(n.nspname, ${prefix}::text)`)
+  return new Map(rows.map(([schema, head]) => [schema as string, head as number]))
+}
+
+export interface TenantWork {
+  /** The last position drawn. */
   readonly head: number
-  readonly isIdle: boolean
+  readonly hasWork: boolean
   /** When the next timer, schedule, retry or join is due; undefined if none is. */
   readonly nextInMs: number | undefined
 }
 
-/** `consumers` are those that this process has code for: nobody waits here for the others. */
-export async function lookAt(log: Log, consumers: readonly string[]): Promise<Outlook> {
-  const { names } = log
-  const [row] = await log.database.run<{ head: number; idle: boolean; next_in: number | null }>(sql`/* tenants.idle */
+/** `consumers` are those that this process has code for: others may be behind without being its work. */
+export async function readWork({ database, names }: Log, consumers: readonly string[]): Promise<TenantWork> {
+  const head = identifier('head', 'position')
+  const [row] = await database.run<{ head: number; has_work: boolean; next_in: number | null }>(sql`/* tenants.idle */
     with head as materialized (
       select coalesce(pg_sequence_last_value(${names.events_position.quoted}::text::regclass), 0) as position)
     select
-      head.position as head,
-      not exists (
-        select
-        from ${names.consumers} as c
-        where c.name = any(${consumers}::text[])
-          and c.paused_at is null
-          and c.state <> 'inline'
-          and (c.checkpoint < head.position or c.state = 'rebuilding'))
-      and not exists (
-        select
-        from ${names.workflow_executions} as x
-        where x.state in ('ready', 'running', 'held', 'stopping', 'unkeyed'))
-      and not exists (
-        select
-        from ${names.workflow_waits} as w
-        where w.child is not null)
-      and not exists (
-        select
-        from ${names.workflows} as w
-        where w.is_spreading)
-      and not exists (
-        select
-        from ${names.workflow_routes} as r
-        where r.backfill_position is not null
-          and r.retired_at is null) as idle,
+      ${head} as head,
+      ${hasConsumerBehind(names, consumers, head)}
+        or ${hasOpenWork(names)} as has_work,
       (extract(epoch from least(
-        (select min(x.run_at) from ${names.workflow_executions} as x where x.state in ('delayed', 'suspended')),
-        (select min(j.deadline_at) from ${names.workflow_joins} as j where j.state = 'open'),
-        (select min(least(s.triggers[1], case when s.paused_at is null then s.next_at end))
-          from ${names.workflow_schedules} as s),
-        -- Also one that somebody was at who is gone.
-        (select min(d.retry_at) from ${names.dead_letters} as d where d.retry_at is not null)
-      ) - clock_timestamp()) * 1000)::float8 as next_in
+        ${nextWorkAt(names)},
+        ${nextDeadLetterAt(names)}) - ${names.clock}(${head})) * 1000)::float8 as next_in
     from head`)
-  return { head: row!.head, isIdle: row!.idle, nextInMs: row!.next_in ?? undefined }
+  return { head: row!.head, hasWork: row!.has_work, nextInMs: row!.next_in ?? undefined }
 }

@@ -1,22 +1,28 @@
 /**
- * The database as one tenant has it: every call goes to where the tenant is, and says so if it is nowhere.
+ * The database of one tenant: every call goes to the server that has the tenant, and fails if there is none.
  *
- * A place that was found is used until the database says that the schema is not there: dropped, or moved away. Then it is
- * looked up again. So a lookup costs nothing as long as nothing happens, and no call can reach a place that was left: the
- * schema there has another name by then. A single statement that failed this way has done nothing and is sent on to the new
- * place; a transaction is not run twice, but fails with `TenantMoving`, which may be tried again.
+ *     call ──► known place ──► its database ──┬── the answer
+ *                  ▲                          └── the schema is not there ──► look the tenant up ──► elsewhere: call again
+ *                  └── find, prepare ◄── not known yet
+ *
+ * A place that was found is used until the database says that the schema is missing: dropped, or moved away. Then it is
+ * looked up again. So a lookup costs nothing as long as nothing happens, and no call can reach a place that the tenant has
+ * left, because the schema there has another name by then.
+ *
+ * What can fail: a single statement that found no schema has done nothing, so it is sent again to the new place. A
+ * transaction is not run twice: it fails with `TenantMoving`, and its caller may try it again.
  */
 import { isRillflowError, StoreClosed } from '../core/errors.ts'
 import type { Database, Listener } from '../database/database.ts'
-import { isGone } from '../transfer/move/gone.ts'
+import { isStoreMissing } from '../transfer/move/moved-marker.ts'
 import { TenantMoving, TenantNotFound } from './errors.ts'
 import type { Placement, Placements } from './placement.ts'
 
-export interface Gate {
+export interface TenantDatabase {
   readonly database: Database
-  /** Whether there was no such tenant when it was last asked for. */
-  readonly isNowhere: boolean
-  /** Forgets the place: the next call looks it up. */
+  /** Whether the last lookup has found no such tenant. */
+  readonly isMissing: boolean
+  /** Forgets where the tenant is: the next call looks it up. */
   forget(): void
 }
 
@@ -25,35 +31,40 @@ interface Place {
   readonly database: Database
 }
 
-interface Ear {
+/** A listener that follows the tenant from server to server. */
+interface FollowingListener {
   readonly channel: string
-  readonly hear: (payload: string) => void
+  readonly onNotify: (payload: string) => void
   at: { readonly place: Place; readonly listener: Listener } | undefined
 }
 
-/** `prepare` makes sure, once per place, that the tenant's store can be used there. It never makes one that is missing. */
-export function openGate(placements: Placements, tenant: string, prepare: (database: Database) => Promise<void>): Gate {
-  const ears = new Set<Ear>()
+/** `prepare` checks, once per place, that the tenant's store can be used there. It never makes a store that is missing. */
+export function openTenantDatabase(
+  placements: Placements,
+  tenant: string,
+  prepare: (database: Database) => Promise<void>,
+): TenantDatabase {
+  const listeners = new Set<FollowingListener>()
   let known: Place | undefined
   let finding: Promise<Place> | undefined
-  let isNowhere = false
+  let isMissing = false
   let isClosed = false
 
   const find = async (): Promise<Place> => {
     const placement = await placements.find(tenant)
-    isNowhere = placement === undefined
+    isMissing = placement === undefined
     if (placement === undefined) throw new TenantNotFound({ tenant })
     const database = await placements.databaseOf(placement.server)
     try {
       await prepare(database)
     } catch (error) {
-      const isMissing = isRillflowError(error, 'schema_missing')
-      if (placement.state === 'moving' && (isMissing || isGone(error))) throw moving(tenant, error)
-      throw isMissing ? new TenantNotFound({ tenant }) : error
+      const hasNoSchema = isRillflowError(error, 'schema_missing')
+      if (placement.state === 'moving' && (hasNoSchema || isStoreMissing(error))) throw movingError(tenant, error)
+      throw hasNoSchema ? new TenantNotFound({ tenant }) : error
     }
     const place = { placement, database }
     known = place
-    for (const ear of ears) listenAt(ear, place)
+    for (const listener of listeners) listenAt(listener, place)
     return place
   }
 
@@ -66,9 +77,9 @@ export function openGate(placements: Placements, tenant: string, prepare: (datab
     return finding
   }
 
-  /** Where the tenant is now, if a call failed because it is not there any more; otherwise throws what that call threw. */
+  /** Where the tenant is now, if a call failed because it has left; otherwise throws the error of that call. */
   const elsewhere = async (error: unknown, left: Place): Promise<Place> => {
-    if (!isGone(error)) throw error
+    if (!isStoreMissing(error)) throw error
     if (known === left) known = undefined
     const place = await here()
     const isSame = place.placement.server === left.placement.server && place.placement.epoch === left.placement.epoch
@@ -85,15 +96,15 @@ export function openGate(placements: Placements, tenant: string, prepare: (datab
     }
   }
 
-  const listenAt = (ear: Ear, place: Place): void => {
-    if (ear.at?.place.database === place.database) return
-    ear.at?.listener.close().catch(() => {})
-    ear.at = { place, listener: place.database.listen(ear.channel, ear.hear) }
+  const listenAt = (following: FollowingListener, place: Place): void => {
+    if (following.at?.place.database === place.database) return
+    following.at?.listener.close().catch(() => {})
+    following.at = { place, listener: place.database.listen(following.channel, following.onNotify) }
   }
 
   return {
-    get isNowhere() {
-      return isNowhere
+    get isMissing() {
+      return isMissing
     },
     forget() {
       known = undefined
@@ -110,21 +121,21 @@ export function openGate(placements: Placements, tenant: string, prepare: (datab
           return await place.database.transaction(work, options)
         } catch (error) {
           await elsewhere(error, place)
-          throw moving(tenant, error)
+          throw movingError(tenant, error)
         }
       },
-      listen(channel, hear) {
-        const ear: Ear = { channel, hear, at: undefined }
-        ears.add(ear)
-        if (known !== undefined) listenAt(ear, known)
+      listen(channel, onNotify) {
+        const following: FollowingListener = { channel, onNotify, at: undefined }
+        listeners.add(following)
+        if (known !== undefined) listenAt(following, known)
         return {
           ready: here().then(
-            () => ear.at?.listener.ready,
+            () => following.at?.listener.ready,
             () => undefined,
           ),
           async close() {
-            ears.delete(ear)
-            await ear.at?.listener.close()
+            listeners.delete(following)
+            await following.at?.listener.close()
           },
         }
       },
@@ -136,6 +147,6 @@ export function openGate(placements: Placements, tenant: string, prepare: (datab
   }
 }
 
-function moving(tenant: string, cause?: unknown): Error {
-  return new TenantMoving({ tenant, reason: 'its schema was just taken to another server' }, cause)
+function movingError(tenant: string, cause: unknown): Error {
+  return new TenantMoving({ tenant, reason: 'its schema was just moved to another server' }, cause)
 }

@@ -1,197 +1,192 @@
 /**
- * Running something for many tenants: a daemon or a worker each, but only for those that have something to do.
+ * Runs many tenants in one process, but only those that have something to do.
  *
- *     asleep ──its log has grown, a hint, something is due, its turn to be looked at──► awake
- *     awake  ──nothing to do, for a while──► asleep
+ *     idle    ──its log has grown, a hint, something is due, its turn to be looked at──► active
+ *     active  ──nothing to do, for a while──► idle
  *
- * Asleep, a tenant costs nothing but its line in one answer a second per server (`heads.ts`), and a look of its own now and
- * then, one tenant after the other, for what no log tells: a retry that was asked for, say, while nobody listened; and what
- * is old is deleted a few times a day. Awake, it has what it would have if it were alone; so what is guaranteed there is
- * guaranteed here.
+ * An idle tenant costs a line in one answer per second and server (`has-work.ts`), and a look of its own from time to time,
+ * one tenant after the other, for what no log shows: a retry, say, that was asked for while nothing listened. Its old rows
+ * are deleted a few times a day. An active tenant has everything it would have if it were the only one, so the same
+ * guarantees hold.
  *
- * Nothing is missed: a tenant is put to sleep only after a look that found nothing to do and told up to where the log was
- * drawn; whatever is appended later has a higher position. Each tenant is woken once when this process first sees it, so
- * that consumers and handlers which begin 'now' begin before what comes next. Tenants that come, go or move to another server
- * are seen within a few rounds.
+ *     list, every 5 rounds ──► the tenants of each server
+ *     round, per server ─────► heads of all logs ──► start the tenants that are due ──► stop those that are idle
  *
- * Each server has rounds of its own: one that is away, or accepts connections and never answers, holds up its own tenants
- * and nobody else's.
+ * Guarantees:
+ * - Nothing is missed. A tenant becomes idle only after a look that found nothing to do and that says how far the log was
+ *   drawn; everything that is appended later has a higher position. A hint that comes during the look voids it.
+ * - Each tenant is started once when this process first sees it, so that consumers and handlers that begin 'now' begin
+ *   before what comes next. Tenants that are made, dropped or moved are noticed within a few rounds.
+ * - Each server has rounds of its own. A server that cannot be reached, or accepts connections and never answers, delays
+ *   only its own tenants.
+ *
+ * What can fail: the list, a round, or one tenant. Each is reported to `onFailure` and tried again after a pause.
  */
 import { isRillflowError } from '../core/errors.ts'
-import { abortable, deadline } from '../core/lifecycle.ts'
+import { abortable, deadline, onAbort } from '../core/lifecycle.ts'
 import { type Loop, openLoop } from '../core/loop.ts'
 import { defaultBackoff, delay } from '../core/retry.ts'
-import { lookAt } from './has-work.ts'
-import { readHeads } from './heads.ts'
-import type { TenantInstance } from './instance.ts'
+import type { ServiceDefinition } from '../core/service.ts'
+import { readLogHeads, readWork } from './has-work.ts'
 import type { Placement, Placements } from './placement.ts'
+import type { TenantInstance } from './tenancy.ts'
 
-export interface Running {
-  stop(): Promise<void>
-}
-
-export interface RosterOptions<S> {
-  /** Which tenants. Default 'all', also those that come later. */
+export interface TenantsRunnerOptions<S> {
+  /** `'all'` includes tenants that are made later. */
   readonly tenants: 'all' | readonly string[]
-  /** How often to ask each server without a hint. */
+  /** How often each server is asked without a hint. */
   readonly pollMs: number
-  /** How long a tenant must have had nothing to do. */
-  readonly restMs: number
+  /** How long a tenant must have had nothing to do before it is stopped. */
+  readonly idleMs: number
   readonly instanceOf: (tenant: string) => TenantInstance<S>
-  readonly start: (instance: TenantInstance<S>) => Promise<Running>
+  /** Starts what one tenant runs in this process. */
+  readonly start: (instance: TenantInstance<S>) => Promise<StartedTenant>
+  /** `'*'` stands for the list of tenants. */
   readonly onFailure?: ((tenant: string, error: unknown) => void) | undefined
 }
 
-interface Member<S> {
+export interface StartedTenant {
+  stop(): Promise<void>
+}
+
+/** A service for `core/service`. It can be started once. */
+export interface TenantsRunner extends ServiceDefinition {
+  /** Resolves when every tenant that exists has been started once, or could not be. */
+  start(stopping: AbortSignal): Promise<void>
+  /** The tenants that are active in this process. */
+  active(): string[]
+}
+
+interface TrackedTenant<S> {
   readonly instance: TenantInstance<S>
   server: string
-  running: Running | undefined
-  /** Up to where the log was drawn when it fell asleep; undefined if it has to be woken. */
-  asleepAt: number | undefined
-  /** By the clock of this process. */
+  started: StartedTenant | undefined
+  /** The last position drawn when it became idle; undefined if it has to be started. */
+  idleAt: number | undefined
+  /** When it has something to do next, by the clock of this process. */
   dueAt: number
+  /** When it last had something to do. */
   activeAt: number
   isBusy: boolean
-  /** Whether it was awake here at least once. */
+  /** Whether it was started here at least once. */
   hasRun: boolean
   failures: number
   notBefore: number
-  unhear: () => void
+  stopListening: () => void
 }
 
 /** The rounds of one server. */
-interface Beat {
+interface ServerRounds {
   readonly server: string
   placed: readonly Placement[]
   rounds: number
-  rotation: string[]
+  /** Tenants that are still to be looked at in this turn. */
+  turn: string[]
   readonly loop: Loop
-  readonly first: Promise<void>
+  first: Promise<void>
 }
 
-export interface Roster {
-  start(): Promise<void>
-  stop(): Promise<void>
-  readonly isRunning: boolean
-  /** Those that are awake. */
-  awake(): string[]
-}
-
-/** Each look at one that sleeps takes a statement: one in so many rounds, so that idle servers stay idle. */
+/** A look at an idle tenant is a statement, so it comes only in every second round: idle servers stay idle. */
 const roundsPerLook = 2
-/** Asking who there is, too. */
 const roundsPerList = 5
-/** Tenants that are woken at the same time; more would only queue for connections. */
-const wokenAtOnce = 4
-/** A server that takes longer to answer is as good as away. */
-const visitMs = 10_000
+/** Tenants that are started at the same time. More would only queue for connections. */
+const startedAtOnce = 4
+/** A server that takes longer to answer is treated as unreachable. */
+const answerMs = 10_000
 
-export function openRoster<S>(placements: Placements, options: RosterOptions<S>): Roster {
-  const { tenants, pollMs, restMs, instanceOf, onFailure } = options
-  const members = new Map<string, Member<S>>()
-  const beats = new Map<string, Beat>()
-  let stopping = new AbortController()
-  let starting: Promise<void> | undefined
+export function openTenantsRunner<S>(placements: Placements, options: TenantsRunnerOptions<S>): TenantsRunner {
+  const { tenants, pollMs, idleMs, instanceOf, onFailure } = options
+  const tracked = new Map<string, TrackedTenant<S>>()
+  const servers = new Map<string, ServerRounds>()
+  const stopping = new AbortController()
   let listing: Loop | undefined
 
   return {
-    async start() {
-      if (listing !== undefined) return
-      starting ??= begin().finally(() => {
-        starting = undefined
+    timeoutMs: 30_000,
+    async start(signal) {
+      onAbort(signal, () => stopping.abort())
+      await list()
+      await Promise.all([...servers.values()].map(({ first }) => first))
+      const listMs = roundsPerList * pollMs
+      listing = openLoop({
+        look: async () => void (await list()) as undefined,
+        pollMs: listMs,
+        backoff: { baseMs: listMs, factor: 1, maxMs: listMs, jitter: 0.2 },
+        onFailure: error => onFailure?.('*', error),
       })
-      await starting
+      listing.lookIn(listMs)
     },
     async stop() {
       stopping.abort()
-      // What is being woken would run on otherwise.
-      await starting?.catch(() => {})
-      await Promise.all([listing?.stop(), ...[...beats.values()].map(({ loop }) => loop.stop())])
-      listing = undefined
-      beats.clear()
-      await Promise.all([...members.values()].map(leave))
-      members.clear()
+      await Promise.all([listing?.stop(), ...[...servers.values()].map(({ loop }) => loop.stop())])
+      servers.clear()
+      await Promise.all([...tracked.values()].map(untrack))
+      tracked.clear()
     },
-    get isRunning() {
-      return listing !== undefined
-    },
-    awake: () => [...members].filter(([, { running }]) => running !== undefined).map(([tenant]) => tenant),
+    active: () => [...tracked].filter(([, { started }]) => started !== undefined).map(([tenant]) => tenant),
   }
 
-  async function begin(): Promise<void> {
-    stopping = new AbortController()
-    await list()
-    await Promise.all([...beats.values()].map(({ first }) => first))
-    listing = openLoop({
-      look: async () => void (await list()) as undefined,
-      pollMs: roundsPerList * pollMs,
-      backoff: { baseMs: roundsPerList * pollMs, factor: 1, maxMs: roundsPerList * pollMs, jitter: 0.2 },
-      onFailure: error => onFailure?.('*', error),
-    })
-    listing.lookIn(roundsPerList * pollMs)
-  }
-
-  /** Who there is, and on which server. */
+  /** Reads which tenants there are, and on which server. */
   async function list(): Promise<void> {
     const placed = await abortable(placements.list(), stopping.signal)
-    const byServer = new Map<string, Placement[]>([...beats.keys()].map(server => [server, []]))
+    const byServer = new Map<string, Placement[]>([...servers.keys()].map(server => [server, []]))
     const present = new Set<string>()
-    for (const each of placed) {
-      if (tenants !== 'all' && !tenants.includes(each.tenant)) continue
-      present.add(each.tenant)
-      const known = byServer.get(each.server)
-      if (known === undefined) byServer.set(each.server, [each])
-      else known.push(each)
+    for (const placement of placed) {
+      if (tenants !== 'all' && !tenants.includes(placement.tenant)) continue
+      present.add(placement.tenant)
+      const known = byServer.get(placement.server)
+      if (known === undefined) byServer.set(placement.server, [placement])
+      else known.push(placement)
     }
-    await Promise.all([...members].filter(([tenant]) => !present.has(tenant)).map(dismiss))
+    await Promise.all([...tracked].filter(([tenant]) => !present.has(tenant)).map(remove))
     for (const [server, list] of byServer) {
-      const beat = beats.get(server)
-      if (beat === undefined) enlist(server, list)
-      else beat.placed = list
+      const known = servers.get(server)
+      if (known === undefined) addServer(server, list)
+      else known.placed = list
     }
   }
 
-  function enlist(server: string, placed: readonly Placement[]): void {
+  function addServer(server: string, placed: readonly Placement[]): void {
     const loop = openLoop({
       look: async () => {
-        await round(beat)
-        return membersOf(beat).some(isDue) ? 0 : undefined
+        await runRound(rounds)
+        return tenantsOf(rounds).some(isDue) ? 0 : undefined
       },
       pollMs,
     })
-    const beat: Beat = { server, placed, rounds: 0, rotation: [], loop, first: Promise.resolve() }
-    beats.set(server, beat)
-    Object.assign(beat, { first: loop.lookNow().catch(() => {}) })
+    const rounds: ServerRounds = { server, placed, rounds: 0, turn: [], loop, first: Promise.resolve() }
+    servers.set(server, rounds)
+    rounds.first = loop.lookNow().catch(() => {})
   }
 
-  function membersOf({ server }: Beat): Member<S>[] {
-    return [...members.values()].filter(member => member.server === server)
+  function tenantsOf({ server }: ServerRounds): TrackedTenant<S>[] {
+    return [...tracked.values()].filter(tenant => tenant.server === server)
   }
 
-  /** One answer of the server, then whoever has to be woken, looked at or put to rest. */
-  async function round(beat: Beat): Promise<void> {
-    beat.rounds++
-    if (beat.placed.length > 0) await visit(beat)
-    const inTurn = nextInTurn(beat)
-    const chosen = membersOf(beat).filter(member => isDue(member) || member === inTurn)
-    for (let at = 0; at < chosen.length; at += wokenAtOnce)
-      await Promise.all(chosen.slice(at, at + wokenAtOnce).map(attend))
-    await Promise.all(membersOf(beat).filter(isResting).map(rest))
+  /** One answer of the server, then the tenants that have to be started, looked at or stopped. */
+  async function runRound(rounds: ServerRounds): Promise<void> {
+    rounds.rounds++
+    if (rounds.placed.length > 0) await readHeads(rounds)
+    const inTurn = nextInTurn(rounds)
+    const chosen = tenantsOf(rounds).filter(tenant => isDue(tenant) || tenant === inTurn)
+    for (let at = 0; at < chosen.length; at += startedAtOnce)
+      await Promise.all(chosen.slice(at, at + startedAtOnce).map(startIfNeeded))
+    await Promise.all(tenantsOf(rounds).filter(isQuiet).map(stopIfIdle))
   }
 
-  /** A server that is away stops only its own tenants. */
-  async function visit({ server, placed }: Beat): Promise<void> {
-    const limit = deadline(stopping.signal, visitMs, { what: `The answer of server "${server}"` })
+  /** A tenant whose log has grown since it became idle has to be started. */
+  async function readHeads({ server, placed }: ServerRounds): Promise<void> {
+    const limit = deadline(stopping.signal, answerMs, { what: `The answer of server "${server}"` })
     try {
-      const asking = placements.databaseOf(server).then(database => readHeads(database, placements.prefix))
+      const asking = placements.databaseOf(server).then(database => readLogHeads(database, placements.prefix))
       const heads = await abortable(asking, limit.signal)
-      for (const { tenant, schema } of placed) {
+      for (const { tenant: name, schema } of placed) {
         const head = heads.get(schema)
         if (head === undefined) continue
-        const member = await memberOf(tenant, server)
-        if (member.server !== server) member.asleepAt = undefined
-        member.server = server
-        if (member.asleepAt !== undefined && head > member.asleepAt) member.asleepAt = undefined
+        const tenant = await trackedTenant(name, server)
+        if (tenant.server !== server) tenant.idleAt = undefined
+        tenant.server = server
+        if (tenant.idleAt !== undefined && head > tenant.idleAt) tenant.idleAt = undefined
       }
     } catch (error) {
       if (stopping.signal.aborted) return
@@ -201,122 +196,132 @@ export function openRoster<S>(placements: Placements, options: RosterOptions<S>)
     }
   }
 
-  /** One that was dropped and made again has another instance: the one it had is closed. */
-  async function memberOf(tenant: string, server: string): Promise<Member<S>> {
-    const instance = instanceOf(tenant)
-    const member = members.get(tenant)
-    if (member?.instance === instance) return member
-    if (member !== undefined) await dismiss([tenant, member])
-    return enter(tenant, server, instance)
+  /** A tenant that was dropped and made again has another instance; the one it had is closed. */
+  async function trackedTenant(name: string, server: string): Promise<TrackedTenant<S>> {
+    const instance = instanceOf(name)
+    const known = tracked.get(name)
+    if (known?.instance === instance) return known
+    if (known !== undefined) await remove([name, known])
+    return track(name, server, instance)
   }
 
-  function enter(tenant: string, server: string, instance: TenantInstance<S>): Member<S> {
-    const member: Member<S> = {
-      ...{ instance, server, running: undefined, asleepAt: undefined, isBusy: false, hasRun: false, failures: 0 },
-      ...{ dueAt: Number.POSITIVE_INFINITY, activeAt: 0, notBefore: 0, unhear: () => {} },
+  function track(name: string, server: string, instance: TenantInstance<S>): TrackedTenant<S> {
+    const tenant: TrackedTenant<S> = {
+      instance,
+      server,
+      started: undefined,
+      idleAt: undefined,
+      dueAt: Number.POSITIVE_INFINITY,
+      activeAt: 0,
+      isBusy: false,
+      hasRun: false,
+      failures: 0,
+      notBefore: 0,
+      stopListening: () => {},
     }
-    const hear = (): void => {
-      member.activeAt = performance.now()
-      if (member.asleepAt === undefined) return
-      member.asleepAt = undefined
-      beats.get(member.server)?.loop.lookSoon()
+    const onHint = (): void => {
+      tenant.activeAt = performance.now()
+      if (tenant.idleAt === undefined) return
+      tenant.idleAt = undefined
+      servers.get(tenant.server)?.loop.lookSoon()
     }
     const { wake } = instance
-    // Asleep, too: who is never awake for hours would keep what is old for ever.
-    const ends = [wake.onHint(hear), wake.onChange(hear), wake.onWork(hear), instance.tend()]
-    member.unhear = () => {
+    // Upkeep also while it is idle: a tenant that is seldom active would otherwise never delete its old rows.
+    const ends = [wake.onHint(onHint), wake.onChange(onHint), wake.onWork(onHint), instance.startUpkeep()]
+    tenant.stopListening = () => {
       for (const end of ends) end()
     }
-    members.set(tenant, member)
-    return member
+    tracked.set(name, tenant)
+    return tenant
   }
 
-  function isDue(member: Member<S>): boolean {
+  function isDue(tenant: TrackedTenant<S>): boolean {
     const now = performance.now()
-    if (member.running !== undefined || member.notBefore > now) return false
-    return member.asleepAt === undefined || member.dueAt <= now
+    if (tenant.started !== undefined || tenant.notBefore > now) return false
+    return tenant.idleAt === undefined || tenant.dueAt <= now
   }
 
-  function isResting(member: Member<S>): boolean {
-    return member.running !== undefined && performance.now() - member.activeAt >= restMs
+  function isQuiet(tenant: TrackedTenant<S>): boolean {
+    return tenant.started !== undefined && performance.now() - tenant.activeAt >= idleMs
   }
 
-  /** Of those asleep, one after the other. */
-  function nextInTurn(beat: Beat): Member<S> | undefined {
-    if (beat.rounds % roundsPerLook !== 0) return undefined
-    if (beat.rotation.length === 0) beat.rotation = membersOf(beat).map(({ instance }) => instance.tenant)
-    const member = members.get(beat.rotation.pop() ?? '')
-    return member?.running === undefined ? member : undefined
+  /** The next idle tenant to look at, one after the other. */
+  function nextInTurn(rounds: ServerRounds): TrackedTenant<S> | undefined {
+    if (rounds.rounds % roundsPerLook !== 0) return undefined
+    if (rounds.turn.length === 0) rounds.turn = tenantsOf(rounds).map(({ instance }) => instance.tenant)
+    const tenant = tracked.get(rounds.turn.pop() ?? '')
+    return tenant?.started === undefined ? tenant : undefined
   }
 
-  /** Wakes a tenant if there is something to do for it. */
-  async function attend(member: Member<S>): Promise<void> {
-    if (member.isBusy || stopping.signal.aborted) return
-    member.isBusy = true
+  async function startIfNeeded(tenant: TrackedTenant<S>): Promise<void> {
+    if (tenant.isBusy || stopping.signal.aborted) return
+    tenant.isBusy = true
     try {
-      if ((await hasWork(member)) || !member.hasRun) {
-        member.asleepAt = undefined
-        member.running = await options.start(member.instance)
-        member.activeAt = performance.now()
-        member.hasRun = true
+      if ((await hasWork(tenant)) || !tenant.hasRun) {
+        tenant.idleAt = undefined
+        tenant.started = await options.start(tenant.instance)
+        tenant.activeAt = performance.now()
+        tenant.hasRun = true
       }
-      member.failures = 0
+      tenant.failures = 0
     } catch (error) {
-      fail(member, error)
+      fail(tenant, error)
     } finally {
-      member.isBusy = false
+      tenant.isBusy = false
     }
   }
 
-  /** Puts a tenant to sleep if there is nothing to do for it. What runs goes on until that is known. */
-  async function rest(member: Member<S>): Promise<void> {
-    if (member.isBusy || stopping.signal.aborted) return
-    member.isBusy = true
+  /** Stops a tenant that has nothing to do. It goes on running until that is known. */
+  async function stopIfIdle(tenant: TrackedTenant<S>): Promise<void> {
+    if (tenant.isBusy || stopping.signal.aborted) return
+    tenant.isBusy = true
     try {
-      if (await hasWork(member)) {
-        member.activeAt = performance.now()
+      if (await hasWork(tenant)) {
+        tenant.activeAt = performance.now()
         return
       }
-      await member.running?.stop()
-      member.running = undefined
+      await tenant.started?.stop()
+      tenant.started = undefined
     } catch (error) {
-      fail(member, error)
+      fail(tenant, error)
     } finally {
-      member.isBusy = false
+      tenant.isBusy = false
     }
   }
 
-  async function hasWork(member: Member<S>): Promise<boolean> {
-    const { log, consumers } = member.instance
+  /** Also true if something is due soon. If not, the tenant is idle from the position that was drawn last. */
+  async function hasWork(tenant: TrackedTenant<S>): Promise<boolean> {
+    const { log, consumers } = tenant.instance
     const names = consumers.list().map(({ name }) => name)
-    // A hint that comes during the look makes it worthless.
-    member.asleepAt = 0
-    const { head, isIdle, nextInMs } = await abortable(lookAt(log, names), stopping.signal)
-    member.dueAt = nextInMs === undefined ? Number.POSITIVE_INFINITY : performance.now() + nextInMs
-    if (!isIdle || member.asleepAt === undefined || (nextInMs !== undefined && nextInMs <= restMs)) {
-      member.asleepAt = undefined
+    // A hint during the look sets this to undefined, which makes the look worthless.
+    tenant.idleAt = 0
+    const work = await abortable(readWork(log, names), stopping.signal)
+    const { nextInMs } = work
+    tenant.dueAt = nextInMs === undefined ? Number.POSITIVE_INFINITY : performance.now() + nextInMs
+    if (work.hasWork || tenant.idleAt === undefined || (nextInMs !== undefined && nextInMs <= idleMs)) {
+      tenant.idleAt = undefined
       return true
     }
-    member.asleepAt = head
+    tenant.idleAt = work.head
     return false
   }
 
-  function fail(member: Member<S>, error: unknown): void {
+  function fail(tenant: TrackedTenant<S>, error: unknown): void {
     if (stopping.signal.aborted) return
-    member.asleepAt = undefined
-    member.notBefore = performance.now() + delay(defaultBackoff, ++member.failures)
+    tenant.idleAt = undefined
+    tenant.notBefore = performance.now() + delay(defaultBackoff, ++tenant.failures)
     if (isRillflowError(error, 'tenant_not_found')) return
-    onFailure?.(member.instance.tenant, error)
+    onFailure?.(tenant.instance.tenant, error)
   }
 
-  async function dismiss([tenant, member]: [string, Member<S>]): Promise<void> {
-    members.delete(tenant)
-    await leave(member)
+  async function remove([name, tenant]: [string, TrackedTenant<S>]): Promise<void> {
+    tracked.delete(name)
+    await untrack(tenant)
   }
 
-  async function leave(member: Member<S>): Promise<void> {
-    member.unhear()
-    await member.running?.stop()
-    member.running = undefined
+  async function untrack(tenant: TrackedTenant<S>): Promise<void> {
+    tenant.stopListening()
+    await tenant.started?.stop()
+    tenant.started = undefined
   }
 }

@@ -132,7 +132,7 @@ test('a tenant is archived, imported under another name, and dropped', patient, 
     stdout: expect.stringMatching(/^Archived tenant acme to kept: \d+ rows of/),
   })
   const again = await mall.run('tenants archive acme --output kept --include-snapshots --json')
-  expect(JSON.parse(again.stderr)).toMatchObject({ error: { code: 'archive_exists' } })
+  expect(JSON.parse(again.stderr)).toMatchObject({ error: { code: 'export_exists' } })
   const imported = await mall.run('tenants import kept --as acme-copy --json')
   expect(JSON.parse(imported.stdout)).toMatchObject({ tenant: 'acme-copy', manifest: { position: 1 } })
 

@@ -13,7 +13,7 @@ export const archiveCommand: Command = defineCommand({
     const { tenants } = await openTenants({ open })
     const bar = out.progress(`Archiving ${tenant}`)
     const manifest = await tenants
-      .archive(tenant, { output, includeSnapshots, signal, onProgress: rowsOf(bar) })
+      .export(tenant, { output, includeSnapshots, signal, onProgress: rowsOf(bar) })
       .finally(() => bar.end())
     out.print({ tenant, output, ...manifest }, style => archiveText(style, `tenant ${tenant}`, output, manifest))
   },

@@ -45,7 +45,7 @@ async function fromArchive(
 ): Promise<void> {
   const bar = out.progress('Importing')
   const { manifest, ...placement } = await tenants
-    .import(input, { ...options, signal, onProgress: rowsOf(bar) })
+    .import({ input, ...options, signal, onProgress: rowsOf(bar) })
     .finally(() => bar.end())
   out.print({ ...placement, manifest }, style => importedText(style, `tenant ${placement.tenant}`, manifest))
 }

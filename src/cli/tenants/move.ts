@@ -11,7 +11,7 @@ export const moveCommand: Command = defineCommand({
     { name: 'server', summary: 'Where to: a server of the directory' },
   ],
   options: {
-    pauseMs: {
+    maxPauseMs: {
       kind: 'whole',
       value: 'MS',
       default: 10_000,
@@ -20,14 +20,14 @@ export const moveCommand: Command = defineCommand({
     keepSource: { kind: 'flag', summary: 'Keep what was copied on the old server, under another name' },
   },
   examples: ['rillflow tenants move acme eu-2'],
-  async run({ out, open, arguments: { tenant, server }, options: { pauseMs, keepSource }, signal }) {
+  async run({ out, open, arguments: { tenant, server }, options: { maxPauseMs, keepSource }, signal }) {
     const { tenants } = await openTenants({ open })
     const bar = out.progress(`Moving ${tenant}`)
     const moved = await tenants
       .move(
         tenant,
         { server },
-        { pauseMs, keepSource, signal, onProgress: ({ rows, totalRows }) => bar.update(rows, totalRows, 'row') },
+        { maxPauseMs, keepSource, signal, onProgress: ({ rows, totalRows }) => bar.update(rows, totalRows, 'row') },
       )
       .finally(() => bar.end())
     out.print(moved, style => {

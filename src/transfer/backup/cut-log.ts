@@ -1,109 +1,85 @@
 /**
- * Cutting a log at a position, for a store that nobody uses meanwhile: one that was just restored or imported.
+ * Cuts a log at a position, in a store that is not in use: one that was just restored or imported.
  *
- *     idempotency keys ─► workflows ─► dead letters, deliveries ─► consumers ─► events and streams, from the end
+ *     idempotency keys, imports ─► workflows ─► dead letters, deliveries ─► consumers ─► events and streams, from the end
  *
- * Afterwards the log is what it was when its last event was the one at the position, and what follows it says so:
- * - Events above are gone; streams have the versions that their events give them, those without any are gone, and one whose
- *   tombstone was cut away is open again. Snapshots of later versions, keys of appends that were cut, and the marks of
- *   imports since then are gone.
- * - Subscriptions, processors, snapshotters and the dispatcher go on from the position.
- * - Projections that had passed it owe a rebuild: a daemon does it before it applies anything new; an inline one does it when
- *   it is registered.
- * - Workflows: see `cut-workflows.ts`.
- * - Documents are as they were: there is no telling which of them belongs to which event.
- * - The sequence stays where it was, above everything it ever gave out: positions never go back.
+ * Afterwards the log ends with the event at the position, and what follows the log agrees with it:
+ * - Events after the position are deleted, and their streams, keys and snapshots with them (`events/cut.ts`).
+ * - Subscriptions, processors, snapshotters and the dispatcher continue from the position.
+ * - Projections that had passed it need a rebuild: a runner does it before it applies anything new; an inline projection
+ *   is rebuilt when it is registered.
+ * - Workflows are deleted, cancelled or left alone (`workflows/cut.ts`).
+ * - Documents stay as they are: the store does not know which document belongs to which event.
+ * - The sequence stays above every position it ever gave out: positions never go back.
  *
- * Each step is a transaction, or several; all can be done again, and events go last. So a cut that was interrupted is
- * simply begun anew.
+ * Each step is one or more transactions, every step may be repeated, and events are deleted last. So after an
+ * interruption the cut is simply started again.
  */
+import { deleteSnapshotsAbove } from '../../aggregates/snapshot.ts'
+import { deleteDeadLettersAfter } from '../../consumers/dead-letters/delete.ts'
 import { throwIfAborted } from '../../core/lifecycle.ts'
-import type { Database, Executor } from '../../database/database.ts'
-import { type Statement, sql } from '../../database/sql.ts'
+import type { Executor } from '../../database/database.ts'
+import { sql } from '../../database/sql.ts'
+import { cutEvents, cutKeysAndImports, eventsPerCut } from '../../events/cut.ts'
 import { type LogNames, logNames } from '../../events/log.ts'
-import { tombstoneType } from '../../events/streams/streams.ts'
-import { type CutWorkflows, cutWorkflows } from './cut-workflows.ts'
+import { deleteDeliveriesAfter } from '../../subscriptions/save.ts'
+import { type CutWorkflows, cutWorkflows } from '../../workflows/cut.ts'
+import type { StoreLocation } from '../transfer.ts'
 
 export interface CutOptions {
   signal?: AbortSignal | undefined
-  /** Told how many events have gone so far. */
+  /** Called with the number of events that were deleted so far. */
   onProgress?: ((events: number) => void) | undefined
 }
 
-export interface CutLog extends CutWorkflows {
-  /** How many events were above the position. */
+export interface CutResult extends CutWorkflows {
+  /** How many events were after the position. */
   readonly events: number
-  /** The projections that owe a rebuild. */
+  /** The projections that need a rebuild. */
   readonly projections: readonly string[]
 }
 
-const chunk = 1_000
 const limits = { timeoutMs: 10 * 60_000 }
 
 export async function cutLog(
-  database: Database,
-  schema: string,
+  { database, schema }: StoreLocation,
   position: number,
   { signal, onProgress }: CutOptions = {},
-): Promise<CutLog> {
+): Promise<CutResult> {
   const names = logNames(schema)
-  const inOne = async <T>(work: (tx: Executor) => Promise<T>): Promise<T> => {
+  const run = async <T>(work: (tx: Executor) => Promise<T>): Promise<T> => {
     throwIfAborted(signal)
     return database.transaction(work, limits)
   }
-  await inOne(async tx => {
-    await tx.run(forgetKeys(names, position))
-    await tx.run(forgetImports(names, position))
-  })
-  const workflows = await cutWorkflows(database, names, position, inOne)
-  const projections = await inOne(async tx => {
-    await tx.run(sql`/* upkeep.cut_letters */
-      delete from ${names.dead_letters}
-      where position > ${position}::bigint`)
-    await tx.run(sql`/* upkeep.cut_deliveries */
-      delete from ${names.deliveries}
-      where position > ${position}::bigint`)
-    return moveBack(names, tx, position)
+  await run(tx => cutKeysAndImports(names, tx, position))
+  const workflows = await cutWorkflows(database, names, position, run)
+  const projections = await run(async tx => {
+    await deleteDeadLettersAfter(names, tx, position)
+    await deleteDeliveriesAfter(names, tx, position)
+    return moveConsumersBack(names, tx, position)
   })
   let events = 0
-  for (let count = chunk; count === chunk; ) {
-    count = await inOne(tx => cutEvents(names, tx, position))
+  for (let count = eventsPerCut; count === eventsPerCut; ) {
+    count = await run(async tx => {
+      const cut = await cutEvents(names, tx, position)
+      await deleteSnapshotsAbove(names, tx, cut.streams, cut.versions)
+      return cut.events
+    })
     events += count
     if (count > 0) onProgress?.(events)
   }
   return { events, projections, ...workflows }
 }
 
-/** A key whose events are only in part beyond the position belongs to an append that is not whole any more. */
-function forgetKeys(names: LogNames, position: number): Statement {
-  return sql`/* upkeep.cut_keys */
-    delete from ${names.idempotency_keys} as k
-    where exists (
-      select
-      from unnest(k.event_ids) as i(id)
-      join ${names.events} as e on e.event_id = i.id
-      where e.position > ${position}::bigint)`
-}
-
-/** An import does not know its positions: those that have stored anything since the first event that goes. */
-function forgetImports(names: LogNames, position: number): Statement {
-  return sql`/* upkeep.cut_imports */
-    delete from ${names.imports}
-    where updated_at >= (
-      select min(created_at)
-      from ${names.events}
-      where position > ${position}::bigint)`
-}
-
-/** Returns the projections that have to be built anew. Their rows tell them so. */
-async function moveBack(names: LogNames, tx: Executor, position: number): Promise<string[]> {
-  // A rebuild that was cut off begins anew: it makes its tables itself.
-  await tx.run(sql`/* upkeep.cut_rebuilds */
+/** Returns the projections that need a rebuild. Their rows are marked so that a runner does it. */
+async function moveConsumersBack(names: LogNames, tx: Executor, position: number): Promise<string[]> {
+  // A rebuild that was interrupted begins anew: it makes its tables itself.
+  await tx.run(sql`/* consumers.cut_rebuilds */
     delete from ${names.consumers}
     where kind = 'projection'
       and definition ? 'rebuilds'
       and checkpoint > ${position}::bigint`)
-  const rows = await tx.run<{ name: string; kind: string }>(sql`/* upkeep.cut_consumers */
+  const rows = await tx.run<{ name: string; kind: string }>(sql`/* consumers.cut */
     update ${names.consumers}
     -- Until it is rebuilt, a read model has applied nothing that could be waited for.
     set checkpoint = case when kind = 'projection' then 0 else ${position}::bigint end,
@@ -120,55 +96,11 @@ async function moveBack(names: LogNames, tx: Executor, position: number): Promis
       progressed_at = clock_timestamp(),
       fence = nextval(${names.consumers_fence.quoted}::regclass)
     where checkpoint > ${position}::bigint
-      -- Applied with each append, so its checkpoint tells nothing.
+      -- An inline projection is applied with each append, so its checkpoint says nothing.
       or (state = 'inline' and exists (
         select
         from ${names.events}
         where position > ${position}::bigint))
     returning name, kind`)
   return rows.flatMap(row => (row.kind === 'projection' ? [row.name] : [])).sort()
-}
-
-/** The last events, and their streams with them: the log is whole after each chunk. */
-async function cutEvents(names: LogNames, tx: Executor, position: number): Promise<number> {
-  const rows = await tx.run<{
-    stream: string
-    version: number
-    count: number
-    ended: boolean
-  }>(sql`/* upkeep.cut_events */
-    with cut as (
-      delete from ${names.events}
-      where position in (
-        select e.position
-        from ${names.events} as e
-        where e.position > ${position}::bigint
-        order by e.position desc
-        limit ${chunk}::integer)
-      returning stream, version, type)
-    select stream, min(version) - 1 as version, count(*) as count, bool_or(type = ${tombstoneType}::text) as ended
-    from cut
-    group by stream`)
-  if (rows.length === 0) return 0
-  const streams = rows.map(row => row.stream)
-  const versions = rows.map(row => row.version)
-  await tx.run(sql`/* upkeep.cut_streams */
-    update ${names.streams} as s
-    set version = u.version,
-      archived_at = case when u.ended and s.archived_at = s.tombstoned_at then null else s.archived_at end,
-      reason = case when u.ended and s.archived_at = s.tombstoned_at then null else s.reason end,
-      tombstoned_at = case when u.ended then null else s.tombstoned_at end
-    from unnest(${streams}::text[], ${versions}::bigint[], ${rows.map(row => row.ended)}::boolean[])
-      as u(stream, version, ended)
-    where s.stream = u.stream`)
-  await tx.run(sql`/* upkeep.cut_empty_streams */
-    delete from ${names.streams}
-    where stream = any(${streams}::text[])
-      and version = 0`)
-  await tx.run(sql`/* upkeep.cut_snapshots */
-    delete from ${names.snapshots} as n
-    using unnest(${streams}::text[], ${versions}::bigint[]) as u(stream, version)
-    where n.stream = u.stream
-      and n.version > u.version`)
-  return rows.reduce((sum, row) => sum + Number(row.count), 0)
 }

@@ -1,83 +1,87 @@
-/** What was copied against its source, line by line, and against what the copy has counted. */
-
+/**
+ * Compares what was copied with its source: each row as the line of JSON it is written as, and then the number of rows
+ * with the number that the copy has counted. A selection becomes a store only after this has found no difference.
+ */
 import { identifier, sql } from '../../database/sql.ts'
-import type { TableShape } from '../table-shape.ts'
-import { type Copy, firstKey, type Key, type Step } from './copy.ts'
-import { documentTables } from './copy-documents.ts'
-import { type Shapes, settledIn, streamLines } from './copy-selection.ts'
+import type { Shapes, TableShape } from '../table-shape.ts'
+import { documentTables, readStreamRows, upToPosition } from './copy-selection.ts'
 import { ImportDiffers } from './errors.ts'
-import { type PageLine, readPage } from './pages.ts'
+import { firstKey, type Key, type PageRow, readPage } from './rows.ts'
+import type { OnStep, SelectionCopy } from './selection.ts'
 
-export async function compareTables(
-  copy: Copy,
+const rowsPerPage = 500
+/** One more than a page of the target has, because a further row in the source is a difference. */
+const sourceRowsPerPage = rowsPerPage + 1
+
+export async function compareSelection(
+  copy: SelectionCopy,
   shapes: Shapes,
   collections: readonly string[],
-  onStep: Step,
+  onStep: OnStep,
 ): Promise<void> {
   const { source, state } = copy
   const tables = collections.flatMap(name => documentTables(shapes, name))
   const events = shapes.get('events')!
+  const limit = sourceRowsPerPage
   await compareTable(copy, events, 'stream', onStep, (after, upTo, among) =>
-    readPage(source, events, { name: 'stream', after, upTo, among, limit: mostLines, where: settledIn(copy) }),
+    readPage(source, events, { name: 'stream', after, upTo, among, limit, where: upToPosition(copy) }),
   )
   await compareTable(copy, shapes.get('streams')!, 'stream', onStep, (_after, _upTo, _among, page) =>
-    streamLines(
+    readStreamRows(
       copy,
       page.map(({ key }) => key[0]),
     ),
   )
   for (const table of tables)
     await compareTable(copy, table, 'id', onStep, (after, upTo, among) =>
-      readPage(source, table, { name: 'id', after, upTo, among, limit: mostLines }),
+      readPage(source, table, { name: 'id', after, upTo, among, limit }),
     )
   await compareCount(copy, ['events'], state.events)
   await compareCount(copy, ['streams'], state.streams)
   await compareCount(copy, collections, state.documents)
 }
 
-/** One more than a page of the target has: a row too many is a difference. */
-const linesAtOnce = 500
-const mostLines = linesAtOnce + 1
-
-/** Gives the source's lines after one key and up to another, of these names. */
-type SourceLines = (
+/** Reads the source's rows after one key and up to another, of these names. */
+type ReadSource = (
   after: Key,
   upTo: Key | undefined,
   among: readonly string[],
-  page: readonly PageLine[],
-) => Promise<PageLine[]>
+  page: readonly PageRow[],
+) => Promise<PageRow[]>
 
 async function compareTable(
-  copy: Copy,
+  copy: SelectionCopy,
   table: TableShape,
   name: string,
-  onStep: Step,
-  sourceLines: SourceLines,
+  onStep: OnStep,
+  readSource: ReadSource,
 ): Promise<void> {
   for (let after = firstKey, isMore = true; isMore; ) {
-    onStep('compare', table.name)
-    const page = await readPage(copy.target, table, { name, after, limit: linesAtOnce })
-    isMore = page.length === linesAtOnce
-    // The name of the page before is one of them: what the target lacks may be its end.
+    onStep('comparing', table.name)
+    const page = await readPage(copy.target, table, { name, after, limit: rowsPerPage })
+    isMore = page.length === rowsPerPage
+    // The last name of the page before is included, because rows at its end may be missing in the target.
     const among = [...new Set([after[0], ...page.map(({ key }) => key[0])])]
-    const found = await sourceLines(after, isMore ? page.at(-1)!.key : undefined, among, page)
-    const differs = page.findIndex(({ line }, at) => line !== found[at]?.line)
-    const near = differs >= 0 ? page[differs] : found[page.length]
-    if (near !== undefined)
-      throw new ImportDiffers({ schema: copy.target.schema, table: table.name, near: near.key.join(' version ') })
+    const found = await readSource(after, isMore ? page.at(-1)!.key : undefined, among, page)
+    const differsAt = page.findIndex(({ line }, at) => line !== found[at]?.line)
+    const differing = differsAt >= 0 ? page[differsAt] : found[page.length]
+    if (differing !== undefined) {
+      const near = differing.key.join(' version ')
+      throw new ImportDiffers({ schema: copy.target.schema, table: table.name, near })
+    }
     after = page.at(-1)?.key ?? after
   }
 }
 
-async function compareCount({ target }: Copy, tables: readonly string[], wanted: number): Promise<void> {
+async function compareCount({ target }: SelectionCopy, tables: readonly string[], expected: number): Promise<void> {
   let found = 0
   for (const table of tables) {
-    const [row] = await target.database.run<{ rows: number }>(sql`/* archive.count */
+    const [row] = await target.database.run<{ rows: number }>(sql`/* selection.count */
       select count(*) as rows
       from ${identifier(target.schema, table)}`)
     found += Number(row!.rows)
   }
-  if (found === wanted) return
-  const near = `${found} rows instead of ${wanted}`
+  if (found === expected) return
+  const near = `its end: it has ${found} rows instead of ${expected}`
   throw new ImportDiffers({ schema: target.schema, table: tables.join(', '), near })
 }

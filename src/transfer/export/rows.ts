@@ -1,12 +1,20 @@
-/** Rows as lines of JSON, made by PostgreSQL: a cursor gives them page by page. */
+/**
+ * Rows as lines of JSON. PostgreSQL writes the lines and reads them back, so a value never becomes one of JavaScript: a
+ * number keeps all its digits and a time its microseconds.
+ *
+ *     readAllRows    a whole table through a cursor, in the order of its key             export
+ *     readPage       the rows after a key, each page in a transaction of its own         selection
+ *     insertRows     a JSON array of rows, into a table                                  import, selection
+ */
 import { throwIfAborted } from '../../core/lifecycle.ts'
 import type { Database, Executor } from '../../database/database.ts'
-import { type Identifier, identifier, numeral, sql } from '../../database/sql.ts'
-import type { ColumnShape, TableShape } from '../table-shape.ts'
+import { Identifier, identifier, numeral, type Statement, sql } from '../../database/sql.ts'
+import { type ColumnShape, storedColumns, type TableShape } from '../table-shape.ts'
+import type { StoreLocation } from '../transfer.ts'
 
-/** What decides how a value is written, for this transaction: the same everywhere, and exact. */
+/** Sets, for this transaction, how values are written: exactly, and the same on every server. */
 export async function writeExactly(executor: Executor): Promise<void> {
-  await executor.run(sql`/* archive.settings */
+  await executor.run(sql`/* export.settings */
     select
       set_config('timezone', 'UTC', true),
       set_config('extra_float_digits', '1', true),
@@ -14,18 +22,131 @@ export async function writeExactly(executor: Executor): Promise<void> {
       set_config('bytea_output', 'hex', true)`)
 }
 
-/** A row as a line. Only a `json`, which is kept as it was written, could hold a line break: between two tokens. */
-export function lineOf(table: Pick<TableShape, 'columns'>, row: Identifier): string {
+/** All rows of a table in the order of its key. The next page is requested while the caller works on this one. */
+export async function* readAllRows(
+  tx: Executor,
+  { database, schema, signal }: { database: Database; schema: string; signal: AbortSignal | undefined },
+  table: TableShape,
+): AsyncGenerator<readonly string[], void, undefined> {
+  const maxRows = database.batch.readEvents
+  await tx.run({
+    label: 'export.open',
+    text: `/* export.open */ declare export_rows no scroll cursor for
+    select ${lineOf(table, identifier('r'))}
+    from (
+      select ${writtenColumns(table)}
+      from ${identifier(schema, table.name)}
+      order by ${columnList(table.primaryKey.columns)}) as r`,
+    values: [],
+    unprepared: true,
+  })
+  let requested = tx.runArrays(fetchRows(Math.min(64, maxRows)))
+  for (;;) {
+    throwIfAborted(signal)
+    const page = (await requested).map(([line]) => line as string)
+    if (page.length === 0) break
+    const length = page.reduce((sum, line) => sum + line.length, 0)
+    requested = tx.runArrays(fetchRows(pageRows(length / page.length, maxRows)))
+    requested.catch(() => {})
+    yield page
+  }
+  await tx.run(sql`/* export.close */ close export_rows`)
+}
+
+/** As many rows as fit into a page. A power of two, so that few texts are prepared. */
+function pageRows(lineLength: number, maxRows: number): number {
+  const fitting = Math.min(maxRows, Math.max(1, pageLength / lineLength))
+  return 2 ** Math.floor(Math.log2(fitting))
+}
+
+const pageLength = 1024 * 1024
+
+const fetchRows = (rows: number) => sql`/* export.fetch */ fetch forward ${numeral(rows)} from export_rows`
+
+/** A name, and a version under it. */
+export type Key = readonly [name: string, version: string]
+
+export const firstKey: Key = ['', '0']
+
+export interface PageRequest {
+  /** The column that holds the name: `stream`, `id`. */
+  readonly name: string
+  readonly after: Key
+  readonly limit: number
+  /** The last key to read. Default: to the end. */
+  readonly upTo?: Key | undefined
+  /** Only rows with one of these names. Default: with any name. */
+  readonly among?: readonly string[] | undefined
+  /** A condition that rows have to meet. Default: none. */
+  readonly where?: Identifier | undefined
+}
+
+export interface PageRow {
+  readonly key: Key
+  readonly line: string
+}
+
+/** The rows after a key, in the order of name and version. */
+export async function readPage(location: StoreLocation, table: TableShape, request: PageRequest): Promise<PageRow[]> {
+  const { after, upTo, among, limit, where = always } = request
+  const name = identifier(request.name)
+  const version = table.columns.some(column => column.name === 'version') ? identifier('version') : noVersion
+  return readRows(
+    location,
+    sql`/* export.page */
+      select p.name, p.version, ${new Identifier(lineOf(table, new Identifier('p.line')))}
+      from (
+        select ${name} as name, ${version} as version, (
+          select r
+          from (select ${new Identifier(writtenColumns(table))}) as r) as line
+        from ${identifier(location.schema, table.name)}
+        where (${name}, ${version}) > (${after[0]}::text, ${after[1]}::bigint)
+          and (${upTo?.[0] ?? null}::text is null
+            or (${name}, ${version}) <= (${upTo?.[0] ?? null}::text, ${upTo?.[1] ?? null}::bigint))
+          and (${among ?? null}::text[] is null or ${name} = any(${among ?? null}::text[]))
+          and ${where}
+        order by ${name}, ${version}
+        limit ${limit}::integer) as p`,
+  )
+}
+
+/** Runs a statement that returns a name, a version and a line for each row. */
+export async function readRows({ database }: StoreLocation, statement: Statement): Promise<PageRow[]> {
+  const rows = await database.transaction(async tx => {
+    await writeExactly(tx)
+    // Planned for the values given, so that the conditions which do not apply are left out of the plan.
+    return tx.runArrays({ ...statement, unprepared: true })
+  })
+  return (rows as [string, number, string][]).map(([name, version, line]) => ({ key: [name, `${version}`], line }))
+}
+
+/** Inserts rows given as a JSON array; with `where`, only those that meet the condition. */
+export function insertRows(schema: string, table: TableShape, rows: string, where?: Identifier): Statement {
+  const name = identifier(schema, table.name)
+  const columns = new Identifier(columnList(storedColumns(table)))
+  return sql`/* export.insert */
+    insert into ${name} (${columns})
+    select ${new Identifier(readColumns(table))}
+    from json_populate_recordset(null::${name}, ${rows}::json) as r
+    where ${where ?? always}`
+}
+
+export function jsonArray(rows: readonly PageRow[]): string {
+  return `[${rows.map(({ line }) => line).join(',')}]`
+}
+
+/** A row as one line. Only a `json` value, which PostgreSQL keeps as it was written, can contain line breaks. */
+function lineOf(table: Pick<TableShape, 'columns'>, row: Identifier): string {
   const text = `row_to_json(${row})::text`
   const isVerbatim = table.columns.some(column => column.type === 'json' || column.type === 'json[]')
   return isVerbatim ? `translate(${text}, E'\\n\\r', '  ')` : text
 }
 
 /**
- * The columns as they are written. JSON has a null of its own: where there may be none at all, a value stands in an array,
- * so that the two stay apart.
+ * The columns as they are written. JSON has a null of its own, so a nullable JSON column is written as an array of one
+ * value: that keeps a stored `null` apart from no value.
  */
-export function writtenColumns(table: Pick<TableShape, 'columns'>): string {
+function writtenColumns(table: Pick<TableShape, 'columns'>): string {
   const written = table.columns.flatMap(column => {
     const name = identifier(column.name).quoted
     if (column.generated) return []
@@ -35,7 +156,7 @@ export function writtenColumns(table: Pick<TableShape, 'columns'>): string {
 }
 
 /** The same columns, as they are read back from a row `r`. */
-export function readColumns(table: Pick<TableShape, 'columns'>): string {
+function readColumns(table: Pick<TableShape, 'columns'>): string {
   const read = table.columns.flatMap(column => {
     const name = `r.${identifier(column.name).quoted}`
     if (column.generated) return []
@@ -53,47 +174,9 @@ function isJson({ type }: ColumnShape): boolean {
   return type === 'json' || type === 'jsonb'
 }
 
-export function columnList(columns: readonly string[]): string {
+function columnList(columns: readonly string[]): string {
   return columns.map(name => identifier(name).quoted).join(', ')
 }
 
-/** All rows of a table in the order of its key. The next page is asked for while its reader is busy with this one. */
-export async function* linesOf(
-  tx: Executor,
-  { database, schema, signal }: { database: Database; schema: string; signal: AbortSignal | undefined },
-  table: TableShape,
-): AsyncGenerator<readonly string[], void, undefined> {
-  const mostRows = database.batch.readEvents
-  await tx.run({
-    label: 'archive.open',
-    text: `/* archive.open */ declare archive_lines no scroll cursor for
-    select ${lineOf(table, identifier('r'))}
-    from (
-      select ${writtenColumns(table)}
-      from ${identifier(schema, table.name)}
-      order by ${columnList(table.primaryKey.columns)}) as r`,
-    values: [],
-    unprepared: true,
-  })
-  let asked = tx.runArrays(fetching(Math.min(64, mostRows)))
-  for (;;) {
-    throwIfAborted(signal)
-    const page = (await asked).map(([line]) => line as string)
-    if (page.length === 0) break
-    const length = page.reduce((sum, line) => sum + line.length, 0)
-    asked = tx.runArrays(fetching(rowsFor(length / page.length, mostRows)))
-    asked.catch(() => {})
-    yield page
-  }
-  await tx.run(sql`/* archive.close */ close archive_lines`)
-}
-
-/** Two to the power of something, so that few texts are prepared. */
-function rowsFor(lineLength: number, mostRows: number): number {
-  const fitting = Math.min(mostRows, Math.max(1, pageLength / lineLength))
-  return 2 ** Math.floor(Math.log2(fitting))
-}
-
-const pageLength = 1024 * 1024
-
-const fetching = (rows: number) => sql`/* archive.fetch */ fetch forward ${numeral(rows)} from archive_lines`
+const always = new Identifier('true')
+const noVersion = new Identifier('0::bigint')

@@ -7,7 +7,7 @@ import { holding, limitMs, openScene } from './scene.ts'
 test(
   'twelve consumers are spread evenly over three processes, whoever leaves or joins',
   async () => {
-    await using scene = await openScene({ consumers: 12, pauseMs: 100 })
+    await using scene = await openScene({ consumers: 12, maxPauseMs: 100 })
     const workers = ['a', 'b', 'c'].map(name => scene.start({ name }))
     await holding(workers, [4, 4, 4])
 

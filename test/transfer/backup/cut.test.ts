@@ -11,7 +11,7 @@ import { waitUntil } from '../../support/wait.ts'
 /** Cuts the log while nobody uses it, and opens it again. */
 async function cutAndReopen(shop: Shop, position: number) {
   await shop.store.close()
-  const cut = await cutLog(shop.database, shop.schema, position)
+  const cut = await cutLog(shop, position)
   return { cut, store: await shop.sibling() }
 }
 
@@ -48,8 +48,8 @@ test('a cut that is done again changes nothing more, and one at the end changes 
   const { cut } = await cutAndReopen(shop, 2)
 
   expect(cut).toMatchObject({ events: 0, projections: [], removedWorkflows: 0, cancelledWorkflows: 0 })
-  expect(await cutLog(shop.database, shop.schema, 1)).toMatchObject({ events: 1 })
-  expect(await cutLog(shop.database, shop.schema, 1)).toMatchObject({ events: 0 })
+  expect(await cutLog(shop, 1)).toMatchObject({ events: 1 })
+  expect(await cutLog(shop, 1)).toMatchObject({ events: 0 })
 })
 
 async function totalOf({ query }: Shop, name: string): Promise<number | undefined> {

@@ -16,7 +16,7 @@ export function mortal(move: Move, diesAt: (step: string) => boolean, begunAs: '
   let phase: 'live' | 'fenced' | 'switched' = begunAs
   let isDead = false
   const live = (name: string): void => {
-    if (name === 'source moving.fence') phase = 'fenced'
+    if (name === 'source move.lock_tables') phase = 'fenced'
     if (name === 'source committed' && phase === 'fenced') phase = 'switched'
     const step = `${phase} ${name}`
     isDead ||= diesAt(step)

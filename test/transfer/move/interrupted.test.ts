@@ -1,12 +1,9 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../../src/core/lifecycle.ts'
 import type { Database } from '../../../src/database/database.ts'
-import { activate, discard, reopen } from '../../../src/transfer/move/incoming.ts'
 import type { Move } from '../../../src/transfer/move/move.ts'
-import { occupantOf, openDoor } from '../../../src/transfer/move/moved-marker.ts'
-import { copyInto } from '../../../src/transfer/move/moving.ts'
-import { stateOf } from '../../../src/transfer/move/state.ts'
-import { switchOver } from '../../../src/transfer/move/switch.ts'
+import { activate, copyInto, discard, readState, switchOver } from '../../../src/transfer/move/move.ts'
+import { freeMovedName, readOccupant, removeMovedMarker } from '../../../src/transfer/move/moved-marker.ts'
 import { long } from '../../chaos/chaos.ts'
 import type { Customer } from '../../documents/customers.ts'
 import { connect, outcome, paid, placed } from '../../support/shop.ts'
@@ -18,8 +15,8 @@ import { openMove, secondServer } from './servers.ts'
 /** Where the store is that can be written to. */
 async function ownersOf({ source, target }: Move): Promise<string[]> {
   const places = Object.entries({ source, target })
-  const occupants = await Promise.all(places.map(([, place]) => occupantOf(place.database, place.schema)))
-  return places.map(([name]) => name).filter((_, at) => occupants[at] === 'live')
+  const occupants = await Promise.all(places.map(([, place]) => readOccupant(place.database, place.schema)))
+  return places.map(([name]) => name).filter((_, at) => occupants[at] === 'store')
 }
 
 /** Where it matters most; all steps there are, where there is time. */
@@ -37,16 +34,16 @@ test('a move that dies at any step has one owner or none, and whoever comes next
   let appended = 1
 
   // Each mover gets a step further than the one before it: it dies at the first one that none has died at yet.
-  while ((await stateOf(move)) !== 'active') {
+  while ((await readState(move)) !== 'active') {
     const diesAt = (step: string): boolean => {
       if (died.includes(step) || !isCrucial(step)) return false
       died.push(step)
       return true
     }
-    const hasSwitched = (await stateOf(move)) === 'switched'
+    const hasSwitched = (await readState(move)) === 'switched'
     const moving = hasSwitched ? activate(mortal(move, diesAt, 'switched')) : switchOver(mortal(move, diesAt))
     await outcome<unknown>(moving)
-    const state = await stateOf(move)
+    const state = await readState(move)
     expect(await ownersOf(move), died.at(-1)).toEqual(owners[state])
     if (owners[state].includes('source')) await store.events.append(`order-${appended++}`, placed())
   }
@@ -72,7 +69,7 @@ test('a move that was discarded leaves nothing behind, and can begin anew', asyn
   await discard(move)
   await discard(move)
 
-  expect(await stateOf(move)).toBe('not begun')
+  expect(await readState(move)).toBe('not begun')
   expect(
     await target.query(move.incoming, `select 1 from pg_namespace where nspname like '${move.target.schema}%'`),
   ).toEqual([])
@@ -140,23 +137,25 @@ test('a mover that comes to put the target into use when the store has long move
   const { error } = await late
 
   expect(error).toMatchObject({ code: 'move_taken_over' })
-  expect([await stateOf(move), await ownersOf(move)]).toEqual(['copying', ['source']])
+  expect([await readState(move), await ownersOf(move)]).toEqual(['copying', ['source']])
 })
 
 test('a door is opened only where nothing but a door is, and where the store is known to be nowhere else', async () => {
   const { move, store, source, target } = await openMove()
   await store.events.append('order-1', placed())
 
-  await expect(source.database.transaction(tx => openDoor(tx, move.source.schema))).rejects.toMatchObject({
+  await expect(source.database.transaction(tx => removeMovedMarker(tx, move.source.schema))).rejects.toMatchObject({
     code: '2BP01',
   })
   await store.events.append('order-1', paid)
   await switchOver(move)
-  await expect(reopen(move.source, () => Promise.reject(new Error('it is elsewhere')))).rejects.toThrow('elsewhere')
-  const before = await occupantOf(source.database, move.source.schema)
-  await Promise.all(Array.from({ length: 8 }, () => reopen(move.source, async () => {})))
+  await expect(freeMovedName(move.source, () => Promise.reject(new Error('it is elsewhere')))).rejects.toThrow(
+    'elsewhere',
+  )
+  const before = await readOccupant(source.database, move.source.schema)
+  await Promise.all(Array.from({ length: 8 }, () => freeMovedName(move.source, async () => {})))
 
-  expect([before, await occupantOf(source.database, move.source.schema)]).toEqual(['closed', 'none'])
+  expect([before, await readOccupant(source.database, move.source.schema)]).toEqual(['moved', 'none'])
   expect((await contentsOf(target, move.target.schema)).events).toHaveLength(2)
 })
 
@@ -171,7 +170,7 @@ test('an abort while rows are copied, or while writers wait, leaves the store wh
   const second = await outcome(switchOver(move, { signal: pausing.signal, beforeRelease }))
 
   expect([first.error, second.error]).toMatchObject([{ code: 'aborted' }, { code: 'aborted' }])
-  expect(await stateOf(move)).toBe('copying')
+  expect(await readState(move)).toBe('copying')
   expect(await store.events.append('order-1', paid)).toMatchObject({ version: 2 })
   await switchOver(move)
 })
@@ -213,7 +212,7 @@ test('a target that is down before the switch keeps the store on the source, and
   const server = await secondServer()
   const stops: Promise<void>[] = []
   await store.events.append('order-1', placed())
-  const isUp = () => waitUntil(async () => (await stateOf(move)) !== undefined, { what: 'the target' })
+  const isUp = () => waitUntil(async () => (await readState(move)) !== undefined, { what: 'the target' })
 
   // What is under way when the server is told to stop must not be quicker than that.
   const { database } = move.target
@@ -229,7 +228,7 @@ test('a target that is down before the switch keeps the store on the source, and
   const { version } = await store.events.append('order-1', paid)
   await server.restart()
   await isUp()
-  const between = await stateOf(move)
+  const between = await readState(move)
   const after = await outcome(switchOver(move, { beforeRelease: () => server.stop() }))
   const late = await outcome(store.events.append('order-1', paid))
   await server.restart()
@@ -239,7 +238,7 @@ test('a target that is down before the switch keeps the store on the source, and
   expect([version, between]).toEqual([2, 'copying'])
   expect(after.error).toBeDefined()
   expect(late.error).toBeDefined()
-  expect([await stateOf(move), await ownersOf(move)]).toEqual(['switched', []])
+  expect([await readState(move), await ownersOf(move)]).toEqual(['switched', []])
   await activate(move)
   expect(await ownersOf(move)).toEqual(['target'])
 })

@@ -1,8 +1,5 @@
 import { expect, test } from 'vitest'
-import { activate, discard, dropRetired } from '../../../src/transfer/move/incoming.ts'
-import { copyInto } from '../../../src/transfer/move/moving.ts'
-import { stateOf } from '../../../src/transfer/move/state.ts'
-import { switchOver } from '../../../src/transfer/move/switch.ts'
+import { activate, copyInto, discard, dropRetired, readState, switchOver } from '../../../src/transfer/move/move.ts'
 import { openMove } from './servers.ts'
 
 const refused = (reason: RegExp) => ({ code: 'move_refused', reason: expect.stringMatching(reason) })
@@ -44,7 +41,7 @@ test('nothing that is in the way on the target is touched', async () => {
   await expect(copyInto(move)).rejects.toMatchObject(refused(/on the target already/))
   await discard(move)
 
-  expect(await stateOf(move)).toBe('not begun')
+  expect(await readState(move)).toBe('not begun')
   expect(await target.query(move.retired, 'select type from ~events')).toHaveLength(1)
   expect(await target.query(move.incoming, `select '"${move.incoming}"'::regnamespace`)).toHaveLength(1)
   expect(await store.streams.list()).toEqual([])
@@ -61,7 +58,7 @@ test('steps that come too early or too late are refused', async () => {
   await expect(copyInto(move)).rejects.toMatchObject(refused(/no store of that name on the source/))
   await activate(move)
 
-  expect(await stateOf(move)).toBe('active')
+  expect(await readState(move)).toBe('active')
 })
 
 test('a store is moved only between two servers', async () => {
