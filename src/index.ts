@@ -170,7 +170,7 @@ export type { Problem, Step } from './schema/difference.ts'
 export type { Progress, SyncOptions } from './schema/migrate.ts'
 export type { Plan } from './schema/plan.ts'
 export type { MigrateMode, Schema, SchemaState } from './schema/schema.ts'
-export type { ServerOptions, StoreServer } from './server/http.ts'
+export type { ServerOptions, StoreServer } from './server/server.ts'
 export type {
   SessionDeleteOptions,
   SessionDocument,

@@ -42,8 +42,8 @@ import { openProjections, type Projections } from './projections/projections.ts'
 import type { Step } from './schema/difference.ts'
 import { type MigrateMode, openSchema, type Schema } from './schema/schema.ts'
 import { TableRegistry } from './schema/table.ts'
-import type { ServerOptions, StoreServer } from './server/http.ts'
-import { storeServers } from './server/servers.ts'
+import type { ServerOptions, StoreServer } from './server/server.ts'
+import { openServers } from './server/server.ts'
 import type { Handle } from './sessions/handle.ts'
 import type { Session, SessionOptions } from './sessions/session.ts'
 import { openSessions } from './sessions/sessions.ts'
@@ -244,7 +244,7 @@ async function openTenanted<M extends EventMap>(tenancy: Tenancy, options: Store
     },
   })
   const { tenant, tenants, engine } = tenancies
-  const servers = storeServers(tenancies.instances)
+  const servers = openServers(tenancies.instances)
   const close = once(async () => {
     await servers.close()
     await tenancies.close(options.closeMs ?? 5000)
@@ -327,10 +327,10 @@ function assemble<M extends EventMap>(
   const subscriptions = openSubscriptions<M>(parts)
   const consumers = openConsumers({ log, wake, watch })
   const upkeep = openUpkeep(log, options.retention)
-  const daemons = openDaemons(consumers, upkeep.tend)
+  const daemons = openDaemons(consumers, upkeep.start)
   const aggregates = openAggregates({ ...parts, consumers })
   const processors = openProcessors(consumers)
-  const workflows = openWorkflows<M>({ ...parts, consumers, pollMs, tend: upkeep.tend }, options.workflows)
+  const workflows = openWorkflows<M>({ ...parts, consumers, pollMs, tend: upkeep.start }, options.workflows)
   const sessions = openSessions({ ...parts, cacheOf: aggregates.cacheOf }, options.sessionDefaults)
   const projections = openProjections({
     ...{ consumers, schema, tables, executorOf },
@@ -338,7 +338,7 @@ function assemble<M extends EventMap>(
     runConsumers: daemons.runUntil,
   })
 
-  const servers = storeServers(() => [{ log, schema }])
+  const servers = openServers(() => [{ log, schema }])
   const close = once(async () => {
     const until = performance.now() + closeMs
     const left = (): number => Math.max(0, until - performance.now())
@@ -392,7 +392,7 @@ function assemble<M extends EventMap>(
     close,
     [Symbol.asyncDispose]: close,
   }
-  const run = { daemon: daemons.daemon, worker: workflows.worker, startUpkeep: () => upkeep.tend(everyMs) }
+  const run = { daemon: daemons.daemon, worker: workflows.worker, startUpkeep: () => upkeep.start(everyMs) }
   return { store, schema, tables, log, wake, consumers, ...run, close }
 }
 

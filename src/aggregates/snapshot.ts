@@ -117,3 +117,14 @@ export async function deleteSnapshotsAbove(
     where n.stream = u.stream
       and n.version > u.version`)
 }
+
+/** Deletes all snapshots of these streams. */
+export async function deleteSnapshotsOf(
+  names: LogNames,
+  executor: Executor,
+  streams: readonly string[],
+): Promise<void> {
+  await executor.run(sql`/* snapshots.delete */
+    delete from ${names.snapshots}
+    where stream = any(${streams}::text[])`)
+}

@@ -32,9 +32,9 @@ export const doctorCommand: Command = defineCommand({
 function diagnosisText(style: Style, { findings }: Diagnosis): string {
   const { colour } = style
   const width = Math.max(...findings.map(({ check }) => check.length))
-  const lines = findings.flatMap(({ check, level, message, mend }) => {
+  const lines = findings.flatMap(({ check, level, message, fix }) => {
     const line = `${painted(level, colour)}  ${check.padEnd(width)}  ${message}`
-    return mend === undefined ? [line] : [line, colour.dim(`${' '.repeat(width + 11)}mend: ${asCommand(mend)}`)]
+    return fix === undefined ? [line] : [line, colour.dim(`${' '.repeat(width + 11)}fix: ${asCommand(fix)}`)]
   })
   const [errors, warnings] = (['error', 'warning'] as const).map(each => findings.filter(({ level }) => level === each))
   return [...lines, '', `${errors!.length} wrong, ${warnings!.length} to be seen to, of ${findings.length}.`].join('\n')

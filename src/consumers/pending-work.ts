@@ -1,6 +1,6 @@
 /**
- * Whether consumers have anything to do, and when the next dead letter is due, as pieces of a statement that asks for a
- * whole store at once (`tenants/has-work.ts`).
+ * What consumers have still to read, as pieces of statements that ask for a whole store at once: whether there is anything
+ * to do (`tenants/has-work.ts`), and up to which position nothing is needed (`upkeep/archived-streams.ts`).
  */
 import { type Fragment, fragment, type Identifier } from '../database/sql.ts'
 import type { LogNames } from '../events/log.ts'
@@ -19,4 +19,16 @@ export function hasConsumerBehind(names: LogNames, consumers: readonly string[],
 /** When the next dead letter is retried: also one whose runner has died. */
 export function nextDeadLetterAt(names: LogNames): Fragment {
   return fragment`(select min(d.retry_at) from ${names.dead_letters} as d where d.retry_at is not null)`
+}
+
+/** How far each consumer has read, as rows of a name and a position: also those that are paused or run nowhere. */
+export function consumerPositions(names: LogNames): Fragment {
+  return fragment`
+      -- A read model that is to be rebuilt begins at the start.
+      select c.name,
+        case when 'pending' in (c.definition ->> 'reset', c.definition ->> 'rebuild') then 0 else c.checkpoint end
+          as position
+      from ${names.consumers} as c
+      where c.state <> 'inline'
+        or c.definition ->> 'rebuild' = 'pending'`
 }

@@ -1,7 +1,7 @@
 /**
- * The numbers of one store in this process. Adding to one costs an addition, or a look into a map where it is told apart by
- * a label; an observation 0.2 µs. A label has at most `mostValues` values; what comes after them is counted as `other`, so that names that keep
- * changing cannot fill the memory.
+ * The metrics registry of one store in this process. Counting costs an addition, and with a label a look into a map; an
+ * observation costs 0.2 µs. A label has at most `maxLabelValues` values; further ones are counted as `other`, so that names
+ * that keep changing cannot fill the memory.
  */
 import {
   buckets,
@@ -15,66 +15,62 @@ import {
   type Sample,
 } from './metrics.ts'
 
-export interface Figures {
-  /** Adds to a counter, and to that of one value of its label. */
-  count(counter: Counter, by?: number, of?: string): void
+export interface MetricsRegistry {
+  /** Adds to a counter, and with `label` to the value of its label. */
+  count(counter: Counter, by?: number, label?: string): void
   /** Adds one observation to a histogram. */
-  observe(histogram: HistogramName, value: number, of?: string): void
+  observe(histogram: HistogramName, value: number, label?: string): void
   /** Moves a level up or down. */
-  shift(level: Level, by: number, of: string): void
-  /** The counters, all values of their labels together. */
+  shift(level: Level, by: number, label: string): void
+  /** The counters, each over all values of its label. */
   counters(): Record<Counter, number>
   families(): Family[]
 }
 
-const mostValues = 200
+const maxLabelValues = 200
 const other = 'other'
 
-export function openFigures(): Figures {
+export function openRegistry(): MetricsRegistry {
   const sums = Object.fromEntries(Object.keys(counters).map(name => [name, 0])) as Record<Counter, number>
   const labelled = new Map<Counter | Level, Map<string, number>>()
-  const spread = new Map<HistogramName, Map<string, Spread>>()
+  const distributions = new Map<HistogramName, Map<string, Distribution>>()
 
-  const add = (to: Counter | Level, of: string, by: number): void => {
+  const add = (to: Counter | Level, label: string, by: number): void => {
     const values = valuesOf(labelled, to)
-    const value = known(values, of)
+    const value = boundedLabel(values, label)
     values.set(value, (values.get(value) ?? 0) + by)
   }
 
   return {
-    count(counter, by = 1, of) {
+    count(counter, by = 1, label) {
       sums[counter] += by
-      if (of !== undefined) add(counter, of, by)
+      if (label !== undefined) add(counter, label, by)
     },
-    observe(histogram, value, of = '') {
-      const values = valuesOf(spread, histogram)
-      const name = known(values, of)
+    observe(histogram, value, label = '') {
+      const values = valuesOf(distributions, histogram)
+      const name = boundedLabel(values, label)
       const limits = buckets[histograms[histogram].buckets]
-      const into = values.get(name) ?? { counts: limits.map(() => 0), sum: 0, count: 0 }
-      values.set(name, into)
+      const distribution = values.get(name) ?? { counts: limits.map(() => 0), sum: 0, count: 0 }
+      values.set(name, distribution)
       const at = limits.findIndex(limit => value <= limit)
-      if (at >= 0) into.counts[at]!++
-      into.sum += value
-      into.count++
+      if (at >= 0) distribution.counts[at]!++
+      distribution.sum += value
+      distribution.count++
     },
-    shift: (level, by, of) => add(level, of, by),
+    shift: (level, by, label) => add(level, label, by),
     counters: () => ({ ...sums }),
     families: () => [
       ...entriesOf(counters).map(([name, { help, ...more }]): Family => {
-        const values = labelled.get(name)
         const label = 'label' in more ? more.label : undefined
-        return { name, type: 'counter', help, samples: labelledSamples(label, values, sums[name]) }
+        return { name, type: 'counter', help, samples: labelledSamples(label, labelled.get(name), sums[name]) }
       }),
-      ...entriesOf(levels).map(
-        ([name, { help, label }]): Family => ({
-          ...{ name, type: 'gauge', help },
-          samples: labelledSamples(label, labelled.get(name), 0),
-        }),
-      ),
+      ...entriesOf(levels).map(([name, { help, label }]): Family => {
+        return { name, type: 'gauge', help, samples: labelledSamples(label, labelled.get(name), 0) }
+      }),
       ...entriesOf(histograms).map(([name, { help, buckets: by, ...more }]): Family => {
         const label = 'label' in more ? more.label : undefined
-        const samples = [...(spread.get(name) ?? [])].flatMap(([value, each]) =>
-          spreadSamples(label === undefined ? {} : { [label]: value }, buckets[by], each),
+        const samples = [...(distributions.get(name) ?? [])].flatMap(([value, each]) =>
+          histogramSamples(label === undefined ? {} : { [label]: value }, buckets[by], each),
         )
         return { name, type: 'histogram', help, samples }
       }),
@@ -82,8 +78,8 @@ export function openFigures(): Figures {
   }
 }
 
-interface Spread {
-  /** By bucket, each for itself. */
+interface Distribution {
+  /** The observations in each bucket alone. */
   readonly counts: number[]
   sum: number
   count: number
@@ -95,11 +91,11 @@ function valuesOf<K, V>(all: Map<K, Map<string, V>>, name: K): Map<string, V> {
   return values
 }
 
-function known(values: ReadonlyMap<string, unknown>, value: string): string {
-  return values.has(value) || values.size < mostValues ? value : other
+function boundedLabel(values: ReadonlyMap<string, unknown>, label: string): string {
+  return values.has(label) || values.size < maxLabelValues ? label : other
 }
 
-/** What has a label and has not happened yet has no series: nobody knows its values. */
+/** A metric with a label has no series until something was counted, because the values of the label are not known. */
 function labelledSamples(
   label: string | undefined,
   values: ReadonlyMap<string, number> | undefined,
@@ -109,7 +105,12 @@ function labelledSamples(
   return [...(values ?? [])].map(([value, count]) => ({ labels: { [label]: value }, value: count }))
 }
 
-function spreadSamples(labels: Sample['labels'], limits: readonly number[], { counts, sum, count }: Spread): Sample[] {
+/** In the output, each bucket includes all smaller ones. */
+function histogramSamples(
+  labels: Sample['labels'],
+  limits: readonly number[],
+  { counts, sum, count }: Distribution,
+): Sample[] {
   let below = 0
   const within = limits.map((limit, at) => {
     below += counts[at]!

@@ -1,56 +1,66 @@
 /**
- * Deleting the events of streams that were archived long ago. A stream goes as a whole, or not yet: it stays as long as
- * - a consumer, a rebuild or a handler that is catching up has not read its last event,
+ * Deletes the events of streams that were archived long ago. A stream is deleted as a whole or not yet. It stays as long as
+ * - a consumer, a rebuild, or a handler that is catching up has not read its last event,
  * - one of its events has an open dead letter,
- * - one of its events belongs to a workflow that is not over, that a dead letter or an undo may take up again, or that another
- *   one waits for.
+ * - one of its events belongs to a workflow that is open, that an open dead letter or an undo may take up again, or that
+ *   another workflow waits for.
  *
- * Its row stays as a tombstone, so that its versions never begin anew; its snapshots and aliases go. (An alias that is asked
- * for later stands for a new stream.) The mark and the first events go in one transaction, under the lock of the row:
- * nothing can be appended any more; the rest goes in chunks, the oldest versions first.
+ * Its row stays as a tombstone; its snapshots and aliases are deleted. The mark is made under the lock of the row, then the
+ * events are deleted in chunks, the oldest versions first (`events/retention.ts`).
  */
+import { deleteSnapshotsOf } from '../aggregates/snapshot.ts'
+import { hasOpenDeadLetter } from '../consumers/dead-letters/delete.ts'
+import { consumerPositions } from '../consumers/pending-work.ts'
 import type { Executor } from '../database/database.ts'
 import type { InTurn, PruneOptions } from '../database/prune.ts'
-import { sql } from '../database/sql.ts'
+import { fragment, identifier, sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
-import { slowest } from './slowest.ts'
+import {
+  countEventsOf,
+  deleteEventsOf,
+  endStreams,
+  lockStreams,
+  readArchivedStreams,
+  readFreeStreams,
+} from '../events/retention.ts'
+import { backfillPositions, needsWorkflowEvents } from '../workflows/pending-work.ts'
 
 export interface ArchivedReport {
   streams: number
   events: number
 }
 
-/** Streams looked at together, and events deleted in one transaction. */
-const page = 100
-const chunk = 1_000
+const streamsPerPage = 100
+const eventsPerChunk = 1_000
 
-export async function pruneArchived(
+export async function pruneArchivedStreams(
   log: Log,
   options: PruneOptions & { readonly inTurn: InTurn },
 ): Promise<ArchivedReport> {
+  const { names, database } = log
   const { olderThanMs, dryRun = false, signal, inTurn, onChunk } = options
   const report: ArchivedReport = { streams: 0, events: 0 }
   if (olderThanMs === Number.POSITIVE_INFINITY) return report
   for (let after = ''; !signal?.aborted; ) {
-    const names = await oldStreams(log, olderThanMs, after)
-    const last = names.at(-1)
+    const archived = await readArchivedStreams(log, { olderThanMs, after, limit: streamsPerPage })
+    const last = archived.at(-1)
     if (last === undefined) break
     after = last
     if (dryRun) {
-      const free = await freeStreams(log, log.database, names, olderThanMs)
+      const free = await readFree(log, database, archived, olderThanMs)
       report.streams += free.length
-      report.events += await countEvents(log, free)
+      report.events += await countEventsOf(names, database, free)
       continue
     }
     let free: string[] = []
-    const isOurs = await inTurn(async tx => {
-      free = await takeStreams(log, tx, names, olderThanMs)
+    const isOurTurn = await inTurn(async tx => {
+      free = await takeStreams(log, tx, archived, olderThanMs)
       return free.length
     })
-    if (isOurs === undefined) break
-    let count = free.length === 0 ? 0 : chunk
-    while (count === chunk && !signal?.aborted) {
-      count = (await inTurn(tx => deleteEvents(log, tx, free))) ?? 0
+    if (isOurTurn === undefined) break
+    let count = free.length === 0 ? 0 : eventsPerChunk
+    while (count === eventsPerChunk && !signal?.aborted) {
+      count = (await inTurn(tx => deleteEventsOf(names, tx, free, eventsPerChunk))) ?? 0
       report.events += count
       if (count > 0) onChunk?.(count)
     }
@@ -59,128 +69,53 @@ export async function pruneArchived(
   return report
 }
 
-/** By name, those that still have events. */
-async function oldStreams({ database, names }: Log, olderThanMs: number, after: string): Promise<string[]> {
-  const rows = await database.run<{ stream: string }>(sql`/* upkeep.archived */
-    select s.stream
-    from ${names.streams} as s
-    where s.archived_at < clock_timestamp() - make_interval(secs => ${olderThanMs}::float8 / 1000)
-      and s.stream > ${after}::text
-      and exists (
-        select
-        from ${names.events} as e
-        where e.stream = s.stream)
-    order by s.stream
-    limit ${page}::integer`)
-  return rows.map(row => row.stream)
+/** Locks the streams, looks again, and marks those that are free. Streams that are being written are skipped. */
+async function takeStreams(log: Log, tx: Executor, streams: readonly string[], olderThanMs: number): Promise<string[]> {
+  const { names } = log
+  const locked = await lockStreams(names, tx, streams)
+  const free = await readFree(log, tx, locked, olderThanMs)
+  await endStreams(names, tx, free)
+  await deleteSnapshotsOf(names, tx, free)
+  return free
 }
 
-/** Of these streams, those that nobody needs any more. */
-async function freeStreams(
+/** Of these streams, those that nothing needs. */
+async function readFree(
   log: Log,
   executor: Executor,
   streams: readonly string[],
   olderThanMs: number,
 ): Promise<string[]> {
   const { names } = log
-  const reached = (await slowest(log, executor))?.position ?? null
-  const rows = await executor.run<{ stream: string }>(sql`/* upkeep.free_streams */
-    select s.stream
-    from ${names.streams} as s
-    where s.stream = any(${streams}::text[])
-      and s.archived_at < clock_timestamp() - make_interval(secs => ${olderThanMs}::float8 / 1000)
-      and (${reached}::bigint is null or ${reached}::bigint >= (
-        select e.position
-        from ${names.events} as e
-        where e.stream = s.stream
-        order by e.version desc
-        limit 1))
-      and not exists (
-        select
-        from ${names.dead_letters} as d
-        where d.stream = s.stream
-          and d.state in ('open', 'retrying'))
-      and not exists (
-        select
-        from ${names.events} as e
-        where e.stream = s.stream
-          and (
-            exists (
-              select
-              from ${names.workflows} as w
-              where w.correlation_id = e.correlation_id
-                and w.open > 0)
-            or exists (
-              select
-              from ${names.dead_letters} as d
-              where d.correlation_id = e.correlation_id
-                and d.state in ('open', 'retrying'))
-            or exists (
-              select
-              from ${names.workflow_undos} as u
-              where u.correlation_id = e.correlation_id
-                and u.state = 'recorded')
-            or exists (
-              select
-              from ${names.workflow_waits} as c
-              where c.child = e.correlation_id)))
-    order by s.stream`)
-  return rows.map(row => row.stream)
-}
-
-/** Locks them, looks again, and marks them: from then on they are nobody's. Those that are being written are left. */
-async function takeStreams(log: Log, tx: Executor, streams: readonly string[], olderThanMs: number): Promise<string[]> {
-  const { names } = log
-  const locked = await tx.run<{ stream: string }>(sql`/* upkeep.lock_streams */
-    select stream
-    from ${names.streams}
-    where stream = any(${streams}::text[])
-    order by stream
-    for update skip locked`)
-  const free = await freeStreams(
-    log,
-    tx,
-    locked.map(row => row.stream),
+  const correlationId = identifier('e', 'correlation_id')
+  const slowest = await readSlowest(log, executor)
+  return readFreeStreams(names, executor, streams, {
     olderThanMs,
-  )
-  await tx.run(sql`/* upkeep.mark_streams */
-    update ${names.streams}
-    set tombstoned_at = coalesce(tombstoned_at, clock_timestamp())
-    where stream = any(${free}::text[])`)
-  await tx.run(sql`/* upkeep.snapshots */
-    delete from ${names.snapshots}
-    where stream = any(${free}::text[])`)
-  await tx.run(sql`/* upkeep.aliases */
-    delete from ${names.stream_aliases}
-    where stream = any(${free}::text[])`)
-  return free
+    readTo: slowest?.position,
+    ofStream: hasOpenDeadLetter(names, 'stream', identifier('s', 'stream')),
+    ofEvent: fragment`(
+            ${needsWorkflowEvents(names, correlationId)}
+            or ${hasOpenDeadLetter(names, 'correlation_id', correlationId)})`,
+  })
 }
 
-async function deleteEvents({ names }: Log, tx: Executor, streams: readonly string[]): Promise<number> {
-  const [row] = await tx.runArrays(sql`/* upkeep.events */
-    with old as materialized (
-      select e.position
-      from unnest(${streams}::text[]) as s(stream)
-      cross join lateral (
-        select o.position
-        from ${names.events} as o
-        where o.stream = s.stream
-        order by o.version
-        limit ${chunk}::integer) as e
-      limit ${chunk}::integer),
-    gone as (
-      delete from ${names.events}
-      where position in (select position from old)
-      returning 1)
-    select count(*)
-    from gone`)
-  return Number(row![0])
+/** The reader that is furthest behind: events after its position are needed. */
+export interface SlowestReader {
+  /** The consumer, or `handler <name>` for a handler that is still given earlier events. */
+  readonly name: string
+  readonly position: number
 }
 
-async function countEvents({ database, names }: Log, streams: readonly string[]): Promise<number> {
-  const [row] = await database.runArrays(sql`/* upkeep.count_events */
-    select count(*)
-    from ${names.events}
-    where stream = any(${streams}::text[])`)
-  return Number(row![0])
+/** Also a consumer that is paused, stopped, or run nowhere. Undefined if nothing follows the log. */
+export async function readSlowest(
+  { database, names }: Log,
+  executor: Executor = database,
+): Promise<SlowestReader | undefined> {
+  const [row] = await executor.run<SlowestReader & object>(sql`/* upkeep.slowest */
+    select r.name, r.position
+    from (${consumerPositions(names)}
+      union all${backfillPositions(names)}) as r
+    order by r.position, r.name
+    limit 1`)
+  return row
 }

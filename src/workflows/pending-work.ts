@@ -1,8 +1,8 @@
 /**
- * Whether workflows have anything to do, and when the next timer, join or schedule is due, as pieces of a statement that
- * asks for a whole store at once (`tenants/has-work.ts`).
+ * What workflows have still to do, as pieces of statements that ask for a whole store at once: whether there is work now or
+ * later (`tenants/has-work.ts`), and which events are still needed (`upkeep/archived-streams.ts`).
  */
-import { type Fragment, fragment } from '../database/sql.ts'
+import { type Fragment, fragment, type Identifier } from '../database/sql.ts'
 import type { LogNames } from '../events/log.ts'
 
 /** True if a worker has something to do now. */
@@ -34,4 +34,32 @@ export function nextWorkAt(names: LogNames): Fragment {
         (select min(j.deadline_at) from ${names.workflow_joins} as j where j.state = 'open'),
         (select min(least(s.triggers[1], case when s.paused_at is null then s.next_at end))
           from ${names.workflow_schedules} as s))`
+}
+
+/** True if a workflow is open, may still be compensated, or is waited for by another one. */
+export function needsWorkflowEvents(names: LogNames, correlationId: Identifier): Fragment {
+  return fragment`(
+            exists (
+              select
+              from ${names.workflows} as w
+              where w.correlation_id = ${correlationId}
+                and w.open > 0)
+            or exists (
+              select
+              from ${names.workflow_undos} as u
+              where u.correlation_id = ${correlationId}
+                and u.state = 'recorded')
+            or exists (
+              select
+              from ${names.workflow_waits} as c
+              where c.child = ${correlationId}))`
+}
+
+/** How far each handler has been given earlier events, as rows of a name and a position. */
+export function backfillPositions(names: LogNames): Fragment {
+  return fragment`
+      select 'handler ' || h.handler as name, h.backfill_position as position
+      from ${names.workflow_routes} as h
+      where h.backfill_position is not null
+        and h.retired_at is null`
 }

@@ -11,7 +11,8 @@ import type { Log } from '../events/log.ts'
 /** Deletes what is older, or counts it; returns how many rows. */
 export async function pruneAttempts(log: Log, options: PruneOptions): Promise<number> {
   let total = 0
-  for (const old of oldAttempts(log)) total += await prune(log.database, old, options)
+  for (const old of oldAttempts(log))
+    total += await prune({ database: log.database, clock: log.names.clock }, old, options)
   return total
 }
 

@@ -30,7 +30,7 @@ test('doctor tells what it looked at, and exits with 3 when something is wrong',
   expect(ill).toMatchObject({
     code: 3,
     stdout: expect.stringMatching(
-      /error +schema .*index events_created_at is missing\.\n +mend: undo [\s\S]*\n[1-9] wrong, \d to be seen to, of \d+\.\n$/,
+      /error +schema .*index events_created_at is missing\.\n +fix: undo [\s\S]*\n[1-9] wrong, \d to be seen to, of \d+\.\n$/,
     ),
   })
 })

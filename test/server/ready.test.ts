@@ -59,7 +59,7 @@ test('it is not ready when the schema drifts, says so to the logger, and is agai
   expect(drifted).toEqual([503, { status: 'not ready', reasons: ['schema_drift'] }])
   expect(mended[0]).toBe(200)
   const problems = [expect.objectContaining({ kind: 'index_missing' })]
-  expect(warnings).toEqual([[{ schema, reasons: ['schema_drift'], problems }, 'the store is not ready']])
+  expect(warnings).toEqual([[{ schema, reasons: ['schema_drift'], problems }, 'The store is not ready.']])
 })
 
 test('it is not ready while a consumer is further behind than its limit; one that is paused is where somebody wants it', async () => {

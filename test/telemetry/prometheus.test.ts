@@ -2,11 +2,11 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { counters, gauges, histograms, levels, totals } from '../../src/telemetry/metrics.ts'
 import { renderMetrics } from '../../src/telemetry/prometheus.ts'
-import { openFigures } from '../../src/telemetry/registry.ts'
+import { openRegistry } from '../../src/telemetry/registry.ts'
 import { parseMetrics } from '../support/metrics.ts'
 
 test('a label never has more than so many values: what comes after them is counted together', () => {
-  const figures = openFigures()
+  const figures = openRegistry()
   for (let n = 0; n < 1_000; n++) figures.count('consumer_events_total', 2, `consumer-${n}`)
   for (let n = 0; n < 1_000; n++) figures.observe('consumer_batch_seconds', 0.01, `consumer-${n}`)
 
@@ -34,7 +34,7 @@ test('of a metric only so many series are shown, and how many are not is told', 
 })
 
 test('tenants are told apart by a label of every series, in one family', () => {
-  const [acme, beta] = [openFigures(), openFigures()]
+  const [acme, beta] = [openRegistry(), openRegistry()]
   acme.count('events_appended_total', 1)
   beta.count('events_appended_total', 2)
   beta.observe('event_append_seconds', 0.3)
@@ -52,7 +52,7 @@ test('tenants are told apart by a label of every series, in one family', () => {
 })
 
 test('a value that lies beyond all buckets is counted, and whatever is in a label stays in it', () => {
-  const figures = openFigures()
+  const figures = openRegistry()
   figures.observe('consumer_batch_seconds', 1e9, 'a\n"b"\\')
 
   const { value } = parseMetrics(renderMetrics([{ families: figures.families() }]))

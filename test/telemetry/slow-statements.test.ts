@@ -17,7 +17,7 @@ interface Told {
 function recordingLogger() {
   const told: Told[] = []
   const warn = (fields: object, message: string): void => {
-    if (message === 'a statement was slow') told.push(fields as Told)
+    if (message === 'A statement was slow.') told.push(fields as Told)
   }
   return { told, logger: { debug() {}, info() {}, warn, error() {} } }
 }

@@ -61,7 +61,7 @@ test('an archive that is damaged, or a tenant that has something already, is ref
   })
   await writeFile(join(output, 'manifest.json'), '{}')
   await expect(store.tenants.import({ input: output, tenant: 'globex' })).rejects.toMatchObject({
-    code: expect.stringMatching(/^archive_/),
+    code: expect.stringMatching(/^export_/),
   })
 
   expect((await store.tenants.list()).map(({ tenant }) => tenant)).toEqual(['acme'])

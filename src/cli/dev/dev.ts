@@ -13,7 +13,7 @@
  */
 import { existsSync } from 'node:fs'
 import { isRillflowError } from '../../core/errors.ts'
-import type { StoreServer } from '../../server/http.ts'
+import type { StoreServer } from '../../server/server.ts'
 import type { Store } from '../../store.ts'
 import { type Command, defineCommand } from '../command.ts'
 import { complaints } from '../complaints.ts'

@@ -1,6 +1,6 @@
 /** `--health-bind`: /health and /metrics beside what is run. Beyond this machine a token is asked for, before anything is opened. */
 import { isLoopback } from '../../server/access.ts'
-import type { StoreServer } from '../../server/http.ts'
+import type { StoreServer } from '../../server/server.ts'
 import type { Store } from '../../store.ts'
 import type { Output } from '../output/output.ts'
 import { WrongUsage } from '../usage.ts'

@@ -11,7 +11,7 @@ export const checkOptions: { readonly allTenants: typeof allTenantsOption } = { 
 
 type Checking = Pick<Invocation, 'out' | 'open' | 'signal'> & { readonly options: { readonly allTenants: boolean } }
 
-interface Checked extends Pick<CheckResult, 'ok' | 'newer'> {
+interface Checked extends Pick<CheckResult, 'isHealthy' | 'newer'> {
   readonly schema: string
   readonly problems: readonly Found[]
 }
@@ -44,12 +44,12 @@ async function check(open: () => Promise<Store>, tenant: string | undefined): Pr
   } catch (error) {
     if (tenant === undefined || !isRillflowError(error)) throw error
     const problem = { kind: error.code, object: `tenant ${tenant}`, problem: error.message, fix: '' }
-    return { schema: '', ok: false, newer: [], problems: [problem] }
+    return { schema: '', isHealthy: false, newer: [], problems: [problem] }
   }
 }
 
-function checkText(style: Style, { schema, ok, problems, newer }: Checked): string {
-  const shown = ok
+function checkText(style: Style, { schema, isHealthy, problems, newer }: Checked): string {
+  const shown = isHealthy
     ? `${style.colour.green('ok')}  Schema ${schema} is what this version of rillflow needs.`
     : table(
         style,

@@ -4,7 +4,7 @@
  */
 import type { Executor } from '../../database/database.ts'
 import type { OldRows } from '../../database/prune.ts'
-import { sql } from '../../database/sql.ts'
+import { type Fragment, fragment, type Identifier, identifier, sql } from '../../database/sql.ts'
 import type { Log, LogNames } from '../../events/log.ts'
 
 /** Dead letters that were replayed or resolved long ago. The last entry of the history is the one that closed it. */
@@ -23,4 +23,13 @@ export async function deleteDeadLettersAfter(names: LogNames, tx: Executor, posi
   await tx.run(sql`/* dead_letters.cut */
     delete from ${names.dead_letters}
     where position > ${position}::bigint`)
+}
+
+/** True if there is an open dead letter of a stream, or of a correlation id. */
+export function hasOpenDeadLetter(names: LogNames, column: 'stream' | 'correlation_id', value: Identifier): Fragment {
+  return fragment`exists (
+        select
+        from ${names.dead_letters} as d
+        where d.${identifier(column)} = ${value}
+          and d.state in ('open', 'retrying'))`
 }
