@@ -21,11 +21,15 @@ import { InvalidOption, isRillflowError, StoreClosed } from './core/errors.ts'
 import { type Ids, uuidv7Ids } from './core/id.ts'
 import { once, settledWithin } from './core/lifecycle.ts'
 import type { Database, Transaction, TransactionOptions } from './database/database.ts'
-import { lendDatabase } from './database/lend.ts'
+import { lendDatabase } from './database/handle.ts'
 import { parsers } from './database/parse.ts'
 import type { PostgresOptions } from './database/postgres/postgres.ts'
-import { rememberingTransactions } from './database/remember.ts'
-import { type AnyTransaction, foreignExecutor, isOwnTransaction } from './database/transaction.ts'
+import {
+  type AnyTransaction,
+  foreignExecutor,
+  isOwnTransaction,
+  rememberingTransactions,
+} from './database/transaction.ts'
 import { type Documents, openDocuments } from './documents/documents.ts'
 import { defaultGroupLimits, groupCommit } from './events/append/group-commit.ts'
 import type { AppendDefaults } from './events/append/prepare.ts'

@@ -9,6 +9,7 @@
  * What the function itself does is known by its asynchronous context. What follows from it, a projection or a handler,
  * runs elsewhere and is known by the correlation ids of the events, which are collected as the events are written. So the
  * trace has also what other code does with the same events at the same time; other events of the same batch are not in it.
+ * Schedules that this process runs during the trace are recorded as well.
  *
  * Without a trace nothing is subscribed and contexts are not followed, which would make every promise slower.
  */
@@ -114,6 +115,9 @@ function onSpanBegin(recording: Recording, span: Span): void {
   const context = contexts.getStore()
   if (span.causes.length === 0) {
     if (context?.recording === recording) follow(recording, span, context.crumb, span.fields)
+    // A schedule is run by a loop, which has no context, and no event causes it: it is recorded while the trace runs.
+    else if (context === undefined && span.name === 'workflows.schedule')
+      follow(recording, span, undefined, span.fields)
     return
   }
   const ours = span.causes.filter(cause => recording.correlations.has(cause.correlationId))

@@ -16,8 +16,8 @@
 import { isRillflowError, type RillflowError } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
 import type { Database, Executor } from '../database/database.ts'
+import { shareListeners } from '../database/handle.ts'
 import { openPostgres, type PostgresOptions } from '../database/postgres/postgres.ts'
-import { shareListeners } from '../database/share-listeners.ts'
 import { identifier, sql } from '../database/sql.ts'
 import {
   DirectoryMissing,

@@ -9,7 +9,7 @@
  */
 import { InvalidOption } from '../core/errors.ts'
 import type { Database } from '../database/database.ts'
-import { shareListeners } from '../database/share-listeners.ts'
+import { shareListeners } from '../database/handle.ts'
 import { sql } from '../database/sql.ts'
 import { unfinishedMigrations } from '../transfer/export/selection.ts'
 import { schemaOfTenant, tenantOfSchema } from './tenant-name.ts'

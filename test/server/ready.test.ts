@@ -1,6 +1,6 @@
 import { expect, onTestFinished, test } from 'vitest'
 import type { Database } from '../../src/database/database.ts'
-import { lendDatabase } from '../../src/database/lend.ts'
+import { lendDatabase } from '../../src/database/handle.ts'
 import { projection } from '../../src/projections/projection.ts'
 import { openStore } from '../../src/store.ts'
 import { fakeClock } from '../../src/testing/fake-clock.ts'

@@ -1,6 +1,6 @@
 /** What a store sends, and how the server would run it. */
 import type { Database, Transaction } from '../../src/database/database.ts'
-import { toText } from '../../src/database/pglite/messages.ts'
+import { toText } from '../../src/database/pglite/wire.ts'
 import { literal, type Statement } from '../../src/database/sql.ts'
 
 /** The same database; what is sent to it is told first. Not what is sent inside transactions. */

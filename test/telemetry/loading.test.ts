@@ -15,9 +15,9 @@ test('a program that asks for no telemetry loads none: no OpenTelemetry, no serv
   )
 
   // What is loaded on demand has a file of its own, named after it.
-  const unasked = /@opentelemetry|\/dist\/integrations\/|\/chunks\/(server|breadcrumbs)-/
+  const unasked = /@opentelemetry|\/dist\/integrations\/|\/chunks\/(http|breadcrumbs)-/
   expect(files.some(file => file.endsWith('/dist/index.js'))).toBe(true)
   expect(files.filter(file => unasked.test(file))).toEqual([])
-  const onDemand = readdirSync('dist/chunks').filter(file => /^(server|breadcrumbs)-\w+\.js$/.test(file))
+  const onDemand = readdirSync('dist/chunks').filter(file => /^(http|breadcrumbs)-\w+\.js$/.test(file))
   expect(onDemand).toHaveLength(2)
 })

@@ -218,7 +218,7 @@ test('a unique index keeps doubles out, long texts that begin alike in, and does
   })
   await customers.put('e', { name: 'E', tier: 'free', age: 2 })
   expect(await customers.count()).toBe(10)
-  expect(await store.schema.check()).toMatchObject({ ok: true })
+  expect(await store.schema.check()).toMatchObject({ isHealthy: true })
 })
 
 test('documents of any shape and size can be written, whatever is indexed', async () => {

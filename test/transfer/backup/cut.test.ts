@@ -34,7 +34,7 @@ test('streams have the versions their events give, keys and snapshots of what is
   expect(await after.streams.describe('order-3')).toBeUndefined()
   expect(await query('select version from ~snapshots')).toEqual([{ version: 2 }])
   expect(await query('select key from ~idempotency_keys')).toEqual([{ key: 'kept' }])
-  expect(await after.schema.check()).toMatchObject({ ok: true })
+  expect(await after.schema.check()).toMatchObject({ isHealthy: true })
   const again = await after.events.append('order-1', [paid], { idempotencyKey: 'cut', expected: 2 })
   expect(again).toMatchObject({ version: 3, position: 7, repeated: false })
   await after.events.append('order-2', [paid], { expected: 1 })

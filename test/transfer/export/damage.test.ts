@@ -217,6 +217,6 @@ test('an archive of an older version is imported as what it was, and then migrat
 
   const { store } = await openShop(place)
   expect(manifest.migrations.at(-1)).toMatchObject({ id: library.migrations.length })
-  expect(await store.schema.check()).toMatchObject({ ok: true })
+  expect(await store.schema.check()).toMatchObject({ isHealthy: true })
   expect(await store.events.read('order-1').toArray()).toMatchObject([{ version: 1, data: null }])
 })

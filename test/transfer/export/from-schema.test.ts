@@ -63,7 +63,7 @@ test('the new store goes on above the old positions, and its read models are mad
 
   expect(position).toBe(8)
   expect(repeated).toMatchObject({ version: 2, position: 2 })
-  expect(await store.schema.check()).toMatchObject({ ok: true })
+  expect(await store.schema.check()).toMatchObject({ isHealthy: true })
   expect((await rowsOf(place)).customer_totals).toHaveLength(2)
 })
 

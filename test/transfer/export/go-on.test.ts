@@ -143,7 +143,7 @@ test('memory stays that of a few pages, whatever the size of a table, and its in
 
   await using store = await openStore(place)
   expect(manifest.tables.find(table => table.name === 'events')?.file?.rows).toBe(5_000)
-  expect(await store.schema.check()).toMatchObject({ ok: true, problems: [] })
+  expect(await store.schema.check()).toMatchObject({ isHealthy: true, problems: [] })
   expect(await store.events.read('order-4999').toArray()).toMatchObject([{ position: 5000, data: { note } }])
   expect(longest.read).toBeGreaterThan(100_000)
   expect(longest.read).toBeLessThan(2_000_000)

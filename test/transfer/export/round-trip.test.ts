@@ -104,7 +104,7 @@ test('tables that nobody declares come back with their indexes, so that a later 
   store.documents('customers', customerOptions)
   await store.projections.register(totals)
   expect(await store.schema.plan()).toEqual({ steps: [], problems: [] })
-  expect(await store.schema.check()).toEqual({ ok: true, problems: [], newer: [] })
+  expect(await store.schema.check()).toEqual({ isHealthy: true, problems: [], newer: [] })
   await store.close()
 })
 

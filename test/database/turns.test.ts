@@ -1,15 +1,15 @@
 import { expect, test } from 'vitest'
 import { StoreClosed } from '../../src/core/errors.ts'
-import { formLine } from '../../src/database/pglite/turns.ts'
+import { openTurns } from '../../src/database/pglite/turns.ts'
 
 test('turns are given one at a time, in the order they were asked for', async () => {
-  const line = formLine('shop', 100)
+  const turns = openTurns('shop', 100)
   const log: number[] = []
   let inside = 0
 
   await Promise.all(
     [1, 2, 3, 4].map(async customer => {
-      const leave = await line.enter()
+      const leave = await turns.take()
       expect(++inside).toBe(1)
       await new Promise(setImmediate)
       log.push(customer)
@@ -19,75 +19,75 @@ test('turns are given one at a time, in the order they were asked for', async ()
   )
 
   expect(log).toEqual([1, 2, 3, 4])
-  expect(line.isFree).toBe(true)
+  expect(turns.isFree).toBe(true)
 })
 
 test('leaving twice does not end the turn of the next', async () => {
-  const line = formLine('shop', 100)
-  const leave = await line.enter()
-  const next = line.enter()
+  const turns = openTurns('shop', 100)
+  const leave = await turns.take()
+  const next = turns.take()
 
   leave()
   leave()
   await next
 
-  expect(line.isFree).toBe(false)
+  expect(turns.isFree).toBe(false)
 })
 
 test('a full line refuses whoever comes', async () => {
-  const line = formLine('shop', 1)
-  const leave = await line.enter()
-  const waiting = line.enter()
+  const turns = openTurns('shop', 1)
+  const leave = await turns.take()
+  const waiting = turns.take()
 
-  await expect(line.enter()).rejects.toMatchObject({ code: 'overloaded', queue: 'shop', limit: 1, retryable: true })
+  await expect(turns.take()).rejects.toMatchObject({ code: 'overloaded', queue: 'shop', limit: 1, retryable: true })
 
   leave()
   const leaveToo = await waiting
   leaveToo()
-  await expect(line.enter()).resolves.toBeTypeOf('function')
+  await expect(turns.take()).resolves.toBeTypeOf('function')
 })
 
 test('who gives up waiting leaves the line, and the others move up', async () => {
-  const line = formLine('shop', 100)
+  const turns = openTurns('shop', 100)
   const controller = new AbortController()
-  const leave = await line.enter()
-  const impatient = line.enter(controller.signal)
-  const patient = line.enter()
+  const leave = await turns.take()
+  const impatient = turns.take(controller.signal)
+  const patient = turns.take()
 
   controller.abort('too slow')
 
   await expect(impatient).rejects.toMatchObject({ code: 'aborted', cause: 'too slow' })
-  expect(line.waiting).toBe(1)
+  expect(turns.waiting).toBe(1)
   leave()
   await expect(patient).resolves.toBeTypeOf('function')
 })
 
 test('a line that is shut serves those in it and nobody else', async () => {
-  const line = formLine('shop', 100)
-  const leave = await line.enter()
-  const waiting = line.enter()
+  const turns = openTurns('shop', 100)
+  const leave = await turns.take()
+  const waiting = turns.take()
 
-  line.shut(() => new StoreClosed({}))
+  turns.refuseNew(() => new StoreClosed({}))
 
-  await expect(line.enter()).rejects.toMatchObject({ code: 'store_closed' })
+  await expect(turns.take()).rejects.toMatchObject({ code: 'store_closed' })
   leave()
   await expect(waiting).resolves.toBeTypeOf('function')
 })
 
 test('a line is empty when the last has left, also when all who waited were sent away', async () => {
-  const line = formLine('shop', 100)
-  const leave = await line.enter()
-  const waiting = line.enter()
+  const turns = openTurns('shop', 100)
+  const leave = await turns.take()
+  const waiting = turns.take()
   let isEmpty = false
-  const emptied = line.empty().then(() => {
+  const emptied = turns.whenFree().then(() => {
     isEmpty = true
   })
 
-  line.dismiss(() => new StoreClosed({}))
+  turns.rejectWaiting(() => new StoreClosed({}))
   await expect(waiting).rejects.toMatchObject({ code: 'store_closed' })
   expect(isEmpty).toBe(false)
   leave()
 
   await emptied
-  await line.empty()
+  await turns.whenFree()
 })
