@@ -6,7 +6,7 @@ import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
 import { checkPosition } from '../../events/read/log.ts'
-import { rawEventOfRow } from '../../events/read/rows.ts'
+import { eventColumns, rawEventOfRow } from '../../events/read/rows.ts'
 import { DeadLetterNotFound } from '../errors.ts'
 import type { ErrorDescription } from '../run/failure.ts'
 import type { DeadLetterState } from './dead-letter.ts'
@@ -130,9 +130,7 @@ export async function showDeadLetter(log: Log, consumer: string, eventId: string
             and event_id = ${id}::uuid`)
   if (row === undefined) throw new DeadLetterNotFound({ consumer, eventId })
   const stored = await log.database.runArrays(sql`/* dead_letters.event */
-    select
-      position, stream, version, event_id, type, schema_version, data, headers,
-      correlation_id, causation_id, user_id, created_at
+    select ${eventColumns}
     from ${log.names.events}
     where position = ${row.position}::bigint
       and event_id = ${row.event_id}::uuid`)

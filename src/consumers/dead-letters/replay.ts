@@ -15,7 +15,7 @@ import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
-import { eventsOfRows } from '../../events/read/rows.ts'
+import { eventColumns, eventsOfRows } from '../../events/read/rows.ts'
 import type { Consumer } from '../consumer.ts'
 import { LeaseLost } from '../errors.ts'
 import { refuseInterruption } from '../run/batch.ts'
@@ -121,9 +121,7 @@ async function applyEvent(
 
 export async function readEvent(log: Log, { position, eventId }: Letter): Promise<RecordedEvent> {
   const rows = await log.database.runArrays(sql`/* dead_letters.read_event */
-    select
-      position, stream, version, event_id, type, schema_version, data, headers,
-      correlation_id, causation_id, user_id, created_at
+    select ${eventColumns}
     from ${log.names.events}
     where position = ${position}::bigint
       and event_id = ${eventId}::uuid`)

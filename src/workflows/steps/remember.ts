@@ -8,6 +8,7 @@ import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
+import { eventColumns } from '../../events/read/rows.ts'
 import { EventGone, EventUndecodable } from '../errors.ts'
 import { type Claimed, decodeEvents } from '../work/claim.ts'
 import type { Call, CallKind, End, Recorded } from './replay.ts'
@@ -52,9 +53,7 @@ export async function loadCalls(log: Log, execution: Claimed): Promise<Recorded[
 async function eventsAt(log: Log, positions: readonly number[]): Promise<ReadonlyMap<number, RecordedEvent>> {
   if (positions.length === 0) return new Map()
   const rows = await log.database.runArrays(sql`/* workflows.signals */
-    select
-      position, stream, version, event_id, type, schema_version, data, headers,
-      correlation_id, causation_id, user_id, created_at
+    select ${eventColumns}
     from ${log.names.events}
     where position = any(${positions}::bigint[])`)
   const events = new Map<number, RecordedEvent>()
