@@ -85,7 +85,7 @@ const objects = [
   'workflow_claim',
   'workflow_dispatch',
   'workflow_hold',
-  'workflow_finish',
+  'workflow_complete',
   'workflow_advance',
   'workflow_cancel',
   'workflow_stopped',

@@ -72,7 +72,9 @@ async function assignSome(log: Log, route: number, handler: Handler): Promise<nu
     const lanes = events.map(({ event, fault }) => (fault === undefined ? laneFor(handler, event) : null))
     await tx.run(sql`/* workflows.assign */
       select assigned
-      from ${log.names.workflow_assign}(${rows.map(row => row[eventColumnCount])}::uuid[], ${lanes}::text[])`)
+      from ${log.names.workflow_assign}(
+        p_ids => ${rows.map(row => row[eventColumnCount])}::uuid[],
+        p_lanes => ${lanes}::text[])`)
     return rows.length
   })
 }

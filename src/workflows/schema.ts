@@ -16,7 +16,7 @@ import { admit, dispatch } from './dispatch/dispatch.sql.ts'
 import { assign, enqueue, rank, wake, widen } from './dispatch/enqueue.sql.ts'
 import { announceActivity, count, queuedMs, settleActivity } from './insight/activity.sql.ts'
 import { claim } from './work/claim.sql.ts'
-import { advance, finish, hold } from './work/complete.sql.ts'
+import { advance, complete, hold } from './work/complete.sql.ts'
 
 export const workflowsPart: Part = {
   name: 'workflows',
@@ -270,7 +270,7 @@ export const workflowsPart: Part = {
     dispatch,
     claim,
     hold,
-    finish,
+    complete,
     advance,
     cancel,
     stopped,

@@ -44,7 +44,10 @@ export async function confirmStopped(log: Log, stopped: readonly Stopping[]): Pr
     count += await log.database.transaction(async tx => {
       const [row] = await tx.run<{ removed: number }>(sql`/* workflows.stopped */
         select removed
-        from ${log.names.workflow_stopped}(${cancelOwner}::text, ${correlationId}::text, ${ids}::uuid[])`)
+        from ${log.names.workflow_stopped}(
+          p_owner => ${cancelOwner}::text,
+          p_correlation => ${correlationId}::text,
+          p_ids => ${ids}::uuid[])`)
       const { removed } = row!
       if (removed > 0) await nextUndo(log, tx, correlationId)
       return removed

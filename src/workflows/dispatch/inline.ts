@@ -222,6 +222,6 @@ export async function tellInline(log: Log, tx: Transaction, runs: readonly Inlin
       ${lines.map(({ run }) => JSON.stringify(resultOf(run.emitted)) ?? null)}::text[])
       as u(event_position, execution, version, running_ms, kind, handler, correlation_id, result)`)
   await tx.run(sql`/* workflows.count */
-    select ${log.names.workflow_count}('dispatcher', array['dispatched', 'completed'],
-      array[${runs.length}::bigint, ${runs.length}::bigint])`)
+    select ${log.names.workflow_count}(p_owner => 'dispatcher', p_names => array['dispatched', 'completed'],
+      p_by => array[${runs.length}::bigint, ${runs.length}::bigint])`)
 }

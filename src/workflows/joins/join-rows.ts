@@ -107,7 +107,10 @@ export async function openJoins(
   const woken = Number((rows[0]?.[1] as number | undefined) ?? 0)
   if (woken > 0)
     await tx.run(sql`/* workflows.count */
-      select ${log.names.workflow_count}(${owner}::text, array['active'], array[${woken}::bigint])`)
+      select ${log.names.workflow_count}(
+        p_owner => ${owner}::text,
+        p_names => array['active'],
+        p_by => array[${woken}::bigint])`)
   const made = new Set(rows.map(row => row[0] as string))
   return wanted.filter(({ id }) => made.has(id)).map(each => ({ ...each, join: newJoin(each) }))
 }

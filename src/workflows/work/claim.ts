@@ -63,8 +63,13 @@ export async function claim(
       (c.execution).state, (c.execution).join_id, (c.execution).undo_id, (c.execution).is_letter,
       (c.execution).queued_at, (extract(epoch from (c.execution).expires_at - clock_timestamp()) * 1000)::float8,
       extract(epoch from clock_timestamp())::float8 * 1000 - (c.execution).rank
-    from ${log.names.workflow_claim}(${owner}::text, ${fence}::bigint, ${routes}::integer[], ${limit}::integer,
-      ${ahead}::integer, ${graceMs}::integer) as c
+    from ${log.names.workflow_claim}(
+      p_owner => ${owner}::text,
+      p_fence => ${fence}::bigint,
+      p_routes => ${routes}::integer[],
+      p_limit => ${limit}::integer,
+      p_ahead => ${ahead}::integer,
+      p_grace_ms => ${graceMs}::integer) as c
     cross join lateral (
       select (c.event).*) as e
     order by (c.execution).rank, (c.execution).position`)

@@ -164,7 +164,7 @@ async function remove(log: Pick<Log, 'names'>, tx: Transaction, owner: string): 
       delete from ${log.names.workflow_counters}
       where owner = ${owner}::text
       returning name, value)
-    select ${log.names.workflow_count}('total', array_agg(name), array_agg(value))
+    select ${log.names.workflow_count}(p_owner => 'total', p_names => array_agg(name), p_by => array_agg(value))
     from gone`)
   await tx.run(sql`/* workflows.leave */
     delete from ${log.names.workflow_workers}
@@ -180,25 +180,26 @@ async function giveBack(
 ): Promise<number> {
   const running = left.filter(({ state }) => state === 'running')
   const lanes = [...new Set(left.flatMap(({ lane }) => lane ?? []))].sort(byBytes)
-  const error = describeError(new WorkerCrashed({ handler: '', crashes: 1 }))
+  const { name, code } = describeError(new WorkerCrashed({ handler: '', crashes: 1 }))
+  const lost = { name, code, message: 'its worker was lost' }
   const told = isOrderly ? 'released' : 'failed'
   const [row] = await tx.runArrays(sql`/* workflows.give_back */
     select cardinality(accepted)
-    from ${log.names.workflow_finish}(
-      ${owner}::text,
-      ${[...new Set(running.map(each => each.correlation_id))].sort(byBytes)}::text[],
-      ${lanes.length === 0 ? null : lanes}::text[],
-      ${running.map(({ id }) => id)}::uuid[],
-      ${running.map(({ fence }) => fence)}::bigint[],
-      ${running.map(() => (isOrderly ? 'release' : 'crash'))}::text[],
-      ${running.map(() => told)}::text[],
-      ${running.map(() => (isOrderly ? 'stopped' : 'lost'))}::text[],
-      ${running.map(() => 0)}::integer[],
-      ${running.map(() => 0)}::integer[],
-      ${null}::jsonb,
-      ${isOrderly ? null : JSON.stringify(running.map(() => ({ name: error.name, code: error.code, message: 'its worker was lost' })))}::jsonb,
-      ${null}::uuid[],
-      ${0}::integer,
-      ${false}::boolean)`)
+    from ${log.names.workflow_complete}(
+      p_owner => ${owner}::text,
+      p_correlations => ${[...new Set(running.map(each => each.correlation_id))].sort(byBytes)}::text[],
+      p_lanes => ${lanes.length === 0 ? null : lanes}::text[],
+      p_ids => ${running.map(({ id }) => id)}::uuid[],
+      p_fences => ${running.map(({ fence }) => fence)}::bigint[],
+      p_kinds => ${running.map(() => (isOrderly ? 'release' : 'crash'))}::text[],
+      p_recorded => ${running.map(() => told)}::text[],
+      p_outcomes => ${running.map(() => (isOrderly ? 'stopped' : 'lost'))}::text[],
+      p_delays => ${running.map(() => 0)}::integer[],
+      p_running_ms => ${running.map(() => 0)}::integer[],
+      p_results => ${null}::jsonb,
+      p_errors => ${isOrderly ? null : JSON.stringify(running.map(() => lost))}::jsonb,
+      p_next => ${null}::uuid[],
+      p_grace_ms => ${0}::integer,
+      p_clean => ${false}::boolean)`)
   return (row as [number | null])[0] ?? 0
 }

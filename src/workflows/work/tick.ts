@@ -188,6 +188,6 @@ export async function wakeDue(log: Log, ids: readonly string[]): Promise<number>
   if (ids.length === 0) return 0
   const [row] = await log.database.runArrays(sql`/* workflows.wake */
     select woken
-    from ${log.names.workflow_wake}(${ids}::uuid[], false)`)
+    from ${log.names.workflow_wake}(p_ids => ${ids}::uuid[], p_patient => false)`)
   return Number((row as [number])[0])
 }
