@@ -483,7 +483,7 @@ values (1, 'baseline', 'c28173d43aff217c09ef665ef1086526ef31a173f7fad307a34e4030
 
 create or replace function "rillflow"."clock"(p_column anyelement)
 returns timestamptz
-language plpgsql immutable parallel safe
+language plpgsql immutable parallel safe cost 1
 as $body$
 -- revision 1
 begin

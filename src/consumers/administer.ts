@@ -45,7 +45,7 @@ export async function resetConsumer(
         note = 'the consumer was reset to a position before this event',
         history = case when jsonb_array_length(history) < ${keptEntries}::integer then history else history - 0 end
           || jsonb_build_array(jsonb_build_object(
-            'at', clock_timestamp(), 'from', state, 'to', 'resolved', 'note', 'reset'))
+            'at', ${log.names.clock}(last_failed_at), 'from', state, 'to', 'resolved', 'note', 'reset'))
       where consumer = ${name}::text
         and position > ${position}::bigint
         and state in ('open', 'retrying')`)

@@ -7,6 +7,7 @@
  * The documents are written by CTEs between `save_check`, which they read, and `save_store`, which reads what they wrote;
  * so the order is that of every save. Saves that write the same kinds of changes to the same collections share a text.
  */
+
 import type { Database } from '../database/database.ts'
 import type { Statement } from '../database/sql.ts'
 import type { CollectionBase } from '../documents/collection.ts'
@@ -14,6 +15,7 @@ import type { Change } from '../documents/write-many.ts'
 import { expectedVersion, expectedWord } from '../events/append/prepare.ts'
 import { type Append, byBytes, columnsOf, kindsOf, numbersOf, type Outcome, outcomesOf } from '../events/append/send.ts'
 import type { Log } from '../events/log.ts'
+import { moment } from '../schema/clock.sql.ts'
 
 /** A save that can go together with others. */
 export interface Joint {
@@ -169,8 +171,9 @@ function renderText({ names }: Log, places: readonly Place[]): string {
   const written = places.map((_, at) => `select ${at + 1} as place, id, version from place_${at + 1}`)
   return `/* sessions.save */
     with checked as materialized (
-      select outcomes, failed_parts, versions, base
-      from ${names.save_check}(
+      select outcomes, failed_parts, versions, base, moment.at
+      from ${moment(names.clock)}
+      cross join lateral ${names.save_check}(
         p_streams => $1::text[],
         p_part_appends => $2::integer[],
         p_part_streams => $3::integer[],
@@ -218,7 +221,7 @@ export function writing({ collection: { table }, kind }: Place, first: number, c
   if (kind === 'replace')
     return `update ${table} as d
       set version = d.version + 1,
-        updated_at = now(),
+        updated_at = checked.at,
         updated_by = item.by,
         body = item.body
       from checked
@@ -234,12 +237,12 @@ export function writing({ collection: { table }, kind }: Place, first: number, c
       ? 'do nothing'
       : `do update
       set version = d.version + 1,
-        updated_at = now(),
+        updated_at = excluded.updated_at,
         deleted_at = null,
         updated_by = excluded.updated_by,
         body = excluded.body`
   return `insert into ${table} as d (version, created_at, updated_at, id, created_by, updated_by, body)
-      select 1, now(), now(), item.id, item.by, item.by, item.body
+      select 1, checked.at, checked.at, item.id, item.by, item.by, item.body
       from checked
       cross join rows from (
         unnest(${save}::integer[], ${id}::text[], ${by}::text[]),

@@ -5,6 +5,7 @@ import { SerializationFailed } from '../database/errors.ts'
 import { sql } from '../database/sql.ts'
 import { IdempotencyMismatch } from '../events/errors.ts'
 import type { Log } from '../events/log.ts'
+import { moment } from '../schema/clock.sql.ts'
 import type { SavedDocument, Sent } from './save.ts'
 
 /** What the save that had this key came to; undefined if nobody had it, and now it is ours. */
@@ -15,8 +16,9 @@ export async function claimKey(
   digest: string,
 ): Promise<readonly SavedDocument[] | undefined> {
   const made = await executor.run(sql`/* sessions.claim_key */
-    insert into ${log.names.idempotency_keys} (key, digest, event_ids)
-    values (${key}::text, ${digest}::text, '{}')
+    insert into ${log.names.idempotency_keys} (key, digest, event_ids, created_at)
+    select ${key}::text, ${digest}::text, '{}', moment.at
+    from ${moment(log.names.clock)}
     on conflict do nothing
     returning key`)
   if (made.length > 0) return undefined

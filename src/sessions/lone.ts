@@ -1,8 +1,10 @@
 /** One save to one stream or to none, the shortest way: as several in one statement, without what several need. */
+
 import type { Database } from '../database/database.ts'
 import { expectedVersion, expectedWord, type Part } from '../events/append/prepare.ts'
 import { columnsOf, type OutcomeKind } from '../events/append/send.ts'
 import type { Log } from '../events/log.ts'
+import { moment } from '../schema/clock.sql.ts'
 import { documentColumns, type Joint, type JointOutcome, type Place, remembered, writing } from './joint.ts'
 
 export async function sendLone(database: Database, log: Log, save: Joint): Promise<JointOutcome> {
@@ -46,8 +48,9 @@ const eventsText = remembered((log, places) =>
   renderText(
     log,
     places,
-    `select outcome, version
-      from ${log.names.save_one_check}(
+    `select outcome, version, moment.at
+      from ${moment(log.names.clock)}
+      cross join lateral ${log.names.save_one_check}(
         p_stream => $1::text,
         p_expected => $2::text,
         p_version => $3::bigint,
@@ -61,8 +64,9 @@ const documentsText = remembered((log, places) =>
   renderText(
     log,
     places,
-    `select 'appended' as outcome, null::bigint as version
-      from set_config('lock_timeout', '50ms', true)
+    `select 'appended' as outcome, null::bigint as version, moment.at
+      from ${moment(log.names.clock)}
+      cross join set_config('lock_timeout', '50ms', true)
       where $2::text is not null
         and $3::bigint is null`,
   ),

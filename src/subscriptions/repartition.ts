@@ -94,7 +94,7 @@ async function isHeld({ log }: SubscriptionParts, { name, group }: Group): Promi
       and definition ->> 'subscription' = ${name}::text
       and definition ->> 'group' = ${group}::text
       and owner is not null
-      and lease_until > clock_timestamp()
+      and lease_until > ${log.names.clock}(lease_until)
     limit 1`)
   return rows.length > 0
 }

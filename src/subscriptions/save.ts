@@ -59,8 +59,8 @@ export async function saveChange(
     ), above as (
       insert into ${log.names.deliveries} as d (consumer, position, deliveries, acked_at, retry_at, last_error)
       select held.name, given.position, given.deliveries,
-        case when given.delay is null then clock_timestamp() end,
-        clock_timestamp() + make_interval(secs => given.delay / 1000),
+        case when given.delay is null then ${log.names.clock}(given.position) end,
+        ${log.names.clock}(given.position) + make_interval(secs => given.delay / 1000),
         given.error::jsonb
       from held, unnest(
         ${[...done, ...givenBack].map(each => each.position)}::bigint[],
@@ -76,7 +76,7 @@ export async function saveChange(
     )
     update ${log.names.consumers} as c
     set checkpoint = greatest(c.checkpoint, ${checkpoint}::bigint),
-      progressed_at = case when c.checkpoint < ${checkpoint}::bigint then clock_timestamp() else c.progressed_at end,
+      progressed_at = case when c.checkpoint < ${checkpoint}::bigint then ${log.names.clock}(c.progressed_at) else c.progressed_at end,
       last_error = coalesce(${lastError === undefined ? null : JSON.stringify(lastError)}::jsonb, c.last_error)
     from held
     where c.name = held.name
@@ -115,7 +115,7 @@ export async function saveInside(
       for share
     )
     insert into ${log.names.deliveries} (consumer, position, deliveries, acked_at)
-    select name, ${event.position}::bigint, ${event.deliveries}::integer, clock_timestamp()
+    select name, ${event.position}::bigint, ${event.deliveries}::integer, ${log.names.clock}(name)
     from held
     on conflict (consumer, position) do update
     set acked_at = excluded.acked_at,
@@ -169,7 +169,7 @@ export async function loadRow(log: Log, lease: Fence): Promise<Loaded> {
   const left = await log.database.run<{ position: number; deliveries: number; done: boolean; wait: number | null }>(
     sql`/* subscriptions.left */
       select position, deliveries, acked_at is not null as done,
-        greatest(0, extract(epoch from retry_at - clock_timestamp()) * 1000)::float8 as wait
+        greatest(0, extract(epoch from retry_at - ${log.names.clock}(retry_at)) * 1000)::float8 as wait
       from ${log.names.deliveries}
       where consumer = ${lease.consumer}::text`,
   )

@@ -64,7 +64,7 @@ async function oldStreams({ database, names }: Log, olderThanMs: number, after: 
   const rows = await database.run<{ stream: string }>(sql`/* upkeep.archived */
     select s.stream
     from ${names.streams} as s
-    where s.archived_at < clock_timestamp() - make_interval(secs => ${olderThanMs}::float8 / 1000)
+    where s.archived_at < ${names.clock}(s.archived_at) - make_interval(secs => ${olderThanMs}::float8 / 1000)
       and s.stream > ${after}::text
       and exists (
         select
@@ -88,7 +88,7 @@ async function freeStreams(
     select s.stream
     from ${names.streams} as s
     where s.stream = any(${streams}::text[])
-      and s.archived_at < clock_timestamp() - make_interval(secs => ${olderThanMs}::float8 / 1000)
+      and s.archived_at < ${names.clock}(s.archived_at) - make_interval(secs => ${olderThanMs}::float8 / 1000)
       and (${reached}::bigint is null or ${reached}::bigint >= (
         select e.position
         from ${names.events} as e
@@ -145,7 +145,7 @@ async function takeStreams(log: Log, tx: Executor, streams: readonly string[], o
   )
   await tx.run(sql`/* upkeep.mark_streams */
     update ${names.streams}
-    set tombstoned_at = coalesce(tombstoned_at, clock_timestamp())
+    set tombstoned_at = coalesce(tombstoned_at, ${names.clock}(tombstoned_at))
     where stream = any(${free}::text[])`)
   await tx.run(sql`/* upkeep.snapshots */
     delete from ${names.snapshots}

@@ -36,6 +36,7 @@ function oldAttempts({ names }: Log): OldRows[] {
       label: 'workflows.prune_activity',
       table: names.workflow_activity,
       key: ['position'],
+      clock: names.clock,
       where: 't.at < $1',
       isInOrder: true,
     },
@@ -43,12 +44,14 @@ function oldAttempts({ names }: Log): OldRows[] {
       label: 'workflows.prune_workflows',
       table: names.workflows,
       key: ['correlation_id'],
+      clock: names.clock,
       where: isSettled('t'),
     },
     {
       label: 'workflows.prune_joins',
       table: names.workflow_joins,
       key: ['id'],
+      clock: names.clock,
       where: `t.state <> 'open'
         and t.closed_at < $1
         and not exists (
@@ -69,6 +72,7 @@ function oldAttempts({ names }: Log): OldRows[] {
       label: 'workflows.prune_branches',
       table: names.workflow_branches,
       key: ['batch_id', 'index', 'correlation_id'],
+      clock: names.clock,
       where: isOrphan('false'),
     },
     {
@@ -76,6 +80,7 @@ function oldAttempts({ names }: Log): OldRows[] {
       label: 'workflows.prune_undos',
       table: names.workflow_undos,
       key: ['id'],
+      clock: names.clock,
       where: isOrphan(`w.state in ('cancelled', 'compensated', 'compensationFailed') and w.updated_at < $1`),
     },
     {
@@ -83,6 +88,7 @@ function oldAttempts({ names }: Log): OldRows[] {
       label: 'workflows.prune_steps',
       table: names.workflow_steps,
       key: ['execution', 'kind', 'name'],
+      clock: names.clock,
       where: `t.at < $1
         and not exists (
           select
@@ -98,6 +104,7 @@ function oldAttempts({ names }: Log): OldRows[] {
       label: 'workflows.prune_runs',
       table: names.workflow_schedule_runs,
       key: ['schedule', 'due_at', 'is_manual'],
+      clock: names.clock,
       where: 't.ended_at < $1',
     },
   ]

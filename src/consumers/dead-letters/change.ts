@@ -61,7 +61,7 @@ async function reopenLeft(log: Log, consumer: string, id: string): Promise<boole
         select from ${log.names.consumers} as c
         where c.name = d.consumer
           and c.fence = d.fence
-          and c.lease_until > clock_timestamp()
+          and c.lease_until > ${log.names.clock}(c.lease_until)
           and (${sign}::text is null or split_part(c.owner, '/', 1) = ${sign}::text)))
     returning d.event_id`)
   return rows.length > 0

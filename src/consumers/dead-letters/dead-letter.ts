@@ -7,9 +7,11 @@
  * There is one per consumer and event, whatever happens to the two: attempts are added up, errors and changes of state
  * are kept, the last of each. The letter names the event; the event itself stays in the log.
  */
+
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
+import { moment } from '../../schema/clock.sql.ts'
 import type { Lease } from '../lease.ts'
 import { describeError } from '../run/failure.ts'
 
@@ -49,9 +51,9 @@ export async function recordDeadLetter(
   const description = JSON.stringify(describeError(error))
   await executor.run(sql`/* dead_letters.record */
     insert into ${log.names.dead_letters} as d
-      (consumer, event_id, position, stream, version, type, fence, attempts, errors)
-    values (${lease.consumer}::text, ${id}::uuid, ${position}::bigint, ${stream}::text, ${version}::bigint,
-      ${type}::text, ${lease.fence}::bigint, ${attempts}::integer,
+      (consumer, event_id, position, stream, version, type, fence, attempts, first_failed_at, last_failed_at, errors)
+    select ${lease.consumer}::text, ${id}::uuid, ${position}::bigint, ${stream}::text, ${version}::bigint,
+      ${type}::text, ${lease.fence}::bigint, ${attempts}::integer, moment.at, moment.at,
       -- What the attempts before this one came to is still with the consumer.
       coalesce((
         select c.last_error->'earlier' || jsonb_build_array(c.last_error - '{earlier,eventId,position}'::text[])
@@ -60,12 +62,13 @@ export async function recordDeadLetter(
           and c.attempts > 0
           and c.last_error->>'eventId' = ${id}::text
           and c.last_error ? 'earlier'), '[]')
-        || jsonb_build_array(jsonb_build_object('at', clock_timestamp()) || ${description}::jsonb))
+        || jsonb_build_array(jsonb_build_object('at', moment.at) || ${description}::jsonb)
+    from ${moment(log.names.clock)}
     on conflict (consumer, event_id) do update
     set state = 'open',
       fence = excluded.fence,
       attempts = d.attempts + excluded.attempts,
-      last_failed_at = clock_timestamp(),
+      last_failed_at = excluded.last_failed_at,
       retry_at = case when d.state = 'open' then d.retry_at end,
       note = null,
       errors = (
@@ -75,6 +78,6 @@ export async function recordDeadLetter(
       history = case
         when d.state = 'open' then d.history
         else case when jsonb_array_length(d.history) < ${keptEntries}::integer then d.history else d.history - 0 end
-          || jsonb_build_array(jsonb_build_object('at', clock_timestamp(), 'from', d.state, 'to', 'open'))
+          || jsonb_build_array(jsonb_build_object('at', excluded.last_failed_at, 'from', d.state, 'to', 'open'))
       end`)
 }

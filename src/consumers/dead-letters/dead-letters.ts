@@ -109,7 +109,7 @@ export async function resolveLetter(log: Log, consumer: string, eventId: string,
         note = ${note}::text,
         history = case when jsonb_array_length(history) < ${keptEntries}::integer then history else history - 0 end
           || jsonb_build_array(jsonb_build_object(
-            'at', clock_timestamp(), 'from', 'open', 'to', 'resolved', 'note', ${note}::text))
+            'at', ${log.names.clock}(last_failed_at), 'from', 'open', 'to', 'resolved', 'note', ${note}::text))
       where consumer = ${consumer}::text
         and event_id = ${id}::uuid
         and state = 'open'

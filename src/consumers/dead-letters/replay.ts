@@ -164,7 +164,7 @@ export async function takeNext(
       from ${log.names.dead_letters}
       where consumer = (select name from held)
         and state = 'open'
-        and retry_at <= clock_timestamp()
+        and retry_at <= ${log.names.clock}(retry_at)
       order by position
       limit 1
       for update skip locked),
@@ -177,7 +177,7 @@ export async function takeNext(
         and d.event_id = due.event_id
       returning d.position, d.event_id, d.attempts)
     select exists (select from held) as held, taken.position, taken.event_id, taken.attempts,
-      (select (extract(epoch from min(retry_at) - clock_timestamp()) * 1000)::float8
+      (select (extract(epoch from min(retry_at) - ${log.names.clock}(min(retry_at))) * 1000)::float8
         from ${log.names.dead_letters}
         where consumer = ${consumer}::text
           and retry_at is not null) as next_in
@@ -203,7 +203,7 @@ export async function markReplayed(
       retry_at = null,
       attempts = attempts + 1,
       history = case when jsonb_array_length(history) < ${keptEntries}::integer then history else history - 0 end
-        || jsonb_build_array(jsonb_build_object('at', clock_timestamp(), 'from', 'retrying', 'to', 'replayed'))
+        || jsonb_build_array(jsonb_build_object('at', ${log.names.clock}(last_failed_at), 'from', 'retrying', 'to', 'replayed'))
     where consumer = ${consumer}::text
       and event_id = ${eventId}::uuid
       and state = 'retrying'
@@ -238,9 +238,9 @@ export async function putBack(
     set state = 'open',
       retry_at = null,
       attempts = attempts + 1,
-      last_failed_at = clock_timestamp(),
+      last_failed_at = ${log.names.clock}(last_failed_at),
       errors = case when jsonb_array_length(errors) < ${keptEntries}::integer then errors else errors - 0 end
-        || jsonb_build_array(jsonb_build_object('at', clock_timestamp()) || ${description}::jsonb)
+        || jsonb_build_array(jsonb_build_object('at', ${log.names.clock}(last_failed_at)) || ${description}::jsonb)
     where consumer = (select name from held)
       and event_id = ${eventId}::uuid
       and state = 'retrying'

@@ -49,7 +49,7 @@ export async function requestRetry(log: Log, consumer: string, eventId: string, 
     { consumer, eventId, wanted: 'retried' },
     id => sql`/* dead_letters.request */
       update ${log.names.dead_letters} as d
-      set retry_at = least(d.retry_at, clock_timestamp()),
+      set retry_at = least(d.retry_at, ${log.names.clock}(d.retry_at)),
         edited = coalesce(${text}::jsonb, case when d.retry_at is not null then d.edited end)
       where d.consumer = ${consumer}::text
         and d.event_id = ${id}::uuid
@@ -80,7 +80,7 @@ export async function requestMatching(
   const name = consumer ?? null
   const rows = await log.database.runArrays(sql`/* dead_letters.request_matching */
     with line as (
-      select greatest(now(), max(retry_at) + make_interval(secs => 1 / ${perSecond}::float8)) as free_at
+      select greatest(${log.names.clock}(max(retry_at)), max(retry_at) + make_interval(secs => 1 / ${perSecond}::float8)) as free_at
       from ${log.names.dead_letters}
       where (consumer = ${name}::text or (${name}::text is null and execution is not null))
         and retry_at is not null),
@@ -125,7 +125,7 @@ export async function isServed(log: Log, consumer: string, requested: number): P
   const sign = log.database.soleUser ?? null
   const [row] = await log.database.run<{ served: boolean }>(sql`/* dead_letters.is_served */
     (select owner is not null
-      and lease_until > clock_timestamp()
+      and lease_until > ${log.names.clock}(lease_until)
       and paused_at is null
       and (${sign}::text is null or split_part(owner, '/', 1) = ${sign}::text) as served
     from ${log.names.consumers}
@@ -135,7 +135,7 @@ export async function isServed(log: Log, consumer: string, requested: number): P
       and exists (
         select from ${log.names.workflow_workers} as w
         where r.id = any(w.routes)
-          and w.heartbeat_at > clock_timestamp() - make_interval(secs => w.lease_ms / 1000.0)
+          and w.heartbeat_at > ${log.names.clock}(w.heartbeat_at) - make_interval(secs => w.lease_ms / 1000.0)
           and (${sign}::text is null or split_part(w.owner, '/', 1) = ${sign}::text)) as served
     from ${log.names.workflow_routes} as r
     where 'handler:' || r.handler = ${consumer}::text

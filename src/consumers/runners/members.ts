@@ -4,8 +4,10 @@
  * A host is `hot` (it takes consumers) or `standby` (it waits until no hot one with a node's name is alive). One that
  * comes back after its heartbeat has expired, and finds another hot node, is a standby from then on.
  */
+
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
+import { moment } from '../../schema/clock.sql.ts'
 import type { Lease } from '../lease.ts'
 import { free, renewedLeases } from '../row.ts'
 import type { Member } from './balance.ts'
@@ -27,7 +29,7 @@ export async function join(log: Log, { owner, node = undefined, standby, leaseMs
       select pg_advisory_xact_lock(${log.names.daemons.quoted}::regclass::oid::bigint)`)
     await tx.run(sql`/* daemons.forget */
       delete from ${log.names.daemons}
-      where heartbeat_at < clock_timestamp() - 10 * make_interval(secs => lease_ms / 1000.0)`)
+      where heartbeat_at < ${log.names.clock}(heartbeat_at) - 10 * make_interval(secs => lease_ms / 1000.0)`)
     const replaced = await tx.run<{ owner: string; role: Role }>(sql`/* daemons.replace */
       delete from ${log.names.daemons}
       where node = ${node ?? null}::text
@@ -40,8 +42,9 @@ export async function join(log: Log, { owner, node = undefined, standby, leaseMs
       )
     const role: Role = standby && !replaced.some(row => row.role === 'hot') ? 'standby' : 'hot'
     await tx.run(sql`/* daemons.join */
-      insert into ${log.names.daemons} (owner, node, role, lease_ms, heartbeat_at, consumers)
-      values (${owner}::text, ${node ?? null}::text, ${role}::text, ${leaseMs}::integer, clock_timestamp(), '{}')
+      insert into ${log.names.daemons} (owner, node, role, lease_ms, heartbeat_at, started_at, consumers)
+      select ${owner}::text, ${node ?? null}::text, ${role}::text, ${leaseMs}::integer, moment.at, moment.at, '{}'
+      from ${moment(log.names.clock)}
       -- Sent again, because the first one got no answer.
       on conflict (owner) do update
       set heartbeat_at = excluded.heartbeat_at`)
@@ -100,18 +103,18 @@ export async function look(
   }>(sql`/* consumers.look */
     with beat as (
       update ${log.names.daemons} as d
-      set heartbeat_at = clock_timestamp(),
+      set heartbeat_at = ${log.names.clock}(d.heartbeat_at),
         consumers = ${wanted}::text[],
         role = case
           when d.node is not null
-            and d.heartbeat_at < clock_timestamp() - make_interval(secs => d.lease_ms / 1000.0)
+            and d.heartbeat_at < ${log.names.clock}(d.heartbeat_at) - make_interval(secs => d.lease_ms / 1000.0)
             and exists (
               select
               from ${log.names.daemons} as o
               where o.owner <> d.owner
                 and o.role = 'hot'
                 and o.node is not null
-                and o.heartbeat_at >= clock_timestamp() - make_interval(secs => o.lease_ms / 1000.0))
+                and o.heartbeat_at >= ${log.names.clock}(o.heartbeat_at) - make_interval(secs => o.lease_ms / 1000.0))
           then 'standby'
           else d.role
         end
@@ -127,13 +130,13 @@ export async function look(
           'name', c.name,
           'owner', c.owner,
           'fence', c.fence::text,
-          'held', c.owner is not null and c.lease_until > clock_timestamp(),
+          'held', c.owner is not null and c.lease_until > ${log.names.clock}(c.lease_until),
           'open', c.paused_at is null and c.state = 'active',
           'requested', exists (
             select
             from ${log.names.dead_letters} as l
             where l.consumer = c.name
-              and l.retry_at <= clock_timestamp())))
+              and l.retry_at <= ${log.names.clock}(l.retry_at))))
         from ${log.names.consumers} as c
         where c.name = any(${wanted}::text[])
           or exists (
@@ -147,7 +150,7 @@ export async function look(
           'since', d.started_at,
           'consumers', d.consumers))
         from ${log.names.daemons} as d
-        where d.heartbeat_at >= clock_timestamp() - make_interval(secs => d.lease_ms / 1000.0)) as members`)
+        where d.heartbeat_at >= ${log.names.clock}(d.heartbeat_at) - make_interval(secs => d.lease_ms / 1000.0)) as members`)
   return viewOf(log, owner, wanted, row!)
 }
 
@@ -192,7 +195,7 @@ export async function stepUp(log: Log, owner: string): Promise<boolean> {
             and o.node is not null
             and o.owner <> ${owner}::text
             and (${sign}::text is null or split_part(o.owner, '/', 1) = ${sign}::text)
-            and o.heartbeat_at >= clock_timestamp() - make_interval(secs => o.lease_ms / 1000.0))
+            and o.heartbeat_at >= ${log.names.clock}(o.heartbeat_at) - make_interval(secs => o.lease_ms / 1000.0))
       returning owner`)
     return rows.length > 0
   })

@@ -73,11 +73,11 @@ async function takeForRebuild(log: Log, name: string, leaseMs: number, restart: 
         state = 'rebuilding',
         owner = ${owner}::text,
         fence = nextval(${log.names.consumers_fence.quoted}::regclass),
-        lease_until = clock_timestamp() + make_interval(secs => ${leaseMs}::float8 / 1000)
+        lease_until = ${log.names.clock}(c.lease_until) + make_interval(secs => ${leaseMs}::float8 / 1000)
       where c.name = ${name}::text
         and (c.state = 'active'
           or (c.state = 'rebuilding' and (c.owner is null
-            or c.lease_until <= clock_timestamp()
+            or c.lease_until <= ${log.names.clock}(c.lease_until)
             or (${sign}::text is not null and split_part(c.owner, '/', 1) <> ${sign}::text))))
       returning c.fence, c.checkpoint, c.attempts, c.definition ->> 'reset' as reset, c.paused_at is not null as paused`,
   )
@@ -117,7 +117,7 @@ async function resetModel(
             set state = 'replayed',
               retry_at = null,
               history = d.history || jsonb_build_array(jsonb_build_object(
-                'at', clock_timestamp(), 'from', d.state, 'to', 'replayed', 'note', 'rebuilt'))
+                'at', ${log.names.clock}(d.last_failed_at), 'from', d.state, 'to', 'replayed', 'note', 'rebuilt'))
             where d.consumer = ${projection.name}::text
               and d.state in ('open', 'retrying')`)
           const rows = await tx.run(sql`/* projections.rewind */

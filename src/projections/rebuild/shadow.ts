@@ -2,11 +2,13 @@
  * The tables that a rebuild fills beside the old ones, and the row with its checkpoint. They are made together and go
  * together, so that a rebuild that was cut off can go on where it was: its row says how far the tables are.
  */
+
 import { createHash } from 'node:crypto'
 import type { Transaction } from '../../database/database.ts'
 import { identifier, sql } from '../../database/sql.ts'
 import { toRillflowError } from '../../database/sqlstate.ts'
 import type { Log } from '../../events/log.ts'
+import { moment } from '../../schema/clock.sql.ts'
 import { type DeclaredTable, indexesOf } from '../../schema/table.ts'
 import { createIndex, createTable, stampIndex } from '../../schema/table-sql.ts'
 import { shadowName } from '../consume.ts'
@@ -27,7 +29,7 @@ export async function beginShadow(log: Log, projection: Projection, restart: boo
         select
           definition ->> 'fingerprint' as print,
           owner is not null
-            and lease_until > clock_timestamp()
+            and lease_until > ${log.names.clock}(lease_until)
             and (${log.database.soleUser ?? null}::text is null
               or split_part(owner, '/', 1) = ${log.database.soleUser ?? null}::text) as held
         from ${log.names.consumers}
@@ -38,9 +40,11 @@ export async function beginShadow(log: Log, projection: Projection, restart: boo
       if (row !== undefined) await forgetShadow(log, tx, projection)
       const { startFrom } = projection.options
       const [made] = await tx.run(sql`/* projections.begin_shadow */
-        insert into ${log.names.consumers} (name, kind, checkpoint, definition)
-        values (${name}::text, 'projection', ${typeof startFrom === 'number' ? startFrom : 0}::bigint,
-          ${JSON.stringify({ rebuilds: projection.name, fingerprint: print })}::jsonb)
+        insert into ${log.names.consumers} (name, kind, checkpoint, definition, created_at, progressed_at)
+        select ${name}::text, 'projection', ${typeof startFrom === 'number' ? startFrom : 0}::bigint,
+          ${JSON.stringify({ rebuilds: projection.name, fingerprint: print })}::jsonb,
+          moment.at, moment.at
+        from ${moment(log.names.clock)}
         on conflict do nothing
         returning name`)
       // Somebody else has just begun.

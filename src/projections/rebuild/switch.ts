@@ -114,7 +114,7 @@ async function settleLetters({ log, projection, lease }: Switching, tx: Transact
     set state = 'replayed',
       retry_at = null,
       history = d.history || jsonb_build_array(jsonb_build_object(
-        'at', clock_timestamp(), 'from', d.state, 'to', 'replayed', 'note', 'rebuilt'))
+        'at', ${log.names.clock}(d.last_failed_at), 'from', d.state, 'to', 'replayed', 'note', 'rebuilt'))
     where d.consumer = ${projection.name}::text
       and d.state in ('open', 'retrying')
       and not exists (
@@ -136,7 +136,7 @@ async function settleLetters({ log, projection, lease }: Switching, tx: Transact
       last_failed_at = excluded.last_failed_at,
       errors = excluded.errors,
       history = d.history || jsonb_build_array(jsonb_build_object(
-        'at', clock_timestamp(), 'from', d.state, 'to', 'open', 'note', 'failed again in a rebuild'))`)
+        'at', ${log.names.clock}(d.last_failed_at), 'from', d.state, 'to', 'open', 'note', 'failed again in a rebuild'))`)
   await tx.run(sql`/* projections.forget_letters */
     delete from ${log.names.dead_letters}
     where consumer = ${lease.consumer}::text`)

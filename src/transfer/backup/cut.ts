@@ -117,7 +117,7 @@ async function moveBack(names: LogNames, tx: Executor, position: number): Promis
       owner = null,
       lease_until = null,
       last_error = null,
-      progressed_at = clock_timestamp(),
+      progressed_at = ${names.clock}(progressed_at),
       fence = nextval(${names.consumers_fence.quoted}::regclass)
     where checkpoint > ${position}::bigint
       -- Applied with each append, so its checkpoint tells nothing.

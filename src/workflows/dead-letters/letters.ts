@@ -2,12 +2,14 @@
  * Dead letters of handlers: the same table, the same states as those of every consumer, under the name of the handler.
  * A retry is an execution again; its completion closes the letter in the same transaction, its failure opens it again.
  */
+
 import { createHash } from 'node:crypto'
 import { keptEntries } from '../../consumers/dead-letters/dead-letter.ts'
 import { describeError } from '../../consumers/run/failure.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
+import { moment } from '../../schema/clock.sql.ts'
 import { keepEnds } from '../steps/keep.ts'
 import type { Claimed } from '../work/claim.ts'
 import { unparkAfter } from '../work/lanes.ts'
@@ -64,11 +66,11 @@ export async function recordLetter(log: Log, tx: Executor, failed: FailedExecuti
   await tx.run(sql`/* workflows.record_letter */
     insert into ${log.names.dead_letters} as d
       (consumer, event_id, position, stream, version, type, fence, attempts, execution, correlation_id,
-        reason, fingerprint, errors)
-    values (${consumerOf(handler)}::text, ${event.id}::uuid, ${event.position}::bigint, ${event.stream}::text,
+        reason, fingerprint, first_failed_at, last_failed_at, errors)
+    select ${consumerOf(handler)}::text, ${event.id}::uuid, ${event.position}::bigint, ${event.stream}::text,
       ${event.version}::bigint, ${event.type}::text, ${execution.fence}::bigint, ${attempt}::integer,
       ${execution.id}::uuid, ${execution.correlationId}::text, ${reason}::text,
-      ${fingerprint(handler, error)}::text,
+      ${fingerprint(handler, error)}::text, moment.at, moment.at,
       -- What the attempts before this one came to: each has one line, the newest of a workflow that may have many.
       coalesce((
         select jsonb_agg(jsonb_build_object('at', earlier.at) || earlier.error order by earlier.position)
@@ -87,13 +89,14 @@ export async function recordLetter(log: Log, tx: Executor, failed: FailedExecuti
                 and l.event_id = ${event.id}::uuid), '-infinity')
           order by a.position desc
           limit ${Math.max(0, Math.min(keptEntries, attempt) - 1)}::integer) as earlier), '[]')
-        || jsonb_build_array(jsonb_build_object('at', clock_timestamp()) || ${JSON.stringify(description)}::jsonb))
+        || jsonb_build_array(jsonb_build_object('at', moment.at) || ${JSON.stringify(description)}::jsonb)
+    from ${moment(log.names.clock)}
     on conflict (consumer, event_id) do update
     set state = 'open',
       fence = excluded.fence,
       attempts = d.attempts + excluded.attempts,
       failures = d.failures + 1,
-      last_failed_at = clock_timestamp(),
+      last_failed_at = excluded.last_failed_at,
       retry_at = null,
       note = null,
       execution = excluded.execution,
@@ -107,7 +110,7 @@ export async function recordLetter(log: Log, tx: Executor, failed: FailedExecuti
       history = case
         when d.state in ('open', 'retrying') then d.history
         else case when jsonb_array_length(d.history) < ${keptEntries}::integer then d.history else d.history - 0 end
-          || jsonb_build_array(jsonb_build_object('at', clock_timestamp(), 'from', d.state, 'to', 'open'))
+          || jsonb_build_array(jsonb_build_object('at', excluded.last_failed_at, 'from', d.state, 'to', 'open'))
       end`)
   log.telemetry.count('dead_letters_total')
 }
@@ -119,11 +122,11 @@ async function reopenGone(log: Log, tx: Executor, { execution, error, reason }: 
     set state = 'open',
       attempts = attempts + ${execution.attempt}::integer,
       failures = failures + 1,
-      last_failed_at = clock_timestamp(),
+      last_failed_at = ${log.names.clock}(last_failed_at),
       reason = ${reason}::text,
       errors = case when jsonb_array_length(errors) < ${keptEntries}::integer then errors else errors - 0 end
         || jsonb_build_array(
-          jsonb_build_object('at', clock_timestamp()) || ${JSON.stringify(describeError(error))}::jsonb)
+          jsonb_build_object('at', ${log.names.clock}(last_failed_at)) || ${JSON.stringify(describeError(error))}::jsonb)
     where execution = ${execution.id}::uuid
       and state = 'retrying'`)
 }
@@ -147,7 +150,7 @@ export async function closeLetter(log: Log, tx: Executor, execution: Claimed): P
       retry_at = null,
       attempts = attempts + ${attempt}::integer,
       history = case when jsonb_array_length(history) < ${keptEntries}::integer then history else history - 0 end
-        || jsonb_build_array(jsonb_build_object('at', clock_timestamp(), 'from', state, 'to', 'replayed'))
+        || jsonb_build_array(jsonb_build_object('at', ${log.names.clock}(last_failed_at), 'from', state, 'to', 'replayed'))
     where execution = ${id}::uuid
       and state = 'retrying'`)
   await unparkAfter(log, tx, execution)

@@ -54,7 +54,7 @@ export async function retryLetters(
             from ${log.names.workflow_routes} as newer
             where newer.handler = r.handler
               and newer.retired_at is null))
-      and d.retry_at <= clock_timestamp()
+      and d.retry_at <= ${log.names.clock}(d.retry_at)
       and d.state = 'open'
       and d.execution is not null
     order by d.position
@@ -62,7 +62,7 @@ export async function retryLetters(
   const count = due.length === 0 ? 0 : await log.database.transaction(tx => retry(log, tx, owner, due))
   // Those that come behind these at a given rate.
   const [next] = await log.database.run<{ next_in: number | null }>(sql`/* workflows.next_letter */
-    select (extract(epoch from min(d.retry_at) - clock_timestamp()) * 1000)::float8 as next_in
+    select (extract(epoch from min(d.retry_at) - ${log.names.clock}(min(d.retry_at))) * 1000)::float8 as next_in
     from ${log.names.dead_letters} as d
     where d.consumer in (
         select 'handler:' || r.handler
@@ -73,7 +73,7 @@ export async function retryLetters(
             from ${log.names.workflow_routes} as newer
             where newer.handler = r.handler
               and newer.retired_at is null))
-      and d.retry_at > clock_timestamp()
+      and d.retry_at > ${log.names.clock}(d.retry_at)
       and d.state = 'open'`)
   return { count, nextInMs: typeof next?.next_in === 'number' ? next.next_in + 1 : undefined }
 }
@@ -141,7 +141,7 @@ async function take(log: Log, tx: Transaction, due: readonly Requested[]): Promi
     where d.consumer = u.consumer
       and d.event_id = u.event_id
       and d.state = 'open'
-      and d.retry_at <= clock_timestamp()
+      and d.retry_at <= ${log.names.clock}(d.retry_at)
       and not exists (
         select
         from ${log.names.workflow_executions} as x

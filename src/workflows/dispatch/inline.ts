@@ -205,9 +205,9 @@ export async function tellInline(log: Log, tx: Transaction, runs: readonly Inlin
     select ${log.names.workflow_announce}()`)
   await tx.run(sql`/* workflows.tell_inline */
     insert into ${log.names.workflow_activity} (
-      position, event_position, execution, version, attempt, queued_ms, running_ms, kind, outcome, handler,
+      position, at, event_position, execution, version, attempt, queued_ms, running_ms, kind, outcome, handler,
       correlation_id, result)
-    select nextval(${log.names.workflow_activity_position.quoted}::regclass), u.event_position, u.execution, u.version,
+    select nextval(${log.names.workflow_activity_position.quoted}::regclass), ${log.names.clock}(u.kind), u.event_position, u.execution, u.version,
       case when u.kind = 'dispatched' then 0 else 1 end, case when u.kind <> 'dispatched' then 0 end,
       case when u.kind = 'completed' then u.running_ms end, u.kind, case when u.kind = 'completed' then 'inline' end,
       u.handler, u.correlation_id, case when u.kind = 'completed' then u.result::jsonb end

@@ -38,7 +38,7 @@ export async function loadCalls(log: Log, execution: Claimed): Promise<Recorded[
   if (!mayRemember(execution)) return []
   const rows = await log.database.run<StepRow>(sql`/* workflows.load_steps */
     select kind, name, track, ordinal, turn, state, result, result is not null as has_result, position, at, due_at,
-      (extract(epoch from due_at - clock_timestamp()) * 1000)::float8 as due_in
+      (extract(epoch from due_at - ${log.names.clock}(due_at)) * 1000)::float8 as due_in
     from ${log.names.workflow_steps}
     where execution = ${execution.id}::uuid
     order by ordinal`)
@@ -145,7 +145,7 @@ export async function storeCalls(
       insert into ${log.names.workflow_steps} as s
         (execution, kind, name, track, ordinal, turn, state, result, position, at, due_at)
       select g.execution, g.kind, g.name, ${track}::integer, g.ordinal, g.turn, g.state, g.result::jsonb, g.position,
-        to_timestamp(g.at / 1000), clock_timestamp() + make_interval(secs => g.due_in / 1000)
+        to_timestamp(g.at / 1000), ${log.names.clock}(g.at) + make_interval(secs => g.due_in / 1000)
       from given as g
       where g.is_whole
       order by g.kind, g.name

@@ -61,8 +61,9 @@ export async function claim(
       (c.execution).id, (c.execution).position, (c.execution).route, (c.execution).fence, (c.execution).attempt,
       (c.execution).crashes, (c.execution).ran_ms, (c.execution).correlation_id, (c.execution).lane,
       (c.execution).state, (c.execution).join_id, (c.execution).undo_id, (c.execution).is_letter,
-      (c.execution).queued_at, (extract(epoch from (c.execution).expires_at - clock_timestamp()) * 1000)::float8,
-      extract(epoch from clock_timestamp())::float8 * 1000 - (c.execution).rank
+      (c.execution).queued_at,
+      (extract(epoch from (c.execution).expires_at - ${log.names.clock}((c.execution).id)) * 1000)::float8,
+      extract(epoch from ${log.names.clock}((c.execution).id))::float8 * 1000 - (c.execution).rank
     from ${log.names.workflow_claim}(
       p_owner => ${owner}::text,
       p_fence => ${fence}::bigint,

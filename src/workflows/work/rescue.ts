@@ -2,11 +2,13 @@
  * Taking over from workers that are gone: what they ran is given back and counted, what they only held is not counted. A
  * worker that was merely stopped for long finds its fences refused, and enters anew.
  */
+
 import { describeError } from '../../consumers/run/failure.ts'
 import type { Transaction } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import { byBytes } from '../../events/append/send.ts'
 import type { Log } from '../../events/log.ts'
+import { moment } from '../../schema/clock.sql.ts'
 import { confirmStopped } from '../cancel/compensate.ts'
 import { WorkerCrashed } from '../errors.ts'
 
@@ -20,9 +22,10 @@ export interface WorkerRow {
 
 export async function enterWorker(log: Log, { owner, node, leaseMs, concurrency, routes }: WorkerRow): Promise<void> {
   await log.database.run(sql`/* workflows.enter */
-    insert into ${log.names.workflow_workers} (owner, node, lease_ms, concurrency, routes, heartbeat_at)
-    values (${owner}::text, ${node ?? null}::text, ${leaseMs}::integer, ${concurrency}::integer, ${routes}::integer[],
-      clock_timestamp())
+    insert into ${log.names.workflow_workers} (owner, node, lease_ms, concurrency, routes, heartbeat_at, started_at)
+    select ${owner}::text, ${node ?? null}::text, ${leaseMs}::integer, ${concurrency}::integer, ${routes}::integer[],
+      moment.at, moment.at
+    from ${moment(log.names.clock)}
     on conflict (owner) do update
     set heartbeat_at = excluded.heartbeat_at,
       routes = excluded.routes`)
@@ -59,7 +62,7 @@ export async function rescueExpired(log: Log): Promise<number> {
     select id, fence, correlation_id, lane, state, worker
     from ${log.names.workflow_executions} as x
     where x.worker is not null
-      and (x.deadline_at < clock_timestamp()
+      and (x.deadline_at < ${log.names.clock}(x.deadline_at)
         or (x.state = 'stopping' and not exists (
           select
           from ${log.names.workflow_workers} as w
@@ -123,7 +126,7 @@ async function lockWorker(log: Log, tx: Transaction, owner: string, isOwn: boole
         select owner
         from ${log.names.workflow_workers}
         where owner = ${owner}::text
-          and (heartbeat_at < clock_timestamp() - make_interval(secs => lease_ms / 1000.0)
+          and (heartbeat_at < ${log.names.clock}(heartbeat_at) - make_interval(secs => lease_ms / 1000.0)
             or (${sign}::text is not null and split_part(owner, '/', 1) <> ${sign}::text))
         for update skip locked`)
   return rows.length > 0
