@@ -12,6 +12,7 @@ import type { Log } from '../events/log.ts'
 import { keptEntries } from './dead-letters/dead-letter.ts'
 import { ConsumerNotFound } from './errors.ts'
 import { forget, move, pause, resume } from './row.ts'
+import { consumerNames } from './schema.ts'
 
 /** A batch under way still ends; nothing after it begins. */
 export async function pauseConsumer(log: Log, name: string): Promise<void> {
@@ -39,7 +40,7 @@ export async function resetConsumer(
     await lockLetters(log, name, tx)
     await move(log, name, { checkpoint: position }, tx)
     await tx.run(sql`/* dead_letters.superseded */
-      update ${log.names.dead_letters}
+      update ${consumerNames(log).dead_letters}
       set state = 'resolved',
         retry_at = null,
         note = 'the consumer was reset to a position before this event',
@@ -58,7 +59,7 @@ export async function deleteConsumer(log: Log, name: string, executor: Executor 
     await lockLetters(log, name, tx)
     await forget(log, [name], tx)
     await tx.run(sql`/* dead_letters.delete_all */
-      delete from ${log.names.dead_letters}
+      delete from ${consumerNames(log).dead_letters}
       where consumer = ${name}::text`)
   })
 }
@@ -74,7 +75,7 @@ async function together(log: Log, executor: Executor, work: (tx: Executor) => Pr
 async function lockLetters(log: Log, name: string, tx: Executor): Promise<void> {
   await tx.runArrays(sql`/* dead_letters.lock */
     select
-    from ${log.names.dead_letters}
+    from ${consumerNames(log).dead_letters}
     where consumer = ${name}::text
       and state in ('open', 'retrying')
     order by position
@@ -88,7 +89,7 @@ export async function notFound(
 ): Promise<InstanceType<typeof ConsumerNotFound>> {
   const rows = await executor.run<{ name: string }>(sql`/* consumers.names */
     select name
-    from ${log.names.consumers}`)
+    from ${consumerNames(log).consumers}`)
   return new ConsumerNotFound({
     consumer: name,
     nearest: nearestName(

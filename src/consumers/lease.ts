@@ -2,13 +2,14 @@
  * The lease of a consumer: taken, renewed, given back, always under the fence that was drawn with it. Only the database's
  * clock decides what has expired. An owner is a random id, never a process number or a host's name.
  */
+
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
-
 import type { Log } from '../events/log.ts'
 import { settle } from '../events/order/settle.ts'
 import type { Consumer } from './consumer.ts'
 import { ensure, release, save, take } from './row.ts'
+import { consumerNames } from './schema.ts'
 
 /** The right to work for a consumer, until it expires or is lost. */
 export interface Lease {
@@ -40,7 +41,7 @@ export async function ensureConsumer(
   const { name, kind, startFrom } = consumer
   const known = await executor.runArrays(sql`/* consumers.known */
     select 1
-    from ${log.names.consumers}
+    from ${consumerNames(log).consumers}
     where name = ${name}::text`)
   if (known.length > 0) return
   const checkpoint =

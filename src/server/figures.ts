@@ -2,12 +2,16 @@
  * What `/metrics` shows and `/health/ready` judges of the database: a few statements, each bounded by the number of consumers
  * and handlers and never by that of events, read at most once per `cacheMs` whoever asks how often.
  */
+
+import { consumerNames } from '../consumers/schema.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
 import { settle } from '../events/order/settle.ts'
+import { subscriptionNames } from '../subscriptions/schema.ts'
 import { type Family, type Gauge, gauges, type Sample, type Total, totals } from '../telemetry/metrics.ts'
 import { countOpen } from '../workflows/insight/open.ts'
 import { readTotals } from '../workflows/insight/stats.ts'
+import { workflowNames } from '../workflows/schema.ts'
 
 /** How the consumers, and all else that is stored, are doing. */
 export interface StoredFigures {

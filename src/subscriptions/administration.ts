@@ -5,6 +5,7 @@
 
 import { deleteConsumer, resetConsumer } from '../consumers/administer.ts'
 import { change as changeRows, pause as pauseRows } from '../consumers/row.ts'
+import { consumerNames } from '../consumers/schema.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { checkWhole } from '../core/whole.ts'
 import type { Transaction } from '../database/database.ts'
@@ -16,6 +17,7 @@ import type { StoredFilter } from './plan.ts'
 import { storedPlans } from './register.ts'
 import { type RepartitionOptions, repartition } from './repartition.ts'
 import type { SubscriptionParts } from './runner.ts'
+import { subscriptionNames } from './schema.ts'
 import { type GroupStatus, readGroups } from './status.ts'
 
 export interface SubscriptionSummary {
@@ -58,7 +60,7 @@ export function openAdministration(parts: SubscriptionParts): Administration {
     await log.database.transaction(async tx => {
       const rows = await tx.run<{ name: string }>(sql`/* subscriptions.change */
         select name
-        from ${log.names.consumers}
+        from ${consumerNames(log).consumers}
         where kind = 'subscription'
           and definition ->> 'subscription' = ${name}::text
           and (${group ?? null}::text is null or definition ->> 'group' = ${group ?? null}::text)
@@ -94,7 +96,7 @@ export function openAdministration(parts: SubscriptionParts): Administration {
     resume: (name, group) =>
       change(name, group, async (tx, names) => {
         await tx.run(sql`/* subscriptions.resume */
-          update ${log.names.consumers}
+          update ${consumerNames(log).consumers}
           set paused_at = null,
             state = 'active'
           where name = any(${names}::text[])`)
@@ -106,7 +108,7 @@ export function openAdministration(parts: SubscriptionParts): Administration {
         throw new InvalidOption({ option: 'position', reason: `is ${position}, beyond the head of the log, ${head}` })
       await change(name, group, async (tx, names) => {
         await tx.run(sql`/* subscriptions.forget */
-          delete from ${log.names.deliveries}
+          delete from ${subscriptionNames(log).deliveries}
           where consumer = any(${names}::text[])`)
         for (const each of names) await resetConsumer(log, each, position, tx)
       })
@@ -126,7 +128,7 @@ export function openAdministration(parts: SubscriptionParts): Administration {
     async delete(name, group) {
       await change(name, group, async (tx, names) => {
         await tx.run(sql`/* subscriptions.delete_deliveries */
-          delete from ${log.names.deliveries}
+          delete from ${subscriptionNames(log).deliveries}
           where consumer = any(${names}::text[])`)
         for (const each of names) await deleteConsumer(log, each, tx)
       })

@@ -10,6 +10,7 @@
  */
 
 import { change } from '../consumers/row.ts'
+import { consumerNames } from '../consumers/schema.ts'
 import { deadline, sleep } from '../core/lifecycle.ts'
 import { checkWhole } from '../core/whole.ts'
 import type { Executor } from '../database/database.ts'
@@ -18,6 +19,7 @@ import { notFound } from './not-found.ts'
 import type { StoredPlan } from './plan.ts'
 import { insertGroup, lockSubscription } from './register.ts'
 import type { SubscriptionParts } from './runner.ts'
+import { subscriptionNames } from './schema.ts'
 
 export interface RepartitionOptions {
   /** How long to wait for the old partitions to get there. Default 30 000. */
@@ -89,7 +91,7 @@ function closeGroup(parts: SubscriptionParts, group: Group, partitions: number):
 async function isHeld({ log }: SubscriptionParts, { name, group }: Group): Promise<boolean> {
   const rows = await log.database.run(sql`/* subscriptions.held */
     select 1
-    from ${log.names.consumers}
+    from ${consumerNames(log).consumers}
     where kind = 'subscription'
       and definition ->> 'subscription' = ${name}::text
       and definition ->> 'group' = ${group}::text
@@ -127,7 +129,7 @@ function divide(parts: SubscriptionParts, group: Group, partitions: number): Pro
     const { barrier: _, ...definition } = first.definition
     const names = rows.map(row => row.name)
     await tx.run(sql`/* subscriptions.remove */
-      delete from ${log.names.consumers}
+      delete from ${consumerNames(log).consumers}
       where name = any(${names}::text[])`)
     const maxInFlight = Math.max(definition.maxInFlight, partitions)
     await insertGroup(log, tx, { ...definition, partitions, maxInFlight }, barrier)
@@ -139,10 +141,10 @@ async function removeBarrier(parts: SubscriptionParts, { name, group }: Group): 
   const { log } = parts
   await log.database
     .run(sql`/* subscriptions.unbar */
-      update ${log.names.consumers}
+      update ${consumerNames(log).consumers}
       set definition = definition - 'barrier',
         state = 'active',
-        fence = nextval(${log.names.consumers_fence.quoted}::regclass),
+        fence = nextval(${consumerNames(log).consumers_fence.quoted}::regclass),
         owner = null,
         lease_until = null
       where kind = 'subscription'
@@ -157,7 +159,7 @@ async function lockRows({ log }: SubscriptionParts, tx: Executor, { name, group 
   await lockSubscription(log, tx, name)
   await tx.run(sql`/* subscriptions.lock_rows */
     select 1
-    from ${log.names.consumers}
+    from ${consumerNames(log).consumers}
     where kind = 'subscription'
       and definition ->> 'subscription' = ${name}::text
       and definition ->> 'group' = ${group}::text
@@ -167,9 +169,9 @@ async function lockRows({ log }: SubscriptionParts, tx: Executor, { name, group 
     select c.name, c.checkpoint, c.definition,
       greatest(c.checkpoint, (
         select max(d.position)
-        from ${log.names.deliveries} as d
+        from ${subscriptionNames(log).deliveries} as d
         where d.consumer = c.name)) as highest
-    from ${log.names.consumers} as c
+    from ${consumerNames(log).consumers} as c
     where c.kind = 'subscription'
       and c.definition ->> 'subscription' = ${name}::text
       and c.definition ->> 'group' = ${group}::text

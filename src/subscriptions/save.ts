@@ -8,10 +8,12 @@
 
 import { LeaseLost } from '../consumers/errors.ts'
 import type { Lease } from '../consumers/lease.ts'
+import { consumerNames } from '../consumers/schema.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
 import type { StoredPlan } from './plan.ts'
+import { subscriptionNames } from './schema.ts'
 import type { Remnant } from './window.ts'
 
 export type Fence = Pick<Lease, 'consumer' | 'fence'>
@@ -47,17 +49,17 @@ export async function saveChange(
   const [row] = await executor.run<{ paused: boolean; definition: StoredPlan }>(sql`/* subscriptions.save */
     with held as (
       select name
-      from ${log.names.consumers}
+      from ${consumerNames(log).consumers}
       where name = ${lease.consumer}::text
         and fence = ${lease.fence}::bigint
       for update skip locked
     ), below as (
-      delete from ${log.names.deliveries} as d
+      delete from ${subscriptionNames(log).deliveries} as d
       using held
       where d.consumer = held.name
         and d.position <= ${checkpoint}::bigint
     ), above as (
-      insert into ${log.names.deliveries} as d (consumer, position, deliveries, acked_at, retry_at, last_error)
+      insert into ${subscriptionNames(log).deliveries} as d (consumer, position, deliveries, acked_at, retry_at, last_error)
       select held.name, given.position, given.deliveries,
         case when given.delay is null then ${log.names.clock}(given.position) end,
         ${log.names.clock}(given.position) + make_interval(secs => given.delay / 1000),
@@ -74,7 +76,7 @@ export async function saveChange(
         retry_at = excluded.retry_at,
         last_error = coalesce(excluded.last_error, d.last_error)
     )
-    update ${log.names.consumers} as c
+    update ${consumerNames(log).consumers} as c
     set checkpoint = greatest(c.checkpoint, ${checkpoint}::bigint),
       progressed_at = case when c.checkpoint < ${checkpoint}::bigint then ${log.names.clock}(c.progressed_at) else c.progressed_at end,
       last_error = coalesce(${lastError === undefined ? null : JSON.stringify(lastError)}::jsonb, c.last_error)
@@ -90,7 +92,7 @@ export async function saveChange(
 async function checkFence(log: Log, executor: Executor, lease: Fence): Promise<void> {
   const rows = await executor.run(sql`/* subscriptions.fence */
     select 1
-    from ${log.names.consumers}
+    from ${consumerNames(log).consumers}
     where name = ${lease.consumer}::text
       and fence = ${lease.fence}::bigint`)
   if (rows.length === 0) throw new LeaseLost({ consumer: lease.consumer, fence: lease.fence })
@@ -109,7 +111,7 @@ export async function saveInside(
   const rows = await executor.run(sql`/* subscriptions.ack_inside */
     with held as (
       select name
-      from ${log.names.consumers}
+      from ${consumerNames(log).consumers}
       where name = ${lease.consumer}::text
         and fence = ${lease.fence}::bigint
       for share
@@ -136,7 +138,7 @@ export async function endedInside(
   return log.database.transaction(async tx => {
     const free = await tx.run(sql`/* subscriptions.ended */
       select 1
-      from ${log.names.consumers}
+      from ${consumerNames(log).consumers}
       where name = ${lease.consumer}::text
         and fence = ${lease.fence}::bigint
       for update skip locked`)
@@ -146,7 +148,7 @@ export async function endedInside(
     }
     const rows = await tx.run<{ position: number }>(sql`/* subscriptions.acked */
       select position
-      from ${log.names.deliveries}
+      from ${subscriptionNames(log).deliveries}
       where consumer = ${lease.consumer}::text
         and position = any(${positions}::bigint[])
         and acked_at is not null`)
@@ -162,7 +164,7 @@ export interface Loaded extends RowState {
 export async function loadRow(log: Log, lease: Fence): Promise<Loaded> {
   const [row] = await log.database.run<{ paused: boolean; definition: StoredPlan }>(sql`/* subscriptions.row */
     select paused_at is not null as paused, definition
-    from ${log.names.consumers}
+    from ${consumerNames(log).consumers}
     where name = ${lease.consumer}::text
       and fence = ${lease.fence}::bigint`)
   if (row === undefined) throw new LeaseLost({ consumer: lease.consumer, fence: lease.fence })

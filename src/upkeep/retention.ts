@@ -3,6 +3,7 @@
  * a consumer has still to read are never old, whatever is said here.
  */
 
+import { consumerNames } from '../consumers/schema.ts'
 import { checkWhole } from '../core/whole.ts'
 import { type OldRows, type PruneOptions, prune } from '../database/prune.ts'
 import { identifier, sql } from '../database/sql.ts'
@@ -83,10 +84,10 @@ function oldKeys({ names }: Log): OldRows {
 }
 
 /** What closed a letter is the last line of its history. */
-function closedLetters({ names }: Log): OldRows {
+function closedLetters(log: Log): OldRows {
   return {
     label: 'upkeep.letters',
-    table: names.dead_letters,
+    table: consumerNames(log).dead_letters,
     key: ['consumer', 'event_id'],
     clock: names.clock,
     where: `t.state in ('replayed', 'resolved')

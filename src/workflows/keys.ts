@@ -36,7 +36,7 @@ async function assignSome(log: Log, route: number, handler: Handler): Promise<nu
   return log.database.transaction(async tx => {
     const held = await tx.run(sql`/* workflows.lock_route */
       select id
-      from ${log.names.workflow_routes}
+      from ${workflowNames(log).workflow_routes}
       where id = ${route}::integer
       for update skip locked`)
     if (held.length === 0) return 0
@@ -44,7 +44,7 @@ async function assignSome(log: Log, route: number, handler: Handler): Promise<nu
       select
         ${editedEventColumns},
         x.id, x.correlation_id
-      from ${log.names.workflow_executions} as x
+      from ${workflowNames(log).workflow_executions} as x
       left join lateral (
         select *
         from ${log.names.events} as found
@@ -52,7 +52,7 @@ async function assignSome(log: Log, route: number, handler: Handler): Promise<nu
         limit 1) as e on true
       left join lateral (
         select letter.edited
-        from ${log.names.dead_letters} as letter
+        from ${consumerNames(log).dead_letters} as letter
         where x.is_letter
           and letter.consumer = ${consumerOf(handler.name)}::text
           and letter.event_id = e.event_id

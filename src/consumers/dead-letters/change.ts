@@ -3,7 +3,9 @@
 import { canonicalUuid } from '../../core/id.ts'
 import { type Statement, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
+import { workflowNames } from '../../workflows/schema.ts'
 import { DeadLetterConflict, DeadLetterNotFound, RetryPending, WorkflowNotActive } from '../errors.ts'
+import { consumerNames } from '../schema.ts'
 import type { DeadLetterState } from './dead-letter.ts'
 
 export interface LetterChange {
@@ -29,8 +31,8 @@ export async function changeLetter(
     workflow: string | null
   }>(sql`/* dead_letters.state */
     select d.state, d.correlation_id, w.state as workflow
-    from ${log.names.dead_letters} as d
-    left join ${log.names.workflows} as w on d.execution is not null and w.correlation_id = d.correlation_id
+    from ${consumerNames(log).dead_letters} as d
+    left join ${workflowNames(log).workflows} as w on d.execution is not null and w.correlation_id = d.correlation_id
     where d.consumer = ${consumer}::text
       and d.event_id = ${id}::uuid`)
   if (row === undefined) throw new DeadLetterNotFound({ consumer, eventId })
@@ -48,17 +50,17 @@ export async function changeLetter(
 async function reopenLeft(log: Log, consumer: string, id: string): Promise<boolean> {
   const sign = log.database.soleUser ?? null
   const rows = await log.database.run(sql`/* dead_letters.reopen_left */
-    update ${log.names.dead_letters} as d
+    update ${consumerNames(log).dead_letters} as d
     set state = 'open'
     where d.consumer = ${consumer}::text
       and d.event_id = ${id}::uuid
       and d.state = 'retrying'
       and not exists (
-        select from ${log.names.workflow_executions} as x
+        select from ${workflowNames(log).workflow_executions} as x
         where x.id = d.execution
           and x.is_letter)
       and (d.execution is not null or not exists (
-        select from ${log.names.consumers} as c
+        select from ${consumerNames(log).consumers} as c
         where c.name = d.consumer
           and c.fence = d.fence
           and c.lease_until > ${log.names.clock}(c.lease_until)

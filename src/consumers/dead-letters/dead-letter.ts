@@ -14,6 +14,7 @@ import type { Log } from '../../events/log.ts'
 import { moment } from '../../schema/clock.sql.ts'
 import type { Lease } from '../lease.ts'
 import { describeError } from '../run/failure.ts'
+import { consumerNames } from '../schema.ts'
 
 export type DeadLetterState = 'open' | 'retrying' | 'replayed' | 'resolved'
 
@@ -57,7 +58,7 @@ export async function recordDeadLetter(
       -- What the attempts before this one came to is still with the consumer.
       coalesce((
         select c.last_error->'earlier' || jsonb_build_array(c.last_error - '{earlier,eventId,position}'::text[])
-        from ${log.names.consumers} as c
+        from ${consumerNames(log).consumers} as c
         where c.name = ${lease.consumer}::text
           and c.attempts > 0
           and c.last_error->>'eventId' = ${id}::text

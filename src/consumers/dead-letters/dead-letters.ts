@@ -5,10 +5,12 @@
  * consumer's own batches; with nobody holding it the letter stays open until somebody does. Letters of handlers are here too,
  * as those of the consumer `handler:<name>`; their retry is an execution, which any worker with that handler runs.
  */
+
 import { InvalidOption } from '../../core/errors.ts'
 import { textFault } from '../../core/name.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
+import { consumerNames } from '../schema.ts'
 import { changeLetter } from './change.ts'
 import { keptEntries, type DeadLetterState as State } from './dead-letter.ts'
 import {
@@ -82,7 +84,7 @@ async function countLetters(log: Log): Promise<DeadLetterStats[]> {
       count(*) filter (where state = 'retrying') as retrying,
       count(*) filter (where state = 'replayed') as replayed,
       count(*) filter (where state = 'resolved') as resolved
-    from ${log.names.dead_letters}
+    from ${consumerNames(log).dead_letters}
     group by consumer
     order by consumer`)
   return rows.map(({ consumer, open, retrying, replayed, resolved }) => ({
@@ -103,7 +105,7 @@ export async function resolveLetter(log: Log, consumer: string, eventId: string,
     log,
     { consumer, eventId, wanted: 'resolved' },
     id => sql`/* dead_letters.resolve */
-      update ${log.names.dead_letters}
+      update ${consumerNames(log).dead_letters}
       set state = 'resolved',
         retry_at = null,
         note = ${note}::text,
@@ -125,7 +127,7 @@ async function deleteLetter(log: Log, consumer: string, eventId: string): Promis
     log,
     { consumer, eventId, wanted: 'deleted' },
     id => sql`/* dead_letters.delete */
-      delete from ${log.names.dead_letters}
+      delete from ${consumerNames(log).dead_letters}
       where consumer = ${consumer}::text
         and event_id = ${id}::uuid
         and state <> 'retrying'

@@ -9,6 +9,7 @@ import { checkPosition } from '../../events/read/log.ts'
 import { eventColumns, rawEventOfRow } from '../../events/read/rows.ts'
 import { DeadLetterNotFound } from '../errors.ts'
 import type { ErrorDescription } from '../run/failure.ts'
+import { consumerNames } from '../schema.ts'
 import type { DeadLetterState } from './dead-letter.ts'
 
 export interface DeadLetter {
@@ -101,7 +102,7 @@ export async function listDeadLetters(
     select consumer, event_id, position, stream, version, type, state, attempts, first_failed_at, last_failed_at,
       retry_at, note, reason, fingerprint, correlation_id, execution, jsonb_build_array(errors -> -1) as errors,
       '[]'::jsonb as history, null::jsonb as edited
-    from ${log.names.dead_letters}
+    from ${consumerNames(log).dead_letters}
     where (${consumer}::text is null or consumer = ${consumer}::text)
       and (${state}::text is null or state = ${state}::text)
       and (${type}::text is null or type = ${type}::text)
@@ -125,7 +126,7 @@ export async function showDeadLetter(log: Log, consumer: string, eventId: string
       : await log.database.run<LetterRow>(sql`/* dead_letters.show */
           select consumer, event_id, position, stream, version, type, state, attempts, first_failed_at, last_failed_at,
             retry_at, note, reason, fingerprint, correlation_id, execution, errors, history, edited
-          from ${log.names.dead_letters}
+          from ${consumerNames(log).dead_letters}
           where consumer = ${consumer}::text
             and event_id = ${id}::uuid`)
   if (row === undefined) throw new DeadLetterNotFound({ consumer, eventId })

@@ -21,6 +21,7 @@ import { LeaseLost } from '../errors.ts'
 import { refuseInterruption } from '../run/batch.ts'
 import { describeError, isInterruption } from '../run/failure.ts'
 import type { Hold } from '../runners/host.ts'
+import { consumerNames } from '../schema.ts'
 import { keptEntries } from './dead-letter.ts'
 
 export interface Replayed {
@@ -133,7 +134,7 @@ export async function readEvent(log: Log, { position, eventId }: Letter): Promis
 /** A letter that an older holder, or an earlier call that was interrupted, was at. */
 export async function reopenAbandoned(log: Log, { lease }: Pick<Hold, 'lease'>): Promise<void> {
   await log.database.run(sql`/* dead_letters.reopen */
-    update ${log.names.dead_letters}
+    update ${consumerNames(log).dead_letters}
     set state = 'open'
     where consumer = ${lease.consumer}::text
       and state = 'retrying'
@@ -155,13 +156,13 @@ export async function takeNext(
   }>(sql`/* dead_letters.take */
     with held as (
       select name
-      from ${log.names.consumers}
+      from ${consumerNames(log).consumers}
       where name = ${consumer}::text
         and fence = ${fence}::bigint
       for share),
     due as (
       select event_id
-      from ${log.names.dead_letters}
+      from ${consumerNames(log).dead_letters}
       where consumer = (select name from held)
         and state = 'open'
         and retry_at <= ${log.names.clock}(retry_at)
@@ -169,7 +170,7 @@ export async function takeNext(
       limit 1
       for update skip locked),
     taken as (
-      update ${log.names.dead_letters} as d
+      update ${consumerNames(log).dead_letters} as d
       set state = 'retrying',
         fence = ${fence}::bigint
       from due
@@ -198,7 +199,7 @@ export async function markReplayed(
 ): Promise<void> {
   const { consumer, fence } = lease
   const marked = await tx.run(sql`/* dead_letters.replayed */
-    update ${log.names.dead_letters}
+    update ${consumerNames(log).dead_letters}
     set state = 'replayed',
       retry_at = null,
       attempts = attempts + 1,
@@ -211,7 +212,7 @@ export async function markReplayed(
     returning event_id`)
   const held = await tx.run(sql`/* dead_letters.hold */
     select name
-    from ${log.names.consumers}
+    from ${consumerNames(log).consumers}
     where name = ${consumer}::text
       and fence = ${fence}::bigint
     for share`)
@@ -230,11 +231,11 @@ export async function putBack(
   const rows = await log.database.run(sql`/* dead_letters.put_back */
     with held as (
       select name
-      from ${log.names.consumers}
+      from ${consumerNames(log).consumers}
       where name = ${consumer}::text
         and fence = ${fence}::bigint
       for share)
-    update ${log.names.dead_letters}
+    update ${consumerNames(log).dead_letters}
     set state = 'open',
       retry_at = null,
       attempts = attempts + 1,

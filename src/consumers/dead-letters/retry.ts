@@ -7,7 +7,9 @@ import { InvalidOption } from '../../core/errors.ts'
 import { nearestName } from '../../core/nearest.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
+import { workflowNames } from '../../workflows/schema.ts'
 import { ConsumerNotFound } from '../errors.ts'
+import { consumerNames } from '../schema.ts'
 import { changeLetter } from './change.ts'
 import { checkLimit, checkTime, type DeadLetterFilter } from './list.ts'
 
@@ -56,7 +58,7 @@ export async function requestRetry(log: Log, consumer: string, eventId: string, 
         and d.state = 'open'
         and (${text}::jsonb is null or d.retry_at is null or coalesce(d.edited = ${text}::jsonb, true))
         and not exists (
-          select from ${log.names.workflows} as w
+          select from ${workflowNames(log).workflows} as w
           where d.execution is not null
             and w.correlation_id = d.correlation_id
             and w.state <> 'active')
@@ -86,7 +88,7 @@ export async function requestMatching(
         and retry_at is not null),
     wanted as (
       select consumer, event_id, row_number() over (order by position, consumer) - 1 as place
-      from ${log.names.dead_letters} as d
+      from ${consumerNames(log).dead_letters} as d
       where (consumer = ${name}::text or (${name}::text is null and execution is not null))
         and state = 'open'
         and retry_at is null
@@ -97,13 +99,13 @@ export async function requestMatching(
         and (${fingerprint}::text is null or fingerprint = ${fingerprint}::text)
         and (${since}::timestamptz is null or last_failed_at >= ${since}::timestamptz)
         and not exists (
-          select from ${log.names.workflows} as w
+          select from ${workflowNames(log).workflows} as w
           where d.execution is not null
             and w.correlation_id = d.correlation_id
             and w.state <> 'active')
       order by position, consumer
       limit ${limit}::integer)
-    update ${log.names.dead_letters} as d
+    update ${consumerNames(log).dead_letters} as d
     set retry_at = line.free_at + make_interval(secs => wanted.place / ${perSecond}::float8),
       edited = null
     from wanted, line
@@ -128,16 +130,16 @@ export async function isServed(log: Log, consumer: string, requested: number): P
       and lease_until > ${log.names.clock}(lease_until)
       and paused_at is null
       and (${sign}::text is null or split_part(owner, '/', 1) = ${sign}::text) as served
-    from ${log.names.consumers}
+    from ${consumerNames(log).consumers}
     where name = ${consumer}::text)
     union all
     (select r.paused_at is null
       and exists (
-        select from ${log.names.workflow_workers} as w
+        select from ${workflowNames(log).workflow_workers} as w
         where r.id = any(w.routes)
           and w.heartbeat_at > ${log.names.clock}(w.heartbeat_at) - make_interval(secs => w.lease_ms / 1000.0)
           and (${sign}::text is null or split_part(w.owner, '/', 1) = ${sign}::text)) as served
-    from ${log.names.workflow_routes} as r
+    from ${workflowNames(log).workflow_routes} as r
     where 'handler:' || r.handler = ${consumer}::text
       and r.retired_at is null
     order by r.version desc
@@ -149,15 +151,15 @@ export async function isServed(log: Log, consumer: string, requested: number): P
 async function refuseUnknown(log: Log, consumer: string): Promise<void> {
   const rows = await log.database.run<{ name: string }>(sql`/* dead_letters.consumers */
     (select name
-    from ${log.names.consumers}
+    from ${consumerNames(log).consumers}
     limit 1000)
     union
     (select 'handler:' || handler
-    from ${log.names.workflow_routes}
+    from ${workflowNames(log).workflow_routes}
     limit 1000)
     union
     (select consumer
-    from ${log.names.dead_letters}
+    from ${consumerNames(log).dead_letters}
     where consumer = ${consumer}::text
     limit 1)`)
   const names = rows.map(row => row.name)

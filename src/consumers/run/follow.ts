@@ -21,6 +21,7 @@ import { CheckpointBeyondHead, LeaseLost } from '../errors.ts'
 import { saveProgress } from '../lease.ts'
 import { reportError } from '../row.ts'
 import type { Hold } from '../runners/host.ts'
+import { consumerNames } from '../schema.ts'
 import { applyPage } from './batch.ts'
 import { circuitBreaker } from './breaker.ts'
 import { describeError } from './failure.ts'
@@ -183,7 +184,7 @@ async function findPlace(log: Log, { lease }: Hold): Promise<Place | undefined> 
       attempts,
       (extract(epoch from retry_at - ${log.names.clock}(retry_at)) * 1000)::float8 as retry_in,
       paused_at is not null as paused
-    from ${log.names.consumers}
+    from ${consumerNames(log).consumers}
     where name = ${lease.consumer}::text
       and fence = ${lease.fence}::bigint`)
   if (row === undefined) throw new LeaseLost({ consumer: lease.consumer, fence: lease.fence })

@@ -9,6 +9,7 @@ import { type Lease, saveProgress } from '../../consumers/lease.ts'
 import { renew as renewRow } from '../../consumers/row.ts'
 import { applyPage } from '../../consumers/run/batch.ts'
 import { setPace } from '../../consumers/run/pace.ts'
+import { consumerNames } from '../../consumers/schema.ts'
 import { isRillflowError } from '../../core/errors.ts'
 import { sleep, throwIfAborted } from '../../core/lifecycle.ts'
 import { sql } from '../../database/sql.ts'
@@ -148,7 +149,7 @@ export async function stateOf(consumers: Consumers, name: string): Promise<strin
   const { log } = consumers
   const [row] = await log.database.run<{ state: string }>(sql`/* projections.state */
     select state
-    from ${log.names.consumers}
+    from ${consumerNames(log).consumers}
     where name = ${name}::text`)
   return row?.state
 }

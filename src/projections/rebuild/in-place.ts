@@ -9,6 +9,7 @@
 
 import { LeaseLost } from '../../consumers/errors.ts'
 import { type Lease, newOwner } from '../../consumers/lease.ts'
+import { consumerNames } from '../../consumers/schema.ts'
 import { sleep } from '../../core/lifecycle.ts'
 import { type Backoff, delay } from '../../core/retry.ts'
 import { sql } from '../../database/sql.ts'
@@ -65,7 +66,7 @@ async function takeForRebuild(log: Log, name: string, leaseMs: number, restart: 
     paused: boolean
   }>(
     sql`/* projections.take_for_rebuild */
-      update ${log.names.consumers} as c
+      update ${consumerNames(log).consumers} as c
       set definition = case
           when c.state = 'rebuilding' and not ${restart}::boolean then c.definition
           else c.definition || '{"reset": "pending"}'
@@ -88,7 +89,7 @@ async function takeForRebuild(log: Log, name: string, leaseMs: number, restart: 
   }
   const [state] = await log.database.run<{ state: string }>(sql`/* projections.state */
     select state
-    from ${log.names.consumers}
+    from ${consumerNames(log).consumers}
     where name = ${name}::text`)
   if (state?.state !== 'inline') throw new RebuildRunning({ projection: name })
   const reason = 'it is inline and has no tables of its own that could be built beside it. Make it async first'
@@ -113,7 +114,7 @@ async function resetModel(
           const given = { tx, tables, attempt: 1, isReplay: false, isRebuild: true, isInline: false, at: () => {} }
           await projection.reset!(userContext(projection.name, { ...given, signal: signal ?? never }))
           await tx.run(sql`/* projections.close_letters */
-            update ${log.names.dead_letters} as d
+            update ${consumerNames(log).dead_letters} as d
             set state = 'replayed',
               retry_at = null,
               history = d.history || jsonb_build_array(jsonb_build_object(
@@ -121,7 +122,7 @@ async function resetModel(
             where d.consumer = ${projection.name}::text
               and d.state in ('open', 'retrying')`)
           const rows = await tx.run(sql`/* projections.rewind */
-            update ${log.names.consumers}
+            update ${consumerNames(log).consumers}
             set checkpoint = ${checkpoint}::bigint,
               attempts = 0,
               retry_at = null,
@@ -144,12 +145,12 @@ async function resetModel(
 
 async function finish(log: Log, lease: Lease): Promise<void> {
   const rows = await log.database.run(sql`/* projections.rebuilt */
-    update ${log.names.consumers}
+    update ${consumerNames(log).consumers}
     set state = 'active',
       owner = null,
       lease_until = null,
       definition = definition - 'reset',
-      fence = nextval(${log.names.consumers_fence.quoted}::regclass)
+      fence = nextval(${consumerNames(log).consumers_fence.quoted}::regclass)
     where name = ${lease.consumer}::text
       and fence = ${lease.fence}::bigint
     returning name`)
@@ -159,7 +160,7 @@ async function finish(log: Log, lease: Lease): Promise<void> {
 /** Still marked: what is there is not the whole read model. A reset that did not happen is none, and its policy pauses only the rebuild. */
 async function giveBack(log: Log, { lease, wasPaused }: Taken): Promise<void> {
   await log.database.run(sql`/* projections.give_back */
-    update ${log.names.consumers}
+    update ${consumerNames(log).consumers}
     set owner = null,
       lease_until = null,
       paused_at = case when ${wasPaused}::boolean then paused_at end,

@@ -11,6 +11,7 @@
 
 import type { Consumers } from '../../consumers/consumers.ts'
 import { ensureConsumer, type Lease, newOwner, releaseLeases, takeLease } from '../../consumers/lease.ts'
+import { consumerNames } from '../../consumers/schema.ts'
 import { TimedOut } from '../../core/errors.ts'
 import { sleep } from '../../core/lifecycle.ts'
 import { type Backoff, delay } from '../../core/retry.ts'
@@ -132,7 +133,7 @@ async function switchWhenPossible(
 /** Gives it back so that it can be gone on with, also if its policy has paused it. */
 async function putAside(log: Log, lease: Lease): Promise<void> {
   await log.database.run(sql`/* projections.put_aside */
-    update ${log.names.consumers}
+    update ${consumerNames(log).consumers}
     set owner = null,
       lease_until = null,
       paused_at = null

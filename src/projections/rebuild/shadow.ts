@@ -4,6 +4,7 @@
  */
 
 import { createHash } from 'node:crypto'
+import { consumerNames } from '../../consumers/schema.ts'
 import type { Transaction } from '../../database/database.ts'
 import { identifier, sql } from '../../database/sql.ts'
 import { toRillflowError } from '../../database/sqlstate.ts'
@@ -32,7 +33,7 @@ export async function beginShadow(log: Log, projection: Projection, restart: boo
             and lease_until > ${log.names.clock}(lease_until)
             and (${log.database.soleUser ?? null}::text is null
               or split_part(owner, '/', 1) = ${log.database.soleUser ?? null}::text) as held
-        from ${log.names.consumers}
+        from ${consumerNames(log).consumers}
         where name = ${name}::text
         for update`)
       if (row?.held === true) throw new RebuildRunning({ projection: projection.name })
@@ -59,10 +60,10 @@ export async function beginShadow(log: Log, projection: Projection, restart: boo
 export async function forgetShadow(log: Log, tx: Transaction, projection: Projection): Promise<void> {
   const name = shadowName(projection)
   await tx.run(sql`/* projections.forget_letters */
-    delete from ${log.names.dead_letters}
+    delete from ${consumerNames(log).dead_letters}
     where consumer = ${name}::text`)
   await tx.run(sql`/* projections.forget_shadow */
-    delete from ${log.names.consumers}
+    delete from ${consumerNames(log).consumers}
     where name = ${name}::text`)
   for (const { declared } of projection.tables) await dropTable(log, tx, shadowOf(declared))
 }

@@ -14,6 +14,7 @@ import type { Consumer } from '../../consumers/consumer.ts'
 import { LeaseLost } from '../../consumers/errors.ts'
 import type { Lease } from '../../consumers/lease.ts'
 import { forget, move } from '../../consumers/row.ts'
+import { consumerNames } from '../../consumers/schema.ts'
 import type { Transaction } from '../../database/database.ts'
 import { identifier, sql } from '../../database/sql.ts'
 import { holdInlineBarrier } from '../../events/inline/barrier.ts'
@@ -72,7 +73,7 @@ export async function applyTail(
 ): Promise<{ position: number; events: number }> {
   const [row] = await tx.run<{ checkpoint: number }>(sql`/* projections.hold_shadow */
     select checkpoint
-    from ${log.names.consumers}
+    from ${consumerNames(log).consumers}
     where name = ${lease.consumer}::text
       and fence = ${lease.fence}::bigint
     for update`)
@@ -110,7 +111,7 @@ async function replaceTable(log: Log, tx: Transaction, declared: DeclaredTable):
 /** What the new tables have applied is no dead letter any more; what they have not is one, and only that. */
 async function settleLetters({ log, projection, lease }: Switching, tx: Transaction): Promise<void> {
   await tx.run(sql`/* projections.close_letters */
-    update ${log.names.dead_letters} as d
+    update ${consumerNames(log).dead_letters} as d
     set state = 'replayed',
       retry_at = null,
       history = d.history || jsonb_build_array(jsonb_build_object(
@@ -119,15 +120,15 @@ async function settleLetters({ log, projection, lease }: Switching, tx: Transact
       and d.state in ('open', 'retrying')
       and not exists (
         select
-        from ${log.names.dead_letters} as again
+        from ${consumerNames(log).dead_letters} as again
         where again.consumer = ${lease.consumer}::text
           and again.event_id = d.event_id)`)
   await tx.run(sql`/* projections.take_letters */
-    insert into ${log.names.dead_letters} as d
+    insert into ${consumerNames(log).dead_letters} as d
       (consumer, event_id, position, stream, version, type, fence, attempts, errors, first_failed_at, last_failed_at)
     select ${projection.name}::text, event_id, position, stream, version, type, fence, attempts, errors,
       first_failed_at, last_failed_at
-    from ${log.names.dead_letters}
+    from ${consumerNames(log).dead_letters}
     where consumer = ${lease.consumer}::text
     on conflict (consumer, event_id) do update
     set state = 'open',
@@ -138,7 +139,7 @@ async function settleLetters({ log, projection, lease }: Switching, tx: Transact
       history = d.history || jsonb_build_array(jsonb_build_object(
         'at', ${log.names.clock}(d.last_failed_at), 'from', d.state, 'to', 'open', 'note', 'failed again in a rebuild'))`)
   await tx.run(sql`/* projections.forget_letters */
-    delete from ${log.names.dead_letters}
+    delete from ${consumerNames(log).dead_letters}
     where consumer = ${lease.consumer}::text`)
 }
 

@@ -10,19 +10,23 @@
  * - Subscriptions, processors, snapshotters and the dispatcher go on from the position.
  * - Projections that had passed it owe a rebuild: a daemon does it before it applies anything new; an inline one does it when
  *   it is registered.
- * - Workflows: see `cut-workflows.ts`.
+ * - Workflows: see `workflows/cut.ts`.
  * - Documents are as they were: there is no telling which of them belongs to which event.
  * - The sequence stays where it was, above everything it ever gave out: positions never go back.
  *
  * Each step is a transaction, or several; all can be done again, and events go last. So a cut that was interrupted is
  * simply begun anew.
  */
+
+import { aggregateNames } from '../../aggregates/schema.ts'
+import { consumerNames } from '../../consumers/schema.ts'
 import { throwIfAborted } from '../../core/lifecycle.ts'
 import type { Database, Executor } from '../../database/database.ts'
 import { type Statement, sql } from '../../database/sql.ts'
-import { type LogNames, logNames } from '../../events/log.ts'
+import { logNames } from '../../events/log.ts'
 import { tombstoneType } from '../../events/streams/streams.ts'
-import { type CutWorkflows, cutWorkflows } from './cut-workflows.ts'
+import { subscriptionNames } from '../../subscriptions/schema.ts'
+import { type CutWorkflows, cutWorkflows } from '../../workflows/cut.ts'
 
 export interface CutOptions {
   signal?: AbortSignal | undefined
@@ -37,6 +41,13 @@ export interface CutLog extends CutWorkflows {
   readonly projections: readonly string[]
 }
 
+type CutNames = ReturnType<typeof namesIn>
+
+function namesIn(schema: string) {
+  const store = { schema }
+  return { ...logNames(schema), ...consumerNames(store), ...aggregateNames(store), ...subscriptionNames(store) }
+}
+
 const chunk = 1_000
 const limits = { timeoutMs: 10 * 60_000 }
 
@@ -46,7 +57,7 @@ export async function cutLog(
   position: number,
   { signal, onProgress }: CutOptions = {},
 ): Promise<CutLog> {
-  const names = logNames(schema)
+  const names = namesIn(schema)
   const inOne = async <T>(work: (tx: Executor) => Promise<T>): Promise<T> => {
     throwIfAborted(signal)
     return database.transaction(work, limits)
@@ -55,7 +66,7 @@ export async function cutLog(
     await tx.run(forgetKeys(names, position))
     await tx.run(forgetImports(names, position))
   })
-  const workflows = await cutWorkflows(database, names, position, inOne)
+  const workflows = await cutWorkflows(database, schema, position, inOne)
   const projections = await inOne(async tx => {
     await tx.run(sql`/* upkeep.cut_letters */
       delete from ${names.dead_letters}
@@ -75,7 +86,7 @@ export async function cutLog(
 }
 
 /** A key whose events are only in part beyond the position belongs to an append that is not whole any more. */
-function forgetKeys(names: LogNames, position: number): Statement {
+function forgetKeys(names: CutNames, position: number): Statement {
   return sql`/* upkeep.cut_keys */
     delete from ${names.idempotency_keys} as k
     where exists (
@@ -86,7 +97,7 @@ function forgetKeys(names: LogNames, position: number): Statement {
 }
 
 /** An import does not know its positions: those that have stored anything since the first event that goes. */
-function forgetImports(names: LogNames, position: number): Statement {
+function forgetImports(names: CutNames, position: number): Statement {
   return sql`/* upkeep.cut_imports */
     delete from ${names.imports}
     where updated_at >= (
@@ -96,7 +107,7 @@ function forgetImports(names: LogNames, position: number): Statement {
 }
 
 /** Returns the projections that have to be built anew. Their rows tell them so. */
-async function moveBack(names: LogNames, tx: Executor, position: number): Promise<string[]> {
+async function moveBack(names: CutNames, tx: Executor, position: number): Promise<string[]> {
   // A rebuild that was cut off begins anew: it makes its tables itself.
   await tx.run(sql`/* upkeep.cut_rebuilds */
     delete from ${names.consumers}
@@ -130,7 +141,7 @@ async function moveBack(names: LogNames, tx: Executor, position: number): Promis
 }
 
 /** The last events, and their streams with them: the log is whole after each chunk. */
-async function cutEvents(names: LogNames, tx: Executor, position: number): Promise<number> {
+async function cutEvents(names: CutNames, tx: Executor, position: number): Promise<number> {
   const rows = await tx.run<{
     stream: string
     version: number

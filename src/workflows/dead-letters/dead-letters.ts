@@ -23,10 +23,12 @@ import {
   requestMatching,
   requestRetry,
 } from '../../consumers/dead-letters/retry.ts'
+import { consumerNames } from '../../consumers/schema.ts'
 import { checkWhole } from '../../core/whole.ts'
 import { sql } from '../../database/sql.ts'
 import { checkEvent } from '../../events/append/prepare.ts'
 import type { Log } from '../../events/log.ts'
+import { workflowNames } from '../schema.ts'
 import { consumerOf, type DeadLetterReason } from './letters.ts'
 
 export interface HandlerLetter extends DeadLetter {
@@ -160,7 +162,7 @@ async function groupLetters(
         min(first_failed_at) over alike as first_failed_at,
         max(last_failed_at) over alike as last_failed_at,
         count(*) over alike as count
-      from ${log.names.dead_letters} as d
+      from ${consumerNames(log).dead_letters} as d
       where execution is not null
         and state = ${state}::text
         and (${consumer}::text is null or consumer = ${consumer}::text)

@@ -6,6 +6,7 @@
 import { createHash } from 'node:crypto'
 import { keptEntries } from '../../consumers/dead-letters/dead-letter.ts'
 import { describeError } from '../../consumers/run/failure.ts'
+import { consumerNames } from '../../consumers/schema.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
@@ -64,7 +65,7 @@ export async function recordLetter(log: Log, tx: Executor, failed: FailedExecuti
   await keepEnds(log, tx, execution.id)
   const description = { ...describeError(error), ...(onFailure === undefined ? {} : { onFailure }) }
   await tx.run(sql`/* workflows.record_letter */
-    insert into ${log.names.dead_letters} as d
+    insert into ${consumerNames(log).dead_letters} as d
       (consumer, event_id, position, stream, version, type, fence, attempts, execution, correlation_id,
         reason, fingerprint, first_failed_at, last_failed_at, errors)
     select ${consumerOf(handler)}::text, ${event.id}::uuid, ${event.position}::bigint, ${event.stream}::text,
@@ -76,7 +77,7 @@ export async function recordLetter(log: Log, tx: Executor, failed: FailedExecuti
         select jsonb_agg(jsonb_build_object('at', earlier.at) || earlier.error order by earlier.position)
         from (
           select a.position, a.at, a.error
-          from ${log.names.workflow_activity} as a
+          from ${workflowNames(log).workflow_activity} as a
           where a.correlation_id = ${execution.correlationId}::text
             and a.execution = ${execution.id}::uuid
             and a.kind = 'failed'
@@ -84,7 +85,7 @@ export async function recordLetter(log: Log, tx: Executor, failed: FailedExecuti
             and a.error is not null
             and a.at > coalesce((
               select l.last_failed_at
-              from ${log.names.dead_letters} as l
+              from ${consumerNames(log).dead_letters} as l
               where l.consumer = ${consumerOf(handler)}::text
                 and l.event_id = ${event.id}::uuid), '-infinity')
           order by a.position desc
@@ -118,7 +119,7 @@ export async function recordLetter(log: Log, tx: Executor, failed: FailedExecuti
 /** A letter that was tried again names an event that is gone by now: it says so. Without a letter only the activity does. */
 async function reopenGone(log: Log, tx: Executor, { execution, error, reason }: FailedExecution): Promise<void> {
   await tx.run(sql`/* workflows.reopen_letter */
-    update ${log.names.dead_letters}
+    update ${consumerNames(log).dead_letters}
     set state = 'open',
       attempts = attempts + ${execution.attempt}::integer,
       failures = failures + 1,
@@ -135,7 +136,7 @@ async function reopenGone(log: Log, tx: Executor, { execution, error, reason }: 
 export async function countFailures(log: Log, handler: string, eventId: string): Promise<number> {
   const [row] = await log.database.run<{ failures: number }>(sql`/* workflows.count_failures */
     select failures
-    from ${log.names.dead_letters}
+    from ${consumerNames(log).dead_letters}
     where consumer = ${consumerOf(handler)}::text
       and event_id = ${eventId}::uuid`)
   return row?.failures ?? 0
@@ -145,7 +146,7 @@ export async function countFailures(log: Log, handler: string, eventId: string):
 export async function closeLetter(log: Log, tx: Executor, execution: Claimed): Promise<void> {
   const { id, attempt } = execution
   await tx.run(sql`/* workflows.close_letter */
-    update ${log.names.dead_letters}
+    update ${consumerNames(log).dead_letters}
     set state = 'replayed',
       retry_at = null,
       attempts = attempts + ${attempt}::integer,

@@ -6,6 +6,8 @@
  * What becomes of the execution decides about the letter: completed it is closed, failed it is open again. A worker that
  * dies over it is taken over from as with any other execution.
  */
+
+import { consumerNames } from '../../consumers/schema.ts'
 import type { Transaction } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import { byBytes } from '../../events/append/send.ts'
@@ -13,6 +15,7 @@ import type { Log } from '../../events/log.ts'
 import { enqueue, type NewExecution } from '../dispatch/enqueue.ts'
 import { recountBranches } from '../joins/recount.ts'
 import { type Route, type RouteRow, routeOf } from '../routes.ts'
+import { workflowNames } from '../schema.ts'
 import { forgetEnds } from '../steps/keep.ts'
 import { laneOf } from '../work/lanes.ts'
 
@@ -44,14 +47,14 @@ export async function retryLetters(
 ): Promise<{ readonly count: number; readonly nextInMs: number | undefined }> {
   const due = await log.database.run<Requested>(sql`/* workflows.requested_letters */
     select d.consumer, d.event_id, d.correlation_id
-    from ${log.names.dead_letters} as d
+    from ${consumerNames(log).dead_letters} as d
     where d.consumer in (
         select 'handler:' || r.handler
-        from ${log.names.workflow_routes} as r
+        from ${workflowNames(log).workflow_routes} as r
         where r.id = any(${routes}::integer[])
           and exists (
             select
-            from ${log.names.workflow_routes} as newer
+            from ${workflowNames(log).workflow_routes} as newer
             where newer.handler = r.handler
               and newer.retired_at is null))
       and d.retry_at <= ${log.names.clock}(d.retry_at)
@@ -66,11 +69,11 @@ export async function retryLetters(
     from ${log.names.dead_letters} as d
     where d.consumer in (
         select 'handler:' || r.handler
-        from ${log.names.workflow_routes} as r
+        from ${workflowNames(log).workflow_routes} as r
         where r.id = any(${routes}::integer[])
           and exists (
             select
-            from ${log.names.workflow_routes} as newer
+            from ${workflowNames(log).workflow_routes} as newer
             where newer.handler = r.handler
               and newer.retired_at is null))
       and d.retry_at > ${log.names.clock}(d.retry_at)
@@ -107,7 +110,7 @@ async function lockWorkflows(log: Log, tx: Transaction, due: readonly Requested[
   const ids = [...new Set(due.map(letter => letter.correlation_id))].sort(byBytes)
   await tx.run(sql`/* workflows.lock */
     select correlation_id
-    from ${log.names.workflows}
+    from ${workflowNames(log).workflows}
     where correlation_id = any(${ids}::text[])
     order by correlation_id
     for update`)
@@ -117,7 +120,7 @@ async function newestRoutes(log: Log, tx: Transaction, due: readonly Requested[]
   const rows = await tx.run<RouteRow & { consumer: string }>(sql`/* workflows.newest_routes */
     select distinct on (handler) 'handler:' || handler as consumer, id, handler, version, kind,
       to_jsonb(types) as types, start_position, paused_at is not null as paused, definition
-    from ${log.names.workflow_routes}
+    from ${workflowNames(log).workflow_routes}
     where 'handler:' || handler = any(${[...new Set(due.map(({ consumer }) => consumer))]}::text[])
       and retired_at is null
     order by handler, version desc`)
@@ -127,10 +130,10 @@ async function newestRoutes(log: Log, tx: Transaction, due: readonly Requested[]
 /** Those that are still asked for. Of a workflow that is cancelled or undone by now, only the request is taken away. */
 async function take(log: Log, tx: Transaction, due: readonly Requested[]): Promise<Taken[]> {
   return tx.run<Taken>(sql`/* workflows.take_letters */
-    update ${log.names.dead_letters} as d
+    update ${consumerNames(log).dead_letters} as d
     set state = case when exists (
           select
-          from ${log.names.workflows} as w
+          from ${workflowNames(log).workflows} as w
           where w.correlation_id = d.correlation_id
             and w.state <> 'active')
         then d.state else 'retrying' end,
@@ -144,7 +147,7 @@ async function take(log: Log, tx: Transaction, due: readonly Requested[]): Promi
       and d.retry_at <= ${log.names.clock}(d.retry_at)
       and not exists (
         select
-        from ${log.names.workflow_executions} as x
+        from ${workflowNames(log).workflow_executions} as x
         where x.id = d.execution)
     returning d.consumer, d.event_id, d.correlation_id, substr(d.consumer, 9) as handler, d.position, d.execution,
       d.state, d.edited is not null as is_edited`)

@@ -1,8 +1,10 @@
 /** New executions: in the transaction that is the reason for them, under the rows of their workflows. */
+
 import { derivedId } from '../../core/derived-id.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
+import { workflowNames } from '../schema.ts'
 
 export interface NewExecution {
   readonly id: string

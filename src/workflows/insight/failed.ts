@@ -1,5 +1,7 @@
 /** Workflows with dead letters that wait for somebody: how many, and what went wrong last. */
+
 import type { ErrorDescription } from '../../consumers/run/failure.ts'
+import { consumerNames } from '../../consumers/schema.ts'
 import { checkName } from '../../core/name.ts'
 import { checkWhole } from '../../core/whole.ts'
 import { sql } from '../../database/sql.ts'
@@ -40,7 +42,7 @@ interface FailedRow {
 export async function listFailed(log: Log, { limit = 50, after }: FailedOptions): Promise<FailedWorkflow[]> {
   checkWhole('limit', limit, 1, 1000)
   if (after !== undefined) checkName('Correlation id', after)
-  const { dead_letters: letters } = log.names
+  const { dead_letters: letters } = consumerNames(log)
   const rows = await log.database.run<FailedRow>(sql`/* workflows.failed */
     select f.*, l.consumer, l.reason, l.error, l.last_failed_at
     from (

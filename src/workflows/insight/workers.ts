@@ -1,6 +1,8 @@
 /** Who works: the workers that are alive, in all processes. */
+
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
+import { workflowNames } from '../schema.ts'
 
 export interface WorkerDescription {
   /** A random id, a new one with each start. */

@@ -21,7 +21,7 @@ export async function endRun(
   const dueAt = claimed.dueAt.toISOString()
   return log.database.transaction(async tx => {
     const [row] = await tx.run<{ next_in: number | null }>(sql`/* workflows.end_schedule */
-      update ${log.names.workflow_schedules}
+      update ${workflowNames(log).workflow_schedules}
       set claimed_until = null,
         owner = null,
         begun_at = case when ${isManual}::boolean then begun_at end,

@@ -4,6 +4,7 @@ import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
 import { eventColumnCount, eventColumnsOf, eventsOfRows, rawEventOfRow } from '../../events/read/rows.ts'
 import type { JoinedBatch } from '../joins/joined.ts'
+import { workflowNames } from '../schema.ts'
 
 /** One execution in the hands of a worker, until it is finished or lost. */
 export interface Claimed {

@@ -5,6 +5,7 @@
  * Whatever comes while one call is under way goes together into the next. Outcomes without effects are one statement; those
  * that only emit share a transaction; those with writes of their own, or that others must not be held up by, go alone.
  */
+
 import { isInterruption } from '../../consumers/run/failure.ts'
 import { coalesce } from '../../core/coalesce.ts'
 import { isRillflowError } from '../../core/errors.ts'
@@ -22,6 +23,7 @@ import { enqueue } from '../dispatch/enqueue.ts'
 import { moveBatches } from '../joins/joins.ts'
 import { finishMoves } from '../joins/moves.ts'
 import { loadRoutes } from '../routes.ts'
+import { workflowNames } from '../schema.ts'
 import { hasIdledTooLong, idleLimit } from './limits.ts'
 import { isPlain, type Outcome } from './outcome.ts'
 import { resultOf } from './result.ts'

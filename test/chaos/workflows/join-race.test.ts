@@ -4,6 +4,7 @@
  *
  * `RILLFLOW_CHAOS=long` for a thousand joins; otherwise as many as every run can afford.
  */
+
 import { randomUUID } from 'node:crypto'
 import { expect, test } from 'vitest'
 import type { Executor } from '../../../src/database/database.ts'
@@ -80,7 +81,7 @@ async function locked({ log }: Race, correlationId: string, happening: Happening
   return log.database.transaction(async tx => {
     await tx.run(sql`/* test.lock */
       select 1
-      from ${log.names.workflows}
+      from ${workflowNames(log).workflows}
       where correlation_id = ${correlationId}::text
       for update`)
     return happening(tx)
