@@ -90,7 +90,7 @@ export async function writeSnapshots(
       where o.stream = g.stream
         and o.state_version < ${stateVersion}::integer
     )
-    insert into ${log.names.snapshots} as kept (stream, state_version, version, event_id, body, created_at)
+    insert into ${aggregateNames(log).snapshots} as kept (stream, state_version, version, event_id, body, created_at)
     select stream, ${stateVersion}::integer, version, event_id, body::json, ${log.names.clock}(stream)
     from given
     order by stream collate "C"

@@ -116,7 +116,7 @@ export async function saveInside(
         and fence = ${lease.fence}::bigint
       for share
     )
-    insert into ${log.names.deliveries} (consumer, position, deliveries, acked_at)
+    insert into ${subscriptionNames(log).deliveries} (consumer, position, deliveries, acked_at)
     select name, ${event.position}::bigint, ${event.deliveries}::integer, ${log.names.clock}(name)
     from held
     on conflict (consumer, position) do update
@@ -172,7 +172,7 @@ export async function loadRow(log: Log, lease: Fence): Promise<Loaded> {
     sql`/* subscriptions.left */
       select position, deliveries, acked_at is not null as done,
         greatest(0, extract(epoch from retry_at - ${log.names.clock}(retry_at)) * 1000)::float8 as wait
-      from ${log.names.deliveries}
+      from ${subscriptionNames(log).deliveries}
       where consumer = ${lease.consumer}::text`,
   )
   const now = log.clock.now().getTime()

@@ -89,7 +89,7 @@ function closedLetters(log: Log): OldRows {
     label: 'upkeep.letters',
     table: consumerNames(log).dead_letters,
     key: ['consumer', 'event_id'],
-    clock: names.clock,
+    clock: log.names.clock,
     where: `t.state in ('replayed', 'resolved')
         and coalesce((t.history -> -1 ->> 'at')::timestamptz, t.last_failed_at) < $1`,
   }

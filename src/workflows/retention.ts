@@ -18,7 +18,7 @@ export async function pruneAttempts(log: Log, options: PruneOptions): Promise<nu
 }
 
 function oldAttempts(log: Log): OldRows[] {
-  const names = { ...consumerNames(log), ...workflowNames(log) }
+  const names = { clock: log.names.clock, ...consumerNames(log), ...workflowNames(log) }
   const isSettled = (w: string): string => `${w}.state = 'active'
         and ${w}.open = 0
         and ${w}.updated_at < $1

@@ -123,7 +123,7 @@ async function storeRoute(
     insert into ${workflowNames(log).workflow_routes}
       (id, handler, version, kind, types, digest, definition, start_position, backfill_position, priority, delay_ms,
         timeout_ms, deadline_ms, concurrency, rate_limit, rate_per_ms, created_at)
-    select nextval(${log.names.workflow_routes_id.quoted}::regclass), ${name}::text, ${version}::integer, ${kind}::text,
+    select nextval(${workflowNames(log).workflow_routes_id.quoted}::regclass), ${name}::text, ${version}::integer, ${kind}::text,
       ${types ?? null}::text[], ${digest}::text, ${text}::jsonb, ${wanted}::bigint, ${backfill}::bigint,
       ${priority}::integer, ${delayMs}::integer, ${timeoutMs}::integer, ${deadlineMs ?? null}::integer,
       ${concurrency ?? null}::integer, ${rate?.limit ?? null}::integer, ${rate?.perMs ?? null}::integer,

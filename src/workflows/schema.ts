@@ -50,7 +50,7 @@ export const workflowNames = namesOf(
   'workflow_claim',
   'workflow_dispatch',
   'workflow_hold',
-  'workflow_finish',
+  'workflow_complete',
   'workflow_advance',
   'workflow_cancel',
   'workflow_stopped',

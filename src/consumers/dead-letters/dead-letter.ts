@@ -51,7 +51,7 @@ export async function recordDeadLetter(
   const { position, id, stream, version, type } = event
   const description = JSON.stringify(describeError(error))
   await executor.run(sql`/* dead_letters.record */
-    insert into ${log.names.dead_letters} as d
+    insert into ${consumerNames(log).dead_letters} as d
       (consumer, event_id, position, stream, version, type, fence, attempts, first_failed_at, last_failed_at, errors)
     select ${lease.consumer}::text, ${id}::uuid, ${position}::bigint, ${stream}::text, ${version}::bigint,
       ${type}::text, ${lease.fence}::bigint, ${attempts}::integer, moment.at, moment.at,

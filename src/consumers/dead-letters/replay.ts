@@ -179,7 +179,7 @@ export async function takeNext(
       returning d.position, d.event_id, d.attempts)
     select exists (select from held) as held, taken.position, taken.event_id, taken.attempts,
       (select (extract(epoch from min(retry_at) - ${log.names.clock}(min(retry_at))) * 1000)::float8
-        from ${log.names.dead_letters}
+        from ${consumerNames(log).dead_letters}
         where consumer = ${consumer}::text
           and retry_at is not null) as next_in
     from (select 1) as always

@@ -50,7 +50,7 @@ export async function requestRetry(log: Log, consumer: string, eventId: string, 
     log,
     { consumer, eventId, wanted: 'retried' },
     id => sql`/* dead_letters.request */
-      update ${log.names.dead_letters} as d
+      update ${consumerNames(log).dead_letters} as d
       set retry_at = least(d.retry_at, ${log.names.clock}(d.retry_at)),
         edited = coalesce(${text}::jsonb, case when d.retry_at is not null then d.edited end)
       where d.consumer = ${consumer}::text
@@ -83,7 +83,7 @@ export async function requestMatching(
   const rows = await log.database.runArrays(sql`/* dead_letters.request_matching */
     with line as (
       select greatest(${log.names.clock}(max(retry_at)), max(retry_at) + make_interval(secs => 1 / ${perSecond}::float8)) as free_at
-      from ${log.names.dead_letters}
+      from ${consumerNames(log).dead_letters}
       where (consumer = ${name}::text or (${name}::text is null and execution is not null))
         and retry_at is not null),
     wanted as (

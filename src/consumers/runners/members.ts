@@ -29,7 +29,7 @@ export async function join(log: Log, { owner, node = undefined, standby, leaseMs
     await tx.run(sql`/* daemons.queue */
       select pg_advisory_xact_lock(${consumerNames(log).daemons.quoted}::regclass::oid::bigint)`)
     await tx.run(sql`/* daemons.forget */
-      delete from ${log.names.daemons}
+      delete from ${consumerNames(log).daemons}
       where heartbeat_at < ${log.names.clock}(heartbeat_at) - 10 * make_interval(secs => lease_ms / 1000.0)`)
     const replaced = await tx.run<{ owner: string; role: Role }>(sql`/* daemons.replace */
       delete from ${consumerNames(log).daemons}
@@ -43,7 +43,7 @@ export async function join(log: Log, { owner, node = undefined, standby, leaseMs
       )
     const role: Role = standby && !replaced.some(row => row.role === 'hot') ? 'standby' : 'hot'
     await tx.run(sql`/* daemons.join */
-      insert into ${log.names.daemons} (owner, node, role, lease_ms, heartbeat_at, started_at, consumers)
+      insert into ${consumerNames(log).daemons} (owner, node, role, lease_ms, heartbeat_at, started_at, consumers)
       select ${owner}::text, ${node ?? null}::text, ${role}::text, ${leaseMs}::integer, moment.at, moment.at, '{}'
       from ${moment(log.names.clock)}
       -- Sent again, because the first one got no answer.
@@ -103,7 +103,7 @@ export async function look(
     members: MemberRow[] | null
   }>(sql`/* consumers.look */
     with beat as (
-      update ${log.names.daemons} as d
+      update ${consumerNames(log).daemons} as d
       set heartbeat_at = ${log.names.clock}(d.heartbeat_at),
         consumers = ${wanted}::text[],
         role = case
@@ -138,7 +138,7 @@ export async function look(
             from ${consumerNames(log).dead_letters} as l
             where l.consumer = c.name
               and l.retry_at <= ${log.names.clock}(l.retry_at))))
-        from ${log.names.consumers} as c
+        from ${consumerNames(log).consumers} as c
         where c.name = any(${wanted}::text[])
           or exists (
             select
@@ -150,7 +150,7 @@ export async function look(
           'node', d.node,
           'since', d.started_at,
           'consumers', d.consumers))
-        from ${log.names.daemons} as d
+        from ${consumerNames(log).daemons} as d
         where d.heartbeat_at >= ${log.names.clock}(d.heartbeat_at) - make_interval(secs => d.lease_ms / 1000.0)) as members`)
   return viewOf(log, owner, wanted, row!)
 }

@@ -52,7 +52,7 @@ export function administerDaemons({ log, wake }: { readonly log: Log; readonly w
           from ${consumerNames(log).consumers} as c
           where c.owner = d.owner
             and c.lease_until > ${log.names.clock}(c.lease_until)) as leases
-      from ${log.names.daemons} as d
+      from ${consumerNames(log).daemons} as d
       order by d.node nulls last, d.started_at, d.owner`)
     const sign = log.database.soleUser
     return rows.map(row => ({

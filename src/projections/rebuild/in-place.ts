@@ -73,7 +73,7 @@ async function takeForRebuild(log: Log, name: string, leaseMs: number, restart: 
         end,
         state = 'rebuilding',
         owner = ${owner}::text,
-        fence = nextval(${log.names.consumers_fence.quoted}::regclass),
+        fence = nextval(${consumerNames(log).consumers_fence.quoted}::regclass),
         lease_until = ${log.names.clock}(c.lease_until) + make_interval(secs => ${leaseMs}::float8 / 1000)
       where c.name = ${name}::text
         and (c.state = 'active'

@@ -41,7 +41,7 @@ export async function beginShadow(log: Log, projection: Projection, restart: boo
       if (row !== undefined) await forgetShadow(log, tx, projection)
       const { startFrom } = projection.options
       const [made] = await tx.run(sql`/* projections.begin_shadow */
-        insert into ${log.names.consumers} (name, kind, checkpoint, definition, created_at, progressed_at)
+        insert into ${consumerNames(log).consumers} (name, kind, checkpoint, definition, created_at, progressed_at)
         select ${name}::text, 'projection', ${typeof startFrom === 'number' ? startFrom : 0}::bigint,
           ${JSON.stringify({ rebuilds: projection.name, fingerprint: print })}::jsonb,
           moment.at, moment.at

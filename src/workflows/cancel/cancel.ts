@@ -86,7 +86,7 @@ export async function cancelIn(
 ): Promise<boolean> {
   const [row] = await tx.run<{ cancelled: boolean }>(sql`/* workflows.cancel */
     select cancelled
-    from ${log.names.workflow_cancel}(
+    from ${workflowNames(log).workflow_cancel}(
       p_owner => ${cancelOwner}::text,
       p_correlation => ${correlationId}::text,
       p_dispatcher => ${dispatcherName}::text,
@@ -106,7 +106,7 @@ export async function holdWhole(log: Log, tx: Executor, correlationId: string): 
     where correlation_id = ${correlationId}::text
     for update`)
   await tx.run(sql`/* workflows.hold_lanes */
-    select ${log.names.workflow_hold_lanes}(p_correlation => ${correlationId}::text)`)
+    select ${workflowNames(log).workflow_hold_lanes}(p_correlation => ${correlationId}::text)`)
 }
 
 /** Goes on where whoever cancelled a workflow has not come to its children; returns how many it cancelled. */

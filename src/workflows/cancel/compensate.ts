@@ -46,7 +46,7 @@ export async function confirmStopped(log: Log, stopped: readonly Stopping[]): Pr
     count += await log.database.transaction(async tx => {
       const [row] = await tx.run<{ removed: number }>(sql`/* workflows.stopped */
         select removed
-        from ${log.names.workflow_stopped}(
+        from ${workflowNames(log).workflow_stopped}(
           p_owner => ${cancelOwner}::text,
           p_correlation => ${correlationId}::text,
           p_ids => ${ids}::uuid[])`)

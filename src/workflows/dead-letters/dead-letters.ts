@@ -184,7 +184,7 @@ async function isAnyoneThere(log: Log): Promise<boolean> {
   const [row] = await log.database.run<{ there: boolean }>(sql`/* workflows.is_anyone_there */
     select exists (
       select
-      from ${log.names.workflow_workers} as w
+      from ${workflowNames(log).workflow_workers} as w
       where w.heartbeat_at > ${log.names.clock}(w.heartbeat_at) - make_interval(secs => w.lease_ms / 1000.0)
         and (${sign}::text is null or split_part(w.owner, '/', 1) = ${sign}::text)) as there`)
   return row!.there

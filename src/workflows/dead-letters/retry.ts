@@ -66,7 +66,7 @@ export async function retryLetters(
   // Those that come behind these at a given rate.
   const [next] = await log.database.run<{ next_in: number | null }>(sql`/* workflows.next_letter */
     select (extract(epoch from min(d.retry_at) - ${log.names.clock}(min(d.retry_at))) * 1000)::float8 as next_in
-    from ${log.names.dead_letters} as d
+    from ${consumerNames(log).dead_letters} as d
     where d.consumer in (
         select 'handler:' || r.handler
         from ${workflowNames(log).workflow_routes} as r

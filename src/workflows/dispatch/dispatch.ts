@@ -191,7 +191,7 @@ async function admit(
   const parents = flows.map(({ parent }) => parent ?? null)
   const rows = await tx.runArrays(sql`/* workflows.admit */
     select correlation_id, state, is_new
-    from ${log.names.workflow_admit}(
+    from ${workflowNames(log).workflow_admit}(
       p_owner => ${owner}::text,
       p_ids => ${flows.map(({ id }) => id)}::text[],
       p_wanted => ${flows.map(({ isWanted }) => isWanted)}::boolean[],

@@ -37,7 +37,7 @@ export async function enqueue(
     executions.some(each => of(each) !== undefined) ? executions.map(each => of(each) ?? null) : null
   const [row] = await tx.runArrays(sql`/* workflows.enqueue */
     select enqueued
-    from ${log.names.workflow_enqueue}(
+    from ${workflowNames(log).workflow_enqueue}(
       p_owner => ${owner}::text,
       p_ids => ${executions.map(each => each.id)}::uuid[],
       p_positions => ${executions.map(each => each.position)}::bigint[],

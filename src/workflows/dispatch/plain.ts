@@ -84,7 +84,7 @@ async function call(
   const flows = byWorkflow(plans)
   const [row] = await log.database.run<Row>(sql`/* workflows.dispatch */
     select outcome, is_paused, is_idle, queued, to_jsonb(begun) as begun, begun_at
-    from ${log.names.workflow_dispatch}(
+    from ${workflowNames(log).workflow_dispatch}(
       p_consumer => ${dispatcherName}::text,
       p_fence => ${fence}::bigint,
       p_version => ${version}::integer,

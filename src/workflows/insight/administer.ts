@@ -19,7 +19,7 @@ export async function pauseHandler(log: Log, handler: string): Promise<void> {
     log,
     handler,
     sql`/* workflows.pause_handler */
-      update ${log.names.workflow_routes}
+      update ${workflowNames(log).workflow_routes}
       set paused_at = coalesce(paused_at, ${log.names.clock}(paused_at))
       where handler = ${handler}::text
       returning id`,
@@ -50,7 +50,7 @@ export async function retireHandler(log: Log, handler: string, version?: number 
     log,
     handler,
     sql`/* workflows.retire_handler */
-      update ${log.names.workflow_routes}
+      update ${workflowNames(log).workflow_routes}
       set retired_at = coalesce(retired_at, ${log.names.clock}(retired_at))
       where handler = ${handler}::text
         and (${version ?? null}::integer is null or version = ${version ?? null}::integer)

@@ -46,7 +46,7 @@ async function expireSome(
       update ${workflowNames(log).workflow_joins} as j
       set state = case when r.definition->'join'->>'onTimeout' = 'partial' then 'closed' else 'expired' end,
         closed_at = ${log.names.clock}(j.closed_at)
-      from ${log.names.workflow_routes} as r
+      from ${workflowNames(log).workflow_routes} as r
       where j.id = any(${due.map(({ id }) => id)}::uuid[])
         and r.id = j.route
         and j.state = 'open'

@@ -74,7 +74,7 @@ export async function openJoins(
   if (wanted.length === 0) return []
   const rows = await tx.runArrays(sql`/* workflows.open_joins */
     with made as (
-      insert into ${log.names.workflow_joins}
+      insert into ${workflowNames(log).workflow_joins}
         (id, batch_id, correlation_id, route, size, position, outer_batches, deadline_at, opened_at)
       select u.id, u.batch_id, u.correlation_id, u.route, u.size, u.position, u.outer_batches::jsonb,
         ${log.names.clock}(u.position) + make_interval(secs => u.timeout_ms / 1000.0), ${log.names.clock}(u.position)
@@ -109,7 +109,7 @@ export async function openJoins(
   const woken = Number((rows[0]?.[1] as number | undefined) ?? 0)
   if (woken > 0)
     await tx.run(sql`/* workflows.count */
-      select ${log.names.workflow_count}(
+      select ${workflowNames(log).workflow_count}(
         p_owner => ${owner}::text,
         p_names => array['active'],
         p_by => array[${woken}::bigint])`)

@@ -112,7 +112,7 @@ export async function moveClaim(log: Log, claimed: ClaimedSchedule, dueAt: Date)
 /** Leaves it to be claimed again in a moment, by whoever comes. */
 export async function releaseClaim(log: Log, { name, fence }: ClaimedSchedule): Promise<void> {
   await log.database.run(sql`/* workflows.release_schedule */
-    update ${log.names.workflow_schedules}
+    update ${workflowNames(log).workflow_schedules}
     set claimed_until = ${log.names.clock}(claimed_until) + interval '500 milliseconds',
       owner = null
     where name = ${name}::text

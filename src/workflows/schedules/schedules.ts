@@ -75,7 +75,7 @@ export function openSchedules(parts: AppendParts, scheduler: Scheduler, register
     async pause(name) {
       await register()
       const rows = await log.database.run(sql`/* workflows.pause_schedule */
-        update ${log.names.workflow_schedules}
+        update ${workflowNames(log).workflow_schedules}
         set paused_at = coalesce(paused_at, ${log.names.clock}(paused_at))
         where name = ${name}::text
         returning name`)
@@ -127,7 +127,7 @@ async function resume(log: Log, tx: Executor, name: string): Promise<void> {
     definition: ScheduleDefinition
   }>(sql`/* workflows.paused_schedule */
     select next_at, ${log.names.clock}(name) as now, paused_at is not null as paused, definition
-    from ${log.names.workflow_schedules}
+    from ${workflowNames(log).workflow_schedules}
     where name = ${name}::text
     for update`)
   if (row === undefined) throw await notFound(log, name, tx)

@@ -40,7 +40,7 @@ export async function loadCalls(log: Log, execution: Claimed): Promise<Recorded[
   const rows = await log.database.run<StepRow>(sql`/* workflows.load_steps */
     select kind, name, track, ordinal, turn, state, result, result is not null as has_result, position, at, due_at,
       (extract(epoch from due_at - ${log.names.clock}(due_at)) * 1000)::float8 as due_in
-    from ${log.names.workflow_steps}
+    from ${workflowNames(log).workflow_steps}
     where execution = ${execution.id}::uuid
     order by ordinal`)
   const events = await eventsAt(

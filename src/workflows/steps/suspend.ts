@@ -109,7 +109,7 @@ async function nextDue(log: Log, tx: Executor, execution: string, calls: readonl
     select
       coalesce(bool_or(s.state <> 'waiting'), false) as ended,
       (extract(epoch from min(s.due_at) - ${log.names.clock}(min(s.due_at))) * 1000)::float8 as due_in
-    from ${log.names.workflow_steps} as s
+    from ${workflowNames(log).workflow_steps} as s
     join unnest(
       ${calls.map(({ kind }) => kind)}::text[],
       ${calls.map(({ name }) => name)}::text[]) as u(kind, name) on u.kind = s.kind and u.name = s.name

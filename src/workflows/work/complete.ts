@@ -231,7 +231,7 @@ async function hold(tx: Executor, log: DispatchParts['log'], entries: readonly E
   const { correlations, lanes, executions } = aboutOf(entries)
   const [row] = await tx.runArrays(sql`/* workflows.hold */
     select accepted
-    from ${log.names.workflow_hold}(
+    from ${workflowNames(log).workflow_hold}(
       p_correlations => ${correlations}::text[],
       p_lanes => ${lanes}::text[],
       p_ids => ${executions.map(({ id }) => id)}::uuid[],
@@ -258,7 +258,7 @@ async function storeOutcomes(
   const errors = outcomes.some(({ error }) => error !== undefined)
   const [row] = await executor.runArrays(sql`/* workflows.finish */
     select accepted, begun
-    from ${log.names.workflow_complete}(
+    from ${workflowNames(log).workflow_complete}(
       p_owner => ${owner}::text,
       p_correlations => ${correlations}::text[],
       p_lanes => ${lanes}::text[],

@@ -117,7 +117,7 @@ async function unpark(log: Log, handler: string, key: string | undefined): Promi
         parked_by = null
       where lane = any(${lanes}::text[])`)
     await tx.run(sql`/* workflows.advance */
-      select ${log.names.workflow_advance}(
+      select ${workflowNames(log).workflow_advance}(
         p_owner => '',
         p_lanes => ${lanes}::text[],
         p_next => null,

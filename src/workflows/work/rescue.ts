@@ -23,7 +23,7 @@ export interface WorkerRow {
 
 export async function enterWorker(log: Log, { owner, node, leaseMs, concurrency, routes }: WorkerRow): Promise<void> {
   await log.database.run(sql`/* workflows.enter */
-    insert into ${log.names.workflow_workers} (owner, node, lease_ms, concurrency, routes, heartbeat_at, started_at)
+    insert into ${workflowNames(log).workflow_workers} (owner, node, lease_ms, concurrency, routes, heartbeat_at, started_at)
     select ${owner}::text, ${node ?? null}::text, ${leaseMs}::integer, ${concurrency}::integer, ${routes}::integer[],
       moment.at, moment.at
     from ${moment(log.names.clock)}
@@ -168,7 +168,7 @@ async function remove(log: Pick<Log, 'schema'>, tx: Transaction, owner: string):
       delete from ${workflowNames(log).workflow_counters}
       where owner = ${owner}::text
       returning name, value)
-    select ${log.names.workflow_count}(p_owner => 'total', p_names => array_agg(name), p_by => array_agg(value))
+    select ${workflowNames(log).workflow_count}(p_owner => 'total', p_names => array_agg(name), p_by => array_agg(value))
     from gone`)
   await tx.run(sql`/* workflows.leave */
     delete from ${workflowNames(log).workflow_workers}
@@ -189,7 +189,7 @@ async function giveBack(
   const told = isOrderly ? 'released' : 'failed'
   const [row] = await tx.runArrays(sql`/* workflows.give_back */
     select cardinality(accepted)
-    from ${log.names.workflow_complete}(
+    from ${workflowNames(log).workflow_complete}(
       p_owner => ${owner}::text,
       p_correlations => ${[...new Set(running.map(each => each.correlation_id))].sort(byBytes)}::text[],
       p_lanes => ${lanes.length === 0 ? null : lanes}::text[],

@@ -46,7 +46,7 @@ export async function tick(
   routes: readonly number[],
   schedules: readonly string[],
 ): Promise<Tick> {
-  const names = { ...consumerNames(log), ...workflowNames(log) }
+  const names = { clock: log.names.clock, ...consumerNames(log), ...workflowNames(log) }
   const sign = log.database.soleUser ?? null
   const [row] = await log.database.run<{
     known: boolean
@@ -191,6 +191,6 @@ export async function wakeDue(log: Log, ids: readonly string[]): Promise<number>
   if (ids.length === 0) return 0
   const [row] = await log.database.runArrays(sql`/* workflows.wake */
     select woken
-    from ${log.names.workflow_wake}(p_ids => ${ids}::uuid[], p_patient => false)`)
+    from ${workflowNames(log).workflow_wake}(p_ids => ${ids}::uuid[], p_patient => false)`)
   return Number((row as [number])[0])
 }
