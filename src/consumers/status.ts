@@ -49,7 +49,7 @@ export interface StoredError {
 interface StatusRow {
   name: string
   kind: ConsumerKind
-  state: ConsumerStatus['state']
+  state: ConsumerStatus['state'] | 'emptying'
   checkpoint: number
   lag_seconds: number | null
   paused: boolean
@@ -98,7 +98,8 @@ export async function readStatus(
 }
 
 function statusOf(row: StatusRow, head: number): ConsumerStatus {
-  const { name, kind, state, attempts } = row
+  const { name, kind, attempts } = row
+  const state = row.state === 'emptying' ? 'rebuilding' : row.state
   const isInline = state === 'inline'
   const checkpoint = isInline && row.checkpoint < head ? head : row.checkpoint
   return {

@@ -3,8 +3,8 @@
 import { deadline, sleep } from '../core/lifecycle.ts'
 import { sql } from '../database/sql.ts'
 import { checkPosition } from '../events/read/log.ts'
-import { notFound } from './administer.ts'
 import type { Consumers } from './consumers.ts'
+import { notFound } from './operator.ts'
 import { consumerNames } from './schema.ts'
 
 export interface WaitForOptions {

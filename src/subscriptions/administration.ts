@@ -3,8 +3,7 @@
  * Whatever moves a checkpoint draws a new fence, so that the operator wins over what is under way.
  */
 
-import { deleteConsumer, resetConsumer } from '../consumers/administer.ts'
-import { change as changeRows, pause as pauseRows } from '../consumers/row.ts'
+import * as operator from '../consumers/operator.ts'
 import { consumerNames } from '../consumers/schema.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { checkWhole } from '../core/whole.ts'
@@ -91,15 +90,11 @@ export function openAdministration(parts: SubscriptionParts): Administration {
     },
     pause: (name, group) =>
       change(name, group, async (tx, names) => {
-        await pauseRows(log, names, tx)
+        await operator.pause(log, names, tx)
       }),
     resume: (name, group) =>
       change(name, group, async (tx, names) => {
-        await tx.run(sql`/* subscriptions.resume */
-          update ${consumerNames(log).consumers}
-          set paused_at = null,
-            state = 'active'
-          where name = any(${names}::text[])`)
+        await operator.resume(log, names, tx, { keepsHolder: true })
       }),
     async reset(name, position, group) {
       checkPosition('position', position)
@@ -110,7 +105,7 @@ export function openAdministration(parts: SubscriptionParts): Administration {
         await tx.run(sql`/* subscriptions.forget */
           delete from ${subscriptionNames(log).deliveries}
           where consumer = any(${names}::text[])`)
-        for (const each of names) await resetConsumer(log, each, position, tx)
+        await operator.reset(log, names, position, tx)
       })
     },
     async setMaxInFlight(name, group, maxInFlight) {
@@ -121,7 +116,7 @@ export function openAdministration(parts: SubscriptionParts): Administration {
             option: 'maxInFlight',
             reason: `must be at least 1 for each of ${names.length} partitions`,
           })
-        await changeRows(log, names, { definition: { maxInFlight }, keepsHolder: true }, tx)
+        await operator.change(log, names, { definition: { maxInFlight }, keepsHolder: true }, tx)
       })
     },
     repartition: (name, group, partitions, options = {}) => repartition(parts, { name, group }, partitions, options),
@@ -130,7 +125,7 @@ export function openAdministration(parts: SubscriptionParts): Administration {
         await tx.run(sql`/* subscriptions.delete_deliveries */
           delete from ${subscriptionNames(log).deliveries}
           where consumer = any(${names}::text[])`)
-        for (const each of names) await deleteConsumer(log, each, tx)
+        await operator.remove(log, names, tx)
       })
     },
   }

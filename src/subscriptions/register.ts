@@ -1,6 +1,7 @@
 /** The rows of a subscription's groups: made once, and compared with what is asked for later. */
 
-import { change, ensure } from '../consumers/row.ts'
+import { change } from '../consumers/operator.ts'
+import { ensure } from '../consumers/row.ts'
 import { consumerNames } from '../consumers/schema.ts'
 import { DuplicateConsumer } from '../core/errors.ts'
 import { canonicalJson } from '../core/json.ts'

@@ -30,7 +30,7 @@ export async function lookAt(log: Log, consumers: readonly string[]): Promise<Ou
         where c.name = any(${consumers}::text[])
           and c.paused_at is null
           and c.state <> 'inline'
-          and (c.checkpoint < head.position or c.state = 'rebuilding'))
+          and (c.checkpoint < head.position or c.state in ('emptying', 'rebuilding')))
       and not exists (
         select
         from ${names.workflow_executions} as x

@@ -18,7 +18,7 @@ export async function slowest(log: Log, executor: Executor = log.database): Prom
     from (
       -- What is to be built anew begins where it began.
       select c.name,
-        case when 'pending' in (c.definition ->> 'reset', c.definition ->> 'rebuild') then 0 else c.checkpoint end
+        case when c.state = 'emptying' or c.definition ->> 'rebuild' = 'pending' then 0 else c.checkpoint end
           as position
       from ${consumerNames(log).consumers} as c
       where c.state <> 'inline'

@@ -7,7 +7,8 @@
  */
 
 import { createHash } from 'node:crypto'
-import { ensureConsumer } from '../consumers/lease.ts'
+import { ensureConsumer } from '../consumers/consumer.ts'
+import { change } from '../consumers/operator.ts'
 import { consumerNames } from '../consumers/schema.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { canonicalJson } from '../core/json.ts'
@@ -61,12 +62,10 @@ export async function lockDispatcher(log: Log, tx: Executor): Promise<{ checkpoi
   return row ?? { checkpoint: 0, version: 0 }
 }
 
-/** Tells the dispatcher that the routes are not what they were. The caller holds its row, or does so from then on. */
+/** The routes are no longer what they were: the dispatcher reads them again. Holds its row from then on. */
 export async function changeRoutes(log: Log, tx: Executor): Promise<void> {
-  await tx.run(sql`/* workflows.change_routes */
-    update ${consumerNames(log).consumers}
-    set definition = definition || jsonb_build_object('routes', coalesce((definition->>'routes')::integer, 0) + 1)
-    where name = ${dispatcherName}::text`)
+  const { version } = await lockDispatcher(log, tx)
+  await change(log, [dispatcherName], { definition: { routes: version + 1 }, keepsHolder: true }, tx)
 }
 
 async function storeRoute(

@@ -10,7 +10,7 @@
  *     blocked ──► ready                    parked                          waits for an operator
  *     stopping ──► (deleted)               its workflow compensates: waits for its attempt to be over
  */
-import { namesOf, type Part, sequence } from '../schema/part.ts'
+import { type NamesOf, namesOf, type Part, sequence } from '../schema/part.ts'
 import { cancel, holdLanes, make, remove, stopped } from './cancel/cancel.sql.ts'
 import { admit, dispatch } from './dispatch/dispatch.sql.ts'
 import { assign, enqueue, rank, wake, widen } from './dispatch/enqueue.sql.ts'
@@ -18,7 +18,7 @@ import { announceActivity, count, queuedMs, settleActivity } from './insight/act
 import { claim } from './work/claim.sql.ts'
 import { advance, complete, hold } from './work/complete.sql.ts'
 
-export const workflowNames = namesOf(
+const objects = [
   'workflows',
   'workflow_routes',
   'workflow_routes_id',
@@ -57,7 +57,8 @@ export const workflowNames = namesOf(
   'workflow_make',
   'workflow_hold_lanes',
   'workflow_remove',
-)
+] as const
+export const workflowNames: NamesOf<(typeof objects)[number]> = namesOf(objects)
 
 export const workflowsPart: Part = {
   name: 'workflows',

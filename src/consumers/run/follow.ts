@@ -18,8 +18,7 @@ import type { Page } from '../../events/read/page.ts'
 import type { Consumer } from '../consumer.ts'
 import { replayRequested } from '../dead-letters/replay.ts'
 import { CheckpointBeyondHead, LeaseLost } from '../errors.ts'
-import { saveProgress } from '../lease.ts'
-import { reportError } from '../row.ts'
+import { reportError, save } from '../row.ts'
 import type { Hold } from '../runners/host.ts'
 import { consumerNames } from '../schema.ts'
 import { applyPage } from './batch.ts'
@@ -158,7 +157,7 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: Hold)
 
   async function saveCursor(at: Place): Promise<void> {
     if (at.cursor <= at.saved || at.attempts > 0) return
-    await saveProgress(log, log.database, lease, { checkpoint: at.cursor })
+    await save(log, lease, { checkpoint: at.cursor }, log.database)
     at.saved = at.cursor
     savedAt = performance.now()
   }

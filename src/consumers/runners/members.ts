@@ -5,11 +5,12 @@
  * comes back after its heartbeat has expired, and finds another hot node, is a standby from then on.
  */
 
+import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { moment } from '../../schema/clock.sql.ts'
-import type { Lease } from '../lease.ts'
-import { free, renewedLeases } from '../row.ts'
+import { free } from '../operator.ts'
+import { type Lease, renewedLeases } from '../row.ts'
 import { consumerNames } from '../schema.ts'
 import type { Member } from './balance.ts'
 
@@ -56,6 +57,12 @@ export async function leave(log: Log, owner: string): Promise<void> {
   await log.database.run(sql`/* daemons.leave */
     delete from ${consumerNames(log).daemons}
     where owner = ${owner}::text`)
+}
+
+/** A copy of a store knows the processes of the original, which did not come with it. */
+export async function removeAllRunners(store: { readonly schema: string }, tx: Executor): Promise<void> {
+  await tx.run(sql`/* daemons.remove_all */
+    delete from ${consumerNames(store).daemons}`)
 }
 
 /** What a host sees when it looks around. */

@@ -3,7 +3,7 @@
  * no more. Its row says so, and it is paid before anything else is applied, by whoever has the code.
  */
 
-import { change } from '../../consumers/row.ts'
+import { change } from '../../consumers/operator.ts'
 import { consumerNames } from '../../consumers/schema.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'

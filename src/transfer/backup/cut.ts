@@ -19,13 +19,14 @@
  */
 
 import { aggregateNames } from '../../aggregates/schema.ts'
-import { consumerNames } from '../../consumers/schema.ts'
+import { removeBeyond as removeDeadLetters } from '../../consumers/dead-letters/row.ts'
+import { moveAllBack } from '../../consumers/operator.ts'
 import { throwIfAborted } from '../../core/lifecycle.ts'
 import type { Database, Executor } from '../../database/database.ts'
 import { type Statement, sql } from '../../database/sql.ts'
 import { logNames } from '../../events/log.ts'
 import { tombstoneType } from '../../events/streams/streams.ts'
-import { subscriptionNames } from '../../subscriptions/schema.ts'
+import { removeBeyond as removeDeliveries } from '../../subscriptions/save.ts'
 import { type CutWorkflows, cutWorkflows } from '../../workflows/cut.ts'
 
 export interface CutOptions {
@@ -44,8 +45,7 @@ export interface CutLog extends CutWorkflows {
 type CutNames = ReturnType<typeof namesIn>
 
 function namesIn(schema: string) {
-  const store = { schema }
-  return { ...logNames(schema), ...consumerNames(store), ...aggregateNames(store), ...subscriptionNames(store) }
+  return { ...logNames(schema), ...aggregateNames({ schema }) }
 }
 
 const chunk = 1_000
@@ -58,6 +58,7 @@ export async function cutLog(
   { signal, onProgress }: CutOptions = {},
 ): Promise<CutLog> {
   const names = namesIn(schema)
+  const log = { schema, names }
   const inOne = async <T>(work: (tx: Executor) => Promise<T>): Promise<T> => {
     throwIfAborted(signal)
     return database.transaction(work, limits)
@@ -68,13 +69,14 @@ export async function cutLog(
   })
   const workflows = await cutWorkflows(database, schema, position, inOne)
   const projections = await inOne(async tx => {
-    await tx.run(sql`/* upkeep.cut_letters */
-      delete from ${names.dead_letters}
-      where position > ${position}::bigint`)
-    await tx.run(sql`/* upkeep.cut_deliveries */
-      delete from ${names.deliveries}
-      where position > ${position}::bigint`)
-    return moveBack(names, tx, position)
+    await removeDeadLetters(log, position, tx)
+    await removeDeliveries(log, position, tx)
+    const [beyond] = await tx.run<{ exists: boolean }>(sql`/* backup.has_beyond */
+      select exists (
+        select
+        from ${names.events}
+        where position > ${position}::bigint) as exists`)
+    return moveAllBack(log, position, beyond!.exists, tx)
   })
   let events = 0
   for (let count = chunk; count === chunk; ) {
@@ -104,40 +106,6 @@ function forgetImports(names: CutNames, position: number): Statement {
       select min(created_at)
       from ${names.events}
       where position > ${position}::bigint)`
-}
-
-/** Returns the projections that have to be built anew. Their rows tell them so. */
-async function moveBack(names: CutNames, tx: Executor, position: number): Promise<string[]> {
-  // A rebuild that was cut off begins anew: it makes its tables itself.
-  await tx.run(sql`/* upkeep.cut_rebuilds */
-    delete from ${names.consumers}
-    where kind = 'projection'
-      and definition ? 'rebuilds'
-      and checkpoint > ${position}::bigint`)
-  const rows = await tx.run<{ name: string; kind: string }>(sql`/* upkeep.cut_consumers */
-    update ${names.consumers}
-    -- Until it is rebuilt, a read model has applied nothing that could be waited for.
-    set checkpoint = case when kind = 'projection' then 0 else ${position}::bigint end,
-      definition = case
-        when kind <> 'projection' then definition
-        when state = 'rebuilding' then definition || '{"rebuild": "pending", "reset": "pending"}'
-        else definition || '{"rebuild": "pending"}'
-      end,
-      attempts = 0,
-      retry_at = null,
-      owner = null,
-      lease_until = null,
-      last_error = null,
-      progressed_at = ${names.clock}(progressed_at),
-      fence = nextval(${names.consumers_fence.quoted}::regclass)
-    where checkpoint > ${position}::bigint
-      -- Applied with each append, so its checkpoint tells nothing.
-      or (state = 'inline' and exists (
-        select
-        from ${names.events}
-        where position > ${position}::bigint))
-    returning name, kind`)
-  return rows.flatMap(row => (row.kind === 'projection' ? [row.name] : [])).sort()
 }
 
 /** The last events, and their streams with them: the log is whole after each chunk. */

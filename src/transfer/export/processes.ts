@@ -3,19 +3,13 @@
  * What a worker was running is given back without being counted against it, since nobody has seen it fail.
  */
 
-import { consumerNames } from '../../consumers/schema.ts'
+import { freeAll } from '../../consumers/operator.ts'
+import { removeAllRunners } from '../../consumers/runners/members.ts'
 import type { Transaction } from '../../database/database.ts'
-import { sql } from '../../database/sql.ts'
 import { releaseWorkers } from '../../workflows/work/rescue.ts'
 
 export async function endProcesses(tx: Transaction, schema: string): Promise<void> {
-  const names = consumerNames({ schema })
-  await tx.run(sql`/* archive.daemons */
-    delete from ${names.daemons}`)
-  await tx.run(sql`/* archive.leases */
-    update ${names.consumers}
-    set owner = null,
-      lease_until = null
-    where owner is not null`)
+  await removeAllRunners({ schema }, tx)
+  await freeAll({ schema }, tx)
   await releaseWorkers({ schema }, tx)
 }

@@ -107,7 +107,7 @@ async function owedRebuilds(log: Log): Promise<Trouble[]> {
     select name, definition ->> 'rebuild' = 'pending' as is_cut
     from ${consumerNames(log).consumers}
     where definition ->> 'rebuild' = 'pending'
-      or (state = 'rebuilding' and (owner is null or lease_until < ${log.names.clock}(lease_until)))
+      or (state in ('emptying', 'rebuilding') and (owner is null or lease_until < ${log.names.clock}(lease_until)))
     order by name`)
   return rows.map(({ name, is_cut: isCut }) => ({
     level: 'warning' as const,

@@ -6,6 +6,7 @@ import { checkName } from '../../core/name.ts'
 import { checkWhole } from '../../core/whole.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
+import { handlerOf } from '../dead-letters/letters.ts'
 
 export interface FailedOptions {
   /** Default 50, at most 1000. */
@@ -78,9 +79,4 @@ function failedOf(row: FailedRow): FailedWorkflow {
     lastReason: row.reason ?? undefined,
     lastFailedAt: row.last_failed_at,
   }
-}
-
-/** Among the names of consumers those of handlers have a prefix. */
-function handlerOf(consumer: string): string {
-  return consumer.replace(/^handler:/, '')
 }

@@ -3,7 +3,7 @@
  * of 10 000 at most when they began. So with a filter that fits few it may be short, or empty, and still have a `next`.
  */
 
-import { checkTime } from '../../consumers/dead-letters/list.ts'
+import { checkTime } from '../../consumers/dead-letters/dead-letter.ts'
 import { InvalidOption } from '../../core/errors.ts'
 import { checkName } from '../../core/name.ts'
 import { checkWhole } from '../../core/whole.ts'

@@ -3,7 +3,7 @@
  * transaction; what is open is counted up to a limit. No table is ever counted whole.
  */
 
-import type { DeadLetterState } from '../../consumers/dead-letters/dead-letter.ts'
+import type { DeadLetterState } from '../../consumers/dead-letters/row.ts'
 import { consumerNames } from '../../consumers/schema.ts'
 import { numeral, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
