@@ -65,6 +65,8 @@ export interface UnitOfWork {
   readonly digest?: string | undefined
   /** Whether its events may be stored already. */
   readonly checkIds: boolean
+  /** The span that the append is part of, if it has none of its own. */
+  readonly span?: Span | undefined
 }
 
 /** One result for each stream. */
@@ -75,7 +77,7 @@ export function appendEvents(
   unit?: UnitOfWork,
 ): Promise<AppendResult[]> {
   const { telemetry, schema } = parts.log
-  if (!telemetry.isTraced) return appendAndCount(parts, streams, options, unit)
+  if (!telemetry.isTraced || unit?.span !== undefined) return appendAndCount(parts, streams, options, unit, unit?.span)
   const fields = { streams: streams.map(part => part.stream) }
   return telemetry.span({ name: 'events.append', schema, fields }, span =>
     appendAndCount(parts, streams, carrying(options, span), unit, span),
