@@ -33,7 +33,7 @@ const LAYERS: readonly (readonly string[])[] = [
 
 const MAX_LINES: Record<string, number> = { src: 500, test: 600 }
 const BANNED_NAMES = /^(utils?|helpers?|types|common|constants|interfaces|manager|lib)$|-(utils?|helpers?)$/
-const FOLDERS_WITHOUT_HEAD = ['migrations']
+const FOLDERS_WITHOUT_HEAD = ['migrations', 'integrations']
 
 /** A part is a folder of `src`, or a file right in it. */
 export const importsOnlyFromAbove: Rule = sources =>

@@ -17,7 +17,7 @@ import { VersionConflict } from '../errors.ts'
 import { appendInline } from '../inline/inline.ts'
 import type { Log } from '../log.ts'
 import type { Wake } from '../order/wake.ts'
-import { rereadable } from '../read/stream.ts'
+import { rereadable } from '../read/read.ts'
 import type { GroupCommit } from './group-commit.ts'
 import { type AppendResult, earlierResults, mayStillBeStored, refusal, repeatedBy, resultsOf } from './outcome.ts'
 import {
@@ -207,7 +207,7 @@ export async function appendIn(parts: AppendParts, append: Append, tx: AnyTransa
   parts.rememberIds(tx, idsOf(append))
   await wake.appendedIn(tx, executor)
   const count = (): void => log.telemetry.count('events_appended_total', append.eventCount)
-  // Of a user's own transaction nobody tells us whether it was committed.
+  // Whether a transaction of the user's own was committed is not known here.
   if (isOwnTransaction(tx)) tx.afterCommit(count)
   else count()
   return results
