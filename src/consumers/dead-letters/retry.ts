@@ -79,7 +79,7 @@ export async function requestMatching(
   const since = checkTime(filter.since)
   const name = consumer ?? null
   const rows = await log.database.runArrays(sql`/* dead_letters.request_matching */
-    with line as (
+    with line as materialized (
       select greatest(${log.names.clock}(max(retry_at)), max(retry_at) + make_interval(secs => 1 / ${perSecond}::float8)) as free_at
       from ${log.names.dead_letters}
       where (consumer = ${name}::text or (${name}::text is null and execution is not null))
