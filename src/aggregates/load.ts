@@ -4,6 +4,7 @@
  *
  * A state from memory is only begun with if the event of its version is still there: the query reads from that one on.
  */
+
 import { InvalidOption } from '../core/errors.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
@@ -16,6 +17,7 @@ import type { Aggregate } from './aggregate.ts'
 import { type CachedState, mostCached, type StateCache } from './cache.ts'
 import { fold } from './fold.ts'
 import type { ReadKept } from './projected.ts'
+import { aggregateNames } from './schema.ts'
 import { freeze, thaw } from './snapshot.ts'
 
 export interface LoadRange {
@@ -179,7 +181,7 @@ async function readPage(
         case when row_number() over (order by e.version) = 1 then n.body end,
         ${eventColumnsOf('e')}
       from ${log.names.streams} as s
-      left join ${log.names.snapshots} as n
+      left join ${aggregateNames(log).snapshots} as n
         on n.stream = s.stream
         and n.state_version = ${stateVersion}::integer
         and n.version <= ${to}::bigint

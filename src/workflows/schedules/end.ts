@@ -6,6 +6,7 @@
 import { sql } from '../../database/sql.ts'
 import { type AppendParts, appendIn } from '../../events/append/append.ts'
 import { moment } from '../../schema/clock.sql.ts'
+import { workflowNames } from '../schema.ts'
 import type { ClaimedSchedule } from './claim.ts'
 import { correlationOf, type EndedRun } from './run.ts'
 
@@ -21,7 +22,7 @@ export async function endRun(
   const dueAt = claimed.dueAt.toISOString()
   return log.database.transaction(async tx => {
     const [row] = await tx.run<{ next_in: number | null }>(sql`/* workflows.end_schedule */
-      update ${log.names.workflow_schedules}
+      update ${workflowNames(log).workflow_schedules}
       set claimed_until = null,
         owner = null,
         begun_at = case when ${isManual}::boolean then begun_at end,
@@ -44,7 +45,7 @@ export async function endRun(
       outcome === undefined
         ? []
         : await tx.run(sql`/* workflows.record_schedule */
-      insert into ${log.names.workflow_schedule_runs}
+      insert into ${workflowNames(log).workflow_schedule_runs}
         (schedule, due_at, is_manual, started_at, outcome, correlation_id, event_ids, error,
           ended_at)
       select ${name}::text, ${dueAt}::timestamptz, ${isManual}::boolean, ${claimed.now.toISOString()}::timestamptz,

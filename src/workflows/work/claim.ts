@@ -4,6 +4,7 @@ import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
 import { eventColumnCount, eventColumnsOf, eventsOfRows, rawEventOfRow } from '../../events/read/rows.ts'
 import type { JoinedBatch } from '../joins/joined.ts'
+import { workflowNames } from '../schema.ts'
 
 /** One execution in the hands of a worker, until it is finished or lost. */
 export interface Claimed {
@@ -64,7 +65,7 @@ export async function claim(
       (c.execution).queued_at,
       (extract(epoch from (c.execution).expires_at - ${log.names.clock}((c.execution).id)) * 1000)::float8,
       extract(epoch from ${log.names.clock}((c.execution).id))::float8 * 1000 - (c.execution).rank
-    from ${log.names.workflow_claim}(
+    from ${workflowNames(log).workflow_claim}(
       p_owner => ${owner}::text,
       p_fence => ${fence}::bigint,
       p_routes => ${routes}::integer[],

@@ -11,6 +11,7 @@ import type { Log } from '../../events/log.ts'
 import { moment } from '../../schema/clock.sql.ts'
 import { confirmStopped } from '../cancel/compensate.ts'
 import { WorkerCrashed } from '../errors.ts'
+import { workflowNames } from '../schema.ts'
 
 export interface WorkerRow {
   readonly owner: string
@@ -22,7 +23,7 @@ export interface WorkerRow {
 
 export async function enterWorker(log: Log, { owner, node, leaseMs, concurrency, routes }: WorkerRow): Promise<void> {
   await log.database.run(sql`/* workflows.enter */
-    insert into ${log.names.workflow_workers} (owner, node, lease_ms, concurrency, routes, heartbeat_at, started_at)
+    insert into ${workflowNames(log).workflow_workers} (owner, node, lease_ms, concurrency, routes, heartbeat_at, started_at)
     select ${owner}::text, ${node ?? null}::text, ${leaseMs}::integer, ${concurrency}::integer, ${routes}::integer[],
       moment.at, moment.at
     from ${moment(log.names.clock)}
@@ -46,7 +47,7 @@ export async function releaseForgotten(log: Log, owner: string, ids: readonly st
   return log.database.transaction(async tx => {
     const left = await tx.run<Left>(sql`/* workflows.forgotten */
       select id, fence, correlation_id, lane, state, worker
-      from ${log.names.workflow_executions}
+      from ${workflowNames(log).workflow_executions}
       where worker = ${owner}::text
         and id = any(${ids}::uuid[])`)
     return giveBack(log, tx, owner, left, true)
@@ -60,12 +61,12 @@ export async function releaseForgotten(log: Log, owner: string, ids: readonly st
 export async function rescueExpired(log: Log): Promise<number> {
   const rows = await log.database.run<Left>(sql`/* workflows.expired */
     select id, fence, correlation_id, lane, state, worker
-    from ${log.names.workflow_executions} as x
+    from ${workflowNames(log).workflow_executions} as x
     where x.worker is not null
       and (x.deadline_at < ${log.names.clock}(x.deadline_at)
         or (x.state = 'stopping' and not exists (
           select
-          from ${log.names.workflow_workers} as w
+          from ${workflowNames(log).workflow_workers} as w
           where w.owner = x.worker)))
     limit 1000`)
   const stopped = rows.filter(({ state }) => state === 'stopping')
@@ -119,12 +120,12 @@ async function lockWorker(log: Log, tx: Transaction, owner: string, isOwn: boole
   const rows = isOwn
     ? await tx.run(sql`/* workflows.own_worker */
         select owner
-        from ${log.names.workflow_workers}
+        from ${workflowNames(log).workflow_workers}
         where owner = ${owner}::text
         for update`)
     : await tx.run(sql`/* workflows.dead_worker */
         select owner
-        from ${log.names.workflow_workers}
+        from ${workflowNames(log).workflow_workers}
         where owner = ${owner}::text
           and (heartbeat_at < ${log.names.clock}(heartbeat_at) - make_interval(secs => lease_ms / 1000.0)
             or (${sign}::text is not null and split_part(owner, '/', 1) <> ${sign}::text))
@@ -136,13 +137,13 @@ async function lockWorker(log: Log, tx: Transaction, owner: string, isOwn: boole
  * Takes over from all workers there are, as if each had left in good order: for a copy of a store, whose workers are still
  * those of the original.
  */
-export async function releaseWorkers(log: Pick<Log, 'names'>, tx: Transaction): Promise<void> {
+export async function releaseWorkers(log: Pick<Log, 'schema'>, tx: Transaction): Promise<void> {
   const owners = await tx.run<{ owner: string }>(sql`/* workflows.workers_left */
     select owner
-    from ${log.names.workflow_workers}
+    from ${workflowNames(log).workflow_workers}
     union
     select worker
-    from ${log.names.workflow_executions}
+    from ${workflowNames(log).workflow_executions}
     where state in ('running', 'held')
       and worker is not null
     order by 1`)
@@ -153,29 +154,29 @@ export async function releaseWorkers(log: Pick<Log, 'names'>, tx: Transaction): 
   }
 }
 
-function leftBehind(log: Pick<Log, 'names'>, tx: Transaction, owner: string): Promise<Left[]> {
+function leftBehind(log: Pick<Log, 'schema'>, tx: Transaction, owner: string): Promise<Left[]> {
   return tx.run<Left>(sql`/* workflows.left_behind */
     select id, fence, correlation_id, lane, state, worker
-    from ${log.names.workflow_executions}
+    from ${workflowNames(log).workflow_executions}
     where worker = ${owner}::text
       and state in ('running', 'held')`)
 }
 
-async function remove(log: Pick<Log, 'names'>, tx: Transaction, owner: string): Promise<void> {
+async function remove(log: Pick<Log, 'schema'>, tx: Transaction, owner: string): Promise<void> {
   await tx.run(sql`/* workflows.fold_counters */
     with gone as (
-      delete from ${log.names.workflow_counters}
+      delete from ${workflowNames(log).workflow_counters}
       where owner = ${owner}::text
       returning name, value)
-    select ${log.names.workflow_count}(p_owner => 'total', p_names => array_agg(name), p_by => array_agg(value))
+    select ${workflowNames(log).workflow_count}(p_owner => 'total', p_names => array_agg(name), p_by => array_agg(value))
     from gone`)
   await tx.run(sql`/* workflows.leave */
-    delete from ${log.names.workflow_workers}
+    delete from ${workflowNames(log).workflow_workers}
     where owner = ${owner}::text`)
 }
 
 async function giveBack(
-  log: Pick<Log, 'names'>,
+  log: Pick<Log, 'schema'>,
   tx: Transaction,
   owner: string,
   left: readonly Left[],
@@ -188,7 +189,7 @@ async function giveBack(
   const told = isOrderly ? 'released' : 'failed'
   const [row] = await tx.runArrays(sql`/* workflows.give_back */
     select cardinality(accepted)
-    from ${log.names.workflow_complete}(
+    from ${workflowNames(log).workflow_complete}(
       p_owner => ${owner}::text,
       p_correlations => ${[...new Set(running.map(each => each.correlation_id))].sort(byBytes)}::text[],
       p_lanes => ${lanes.length === 0 ? null : lanes}::text[],
