@@ -112,7 +112,6 @@ export function assemble<M extends EventMap>(
     )
     await settledWithin(upkeep.stop(), left())
     watch.close(new StoreClosed({}))
-    await settledWithin(sessions.drain(), left())
     await settledWithin(group.drain(), left())
     await settledWithin(wake.close(), left())
     await database.close(left())

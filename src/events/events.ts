@@ -34,7 +34,7 @@ import { type HeldBackBy, heldBackBy, settle } from './order/settle.ts'
 import { type TailOptions, tailLog } from './order/tail.ts'
 import { type LogWatch, rewound } from './order/watch.ts'
 import { checkPosition, type ReadLogOptions, readLog } from './read/log.ts'
-import { eventsOfRows } from './read/rows.ts'
+import { eventColumns, eventsOfRows } from './read/rows.ts'
 import { type EventSequence, eventSequence } from './read/sequence.ts'
 import { type ReadOptions, readStream, rereadable } from './read/stream.ts'
 
@@ -116,9 +116,7 @@ export function openEvents<M extends EventMap>(parts: AppendParts & { readonly w
       if (id === undefined) return undefined
       const rows = await rereadable(database, log, () =>
         database.runArrays(sql`/* events.get */
-          select
-            position, stream, version, event_id, type, schema_version, data, headers,
-            correlation_id, causation_id, user_id, created_at
+          select ${eventColumns}
           from ${log.names.events}
           where event_id = ${id}::uuid`),
       )

@@ -45,9 +45,6 @@ const objects = [
   'inline_changes',
   'append_check',
   'append_store',
-  'save_check',
-  'save_one_check',
-  'save_store',
 ] as const
 
 export function logNames(schema: string): LogNames {

@@ -51,13 +51,13 @@ export function libraryOf(parts: readonly Part[]): Library {
 /** The objects of one folder, quoted with the schema of a store. */
 export type Names<Name extends string> = Readonly<Record<Name, Identifier>>
 
+export type NamesOf<Name extends string> = (store: { readonly schema: string }) => Names<Name>
+
 /**
  * The names of a folder's objects, for its statements: `consumerNames(log).dead_letters`. They stand in the folder's
  * `schema.ts` and nowhere else, so that a statement on a table of another folder is seen as an import.
  */
-export function namesOf<const Name extends string>(
-  ...objects: readonly Name[]
-): (store: { readonly schema: string }) => Names<Name> {
+export function namesOf<Name extends string>(objects: readonly Name[]): NamesOf<Name> {
   // Weak, so it is no more than a field of the store itself.
   const known = new WeakMap<object, Names<Name>>()
   return store => {

@@ -68,7 +68,7 @@ async function oldStreams({ database, names }: Log, olderThanMs: number, after: 
   const rows = await database.run<{ stream: string }>(sql`/* upkeep.archived */
     select s.stream
     from ${names.streams} as s
-    where s.archived_at < clock_timestamp() - make_interval(secs => ${olderThanMs}::float8 / 1000)
+    where s.archived_at < ${names.clock}(s.archived_at) - make_interval(secs => ${olderThanMs}::float8 / 1000)
       and s.stream > ${after}::text
       and exists (
         select
@@ -92,7 +92,7 @@ async function freeStreams(
     select s.stream
     from ${names.streams} as s
     where s.stream = any(${streams}::text[])
-      and s.archived_at < clock_timestamp() - make_interval(secs => ${olderThanMs}::float8 / 1000)
+      and s.archived_at < ${names.clock}(s.archived_at) - make_interval(secs => ${olderThanMs}::float8 / 1000)
       and (${reached}::bigint is null or ${reached}::bigint >= (
         select e.position
         from ${names.events} as e

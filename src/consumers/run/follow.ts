@@ -181,7 +181,7 @@ async function findPlace(log: Log, { lease }: Hold): Promise<Place | undefined> 
     select
       checkpoint,
       attempts,
-      (extract(epoch from retry_at - clock_timestamp()) * 1000)::float8 as retry_in,
+      (extract(epoch from retry_at - ${log.names.clock}(retry_at)) * 1000)::float8 as retry_in,
       paused_at is not null as paused
     from ${consumerNames(log).consumers}
     where name = ${lease.consumer}::text

@@ -10,6 +10,7 @@
  * Take it first: a transaction that has locked documents or rows of consumers before may wait for an append that waits
  * for it. It is never waited for longer than half a second at a time, since appends queue behind whoever waits.
  */
+
 import { isRillflowError, TimedOut } from '../../core/errors.ts'
 import { sleep } from '../../core/lifecycle.ts'
 import { checkName } from '../../core/name.ts'
@@ -17,6 +18,7 @@ import { type Backoff, delay } from '../../core/retry.ts'
 import type { Executor, Transaction } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import { lockNotAvailable, sqlStateOf } from '../../database/sqlstate.ts'
+import { moment } from '../../schema/clock.sql.ts'
 import type { Log } from '../log.ts'
 
 /** An inline projection as the database knows it. */
@@ -41,8 +43,9 @@ export async function activateInline(
   await holdInlineBarrier(log, tx)
   const stored = types === undefined ? null : [...new Set(types.flatMap(type => log.upcasters.sourcesOf(type)))]
   await tx.run(sql`/* inline.activate */
-    insert into ${log.names.inline_projections} as i (name, version, types)
-    values (${name}::text, ${version}::integer, ${stored}::text[])
+    insert into ${log.names.inline_projections} as i (name, version, types, activated_at)
+    select ${name}::text, ${version}::integer, ${stored}::text[], moment.at
+    from ${moment(log.names.clock)}
     on conflict (name) do update
       set version = excluded.version, types = excluded.types, activated_at = excluded.activated_at`)
   await noteChange(log, tx)

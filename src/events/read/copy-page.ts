@@ -11,7 +11,7 @@ import { literal, numeral } from '../../database/sql.ts'
 import type { RecordedEvent } from '../definition.ts'
 import type { Log } from '../log.ts'
 import type { EventFilter } from './log.ts'
-import { eventsOfCopy, lastPosition } from './rows.ts'
+import { eventColumns, eventsOfCopy, lastPosition } from './rows.ts'
 
 export interface CopiedPage {
   readonly bytes: Buffer
@@ -41,9 +41,7 @@ export async function copyPage(
   const to = types !== undefined && end - after > window ? after + window : end
   const stored = types?.flatMap(type => log.upcasters.sourcesOf(type)).map(literal)
   const bytes = await log.database.copyOut(`/* events.copy_page */
-    select
-      position, stream, version, event_id, type, schema_version, data, headers,
-      correlation_id, causation_id, user_id, created_at
+    select ${eventColumns}
     from ${log.names.events}
     where position > ${numeral(after)}
       and position <= ${numeral(to)}

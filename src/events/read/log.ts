@@ -12,7 +12,7 @@ import { numeral, sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../definition.ts'
 import type { Log } from '../log.ts'
 import { settle } from '../order/settle.ts'
-import { eventsOfCopy, eventsOfRows, lastPosition } from './rows.ts'
+import { eventColumns, eventsOfCopy, eventsOfRows, lastPosition } from './rows.ts'
 import { inPages } from './sequence.ts'
 import { checkPaging, readsAhead, rereadable } from './stream.ts'
 
@@ -123,9 +123,7 @@ function copiedPages(log: Log, { includeArchived = false }: ReadLogOptions): Pag
   const copy = async (after: number, to: number): Promise<Buffer> => {
     hidden ??= includeArchived ? '' : await archivedClause(log)
     return log.database.copyOut(`
-        select
-          position, stream, version, event_id, type, schema_version, data, headers,
-          correlation_id, causation_id, user_id, created_at
+        select ${eventColumns}
         from ${log.names.events} as e
         where position > ${numeral(after)}
           and position <= ${numeral(to)}
@@ -189,9 +187,7 @@ export async function filteredRows(
   const rows = await executor.runArrays(
     correlationId === null
       ? sql`/* events.read_log */
-          select
-            position, stream, version, event_id, type, schema_version, data, headers,
-            correlation_id, causation_id, user_id, created_at
+          select ${eventColumns}
           from ${log.names.events} as e
           where position > ${after}::bigint
             and position <= ${to}::bigint
@@ -208,9 +204,7 @@ export async function filteredRows(
           order by position
           limit ${limit}::integer`
       : sql`/* events.read_correlation */
-          select
-            position, stream, version, event_id, type, schema_version, data, headers,
-            correlation_id, causation_id, user_id, created_at
+          select ${eventColumns}
           from ${log.names.events} as e
           where correlation_id = ${correlationId}::text
             and position > ${after}::bigint

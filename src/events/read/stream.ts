@@ -9,7 +9,7 @@ import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../definition.ts'
 import type { Log } from '../log.ts'
-import { eventsOfRows } from './rows.ts'
+import { eventColumns, eventsOfRows } from './rows.ts'
 import { inPages } from './sequence.ts'
 
 export interface ReadOptions {
@@ -77,9 +77,7 @@ function pageOf(log: Log, stream: string, page: PageOptions): ReturnType<typeof 
   const times = { since: since?.toISOString() ?? null, until: until?.toISOString() ?? null }
   return page.backwards
     ? sql`/* events.read_backwards */
-        select
-          position, stream, version, event_id, type, schema_version, data, headers,
-          correlation_id, causation_id, user_id, created_at
+        select ${eventColumns}
         from ${log.names.events}
         where stream = ${stream}::text
           and version > ${low}::bigint
@@ -93,9 +91,7 @@ function pageOf(log: Log, stream: string, page: PageOptions): ReturnType<typeof 
         order by version desc
         limit ${limit}::integer`
     : sql`/* events.read */
-        select
-          position, stream, version, event_id, type, schema_version, data, headers,
-          correlation_id, causation_id, user_id, created_at
+        select ${eventColumns}
         from ${log.names.events}
         where stream = ${stream}::text
           and version > ${low}::bigint

@@ -89,10 +89,10 @@ function resumeOf({ kind, name }: ConsumerStatus): string {
 async function expiredLeases(log: Log): Promise<Trouble[]> {
   const sign = log.database.soleUser ?? null
   const rows = await log.database.run<{ name: string; owner: string; expired_ms: number }>(sql`/* doctor.leases */
-    select c.name, c.owner, (extract(epoch from clock_timestamp() - c.lease_until) * 1000)::float8 as expired_ms
+    select c.name, c.owner, (extract(epoch from ${log.names.clock}(c.lease_until) - c.lease_until) * 1000)::float8 as expired_ms
     from ${consumerNames(log).consumers} as c
     where c.owner is not null
-      and (c.lease_until < clock_timestamp()
+      and (c.lease_until < ${log.names.clock}(c.lease_until)
         or (${sign}::text is not null and split_part(c.owner, '/', 1) <> ${sign}::text))
     order by c.name`)
   return rows.map(({ name, owner, expired_ms }) => ({
@@ -107,7 +107,7 @@ async function owedRebuilds(log: Log): Promise<Trouble[]> {
     select name, definition ->> 'rebuild' = 'pending' as is_cut
     from ${consumerNames(log).consumers}
     where definition ->> 'rebuild' = 'pending'
-      or (state in ('emptying', 'rebuilding') and (owner is null or lease_until < clock_timestamp()))
+      or (state in ('emptying', 'rebuilding') and (owner is null or lease_until < ${log.names.clock}(lease_until)))
     order by name`)
   return rows.map(({ name, is_cut: isCut }) => ({
     level: 'warning' as const,
