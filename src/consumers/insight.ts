@@ -4,6 +4,7 @@
  */
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
+import { consumerNames } from './schema.ts'
 
 export interface ConsumerMetrics {
   readonly name: string
@@ -19,7 +20,8 @@ export interface ConsumerMetrics {
 
 /** The first 5000 consumers by name. Of each, the newest 10 000 dead letters are counted. */
 export async function readConsumerMetrics(log: Log, settled: number): Promise<ConsumerMetrics[]> {
-  const { consumers, events, dead_letters, clock } = log.names
+  const { events, clock } = log.names
+  const { consumers, dead_letters } = consumerNames(log)
   // Embedded, a lease of an earlier opening of the database belongs to a process that has ended.
   const instanceId = log.database.soleUser ?? null
   const rows = await log.database.run<{
@@ -76,12 +78,13 @@ export interface AbandonedLease {
 }
 
 /** Leases that no runner has taken over since their holder died or got stuck. */
-export async function readAbandonedLeases({ database, names }: Log): Promise<AbandonedLease[]> {
+export async function readAbandonedLeases(log: Log): Promise<AbandonedLease[]> {
+  const { database, names } = log
   const instanceId = database.soleUser ?? null
   const rows = await database.run<{ name: string; owner: string; expired_ms: number }>(sql`/* consumers.abandoned */
     select c.name, c.owner,
       (extract(epoch from ${names.clock}(c.lease_until) - c.lease_until) * 1000)::float8 as expired_ms
-    from ${names.consumers} as c
+    from ${consumerNames(log).consumers} as c
     where c.owner is not null
       and (c.lease_until < ${names.clock}(c.lease_until)
         or (${instanceId}::text is not null and split_part(c.owner, '/', 1) <> ${instanceId}::text))
@@ -96,21 +99,22 @@ export interface WaitingRebuild {
 }
 
 /** Read models that have to be rebuilt and are not being rebuilt now. */
-export async function readWaitingRebuilds({ database, names }: Log): Promise<WaitingRebuild[]> {
+export async function readWaitingRebuilds(log: Log): Promise<WaitingRebuild[]> {
+  const { database, names } = log
   const rows = await database.run<{ name: string; is_cut: boolean }>(sql`/* consumers.waiting_rebuilds */
     select c.name, coalesce(c.definition ->> 'rebuild' = 'pending', false) as is_cut
-    from ${names.consumers} as c
+    from ${consumerNames(log).consumers} as c
     where c.definition ->> 'rebuild' = 'pending'
-      or (c.state = 'rebuilding' and (c.owner is null or c.lease_until < ${names.clock}(c.lease_until)))
+      or (c.state in ('emptying', 'rebuilding') and (c.owner is null or c.lease_until < ${names.clock}(c.lease_until)))
     order by c.name`)
   return rows.map(row => ({ projection: row.name, reason: row.is_cut ? 'cut' : 'interrupted' }))
 }
 
 /** How many dead letters each consumer has open. */
-export async function countOpenDeadLetters({ database, names }: Log): Promise<{ consumer: string; count: number }[]> {
-  return database.run<{ consumer: string; count: number }>(sql`/* dead_letters.count_open */
+export async function countOpenDeadLetters(log: Log): Promise<{ consumer: string; count: number }[]> {
+  return log.database.run<{ consumer: string; count: number }>(sql`/* dead_letters.count_open */
     select consumer, count(*) as count
-    from ${names.dead_letters}
+    from ${consumerNames(log).dead_letters}
     where state in ('open', 'retrying')
     group by consumer
     order by consumer`)

@@ -17,6 +17,8 @@ export interface OldRows {
   readonly label: string
   readonly table: Identifier
   readonly key: readonly string[]
+  /** The function of the schema that gives the time. */
+  readonly clock: Identifier
   /** Conditions in SQL on a row `t`; `$1` is the time before which a row is old. */
   readonly where: string
   /** True if rows are made in the order of their key, so that the first ones show whether there are more. */
@@ -38,22 +40,15 @@ export interface PruneOptions {
 /** Runs one chunk in a transaction. Returns undefined if another process is doing this work. */
 export type InTurn = (work: (tx: Executor) => Promise<number>) => Promise<number | undefined>
 
-/** Where the rows are, and the function of their schema that gives the time. */
-export interface PrunedStore {
-  readonly database: Database
-  readonly clock: Identifier
-}
-
 const rowsPerChunk = 5_000
 
 /** Returns how many rows were deleted, or would be. */
-export async function prune(store: PrunedStore, old: OldRows, options: PruneOptions): Promise<number> {
-  const { database, clock } = store
+export async function prune(database: Database, old: OldRows, options: PruneOptions): Promise<number> {
   const { olderThanMs, dryRun = false, signal, inTurn = work => database.transaction(work), onChunk } = options
-  if (dryRun) return countOf(await database.runArrays(countRows(old, clock, olderThanMs)))
+  if (dryRun) return countOf(await database.runArrays(countRows(old, olderThanMs)))
   let total = 0
   while (!signal?.aborted) {
-    const count = await inTurn(async tx => countOf(await tx.runArrays(deleteRows(old, clock, olderThanMs))))
+    const count = await inTurn(async tx => countOf(await tx.runArrays(deleteRows(old, olderThanMs))))
     if (count === undefined) break
     total += count
     if (count > 0) onChunk?.(count)
@@ -66,7 +61,7 @@ function countOf([row]: readonly (readonly unknown[])[]): number {
   return Number(row![0])
 }
 
-function countRows({ label, table, where }: OldRows, clock: Identifier, olderThanMs: number): Statement {
+function countRows({ label, table, clock, where }: OldRows, olderThanMs: number): Statement {
   const text = `/* ${label} */
     with ${momentOf(clock)}
     select count(*)
@@ -75,8 +70,8 @@ function countRows({ label, table, where }: OldRows, clock: Identifier, olderTha
   return { label, text, values: [olderThanMs] }
 }
 
-function deleteRows(old: OldRows, clock: Identifier, olderThanMs: number): Statement {
-  const { label, table, key, where, isInOrder, dependents } = old
+function deleteRows(old: OldRows, olderThanMs: number): Statement {
+  const { label, table, key, clock, where, isInOrder, dependents } = old
   const columns = key.map(column => identifier(column).quoted).join(', ')
   const source = isInOrder
     ? `(select * from ${table} order by ${columns} limit ${rowsPerChunk}) as t

@@ -1,14 +1,21 @@
 /** Old versions of documents, in the histories of all collections: also of collections this program does not know. */
 import type { Database } from '../database/database.ts'
 import type { OldRows } from '../database/prune.ts'
-import { identifier, sql } from '../database/sql.ts'
+import { type Identifier, identifier, sql } from '../database/sql.ts'
 import { historyName, historyTable } from './table.ts'
+
+export interface VersionedStore {
+  readonly database: Database
+  readonly schema: string
+  /** The function of the schema that gives the time. */
+  readonly clock: Identifier
+}
 
 /**
  * Versions that were replaced long ago. A version is needed as long as it answers how a document was at some time within
  * the retention. The last version, also the mark of a deletion, stays: it gives the next version its number.
  */
-export async function oldVersions(database: Database, schema: string): Promise<OldRows[]> {
+export async function oldVersions({ database, schema, clock }: VersionedStore): Promise<OldRows[]> {
   const tables = await readHistoryTables(database, schema)
   return tables.map(name => {
     const table = identifier(schema, name)
@@ -16,6 +23,7 @@ export async function oldVersions(database: Database, schema: string): Promise<O
       label: 'documents.prune_history',
       table,
       key: ['id', 'version'],
+      clock,
       where: `exists (
           select
           from ${table} as n

@@ -1,10 +1,9 @@
 /**
  * Old rows of the log: idempotency keys, and the events of streams that were archived or tombstoned long ago.
  *
- *     readArchivedStreams ─► takeStreams: lock, look again, mark as tombstoned ─► deleteEventsOf, in chunks
+ *     readArchivedStreams ─► lockStreams ─► readFreeStreams ─► tombstone, then delete in chunks (`streams/remove.ts`)
  *
- * The row of a stream stays as a tombstone, so that its versions never begin anew. The marking happens under the lock of
- * the row, so nothing can be appended afterwards. Other folders say which streams are still needed.
+ * Which streams are still needed is for other folders to say: they give conditions.
  */
 import type { Database, Executor } from '../database/database.ts'
 import type { OldRows } from '../database/prune.ts'
@@ -12,7 +11,13 @@ import { type Fragment, sql } from '../database/sql.ts'
 import type { Log, LogNames } from './log.ts'
 
 export function oldIdempotencyKeys({ names }: Pick<Log, 'names'>): OldRows {
-  return { label: 'events.prune_keys', table: names.idempotency_keys, key: ['key'], where: 't.created_at < $1' }
+  return {
+    label: 'events.prune_keys',
+    table: names.idempotency_keys,
+    key: ['key'],
+    clock: names.clock,
+    where: 't.created_at < $1',
+  }
 }
 
 /** The next archived streams by name that still have events. */
@@ -82,44 +87,6 @@ export async function lockStreams(names: LogNames, tx: Executor, streams: readon
     order by stream
     for update skip locked`)
   return rows.map(row => row.stream)
-}
-
-/** Marks streams as tombstoned and deletes their aliases. An alias that is used again stands for a new stream. */
-export async function endStreams(names: LogNames, tx: Executor, streams: readonly string[]): Promise<void> {
-  await tx.run(sql`/* events.end_streams */
-    update ${names.streams}
-    set tombstoned_at = coalesce(tombstoned_at, ${names.clock}(tombstoned_at))
-    where stream = any(${streams}::text[])`)
-  await tx.run(sql`/* events.end_aliases */
-    delete from ${names.stream_aliases}
-    where stream = any(${streams}::text[])`)
-}
-
-/** Deletes up to `limit` events of these streams, the oldest versions first. */
-export async function deleteEventsOf(
-  names: LogNames,
-  tx: Executor,
-  streams: readonly string[],
-  limit: number,
-): Promise<number> {
-  const [row] = await tx.run<{ count: number }>(sql`/* events.delete_archived */
-    with old as materialized (
-      select e.position
-      from unnest(${streams}::text[]) as s(stream)
-      cross join lateral (
-        select o.position
-        from ${names.events} as o
-        where o.stream = s.stream
-        order by o.version
-        limit ${limit}::integer) as e
-      limit ${limit}::integer),
-    deleted as (
-      delete from ${names.events}
-      where position in (select position from old)
-      returning 1)
-    select count(*) as count
-    from deleted`)
-  return row!.count
 }
 
 export async function countEventsOf(names: LogNames, database: Database, streams: readonly string[]): Promise<number> {

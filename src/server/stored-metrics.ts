@@ -4,7 +4,7 @@
  */
 import { type ConsumerMetrics, readConsumerMetrics } from '../consumers/insight.ts'
 import type { Log } from '../events/log.ts'
-import { settle } from '../events/order/settle.ts'
+import { settle } from '../events/order/order.ts'
 import { countDeliveries } from '../subscriptions/status.ts'
 import { type Family, type Gauge, gauges, type Sample, type Total, totals } from '../telemetry/metrics.ts'
 import { countOpen } from '../workflows/insight/open.ts'

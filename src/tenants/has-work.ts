@@ -34,18 +34,19 @@ export interface TenantWork {
 }
 
 /** `consumers` are those that this process has code for: others may be behind without being its work. */
-export async function readWork({ database, names }: Log, consumers: readonly string[]): Promise<TenantWork> {
+export async function readWork(log: Log, consumers: readonly string[]): Promise<TenantWork> {
+  const { database, names } = log
   const head = identifier('head', 'position')
   const [row] = await database.run<{ head: number; has_work: boolean; next_in: number | null }>(sql`/* tenants.idle */
     with head as materialized (
       select coalesce(pg_sequence_last_value(${names.events_position.quoted}::text::regclass), 0) as position)
     select
       ${head} as head,
-      ${hasConsumerBehind(names, consumers, head)}
-        or ${hasOpenWork(names)} as has_work,
+      ${hasConsumerBehind(log, consumers, head)}
+        or ${hasOpenWork(log)} as has_work,
       (extract(epoch from least(
-        ${nextWorkAt(names)},
-        ${nextDeadLetterAt(names)}) - ${names.clock}(${head})) * 1000)::float8 as next_in
+        ${nextWorkAt(log)},
+        ${nextDeadLetterAt(log)}) - ${names.clock}(${head})) * 1000)::float8 as next_in
     from head`)
   return { head: row!.head, hasWork: row!.has_work, nextInMs: row!.next_in ?? undefined }
 }

@@ -8,21 +8,14 @@
  * Its row stays as a tombstone; its snapshots and aliases are deleted. The mark is made under the lock of the row, then the
  * events are deleted in chunks, the oldest versions first (`events/retention.ts`).
  */
-import { deleteSnapshotsOf } from '../aggregates/snapshot.ts'
-import { hasOpenDeadLetter } from '../consumers/dead-letters/delete.ts'
-import { consumerPositions } from '../consumers/pending-work.ts'
+import { removeSnapshots } from '../aggregates/snapshot.ts'
+import { consumerPositions, hasOpenDeadLetter } from '../consumers/pending-work.ts'
 import type { Executor } from '../database/database.ts'
 import type { InTurn, PruneOptions } from '../database/prune.ts'
 import { fragment, identifier, sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
-import {
-  countEventsOf,
-  deleteEventsOf,
-  endStreams,
-  lockStreams,
-  readArchivedStreams,
-  readFreeStreams,
-} from '../events/retention.ts'
+import { countEventsOf, lockStreams, readArchivedStreams, readFreeStreams } from '../events/retention.ts'
+import { removeEvents, tombstoneStreams } from '../events/streams/remove.ts'
 import { backfillPositions, needsWorkflowEvents } from '../workflows/pending-work.ts'
 
 export interface ArchivedReport {
@@ -60,7 +53,7 @@ export async function pruneArchivedStreams(
     if (isOurTurn === undefined) break
     let count = free.length === 0 ? 0 : eventsPerChunk
     while (count === eventsPerChunk && !signal?.aborted) {
-      count = (await inTurn(tx => deleteEventsOf(names, tx, free, eventsPerChunk))) ?? 0
+      count = (await inTurn(tx => removeEvents(log, free, eventsPerChunk, tx))) ?? 0
       report.events += count
       if (count > 0) onChunk?.(count)
     }
@@ -74,8 +67,12 @@ async function takeStreams(log: Log, tx: Executor, streams: readonly string[], o
   const { names } = log
   const locked = await lockStreams(names, tx, streams)
   const free = await readFree(log, tx, locked, olderThanMs)
-  await endStreams(names, tx, free)
-  await deleteSnapshotsOf(names, tx, free)
+  await tombstoneStreams(log, free, tx)
+  await removeSnapshots(
+    log,
+    free.map(stream => ({ stream })),
+    tx,
+  )
   return free
 }
 
@@ -92,10 +89,10 @@ async function readFree(
   return readFreeStreams(names, executor, streams, {
     olderThanMs,
     readTo: slowest?.position,
-    ofStream: hasOpenDeadLetter(names, 'stream', identifier('s', 'stream')),
+    ofStream: hasOpenDeadLetter(log, 'stream', identifier('s', 'stream')),
     ofEvent: fragment`(
-            ${needsWorkflowEvents(names, correlationId)}
-            or ${hasOpenDeadLetter(names, 'correlation_id', correlationId)})`,
+            ${needsWorkflowEvents(log, correlationId)}
+            or ${hasOpenDeadLetter(log, 'correlation_id', correlationId)})`,
   })
 }
 
@@ -107,14 +104,11 @@ export interface SlowestReader {
 }
 
 /** Also a consumer that is paused, stopped, or run nowhere. Undefined if nothing follows the log. */
-export async function readSlowest(
-  { database, names }: Log,
-  executor: Executor = database,
-): Promise<SlowestReader | undefined> {
+export async function readSlowest(log: Log, executor: Executor = log.database): Promise<SlowestReader | undefined> {
   const [row] = await executor.run<SlowestReader & object>(sql`/* upkeep.slowest */
     select r.name, r.position
-    from (${consumerPositions(names)}
-      union all${backfillPositions(names)}) as r
+    from (${consumerPositions(log)}
+      union all${backfillPositions(log)}) as r
     order by r.position, r.name
     limit 1`)
   return row

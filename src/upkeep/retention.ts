@@ -2,7 +2,7 @@
  * Retention: how long each kind of data that is no longer in use is kept. Events of streams in use, open dead letters and
  * events that a consumer has still to read are never old, whatever the options say.
  */
-import { oldDeadLetters } from '../consumers/dead-letters/delete.ts'
+import { closedDeadLetters } from '../consumers/dead-letters/row.ts'
 import { checkWhole } from '../core/whole.ts'
 import { type PruneOptions, prune } from '../database/prune.ts'
 import { oldVersions } from '../documents/retention.ts'
@@ -56,20 +56,20 @@ export function pruneKinds(
   log: Log,
   retention: Retention,
 ): Record<'attempts' | 'idempotencyKeys' | 'deadLetters' | 'history', PruneKind> {
-  const { database, schema, names } = log
-  const store = { database, clock: names.clock }
+  const { database } = log
   const unlessForEver = (olderThanMs: number, work: (options: PruneOptions) => Promise<number>): PruneKind => {
     return async options => (olderThanMs === Number.POSITIVE_INFINITY ? 0 : work({ ...options, olderThanMs }))
   }
   return {
     attempts: unlessForEver(retention.attemptsMs, options => pruneAttempts(log, options)),
     idempotencyKeys: unlessForEver(retention.idempotencyKeysMs, options =>
-      prune(store, oldIdempotencyKeys(log), options),
+      prune(database, oldIdempotencyKeys(log), options),
     ),
-    deadLetters: unlessForEver(retention.deadLettersMs, options => prune(store, oldDeadLetters(log), options)),
+    deadLetters: unlessForEver(retention.deadLettersMs, options => prune(database, closedDeadLetters(log), options)),
     history: unlessForEver(retention.historyMs, async options => {
       let total = 0
-      for (const old of await oldVersions(database, schema)) total += await prune(store, old, options)
+      for (const old of await oldVersions({ database, schema: log.schema, clock: log.names.clock }))
+        total += await prune(database, old, options)
       return total
     }),
   }

@@ -12,8 +12,9 @@
  */
 import type { Database, Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
-import type { LogNames } from '../events/log.ts'
+import { type LogNames, logNames } from '../events/log.ts'
 import { dispatcherName } from './routes.ts'
+import { workflowNames } from './schema.ts'
 
 export interface CutWorkflows {
   /** Workflows that began after the position. */
@@ -21,6 +22,8 @@ export interface CutWorkflows {
   /** Workflows that were open and are cancelled. */
   readonly cancelledWorkflows: number
 }
+
+type Names = LogNames & ReturnType<typeof workflowNames>
 
 const workflowsPerPage = 200
 
@@ -30,10 +33,11 @@ export type RunTransaction = <T>(work: (tx: Executor) => Promise<T>) => Promise<
 /** May be repeated. To be called before the events after the position are deleted. */
 export async function cutWorkflows(
   database: Database,
-  names: LogNames,
+  schema: string,
   position: number,
   run: RunTransaction,
 ): Promise<CutWorkflows> {
+  const names = { ...logNames(schema), ...workflowNames({ schema }) }
   const reason = `the log was cut at position ${position}`
   let removedWorkflows = 0
   let cancelledWorkflows = 0
@@ -73,7 +77,7 @@ interface WorkflowRow {
 }
 
 /** Workflows that have events after the position. */
-function readWorkflows(database: Database, names: LogNames, position: number, after: string): Promise<WorkflowRow[]> {
+function readWorkflows(database: Database, names: Names, position: number, after: string): Promise<WorkflowRow[]> {
   return database.run<WorkflowRow>(sql`/* workflows.cut_page */
     select w.correlation_id as id, w.first_position > ${position}::bigint as is_new
     from ${names.workflows} as w
@@ -88,7 +92,7 @@ function readWorkflows(database: Database, names: LogNames, position: number, af
 }
 
 /** Returns whether anything of it was open. */
-async function cancelIfOpen(names: LogNames, tx: Executor, id: string, reason: string): Promise<boolean> {
+async function cancelIfOpen(names: Names, tx: Executor, id: string, reason: string): Promise<boolean> {
   const open = await tx.run(sql`/* workflows.cut_open */
     select
     from ${names.workflows}
@@ -108,7 +112,7 @@ async function cancelIfOpen(names: LogNames, tx: Executor, id: string, reason: s
 }
 
 /** Removes the executions of events that are deleted. A running compensation is not cancelled above, so it is removed here. */
-async function removeExecutions(names: LogNames, tx: Executor, workflow: WorkflowRow, position: number): Promise<void> {
+async function removeExecutions(names: Names, tx: Executor, workflow: WorkflowRow, position: number): Promise<void> {
   await tx.run(sql`/* workflows.cut_executions */
     select ${names.workflow_remove}(
       p_owner => 'upkeep',
@@ -122,7 +126,7 @@ async function removeExecutions(names: LogNames, tx: Executor, workflow: Workflo
       p_joins => 0)`)
 }
 
-async function deleteWorkflow(names: LogNames, tx: Executor, id: string): Promise<void> {
+async function deleteWorkflow(names: Names, tx: Executor, id: string): Promise<void> {
   await tx.run(sql`/* workflows.cut_join_entries */
     delete from ${names.workflow_join_entries}
     where join_id in (
@@ -142,7 +146,7 @@ async function deleteWorkflow(names: LogNames, tx: Executor, id: string): Promis
 }
 
 /** Open workflows that have started one which is deleted, whether that was dispatched or not. */
-async function readParentsOfRemoved(database: Database, names: LogNames, position: number): Promise<string[]> {
+async function readParentsOfRemoved(database: Database, names: Names, position: number): Promise<string[]> {
   const rows = await database.run<{ parent: string }>(sql`/* workflows.cut_parents */
     select distinct e.headers -> 'workflow' ->> 'parent' as parent
     from ${names.events} as e

@@ -3,10 +3,16 @@
  * later (`tenants/has-work.ts`), and which events are still needed (`upkeep/archived-streams.ts`).
  */
 import { type Fragment, fragment, type Identifier } from '../database/sql.ts'
-import type { LogNames } from '../events/log.ts'
+import { workflowNames } from './schema.ts'
+
+/** A store, known by its schema. */
+interface StoreSchema {
+  readonly schema: string
+}
 
 /** True if a worker has something to do now. */
-export function hasOpenWork(names: LogNames): Fragment {
+export function hasOpenWork(store: StoreSchema): Fragment {
+  const names = workflowNames(store)
   return fragment`(
         exists (
           select
@@ -28,7 +34,8 @@ export function hasOpenWork(names: LogNames): Fragment {
 }
 
 /** When the next delayed execution, deadline of a join, or schedule is due; null if there is none. */
-export function nextWorkAt(names: LogNames): Fragment {
+export function nextWorkAt(store: StoreSchema): Fragment {
+  const names = workflowNames(store)
   return fragment`least(
         (select min(x.run_at) from ${names.workflow_executions} as x where x.state in ('delayed', 'suspended')),
         (select min(j.deadline_at) from ${names.workflow_joins} as j where j.state = 'open'),
@@ -37,7 +44,8 @@ export function nextWorkAt(names: LogNames): Fragment {
 }
 
 /** True if a workflow is open, may still be compensated, or is waited for by another one. */
-export function needsWorkflowEvents(names: LogNames, correlationId: Identifier): Fragment {
+export function needsWorkflowEvents(store: StoreSchema, correlationId: Identifier): Fragment {
+  const names = workflowNames(store)
   return fragment`(
             exists (
               select
@@ -56,7 +64,8 @@ export function needsWorkflowEvents(names: LogNames, correlationId: Identifier):
 }
 
 /** How far each handler has been given earlier events, as rows of a name and a position. */
-export function backfillPositions(names: LogNames): Fragment {
+export function backfillPositions(store: StoreSchema): Fragment {
+  const names = workflowNames(store)
   return fragment`
       select 'handler ' || h.handler as name, h.backfill_position as position
       from ${names.workflow_routes} as h

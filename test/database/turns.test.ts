@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { StoreClosed } from '../../src/core/errors.ts'
 import { openTurns } from '../../src/database/pglite/turns.ts'
 
-test('turns are given one at a time, in the order they were asked for', async () => {
+test('turns are given one at a time, in the order of the requests', async () => {
   const turns = openTurns('shop', 100)
   const log: number[] = []
   let inside = 0
@@ -22,7 +22,7 @@ test('turns are given one at a time, in the order they were asked for', async ()
   expect(turns.isFree).toBe(true)
 })
 
-test('leaving twice does not end the turn of the next', async () => {
+test('leaving twice does not end the next turn', async () => {
   const turns = openTurns('shop', 100)
   const leave = await turns.take()
   const next = turns.take()
@@ -34,7 +34,7 @@ test('leaving twice does not end the turn of the next', async () => {
   expect(turns.isFree).toBe(false)
 })
 
-test('a full line refuses whoever comes', async () => {
+test('a full queue refuses further requests', async () => {
   const turns = openTurns('shop', 1)
   const leave = await turns.take()
   const waiting = turns.take()
@@ -47,7 +47,7 @@ test('a full line refuses whoever comes', async () => {
   await expect(turns.take()).resolves.toBeTypeOf('function')
 })
 
-test('who gives up waiting leaves the line, and the others move up', async () => {
+test('a request that is aborted leaves the queue, and the others move up', async () => {
   const turns = openTurns('shop', 100)
   const controller = new AbortController()
   const leave = await turns.take()
@@ -62,7 +62,7 @@ test('who gives up waiting leaves the line, and the others move up', async () =>
   await expect(patient).resolves.toBeTypeOf('function')
 })
 
-test('a line that is shut serves those in it and nobody else', async () => {
+test('a closed queue serves the requests in it and refuses new ones', async () => {
   const turns = openTurns('shop', 100)
   const leave = await turns.take()
   const waiting = turns.take()
@@ -74,7 +74,7 @@ test('a line that is shut serves those in it and nobody else', async () => {
   await expect(waiting).resolves.toBeTypeOf('function')
 })
 
-test('a line is empty when the last has left, also when all who waited were sent away', async () => {
+test('the queue is empty when the last turn has ended, also when all waiting requests were refused', async () => {
   const turns = openTurns('shop', 100)
   const leave = await turns.take()
   const waiting = turns.take()

@@ -8,7 +8,7 @@
  */
 import { InvalidOption } from '../../core/errors.ts'
 import { category } from '../../core/name.ts'
-import { Identifier, identifier, numeral, type Statement, sql } from '../../database/sql.ts'
+import { Identifier, numeral, type Statement, sql } from '../../database/sql.ts'
 import { historyName } from '../../documents/table.ts'
 import { logNames } from '../../events/log.ts'
 import type { Shapes, TableShape } from '../table-shape.ts'
@@ -137,7 +137,7 @@ function streamRows(source: StoreLocation, position: string, names: readonly str
     select r.stream, r.version, row_to_json(r)::text
     from (
       select l.version, s.created_at, s.archived_at, s.tombstoned_at, s.stream, s.reason
-      from ${identifier(source.schema, 'streams')} as s
+      from ${logNames(source.schema).streams} as s
       cross join lateral (${lastVersion(source, position)}) as l
       where s.stream = any(${names}::text[])
       order by s.stream) as r`

@@ -7,6 +7,9 @@
  * The schema is prepared at the version of the export, because its rows are of that version. The migrations since then
  * run afterwards, as they did in every other store.
  */
+import { freeAll } from '../../consumers/operator.ts'
+import { removeAllRunners } from '../../consumers/runners/members.ts'
+import { consumerNames } from '../../consumers/schema.ts'
 import { throwIfAborted } from '../../core/lifecycle.ts'
 import type { Executor, Transaction } from '../../database/database.ts'
 import { identifier, sql } from '../../database/sql.ts'
@@ -60,7 +63,7 @@ async function loadExport(
 ): Promise<void> {
   const version = Math.max(...manifest.migrations.map(each => each.id))
   // Functions are made at the end: they are written for the newest tables.
-  const past = { migrations: library.migrations.filter(each => each.id <= version), functions: [] }
+  const past = { ...library, migrations: library.migrations.filter(each => each.id <= version), functions: [] }
   await prepareSchema(tx, schema, past)
   const found = await readTables(
     tx,
@@ -233,13 +236,13 @@ export async function setSequences(
       from ${sequence}
       where ${drawn}::bigint > 0`)
   }
-  const position = identifier(schema, 'events_position')
+  const { events, events_position: position } = logNames(schema)
   await tx.run(sql`/* export.set_position */
     select setval(${position.quoted}::regclass, needed.position)
     from (
       select greatest(
-        (select max(position) from ${identifier(schema, 'events')}),
-        (select max(checkpoint) from ${identifier(schema, 'consumers')})) as position) as needed, ${position} as s
+        (select max(position) from ${events}),
+        (select max(checkpoint) from ${consumerNames({ schema }).consumers})) as position) as needed, ${position} as s
     where needed.position > case when s.is_called then s.last_value else 0 end`)
 }
 
@@ -248,13 +251,7 @@ export async function setSequences(
  * again, and its attempt is not counted, because no failure was seen.
  */
 async function freeLeases(tx: Transaction, schema: string): Promise<void> {
-  const names = logNames(schema)
-  await tx.run(sql`/* export.daemons */
-    delete from ${names.daemons}`)
-  await tx.run(sql`/* export.leases */
-    update ${names.consumers}
-    set owner = null,
-      lease_until = null
-    where owner is not null`)
-  await releaseWorkers({ names }, tx)
+  await removeAllRunners({ schema }, tx)
+  await freeAll({ schema }, tx)
+  await releaseWorkers({ schema }, tx)
 }

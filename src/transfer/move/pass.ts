@@ -8,9 +8,11 @@
  * Small tables are compared as a whole (`copy-table.ts`), large ones by what changed since the last pass
  * (`copy-changes.ts`), events by ranges of positions (`copy-events.ts`).
  */
+import { consumerNames } from '../../consumers/schema.ts'
 import type { Executor, Transaction } from '../../database/database.ts'
 import { DatabaseFailed } from '../../database/errors.ts'
 import { identifier, sql } from '../../database/sql.ts'
+import { logNames } from '../../events/log.ts'
 import { maxTransferMs } from '../transfer.ts'
 import { copyChanges, readOldestOpen } from './copy-changes.ts'
 import { copyEvents } from './copy-events.ts'
@@ -104,7 +106,7 @@ export async function lastPass(mover: Mover, source: Transaction, target: Transa
   await Promise.all([printExactly(source), printExactly(target)])
   const [row] = await source.run<{ head: number }>(sql`/* move.head */
     select coalesce(max(position), 0) as head
-    from ${identifier(move.source.schema, 'events')}`)
+    from ${logNames(move.source.schema).events}`)
   const result = openResult()
   const ends: Ends = { move, source, target: work => work(target) }
   await copyTables(mover, ends, [...tables.values()], { upTo: row!.head, phase: 'switching', result })
@@ -187,12 +189,13 @@ async function readDrawn(executor: Executor, schema: string, sequence: string): 
 
 /** The highest numbers that rows have, in case a sequence is behind them. */
 async function readUsed(source: Transaction, schema: string): Promise<Record<string, number>> {
+  const { consumers } = consumerNames({ schema })
   const [row] = await source.run<Record<string, number>>(sql`/* move.used */
     select
       greatest(
-        (select coalesce(max(position), 0) from ${identifier(schema, 'events')}),
-        (select coalesce(max(checkpoint), 0) from ${identifier(schema, 'consumers')})) as events_position,
-      (select coalesce(max(fence), 0) from ${identifier(schema, 'consumers')}) as consumers_fence`)
+        (select coalesce(max(position), 0) from ${logNames(schema).events}),
+        (select coalesce(max(checkpoint), 0) from ${consumers})) as events_position,
+      (select coalesce(max(fence), 0) from ${consumers}) as consumers_fence`)
   return row!
 }
 

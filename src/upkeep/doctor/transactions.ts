@@ -1,7 +1,7 @@
 /** Checks for transactions that are in the way: of vacuum, which cannot clean up behind an old one, and of the log. */
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import { heldBackBy } from '../../events/order/settle.ts'
+import { heldBackBy } from '../../events/order/order.ts'
 import type { Check, DoctorLimits, FoundProblem } from './doctor.ts'
 
 /** An append is announced and committed within milliseconds, so a longer one is a problem. */

@@ -2,8 +2,10 @@
  * What operators see of the work that waits: the numbers behind `/metrics`, and what a doctor looks for. Each is one
  * statement, bounded by the number of handlers and never by the number of executions.
  */
+import { consumerNames } from '../../consumers/schema.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
+import { workflowNames } from '../schema.ts'
 
 export interface HandlerQueue {
   /** The route: one version of a handler. */
@@ -20,7 +22,9 @@ export interface HandlerQueue {
  * seconds for each step of priority.
  */
 export async function readHandlerQueues(log: Log): Promise<HandlerQueue[]> {
-  const { workflow_routes, workflow_executions, dead_letters, clock } = log.names
+  const { clock } = log.names
+  const { dead_letters } = consumerNames(log)
+  const { workflow_routes, workflow_executions } = workflowNames(log)
   const rows = await log.database.run<{
     id: number
     handler: string
@@ -30,7 +34,7 @@ export async function readHandlerQueues(log: Log): Promise<HandlerQueue[]> {
     select
       r.id, r.handler,
       (select
-          greatest(0, extract(epoch from ${clock}(x.rank)) * 1000 - x.rank + r.priority * 10000)::float8 / 1000
+          greatest(0, extract(epoch from ${clock}(x.queued_at)) * 1000 - x.rank + r.priority * 10000)::float8 / 1000
         from ${workflow_executions} as x
         where x.route = r.id
           and x.state = 'ready'
@@ -55,12 +59,13 @@ export async function readHandlerQueues(log: Log): Promise<HandlerQueue[]> {
 }
 
 /** Workers without a heartbeat that still have executions. Any other worker will take those over. */
-export async function readLostWorkers({ database, names }: Log): Promise<{ worker: string; executions: number }[]> {
+export async function readLostWorkers(log: Log): Promise<{ worker: string; executions: number }[]> {
+  const { database, names } = log
   const instanceId = database.soleUser ?? null
   return database.run<{ worker: string; executions: number }>(sql`/* workflows.lost_workers */
     select x.worker, count(*) as executions
-    from ${names.workflow_executions} as x
-    left join ${names.workflow_workers} as w
+    from ${workflowNames(log).workflow_executions} as x
+    left join ${workflowNames(log).workflow_workers} as w
       on w.owner = x.worker
       and w.heartbeat_at >= ${names.clock}(w.heartbeat_at) - make_interval(secs => w.lease_ms / 1000.0)
       and (${instanceId}::text is null or split_part(w.owner, '/', 1) = ${instanceId}::text)
@@ -71,27 +76,28 @@ export async function readLostWorkers({ database, names }: Log): Promise<{ worke
 }
 
 /** Lanes that wait behind a dead letter, the first 20. */
-export async function readParkedLanes({ database, names }: Log): Promise<{ lane: string; executions: number }[]> {
-  return database.run<{ lane: string; executions: number }>(sql`/* workflows.parked_lanes */
+export async function readParkedLanes(log: Log): Promise<{ lane: string; executions: number }[]> {
+  return log.database.run<{ lane: string; executions: number }>(sql`/* workflows.parked_lanes */
     select lane, open as executions
-    from ${names.workflow_lanes}
+    from ${workflowNames(log).workflow_lanes}
     where parked
     order by lane
     limit 20`)
 }
 
 /** Runners and workers with a heartbeat, in all processes. */
-export async function countAlive({ database, names }: Log): Promise<{ hot: number; standby: number; workers: number }> {
+export async function countAlive(log: Log): Promise<{ hot: number; standby: number; workers: number }> {
+  const { database, names } = log
   const instanceId = database.soleUser ?? null
   const [row] = await database.run<{ hot: number; standby: number; workers: number }>(sql`/* workflows.alive */
     select
       count(*) filter (where d.role = 'hot') as hot,
       count(*) filter (where d.role = 'standby') as standby,
       (select count(*)
-        from ${names.workflow_workers} as w
+        from ${workflowNames(log).workflow_workers} as w
         where w.heartbeat_at >= ${names.clock}(w.heartbeat_at) - make_interval(secs => w.lease_ms / 1000.0)
           and (${instanceId}::text is null or split_part(w.owner, '/', 1) = ${instanceId}::text)) as workers
-    from ${names.daemons} as d
+    from ${consumerNames(log).daemons} as d
     where d.heartbeat_at >= ${names.clock}(d.heartbeat_at) - make_interval(secs => d.lease_ms / 1000.0)
       and (${instanceId}::text is null or split_part(d.owner, '/', 1) = ${instanceId}::text)`)
   return row!
