@@ -27,7 +27,12 @@ export interface Decider<State, Command, Event extends AnyEvent = AnyEvent> {
   decide(command: Command, state: State): Event | readonly Event[]
 }
 
-export function decider<State, Command, M extends EventMap = UntypedEvents, Event extends AnyEvent = NewEvent<M>>(given: {
+export function decider<
+  State,
+  Command,
+  M extends EventMap = UntypedEvents,
+  Event extends AnyEvent = NewEvent<M>,
+>(given: {
   /** Types the events; without it they are what `evolve` takes. */
   readonly events?: EventDefinitions<M>
   readonly initial: () => State
