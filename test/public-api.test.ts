@@ -42,7 +42,7 @@ const errors = `
   SerializationFailed ServerInRecovery ServerUnsupported SessionClosed SessionSaving SnapshotRefused StoreClosed
   StreamArchived StreamNotFound TenancyRequired TenantElsewhere TenantMoving TenantNotFound TenantRequired
   DirectoryMissing DirectoryUnreachable ForceRequired InvalidTenantName MoveHeldUp MoveNotEqual MoveRefused
-  MoveTakenOver ServerNotFound ArchiveDamaged ArchiveExists ArchiveForeign ArchiveNewer ImportDiffers NotArchivable
+  MoveTakenOver ServerNotFound ExportDamaged ExportExists ExportNewer ExportUnreadable ImportDiffers IntegerTooLarge NotExportable
   SchemaNotEmpty StreamTombstoned SubscriptionMismatch SubscriptionNotFound TimedOut TooManyEmitted
   TransactionClosed TransactionTimeout UniqueViolation UnknownLanguage UpcastFailed UpcasterCycle UpcasterFailed
   VersionConflict ViewsDepend WorkerCrashed WorkflowNotActive
