@@ -8,25 +8,27 @@
 
 import type { Aggregate } from './aggregates/aggregate.ts'
 import { openAggregates } from './aggregates/aggregates.ts'
-import type { AnyEvent } from './aggregates/decider.ts'
 import type { Repository } from './aggregates/repository.ts'
-import type { Snapshotter, SnapshotterOptions } from './aggregates/snapshotter.ts'
+import type { Snapshotter } from './aggregates/snapshotter.ts'
 import { openConsumers } from './consumers/consumers.ts'
 import { type DeadLetters, openDeadLetters } from './consumers/dead-letters/dead-letters.ts'
 import { openProcessors, type Processor, type ProcessorOptions } from './consumers/processor.ts'
 import { type Daemon, type DaemonOptions, openDaemons } from './consumers/runners/daemon.ts'
 import { administerDaemons, type Daemons } from './consumers/runners/runners.ts'
 import { type Clock, systemClock } from './core/clock.ts'
+import { type Named, nameOf } from './core/definition.ts'
 import { InvalidOption, isRillflowError, StoreClosed } from './core/errors.ts'
 import { type Ids, uuidv7Ids } from './core/id.ts'
 import { once, settledWithin } from './core/lifecycle.ts'
+import { newId } from './core/name.ts'
 import type { Database, Transaction, TransactionOptions } from './database/database.ts'
 import { lendDatabase } from './database/lend.ts'
 import { parsers } from './database/parse.ts'
 import type { PostgresOptions } from './database/postgres/postgres.ts'
 import { rememberingTransactions } from './database/remember.ts'
 import { type AnyTransaction, foreignExecutor, isOwnTransaction } from './database/transaction.ts'
-import { type Documents, openDocuments } from './documents/documents.ts'
+import type { Collection, CollectionOptions } from './documents/collection.ts'
+import { openCollections } from './documents/documents.ts'
 import { defaultGroupLimits, groupCommit } from './events/append/group-commit.ts'
 import type { AppendDefaults } from './events/append/prepare.ts'
 import type { EventDefinitions, EventMap, UntypedEvents } from './events/definition.ts'
@@ -38,13 +40,16 @@ import { watchLog } from './events/order/watch.ts'
 import { type Upcaster, upcasters } from './events/read/upcast.ts'
 import { openStreams, type Streams } from './events/streams/streams.ts'
 import { library } from './parts.ts'
+import type { DocumentProjection } from './projections/document-projection.ts'
+import type { Projection } from './projections/projection.ts'
 import { openProjections, type Projections } from './projections/projections.ts'
+import type { OpenDocuments, OpenRows } from './projections/read.ts'
 import type { Step } from './schema/difference.ts'
 import { type MigrateMode, openSchema, type Schema } from './schema/schema.ts'
 import { TableRegistry } from './schema/table.ts'
 import type { ServerOptions, StoreServer } from './server/server.ts'
 import { storeServers } from './server/servers.ts'
-import type { Handle } from './sessions/handle.ts'
+import type { DecideOn, Handle } from './sessions/handle.ts'
 import type { Session, SessionOptions } from './sessions/session.ts'
 import { openSessions } from './sessions/sessions.ts'
 import { openSubscriptions, type Subscribe, type Subscriptions } from './subscriptions/subscriptions.ts'
@@ -120,20 +125,26 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly engine: 'postgres' | 'pglite'
   readonly events: Events<M>
   readonly streams: Streams
-  /** A collection of documents: `store.documents<Customer>('customers', { indexes })`. */
-  readonly documents: Documents
+  /** The documents of a collection, or of a document projection: `store.documents(customers)`. */
+  readonly documents: OpenDocuments<M>
+  /** The rows of a table projection: `store.rows(sales).where(row => gt(row.cents, 1000)).toArray()`. */
+  readonly rows: OpenRows<M>
+  /** A new id that sorts by time: `order-<UUIDv7>` for `'order'`. */
+  newId(category: Named): string
   readonly schema: Schema
   readonly projections: Projections
+  /** Makes definitions known to this store that it was not opened with. An inline projection that is new is then active. */
+  register(...definitions: readonly (Aggregate | Collection | Projection)[]): Promise<void>
   /** Aggregates of one kind: loaded, asked, committed. */
-  aggregates<State, Command, Event extends AnyEvent>(
-    aggregate: Aggregate<State, Command, Event>,
-  ): Repository<State, Command, Event>
-  /** Registers a consumer that keeps snapshots of these aggregates; it runs in a daemon, or when called. */
-  snapshotter(aggregate: Aggregate, options?: SnapshotterOptions): Snapshotter
+  aggregates<State, Command, E extends EventMap>(aggregate: Aggregate<State, Command, E>): Repository<State, Command, E>
+  /** The snapshots that are written in the background, of an aggregate that is defined with such: run by hand, and measured. */
+  snapshots(aggregate: Aggregate): Snapshotter
   /** A unit of work: `await using session = store.session()`. */
   session(options?: SessionOptions): Session<M>
   /** Loads, decides and saves, anew if somebody else was faster: `store.handle(Order, 'order-42', command)`. */
   readonly handle: Handle<M>
+  /** The same with a decision on the spot: `store.decide(Order, 'order-42', order => events)`. */
+  readonly decide: DecideOn<M>
   /** Events of the log for code of yours, with acknowledgements. */
   readonly subscribe: Subscribe<M>
   /** The subscriptions that are stored: their state, and what operators do with them. */
@@ -274,7 +285,20 @@ async function makeUsable(schema: Schema, mode: MigrateMode): Promise<void> {
 
 /** What a tenant has of its own. */
 const boundParts = [
-  ...(['events', 'streams', 'documents', 'schema', 'projections', 'aggregates', 'snapshotter', 'handle'] as const),
+  ...([
+    'events',
+    'streams',
+    'documents',
+    'rows',
+    'newId',
+    'schema',
+    'register',
+    'projections',
+    'aggregates',
+    'snapshots',
+    'handle',
+    'decide',
+  ] as const),
   ...(['subscribe', 'subscriptions', 'workflows', 'daemons', 'daemon', 'deadLetters', 'processor'] as const),
   ...(['transaction', 'export', 'import', 'upkeep', 'doctor', 'backup', 'trace'] as const),
 ] as const
@@ -330,12 +354,21 @@ function assemble<M extends EventMap>(
   const aggregates = openAggregates({ ...parts, consumers })
   const processors = openProcessors(consumers)
   const workflows = openWorkflows<M>({ ...parts, consumers, pollMs, tend: upkeep.tend }, options.workflows)
-  const sessions = openSessions({ ...parts, cacheOf: aggregates.cacheOf }, options.sessionDefaults)
-  const projections = openProjections({
-    ...{ consumers, schema, tables, executorOf },
+  const documentParts = {
+    ...{ database, schema, tables, clock, ids: log.ids, telemetry, executorOf },
     syncs: migrate === true,
+    maxDocumentBytes: options.maxDocumentBytes,
+    isProjection: (name: string) => projections.has(name),
+  }
+  const collections = openCollections(documentParts)
+  const projections = openProjections({
+    ...{ consumers, schema, tables, documents: documentParts },
+    syncs: migrate === true,
+    isCollection: collections.has,
     runConsumers: daemons.runUntil,
   })
+  const sessionParts = { ...parts, cacheOf: aggregates.cacheOf, collectionOf: collections.find }
+  const sessions = openSessions(sessionParts, options.sessionDefaults)
 
   const servers = storeServers(() => [{ log, schema }])
   const close = once(async () => {
@@ -358,17 +391,28 @@ function assemble<M extends EventMap>(
     engine: database.engine,
     events: openEvents<M>(parts),
     streams: openStreams(parts),
-    documents: openDocuments({
-      ...{ database, schema, tables, clock, ids: log.ids, telemetry, executorOf },
-      syncs: migrate === true,
-      maxDocumentBytes: options.maxDocumentBytes,
-    }),
+    documents: ((given: string | Collection | DocumentProjection, more?: CollectionOptions) =>
+      typeof given === 'object' && given.kind === 'projection'
+        ? projections.documents(given)
+        : collections.documents(given, more)) as unknown as OpenDocuments<M>,
+    rows: projections.rows as unknown as OpenRows<M>,
+    newId: category => newId(nameOf(category), log.ids),
     schema,
-    projections,
+    projections: projections.projections,
+    async register(...definitions) {
+      const activated: Promise<void>[] = []
+      for (const each of definitions) {
+        if (each.kind === 'projection') activated.push(projections.projections.register(each))
+        else if (each.kind === 'collection') collections.register(each)
+        else aggregates.register(each)
+      }
+      await Promise.all(activated)
+    },
     aggregates: aggregates.repository,
-    snapshotter: aggregates.snapshotter,
+    snapshots: aggregates.snapshots,
     session: given => sessions.session(given) as unknown as Session<M>,
     handle: sessions.handle as unknown as Handle<M>,
+    decide: sessions.decide as unknown as DecideOn<M>,
     subscribe: subscriptions.subscribe,
     subscriptions: subscriptions.subscriptions,
     workflows: workflows.workflows,

@@ -55,8 +55,8 @@ export default defineConfig({
   // Read models that follow the log.
   projections: [],
 
-  // Collections with what is checked, indexed and kept: { customers: { indexes: [index('email')] } }
-  collections: {},
+  // Collections: defineCollection('customers', { indexes: ['email'] })
+  collections: [],
 
   // Handlers of workflows, schedules, and whatever else is registered in a store.
   register(store) {

@@ -16,7 +16,7 @@ export async function namesIn({ store, tenancy, config }: Opened): Promise<Names
     subscription: (await store.subscriptions.list()).map(each => each.name),
     'dead-letter': (await store.deadLetters.stats()).map(each => each.consumer),
     handler: store.workflows.registered(),
-    collection: Object.keys(config.collections ?? {}),
+    collection: (config.collections ?? []).map(each => each.name),
     tenant: tenancy === undefined ? [] : (await tenancy.tenants.list()).map(each => each.tenant),
   }
 }

@@ -102,9 +102,9 @@ function refuseMismatch(
 
 /** All but what has to wait is registered when the call returns. */
 async function registerAll(store: Store, config: Config): Promise<void> {
-  for (const [name, given] of Object.entries(config.collections ?? {})) store.documents(name, given as object)
-  const projections = (config.projections ?? []).map(each => store.projections.register(each))
-  await Promise.all([...projections, config.register?.(store)])
+  const { collections = [], aggregates = [], projections = [] } = config
+  const registered = store.register(...collections, ...aggregates, ...projections)
+  await Promise.all([registered, config.register?.(store)])
 }
 
 /** Somebody who only looks, perhaps in the wrong folder, must not leave a new store behind. */
@@ -120,7 +120,7 @@ function refuseMissing({ url, pool, memory, folder = './.rillflow' }: Where, ten
 
 /** The options that are the store's own, but for where it is. */
 function withoutCode(config: Config): object {
-  const { projections, collections, snapshotters, subscriptions, register, tenancy, ...own } = config
+  const { projections, collections, aggregates, subscriptions, register, tenancy, ...own } = config
   const { url, pool, folder, memory, ...rest } = own
   return rest
 }

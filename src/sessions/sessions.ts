@@ -19,12 +19,13 @@
  */
 import type { AppendDefaults } from '../events/append/prepare.ts'
 import { saveGroup } from './group.ts'
-import { type Handle, openHandle } from './handle.ts'
+import { type DecideOn, type Handle, openDecide, openHandle } from './handle.ts'
 import { openSession, type Session, type SessionOptions, type SessionParts } from './session.ts'
 
 export interface Sessions {
   session(options?: SessionOptions): Session
   readonly handle: Handle
+  readonly decide: DecideOn
   /** Waits for the saves under way. */
   drain(): Promise<void>
 }
@@ -35,5 +36,10 @@ export function openSessions(
 ): Sessions {
   const saves = saveGroup(parts.log)
   const all = { ...parts, defaults, saves }
-  return { session: options => openSession(all, options), handle: openHandle(all), drain: saves.drain }
+  return {
+    session: options => openSession(all, options),
+    handle: openHandle(all),
+    decide: openDecide(all),
+    drain: saves.drain,
+  }
 }

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { aggregate } from '../../src/aggregates/aggregate.ts'
-import { decider } from '../../src/aggregates/decider.ts'
+import { defineAggregate, defineClassAggregate } from '../../src/aggregates/aggregate.ts'
+import { defineEvents } from '../../src/events/definition.ts'
 import { openShop, outcome, paid, placed, shipped, shopEvents } from '../support/shop.ts'
 import { Order, OrderClass, orderDecider } from './orders.ts'
 
@@ -117,7 +117,7 @@ test('the state as it was at a version, and at a time', async () => {
 
 test('RB-64: the validator sees the state after the new events, and also a plain commit goes through it', async () => {
   const { store } = await openShop()
-  const Limited = aggregate('order', {
+  const Limited = defineAggregate('order', {
     ...orderDecider,
     validate: order => (order.total > 100 ? `${order.total} is above the limit of 100` : undefined),
   })
@@ -137,7 +137,7 @@ test('RB-64: the validator sees the state after the new events, and also a plain
 test('a validator may throw, and the error is the cause', async () => {
   const { store } = await openShop()
   const cause = new Error('never')
-  const Never = aggregate('order', {
+  const Never = defineAggregate('order', {
     ...orderDecider,
     validate() {
       throw cause
@@ -164,7 +164,7 @@ test('a plain commit keeps to the version it is told to expect', async () => {
 
 test('a class folds itself, and its methods decide', async () => {
   const { store } = await openShop()
-  const orders = store.aggregates(aggregate('order', { class: OrderClass }))
+  const orders = store.aggregates(defineClassAggregate('order', OrderClass))
   await store.events.append('order-1', placed(7))
 
   const { state } = await orders.handle('order-1', order => order.ship('a'))
@@ -207,7 +207,7 @@ test('an id is the stream of its category, and any other is refused', async () =
   await expect(orders.load('42')).rejects.toMatchObject({ code: 'invalid_name' })
   await expect(orders.load('orders-42')).rejects.toThrow('order-')
   await expect(orders.load('')).rejects.toMatchObject({ code: 'invalid_name' })
-  expect(() => aggregate('web-order', orderDecider)).toThrow('has a "-" in it')
+  expect(() => defineAggregate('web-order', orderDecider)).toThrow('has a "-" in it')
 })
 
 test('a stream that is out of use is not loaded as if it were new', async () => {
@@ -225,19 +225,16 @@ test('a stream that is out of use is not loaded as if it were new', async () => 
 
 test('an event that cannot be folded is named, and nothing is committed on what is left', async () => {
   const { store } = await openShop()
-  const Picky = aggregate(
-    'order',
-    decider({
-      events: shopEvents,
-      initial: () => 0,
-      evolve(total, event) {
-        if (event.type === 'OrderPlaced') return total + event.data.total
-        if (event.type === 'OrderShipped') throw new Error('no parcels here')
-        return undefined as unknown as number
-      },
-      decide: (command: 'pay' | 'ship') => (command === 'pay' ? paid : shipped()),
-    }),
-  )
+  const Picky = defineAggregate('order', {
+    events: shopEvents,
+    initial: () => 0,
+    evolve(total, event) {
+      if (event.type === 'OrderPlaced') return total + event.data.total
+      if (event.type === 'OrderShipped') throw new Error('no parcels here')
+      return undefined as unknown as number
+    },
+    decide: (command: 'pay' | 'ship') => (command === 'pay' ? paid : shipped()),
+  })
   const orders = store.aggregates(Picky)
   await store.events.append('order-1', placed())
   const order = await orders.load('order-1')
@@ -262,7 +259,7 @@ test('an event that cannot be folded is named, and nothing is committed on what 
 test('a decision that is no event is refused', async () => {
   const { store } = await openShop()
   const decide = (given: unknown): never => given as never
-  const orders = store.aggregates(aggregate('order', { ...orderDecider, decide }))
+  const orders = store.aggregates(defineAggregate('order', { ...orderDecider, decide }))
 
   for (const nonsense of [undefined, 'OrderPaid', Promise.resolve([])])
     await expect(orders.handle('order-1', nonsense as never)).rejects.toMatchObject({ code: 'invalid_decision' })
@@ -270,12 +267,13 @@ test('a decision that is no event is refused', async () => {
 
 test('what is folded before the commit is what is read after it', async () => {
   const { store } = await openShop()
-  const dates = decider({
+  const Note = defineAggregate('note', {
+    events: defineEvents<{ Noted: { at: Date } }>(),
     initial: (): { at: unknown } => ({ at: undefined }),
-    evolve: (_, event: { type: 'Noted'; data: { at: Date } }) => ({ at: event.data.at }),
-    decide: (at: Date) => ({ type: 'Noted' as const, data: { at } }),
+    evolve: { Noted: (_, event) => ({ at: event.data.at }) },
+    decide: (at: Date) => ({ type: 'Noted', data: { at } }),
   })
-  const notes = store.aggregates(aggregate('note', dates))
+  const notes = store.aggregates(Note)
 
   const { state } = await notes.handle('note-1', new Date('2026-05-01T00:00:00Z'))
 
@@ -284,10 +282,13 @@ test('what is folded before the commit is what is read after it', async () => {
 })
 
 test('RB-64: options that make no sense, such as a snapshot every 0 events, are refused when the aggregate is defined', () => {
-  const define = (options: object) => () => aggregate('order', { ...orderDecider, ...options })
+  const define = (options: object) => () => defineAggregate('order', { ...orderDecider, ...options })
 
-  expect(define({ snapshotEvery: 0 })).toThrow('snapshotEvery')
-  expect(define({ snapshotEvery: 1.5 })).toThrow('snapshotEvery')
+  expect(define({ snapshots: { every: 0 } })).toThrow('snapshots.every')
+  expect(define({ snapshots: { every: 1.5 } })).toThrow('snapshots.every')
+  expect(define({ snapshots: { evry: 5 } })).toThrow('Did you mean "every"?')
+  expect(define({ snapshots: { every: 5, lifecycle: 'live' } })).toThrow("'inline' or 'async'")
+  expect(define({ snapshot: { every: 5 } })).toThrow('Did you mean "snapshots"?')
   expect(define({ stateVersion: 0 })).toThrow('stateVersion')
   expect(define({ cacheSize: -1 })).toThrow('cacheSize')
   expect(define({ toSnapshot: () => ({}) })).toThrow('fromSnapshot')

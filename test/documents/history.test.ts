@@ -17,7 +17,7 @@ test('every version is kept, whatever wrote it', async () => {
   await customers.restore('ada', { userId: 'boss' })
   await customers.delete('ada', { userId: 'boss' })
 
-  const versions = await customers.history('ada')
+  const { items: versions } = await customers.history('ada')
   expect(versions.map(({ version, data }) => [version, data?.email, data?.visits])).toEqual([
     [1, 'ada@x', undefined],
     [2, 'bob@x', undefined],
@@ -34,8 +34,11 @@ test('every version is kept, whatever wrote it', async () => {
   expect(versions[0]).toMatchObject({ createdBy: 'clerk', updatedBy: 'clerk', data: ada })
   expect(versions[8]).toMatchObject({ deletedAt: expect.any(Date) })
   expect(versions[10]).toMatchObject({ createdBy: 'clerk', updatedBy: 'boss', deletedAt: expect.any(Date) })
-  expect((await customers.history('ada', { after: 8, limit: 2 })).map(({ version }) => version)).toEqual([9, 10])
-  expect(await customers.history('nobody')).toEqual([])
+  const { next } = await customers.history('ada', { limit: 8 })
+  const page = await customers.history('ada', { after: next, limit: 2 })
+  expect(page.items.map(({ version }) => version)).toEqual([9, 10])
+  expect((await customers.history('ada', { after: page.next, limit: 2 })).next).toBeUndefined()
+  expect(await customers.history('nobody')).toEqual({ items: [], next: undefined })
   expect((await store.schema.check()).problems).toEqual([])
 })
 
@@ -52,7 +55,7 @@ test('a document that is made again after its end counts on', async () => {
     { version: 5 },
   ])
 
-  expect((await customers.history('ada')).map(({ version, data }) => [version, data?.email])).toEqual([
+  expect((await customers.history('ada')).items.map(({ version, data }) => [version, data?.email])).toEqual([
     [1, 'ada@x'],
     [2, undefined],
     [3, 'bob@x'],
@@ -98,7 +101,7 @@ test('no version is lost or made twice when many write at once', async () => {
 
   const failures = outcomes.flatMap(({ error }) => (error === undefined ? [] : [error]))
   for (const failure of failures) expect(failure).toMatchObject({ code: 'serialization_failed', retryable: true })
-  const versions = (await customers.history('ada')).map(({ version }) => version)
+  const versions = (await customers.history('ada')).items.map(({ version }) => version)
   expect(versions).toEqual(versions.map((_, i) => i + 1))
   const made = outcomes.flatMap(({ value }) => (typeof value === 'number' ? [value] : []))
   expect(new Set(made).size).toBe(made.length)
@@ -115,7 +118,7 @@ test('what a transaction takes back was never in the history', async () => {
   })
   await expect(work).rejects.toThrow('never mind')
 
-  expect(await customers.history('ada')).toHaveLength(1)
+  expect((await customers.history('ada')).items).toHaveLength(1)
 })
 
 test('without a history there is none to read, and a bad time is refused', async () => {

@@ -2,17 +2,17 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { expect, onTestFinished, test } from 'vitest'
 import { openPostgres } from '../../src/database/postgres/postgres.ts'
 import { identifier } from '../../src/database/sql.ts'
-import { documentProjection } from '../../src/projections/document.ts'
-import { projection } from '../../src/projections/projection.ts'
+import { defineDocumentProjection } from '../../src/projections/document-projection.ts'
+import { defineProjection } from '../../src/projections/projection.ts'
 import type { Store } from '../../src/store.ts'
 import { openDatabase, postgresUrl } from '../support/engines.ts'
 import { openMall, prefixOf, totals } from '../support/mall.ts'
-import { onServer, placed, type ShopMap } from '../support/shop.ts'
+import { onServer, placed, type ShopMap, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-const orderTotals = documentProjection<{ total: number }>('orders', {
+const orderTotals = defineDocumentProjection('orders', {
   initial: () => ({ total: 0 }),
-  on: { OrderPlaced: (order, event) => ({ total: order.total + (event.data as { total: number }).total }) },
+  evolve: { OrderPlaced: (order, event) => ({ total: order.total + (event.data as { total: number }).total }) },
 })
 
 test('RB-66: each tenant has its own events, documents and sessions, whichever way they are asked for', async () => {
@@ -77,7 +77,7 @@ test.runIf(onServer)('RB-70: tenants are made, saved to and run on a pool of one
   const seen: string[] = []
   const register = (own: Store<ShopMap>): void => {
     const handlers = { OrderPlaced: () => void seen.push(own.schema.name) }
-    void own.projections.register(projection<ShopMap>('orders', { on: handlers }))
+    void own.projections.register(defineProjection('orders', { events: shopEvents, on: handlers }))
   }
   const store = await openMall({ database, register })
 
@@ -101,12 +101,12 @@ test.runIf(onServer)('RB-70: tenants are made, saved to and run on a pool of one
 })
 
 test('what is registered as inline for all tenants is inline in one as soon as it is made', async () => {
-  const store = await openMall({ register: own => own.projections.register(orderTotals, { lifecycle: 'inline' }) })
+  const store = await openMall({ register: own => own.projections.register({ ...orderTotals, lifecycle: 'inline' }) })
 
   await store.tenants.ensure('acme')
   await store.tenant('acme').events.append('order-1', placed(7))
 
-  expect(await store.tenant('acme').projections.get(orderTotals, 'order-1')).toEqual({ total: 7 })
+  expect((await store.tenant('acme').documents(orderTotals).get('order-1'))?.data).toEqual({ total: 7 })
 })
 
 test('a tenant made by many at once is made once', async () => {
@@ -137,7 +137,7 @@ test('a tenant that was dropped is gone for those who have used it, and dropping
 })
 
 test('a tenant that was asked for before it was there has what is registered for all, once it is made', async () => {
-  const store = await openMall({ register: own => own.projections.register(orderTotals, { lifecycle: 'inline' }) })
+  const store = await openMall({ register: own => own.projections.register({ ...orderTotals, lifecycle: 'inline' }) })
   await expect(store.tenant('acme').events.append('order-1', placed(7))).rejects.toMatchObject({
     code: 'tenant_not_found',
   })
@@ -145,7 +145,7 @@ test('a tenant that was asked for before it was there has what is registered for
   await store.tenants.ensure('acme')
   await store.tenant('acme').events.append('order-1', placed(7))
 
-  expect(await store.tenant('acme').projections.get(orderTotals, 'order-1')).toEqual({ total: 7 })
+  expect((await store.tenant('acme').documents(orderTotals).get('order-1'))?.data).toEqual({ total: 7 })
 })
 
 test('a tenant that is held and was not called yet stays open, however many names were made up meanwhile', async () => {

@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
-import { documentProjection } from '../../src/projections/document.ts'
+import { defineDocumentProjection } from '../../src/projections/document-projection.ts'
 import type { Store } from '../../src/store.ts'
 import { openMall, totals } from '../support/mall.ts'
 import { openShop, placed, type ShopMap } from '../support/shop.ts'
@@ -31,11 +31,11 @@ test('a tenant that was archived is brought back elsewhere, under its name or an
 })
 
 test('what is registered for all tenants is there in one that was imported, also if it was asked for before', async () => {
-  const orderTotals = documentProjection<{ total: number }>('orders', {
+  const orderTotals = defineDocumentProjection('orders', {
     initial: () => ({ total: 0 }),
-    on: { OrderPlaced: (order, event) => ({ total: order.total + (event.data as { total: number }).total }) },
+    evolve: { OrderPlaced: (order, event) => ({ total: order.total + (event.data as { total: number }).total }) },
   })
-  const register = (own: Store<ShopMap>) => own.projections.register(orderTotals, { lifecycle: 'inline' })
+  const register = (own: Store<ShopMap>) => own.projections.register({ ...orderTotals, lifecycle: 'inline' })
   const [store, other] = [await openMall(), await openMall({ register })]
   await store.tenants.ensure('acme')
   const output = join(await folder(), 'acme')
@@ -46,7 +46,7 @@ test('what is registered for all tenants is there in one that was imported, also
   await other.tenants.import(output, { tenant: 'acme' })
   await other.tenant('acme').events.append('order-1', placed(7))
 
-  expect(await other.tenant('acme').projections.get(orderTotals, 'order-1')).toEqual({ total: 7 })
+  expect((await other.tenant('acme').documents(orderTotals).get('order-1'))?.data).toEqual({ total: 7 })
 })
 
 test('an archive that is damaged, or a tenant that has something already, is refused and nothing is written', async () => {

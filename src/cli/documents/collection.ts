@@ -1,6 +1,5 @@
 /** A collection by its name on the line, and the query that options describe. */
-import type { CollectionOptions } from '../../documents/collection.ts'
-import type { Collection } from '../../documents/documents.ts'
+import type { Documents } from '../../documents/documents.ts'
 import { documentScope, fieldAt } from '../../documents/query/field.ts'
 import { filterFrom } from '../../documents/query/filter.ts'
 import type { Query } from '../../documents/query/query.ts'
@@ -9,9 +8,10 @@ import type { Opened } from '../command.ts'
 type AnyDocument = Record<string, unknown>
 
 /** One that only reads declares no table: looking at what is not there must not make it. */
-export function collectionFor({ store, config }: Opened, name: string, access: 'reads' | 'writes'): Collection {
-  const declared = config.collections?.[name] as CollectionOptions<AnyDocument> | undefined
-  return store.documents(name, declared ?? (access === 'reads' ? { readOnly: true } : {}))
+export function collectionFor({ store, config }: Opened, name: string, access: 'reads' | 'writes'): Documents {
+  const defined = config.collections?.find(each => each.name === name)
+  if (defined !== undefined) return store.documents(defined) as Documents
+  return store.documents(name, access === 'reads' ? { readOnly: true } : {})
 }
 
 export const queryOptions = {
@@ -38,7 +38,7 @@ export interface GivenQuery {
   readonly descending: boolean
 }
 
-export function queryOf(collection: Collection, given: GivenQuery): Query<AnyDocument> {
+export function queryOf(collection: Documents, given: GivenQuery): Query<AnyDocument> {
   const { where, orderBy, orderAs, descending } = given
   let query = collection.query()
   if (where !== undefined) query = query.where(filterFrom(where, { regex: true }))

@@ -1,4 +1,5 @@
 /** `rillflow documents index-advisor` */
+import { baseOf } from '../../documents/collection.ts'
 import { type Command, defineCommand } from '../command.ts'
 import { duration } from '../output/amount.ts'
 import { table } from '../output/table.ts'
@@ -14,17 +15,18 @@ export const indexAdvisorCommand: Command = defineCommand({
     const documents = collectionFor(await open(), collection, 'reads')
     await queryOf(documents, options).limit(1000).toArray({ signal })
     const advice = documents.adviseIndexes()
-    out.print({ collection, table: documents.tableName, advice }, style =>
+    const { tableName } = baseOf(documents)!
+    out.print({ collection, table: tableName, advice }, style =>
       table(
         style,
         advice,
         [
           { title: 'INDEX', of: each => each.index, paint: (_, colour) => colour.cyan },
-          { title: 'TABLE', of: () => documents.tableName },
+          { title: 'TABLE', of: () => tableName },
           { title: 'TOOK', of: each => duration(each.averageMs), right: true },
           { title: 'ROWS', of: each => each.maxRows, right: true },
         ],
-        `No index is missing for this query on ${documents.tableName}.`,
+        `No index is missing for this query on ${tableName}.`,
       ),
     )
   },

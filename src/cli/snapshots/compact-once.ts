@@ -9,7 +9,7 @@ export const compactOnceCommand: Command = defineCommand({
   async run({ out, open, config, options, signal }) {
     const rows: { snapshotter: string; result: string; events: number; written: number }[] = []
     for (const each of await openSnapshotters({ open, config }, options)) {
-      const { result, count, written } = await each.compactOnce({ signal })
+      const { result, count, written } = await each.runOnce({ signal })
       rows.push({ snapshotter: each.name, result, events: count, written })
     }
     out.print(rows, style =>

@@ -1,5 +1,6 @@
-/** The snapshotters of the configuration. */
-import type { Snapshotter, SnapshotterOptions } from '../../aggregates/snapshotter.ts'
+/** The snapshots that the aggregates of the configuration have in the background. */
+import type { SnapshotOptions } from '../../aggregates/aggregate.ts'
+import type { Snapshotter } from '../../aggregates/snapshotter.ts'
 import type { Config } from '../../config.ts'
 import type { Store } from '../../store.ts'
 import type { Invocation } from '../command.ts'
@@ -14,21 +15,25 @@ export const snapshotterOptions = {
 export function snapshottersOf(
   store: Store,
   config: Config,
-  given: Pick<SnapshotterOptions, 'threshold' | 'batch'> = {},
+  { threshold, batch }: SnapshotterOptions = {},
 ): Snapshotter[] {
-  const { threshold, batch } = given
-  return (config.snapshotters ?? []).map(({ aggregate, ...options }) =>
-    store.snapshotter(aggregate, {
-      ...options,
-      ...(threshold === undefined ? {} : { threshold }),
-      ...(batch === undefined ? {} : { batch }),
-    }),
-  )
+  return (config.aggregates ?? []).flatMap(aggregate => {
+    if (aggregate.snapshots?.lifecycle !== 'async') return []
+    if (threshold === undefined && batch === undefined) return [store.snapshots(aggregate)]
+    const { every, batchSize, ...rest } = aggregate.snapshots
+    const snapshots: SnapshotOptions = { ...rest, every: threshold ?? every, batchSize: batch ?? batchSize }
+    return [store.snapshots({ ...aggregate, snapshots })]
+  })
+}
+
+interface SnapshotterOptions {
+  readonly threshold?: number | undefined
+  readonly batch?: number | undefined
 }
 
 export async function openSnapshotters(
   { open, config }: Pick<Invocation, 'open' | 'config'>,
-  given: Pick<SnapshotterOptions, 'threshold' | 'batch'>,
+  given: SnapshotterOptions,
 ): Promise<Snapshotter[]> {
   const { store, config: own } = await open()
   const found = snapshottersOf(store, own, given)
