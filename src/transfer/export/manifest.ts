@@ -36,7 +36,7 @@ export interface ExportManifest {
   /** The last number drawn from each sequence, 0 if none was. */
   readonly sequences: Readonly<Record<string, string>>
   /** The position of the last event in it, 0 if there is none. */
-  readonly position: string
+  readonly position: number
 }
 
 export interface ExportedTable extends TableShape {
