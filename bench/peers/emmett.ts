@@ -10,7 +10,7 @@ export async function openEmmett(url: string, poolSize: 'default' | number): Pro
     poolSize === 'default' ? undefined : new pg.Pool({ connectionString: url, max: poolSize, idleTimeoutMillis: 0 })
   const store = getPostgreSQLEventStore(url, pool === undefined ? {} : { connectionOptions: { pool } })
   const append: Appender['append'] = (stream, version, events) => {
-    const expected = version === 'any' ? undefined : version === 0 ? STREAM_DOES_NOT_EXIST : Number(version)
+    const expected = version === 'any' ? undefined : version === 0 ? STREAM_DOES_NOT_EXIST : BigInt(version)
     const messages = events.map(({ type, data, headers }) => ({ type, data, metadata: headers }) as unknown as Event)
     return store.appendToStream(stream, messages, expected === undefined ? {} : { expectedStreamVersion: expected })
   }

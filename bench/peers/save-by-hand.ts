@@ -72,5 +72,5 @@ export function openFourRoundTrips(url: string, poolSize: number): Saver {
 }
 
 function refuse(inserted: pg.QueryResult, appended: pg.QueryResult): void {
-  if (inserted.rows.length !== 1 || appended.rows[0].outcome !== 0) throw new Error('the save was refused')
+  if (inserted.rows.length !== 1 || appended.rows[0].outcome !== 'appended') throw new Error('the save was refused')
 }
