@@ -69,7 +69,7 @@ export function pausableBatches(database: Database, { isUnfenced }: { readonly i
 function withoutFence(tx: Transaction): Transaction {
   return {
     ...tx,
-    run: statement => tx.run(statement.label === 'consumers.checkpoint' ? unfenced(statement) : statement),
+    run: statement => tx.run(statement.label === 'consumers.save' ? unfenced(statement) : statement),
   }
 }
 
