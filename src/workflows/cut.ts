@@ -8,10 +8,11 @@
  * - One that has started a workflow which is gone is cancelled if anything of it is open: it would wait for nothing.
  * - All others go on as they were. Schedules are as they were, too.
  */
-import type { Database, Executor } from '../../database/database.ts'
-import { sql } from '../../database/sql.ts'
-import type { LogNames } from '../../events/log.ts'
-import { dispatcherName } from '../../workflows/routes.ts'
+import type { Database, Executor } from '../database/database.ts'
+import { sql } from '../database/sql.ts'
+import { logNames } from '../events/log.ts'
+import { dispatcherName } from './routes.ts'
+import { workflowNames } from './schema.ts'
 
 export interface CutWorkflows {
   /** Workflows that began above the position. */
@@ -20,14 +21,21 @@ export interface CutWorkflows {
   readonly cancelledWorkflows: number
 }
 
+type CutNames = ReturnType<typeof namesIn>
+
+function namesIn(schema: string) {
+  return { ...logNames(schema), ...workflowNames({ schema }) }
+}
+
 const page = 200
 
 export async function cutWorkflows(
   database: Database,
-  names: LogNames,
+  schema: string,
   position: number,
   inOne: <T>(work: (tx: Executor) => Promise<T>) => Promise<T>,
 ): Promise<CutWorkflows> {
+  const names = namesIn(schema)
   const reason = `the log was cut at position ${position}`
   let removedWorkflows = 0
   let cancelledWorkflows = 0
@@ -76,7 +84,7 @@ interface CutFlow {
 }
 
 /** Returns whether anything of it was open. */
-async function cancel(names: LogNames, tx: Executor, id: string, reason: string): Promise<boolean> {
+async function cancel(names: CutNames, tx: Executor, id: string, reason: string): Promise<boolean> {
   const open = await tx.run(sql`/* upkeep.cut_open */
     select
     from ${names.workflows}
@@ -90,7 +98,7 @@ async function cancel(names: LogNames, tx: Executor, id: string, reason: string)
 }
 
 /** Those of events that go; of a workflow that goes, all. What runs in a compensation is not cancelled above. */
-async function removeExecutions(names: LogNames, tx: Executor, flow: CutFlow, position: number): Promise<void> {
+async function removeExecutions(names: CutNames, tx: Executor, flow: CutFlow, position: number): Promise<void> {
   await tx.run(sql`/* upkeep.cut_executions */
     select ${names.workflow_remove}(
       'upkeep',
@@ -105,7 +113,7 @@ async function removeExecutions(names: LogNames, tx: Executor, flow: CutFlow, po
 }
 
 /** All that tells of it. */
-async function forget(names: LogNames, tx: Executor, id: string): Promise<void> {
+async function forget(names: CutNames, tx: Executor, id: string): Promise<void> {
   await tx.run(sql`/* upkeep.cut_join_entries */
     delete from ${names.workflow_join_entries}
     where join_id in (
@@ -125,7 +133,7 @@ async function forget(names: LogNames, tx: Executor, id: string): Promise<void> 
 }
 
 /** Workflows that have started one of which nothing is left, whether it was dispatched or not. */
-async function parentsOfGone(database: Database, names: LogNames, position: number): Promise<string[]> {
+async function parentsOfGone(database: Database, names: CutNames, position: number): Promise<string[]> {
   const rows = await database.run<{ parent: string }>(sql`/* upkeep.cut_parents */
     select distinct e.headers -> 'workflow' ->> 'parent' as parent
     from ${names.events} as e
