@@ -171,8 +171,8 @@ test('RB-16: a dead letter is shown with the whole event as stored', async () =>
     ...{ type: 'OrderPlaced', state: 'open', attempts: 1, retryAt: undefined, note: undefined, history: [] },
   })
   expect(JSON.parse(JSON.stringify(deadLetter))).toMatchObject({
-    position: `${event.position}`,
-    event: { headers: { region: 'eu' }, position: `${event.position}` },
+    position: event.position,
+    event: { headers: { region: 'eu' }, position: event.position },
   })
 })
 
