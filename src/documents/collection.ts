@@ -55,6 +55,8 @@ export interface CollectionBase {
   readonly name: string
   readonly tableName: string
   readonly table: Identifier
+  /** The function of the schema that reads the time. */
+  readonly clock: Identifier
   /** Every version that was written; undefined if none are kept. */
   readonly historyTable: Identifier | undefined
   /** What has to be in the schema; empty for a collection that only reads. */

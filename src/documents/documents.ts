@@ -217,6 +217,7 @@ function declareCollection(parts: DocumentParts, name: string, given: Collection
   return {
     ...{ name, tableName, options, parts, declared },
     table: identifier(schema, tableName),
+    clock: identifier(schema, 'clock'),
     historyTable: options.history === true && !readOnly ? identifier(schema, historyName(tableName)) : undefined,
     state: { isReady: declared.length === 0, looking: undefined },
   }

@@ -74,7 +74,7 @@ function withoutFence(tx: Transaction): Transaction {
 }
 
 function unfenced(statement: Statement): Statement {
-  const text = statement.text.replace(/and (?:c\.)?fence = (\$\d+::bigint)/, 'and $1 is not null')
+  const text = statement.text.replace(/and c\.fence = (\$\d+::bigint)/, 'and $1 is not null')
   if (text === statement.text) throw new Error('the checkpoint statement has no fence to remove')
   return { ...statement, text }
 }
