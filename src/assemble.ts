@@ -14,7 +14,7 @@ import { rememberingTransactions } from './database/remember.ts'
 import { type AnyTransaction, foreignExecutor, isOwnTransaction } from './database/transaction.ts'
 import { openDocuments } from './documents/documents.ts'
 import { defaultGroupLimits, groupCommit } from './events/append/group-commit.ts'
-import type { EventMap } from './events/definition.ts'
+import type { EventDefinitions, EventMap } from './events/definition.ts'
 import { openEvents } from './events/events.ts'
 import { inlineRegistry } from './events/inline/registry.ts'
 import { type Log, logNames } from './events/log.ts'
@@ -69,7 +69,7 @@ export function assemble<M extends EventMap>(
     clock,
     ids: options.ids ?? uuidv7Ids({ clock }),
     telemetry,
-    definitions: options.events ?? { schemas: new Map() },
+    definitions: (options.events ?? { schemas: new Map() }) as EventDefinitions,
     upcasters: upcasters(options.upcasters ?? []),
     inline: inlineRegistry(),
     maxEventBytes: options.maxEventBytes ?? 1024 * 1024,

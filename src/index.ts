@@ -126,11 +126,11 @@ export {
 } from './events/definition.ts'
 export type { Events, LogState, StreamAppend } from './events/events.ts'
 export type { ImportedEvent, ImportOptions, ImportProgress } from './events/import/import.ts'
-export type { HeldBackBy } from './events/order/settle.ts'
+export type { HeldBackBy } from './events/order/order.ts'
 export type { TailOptions } from './events/order/tail.ts'
 export type { EventFilter, ReadLogOptions } from './events/read/log.ts'
+export type { ReadOptions } from './events/read/read.ts'
 export type { EventSequence } from './events/read/sequence.ts'
-export type { ReadOptions } from './events/read/stream.ts'
 export { type Upcaster, type UpcasterStep, upcaster } from './events/read/upcast.ts'
 export type { ListStreamsOptions, StreamDescription, Streams } from './events/streams/streams.ts'
 export {

@@ -13,7 +13,7 @@
  *
  * What `evolve` and `decide` return is best said: TypeScript takes 'paid' for any text while it still infers the state.
  */
-import type { EventDefinitions, EventMap, NewEvent, NewEventOf } from '../events/definition.ts'
+import type { EventDefinitions, EventMap, NewEvent, NewEventOf, UntypedEvents } from '../events/definition.ts'
 
 /** An event as a decision says it and a fold sees it: what is only known once it is stored is not there to rely on. */
 export type AnyEvent = NewEventOf<string, unknown>
@@ -27,7 +27,7 @@ export interface Decider<State, Command, Event extends AnyEvent = AnyEvent> {
   decide(command: Command, state: State): Event | readonly Event[]
 }
 
-export function decider<State, Command, M extends EventMap, Event extends AnyEvent = NewEvent<M>>(given: {
+export function decider<State, Command, M extends EventMap = UntypedEvents, Event extends AnyEvent = NewEvent<M>>(given: {
   /** Types the events; without it they are what `evolve` takes. */
   readonly events?: EventDefinitions<M>
   readonly initial: () => State

@@ -104,3 +104,18 @@ export async function writeSnapshots(
   log.telemetry.count('snapshots_written_total', rows.length)
   return rows.length
 }
+
+/** Deletes the snapshots of streams: those beyond the version that a stream has left, or all of a stream without one. */
+export async function removeSnapshots(
+  store: { readonly schema: string },
+  streams: readonly { readonly stream: string; readonly version?: number }[],
+  tx: Executor,
+): Promise<void> {
+  await tx.run(sql`/* aggregates.remove_snapshots */
+    delete from ${aggregateNames(store).snapshots} as n
+    using unnest(
+      ${streams.map(each => each.stream)}::text[],
+      ${streams.map(each => each.version ?? -1)}::bigint[]) as u(stream, version)
+    where n.stream = u.stream
+      and n.version > u.version`)
+}

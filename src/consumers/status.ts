@@ -2,7 +2,7 @@
 
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
-import { settle } from '../events/order/settle.ts'
+import { settle } from '../events/order/order.ts'
 import type { ConsumerKind } from './consumer.ts'
 import { consumerNames } from './schema.ts'
 

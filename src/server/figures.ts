@@ -6,7 +6,7 @@
 import { consumerNames } from '../consumers/schema.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
-import { settle } from '../events/order/settle.ts'
+import { settle } from '../events/order/order.ts'
 import { subscriptionNames } from '../subscriptions/schema.ts'
 import { type Family, type Gauge, gauges, type Sample, type Total, totals } from '../telemetry/metrics.ts'
 import { countOpen } from '../workflows/insight/open.ts'

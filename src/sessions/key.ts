@@ -3,9 +3,9 @@
 import type { Executor } from '../database/database.ts'
 import { SerializationFailed } from '../database/errors.ts'
 import { sql } from '../database/sql.ts'
+import { claimKey as claim, storeDocuments } from '../events/append/idempotency.ts'
 import { IdempotencyMismatch } from '../events/errors.ts'
 import type { Log } from '../events/log.ts'
-import { moment } from '../schema/clock.sql.ts'
 import type { SavedDocument, Sent } from './save.ts'
 
 /** What the save that had this key came to; undefined if nobody had it, and now it is ours. */
@@ -15,13 +15,7 @@ export async function claimKey(
   key: string,
   digest: string,
 ): Promise<readonly SavedDocument[] | undefined> {
-  const made = await executor.run(sql`/* sessions.claim_key */
-    insert into ${log.names.idempotency_keys} (key, digest, event_ids, created_at)
-    select ${key}::text, ${digest}::text, '{}', moment.at
-    from ${moment(log.names.clock)}
-    on conflict do nothing
-    returning key`)
-  if (made.length > 0) return undefined
+  if (await claim(log, key, digest, executor)) return undefined
   const earlier = await earlierSave(executor, log, key)
   // Whoever had it took it away again between the two.
   if (earlier === undefined)
@@ -37,10 +31,7 @@ export async function rememberDocuments(
   documents: readonly SavedDocument[],
 ): Promise<void> {
   const rows = documents.map(({ collection, id, version }) => [collection, id, version])
-  await executor.run(sql`/* sessions.remember_documents */
-    update ${log.names.idempotency_keys}
-    set documents = ${JSON.stringify(rows)}::jsonb
-    where key = ${key}::text`)
+  await storeDocuments(log, key, rows, executor)
 }
 
 export async function earlierSave(

@@ -161,7 +161,7 @@ test('consumers that stopped, lag, or were abandoned are found, with the fix', a
     },
     {
       message: expect.stringContaining('"stopped" is 1 positions'),
-      mend: expect.stringContaining(shop.named(`delete from ~consumers where name = 'stopped'`)),
+      mend: expect.stringContaining('store.consumers.remove("stopped")'),
     },
   ])
   expect(leases).toMatchObject([{ message: expect.stringContaining('"paused" was left behind by somebody') }])

@@ -101,7 +101,7 @@ async function takeStreams(log: Log, tx: Transaction, chunk: Chunk): Promise<Map
       on conflict do nothing
       returning stream`)
     const own = new Set(made.map(([stream]) => stream as string))
-    // Somebody else made these meanwhile.
+    // Another transaction made these in the meantime.
     const others = missing.filter(stream => !own.has(stream))
     for (const [stream, version] of await lockStreams(log, tx, others)) versions.set(stream, version)
   }

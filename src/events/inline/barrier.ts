@@ -2,13 +2,13 @@
  * Changing what is inline while others append.
  *
  * An append has looked at `inline_projections` before it writes anything, and keeps that look as a shared lock until its
- * transaction ends. Who holds the barrier, the exclusive lock of that table, therefore knows: every event of an append
+ * transaction ends. A transaction that holds the barrier, the exclusive lock of that table, therefore knows: every event of an append
  * that has looked is committed or will never be, so the log is settled up to its head; and the next append waits, then
  * sees what is decided here. What must happen at that moment (to fold the last events, to rename a table) belongs between
  * taking the barrier and the commit.
  *
  * Take it first: a transaction that has locked documents or rows of consumers before may wait for an append that waits
- * for it. It is never waited for longer than half a second at a time, since appends queue behind whoever waits.
+ * for it. It is never waited for longer than half a second at a time, since appends queue behind a transaction that waits.
  */
 
 import { isRillflowError, TimedOut } from '../../core/errors.ts'

@@ -1,10 +1,10 @@
 /**
- * Pages of the log by COPY, for who is far behind. Taking fields from the bytes costs less than the driver's work per row
+ * Pages of the log by COPY, for consumers that are far behind. Taking fields from the bytes costs less than the driver's work per row
  * and column, but the statement is planned anew for each page. Measured with a document projection of 100,000 events in
  * three interleaved rounds on a busy machine, COPY read ahead against prepared rows: 1.04 to 1.31 times as fast with pages
  * of 2000, 0.66 to 1.04 with pages of 500.
  *
- * A page comes as bytes and is made events of later, so that the server can send the next one meanwhile.
+ * A page arrives as bytes and is decoded later, so that the server can send the next one in the meantime.
  */
 import { newline } from '../../database/copy-text.ts'
 import { literal, numeral } from '../../database/sql.ts'
@@ -52,7 +52,7 @@ export async function copyPage(
   return { bytes, reached: isFull ? lastPosition(bytes)! : to }
 }
 
-/** Undefined if one of them cannot be given its shape: which one, rows tell better. */
+/** Undefined if one of them cannot be given its shape; read as rows, the page shows which one. */
 export function eventsOfCopied(log: Log, { bytes }: CopiedPage): Promise<RecordedEvent[] | undefined> {
   return eventsOfCopy(log, bytes).catch(() => undefined)
 }

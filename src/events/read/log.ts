@@ -11,10 +11,10 @@ import type { Executor } from '../../database/database.ts'
 import { numeral, sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../definition.ts'
 import type { Log } from '../log.ts'
-import { settle } from '../order/settle.ts'
+import { settle } from '../order/order.ts'
+import { checkPaging, readsAhead, rereadable } from './read.ts'
 import { eventColumns, eventsOfCopy, eventsOfRows, lastPosition } from './rows.ts'
 import { inPages } from './sequence.ts'
-import { checkPaging, readsAhead, rereadable } from './stream.ts'
 
 /** Which events are wanted; all that is given must hold. */
 export interface EventFilter<Type extends string = string> {
@@ -139,7 +139,7 @@ function copiedPages(log: Log, { includeArchived = false }: ReadLogOptions): Pag
     const last = lastPosition(page)
     if (last !== undefined && last < to && readsAhead(log, log.database)) {
       coming = { after: last, page: copy(last, to) }
-      // If nobody reads on, nobody will look at it.
+      // If the reader stops here, no one awaits it.
       coming.page.catch(() => {})
       // Taking this one apart keeps the thread: let the question out first.
       await new Promise(setImmediate)

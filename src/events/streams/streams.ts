@@ -1,7 +1,7 @@
 /**
  * Streams: listing, describing, naming by alias, and taking out of use.
  *
- *     open ──archive──► archived ──restore──► open          refuses appends unless told, left out of ordinary reads
+ *     open ──archive──► archived ──restore──► open          refuses appends unless allowed, left out of ordinary reads
  *     open or archived ──tombstone──► tombstoned            the same, for good; says so as its last event
  *
  * Both are marks on the stream's row. Its events stay where they are, so numbering, uniqueness and positions cannot be
@@ -156,7 +156,7 @@ async function resolveAlias(
     select ${alias}::text, ${made}::text, moment.at
     from ${moment(log.names.clock)}
     on conflict do nothing`)
-  // Whoever was first has committed by now: the insert waited for it.
+  // The first one has committed by now: the insert waited for it.
   const [after] = await executor.run<{ stream: string }>(known)
   return after!.stream
 }

@@ -1,7 +1,7 @@
 /** What follows the log: is somebody at it, how far behind is it, what has it set aside. */
 import { consumerNames } from '../../consumers/schema.ts'
 import { type ConsumerStatus, readStatus } from '../../consumers/status.ts'
-import { literal, sql } from '../../database/sql.ts'
+import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import type { Check, Limits, Trouble } from './doctor.ts'
 
@@ -48,7 +48,7 @@ export function checkConsumers(log: Log, { lagMs }: Limits): Check[] {
           message: `Consumer "${name}" is ${lag} positions and ${Math.round(lagSeconds)} s behind; ${holder}.`,
           mend:
             lease === undefined
-              ? `Start ${runnerOf(status)}; or, if it is not used any more, ${removalOf(log, status)}.`
+              ? `Start ${runnerOf(status)}; or, if it is not used any more, ${removalOf(status)}.`
               : 'Look at how long its handler takes, raise its batchSize, or divide its work.',
         }
       }),
@@ -65,8 +65,8 @@ function runnerOf({ kind }: ConsumerStatus): string {
 }
 
 /** As long as its row is there, retention keeps for it what it has not read. */
-function removalOf(log: Log, { kind, name }: ConsumerStatus): string {
-  if (kind !== 'subscription') return `delete from ${consumerNames(log).consumers} where name = ${literal(name)}`
+function removalOf({ kind, name }: ConsumerStatus): string {
+  if (kind !== 'subscription') return `store.consumers.remove(${JSON.stringify(name)})`
   const [subscription, group] = partsOf(name)
   return `store.subscriptions.delete(${JSON.stringify(subscription)}, ${JSON.stringify(group)})`
 }

@@ -11,7 +11,7 @@ import { encodeJson } from '../../core/json.ts'
 import { nearestName } from '../../core/nearest.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
-import type { EventMap } from '../../events/definition.ts'
+import type { UntypedEvents } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
 import type { HandlerResult } from '../emit.ts'
 import { ExecutionLost, HandlerNotFound, NonRetryable } from '../errors.ts'
@@ -29,7 +29,7 @@ export interface UndoneStep {
 
 /** How an undo is run: as every handler is, except that it is for no event. */
 export type UndoOptions = Pick<
-  HandlerOptions<EventMap, string, string>,
+  HandlerOptions<UntypedEvents, string, string>,
   | 'version'
   | 'retries'
   | 'backoff'

@@ -1,6 +1,10 @@
 /**
- * Reading one stream, in either direction, in pages: memory stays flat whatever its length. Each page is one keyset
- * query on (stream, version), so the cost of a page does not depend on where in the stream it lies.
+ * Reading: one stream (here), the whole log (`log`), and pages of the log for consumers (`page`, `copy-page`).
+ *
+ *     statement ──► rows ──► event, upcast to the shape its readers expect (`rows`, `upcast`) ──► sequence, page by page
+ *
+ * A stream is read in either direction, in pages: memory stays flat whatever its length. Each page is one keyset query on
+ * (stream, version), so its cost does not depend on where in the stream it lies.
  */
 import { InvalidOption } from '../../core/errors.ts'
 import { checkName } from '../../core/name.ts'
