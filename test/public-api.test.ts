@@ -20,10 +20,11 @@ test('users can import these names and no others', async () => {
 })
 
 const functions = `
-  aggregate and append at avg batch between channels column compileQuery complete contains count custom deadLetter decider
-  defineCollection defineConfig defineEvents documentProjection elemMatch emit eq exists failFast filterFrom gt gte increment index insert isIn isNull
-  isRillflowError like liveProjection logAndSkip lower lt lte max min ne not openStore or projection regex remove
-  rename restoreBackup retryWithBackoff search set startsWith sum table tableProjection transition unset upcaster
+  and append at avg batch between channels compileQuery complete contains count custom deadLetter defineAggregate
+  defineClassAggregate defineCollection defineConfig defineDocumentProjection defineEvents defineProjectedAggregate
+  defineProjection defineTableProjection elemMatch emit eq exists failFast filterFrom gt gte increment insert isIn
+  isNull isRillflowError like logAndSkip lower lt lte max min ne not openStore or regex remove rename restoreBackup
+  retryWithBackoff search set startsWith sum transition unset upcaster
 `
 
 const errors = `

@@ -15,14 +15,14 @@ const patient = { timeout: patienceMs }
 beforeAll(async () => {
   tenanted = await openFolder({
     config: `
-      import { defineConfig, documentProjection, emit } from 'rillflow'
+      import { defineConfig, defineDocumentProjection, emit } from 'rillflow'
       export default defineConfig({
         tenancy: 'schema',
         slowStatementMs: 60_000,
         tenantPrefix: '${prefix}',
-        projections: [documentProjection('totals', {
+        projections: [defineDocumentProjection('totals', {
           initial: () => ({ total: 0 }),
-          on: { OrderPlaced: (order, event) => ({ total: order.total + event.data.total }) },
+          evolve: { OrderPlaced: (order, event) => ({ total: order.total + event.data.total }) },
         })],
         register(store) {
           store.workflows.on('OrderPlaced', { name: 'pay' }, () => emit('OrderPaid', {}))
