@@ -12,15 +12,15 @@ export type { Handled, HandleOptions, LoadOptions, Repository } from './aggregat
 export type { Snapshotter, SnapshotterMetrics } from './aggregates/snapshotter.ts'
 export { type Config, defineConfig } from './config.ts'
 export type { ConsumerFilter, ConsumerOptions, StartFrom } from './consumers/consumer.ts'
-export type { DeadLetterState } from './consumers/dead-letters/dead-letter.ts'
-export type { DeadLetterStats, DeadLetters } from './consumers/dead-letters/dead-letters.ts'
 export type {
   DeadLetter,
   DeadLetterDetails,
   DeadLetterFilter,
   ListDeadLettersOptions,
-} from './consumers/dead-letters/list.ts'
+} from './consumers/dead-letters/dead-letter.ts'
+export type { DeadLetterStats, DeadLetters } from './consumers/dead-letters/dead-letters.ts'
 export type { RetryFilter, RetryRequest } from './consumers/dead-letters/retry.ts'
+export type { DeadLetterState } from './consumers/dead-letters/row.ts'
 export type { Processor, ProcessorOptions, ProcessorState } from './consumers/processor.ts'
 export type { BreakerOptions } from './consumers/run/breaker.ts'
 export {
@@ -126,11 +126,11 @@ export {
 } from './events/definition.ts'
 export type { Events, LogState, StreamAppend } from './events/events.ts'
 export type { ImportedEvent, ImportOptions, ImportProgress } from './events/import/import.ts'
-export type { HeldBackBy } from './events/order/settle.ts'
+export type { HeldBackBy } from './events/order/order.ts'
 export type { TailOptions } from './events/order/tail.ts'
 export type { EventFilter, ReadLogOptions } from './events/read/log.ts'
+export type { ReadOptions } from './events/read/read.ts'
 export type { EventSequence } from './events/read/sequence.ts'
-export type { ReadOptions } from './events/read/stream.ts'
 export { type Upcaster, type UpcasterStep, upcaster } from './events/read/upcast.ts'
 export type { ListStreamsOptions, StreamDescription, Streams } from './events/streams/streams.ts'
 export { type DocumentProjection, defineDocumentProjection } from './projections/document-projection.ts'

@@ -483,7 +483,7 @@ values (1, 'baseline', 'c28173d43aff217c09ef665ef1086526ef31a173f7fad307a34e4030
 
 create or replace function "rillflow"."clock"(p_column anyelement)
 returns timestamptz
-language plpgsql immutable parallel safe
+language plpgsql immutable parallel safe cost 1
 as $body$
 -- revision 1
 begin
@@ -567,7 +567,8 @@ $body$;
 
 create or replace function "rillflow"."append_one"(
   p_stream text,
-  p_expected bigint,
+  p_expected text,
+  p_version bigint,
   p_allow_archived boolean,
   p_ids uuid[],
   p_types text[],
@@ -577,15 +578,16 @@ create or replace function "rillflow"."append_one"(
   p_correlations text[],
   p_causations text[],
   p_users text[],
-  out outcome integer,
-  out at_version bigint,
-  out at_position bigint)
+  out outcome text,
+  out version bigint,
+  out last_position bigint)
 language plpgsql volatile
 set jit = off
 as $body$
 -- revision 1
 declare
   p_count constant integer := cardinality(p_ids);
+  moment timestamptz;
   found_stream "rillflow"."streams";
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
@@ -598,61 +600,76 @@ begin
       for share;
   end if;
   if exists (
-      select
-      from "rillflow"."inline_projections" as i
-      where i.types is null
-        or i.types && p_types) then
-    outcome := 9;
+    select
+    from "rillflow"."inline_projections" as i
+    where i.types is null
+      or i.types && p_types) then
+    outcome := 'inline';
     return;
   end if;
-  outcome := 0;
   loop
     update "rillflow"."streams" as s
       set version = s.version + p_count
       where s.stream = p_stream
-        and (s.version = p_expected or p_expected = -1 or (p_expected = -2 and s.version > 0))
+        and (case p_expected
+          when 'any' then true
+          when 'exists' then s.version > 0
+          when 'empty' then s.version = 0
+          else s.version = p_version
+        end)
         and s.tombstoned_at is null
         and (s.archived_at is null or p_allow_archived)
-      returning s.version into at_version;
+      returning s.version into version;
     exit when found;
-    if p_expected in (-1, 0) then
-      insert into "rillflow"."streams" (stream, version)
-        values (p_stream, p_count)
+    if (p_expected in ('any', 'empty') or p_version = 0) then
+      moment := "rillflow"."clock"(p_stream);
+      insert into "rillflow"."streams" as s (stream, version, created_at)
+        values (p_stream, p_count, moment)
         on conflict do nothing
-        returning version into at_version;
+        returning s.version into version;
       exit when found;
     end if;
     select * into found_stream
       from "rillflow"."streams" as s
       where s.stream = p_stream
       for update;
-    at_version := coalesce(found_stream.version, 0);
+    version := coalesce(found_stream.version, 0);
     if found_stream.tombstoned_at is not null then
-      outcome := 3;
+      outcome := 'tombstoned';
       return;
     elsif found_stream.archived_at is not null and not p_allow_archived then
-      outcome := 2;
+      outcome := 'archived';
       return;
-    elsif (p_expected >= 0 and at_version <> p_expected) or (p_expected = -2 and at_version = 0) then
-      outcome := 1;
+    elsif not (case p_expected
+      when 'any' then true
+      when 'exists' then version > 0
+      when 'empty' then version = 0
+      else version = p_version
+    end) then
+      outcome := 'conflict';
       return;
     end if;
-    -- It changed between the statements so that it fits now: once more.
+    -- Another transaction changed the stream between these statements, and now it is as expected: try again.
   end loop;
+  moment := "rillflow"."clock"(p_stream);
   perform "rillflow"."announce"();
   with inserted as (
     insert into "rillflow"."events" (
       position, stream, version, event_id, type, schema_version, data, headers,
       correlation_id, causation_id, user_id, created_at)
     select
-      nextval('"rillflow"."events_position"'), p_stream, at_version - p_count + e.n, e.id, e.t,
-      coalesce(e.v, 1), e.d, nullif(e.h, 'null'), coalesce(e.co, e.id::text), e.ca, e.u, "rillflow"."clock"(e.id)
+      nextval('"rillflow"."events_position"'), p_stream, version - p_count + e.number, e.id, e.type,
+      coalesce(e.schema_version, 1), e.data, nullif(e.headers, 'null'),
+      coalesce(e.correlation_id, e.id::text), e.causation_id, e.user_id, moment
     from rows from (
       unnest(p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
       jsonb_array_elements(p_data),
-      jsonb_array_elements(p_headers)) with ordinality as e(id, t, v, co, ca, u, d, h, n)
+      jsonb_array_elements(p_headers)) with ordinality
+      as e(id, type, schema_version, correlation_id, causation_id, user_id, data, headers, number)
+    where version - p_count + e.number is not null
     returning position)
-  select max(position) into at_position from inserted;
+  select max(position) into last_position from inserted;
+  outcome := 'appended';
 end
 $body$;
 
@@ -660,18 +677,19 @@ $body$;
 
 create or replace function "rillflow"."append_batch"(
   p_streams text[],
-  p_part_append integer[],
-  p_part_stream integer[],
-  p_part_expected bigint[],
-  p_part_count integer[],
+  p_part_appends integer[],
+  p_part_streams integer[],
+  p_part_expected text[],
+  p_part_versions bigint[],
+  p_part_counts integer[],
   p_allow_archived boolean[],
   p_check_ids boolean[],
   p_keys text[],
   p_digests text[],
-  p_simple boolean,
-  p_wait boolean,
-  p_event_part integer[],
-  p_event_number integer[],
+  p_is_simple boolean,
+  p_waits boolean,
+  p_event_parts integer[],
+  p_event_numbers integer[],
   p_ids uuid[],
   p_types text[],
   p_schema_versions integer[],
@@ -680,7 +698,7 @@ create or replace function "rillflow"."append_batch"(
   p_correlations text[],
   p_causations text[],
   p_users text[],
-  out outcomes integer[],
+  out outcomes text[],
   out failed_parts integer[],
   out versions bigint[],
   out positions bigint[])
@@ -693,25 +711,25 @@ as $body$
 -- revision 1
 declare
   appends constant integer := cardinality(p_allow_archived);
-  parts constant integer := cardinality(p_part_append);
-  -- By stream: the version it is at (null: somebody else holds it), whether its row was there, 2 archived, 3 tombstoned.
+  parts constant integer := cardinality(p_part_appends);
+  moment timestamptz;
+  -- By stream: the version it is at (null: another transaction holds it), whether its row was there, what it is marked as.
   current bigint[];
   known boolean[];
-  marks integer[];
-  -- By part: the version before its first event, null if it is refused.
-  base bigint[];
+  marks text[];
+  -- By stream: whether an append to it has to wait for another call, so that later ones must not overtake it.
   passed_over boolean[];
   new_keys text[];
-  -- The appends that an inline projection wants an event of.
-  met integer[];
+  inline_appends integer[];
   r record;
-  p integer;
-  q integer;
+  first_part integer;
+  next_part integer;
   s integer;
   wanted bigint;
   made bigint;
+  base bigint[];
 begin
-  -- Before the short lock_timeout: a batch waits at the barrier as a whole instead of being split.
+  -- Before the short lock_timeout: a batch waits for a switch of projections as a whole instead of being split.
   if current_setting('transaction_isolation') <> 'read committed' then
     perform
       from "rillflow"."inline_projections"
@@ -722,85 +740,96 @@ begin
       for share;
   end if;
   if exists (
-      select
-      from "rillflow"."inline_projections" as i
-      where i.types is null
-        or i.types && p_types) then
-    select array_agg(distinct p_part_append[e.p])
-      into met
-      from unnest(p_event_part, p_types) as e(p, t)
+    select
+    from "rillflow"."inline_projections" as i
+    where i.types is null
+      or i.types && p_types) then
+    select array_agg(distinct p_part_appends[e.part])
+      into inline_appends
+      from unnest(p_event_parts, p_types) as e(part, type)
       where exists (
         select
         from "rillflow"."inline_projections" as i
         where i.types is null
-          or e.t = any(i.types));
+          or e.type = any(i.types));
   end if;
-  if not p_wait then
+  if not p_waits then
     perform set_config('lock_timeout', '50ms', true);
   end if;
-
-  outcomes := array_fill(0, array[appends]);
-  -- Keys. Inserting one waits for whoever is just using it; what is then there was used before.
+  outcomes := array_fill('appended'::text, array[appends]);
+  -- Inserting a key waits for the transaction that is just using it; one that is then there was used before.
   if p_keys is not null then
     with inserted as (
-      insert into "rillflow"."idempotency_keys" (key, digest, event_ids)
+      insert into "rillflow"."idempotency_keys" (key, digest, event_ids, created_at)
       select k.key, k.digest, array(
           select e.id
-          from unnest(p_event_part, p_ids) as e(p, id)
-          where p_part_append[e.p] = k.a)
-      from unnest(p_keys, p_digests) with ordinality as k(key, digest, a)
+          from unnest(p_event_parts, p_ids) as e(part, id)
+          where p_part_appends[e.part] = k.append), "rillflow"."clock"(k.append)
+      from unnest(p_keys, p_digests) with ordinality as k(key, digest, append)
       where k.key is not null
       order by k.key collate "C"
       on conflict do nothing
       returning key)
     select array_agg(key) into new_keys from inserted;
     for r in
-      select k.a, stored.digest = k.digest as same, not exists (
+      select k.append, stored.digest = k.digest as is_same, not exists (
           select
-          from unnest(p_event_part, p_ids) as e(p, id)
-          where p_part_append[e.p] = k.a
-            and e.id <> all(stored.event_ids)) as own
-      from unnest(p_keys, p_digests) with ordinality as k(key, digest, a)
+          from unnest(p_event_parts, p_ids) as e(part, id)
+          where p_part_appends[e.part] = k.append
+            and e.id <> all(stored.event_ids)) as is_own
+      from unnest(p_keys, p_digests) with ordinality as k(key, digest, append)
       join "rillflow"."idempotency_keys" as stored on stored.key = k.key
     loop
-      -- The same events under the same key: this very append, sent before. Their ids tell what became of it.
-      if not (r.own and r.same) then
-        outcomes[r.a] := case when r.same then 5 else 6 end;
+      -- The same events under the same key: this very append, sent before. Their ids say whether it was stored.
+      if not (r.is_own and r.is_same) then
+        outcomes[r.append] := case when r.is_same then 'repeated' else 'mismatched' end;
       end if;
     end loop;
   end if;
-
-  -- Streams. In a batch those that exist are locked unless somebody else has them.
-  if p_wait then
-    insert into "rillflow"."streams" (stream, version)
-      select u.stream, 0
-      from unnest(p_streams) with ordinality as u(stream, i)
-      where exists (
+  if p_waits then
+    loop
+      insert into "rillflow"."streams" (stream, version, created_at)
+        select u.stream, 0, "rillflow"."clock"(u.i)
+        from unnest(p_streams) with ordinality as u(stream, i)
+        where exists (
+          select
+          from unnest(p_part_streams, p_part_expected, p_part_versions) as x(i, expected, version)
+          where x.i = u.i
+            and (x.expected in ('any', 'empty') or x.version = 0))
+        order by u.i
+        on conflict do nothing;
+      select array_agg(t.version), array_agg(t.mark), array_agg(t.version is not null)
+        into current, marks, known
+        from unnest(p_streams) as u(stream)
+        left join lateral (
+          select s.version, case
+            when s.tombstoned_at is not null then 'tombstoned'
+            when s.archived_at is not null then 'archived'
+          end as mark
+          from "rillflow"."streams" as s
+          where s.stream = u.stream
+          for update) as t on true;
+      exit when not exists (
         select
-        from unnest(p_part_stream, p_part_expected) as x(i, expected)
-        where x.i = u.i
-          and x.expected in (-1, 0))
-      order by u.i
-      on conflict do nothing;
-    select array_agg(t.version), array_agg(t.mark), array_agg(t.version is not null)
-      into current, marks, known
-      from unnest(p_streams) as u(stream)
-      left join lateral (
-        select s.version, case when s.tombstoned_at is not null then 3 when s.archived_at is not null then 2 else 0 end as mark
-        from "rillflow"."streams" as s
-        where s.stream = u.stream
-        for update) as t on true;
+        from unnest(p_part_streams, p_part_expected, p_part_versions) as x(i, expected, version)
+        where not known[x.i]
+          and (x.expected in ('any', 'empty') or x.version = 0));
+      -- An append that had made the stream was refused and removed it again: try again.
+    end loop;
   else
     select array_agg(t.version), array_agg(t.mark), array_agg(t.version is not null)
       into current, marks, known
       from unnest(p_streams) as u(stream)
       left join lateral (
-        select s.version, case when s.tombstoned_at is not null then 3 when s.archived_at is not null then 2 else 0 end as mark
+        select s.version, case
+          when s.tombstoned_at is not null then 'tombstoned'
+          when s.archived_at is not null then 'archived'
+        end as mark
         from "rillflow"."streams" as s
         where s.stream = u.stream
         for update skip locked) as t on true;
   end if;
-  -- What is still unknown does not exist yet (version 0), or is held by somebody (stays null).
+  -- A stream that is still unknown does not exist yet (version 0), or another transaction holds it (stays null).
   if false = any(known) then
     select array_agg(case
         when u.version is null and not exists (
@@ -811,91 +840,97 @@ begin
       into current
       from unnest(p_streams, current) as u(stream, version);
   end if;
-
-  -- Ids, where the events may have been stored before.
   if p_check_ids is not null then
     for r in
       select
-        p_part_append[e.p] as a,
+        p_part_appends[e.part] as append,
         count(stored.event_id) as present,
         count(*) as wanted,
         bool_and(stored.event_id is null or (
-          stored.stream = p_streams[p_part_stream[e.p]] and stored.type = e.t and stored.data = e.d)) as same
-      from rows from (unnest(p_event_part, p_ids, p_types), jsonb_array_elements(p_data)) as e(p, id, t, d)
+          stored.stream = p_streams[p_part_streams[e.part]] and stored.type = e.type and stored.data = e.data)) as is_same
+      from rows from (unnest(p_event_parts, p_ids, p_types), jsonb_array_elements(p_data)) as e(part, id, type, data)
       left join "rillflow"."events" as stored on stored.event_id = e.id
-      where p_check_ids[p_part_append[e.p]]
+      where p_check_ids[p_part_appends[e.part]]
       group by 1
     loop
-      if outcomes[r.a] = 0 and r.present > 0 then
-        outcomes[r.a] := case when r.same and r.present = r.wanted then 7 else 8 end;
+      if outcomes[r.append] = 'appended' and r.present > 0 then
+        outcomes[r.append] := case when r.is_same and r.present = r.wanted then 'stored' else 'taken' end;
       end if;
     end loop;
   end if;
-
-  if met is not null then
-    select array_agg(case when u.outcome = 0 and u.a = any(met) then 9 else u.outcome end order by u.a)
+  if inline_appends is not null then
+    select array_agg(
+        case when u.outcome = 'appended' and u.append = any(inline_appends) then 'inline' else u.outcome end
+        order by u.append)
       into outcomes
-      from unnest(outcomes) with ordinality as u(outcome, a);
+      from unnest(outcomes) with ordinality as u(outcome, append);
   end if;
-
-  -- Versions.
   versions := current;
-  if p_simple and met is null then
-    select array_agg(u.outcome), array_agg(case when u.outcome = 0 then u.version end)
+  if p_is_simple and inline_appends is null then
+    select array_agg(u.outcome), array_agg(case when u.outcome = 'appended' then u.version end)
       into outcomes, base
       from (
         select x.version, case
-          when x.version is null then 4
-          when x.mark = 3 or (x.mark = 2 and not x.allow) then x.mark
-          when (x.expected >= 0 and x.version <> x.expected) or (x.expected = -2 and x.version = 0) then 1
-          else 0 end as outcome
-        from unnest(current, marks, p_part_expected, p_allow_archived) as x(version, mark, expected, allow)) as u;
+          when x.version is null then 'busy'
+          when x.mark = 'tombstoned' or (x.mark = 'archived' and not x.allow_archived) then x.mark
+          when not (case x.expected
+            when 'any' then true
+            when 'exists' then x.version > 0
+            when 'empty' then x.version = 0
+            else x.version = x.exact
+          end) then 'conflict'
+          else 'appended'
+        end as outcome
+        from unnest(current, marks, p_part_expected, p_part_versions, p_allow_archived)
+          as x(version, mark, expected, exact, allow_archived)) as u;
     select array_agg(coalesce(u.base + u.count, u.version))
       into current
-      from unnest(current, base, p_part_count) as u(version, base, count);
+      from unnest(current, base, p_part_counts) as u(version, base, count);
   else
-    -- Append by append, since one may follow another on the same stream.
     failed_parts := array_fill(0, array[appends]);
     versions := array_fill(null::bigint, array[parts]);
     base := array_fill(null::bigint, array[parts]);
     passed_over := array_fill(false, array[cardinality(p_streams)]);
-    p := 1;
-    for a in 1 .. appends loop
-      q := p;
-      while q <= parts and p_part_append[q] = a loop
-        s := p_part_stream[q];
-        versions[q] := current[s];
-        if outcomes[a] = 0 then
-          outcomes[a] := case
-            when current[s] is null or passed_over[s] then 4
-            when marks[s] = 3 or (marks[s] = 2 and not p_allow_archived[a]) then marks[s]
-            when (p_part_expected[q] >= 0 and current[s] <> p_part_expected[q])
-              or (p_part_expected[q] = -2 and current[s] = 0) then 1
-            else 0 end;
-          if outcomes[a] <> 0 then
-            failed_parts[a] := q;
+    first_part := 1;
+    for append in 1 .. appends loop
+      next_part := first_part;
+      while next_part <= parts and p_part_appends[next_part] = append loop
+        s := p_part_streams[next_part];
+        versions[next_part] := current[s];
+        if outcomes[append] = 'appended' then
+          outcomes[append] := case
+            when current[s] is null or passed_over[s] then 'busy'
+            when marks[s] = 'tombstoned' or (marks[s] = 'archived' and not p_allow_archived[append]) then marks[s]
+            when not (case p_part_expected[next_part]
+              when 'any' then true
+              when 'exists' then current[s] > 0
+              when 'empty' then current[s] = 0
+              else current[s] = p_part_versions[next_part]
+            end) then 'conflict'
+            else 'appended'
+          end;
+          if outcomes[append] <> 'appended' then
+            failed_parts[append] := next_part;
           end if;
         end if;
-        q := q + 1;
+        next_part := next_part + 1;
       end loop;
-      if outcomes[a] = 0 then
-        for i in p .. q - 1 loop
-          s := p_part_stream[i];
-          base[i] := current[s];
-          versions[i] := current[s];
-          current[s] := current[s] + p_part_count[i];
+      if outcomes[append] = 'appended' then
+        for part in first_part .. next_part - 1 loop
+          s := p_part_streams[part];
+          base[part] := current[s];
+          versions[part] := current[s];
+          current[s] := current[s] + p_part_counts[part];
         end loop;
-      elsif outcomes[a] in (4, 9) then
-        -- What comes after it on one of its streams must not overtake it.
-        for i in p .. q - 1 loop
-          passed_over[p_part_stream[i]] := true;
+      elsif outcomes[append] in ('busy', 'inline') then
+        for part in first_part .. next_part - 1 loop
+          passed_over[p_part_streams[part]] := true;
         end loop;
       end if;
-      p := q;
+      first_part := next_part;
     end loop;
   end if;
-
-  if 0 = any(outcomes) then
+  if 'appended' = any(outcomes) then
     update "rillflow"."streams" as t
       set version = u.version
       from unnest(p_streams, known, current) as u(stream, known, version)
@@ -907,8 +942,8 @@ begin
         from unnest(known, current) as u(known, version)
         where not u.known
           and u.version > 0;
-      insert into "rillflow"."streams" (stream, version)
-        select u.stream, u.version
+      insert into "rillflow"."streams" (stream, version, created_at)
+        select u.stream, u.version, "rillflow"."clock"(u.i)
         from unnest(p_streams, known, current) with ordinality as u(stream, known, version, i)
         where not u.known
           and u.version > 0
@@ -919,39 +954,41 @@ begin
         raise exception 'a stream was created by another append' using errcode = '55P03';
       end if;
     end if;
+  end if;
+  if 'appended' <> any(outcomes) then
+    if p_keys is not null then
+      delete from "rillflow"."idempotency_keys" as k
+        using unnest(p_keys, outcomes) as u(key, outcome)
+        where k.key = u.key
+          and k.key = any(new_keys)
+          and u.outcome not in ('appended', 'repeated', 'mismatched', 'stored');
+    end if;
+    if p_waits then
+      delete from "rillflow"."streams" as t
+        using unnest(p_streams) as u(stream)
+        where t.stream = u.stream
+          and t.version = 0;
+    end if;
+  end if;
+  if 'appended' = any(outcomes) then
+    moment := "rillflow"."clock"(p_streams);
     perform "rillflow"."announce"();
     with inserted as (
       insert into "rillflow"."events" (
         position, stream, version, event_id, type, schema_version, data, headers,
         correlation_id, causation_id, user_id, created_at)
       select
-        nextval('"rillflow"."events_position"'), p_streams[p_part_stream[e.p]], base[e.p] + e.n, e.id, e.t,
-        coalesce(e.v, 1), e.d, nullif(e.h, 'null'), coalesce(e.co, e.id::text), e.ca, e.u, "rillflow"."clock"(e.id)
+        nextval('"rillflow"."events_position"'), p_streams[p_part_streams[p_event_parts[e.number]]], base[p_event_parts[e.number]] + p_event_numbers[e.number], e.id, e.type,
+        coalesce(e.schema_version, 1), e.data, nullif(e.headers, 'null'),
+        coalesce(e.correlation_id, e.id::text), e.causation_id, e.user_id, moment
       from rows from (
-        unnest(
-          p_event_part, p_event_number, p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
+        unnest(p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
         jsonb_array_elements(p_data),
-        jsonb_array_elements(p_headers)) as e(p, n, id, t, v, co, ca, u, d, h)
-      where base[e.p] is not null
+        jsonb_array_elements(p_headers)) with ordinality
+        as e(id, type, schema_version, correlation_id, causation_id, user_id, data, headers, number)
+      where base[p_event_parts[e.number]] + p_event_numbers[e.number] is not null
       returning position)
     select array_agg(position) into positions from inserted;
-  end if;
-
-  -- What a refused append has left behind: the key it brought, and streams made for it while waiting.
-  if 0 <> any(outcomes) then
-    if p_keys is not null then
-      delete from "rillflow"."idempotency_keys" as k
-        using unnest(p_keys, outcomes) as u(key, outcome)
-        where k.key = u.key
-          and k.key = any(new_keys)
-          and u.outcome in (1, 2, 3, 4, 8, 9);
-    end if;
-    if p_wait then
-      delete from "rillflow"."streams" as t
-        using unnest(p_streams) as u(stream)
-        where t.stream = u.stream
-          and t.version = 0;
-    end if;
   end if;
 end
 $body$;
@@ -960,20 +997,26 @@ $body$;
 
 create or replace function "rillflow"."append_check"(
   p_streams text[],
-  p_part_stream integer[],
-  p_part_expected bigint[],
-  p_part_count integer[],
-  p_allow_archived boolean,
-  p_check_ids boolean,
-  p_key text,
-  p_digest text,
-  p_event_part integer[],
+  p_part_appends integer[],
+  p_part_streams integer[],
+  p_part_expected text[],
+  p_part_versions bigint[],
+  p_part_counts integer[],
+  p_allow_archived boolean[],
+  p_check_ids boolean[],
+  p_keys text[],
+  p_digests text[],
+  p_is_simple boolean,
+  p_waits boolean,
+  p_event_parts integer[],
+  p_runs_inline boolean,
   p_ids uuid[],
   p_types text[],
   p_data jsonb,
-  out outcome integer,
-  out failed_part integer,
+  out outcomes text[],
+  out failed_parts integer[],
   out versions bigint[],
+  out base bigint[],
   out created_at timestamptz,
   out inline_names text[],
   out inline_versions integer[])
@@ -985,222 +1028,25 @@ set jit = off
 as $body$
 -- revision 1
 declare
-  stored_key "rillflow"."idempotency_keys";
-  is_new_key boolean := false;
-  current bigint[];
-  marks integer[];
-  is_missing boolean;
-  present bigint;
-  is_same boolean;
-  s integer;
-begin
-  if current_setting('transaction_isolation') <> 'read committed' then
-    perform
-      from "rillflow"."inline_projections"
-      limit 0;
-    perform
-      from "rillflow"."inline_changes"
-      where id = 1
-      for share;
-  end if;
-  select array_agg(i.name order by i.name), array_agg(i.version order by i.name)
-    into inline_names, inline_versions
-    from "rillflow"."inline_projections" as i
-    where i.types is null
-      or i.types && p_types;
-  outcome := 0;
-  failed_part := 0;
-
-  while p_key is not null loop
-    insert into "rillflow"."idempotency_keys" (key, digest, event_ids)
-      values (p_key, p_digest, p_ids)
-      on conflict do nothing;
-    is_new_key := found;
-    exit when is_new_key;
-    select * into stored_key
-      from "rillflow"."idempotency_keys"
-      where key = p_key;
-    if found then
-      -- The same events under the same key: this very append, sent before. Their ids tell what became of it.
-      if stored_key.digest <> p_digest then
-        outcome := 6;
-        return;
-      elsif not p_ids <@ stored_key.event_ids then
-        outcome := 5;
-        return;
-      end if;
-      exit;
-    end if;
-    -- Whoever had it was refused and took it away again: once more.
-  end loop;
-
-  loop
-    insert into "rillflow"."streams" (stream, version)
-      select u.stream, 0
-      from unnest(p_streams) with ordinality as u(stream, i)
-      where exists (
-        select
-        from unnest(p_part_stream, p_part_expected) as x(i, expected)
-        where x.i = u.i
-          and x.expected in (-1, 0))
-      order by u.i
-      on conflict do nothing;
-    select array_agg(coalesce(t.version, 0)), array_agg(coalesce(t.mark, 0)), bool_or(t.version is null and exists (
-        select
-        from unnest(p_part_stream, p_part_expected) as x(i, expected)
-        where x.i = u.i
-          and x.expected in (-1, 0)))
-      into current, marks, is_missing
-      from unnest(p_streams) with ordinality as u(stream, i)
-      left join lateral (
-        select s.version, case when s.tombstoned_at is not null then 3 when s.archived_at is not null then 2 else 0 end as mark
-        from "rillflow"."streams" as s
-        where s.stream = u.stream
-        for update) as t on true;
-    exit when not is_missing;
-    -- Made by somebody who was refused and took it away again: once more.
-  end loop;
-
-  if p_check_ids then
-    select count(stored.event_id), bool_and(stored.event_id is null or (
-        stored.stream = p_streams[p_part_stream[e.p]] and stored.type = e.t and stored.data = e.d))
-      into present, is_same
-      from rows from (unnest(p_event_part, p_ids, p_types), jsonb_array_elements(p_data)) as e(p, id, t, d)
-      left join "rillflow"."events" as stored on stored.event_id = e.id;
-    if present > 0 then
-      outcome := case when is_same and present = cardinality(p_ids) then 7 else 8 end;
-    end if;
-  end if;
-
-  for p in 1 .. cardinality(p_part_stream) loop
-    s := p_part_stream[p];
-    versions[p] := current[s];
-    if outcome = 0 then
-      outcome := case
-        when marks[s] = 3 or (marks[s] = 2 and not p_allow_archived) then marks[s]
-        when (p_part_expected[p] >= 0 and current[s] <> p_part_expected[p])
-          or (p_part_expected[p] = -2 and current[s] = 0) then 1
-        else 0 end;
-      if outcome <> 0 then
-        failed_part := p;
-      end if;
-    end if;
-  end loop;
-
-  if outcome = 0 then
-    update "rillflow"."streams" as t
-      set version = t.version + x.count
-      from unnest(p_part_stream, p_part_count) as x(i, count)
-      where t.stream = p_streams[x.i];
-    -- To the millisecond, so that the projections see the very time that is stored.
-    created_at := date_trunc('milliseconds', "rillflow"."clock"(p_ids));
-    return;
-  end if;
-  if is_new_key and outcome <> 7 then
-    delete from "rillflow"."idempotency_keys"
-      where key = p_key;
-  end if;
-  delete from "rillflow"."streams" as t
-    using unnest(p_streams) as u(stream)
-    where t.stream = u.stream
-      and t.version = 0;
-end
-$body$;
-
--- function append_store
-
-create or replace function "rillflow"."append_store"(
-  p_part_streams text[],
-  p_part_versions bigint[],
-  p_created_at timestamptz,
-  p_event_part integer[],
-  p_event_number integer[],
-  p_ids uuid[],
-  p_types text[],
-  p_schema_versions integer[],
-  p_data jsonb,
-  p_headers jsonb,
-  p_correlations text[],
-  p_causations text[],
-  p_users text[],
-  out positions bigint[])
-language plpgsql volatile
-set jit = off
-as $body$
--- revision 1
-begin
-  perform "rillflow"."announce"();
-  with inserted as (
-    insert into "rillflow"."events" (
-      position, stream, version, event_id, type, schema_version, data, headers,
-      correlation_id, causation_id, user_id, created_at)
-    select
-      nextval('"rillflow"."events_position"'), p_part_streams[e.p], p_part_versions[e.p] + e.n, e.id, e.t,
-      coalesce(e.v, 1), e.d, nullif(e.h, 'null'), coalesce(e.co, e.id::text), e.ca, e.u, p_created_at
-    from rows from (
-      unnest(p_event_part, p_event_number, p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
-      jsonb_array_elements(p_data),
-      jsonb_array_elements(p_headers)) as e(p, n, id, t, v, co, ca, u, d, h)
-    returning position)
-  select array_agg(position) into positions from inserted;
-end
-$body$;
-
--- function save_check
-
-create or replace function "rillflow"."save_check"(
-  p_streams text[],
-  p_part_append integer[],
-  p_part_stream integer[],
-  p_part_expected bigint[],
-  p_part_count integer[],
-  p_allow_archived boolean[],
-  p_check_ids boolean[],
-  p_keys text[],
-  p_digests text[],
-  p_simple boolean,
-  p_wait boolean,
-  p_event_part integer[],
-  p_event_number integer[],
-  p_ids uuid[],
-  p_types text[],
-  p_schema_versions integer[],
-  p_data jsonb,
-  p_headers jsonb,
-  p_correlations text[],
-  p_causations text[],
-  p_users text[],
-  out outcomes integer[],
-  out failed_parts integer[],
-  out versions bigint[],
-  out base bigint[])
-language plpgsql volatile
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
-as $body$
--- revision 1
-declare
   appends constant integer := cardinality(p_allow_archived);
-  parts constant integer := cardinality(p_part_append);
-  -- By stream: the version it is at (null: somebody else holds it), whether its row was there, 2 archived, 3 tombstoned.
+  parts constant integer := cardinality(p_part_appends);
+  moment timestamptz;
+  -- By stream: the version it is at (null: another transaction holds it), whether its row was there, what it is marked as.
   current bigint[];
   known boolean[];
-  marks integer[];
-  -- By part: the version before its first event, null if it is refused.
+  marks text[];
+  -- By stream: whether an append to it has to wait for another call, so that later ones must not overtake it.
   passed_over boolean[];
   new_keys text[];
-  -- The appends that an inline projection wants an event of.
-  met integer[];
+  inline_appends integer[];
   r record;
-  p integer;
-  q integer;
+  first_part integer;
+  next_part integer;
   s integer;
   wanted bigint;
   made bigint;
 begin
-  -- Before the short lock_timeout: a batch waits at the barrier as a whole instead of being split.
+  -- Before the short lock_timeout: a batch waits for a switch of projections as a whole instead of being split.
   if current_setting('transaction_isolation') <> 'read committed' then
     perform
       from "rillflow"."inline_projections"
@@ -1210,86 +1056,105 @@ begin
       where id = 1
       for share;
   end if;
-  if exists (
+  if p_runs_inline then
+    select array_agg(i.name order by i.name), array_agg(i.version order by i.name)
+      into inline_names, inline_versions
+      from "rillflow"."inline_projections" as i
+      where i.types is null
+        or i.types && p_types;
+  else
+    if exists (
       select
       from "rillflow"."inline_projections" as i
       where i.types is null
         or i.types && p_types) then
-    select array_agg(distinct p_part_append[e.p])
-      into met
-      from unnest(p_event_part, p_types) as e(p, t)
-      where exists (
-        select
-        from "rillflow"."inline_projections" as i
-        where i.types is null
-          or e.t = any(i.types));
+      select array_agg(distinct p_part_appends[e.part])
+        into inline_appends
+        from unnest(p_event_parts, p_types) as e(part, type)
+        where exists (
+          select
+          from "rillflow"."inline_projections" as i
+          where i.types is null
+            or e.type = any(i.types));
+    end if;
   end if;
-  if not p_wait then
+  if not p_waits then
     perform set_config('lock_timeout', '50ms', true);
   end if;
-
-  outcomes := array_fill(0, array[appends]);
-  -- Keys. Inserting one waits for whoever is just using it; what is then there was used before.
+  outcomes := array_fill('appended'::text, array[appends]);
+  -- Inserting a key waits for the transaction that is just using it; one that is then there was used before.
   if p_keys is not null then
     with inserted as (
-      insert into "rillflow"."idempotency_keys" (key, digest, event_ids)
+      insert into "rillflow"."idempotency_keys" (key, digest, event_ids, created_at)
       select k.key, k.digest, array(
           select e.id
-          from unnest(p_event_part, p_ids) as e(p, id)
-          where p_part_append[e.p] = k.a)
-      from unnest(p_keys, p_digests) with ordinality as k(key, digest, a)
+          from unnest(p_event_parts, p_ids) as e(part, id)
+          where p_part_appends[e.part] = k.append), "rillflow"."clock"(k.append)
+      from unnest(p_keys, p_digests) with ordinality as k(key, digest, append)
       where k.key is not null
       order by k.key collate "C"
       on conflict do nothing
       returning key)
     select array_agg(key) into new_keys from inserted;
     for r in
-      select k.a, stored.digest = k.digest as same, not exists (
+      select k.append, stored.digest = k.digest as is_same, not exists (
           select
-          from unnest(p_event_part, p_ids) as e(p, id)
-          where p_part_append[e.p] = k.a
-            and e.id <> all(stored.event_ids)) as own
-      from unnest(p_keys, p_digests) with ordinality as k(key, digest, a)
+          from unnest(p_event_parts, p_ids) as e(part, id)
+          where p_part_appends[e.part] = k.append
+            and e.id <> all(stored.event_ids)) as is_own
+      from unnest(p_keys, p_digests) with ordinality as k(key, digest, append)
       join "rillflow"."idempotency_keys" as stored on stored.key = k.key
     loop
-      -- The same events under the same key: this very append, sent before. Their ids tell what became of it.
-      if not (r.own and r.same) then
-        outcomes[r.a] := case when r.same then 5 else 6 end;
+      -- The same events under the same key: this very append, sent before. Their ids say whether it was stored.
+      if not (r.is_own and r.is_same) then
+        outcomes[r.append] := case when r.is_same then 'repeated' else 'mismatched' end;
       end if;
     end loop;
   end if;
-
-  -- Streams. In a batch those that exist are locked unless somebody else has them.
-  if p_wait then
-    insert into "rillflow"."streams" (stream, version)
-      select u.stream, 0
-      from unnest(p_streams) with ordinality as u(stream, i)
-      where exists (
+  if p_waits then
+    loop
+      insert into "rillflow"."streams" (stream, version, created_at)
+        select u.stream, 0, "rillflow"."clock"(u.i)
+        from unnest(p_streams) with ordinality as u(stream, i)
+        where exists (
+          select
+          from unnest(p_part_streams, p_part_expected, p_part_versions) as x(i, expected, version)
+          where x.i = u.i
+            and (x.expected in ('any', 'empty') or x.version = 0))
+        order by u.i
+        on conflict do nothing;
+      select array_agg(t.version), array_agg(t.mark), array_agg(t.version is not null)
+        into current, marks, known
+        from unnest(p_streams) as u(stream)
+        left join lateral (
+          select s.version, case
+            when s.tombstoned_at is not null then 'tombstoned'
+            when s.archived_at is not null then 'archived'
+          end as mark
+          from "rillflow"."streams" as s
+          where s.stream = u.stream
+          for update) as t on true;
+      exit when not exists (
         select
-        from unnest(p_part_stream, p_part_expected) as x(i, expected)
-        where x.i = u.i
-          and x.expected in (-1, 0))
-      order by u.i
-      on conflict do nothing;
-    select array_agg(t.version), array_agg(t.mark), array_agg(t.version is not null)
-      into current, marks, known
-      from unnest(p_streams) as u(stream)
-      left join lateral (
-        select s.version, case when s.tombstoned_at is not null then 3 when s.archived_at is not null then 2 else 0 end as mark
-        from "rillflow"."streams" as s
-        where s.stream = u.stream
-        for update) as t on true;
+        from unnest(p_part_streams, p_part_expected, p_part_versions) as x(i, expected, version)
+        where not known[x.i]
+          and (x.expected in ('any', 'empty') or x.version = 0));
+      -- An append that had made the stream was refused and removed it again: try again.
+    end loop;
   else
     select array_agg(t.version), array_agg(t.mark), array_agg(t.version is not null)
       into current, marks, known
       from unnest(p_streams) as u(stream)
       left join lateral (
-        select s.version, case when s.tombstoned_at is not null then 3 when s.archived_at is not null then 2 else 0 end as mark
+        select s.version, case
+          when s.tombstoned_at is not null then 'tombstoned'
+          when s.archived_at is not null then 'archived'
+        end as mark
         from "rillflow"."streams" as s
         where s.stream = u.stream
         for update skip locked) as t on true;
   end if;
-  -- What is still unknown does not exist yet (version 0), or is held by somebody (stays null).
+  -- A stream that is still unknown does not exist yet (version 0), or another transaction holds it (stays null).
   if false = any(known) then
     select array_agg(case
         when u.version is null and not exists (
@@ -1300,91 +1165,97 @@ begin
       into current
       from unnest(p_streams, current) as u(stream, version);
   end if;
-
-  -- Ids, where the events may have been stored before.
   if p_check_ids is not null then
     for r in
       select
-        p_part_append[e.p] as a,
+        p_part_appends[e.part] as append,
         count(stored.event_id) as present,
         count(*) as wanted,
         bool_and(stored.event_id is null or (
-          stored.stream = p_streams[p_part_stream[e.p]] and stored.type = e.t and stored.data = e.d)) as same
-      from rows from (unnest(p_event_part, p_ids, p_types), jsonb_array_elements(p_data)) as e(p, id, t, d)
+          stored.stream = p_streams[p_part_streams[e.part]] and stored.type = e.type and stored.data = e.data)) as is_same
+      from rows from (unnest(p_event_parts, p_ids, p_types), jsonb_array_elements(p_data)) as e(part, id, type, data)
       left join "rillflow"."events" as stored on stored.event_id = e.id
-      where p_check_ids[p_part_append[e.p]]
+      where p_check_ids[p_part_appends[e.part]]
       group by 1
     loop
-      if outcomes[r.a] = 0 and r.present > 0 then
-        outcomes[r.a] := case when r.same and r.present = r.wanted then 7 else 8 end;
+      if outcomes[r.append] = 'appended' and r.present > 0 then
+        outcomes[r.append] := case when r.is_same and r.present = r.wanted then 'stored' else 'taken' end;
       end if;
     end loop;
   end if;
-
-  if met is not null then
-    select array_agg(case when u.outcome = 0 and u.a = any(met) then 9 else u.outcome end order by u.a)
+  if inline_appends is not null then
+    select array_agg(
+        case when u.outcome = 'appended' and u.append = any(inline_appends) then 'inline' else u.outcome end
+        order by u.append)
       into outcomes
-      from unnest(outcomes) with ordinality as u(outcome, a);
+      from unnest(outcomes) with ordinality as u(outcome, append);
   end if;
-
-  -- Versions.
   versions := current;
-  if p_simple and met is null then
-    select array_agg(u.outcome), array_agg(case when u.outcome = 0 then u.version end)
+  if p_is_simple and inline_appends is null then
+    select array_agg(u.outcome), array_agg(case when u.outcome = 'appended' then u.version end)
       into outcomes, base
       from (
         select x.version, case
-          when x.version is null then 4
-          when x.mark = 3 or (x.mark = 2 and not x.allow) then x.mark
-          when (x.expected >= 0 and x.version <> x.expected) or (x.expected = -2 and x.version = 0) then 1
-          else 0 end as outcome
-        from unnest(current, marks, p_part_expected, p_allow_archived) as x(version, mark, expected, allow)) as u;
+          when x.version is null then 'busy'
+          when x.mark = 'tombstoned' or (x.mark = 'archived' and not x.allow_archived) then x.mark
+          when not (case x.expected
+            when 'any' then true
+            when 'exists' then x.version > 0
+            when 'empty' then x.version = 0
+            else x.version = x.exact
+          end) then 'conflict'
+          else 'appended'
+        end as outcome
+        from unnest(current, marks, p_part_expected, p_part_versions, p_allow_archived)
+          as x(version, mark, expected, exact, allow_archived)) as u;
     select array_agg(coalesce(u.base + u.count, u.version))
       into current
-      from unnest(current, base, p_part_count) as u(version, base, count);
+      from unnest(current, base, p_part_counts) as u(version, base, count);
   else
-    -- Append by append, since one may follow another on the same stream.
     failed_parts := array_fill(0, array[appends]);
     versions := array_fill(null::bigint, array[parts]);
     base := array_fill(null::bigint, array[parts]);
     passed_over := array_fill(false, array[cardinality(p_streams)]);
-    p := 1;
-    for a in 1 .. appends loop
-      q := p;
-      while q <= parts and p_part_append[q] = a loop
-        s := p_part_stream[q];
-        versions[q] := current[s];
-        if outcomes[a] = 0 then
-          outcomes[a] := case
-            when current[s] is null or passed_over[s] then 4
-            when marks[s] = 3 or (marks[s] = 2 and not p_allow_archived[a]) then marks[s]
-            when (p_part_expected[q] >= 0 and current[s] <> p_part_expected[q])
-              or (p_part_expected[q] = -2 and current[s] = 0) then 1
-            else 0 end;
-          if outcomes[a] <> 0 then
-            failed_parts[a] := q;
+    first_part := 1;
+    for append in 1 .. appends loop
+      next_part := first_part;
+      while next_part <= parts and p_part_appends[next_part] = append loop
+        s := p_part_streams[next_part];
+        versions[next_part] := current[s];
+        if outcomes[append] = 'appended' then
+          outcomes[append] := case
+            when current[s] is null or passed_over[s] then 'busy'
+            when marks[s] = 'tombstoned' or (marks[s] = 'archived' and not p_allow_archived[append]) then marks[s]
+            when not (case p_part_expected[next_part]
+              when 'any' then true
+              when 'exists' then current[s] > 0
+              when 'empty' then current[s] = 0
+              else current[s] = p_part_versions[next_part]
+            end) then 'conflict'
+            else 'appended'
+          end;
+          if outcomes[append] <> 'appended' then
+            failed_parts[append] := next_part;
           end if;
         end if;
-        q := q + 1;
+        next_part := next_part + 1;
       end loop;
-      if outcomes[a] = 0 then
-        for i in p .. q - 1 loop
-          s := p_part_stream[i];
-          base[i] := current[s];
-          versions[i] := current[s];
-          current[s] := current[s] + p_part_count[i];
+      if outcomes[append] = 'appended' then
+        for part in first_part .. next_part - 1 loop
+          s := p_part_streams[part];
+          base[part] := current[s];
+          versions[part] := current[s];
+          current[s] := current[s] + p_part_counts[part];
         end loop;
-      elsif outcomes[a] in (4, 9) then
-        -- What comes after it on one of its streams must not overtake it.
-        for i in p .. q - 1 loop
-          passed_over[p_part_stream[i]] := true;
+      elsif outcomes[append] in ('busy', 'inline') then
+        for part in first_part .. next_part - 1 loop
+          passed_over[p_part_streams[part]] := true;
         end loop;
       end if;
-      p := q;
+      first_part := next_part;
     end loop;
   end if;
-
-  if 0 = any(outcomes) then
+  if 'appended' = any(outcomes) then
     update "rillflow"."streams" as t
       set version = u.version
       from unnest(p_streams, known, current) as u(stream, known, version)
@@ -1396,8 +1267,8 @@ begin
         from unnest(known, current) as u(known, version)
         where not u.known
           and u.version > 0;
-      insert into "rillflow"."streams" (stream, version)
-        select u.stream, u.version
+      insert into "rillflow"."streams" (stream, version, created_at)
+        select u.stream, u.version, "rillflow"."clock"(u.i)
         from unnest(p_streams, known, current) with ordinality as u(stream, known, version, i)
         where not u.known
           and u.version > 0
@@ -1409,105 +1280,35 @@ begin
       end if;
     end if;
   end if;
-
-  -- What a refused append has left behind: the key it brought, and streams made for it while waiting.
-  if 0 <> any(outcomes) then
+  if 'appended' <> any(outcomes) then
     if p_keys is not null then
       delete from "rillflow"."idempotency_keys" as k
         using unnest(p_keys, outcomes) as u(key, outcome)
         where k.key = u.key
           and k.key = any(new_keys)
-          and u.outcome in (1, 2, 3, 4, 8, 9);
+          and u.outcome not in ('appended', 'repeated', 'mismatched', 'stored');
     end if;
-    if p_wait then
+    if p_waits then
       delete from "rillflow"."streams" as t
         using unnest(p_streams) as u(stream)
         where t.stream = u.stream
           and t.version = 0;
     end if;
   end if;
+  -- To the millisecond, so that projections see the very time that is stored.
+  created_at := date_trunc('milliseconds', "rillflow"."clock"(p_streams));
 end
 $body$;
 
--- function save_one_check
+-- function append_store
 
-create or replace function "rillflow"."save_one_check"(
-  p_stream text,
-  p_expected bigint,
-  p_count integer,
-  p_types text[],
-  out outcome integer,
-  out at_version bigint)
-language plpgsql volatile
-set jit = off
-as $body$
--- revision 1
-declare
-  found_stream "rillflow"."streams";
-begin
-  if current_setting('transaction_isolation') <> 'read committed' then
-    perform
-      from "rillflow"."inline_projections"
-      limit 0;
-    perform
-      from "rillflow"."inline_changes"
-      where id = 1
-      for share;
-  end if;
-  if exists (
-      select
-      from "rillflow"."inline_projections" as i
-      where i.types is null
-        or i.types && p_types) then
-    outcome := 9;
-    return;
-  end if;
-  perform set_config('lock_timeout', '50ms', true);
-  outcome := 0;
-  loop
-    update "rillflow"."streams" as s
-      set version = s.version + p_count
-      where s.stream = p_stream
-        and (s.version = p_expected or p_expected = -1 or (p_expected = -2 and s.version > 0))
-        and s.tombstoned_at is null
-        and s.archived_at is null
-      returning s.version into at_version;
-    exit when found;
-    if p_expected in (-1, 0) then
-      insert into "rillflow"."streams" (stream, version)
-        values (p_stream, p_count)
-        on conflict do nothing
-        returning version into at_version;
-      exit when found;
-    end if;
-    select * into found_stream
-      from "rillflow"."streams" as s
-      where s.stream = p_stream
-      for update;
-    at_version := coalesce(found_stream.version, 0);
-    if found_stream.tombstoned_at is not null then
-      outcome := 3;
-      return;
-    elsif found_stream.archived_at is not null then
-      outcome := 2;
-      return;
-    elsif (p_expected >= 0 and at_version <> p_expected) or (p_expected = -2 and at_version = 0) then
-      outcome := 1;
-      return;
-    end if;
-    -- It changed between the statements so that it fits now: once more.
-  end loop;
-end
-$body$;
-
--- function save_store
-
-create or replace function "rillflow"."save_store"(
+create or replace function "rillflow"."append_store"(
   p_refused text,
-  p_part_streams text[],
+  p_streams text[],
   p_base bigint[],
-  p_event_part integer[],
-  p_event_number integer[],
+  p_created_at timestamptz,
+  p_event_parts integer[],
+  p_event_numbers integer[],
   p_ids uuid[],
   p_types text[],
   p_schema_versions integer[],
@@ -1521,6 +1322,8 @@ language plpgsql volatile
 set jit = off
 as $body$
 -- revision 1
+declare
+  moment constant timestamptz := p_created_at;
 begin
   if p_refused is not null then
     raise exception 'documents were refused' using errcode = 'RF003', detail = p_refused;
@@ -1532,13 +1335,15 @@ begin
         position, stream, version, event_id, type, schema_version, data, headers,
         correlation_id, causation_id, user_id, created_at)
       select
-        nextval('"rillflow"."events_position"'), p_part_streams[e.p], p_base[e.p] + e.n, e.id, e.t,
-        coalesce(e.v, 1), e.d, nullif(e.h, 'null'), coalesce(e.co, e.id::text), e.ca, e.u, "rillflow"."clock"(e.id)
+        nextval('"rillflow"."events_position"'), p_streams[p_event_parts[e.number]], p_base[p_event_parts[e.number]] + p_event_numbers[e.number], e.id, e.type,
+        coalesce(e.schema_version, 1), e.data, nullif(e.headers, 'null'),
+        coalesce(e.correlation_id, e.id::text), e.causation_id, e.user_id, moment
       from rows from (
-        unnest(p_event_part, p_event_number, p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
+        unnest(p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
         jsonb_array_elements(p_data),
-        jsonb_array_elements(p_headers)) as e(p, n, id, t, v, co, ca, u, d, h)
-      where p_base[e.p] is not null
+        jsonb_array_elements(p_headers)) with ordinality
+        as e(id, type, schema_version, correlation_id, causation_id, user_id, data, headers, number)
+      where p_base[p_event_parts[e.number]] + p_event_numbers[e.number] is not null
       returning position)
     select array_agg(position) into positions from inserted;
   end if;
@@ -1608,11 +1413,13 @@ $body$;
 
 -- function workflow_queued_ms
 
-create or replace function "rillflow"."workflow_queued_ms"(p_at timestamptz, p_rank bigint, p_priority integer) returns integer
+create or replace function "rillflow"."workflow_queued_ms"(p_at timestamptz, p_rank bigint, p_priority integer)
+returns integer
 language sql immutable parallel safe
 as $body$
 -- revision 1
-select least(2147483647, greatest(0, (extract(epoch from p_at at time zone 'UTC') * 1000)::bigint - p_rank + p_priority * 10000))::integer
+select least(2147483647, greatest(0,
+  (extract(epoch from p_at at time zone 'UTC') * 1000)::bigint - p_rank + p_priority * 10000))::integer
 $body$;
 
 -- function workflow_count
@@ -1710,7 +1517,10 @@ begin
     where u.id = any(grown)
       or (u.is_wanted and u.id <> all(coalesce(known, '{}')));
   if counted > 0 then
-    perform "rillflow"."workflow_count"(p_owner, array['events', 'workflows'], array[counted, made]);
+    perform "rillflow"."workflow_count"(
+      p_owner => p_owner,
+      p_names => array['events', 'workflows'],
+      p_by => array[counted, made]);
   end if;
   return query
     select w.correlation_id, w.state, w.correlation_id <> all(coalesce(known, '{}'))
@@ -1770,14 +1580,14 @@ declare
   moment constant timestamptz := "rillflow"."clock"(p_ids);
 begin
   perform "rillflow"."workflow_widen"(
-      array_agg(x.route order by u.n),
-      array_agg(case when x.state = 'unkeyed' then u.lane end order by u.n),
-      array_agg(x.is_letter order by u.n))
+      p_routes => array_agg(x.route order by u.n),
+      p_lanes => array_agg(case when x.state = 'unkeyed' then u.lane end order by u.n),
+      p_letters => array_agg(x.is_letter order by u.n))
     from unnest(p_ids, p_lanes) with ordinality as u(id, lane, n)
     join "rillflow"."workflow_executions" as x on x.id = u.id;
   update "rillflow"."workflow_executions" as x
     set lane = g.lane,
-      rank = "rillflow"."workflow_rank"(moment, g.priority),
+      rank = "rillflow"."workflow_rank"(p_at => moment, p_priority => g.priority),
       run_at = case when g.delay_ms > 0 and g.is_active
         then x.queued_at + make_interval(secs => g.delay_ms / 1000.0) end,
       state = case
@@ -1800,7 +1610,7 @@ begin
         where k.state = 'unkeyed') as w) as g
     where x.id = g.id;
   get diagnostics assigned = row_count;
-  perform "rillflow"."workflow_advance"('', array_agg(l.lane), null, 0)
+  perform "rillflow"."workflow_advance"(p_owner => '', p_lanes => array_agg(l.lane), p_next => null, p_grace_ms => 0)
     from "rillflow"."workflow_lanes" as l
     where l.lane = any(p_lanes)
       and l.parked;
@@ -1833,19 +1643,23 @@ declare
   woken integer;
 begin
   if p_lanes is not null then
-    perform "rillflow"."workflow_widen"(p_routes, array(
+    perform "rillflow"."workflow_widen"(
+      p_routes => p_routes,
+      p_lanes => array(
         select case when x.id is null then u.lane end
         from unnest(p_ids, p_lanes) with ordinality as u(id, lane, n)
         left join "rillflow"."workflow_executions" as x on x.id = u.id
-        order by u.n), p_letters);
+        order by u.n),
+      p_letters => p_letters);
   end if;
   perform "rillflow"."workflow_announce"();
   with added as (
     insert into "rillflow"."workflow_executions" as x (
-      id, position, route, correlation_id, lane, join_id, undo_id, is_letter, rank, queued_at, run_at, expires_at, state)
+      id, position, route, correlation_id, lane, join_id, undo_id, is_letter, rank, queued_at, run_at, expires_at,
+      state)
     select
       g.id, g.position, g.route, g.correlation_id, g.lane, g.join_id, g.undo_id, coalesce(g.is_letter, false),
-      "rillflow"."workflow_rank"(moment, g.priority),
+      "rillflow"."workflow_rank"(p_at => moment, p_priority => g.priority),
       moment,
       case when g.state = 'ready' and g.delay_ms > 0 and (g.lane is null or g.place <= g.granted)
         then moment + make_interval(secs => g.delay_ms / 1000.0) end,
@@ -1871,7 +1685,7 @@ begin
         where known.id = u.id)) as g
     order by g.position
     returning x.id, x.position, x.route, x.correlation_id, x.join_id, x.is_letter),
-  told as (
+  recorded as (
     insert into "rillflow"."workflow_activity" (
       position, at, event_position, execution, version, attempt, kind, handler, correlation_id)
     select nextval('"rillflow"."workflow_activity_position"'), moment, a.position, a.id, r.version, 0, 'dispatched',
@@ -1895,9 +1709,12 @@ begin
     returning w.open = c.n as is_woken)
   select (select count(*) from added), (select count(*) from moved where is_woken)
     into enqueued, woken;
-  perform "rillflow"."workflow_count"(p_owner, array['active', 'dispatched'], array[woken, enqueued]);
+  perform "rillflow"."workflow_count"(
+    p_owner => p_owner,
+    p_names => array['active', 'dispatched'],
+    p_by => array[woken, enqueued]);
   if p_letters is not null then
-    perform "rillflow"."workflow_advance"('', array_agg(l.lane), null, 0)
+    perform "rillflow"."workflow_advance"(p_owner => '', p_lanes => array_agg(l.lane), p_next => null, p_grace_ms => 0)
       from "rillflow"."workflow_lanes" as l
       where l.lane = any(p_lanes)
         and l.parked;
@@ -1957,7 +1774,7 @@ begin
     update "rillflow"."workflow_executions" as x
     set state = case when due.keeps or due.lane is null or due.place <= due.free then 'ready' else 'blocked' end,
       run_at = null,
-      rank = "rillflow"."workflow_rank"(moment, r.priority)
+      rank = "rillflow"."workflow_rank"(p_at => moment, p_priority => r.priority)
     from due
     join locked on locked.id = due.id
     join "rillflow"."workflow_routes" as r on r.id = due.route
@@ -2055,7 +1872,7 @@ begin
 
   begun_at := "rillflow"."clock"(p_consumer);
   if p_limit > 0 then
-    -- Whoever takes over from it holds its row, and waits for the workflows held here: it is not waited for.
+    -- A worker that takes over from it holds its row, and waits for the workflows held here: it is not waited for.
     perform
       from "rillflow"."workflow_workers" as w
       where w.owner = p_worker
@@ -2069,10 +1886,11 @@ begin
   perform set_config('synchronous_commit', 'off', true);
   perform "rillflow"."workflow_announce"();
   with given as materialized (
-    select g.*, g.fits and row_number() over (partition by g.fits order by g.priority, g.position, g.id) <= p_limit as begins
+    select g.*,
+      g.fits and row_number() over (partition by g.fits order by g.priority, g.position, g.id) <= p_limit as begins
     from (
-      select u.id, u.position, u.correlation_id, r.id as route, r.handler, r.version, r.priority, r.delay_ms, r.timeout_ms,
-        r.deadline_ms,
+      select u.id, u.position, u.correlation_id, r.id as route, r.handler, r.version, r.priority, r.delay_ms,
+        r.timeout_ms, r.deadline_ms,
         takes
           and r.id = any(p_worker_routes)
           and r.paused_at is null
@@ -2089,7 +1907,7 @@ begin
     select g.correlation_id, count(*) as n
     from given as g
     group by g.correlation_id),
-  flows as materialized (
+  touched as materialized (
     select u.*, coalesce(o.n, 0) as n
     from unnest(p_workflows, p_wanted, p_counts, p_firsts, p_lasts, p_types)
       as u(id, is_wanted, events, first_position, last_position, type)
@@ -2100,7 +1918,7 @@ begin
       last_type = case when w.last_position < f.last_position then f.type else w.last_type end,
       open = w.open + f.n,
       updated_at = begun_at
-    from flows as f
+    from touched as f
     where w.correlation_id = f.id
       and f.id = any(known)
     returning f.events, w.open, f.n > 0 and w.open = f.n as is_woken),
@@ -2108,14 +1926,14 @@ begin
     insert into "rillflow"."workflows" (
       correlation_id, first_position, last_position, last_type, open, started_at, updated_at)
     select f.id, f.first_position, f.last_position, f.type, f.n, begun_at, begun_at
-    from flows as f
+    from touched as f
     where f.is_wanted
       and f.id <> all(coalesce(known, '{}'))
     returning open),
   executions as (
     insert into "rillflow"."workflow_executions" (
-      id, position, route, correlation_id, rank, queued_at, run_at, expires_at, state, fence, worker, attempt, started_at,
-      deadline_at)
+      id, position, route, correlation_id, rank, queued_at, run_at, expires_at, state, fence, worker, attempt,
+      started_at, deadline_at)
     select g.id, g.position, g.route, g.correlation_id,
       (extract(epoch from begun_at) * 1000)::bigint + g.priority * 10000,
       begun_at,
@@ -2129,7 +1947,7 @@ begin
       case when g.begins then begun_at + make_interval(secs => (g.timeout_ms::bigint + p_grace_ms) / 1000.0) end
     from given as g
     order by g.position),
-  told as (
+  recorded as (
     insert into "rillflow"."workflow_activity" (
       position, at, event_position, execution, version, attempt, queued_ms, kind, handler, correlation_id, worker)
     select nextval('"rillflow"."workflow_activity_position"'), begun_at, t.*
@@ -2149,12 +1967,18 @@ begin
       (select array_agg(g.id order by g.priority, g.position, g.id) from given as g where g.begins),
       (select count(*) from added),
       coalesce((select sum(g.events) from grown as g), 0)
-        + coalesce((select sum(f.events) from flows as f where f.is_wanted and f.id <> all(coalesce(known, '{}'))), 0),
+        + coalesce((
+          select sum(f.events)
+          from touched as f
+          where f.is_wanted
+            and f.id <> all(coalesce(known, '{}'))), 0),
       (select count(*) from grown as g where g.is_woken) + (select count(*) from added as a where a.open > 0),
       exists (select from grown as g where g.open = 0) or exists (select from added as a where a.open = 0)
     into queued, begun, made, counted, woken, is_idle;
   perform "rillflow"."workflow_count"(
-    'dispatcher', array['active', 'dispatched', 'events', 'workflows'], array[woken, queued, counted, made]);
+    p_owner => 'dispatcher',
+    p_names => array['active', 'dispatched', 'events', 'workflows'],
+    p_by => array[woken, queued, counted, made]);
   update "rillflow"."consumers" as c
     set checkpoint = p_checkpoint,
       attempts = 0,
@@ -2185,17 +2009,17 @@ as $body$
 -- revision 1
 declare
   moment timestamptz;
-  offered_routes integer[];
-  offered_most integer[];
+  open_routes integer[];
+  max_counts integer[];
   limited "rillflow"."workflow_routes";
   running integer;
   tokens double precision;
-  most integer;
+  max_count integer;
   taken integer;
   claimed uuid[];
   held uuid[];
 begin
-  -- One that others take for dead, or that has left, gets nothing: what it would have, nobody would ever miss.
+  -- A worker whose row is gone counts as dead and gets nothing: no other worker would ever take it over from it.
   perform
     from "rillflow"."workflow_workers" as w
     where w.owner = p_owner
@@ -2204,7 +2028,7 @@ begin
     return;
   end if;
   select array_agg(r.id), array_agg(p_limit * 2)
-    into offered_routes, offered_most
+    into open_routes, max_counts
     from "rillflow"."workflow_routes" as r
     where r.id = any(p_routes)
       and r.paused_at is null
@@ -2219,50 +2043,50 @@ begin
     order by r.id
     for update
   loop
-    most := p_limit;
+    max_count := p_limit;
     if limited.concurrency is not null then
       select count(*) into running
         from "rillflow"."workflow_executions" as x
         where x.route = limited.id
           and x.worker is not null;
-      most := least(most, limited.concurrency - running);
+      max_count := least(max_count, limited.concurrency - running);
     end if;
     if limited.rate_limit is not null then
       moment := "rillflow"."clock"(limited.id);
       tokens := least(limited.rate_limit, coalesce(limited.rate_tokens, limited.rate_limit)
         + extract(epoch from moment - coalesce(limited.rate_at, moment)) * 1000
           * limited.rate_limit / limited.rate_per_ms);
-      most := least(most, floor(tokens)::integer);
+      max_count := least(max_count, floor(tokens)::integer);
       update "rillflow"."workflow_routes" as r
         set rate_tokens = tokens,
           rate_at = moment
         where r.id = limited.id;
     end if;
-    if most > 0 then
-      offered_routes := offered_routes || limited.id;
-      offered_most := offered_most || most;
+    if max_count > 0 then
+      open_routes := open_routes || limited.id;
+      max_counts := max_counts || max_count;
     end if;
   end loop;
-  if offered_routes is null then
+  if open_routes is null then
     return;
   end if;
 
-  with offered as materialized (
+  with candidates as materialized (
     select c.id, c.rank
-    from unnest(offered_routes, offered_most) as o(route, most)
+    from unnest(open_routes, max_counts) as o(route, max_count)
     cross join lateral (
       select x.id, x.rank
       from "rillflow"."workflow_executions" as x
       where x.route = o.route
         and x.state = 'ready'
       order by x.rank, x.id
-      limit o.most) as c
+      limit o.max_count) as c
     order by c.rank, c.id
     limit p_limit * 2)
   select array_agg(l.id) into claimed
     from (
       select x.id
-      from offered as o
+      from candidates as o
       join "rillflow"."workflow_executions" as x on x.id = o.id
       where x.state = 'ready'
       order by o.rank, o.id
@@ -2278,22 +2102,25 @@ begin
   with begun as (
     update "rillflow"."workflow_executions" as x
     set state = 'running',
-      fence = p_fence,
-      worker = p_owner,
       attempt = x.attempt + 1,
       started_at = moment,
       deadline_at = moment
-        + make_interval(secs => (greatest(0, r.timeout_ms - x.ran_ms)::bigint + p_grace_ms) / 1000.0)
+        + make_interval(secs => (greatest(0, r.timeout_ms - x.ran_ms)::bigint + p_grace_ms) / 1000.0),
+      fence = p_fence, worker = p_owner
     from "rillflow"."workflow_routes" as r
-    where x.id = any(claimed)
-      and r.id = x.route
-    returning x.id, x.position, x.attempt, x.correlation_id, x.rank, r.handler, r.version, r.priority)
-  insert into "rillflow"."workflow_activity" (
-    position, at, event_position, execution, version, attempt, queued_ms, kind, handler, correlation_id, worker)
-  select nextval('"rillflow"."workflow_activity_position"'), moment, b.position, b.id, b.version, b.attempt,
-    "rillflow"."workflow_queued_ms"(moment, b.rank, b.priority),
-    'started', b.handler, b.correlation_id, p_owner
-  from begun as b;
+    where r.id = x.route
+      and x.id = any(claimed)
+    returning x.id, x.lane, x.position, x.attempt, x.correlation_id, x.rank, r.handler, r.version, r.priority),
+  recorded as (
+    insert into "rillflow"."workflow_activity" (
+      position, at, event_position, execution, version, attempt, queued_ms, kind, handler, correlation_id, worker)
+    select nextval('"rillflow"."workflow_activity_position"'), moment, b.position, b.id, b.version, b.attempt,
+      "rillflow"."workflow_queued_ms"(
+        p_at => moment,
+        p_rank => b.rank,
+        p_priority => b.priority), 'started', b.handler, b.correlation_id, p_owner
+    from begun as b)
+  select array_agg(b.id) into claimed from begun as b;
 
   if p_ahead > 0 then
     with follows as materialized (
@@ -2407,16 +2234,16 @@ begin
 end
 $body$;
 
--- function workflow_finish
+-- function workflow_complete
 
-create or replace function "rillflow"."workflow_finish"(
+create or replace function "rillflow"."workflow_complete"(
   p_owner text,
   p_correlations text[],
   p_lanes text[],
   p_ids uuid[],
   p_fences bigint[],
   p_kinds text[],
-  p_told text[],
+  p_recorded text[],
   p_outcomes text[],
   p_delays integer[],
   p_running_ms integer[],
@@ -2441,11 +2268,15 @@ declare
   settled integer;
   failures integer;
 begin
-  accepted := "rillflow"."workflow_hold"(p_correlations, p_lanes, p_ids, p_fences);
+  accepted := "rillflow"."workflow_hold"(
+    p_correlations => p_correlations,
+    p_lanes => p_lanes,
+    p_ids => p_ids,
+    p_fences => p_fences);
   if accepted is null then
-    -- What is held behind one that is gone is not to wait for it.
+    -- What is held behind an execution that is gone must not wait for it.
     if p_lanes is not null then
-      perform "rillflow"."workflow_advance"(p_owner, p_lanes, null, p_grace_ms);
+      perform "rillflow"."workflow_advance"(p_owner => p_owner, p_lanes => p_lanes, p_next => null, p_grace_ms => p_grace_ms);
     end if;
     return;
   end if;
@@ -2456,18 +2287,21 @@ begin
     position, at, event_position, execution, version, attempt, queued_ms, running_ms, kind, outcome, handler,
     correlation_id, worker, result, error)
   select nextval('"rillflow"."workflow_activity_position"'), moment, x.position, x.id, r.version, x.attempt,
-    "rillflow"."workflow_queued_ms"(x.started_at, x.rank, r.priority), u.running_ms, u.told, u.outcome, r.handler,
+    "rillflow"."workflow_queued_ms"(
+      p_at => x.started_at,
+      p_rank => x.rank,
+      p_priority => r.priority), u.running_ms, u.recorded, u.outcome, r.handler,
     x.correlation_id, p_owner, nullif(u.result, 'null'), nullif(u.error, 'null')
   from rows from (
-    unnest(p_ids, p_told, p_outcomes, p_running_ms),
+    unnest(p_ids, p_recorded, p_outcomes, p_running_ms),
     jsonb_array_elements(p_results),
-    jsonb_array_elements(p_errors)) with ordinality as u(id, told, outcome, running_ms, result, error, n)
+    jsonb_array_elements(p_errors)) with ordinality as u(id, recorded, outcome, running_ms, result, error, n)
   join "rillflow"."workflow_executions" as x on x.id = u.id
   join "rillflow"."workflow_routes" as r on r.id = x.route
   where u.id = any(accepted)
   order by u.n;
 
-  -- Lanes first: what is deleted is not there to be counted afterwards.
+  -- Lanes first: executions that are deleted cannot be counted afterwards.
   if p_lanes is not null then
     update "rillflow"."workflow_lanes" as l
       set open = l.open - c.done,
@@ -2490,12 +2324,12 @@ begin
       and u.id = any(accepted);
   if gone is not null then
     if p_clean then
-      -- What failed for good keeps what it came to, for a retry of its dead letter.
+      -- The steps of an execution that failed for good stay, for a retry of its dead letter.
       delete from "rillflow"."workflow_steps" as s
-        using unnest(p_ids, p_told) as u(id, told)
+        using unnest(p_ids, p_recorded) as u(id, recorded)
         where s.execution = u.id
           and u.id = any(gone)
-          and u.told <> 'failed';
+          and u.recorded <> 'failed';
       delete from "rillflow"."workflow_waits" as w
         where w.execution = any(gone);
     end if;
@@ -2517,12 +2351,14 @@ begin
     select (select count(*) from deleted), (select count(*) from moved where is_settled)
       into ended, settled;
     select count(*) into failures
-      from unnest(p_ids, p_kinds, p_told) as u(id, kind, told)
+      from unnest(p_ids, p_kinds, p_recorded) as u(id, kind, recorded)
       where u.kind = 'done'
-        and u.told = 'failed'
+        and u.recorded = 'failed'
         and u.id = any(accepted);
     perform "rillflow"."workflow_count"(
-      p_owner, array['active', 'completed', 'failed'], array[-settled, ended - failures, failures]);
+      p_owner => p_owner,
+      p_names => array['active', 'completed', 'failed'],
+      p_by => array[-settled, ended - failures, failures]);
   end if;
   if cardinality(accepted) > coalesce(cardinality(gone), 0) then
     update "rillflow"."workflow_executions" as x
@@ -2538,7 +2374,7 @@ begin
           then moment + make_interval(secs => u.delay_ms / 1000.0) end,
         attempt = x.attempt - case when u.kind in ('suspend', 'release', 'park') then 1 else 0 end,
         crashes = x.crashes + case when u.kind = 'crash' then 1 else 0 end,
-        -- Above zero, whoever goes on with this attempt looks for what it has left behind.
+        -- Above zero, the next run of this attempt looks for the steps it has left.
         ran_ms = case u.kind
           when 'suspend' then x.ran_ms + greatest(1, u.running_ms)
           when 'release' then greatest(1, x.ran_ms)
@@ -2554,7 +2390,7 @@ begin
   end if;
 
   if p_lanes is not null then
-    begun := "rillflow"."workflow_advance"(p_owner, p_lanes, p_next, p_grace_ms);
+    begun := "rillflow"."workflow_advance"(p_owner => p_owner, p_lanes => p_lanes, p_next => p_next, p_grace_ms => p_grace_ms);
   end if;
 end
 $body$;
@@ -2580,36 +2416,42 @@ declare
 begin
   if p_next is not null then
     perform "rillflow"."workflow_announce"();
-    with started as (
+    with begun as (
       update "rillflow"."workflow_executions" as x
       set state = 'running',
         attempt = x.attempt + 1,
         started_at = moment,
         deadline_at = moment
-          + make_interval(secs => (greatest(0, r.timeout_ms - x.ran_ms)::bigint + p_grace_ms) / 1000.0)
-      from "rillflow"."workflow_routes" as r, "rillflow"."workflow_lanes" as l
-      where x.id = any(p_next)
-        and x.state = 'held'
-        and x.worker = p_owner
-        and r.id = x.route
-        and l.lane = x.lane
-        and l.active < l.width
-        and not l.parked
-        and r.paused_at is null
-      returning x.id, x.position, x.attempt, x.correlation_id, x.lane, x.started_at, x.rank, r.handler, r.version,
-        r.priority),
-    told as (
+          + make_interval(secs => (greatest(0, r.timeout_ms - x.ran_ms)::bigint + p_grace_ms) / 1000.0),
+        worker = p_owner
+      from "rillflow"."workflow_routes" as r
+      where r.id = x.route
+        and x.id = any(p_next)
+          and x.state = 'held'
+          and x.worker = p_owner
+          and r.paused_at is null
+          and exists (
+            select
+            from "rillflow"."workflow_lanes" as l
+            where l.lane = x.lane
+              and l.active < l.width
+              and not l.parked)
+      returning x.id, x.lane, x.position, x.attempt, x.correlation_id, x.rank, r.handler, r.version, r.priority),
+    recorded as (
       insert into "rillflow"."workflow_activity" (
         position, at, event_position, execution, version, attempt, queued_ms, kind, handler, correlation_id, worker)
-      select nextval('"rillflow"."workflow_activity_position"'), moment, s.position, s.id, s.version, s.attempt,
-        "rillflow"."workflow_queued_ms"(s.started_at, s.rank, s.priority), 'started', s.handler, s.correlation_id, p_owner
-      from started as s)
-    select array_agg(s.id), array_agg(s.lane) into begun, taken from started as s;
+      select nextval('"rillflow"."workflow_activity_position"'), moment, b.position, b.id, b.version, b.attempt,
+        "rillflow"."workflow_queued_ms"(
+          p_at => moment,
+          p_rank => b.rank,
+          p_priority => b.priority), 'started', b.handler, b.correlation_id, p_owner
+      from begun as b)
+    select array_agg(b.id), array_agg(b.lane) into begun, taken from begun as b;
     update "rillflow"."workflow_lanes" as l
       set active = l.active + 1
       where l.lane = any(taken);
   end if;
-  -- What is held behind one that is not done any more, or is not to be started here, queues again.
+  -- What is held behind an execution that no longer runs, or is not to be started here, queues again.
   update "rillflow"."workflow_executions" as x
     set state = 'blocked',
       worker = null
@@ -2639,14 +2481,14 @@ begin
       limit free.places) as b
     join "rillflow"."workflow_routes" as r on r.id = b.route
     cross join lateral (
-      select b.id, case when not b.is_letter then b.queued_at + make_interval(secs => r.delay_ms / 1000.0) end as due_at)
-      as n),
+      select b.id,
+        case when not b.is_letter then b.queued_at + make_interval(secs => r.delay_ms / 1000.0) end as due_at) as n),
   promoted as (
     -- One whose time has not come keeps its place in the lane until then.
     update "rillflow"."workflow_executions" as x
     set state = case when next.is_early then 'delayed' else 'ready' end,
       run_at = case when next.is_early then next.due_at end,
-      rank = "rillflow"."workflow_rank"(moment, next.priority)
+      rank = "rillflow"."workflow_rank"(p_at => moment, p_priority => next.priority)
     from next
     where x.id = next.id
       and x.state = 'blocked'
@@ -2683,7 +2525,7 @@ set jit = off
 as $body$
 -- revision 1
 declare
-  flow "rillflow"."workflows";
+  workflow "rillflow"."workflows";
   newest bigint;
   dispatched bigint;
   lanes text[];
@@ -2691,7 +2533,7 @@ declare
   joins integer;
 begin
   cancelled := false;
-  select * into flow
+  select * into workflow
     from "rillflow"."workflows" as w
     where w.correlation_id = p_correlation
     for update;
@@ -2704,12 +2546,12 @@ begin
     where e.correlation_id = p_correlation
     order by e.position desc
     limit 1;
-  if flow.correlation_id is null then
+  if workflow.correlation_id is null then
     if coalesce(newest, 0) <= coalesce(dispatched, 0) then
       return;
     end if;
-    perform "rillflow"."workflow_make"(p_owner, p_correlation);
-    select * into flow
+    perform "rillflow"."workflow_make"(p_owner => p_owner, p_correlation => p_correlation);
+    select * into workflow
       from "rillflow"."workflows" as w
       where w.correlation_id = p_correlation
       for update;
@@ -2717,10 +2559,10 @@ begin
       from "rillflow"."consumers" as c
       where c.name = p_dispatcher;
   end if;
-  if flow.state <> 'active' then
+  if workflow.state <> 'active' then
     return;
   end if;
-  if flow.open = 0
+  if workflow.open = 0
     and coalesce(newest, 0) <= coalesce(dispatched, 0)
     and not exists (
       select
@@ -2735,7 +2577,7 @@ begin
   end if;
 
   cancelled := true;
-  lanes := "rillflow"."workflow_hold_lanes"(p_correlation);
+  lanes := "rillflow"."workflow_hold_lanes"(p_correlation => p_correlation);
   perform
     from "rillflow"."workflow_executions" as x
     where x.correlation_id = p_correlation
@@ -2757,7 +2599,7 @@ begin
       and j.state = 'open'
     returning j.id)
   select count(*) into joins from closed;
-  -- Whoever cancels it has decided about what its lanes were parked for.
+  -- Cancelling it also decides about what its lanes were parked for.
   if p_except is null then
     update "rillflow"."workflow_lanes" as l
       set parked = false,
@@ -2770,7 +2612,7 @@ begin
           where d.execution = l.parked_by
             and d.correlation_id = p_correlation);
   end if;
-  -- A retry that was asked for is not to be any more.
+  -- A retry that was requested no longer happens.
   update "rillflow"."dead_letters" as d
     set retry_at = null
     where d.correlation_id = p_correlation
@@ -2789,7 +2631,12 @@ begin
     where x.correlation_id = p_correlation
       and x.state <> 'stopping'
       and x.id is distinct from p_except;
-  perform "rillflow"."workflow_remove"(p_owner, p_correlation, removed, lanes, joins);
+  perform "rillflow"."workflow_remove"(
+    p_owner => p_owner,
+    p_correlation => p_correlation,
+    p_ids => removed,
+    p_lanes => lanes,
+    p_joins => joins);
 end
 $body$;
 
@@ -2815,7 +2662,7 @@ begin
     from "rillflow"."workflows" as w
     where w.correlation_id = p_correlation
     for update;
-  lanes := "rillflow"."workflow_hold_lanes"(p_correlation);
+  lanes := "rillflow"."workflow_hold_lanes"(p_correlation => p_correlation);
   select array_agg(s.id) into gone
     from (
       select x.id
@@ -2826,7 +2673,12 @@ begin
       for update) as s;
   removed := coalesce(cardinality(gone), 0);
   if removed > 0 then
-    perform "rillflow"."workflow_remove"(p_owner, p_correlation, gone, lanes, 0);
+    perform "rillflow"."workflow_remove"(
+      p_owner => p_owner,
+      p_correlation => p_correlation,
+      p_ids => gone,
+      p_lanes => lanes,
+      p_joins => 0);
   end if;
 end
 $body$;
@@ -2861,7 +2713,7 @@ begin
       limit 1) as last
     on conflict (correlation_id) do nothing;
   get diagnostics made = row_count;
-  perform "rillflow"."workflow_count"(p_owner, array['workflows'], array[made]);
+  perform "rillflow"."workflow_count"(p_owner => p_owner, p_names => array['workflows'], p_by => array[made]);
 end
 $body$;
 
@@ -2911,7 +2763,7 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 set jit = off
 as $body$
--- revision 1
+-- revision 2
 declare
   moment constant timestamptz := "rillflow"."clock"(p_owner);
   removed integer := 0;
@@ -2949,8 +2801,8 @@ begin
     update "rillflow"."dead_letters" as d
       set state = 'open',
         retry_at = null,
-        history = case when jsonb_array_length(d.history) < 20 then d.history else d.history - 0 end
-          || jsonb_build_array(jsonb_build_object('at', moment, 'from', 'retrying', 'to', 'open'))
+        history = jsonb_path_query_array(d.history || jsonb_build_array(jsonb_strip_nulls(jsonb_build_object(
+                  'at', moment, 'from', d.state, 'to', 'open', 'note', null))), '$[last-19 to last]')
       where d.correlation_id = p_correlation
         and d.state = 'retrying'
         and d.execution = any(p_ids);
@@ -2963,22 +2815,13 @@ begin
       updated_at = moment
     where w.correlation_id = p_correlation
     returning case when w.open = 0 and removed + p_joins > 0 then 1 else 0 end into settled;
-  perform "rillflow"."workflow_count"(p_owner, array['active', 'cancelled'], array[-settled, removed]::bigint[]);
+  perform "rillflow"."workflow_count"(
+    p_owner => p_owner,
+    p_names => array['active', 'cancelled'],
+    p_by => array[-settled, removed]::bigint[]);
   if p_lanes is null then
     return;
   end if;
-  -- Of other workflows: held by a worker behind one that it does not run any more.
-  update "rillflow"."workflow_executions" as x
-    set state = 'blocked',
-      worker = null
-    where x.lane = any(p_lanes)
-      and x.state = 'held'
-      and not exists (
-        select
-        from "rillflow"."workflow_executions" as h
-        where h.lane = x.lane
-          and h.state = 'running'
-          and h.fence = x.fence);
-  perform "rillflow"."workflow_advance"(p_owner, p_lanes, null, 0);
+  perform "rillflow"."workflow_advance"(p_owner => p_owner, p_lanes => p_lanes, p_next => null, p_grace_ms => 0);
 end
 $body$;

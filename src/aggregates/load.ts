@@ -4,18 +4,20 @@
  *
  * A state from memory is only begun with if the event of its version is still there: the query reads from that one on.
  */
+
 import { InvalidOption } from '../core/errors.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { RecordedEvent } from '../events/definition.ts'
 import { StreamArchived, StreamTombstoned } from '../events/errors.ts'
 import type { Log } from '../events/log.ts'
-import { eventsOfRows } from '../events/read/rows.ts'
-import { readStream, rereadable } from '../events/read/stream.ts'
+import { readStream, rereadable } from '../events/read/read.ts'
+import { eventColumns, eventColumnsOf, eventsOfRows } from '../events/read/rows.ts'
 import type { Aggregate } from './aggregate.ts'
 import { type CachedState, mostCached, type StateCache } from './cache.ts'
 import { fold } from './fold.ts'
 import type { ReadStored } from './projected.ts'
+import { aggregateNames } from './schema.ts'
 import { freeze, thaw } from './snapshot.ts'
 
 export interface LoadRange {
@@ -136,9 +138,7 @@ async function foldFrom(
   const limit = log.database.batch.readEvents
   const rows = await rereadable(executor, log, () =>
     executor.runArrays(sql`/* aggregates.tail */
-      select
-        position, stream, version, event_id, type, schema_version, data, headers,
-        correlation_id, causation_id, user_id, created_at
+      select ${eventColumns}
       from ${log.names.events}
       where stream = ${stream}::text
         and version >= ${known.version}::bigint
@@ -180,10 +180,9 @@ async function readPage(
       select
         s.archived_at is not null, s.tombstoned_at is not null, n.version, n.event_id,
         case when row_number() over (order by e.version) = 1 then n.body end,
-        e.position, e.stream, e.version, e.event_id, e.type, e.schema_version, e.data, e.headers,
-        e.correlation_id, e.causation_id, e.user_id, e.created_at
+        ${eventColumnsOf('e')}
       from ${log.names.streams} as s
-      left join ${log.names.snapshots} as n
+      left join ${aggregateNames(log).snapshots} as n
         on n.stream = s.stream
         and n.state_version = ${stateVersion}::integer
         and n.version <= ${to}::bigint

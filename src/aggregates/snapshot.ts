@@ -10,6 +10,7 @@ import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
 import type { Aggregate } from './aggregate.ts'
 import { SnapshotRefused } from './errors.ts'
+import { aggregateNames } from './schema.ts'
 
 export interface Snapshot {
   readonly stream: string
@@ -85,22 +86,37 @@ export async function writeSnapshots(
         ${snapshots.map(each => each.eventId)}::uuid[],
         ${snapshots.map(each => each.text)}::text[]) as g(stream, version, event_id, body)
     ), outdated as (
-      delete from ${log.names.snapshots} as o
+      delete from ${aggregateNames(log).snapshots} as o
       using given as g
       where o.stream = g.stream
         and o.state_version < ${stateVersion}::integer
     )
-    insert into ${log.names.snapshots} as kept (stream, state_version, version, event_id, body)
-    select stream, ${stateVersion}::integer, version, event_id, body::json
+    insert into ${aggregateNames(log).snapshots} as kept (stream, state_version, version, event_id, body, created_at)
+    select stream, ${stateVersion}::integer, version, event_id, body::json, ${log.names.clock}(stream)
     from given
     order by stream collate "C"
     on conflict (stream, state_version) do update
     set version = excluded.version,
       event_id = excluded.event_id,
       body = excluded.body,
-      created_at = now()
+      created_at = excluded.created_at
     where excluded.version > kept.version
     returning stream`)
   log.telemetry.count('snapshots_written_total', rows.length)
   return rows.length
+}
+
+/** Deletes the snapshots of streams: those beyond the version that a stream has left, or all of a stream without one. */
+export async function removeSnapshots(
+  store: { readonly schema: string },
+  streams: readonly { readonly stream: string; readonly version?: number }[],
+  tx: Executor,
+): Promise<void> {
+  await tx.run(sql`/* aggregates.remove_snapshots */
+    delete from ${aggregateNames(store).snapshots} as n
+    using unnest(
+      ${streams.map(each => each.stream)}::text[],
+      ${streams.map(each => each.version ?? -1)}::bigint[]) as u(stream, version)
+    where n.stream = u.stream
+      and n.version > u.version`)
 }

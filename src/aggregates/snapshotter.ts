@@ -21,6 +21,7 @@ import { sql } from '../database/sql.ts'
 import type { RecordedEvent } from '../events/definition.ts'
 import type { Aggregate, SnapshotOptions } from './aggregate.ts'
 import { type LoadParts, loadState } from './load.ts'
+import { aggregateNames } from './schema.ts'
 import { freeze, type Snapshot, writeSnapshots } from './snapshot.ts'
 
 /** The background snapshots of one aggregate. */
@@ -154,7 +155,7 @@ async function findDue(
   const rows = await executor.run<{ stream: string; version: number }>(sql`/* snapshots.due */
     select s.stream, least(s.version, coalesce(n.version, 0) + ${maxFolded}::bigint) as version
     from ${log.names.streams} as s
-    left join ${log.names.snapshots} as n
+    left join ${aggregateNames(log).snapshots} as n
       on n.stream = s.stream
       and n.state_version = ${stateVersion}::integer
     where s.stream = any(${streams}::text[])
@@ -176,7 +177,7 @@ async function readGaps(
       count(*) filter (where s.version - coalesce(n.version, 0) >= ${every}::bigint) as candidates,
       coalesce(max(s.version - coalesce(n.version, 0)), 0) as gap
     from ${log.names.streams} as s
-    left join ${log.names.snapshots} as n
+    left join ${aggregateNames(log).snapshots} as n
       on n.stream = s.stream
       and n.state_version = ${stateVersion}::integer
     where s.stream >= ${name}::text

@@ -98,6 +98,8 @@ export interface CollectionBase {
   readonly tableName: string
   /** The table; for one that a projection has not made yet, an empty relation with its columns. */
   readonly table: Identifier
+  /** The function of the schema that reads the time. */
+  readonly clock: Identifier
   /** Every version that was written; undefined if only the newest is stored. */
   readonly historyTable: Identifier | undefined
   /** The tables that have to be in the schema; empty for a collection that only reads. */
@@ -132,6 +134,7 @@ export function openCollection(parts: DocumentParts, name: string, given: Collec
   return {
     ...{ name, tableName, options, parts, declared, readModel: undefined },
     table: identifier(schema, tableName),
+    clock: identifier(schema, 'clock'),
     historyTable: keepsHistory ? identifier(schema, historyName(tableName)) : undefined,
     state: { isReady: declared.length === 0, isMissing: false, looking: undefined },
   }
@@ -151,6 +154,7 @@ export function openReadModel(
   return {
     ...{ name, tableName: declared.name, parts, declared: [], historyTable: undefined, state },
     readModel: declared.columns,
+    clock: identifier(parts.schema.name, 'clock'),
     options: { ...options, readOnly: true },
     get table() {
       return state.isMissing ? empty : table

@@ -44,7 +44,7 @@ export interface EventSchemas {
   readonly [type: string]: StandardSchemaV1
 }
 
-/** An event to be appended: one kind per type of the map, told apart by `type`. */
+/** An event to be appended: one kind per type of the map, distinguished by `type`. */
 export type NewEvent<M extends EventMap = UntypedEvents> = {
   [T in keyof M & string]: NewEventOf<T, M[T]>
 }[keyof M & string]
@@ -64,7 +64,7 @@ export interface NewEventOf<Type extends string, Data> {
   readonly userId?: string | undefined
 }
 
-/** An event of the log: one kind per type of the map, told apart by `type`. */
+/** An event of the log: one kind per type of the map, distinguished by `type`. */
 export type RecordedEvent<M extends EventMap = UntypedEvents> = {
   [T in keyof M & string]: RecordedEventOf<T, M[T]>
 }[keyof M & string]

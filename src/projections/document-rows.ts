@@ -34,7 +34,7 @@ export async function loadDocuments(
   if (isInline)
     await executor.run(sql`/* projections.claim_documents */
       insert into ${documents} (version, created_at, updated_at, id, body)
-      select 0, now(), now(), id, 'null'
+      select 0, 'epoch', 'epoch', id, 'null'
       from unnest(${ids}::text[]) as wanted(id)
       order by id collate "C"
       on conflict do nothing`)

@@ -28,11 +28,10 @@
  * What can fail: `ProjectionNotSynced` before anything is applied; a handler, which follows the failure policy; a switch,
  * with `ViewsDepend` or because it cannot get its locks: then the old tables stay in use.
  */
-import { pauseConsumer, resetConsumer, resumeConsumer } from '../consumers/administer.ts'
-import type { Consumer } from '../consumers/consumer.ts'
+import { type Consumer, ensureConsumer } from '../consumers/consumer.ts'
 import type { Consumers } from '../consumers/consumers.ts'
 import { ConsumerNotFound } from '../consumers/errors.ts'
-import { ensureConsumer } from '../consumers/lease.ts'
+import { pause, reset, resume } from '../consumers/operator.ts'
 import { runUntilIdle, type Tick, type TickOptions, tickOnce } from '../consumers/run/tick.ts'
 import { type ConsumerStatus, readStatus } from '../consumers/status.ts'
 import { type WaitForOptions, waitForConsumer } from '../consumers/wait-for.ts'
@@ -231,9 +230,9 @@ export function openProjections(parts: ProjectionParts): OpenedProjections {
       await known(name)
       return (await readStatus(log, { names: [name] }))[0]!
     },
-    pause: name => changed(known(name).then(() => pauseConsumer(log, name))),
-    resume: name => changed(known(name).then(() => resumeConsumer(log, name))),
-    reset: (name, position) => changed(known(name).then(() => resetConsumer(log, name, position))),
+    pause: name => changed(known(name).then(() => pause(log, [name]))),
+    resume: name => changed(known(name).then(() => resume(log, [name]))),
+    reset: (name, position) => changed(known(name).then(() => reset(log, [name], position))),
     rebuild: async (given, options) => rebuild({ consumers, prepare }, find(nameOf(given)).projection, options),
     async switch(given, { lifecycle } = {}) {
       const name = nameOf(given)
@@ -264,7 +263,7 @@ export function openProjections(parts: ProjectionParts): OpenedProjections {
   }
 
   const activateIfNew = async (name: string): Promise<void> => {
-    if ((await stateOf(consumers, name)) === undefined) await switchTo(name, 'inline')
+    if ((await stateOf(log, name)) === undefined) await switchTo(name, 'inline')
   }
 
   const has = (name: string): boolean =>

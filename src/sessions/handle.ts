@@ -9,7 +9,7 @@ import { checkName } from '../core/name.ts'
 import { type Backoff, delay } from '../core/retry.ts'
 import type { EventMap, EventsAccepted, NewEvent, UntypedEvents } from '../events/definition.ts'
 import { IdempotencyConflict } from '../events/errors.ts'
-import { rereadable } from '../events/read/stream.ts'
+import { rereadable } from '../events/read/read.ts'
 import { outcomeOfKey } from './key.ts'
 import type { Sent } from './save.ts'
 import {

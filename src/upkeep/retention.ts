@@ -3,6 +3,7 @@
  * a consumer has still to read are never old, whatever is said here.
  */
 
+import { closedDeadLetters } from '../consumers/dead-letters/row.ts'
 import { checkWhole } from '../core/whole.ts'
 import { type OldRows, type PruneOptions, prune } from '../database/prune.ts'
 import { identifier, sql } from '../database/sql.ts'
@@ -62,7 +63,7 @@ export function oldRowsOf(
   return {
     attempts: unlessKept(retention.attemptsMs, options => pruneAttempts(log, options)),
     idempotencyKeys: unlessKept(retention.idempotencyKeysMs, options => prune(database, oldKeys(log), options)),
-    deadLetters: unlessKept(retention.deadLettersMs, options => prune(database, closedLetters(log), options)),
+    deadLetters: unlessKept(retention.deadLettersMs, options => prune(database, closedDeadLetters(log), options)),
     history: unlessKept(retention.historyMs, async options => {
       let total = 0
       for (const table of await historyTables(log))
@@ -73,17 +74,12 @@ export function oldRowsOf(
 }
 
 function oldKeys({ names }: Log): OldRows {
-  return { label: 'upkeep.keys', table: names.idempotency_keys, key: ['key'], where: 't.created_at < $1' }
-}
-
-/** What closed a letter is the last line of its history. */
-function closedLetters({ names }: Log): OldRows {
   return {
-    label: 'upkeep.letters',
-    table: names.dead_letters,
-    key: ['consumer', 'event_id'],
-    where: `t.state in ('replayed', 'resolved')
-        and coalesce((t.history -> -1 ->> 'at')::timestamptz, t.last_failed_at) < $1`,
+    label: 'upkeep.keys',
+    table: names.idempotency_keys,
+    key: ['key'],
+    clock: names.clock,
+    where: 't.created_at < $1',
   }
 }
 
@@ -91,11 +87,12 @@ function closedLetters({ names }: Log): OldRows {
  * A version is needed to tell how a document was at any time at which it had not been replaced yet; the last one, also the
  * mark of a deletion, gives the next version its number.
  */
-function replacedVersions({ schema }: Log, table: string): OldRows {
+function replacedVersions({ schema, names }: Log, table: string): OldRows {
   return {
     label: 'upkeep.history',
     table: identifier(schema, table),
     key: ['id', 'version'],
+    clock: names.clock,
     where: `exists (
           select
           from ${identifier(schema, table)} as n

@@ -71,7 +71,7 @@ export class KeptOrder extends OrderClass {
   }
 }
 
-/** A database that remembers what it was asked; wake-ups go out by themselves, and are left out. */
+/** A database that records the labels of its statements, without those of wake-ups. */
 export async function listeningDatabase(): Promise<{ database: Database; labels: string[] }> {
   const database = await openDatabase()
   const labels: string[] = []

@@ -20,7 +20,7 @@ const following = (options: { every: number; batchSize?: number }) => orders({ .
 
 const many = (count: number) => Array.from({ length: count }, () => placed(1))
 
-test('the snapshotter writes snapshots of streams that are far enough ahead, and leaves the others', async () => {
+test('the snapshotter writes snapshots of streams that are far enough ahead, and of no others', async () => {
   const shop = await openShop()
   const snapshotter = shop.store.snapshots(following({ every: 3, batchSize: 4 }))
   for (const [stream, count] of [
@@ -44,7 +44,7 @@ test('the snapshotter writes snapshots of streams that are far enough ahead, and
   expect(await shop.store.aggregates(orders()).load('order-3')).toMatchObject({ version: 7, state: { total: 7 } })
 })
 
-test('runOnce does one batch, and says what it did', async () => {
+test('compactOnce processes one batch, and reports it', async () => {
   const { store } = await openShop()
   const snapshotter = store.snapshots(following({ every: 2, batchSize: 2 }))
   await store.events.append([
@@ -61,7 +61,7 @@ test('runOnce does one batch, and says what it did', async () => {
   ])
 })
 
-test('it goes on from the snapshot that is there, as the stream grows', async () => {
+test('it continues from the existing snapshot as the stream grows', async () => {
   const shop = await openShop()
   const snapshotter = shop.store.snapshots(following({ every: 2 }))
   await shop.store.events.append('order-1', many(2))
@@ -79,7 +79,7 @@ test('it goes on from the snapshot that is there, as the stream grows', async ()
   expect(shop.store.metrics().events_read_total - before).toBe(4)
 })
 
-test('RB-62: a stream that cannot be folded gets no snapshot, and the others get theirs', async () => {
+test('RB-62: a stream that cannot be folded gets no snapshot, and the others do', async () => {
   const shop = await openShop()
   const Picky = defineAggregate('order', {
     ...orderDecider,
@@ -104,7 +104,7 @@ test('RB-62: a stream that cannot be folded gets no snapshot, and the others get
   expect(await snapshotter.metrics()).toMatchObject({ candidates: 1, maxGap: 3 })
 })
 
-test('RB-65: it ends also if no snapshot can ever be written', async () => {
+test('RB-65: it ends even if no snapshot can be written', async () => {
   const { store } = await openShop()
   const Never = defineAggregate('order', {
     ...orderDecider,
@@ -134,7 +134,7 @@ test('RB-65: the snapshots of a store are in its schema', async () => {
   expect(await snapshotsIn(two)).toEqual([])
 })
 
-test('a stream that is archived is left alone', async () => {
+test('an archived stream gets no snapshot', async () => {
   const shop = await openShop()
   const snapshotter = shop.store.snapshots(following({ every: 1 }))
   await shop.store.events.append('order-1', many(2))
@@ -146,7 +146,7 @@ test('a stream that is archived is left alone', async () => {
   expect(await snapshotter.metrics()).toMatchObject({ candidates: 0 })
 })
 
-test('a daemon runs it with the other consumers', async () => {
+test('a runner runs it with the other consumers', async () => {
   const shop = await openShop()
   await shop.store.register(following({ every: 2 }))
   await using daemon = shop.store.daemon()
@@ -158,7 +158,7 @@ test('a daemon runs it with the other consumers', async () => {
   expect(await snapshotsIn(shop)).toEqual([{ stream: 'order-1', version: 2, total: 2 }])
 })
 
-test('there is one snapshotter of an aggregate, until it is taken out', async () => {
+test('an aggregate has at most one snapshotter, until it is removed', async () => {
   const { store } = await openShop()
   const every100 = following({ every: 100 })
   await store.register(every100)

@@ -1,4 +1,4 @@
-/** Every example runs with one command, ends by itself, and prints what it promises. */
+/** Every example runs with one command, exits by itself, and prints the promised output. */
 import { execFile } from 'node:child_process'
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -12,7 +12,7 @@ const run = promisify(execFile)
 const patienceMs = 600_000
 const folder = mkdtempSync(join(tmpdir(), 'rillflow-examples-'))
 const till = join(folder, 'till')
-// The shop keeps its data where it is run.
+// The shop stores its data in its working directory.
 beforeAll(() => Promise.all([join(folder, '.rillflow'), till].map(copyStore)), patienceMs)
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
@@ -25,7 +25,7 @@ test('the shop shows each event once, a conflict and a repeat', { timeout: patie
   expect(printed).toContain('each shown once and in order')
 })
 
-test('the billing workflow closes a month that had late payers and a bank that was down', {
+test('the billing workflow closes a month with late payers and a bank that was down', {
   timeout: patienceMs,
 }, async () => {
   const printed = await runExample('billing-workflow')
@@ -37,7 +37,7 @@ test('the billing workflow closes a month that had late payers and a bank that w
   expect(printed).toContain('collect failed: the bank does not answer')
 })
 
-test('the tenants are kept apart, and one leaves and comes back', { timeout: patienceMs }, async () => {
+test('the tenants are isolated, and one is exported and imported again', { timeout: patienceMs }, async () => {
   const printed = await runExample('multi-tenant')
 
   expect(printed).toContain('(nobody)   tenant_required')
@@ -47,7 +47,7 @@ test('the tenants are kept apart, and one leaves and comes back', { timeout: pat
   expect(printed).toContain('The book cellar still knows: teapot for 990 cents.')
 })
 
-test('the embedded script remembers what it sold, from one run to the next', { timeout: patienceMs }, async () => {
+test('the embedded script remembers its sales from one run to the next', { timeout: patienceMs }, async () => {
   const first = await runExample('embedded-script')
   const second = await runExample('embedded-script', 'cake', '2')
 
@@ -59,7 +59,7 @@ test('every example is run here', () => {
   expect(readdirSync(join(root, 'examples'))).toEqual(['billing-workflow', 'embedded-script', 'multi-tenant', 'shop'])
 })
 
-/** As a user does, but with data in a folder of the test's. */
+/** As a user runs it, but with data in a folder of the test. */
 async function runExample(name: string, ...args: string[]): Promise<string> {
   const flags = [...shortLived, '--import', import.meta.resolve('tsx')]
   const command = [...flags, join(root, 'examples', name, `${name}.ts`), ...args]

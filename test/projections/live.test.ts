@@ -14,7 +14,7 @@ const order = defineDocumentProjection('order', {
   },
 })
 
-test('a live projection is folded when it is read, and never behind', async () => {
+test('a live projection is folded when it is read, and is never behind', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', [placed(1), paid, placed(2)])
   expect((await store.documents(order).get('order-1'))?.data).toEqual({ total: 3, parcels: [] })
@@ -25,7 +25,7 @@ test('a live projection is folded when it is read, and never behind', async () =
   expect((await store.documents(order).get('order-2'))?.data).toBeUndefined()
 })
 
-test('within a transaction it sees what was appended there', async () => {
+test('within a transaction it sees the events appended there', async () => {
   const { store } = await openShop()
 
   const seen = await store.transaction(async tx => {
@@ -39,7 +39,7 @@ test('within a transaction it sees what was appended there', async () => {
   expect(seen?.total).toBe(4)
 })
 
-test('a document projection of one stream can be live as well: it keeps nothing then', async () => {
+test('a document projection of one stream can also be live: it stores nothing then', async () => {
   const { store, query } = await openShop()
   await store.projections.register({ ...orders, lifecycle: 'live' })
   await store.events.append('order-1', [placed(10), paid])
@@ -63,7 +63,7 @@ test('documents that are folded when they are read are read by id only', async (
   await expect(live.count()).rejects.toThrow(/read by id only/)
 })
 
-test('what a projection cannot be is refused', async () => {
+test('invalid live projections are refused', async () => {
   const { store } = await openShop()
 
   const refused: Record<string, [Projection, RegExp]> = {

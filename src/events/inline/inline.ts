@@ -5,7 +5,7 @@
  *     keys, streams locked, ids,  they see versions, no          announce, draw
  *     versions                    positions                      positions, insert
  *
- * No code of anybody's runs while a bound is announced, so a slow projection holds back nobody's reading. Two appends that
+ * No user code runs while a bound is announced, so a slow projection holds back no reader. Two appends that
  * change one document wait for each other before positions are drawn: what a projection does to a document, it does in
  * the order of positions.
  */
@@ -15,8 +15,17 @@ import type { Transaction } from '../../database/database.ts'
 import { lendTransaction } from '../../database/handle.ts'
 import { sql } from '../../database/sql.ts'
 import { isCollision, isConnectionLost, sqlStateOf, toRillflowError } from '../../database/sqlstate.ts'
-import { expectedNumber } from '../append/prepare.ts'
-import { type Append, byBytes, columnsOf, lockStreams, type Outcome } from '../append/send.ts'
+import {
+  type Append,
+  batchArguments,
+  columnsOf,
+  eventArguments,
+  eventNumbers,
+  eventParts,
+  lockStreams,
+  type Outcome,
+  outcomesOf,
+} from '../append/send.ts'
 import type { RecordedEvent } from '../definition.ts'
 import { InlineProjectionFailed, InlineProjectionUnknown } from '../errors.ts'
 import type { Log } from '../log.ts'
@@ -26,16 +35,20 @@ import type { InlineProjection } from './registry.ts'
 /** Rejects if a projection does; then the transaction, or a savepoint around it, has to be rolled back. */
 export async function appendInline(log: Log, append: Append, tx: Transaction, over?: AbortSignal): Promise<Outcome> {
   if (append.advisoryLock) await lockStreams(tx, log, append)
+  if (append.parts.length === 0) {
+    await append.alongside?.write(tx, append.parts)
+    return { kind: 'appended', failedPart: 0, versions: [], positions: [] }
+  }
   const checked = await check(log, append, tx)
   log.inline.learn(append, checked.active.size > 0)
-  if (checked.code !== 0) return { ...checked, positions: [] }
+  if (checked.outcome.kind !== 'appended') return checked.outcome
   const projections = codeOf(log, checked.active)
-  await append.beside?.(tx, append.parts)
+  await append.alongside?.write(tx, append.parts)
   if (projections.length > 0) {
     const events = await eventsOfRows(log, provisionalRows(append, checked))
     for (const projection of projections) await apply(log, projection, events, tx, over)
   }
-  return { code: 0, failedPart: 0, ...(await store(log, append, checked, tx)) }
+  return { ...checked.outcome, positions: await store(log, append, checked, tx) }
 }
 
 /** How long the transaction around it may take: its projections, and the waiting for streams before. */
@@ -43,42 +56,43 @@ export function inlineTimeout(log: Log): number {
   return log.inline.list().reduce((sum, projection) => sum + timeoutOf(log, projection), defaultTimeout(log))
 }
 
-interface Checked extends Omit<Outcome, 'positions'> {
+interface Checked {
+  /** Of an append that is accepted: as if it were stored, but for its positions. */
+  readonly outcome: Outcome
+  /** By part, the version before its first event. */
+  readonly base: readonly number[]
   readonly createdAt: Date
   /** The inline projections that want some of it, with their versions. */
   readonly active: ReadonlyMap<string, number>
 }
 
 async function check(log: Log, append: Append, tx: Transaction): Promise<Checked> {
-  const { parts } = append
-  const streams = parts.map(part => part.stream).sort(byBytes)
-  const { ids, types, data } = columnsOf(parts.flatMap(part => part.events))
+  const { ids, types, data } = columnsOf(append.parts.flatMap(part => part.events))
   const [row] = await tx.runArrays(sql`/* events.append_check */
     select
-      outcome, failed_part, to_jsonb(versions), created_at, to_jsonb(inline_names), to_jsonb(inline_versions)
+      outcomes::text, failed_parts::text, versions::text, to_jsonb(base), created_at, to_jsonb(inline_names),
+      to_jsonb(inline_versions)
     from ${log.names.append_check}(
-      ${streams}::text[],
-      ${parts.map(part => streams.indexOf(part.stream) + 1)}::integer[],
-      ${parts.map(part => expectedNumber(part.expected))}::bigint[],
-      ${parts.map(part => part.events.length)}::integer[],
-      ${append.allowArchived}::boolean,
-      ${append.checkIds}::boolean,
-      ${append.key ?? null}::text,
-      ${append.digest ?? null}::text,
-      ${eventParts(append)}::integer[],
-      ${ids}::uuid[],
-      ${types}::text[],
-      ${data}::jsonb)`)
-  const [code, failed, versions, createdAt, names, numbers] = row as [
-    number,
-    number,
-    number[] | null,
+      ${batchArguments([append], true)},
+      p_runs_inline => true,
+      p_ids => ${ids}::uuid[],
+      p_types => ${types}::text[],
+      p_data => ${data}::jsonb)`)
+  const [outcomes, failed, versions, base, createdAt, names, numbers] = row as [
+    string,
+    string | null,
+    string | null,
+    (number | null)[] | null,
     Date,
     string[] | null,
     number[] | null,
   ]
+  const [outcome] = outcomesOf(
+    [append],
+    [outcomes, failed, versions, append.parts.flatMap(part => part.events).map(() => 0)],
+  )
   const active = new Map((names ?? []).map((name, at) => [name, numbers![at]!]))
-  return { code, failedPart: Math.max(0, failed - 1), versions: versions ?? [], createdAt, active }
+  return { outcome: { ...outcome!, positions: [] }, base: (base ?? []) as number[], createdAt, active }
 }
 
 /** The active projections in the order they were registered; the database decides which, and in which version. */
@@ -143,52 +157,36 @@ function failureOf(projection: string, error: unknown): RillflowError {
   return new InlineProjectionFailed({ projection, reason }, error)
 }
 
-async function store(
-  log: Log,
-  append: Append,
-  { versions, createdAt }: Checked,
-  tx: Transaction,
-): Promise<Pick<Outcome, 'versions' | 'positions'>> {
+/** Returns the position of the last event of each part. */
+async function store(log: Log, append: Append, { base, createdAt }: Checked, tx: Transaction): Promise<number[]> {
   const { parts } = append
-  const columns = columnsOf(parts.flatMap(part => part.events))
   const [row] = await tx.runArrays(sql`/* events.append_store */
     select positions
     from ${log.names.append_store}(
-      ${parts.map(part => part.stream)}::text[],
-      ${versions}::bigint[],
-      ${createdAt.toISOString()}::timestamptz,
-      ${eventParts(append)}::integer[],
-      ${parts.flatMap(part => part.events.map((_, n) => n + 1))}::integer[],
-      ${columns.ids}::uuid[],
-      ${columns.types}::text[],
-      ${columns.schemaVersions}::integer[],
-      ${columns.data}::jsonb,
-      ${columns.headers}::jsonb,
-      ${columns.correlations}::text[],
-      ${columns.causations}::text[],
-      ${columns.users}::text[])`)
+      p_refused => null,
+      p_streams => ${parts.map(part => part.stream)}::text[],
+      p_base => ${base}::bigint[],
+      p_created_at => ${createdAt.toISOString()}::timestamptz,
+      p_event_parts => ${eventParts(parts)}::integer[],
+      p_event_numbers => ${eventNumbers(parts)}::integer[],
+      ${eventArguments(parts.flatMap(part => part.events))})`)
   const [drawn] = row as [number[]]
   let count = 0
-  const positions = parts.map(part => {
+  return parts.map(part => {
     count += part.events.length
     return drawn[count - 1]!
   })
-  return { versions: parts.map((part, at) => versions[at]! + part.events.length), positions }
 }
 
 /** The events as they will be read, but for their position: in the columns that reading takes. */
-function provisionalRows(append: Append, { versions, createdAt }: Checked): unknown[][] {
+function provisionalRows(append: Append, { base, createdAt }: Checked): unknown[][] {
   return append.parts.flatMap((part, at) =>
     part.events.map((event, n) => {
-      const place = [0, part.stream, versions[at]! + n + 1, event.id, event.type, event.schemaVersion]
+      const place = [0, part.stream, base[at]! + n + 1, event.id, event.type, event.schemaVersion]
       const said = [JSON.parse(event.data), event.headers === undefined ? null : JSON.parse(event.headers)]
       return [...place, ...said, event.correlationId, event.causationId ?? null, event.userId ?? null, createdAt]
     }),
   )
-}
-
-function eventParts(append: Append): number[] {
-  return append.parts.flatMap((part, at) => part.events.map(() => at + 1))
 }
 
 function timeoutOf(log: Log, { timeoutMs }: InlineProjection): number {

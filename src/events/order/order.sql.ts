@@ -92,8 +92,10 @@ export function orderedLog(names: { announce: Fragment; settle: Fragment; sequen
   return { announce, settle }
 }
 
-export const { announce, settle }: ReturnType<typeof orderedLog> = orderedLog({
+const ofEvents = orderedLog({
   announce: fragment`~announce`,
   settle: fragment`~settle`,
   sequence: fragment`~events_position`,
 })
+export const announce: SqlFunction = ofEvents.announce
+export const settle: SqlFunction = ofEvents.settle

@@ -3,7 +3,9 @@
  * that no longer exist. The row of the projection says so, and the first process that has its code rebuilds it, before it
  * applies anything else.
  */
-import { change } from '../../consumers/row.ts'
+
+import { change } from '../../consumers/operator.ts'
+import { consumerNames } from '../../consumers/schema.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import type { Projection } from '../projection.ts'
@@ -27,7 +29,7 @@ export function pendingRebuilds(parts: RebuildParts): (projection: Projection, s
 async function hasPendingRebuild(log: Log, name: string): Promise<boolean> {
   const rows = await log.database.runArrays(sql`/* projections.pending */
     select 1
-    from ${log.names.consumers}
+    from ${consumerNames(log).consumers}
     where name = ${name}::text
       and definition ->> 'rebuild' = 'pending'`)
   return rows.length > 0

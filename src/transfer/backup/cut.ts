@@ -10,19 +10,23 @@
  * - Subscriptions, processors, snapshotters and the dispatcher go on from the position.
  * - Projections that had passed it owe a rebuild: a daemon does it before it applies anything new; an inline one does it when
  *   it is registered.
- * - Workflows: see `cut-workflows.ts`.
+ * - Workflows: see `workflows/cut.ts`.
  * - Documents are as they were: there is no telling which of them belongs to which event.
  * - The sequence stays where it was, above everything it ever gave out: positions never go back.
  *
  * Each step is a transaction, or several; all can be done again, and events go last. So a cut that was interrupted is
  * simply begun anew.
  */
+
+import { removeSnapshots } from '../../aggregates/snapshot.ts'
+import { removeBeyond as removeDeadLetters } from '../../consumers/dead-letters/row.ts'
+import { moveAllBack } from '../../consumers/operator.ts'
 import { throwIfAborted } from '../../core/lifecycle.ts'
 import type { Database, Executor } from '../../database/database.ts'
-import { type Statement, sql } from '../../database/sql.ts'
-import { type LogNames, logNames } from '../../events/log.ts'
-import { tombstoneType } from '../../events/streams/streams.ts'
-import { type CutWorkflows, cutWorkflows } from './cut-workflows.ts'
+import { logNames } from '../../events/log.ts'
+import { forgetBeyond, hasEventsBeyond, removeLastEvents } from '../../events/streams/remove.ts'
+import { removeBeyond as removeDeliveries } from '../../subscriptions/save.ts'
+import { type CutWorkflows, cutWorkflows } from '../../workflows/cut.ts'
 
 export interface CutOptions {
   signal?: AbortSignal | undefined
@@ -47,128 +51,27 @@ export async function cutLog(
   { signal, onProgress }: CutOptions = {},
 ): Promise<CutLog> {
   const names = logNames(schema)
+  const log = { schema, names }
   const inOne = async <T>(work: (tx: Executor) => Promise<T>): Promise<T> => {
     throwIfAborted(signal)
     return database.transaction(work, limits)
   }
-  await inOne(async tx => {
-    await tx.run(forgetKeys(names, position))
-    await tx.run(forgetImports(names, position))
-  })
-  const workflows = await cutWorkflows(database, names, position, inOne)
+  await inOne(tx => forgetBeyond(names, position, tx))
+  const workflows = await cutWorkflows(database, schema, position, inOne)
   const projections = await inOne(async tx => {
-    await tx.run(sql`/* upkeep.cut_letters */
-      delete from ${names.dead_letters}
-      where position > ${position}::bigint`)
-    await tx.run(sql`/* upkeep.cut_deliveries */
-      delete from ${names.deliveries}
-      where position > ${position}::bigint`)
-    return moveBack(names, tx, position)
+    await removeDeadLetters(log, position, tx)
+    await removeDeliveries(log, position, tx)
+    return moveAllBack(log, position, await hasEventsBeyond(names, position, tx), tx)
   })
   let events = 0
   for (let count = chunk; count === chunk; ) {
-    count = await inOne(tx => cutEvents(names, tx, position))
+    count = await inOne(async tx => {
+      const streams = await removeLastEvents(names, position, chunk, tx)
+      await removeSnapshots(log, streams, tx)
+      return streams.reduce((sum, stream) => sum + stream.count, 0)
+    })
     events += count
     if (count > 0) onProgress?.(events)
   }
   return { events, projections, ...workflows }
-}
-
-/** A key whose events are only in part beyond the position belongs to an append that is not whole any more. */
-function forgetKeys(names: LogNames, position: number): Statement {
-  return sql`/* upkeep.cut_keys */
-    delete from ${names.idempotency_keys} as k
-    where exists (
-      select
-      from unnest(k.event_ids) as i(id)
-      join ${names.events} as e on e.event_id = i.id
-      where e.position > ${position}::bigint)`
-}
-
-/** An import does not know its positions: those that have stored anything since the first event that goes. */
-function forgetImports(names: LogNames, position: number): Statement {
-  return sql`/* upkeep.cut_imports */
-    delete from ${names.imports}
-    where updated_at >= (
-      select min(created_at)
-      from ${names.events}
-      where position > ${position}::bigint)`
-}
-
-/** Returns the projections that have to be built anew. Their rows tell them so. */
-async function moveBack(names: LogNames, tx: Executor, position: number): Promise<string[]> {
-  // A rebuild that was cut off begins anew: it makes its tables itself.
-  await tx.run(sql`/* upkeep.cut_rebuilds */
-    delete from ${names.consumers}
-    where kind = 'projection'
-      and definition ? 'rebuilds'
-      and checkpoint > ${position}::bigint`)
-  const rows = await tx.run<{ name: string; kind: string }>(sql`/* upkeep.cut_consumers */
-    update ${names.consumers}
-    -- Until it is rebuilt, a read model has applied nothing that could be waited for.
-    set checkpoint = case when kind = 'projection' then 0 else ${position}::bigint end,
-      definition = case
-        when kind <> 'projection' then definition
-        when state = 'rebuilding' then definition || '{"rebuild": "pending", "reset": "pending"}'
-        else definition || '{"rebuild": "pending"}'
-      end,
-      attempts = 0,
-      retry_at = null,
-      owner = null,
-      lease_until = null,
-      last_error = null,
-      progressed_at = clock_timestamp(),
-      fence = nextval(${names.consumers_fence.quoted}::regclass)
-    where checkpoint > ${position}::bigint
-      -- Applied with each append, so its checkpoint tells nothing.
-      or (state = 'inline' and exists (
-        select
-        from ${names.events}
-        where position > ${position}::bigint))
-    returning name, kind`)
-  return rows.flatMap(row => (row.kind === 'projection' ? [row.name] : [])).sort()
-}
-
-/** The last events, and their streams with them: the log is whole after each chunk. */
-async function cutEvents(names: LogNames, tx: Executor, position: number): Promise<number> {
-  const rows = await tx.run<{
-    stream: string
-    version: number
-    count: number
-    ended: boolean
-  }>(sql`/* upkeep.cut_events */
-    with cut as (
-      delete from ${names.events}
-      where position in (
-        select e.position
-        from ${names.events} as e
-        where e.position > ${position}::bigint
-        order by e.position desc
-        limit ${chunk}::integer)
-      returning stream, version, type)
-    select stream, min(version) - 1 as version, count(*) as count, bool_or(type = ${tombstoneType}::text) as ended
-    from cut
-    group by stream`)
-  if (rows.length === 0) return 0
-  const streams = rows.map(row => row.stream)
-  const versions = rows.map(row => row.version)
-  await tx.run(sql`/* upkeep.cut_streams */
-    update ${names.streams} as s
-    set version = u.version,
-      archived_at = case when u.ended and s.archived_at = s.tombstoned_at then null else s.archived_at end,
-      reason = case when u.ended and s.archived_at = s.tombstoned_at then null else s.reason end,
-      tombstoned_at = case when u.ended then null else s.tombstoned_at end
-    from unnest(${streams}::text[], ${versions}::bigint[], ${rows.map(row => row.ended)}::boolean[])
-      as u(stream, version, ended)
-    where s.stream = u.stream`)
-  await tx.run(sql`/* upkeep.cut_empty_streams */
-    delete from ${names.streams}
-    where stream = any(${streams}::text[])
-      and version = 0`)
-  await tx.run(sql`/* upkeep.cut_snapshots */
-    delete from ${names.snapshots} as n
-    using unnest(${streams}::text[], ${versions}::bigint[]) as u(stream, version)
-    where n.stream = u.stream
-      and n.version > u.version`)
-  return rows.reduce((sum, row) => sum + Number(row.count), 0)
 }

@@ -1,11 +1,14 @@
 /** What handlers have to do: is there somebody who can. */
+
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { listHandlers } from '../../workflows/insight/handlers.ts'
+import { workflowNames } from '../../workflows/schema.ts'
 import type { Check } from './doctor.ts'
 
 export function checkWorkflows(log: Log): Check[] {
-  const { database, names } = log
+  const { database } = log
+  const names = workflowNames(log)
   return [
     {
       name: 'workflows.without_code',
@@ -33,7 +36,7 @@ export function checkWorkflows(log: Log): Check[] {
           from ${names.workflow_executions} as x
           left join ${names.workflow_workers} as w
             on w.owner = x.worker
-            and w.heartbeat_at >= clock_timestamp() - make_interval(secs => w.lease_ms / 1000.0)
+            and w.heartbeat_at >= ${log.names.clock}(w.heartbeat_at) - make_interval(secs => w.lease_ms / 1000.0)
             and (${sign}::text is null or split_part(w.owner, '/', 1) = ${sign}::text)
           where x.worker is not null
             and w.owner is null

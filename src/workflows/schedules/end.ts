@@ -2,8 +2,11 @@
  * The end of a run: its events, its record and the next due time are stored in one transaction, and only under the fence it
  * was claimed with. There is one record for each due time, so none is run twice, whatever becomes of the row.
  */
+
 import { sql } from '../../database/sql.ts'
 import { type AppendParts, appendIn } from '../../events/append/append.ts'
+import { moment } from '../../schema/clock.sql.ts'
+import { workflowNames } from '../schema.ts'
 import type { ClaimedSchedule } from './claim.ts'
 import { correlationOf, type EndedRun } from './run.ts'
 
@@ -19,7 +22,7 @@ export async function endRun(
   const dueAt = claimed.dueAt.toISOString()
   return log.database.transaction(async tx => {
     const [row] = await tx.run<{ next_in: number | null }>(sql`/* workflows.end_schedule */
-      update ${log.names.workflow_schedules}
+      update ${workflowNames(log).workflow_schedules}
       set claimed_until = null,
         owner = null,
         begun_at = case when ${isManual}::boolean then begun_at end,
@@ -35,18 +38,20 @@ export async function endRun(
         and fence = ${fence}::bigint
         and claimed_until is not null
       returning (extract(epoch from least(triggers[1], case when paused_at is null then next_at end)
-        - clock_timestamp()) * 1000)::float8 as next_in`)
+        - ${log.names.clock}(name)) * 1000)::float8 as next_in`)
     if (row === undefined) return false
     const eventIds = append?.parts.flatMap(part => part.events.map(({ id }) => id)) ?? []
     const recorded =
       outcome === undefined
         ? []
         : await tx.run(sql`/* workflows.record_schedule */
-      insert into ${log.names.workflow_schedule_runs}
-        (schedule, due_at, is_manual, started_at, outcome, correlation_id, event_ids, error)
-      values (${name}::text, ${dueAt}::timestamptz, ${isManual}::boolean, ${claimed.now.toISOString()}::timestamptz,
+      insert into ${workflowNames(log).workflow_schedule_runs}
+        (schedule, due_at, is_manual, started_at, outcome, correlation_id, event_ids, error,
+          ended_at)
+      select ${name}::text, ${dueAt}::timestamptz, ${isManual}::boolean, ${claimed.now.toISOString()}::timestamptz,
         ${outcome}::text, ${correlationOf(claimed.definition, claimed)}::text, ${eventIds}::uuid[],
-        ${error === undefined ? null : JSON.stringify(error)}::jsonb)
+        ${error === undefined ? null : JSON.stringify(error)}::jsonb, moment.at
+      from ${moment(log.names.clock)}
       on conflict do nothing
       returning schedule`)
     // Last: from here on others wait for the end of this transaction to read on in the log.

@@ -8,7 +8,9 @@ import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
+import { eventColumns } from '../../events/read/rows.ts'
 import { EventGone, EventUndecodable } from '../errors.ts'
+import { workflowNames } from '../schema.ts'
 import { type Claimed, decodeEvents } from '../work/claim.ts'
 import type { Call, CallKind, End, Recorded } from './replay.ts'
 import { type Failure, revived } from './step-failure.ts'
@@ -37,8 +39,8 @@ export async function loadCalls(log: Log, execution: Claimed): Promise<Recorded[
   if (!mayRemember(execution)) return []
   const rows = await log.database.run<StepRow>(sql`/* workflows.load_steps */
     select kind, name, track, ordinal, turn, state, result, result is not null as has_result, position, at, due_at,
-      (extract(epoch from due_at - clock_timestamp()) * 1000)::float8 as due_in
-    from ${log.names.workflow_steps}
+      (extract(epoch from due_at - ${log.names.clock}(due_at)) * 1000)::float8 as due_in
+    from ${workflowNames(log).workflow_steps}
     where execution = ${execution.id}::uuid
     order by ordinal`)
   const events = await eventsAt(
@@ -52,9 +54,7 @@ export async function loadCalls(log: Log, execution: Claimed): Promise<Recorded[
 async function eventsAt(log: Log, positions: readonly number[]): Promise<ReadonlyMap<number, RecordedEvent>> {
   if (positions.length === 0) return new Map()
   const rows = await log.database.runArrays(sql`/* workflows.signals */
-    select
-      position, stream, version, event_id, type, schema_version, data, headers,
-      correlation_id, causation_id, user_id, created_at
+    select ${eventColumns}
     from ${log.names.events}
     where position = any(${positions}::bigint[])`)
   const events = new Map<number, RecordedEvent>()
@@ -122,7 +122,7 @@ export async function storeCalls(
   const [row] = await executor.run<{ held: boolean }>(sql`/* workflows.remember */
     with held as materialized (
       select x.id
-      from ${log.names.workflow_executions} as x
+      from ${workflowNames(log).workflow_executions} as x
       where x.id = ${id}::uuid
         and x.fence = ${fence}::bigint
         and x.state = 'running'
@@ -143,10 +143,10 @@ export async function storeCalls(
         ${rows.map(isWhole)}::boolean[])
         as u(kind, name, ordinal, turn, state, result, position, at, due_in, is_whole)),
     whole as (
-      insert into ${log.names.workflow_steps} as s
+      insert into ${workflowNames(log).workflow_steps} as s
         (execution, kind, name, track, ordinal, turn, state, result, position, at, due_at)
       select g.execution, g.kind, g.name, ${track}::integer, g.ordinal, g.turn, g.state, g.result::jsonb, g.position,
-        to_timestamp(g.at / 1000), clock_timestamp() + make_interval(secs => g.due_in / 1000)
+        to_timestamp(g.at / 1000), ${log.names.clock}(g.at) + make_interval(secs => g.due_in / 1000)
       from given as g
       where g.is_whole
       order by g.kind, g.name
@@ -159,7 +159,7 @@ export async function storeCalls(
         position = excluded.position,
         at = excluded.at),
     placed as (
-      update ${log.names.workflow_steps} as s
+      update ${workflowNames(log).workflow_steps} as s
       set track = ${track}::integer,
         ordinal = g.ordinal,
         turn = g.turn,
@@ -170,7 +170,7 @@ export async function storeCalls(
         and s.kind = g.kind
         and s.name = g.name),
     over as (
-      delete from ${log.names.workflow_waits} as w
+      delete from ${workflowNames(log).workflow_waits} as w
       using given as g
       where g.state <> 'waiting'
         and w.execution = g.execution

@@ -5,6 +5,7 @@
  * Whatever comes while one call is under way goes together into the next. Outcomes without effects are one statement; those
  * that only emit share a transaction; those with writes of their own, or that others must not be held up by, go alone.
  */
+
 import { isInterruption } from '../../consumers/run/failure.ts'
 import { coalesce } from '../../core/coalesce.ts'
 import { isRillflowError } from '../../core/errors.ts'
@@ -22,6 +23,7 @@ import { enqueue } from '../dispatch/enqueue.ts'
 import { moveBatches } from '../joins/joins.ts'
 import { finishMoves } from '../joins/moves.ts'
 import { loadRoutes } from '../routes.ts'
+import { workflowNames } from '../schema.ts'
 import { hasIdledTooLong, idleLimit } from './limits.ts'
 import { isPlain, type Outcome } from './outcome.ts'
 import { resultOf } from './result.ts'
@@ -164,7 +166,7 @@ async function finishTogether(
         emitting.map(({ outcome }) => outcome.emitted!.append as Append),
         false,
       )
-      const failed = new Set(emitting.filter((_, at) => codes[at]!.code !== 0))
+      const failed = new Set(emitting.filter((_, at) => codes[at]!.kind !== 'appended'))
       const stored = held.filter(entry => !failed.has(entry))
       if (stored.length === 0) return
       const finished = await finishInside(parts, options, tx, stored)
@@ -229,11 +231,11 @@ async function hold(tx: Executor, log: DispatchParts['log'], entries: readonly E
   const { correlations, lanes, executions } = aboutOf(entries)
   const [row] = await tx.runArrays(sql`/* workflows.hold */
     select accepted
-    from ${log.names.workflow_hold}(
-      ${correlations}::text[],
-      ${lanes}::text[],
-      ${executions.map(({ id }) => id)}::uuid[],
-      ${executions.map(({ fence }) => fence)}::bigint[])`)
+    from ${workflowNames(log).workflow_hold}(
+      p_correlations => ${correlations}::text[],
+      p_lanes => ${lanes}::text[],
+      p_ids => ${executions.map(({ id }) => id)}::uuid[],
+      p_fences => ${executions.map(({ fence }) => fence)}::bigint[])`)
   return idsOf(row?.[0])
 }
 
@@ -256,22 +258,22 @@ async function storeOutcomes(
   const errors = outcomes.some(({ error }) => error !== undefined)
   const [row] = await executor.runArrays(sql`/* workflows.finish */
     select accepted, begun
-    from ${log.names.workflow_finish}(
-      ${owner}::text,
-      ${correlations}::text[],
-      ${lanes}::text[],
-      ${executions.map(({ id }) => id)}::uuid[],
-      ${executions.map(({ fence }) => fence)}::bigint[],
-      ${outcomes.map(({ kind }) => kind)}::text[],
-      ${outcomes.map(({ told }) => told)}::text[],
-      ${outcomes.map(({ detail }) => detail ?? null)}::text[],
-      ${outcomes.map(({ delayMs }) => (delayMs === undefined ? null : Math.ceil(delayMs)))}::integer[],
-      ${outcomes.map(({ runningMs }) => Math.round(runningMs))}::integer[],
-      ${results.some(result => result !== null) ? JSON.stringify(results) : null}::jsonb,
-      ${errors ? JSON.stringify(outcomes.map(({ error }) => error ?? null)) : null}::jsonb,
-      ${next.length === 0 ? null : next}::uuid[],
-      ${graceMs}::integer,
-      ${outcomes.some(({ hasSteps }) => hasSteps)}::boolean)`)
+    from ${workflowNames(log).workflow_complete}(
+      p_owner => ${owner}::text,
+      p_correlations => ${correlations}::text[],
+      p_lanes => ${lanes}::text[],
+      p_ids => ${executions.map(({ id }) => id)}::uuid[],
+      p_fences => ${executions.map(({ fence }) => fence)}::bigint[],
+      p_kinds => ${outcomes.map(({ kind }) => kind)}::text[],
+      p_recorded => ${outcomes.map(({ told }) => told)}::text[],
+      p_outcomes => ${outcomes.map(({ detail }) => detail ?? null)}::text[],
+      p_delays => ${outcomes.map(({ delayMs }) => (delayMs === undefined ? null : Math.ceil(delayMs)))}::integer[],
+      p_running_ms => ${outcomes.map(({ runningMs }) => Math.round(runningMs))}::integer[],
+      p_results => ${results.some(result => result !== null) ? JSON.stringify(results) : null}::jsonb,
+      p_errors => ${errors ? JSON.stringify(outcomes.map(({ error }) => error ?? null)) : null}::jsonb,
+      p_next => ${next.length === 0 ? null : next}::uuid[],
+      p_grace_ms => ${graceMs}::integer,
+      p_clean => ${outcomes.some(({ hasSteps }) => hasSteps)}::boolean)`)
   const [accepted, begun] = row ?? []
   return { accepted: idsOf(accepted), begun: idsOf(begun) }
 }

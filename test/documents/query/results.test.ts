@@ -13,7 +13,7 @@ const people = {
 }
 const idsOf = (rows: readonly { readonly id: string }[]): string[] => rows.map(row => row.id)
 
-test('documents come in the order of one field or several, of their type, and missing ones where one wants them', async () => {
+test('documents are ordered by one or several fields, by type, with missing values first or last as requested', async () => {
   const { customers } = await openCustomers(people)
   const query = customers.query()
   const ids = async (ordered: typeof query): Promise<string[]> => idsOf(await ordered.toArray())
@@ -45,7 +45,7 @@ test('documents come in the order of one field or several, of their type, and mi
   expect(await ids(query.limit(0))).toEqual([])
 })
 
-test('a query is a value: steps taken from it do not change it', async () => {
+test('a query is a value: steps derived from it do not change it', async () => {
   const { customers } = await openCustomers(people)
   const all = customers.query()
   const active = all.where(c => eq(c.active, true))
@@ -55,7 +55,7 @@ test('a query is a value: steps taken from it do not change it', async () => {
   expect(await all.count()).toBe(5)
 })
 
-test('RB-35: first, one and optional go with limit, offset, order and page', async () => {
+test('RB-35: first, one and optional combine with limit, offset, order and page', async () => {
   const { customers } = await openCustomers(people)
   const byName = customers.query().orderBy(c => c.name)
 
@@ -73,14 +73,14 @@ test('RB-35: first, one and optional go with limit, offset, order and page', asy
   await expect(byName.where(c => eq(c.name, 'Nobody')).one()).rejects.toMatchObject({ found: 'none' })
 })
 
-test('a document comes with what the store knows about it', async () => {
+test('a document is returned with its metadata', async () => {
   const { customers } = await openCustomers({})
   await customers.put('ada', { name: 'Ada' }, { userId: 'clerk' })
 
   expect(await customers.query().one()).toEqual(await customers.get('ada'))
 })
 
-test('RB-34: soft-deleted documents are left out, come too, or alone', async () => {
+test('RB-34: soft-deleted documents are excluded, included, or returned alone', async () => {
   const { customers } = await openCustomers({ ...people, zed: { name: 'Zed', deleted_at: 'a field of his own' } })
   await customers.softDelete('ada')
   await customers.softDelete('bob')
@@ -94,7 +94,7 @@ test('RB-34: soft-deleted documents are left out, come too, or alone', async () 
   expect(deleted[0]!.deletedAt).toBeInstanceOf(Date)
 })
 
-test('a page tells how many there are in all, also when it is past the end', async () => {
+test('a page includes the total count, also when it is past the end', async () => {
   const { customers } = await openCustomers(people)
   const query = customers.query().orderBy(c => c.name)
 
@@ -141,7 +141,7 @@ test('pages after a cursor hold every document once, in every order', async () =
   }
 })
 
-test('a cursor that was changed, made up, or is of another query is refused', async () => {
+test('a cursor that was changed, invented, or belongs to another query is refused', async () => {
   const { customers } = await openCustomers(people)
   const byName = customers.query().orderBy(c => c.name)
   const { next: cursor } = await byName.page({ limit: 2 })
@@ -165,7 +165,7 @@ test('a cursor that was changed, made up, or is of another query is refused', as
   expect(idsOf((await byName.page({ after: cursor, limit: 2 })).items)).toEqual(['cleo', 'dan'])
 })
 
-test('iterating reads page after page, and stops where one stops', async () => {
+test('iterating reads page after page, and stops where the loop stops', async () => {
   const many = Object.fromEntries(
     Array.from({ length: 950 }, (_, n) => [`c${String(n).padStart(3, '0')}`, { name: `n${n % 7}`, age: n }]),
   )
@@ -190,7 +190,7 @@ test('iterating reads page after page, and stops where one stops', async () => {
   })
 })
 
-test('select gives the fields asked for, null where there is none', async () => {
+test('select returns the requested fields, and null where there is none', async () => {
   const { customers } = await openCustomers(people)
   const rows = await customers
     .query()
@@ -217,7 +217,7 @@ test('select gives the fields asked for, null where there is none', async () => 
   expect((await names.page({ limit: 1 })).items).toEqual([{ __proto__name: 'Ada' }])
 })
 
-test('a query inside a transaction sees what the transaction has written, and outside of it is refused there', async () => {
+test('a query inside a transaction sees its writes, and a query outside of it is refused there', async () => {
   const { customers, store } = await openCustomers(people)
   await store.transaction(async tx => {
     await customers.put('fay', { name: 'Fay' }, { tx })
@@ -234,7 +234,7 @@ test('RB-43: explain shows the plan of a query with its parameters, with analyze
   expect(await query.explain({ analyze: true })).toMatch(/actual/)
 })
 
-test('what cannot be asked is refused, and says why', async () => {
+test('an invalid query is refused with the reason', async () => {
   const { customers } = await openCustomers(people)
   const query = customers.query()
   const refused = expect.objectContaining({ code: 'invalid_query' })
