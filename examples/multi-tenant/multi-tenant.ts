@@ -66,13 +66,13 @@ for (const name of ['tea-house', 'book-shop']) {
 // The book shop leaves, with all it has, as text; the tea house does not notice.
 const place = await mkdtemp(join(tmpdir(), 'shops-'))
 const output = join(place, 'book-shop')
-const { position } = await store.tenants.archive('book-shop', { output })
+const { position } = await store.tenants.export('book-shop', { output })
 await store.tenants.drop('book-shop', { force: true })
 console.log(`The book shop has left with its log up to ${position}.`)
 console.log('Left:', (await store.tenants.list()).map(({ tenant }) => tenant).join(', '))
 
 // And comes back, under another name.
-await store.tenants.import(output, { tenant: 'book-cellar' })
+await store.tenants.import({ input: output, tenant: 'book-cellar' })
 const [order] = await store.tenant('book-cellar').events.readAll().toArray()
 console.log(`The book cellar still knows: ${order?.data.product} for ${order?.data.cents} cents.`)
 await rm(place, { recursive: true })

@@ -11,6 +11,7 @@
  *   and the stream stays without a snapshot.
  * - What is written is folded by the aggregate's own code from the events that are there, and nothing else is written.
  */
+
 import { type BatchContext, type Consumer, consumer } from '../consumers/consumer.ts'
 import type { Consumers } from '../consumers/consumers.ts'
 import { logAndSkip } from '../consumers/run/policy.ts'

@@ -281,7 +281,7 @@ test('the state folded before the commit equals the state read after it', async 
   expect(await notes.fetchLatest('note-1')).toEqual(state)
 })
 
-test('RB-64: invalid options, such as a snapshot every 0 events, are refused when the aggregate is defined', () => {
+test('RB-64: options that make no sense, such as a snapshot every 0 events, are refused when the aggregate is defined', () => {
   const define = (options: object) => () => defineAggregate('order', { ...orderDecider, ...options })
 
   expect(define({ snapshots: { every: 0 } })).toThrow('snapshots.every')

@@ -44,7 +44,7 @@ test('the snapshotter writes snapshots of streams that are far enough ahead, and
   expect(await shop.store.aggregates(orders()).load('order-3')).toMatchObject({ version: 7, state: { total: 7 } })
 })
 
-test('compactOnce processes one batch, and reports it', async () => {
+test('runOnce does one batch, and says what it did', async () => {
   const { store } = await openShop()
   const snapshotter = store.snapshots(following({ every: 2, batchSize: 2 }))
   await store.events.append([

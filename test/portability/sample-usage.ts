@@ -1,4 +1,5 @@
-/** Uses every part of the library once, so that there are statements to check without a whole run. */
+/** A day of the shop that touches every part of the library once, so that there are statements to look at without a whole run. */
+
 import type { Documents } from '../../src/documents/documents.ts'
 import { gt } from '../../src/documents/query/condition.ts'
 import { defineTableProjection } from '../../src/projections/table-projection.ts'

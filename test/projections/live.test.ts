@@ -63,7 +63,7 @@ test('documents that are folded when they are read are read by id only', async (
   await expect(live.count()).rejects.toThrow(/read by id only/)
 })
 
-test('invalid live projections are refused', async () => {
+test('what a projection cannot be is refused', async () => {
   const { store } = await openShop()
 
   const refused: Record<string, [Projection, RegExp]> = {

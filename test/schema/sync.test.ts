@@ -51,7 +51,7 @@ test('RB-56: after a sync the plan is empty, the state is current and the check 
   expect(done.steps.length).toBeGreaterThan(migrations.length)
   expect(await schema.plan()).toEqual({ steps: [], problems: [] })
   expect(await schema.state()).toEqual({ status: 'current', pending: [] })
-  expect(await schema.check()).toEqual({ ok: true, problems: [], newer: [] })
+  expect(await schema.check()).toEqual({ isHealthy: true, problems: [], newer: [] })
 })
 
 test('a second sync changes nothing', async () => {
@@ -71,7 +71,7 @@ test('the SQL of a plan, run by hand, makes what a sync makes', async () => {
   for (const { sql } of (await schema.plan()).steps) await byHand(sql)
 
   expect(await schema.plan()).toEqual({ steps: [], problems: [] })
-  expect(await schema.check()).toMatchObject({ ok: true })
+  expect(await schema.check()).toMatchObject({ isHealthy: true })
 })
 
 test('RB-50: what a sync makes enforces keys and ids by itself, without a trigger that could be forgotten', async () => {
@@ -104,7 +104,7 @@ test('RB-54: a later migration keeps the data and every invariant of a schema in
     { position: 1, stream: 'order-1', version: 1, data: { total: 99 } },
   ])
   expect(await later.plan()).toEqual({ steps: [], problems: [] })
-  expect(await later.check()).toMatchObject({ ok: true })
+  expect(await later.check()).toMatchObject({ isHealthy: true })
 })
 
 const placeOrder = `select * from ~append_one(
@@ -133,7 +133,7 @@ for (const name of names) {
 
     expect(await byHand('select head, settled from ~settle()')).toEqual([{ head: 1, settled: 1 }])
     expect(await schema.sync()).toEqual({ steps: [], problems: [] })
-    expect(await schema.check()).toMatchObject({ ok: true, problems: [] })
+    expect(await schema.check()).toMatchObject({ isHealthy: true, problems: [] })
     await byHand(`drop schema "${name.replaceAll('"', '""')}" cascade`)
   })
 }
@@ -151,7 +151,7 @@ test('two schemas of one database do not know of each other', async () => {
   expect(await other.schema.state()).toMatchObject({ status: 'missing' })
   await other.schema.sync()
   await other.byHand('drop table ~events cascade')
-  expect(await one.schema.check()).toMatchObject({ ok: true })
+  expect(await one.schema.check()).toMatchObject({ isHealthy: true })
 })
 
 test('of eight syncs at once, one migrates and the others find nothing to do', async () => {
@@ -247,7 +247,7 @@ test('a schema with a breaking migration of a newer library is refused by every 
   await expect(schema.ensure('check')).rejects.toMatchObject(newer)
   await expect(schema.sync()).rejects.toMatchObject(newer)
   await expect(schema.plan()).rejects.toMatchObject(newer)
-  expect(await schema.check()).toMatchObject({ ok: false, problems: [{ kind: 'schema_newer' }] })
+  expect(await schema.check()).toMatchObject({ isHealthy: false, problems: [{ kind: 'schema_newer' }] })
 })
 
 test('a migration of a newer library that is not breaking is worked with', async () => {
@@ -257,7 +257,7 @@ test('a migration of a newer library that is not breaking is worked with', async
   await schema.ensure('check')
 
   expect(await schema.plan()).toEqual({ steps: [], problems: [] })
-  expect(await schema.check()).toEqual({ ok: true, problems: [], newer: [`migration ${notes.id} (notes)`] })
+  expect(await schema.check()).toEqual({ isHealthy: true, problems: [], newer: [`migration ${notes.id} (notes)`] })
 })
 
 test('a migration that was applied with another text is refused', async () => {
@@ -270,7 +270,7 @@ test('a migration that was applied with another text is refused', async () => {
   await expect(now.sync()).rejects.toMatchObject(drift)
   await expect(now.ensure('auto')).rejects.toMatchObject(drift)
   await expect(now.ensure('check')).rejects.toMatchObject(drift)
-  expect(await now.check()).toMatchObject({ ok: false, problems: [{ kind: 'migration_changed' }] })
+  expect(await now.check()).toMatchObject({ isHealthy: false, problems: [{ kind: 'migration_changed' }] })
   await schema.ensure('check')
 })
 
@@ -351,7 +351,7 @@ if (engine !== 'pglite') {
     await byHand(`drop schema "${name}" cascade`)
     await byHand(`drop role "${role}"`)
 
-    expect(checked).toMatchObject({ ok: true })
+    expect(checked).toMatchObject({ isHealthy: true })
     expect(isRillflowError(elsewhere, 'database_failed')).toBe(true)
     expect(elsewhere).toMatchObject({ sqlState: '42501' })
     await database.run({ label: 'alive', text: 'select 1', values: [] })

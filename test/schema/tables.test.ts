@@ -53,7 +53,7 @@ test('a declared table is planned, made with its indexes, and then the plan is e
   expect(await schema.plan()).toEqual({ steps: [], problems: [] })
   expect(await schema.sync()).toEqual({ steps: [], problems: [] })
   expect(await schema.state()).toEqual({ status: 'current', pending: [] })
-  expect(await schema.check()).toMatchObject({ ok: true })
+  expect(await schema.check()).toMatchObject({ isHealthy: true })
 })
 
 test('the first sync of an empty database makes migrations and declared tables together', async () => {
@@ -87,7 +87,7 @@ test('every type that can be declared comes back as the same type', async () => 
   await schema.sync()
 
   expect(await schema.plan()).toEqual({ steps: [], problems: [] })
-  expect(await schema.check()).toMatchObject({ ok: true })
+  expect(await schema.check()).toMatchObject({ isHealthy: true })
 })
 
 test('a column is added later to a table with rows, and so is an index on it', async () => {
@@ -134,7 +134,7 @@ test('a column that every row must have is added to an empty table, and is a pro
     { kind: 'index_missing', object: 'index customers_street' },
   ])
   expect(await byHand('select city from ~customers')).toEqual([{ city: 'London' }])
-  expect((await schema.check()).ok).toBe(false)
+  expect((await schema.check()).isHealthy).toBe(false)
 })
 
 test('another type, nullability or default, a column that is not declared and another key are told and left alone', async () => {
@@ -167,7 +167,7 @@ test('another type, nullability or default, a column that is not declared and an
   expect(await byHand(`select pg_typeof(version)::text as type, email from ~customers`)).toEqual([
     { type: 'bigint', email: null },
   ])
-  expect(await schema.check()).toMatchObject({ ok: false, problems })
+  expect(await schema.check()).toMatchObject({ isHealthy: false, problems })
 })
 
 test('an index with another definition, or made by hand, is told and left alone', async () => {
@@ -238,11 +238,11 @@ test('check tells what a declared table lacks', async () => {
   await as({ tables: [{ ...customers, indexes: [] }] }).sync()
   const orders: DeclaredTable = { name: 'orders', columns: [{ name: 'id', type: 'uuid' }], primaryKey: ['id'] }
 
-  const { ok, problems } = await as({
+  const { isHealthy, problems } = await as({
     tables: [{ ...customers, columns: [...customers.columns, email] }, orders],
   }).check()
 
-  expect(ok).toBe(false)
+  expect(isHealthy).toBe(false)
   expect(problems.map(each => `${each.kind} ${each.object}`)).toEqual([
     'column_missing column customers.email',
     'index_missing index customers_data',
@@ -271,7 +271,7 @@ test('names that users chose are quoted wherever they stand', async () => {
   await schema.sync()
 
   expect(await schema.plan()).toEqual({ steps: [], problems: [] })
-  expect(await schema.check()).toMatchObject({ ok: true })
+  expect(await schema.check()).toMatchObject({ isHealthy: true })
 })
 
 test('declaring a table twice is fine, another one under its name is not, nor is a name of the store', () => {

@@ -38,7 +38,7 @@ test('a fresh store has every family, with a description, and zero values', asyn
 
   expect(families.get('rillflow_events_appended_total')).toEqual({
     type: 'counter',
-    help: 'Events that were appended.',
+    help: 'Number of events appended.',
   })
   expect(families.get('rillflow_event_append_seconds')?.type).toBe('histogram')
   expect(families.get('rillflow_consumer_lag_seconds')?.type).toBe('gauge')
@@ -208,7 +208,7 @@ test('tenants are distinguished, and one that lags makes the whole not ready', a
     void store.projections.register(
       defineProjection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } }),
     )
-  // By a clock that stands still no answer is late.
+  // With a clock that stands still no answer is late.
   const store = await openTenantStore({ register, clock: fakeClock() })
   for (const tenant of ['acme', 'globex']) await store.tenants.ensure(tenant)
   await store.tenant('acme').events.append('order-1', placed())

@@ -6,7 +6,7 @@ import { defineDocumentProjection } from '../../src/projections/document-project
 import { defineProjection } from '../../src/projections/projection.ts'
 import type { Store } from '../../src/store.ts'
 import { openDatabase, postgresUrl } from '../support/engines.ts'
-import { onServer, placed, type ShopMap, shopEvents } from '../support/shop.ts'
+import { onServer, placed, type ShopMap } from '../support/shop.ts'
 import { openTenantStore, prefixOf, totals } from '../support/tenant-store.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -77,7 +77,7 @@ test.runIf(onServer)('RB-70: tenants are created, saved to and run on a pool of 
   const seen: string[] = []
   const register = (own: Store<ShopMap>): void => {
     const handlers = { OrderPlaced: () => void seen.push(own.schema.name) }
-    void own.projections.register(defineProjection('orders', { events: shopEvents, on: handlers }))
+    void own.projections.register(defineProjection('orders', { on: handlers }))
   }
   const store = await openTenantStore({ database, register })
 

@@ -59,7 +59,7 @@ describe('an aggregate', () => {
     expect(failing.error).toThrow(/but got\n {2}Error: pay first/)
   })
 
-  test('only the fields of an expected event are compared', () => {
+  test('only what an expected event names is compared', () => {
     const tagged = specify(
       defineAggregate('order', {
         ...orderDecider,
@@ -86,7 +86,7 @@ describe('an aggregate', () => {
     limited(placed(5)).when({ type: 'Place', total: 6 }).then(InvalidAggregateState)
   })
 
-  test('a class is specified by a call', () => {
+  test('a class is asked by a call', () => {
     const ofClass = specify(defineClassAggregate('order', OrderClass))
 
     ofClass(placed(1))
@@ -145,7 +145,7 @@ describe('a projection', () => {
     expect((error as Error).message).toContain('delivered twice')
   })
 
-  test('a live projection is folded', async () => {
+  test('one that is live is folded', async () => {
     const live = defineDocumentProjection('live', {
       lifecycle: 'live',
       events: shopEvents,

@@ -10,6 +10,7 @@
  * What can fail: a document that does not exist (`DocumentNotFound`), a filter that is not valid (`InvalidFilter`).
  */
 
+import { baseOf } from '../../documents/collection.ts'
 import type { Documents } from '../../documents/documents.ts'
 import { DocumentNotFound } from '../../documents/errors.ts'
 import type { Query } from '../../documents/query/query.ts'
@@ -137,7 +138,6 @@ const indexAdvisor = defineCommand({
     const documents = openCollection(await open(), collection, 'read')
     const query = await queryFrom(documents, options)
     await query.limit(1000).toArray({ signal })
-    const { baseOf } = await import('../../documents/collection.ts')
     const { tableName } = baseOf(documents)!
     const advice = documents.adviseIndexes()
     const columns: Column<(typeof advice)[number]>[] = [
@@ -176,7 +176,7 @@ export const documents: Commands = defineVerbs({
 type AnyDocument = Record<string, unknown>
 
 function openCollection({ store, config }: Opened, name: string, access: 'read' | 'write'): Documents {
-  const defined = config.collections?.find(each => each.name === name)
+  const defined = config.collections?.find(collection => collection.name === name)
   if (defined !== undefined) return store.documents(defined) as Documents
   return store.documents(name, access === 'read' ? { readOnly: true } : {})
 }

@@ -1,5 +1,5 @@
 /**
- * `rillflow snapshots`: writes the snapshots of the aggregates of the configuration that have them in the background.
+ * `rillflow snapshots`: writes the snapshots that aggregates of the configuration have in the background.
  *
  *     compact-once     the snapshots of one batch
  *     run-until-idle   all snapshots that are due
@@ -7,6 +7,7 @@
  *
  * What can fail: no aggregate of the configuration has snapshots in the background (`NothingRegistered`).
  */
+import type { SnapshotOptions } from '../../aggregates/aggregate.ts'
 import type { Snapshotter } from '../../aggregates/snapshotter.ts'
 import type { Config } from '../../config.ts'
 import type { Store } from '../../store.ts'
@@ -102,7 +103,7 @@ export function createSnapshotters(
     if (aggregate.snapshots?.lifecycle !== 'async') return []
     if (threshold === undefined && batch === undefined) return [store.snapshots(aggregate)]
     const { every, batchSize, ...rest } = aggregate.snapshots
-    const snapshots = { ...rest, every: threshold ?? every, batchSize: batch ?? batchSize }
+    const snapshots: SnapshotOptions = { ...rest, every: threshold ?? every, batchSize: batch ?? batchSize }
     return [store.snapshots({ ...aggregate, snapshots })]
   })
 }

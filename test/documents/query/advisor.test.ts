@@ -5,7 +5,7 @@ import { openCustomers } from './customers.ts'
 
 const people = { ada: { name: 'Ada', age: 36, address: { city: 'London' } } }
 
-test('the advisor names the indexes that past queries would have used, and their time', async () => {
+test('the advisor names the indexes that the queries run would have used, and what they took', async () => {
   const { customers } = await openCustomers(people, { gin: false, indexes: ['name'] })
   const query = customers.query()
 

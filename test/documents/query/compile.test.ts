@@ -9,7 +9,7 @@ const people = {
   cleo: { name: 'Cleo', age: 30, email: null, address: { city: 'Paris' } },
 }
 
-test('a compiled query returns the same as the plain query, with other arguments each time', async () => {
+test('a compiled query gives what the same query gives, with other arguments each time', async () => {
   const { customers } = await openCustomers(people, { indexes: ['name'] })
   const inCity = compileQuery(customers, (q, city: string, age: number) =>
     q.where(c => and(eq(c.address.city, city), gt(c.age, age))).orderBy(c => c.name),
@@ -29,7 +29,7 @@ test('a compiled query returns the same as the plain query, with other arguments
   await expect(inCity('Rome', 1).one()).rejects.toMatchObject({ code: 'not_one' })
 })
 
-test('an argument may be of another type, a list, null, part of an operand, or a limit', async () => {
+test('an argument may be of another kind, a list, null, part of an operand, or a limit', async () => {
   const { customers } = await openCustomers(people, { indexes: ['name'] })
   const named = compileQuery(customers, (q, names: readonly string[], most: number) =>
     q
