@@ -144,7 +144,11 @@ export default defineConfig({
     projects: [
       {
         extends: true,
-        test: { name: 'unit', include: ['test/*.test.ts', 'test/core/**/*.test.ts'], testTimeout: patienceMs },
+        test: {
+          name: 'unit',
+          include: ['test/*.test.ts', 'test/core/**/*.test.ts', 'test/types/*.test.ts'],
+          testTimeout: patienceMs,
+        },
       },
       ...engineProjects(),
       portabilityProject,
