@@ -46,7 +46,7 @@ export async function readWork(log: Log, consumers: readonly string[]): Promise<
         or ${hasOpenWork(log)} as has_work,
       (extract(epoch from least(
         ${nextWorkAt(log)},
-        ${nextDeadLetterAt(log)}) - ${names.clock}(${head})) * 1000)::float8 as next_in
+        ${nextDeadLetterAt(log)}) - ${names.clock}(head.position)) * 1000)::float8 as next_in
     from head`)
   return { head: row!.head, hasWork: row!.has_work, nextInMs: row!.next_in ?? undefined }
 }
