@@ -107,8 +107,8 @@ function engineProject(engine: EngineName, run: EngineRun): TestProjectInlineCon
         ...['test/support/program.ts', 'test/support/statement-recording-setup.ts'],
         ...(engine === 'pglite' ? [] : ['test/support/global-setup.ts']),
       ],
-      // The embedded engine computes, and a core is a worker's; tests on a server wait half of the time.
-      maxWorkers: engine === 'pglite' ? 2 : 3,
+      // For two cores: tests on the embedded engine wait half of their time, those on a server three quarters.
+      maxWorkers: engine === 'pglite' ? 3 : 4,
       sequence: { groupOrder: engine === 'pglite' ? 1 : 2 },
     },
   }

@@ -22,15 +22,15 @@ export interface Snapshot {
 
 /** The text of a state; `SnapshotRefused` if it could not be had back from it. */
 export function freeze(aggregate: Aggregate, stream: string, state: unknown, maxBytes: number = mostBytes): string {
-  const { snapshots, name } = aggregate
+  const { snapshotForm: form, name } = aggregate
   const refuse = (path: string, reason: string, cause?: unknown): never => {
     throw new SnapshotRefused({ aggregate: name, stream, path, reason }, cause)
   }
-  if (snapshots === 'none') return refuse('state', 'is an instance of a class without snapshot and hydrate')
+  if (form === 'none') return refuse('state', 'is an instance of a class without snapshot and hydrate')
   try {
-    const body = snapshots === 'plain' ? state : snapshots.write(state)
+    const body = form === 'plain' ? state : form.write(state)
     const { text } = encodeJson(body, { what: name, root: 'state', maxBytes })
-    const fault = snapshots === 'plain' ? findUnlike(body, []) : undefined
+    const fault = form === 'plain' ? findUnlike(body, []) : undefined
     return fault === undefined ? text : refuse(pathText('state', fault), 'is not plain JSON')
   } catch (error) {
     if (isRillflowError(error, 'snapshot_refused')) throw error
@@ -40,8 +40,8 @@ export function freeze(aggregate: Aggregate, stream: string, state: unknown, max
 }
 
 /** The state that was frozen. */
-export function thaw({ snapshots }: Aggregate, body: unknown): unknown {
-  return snapshots === 'plain' || snapshots === 'none' ? body : snapshots.read(body)
+export function thaw({ snapshotForm: form }: Aggregate, body: unknown): unknown {
+  return form === 'plain' || form === 'none' ? body : form.read(body)
 }
 
 const mostBytes = 16 * 1024 * 1024
@@ -60,9 +60,10 @@ function findUnlike(value: unknown, keys: readonly PropertyKey[]): readonly Prop
   return undefined
 }
 
-/** Whether a commit from one version to another reaches or passes a multiple of N. */
-export function isDue({ snapshotEvery }: Aggregate, before: number, after: number): boolean {
-  return snapshotEvery !== undefined && Math.floor(after / snapshotEvery) > Math.floor(before / snapshotEvery)
+/** Whether a commit from one version to another writes a snapshot: it reaches or passes a multiple of `every`. */
+export function isDue({ snapshots }: Aggregate, before: number, after: number): boolean {
+  if (snapshots === undefined || snapshots.lifecycle === 'async') return false
+  return Math.floor(after / snapshots.every) > Math.floor(before / snapshots.every)
 }
 
 /**

@@ -96,6 +96,16 @@ export interface ConsumerOptions {
   startFrom?: StartFrom | undefined
 }
 
+/** The names of `ConsumerOptions`, for definitions that have further options. */
+export const consumerOptionNames = [
+  'batchSize',
+  'leaseMs',
+  'timeoutMs',
+  'policy',
+  'breaker',
+  'startFrom',
+] satisfies readonly (keyof ConsumerOptions)[] as readonly (keyof ConsumerOptions)[]
+
 export function consumer(
   given: Pick<Consumer, 'name' | 'kind' | 'filter' | 'handle' | 'handleAtOnce' | 'takesFaults'>,
   options: ConsumerOptions = {},

@@ -86,29 +86,29 @@ export interface RecordedEventOf<Type extends string, Data> {
   readonly createdAt: Date
 }
 
-/**
- * The types that code may be given for: those of the map, and `'*'` for all that have none of their own. A definition
- * without events has the map `object`, and may name any type.
- */
-export type EventKey<M extends EventMap> = [keyof M] extends [never] ? string : (keyof M & string) | '*'
+/** The types that code may be given for: those of the map, and `'*'` for all that have none of their own. */
+export type EventKey<M extends EventMap> = (keyof M & string) | '*'
 
-/** An event of the map that is yet to be stored; any one where no events were defined. */
-export type NewEventIn<M extends EventMap> = [keyof M] extends [never] ? NewEvent : NewEvent<M>
-
-/** The same, of one type. */
+/** An event of one type that is yet to be stored; `'*'` stands for any type. */
 export type NewEventAt<M extends EventMap, T extends string> = T extends keyof M & string
   ? NewEventOf<T, M[T]>
-  : NewEventIn<M>
+  : NewEvent<M>
 
-/** An event of the map as it is stored; any one where no events were defined. */
-export type RecordedEventIn<M extends EventMap> = [keyof M] extends [never] ? RecordedEvent : RecordedEvent<M>
-
-/** The same, of one type. */
+/** A stored event of one type; `'*'` stands for any type. */
 export type RecordedEventAt<M extends EventMap, T extends string> = T extends keyof M & string
   ? RecordedEventOf<T, M[T]>
-  : RecordedEventIn<M>
+  : RecordedEvent<M>
 
-/** The events that a definition for a store of `M` may be about: any where the store does not say which it has. */
+/**
+ * The map that a definition carries. One without events carries `object`: it fits every store, and its events are of any
+ * type.
+ */
+export type EventsCarried<M extends EventMap> = string extends keyof M ? object : M
+
+/** An event of a map that a definition carries. */
+export type NewEventIn<M extends EventMap> = [keyof M] extends [never] ? NewEvent : NewEvent<M>
+
+/** The maps of the definitions that fit a store of `M`: any where the store does not say which events it has. */
 export type EventsAccepted<M extends EventMap> = string extends keyof M ? never : M
 
 // In brackets, so that a union is looked at as a whole and not member by member.

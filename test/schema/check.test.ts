@@ -172,7 +172,7 @@ for (const [what, { byHand, kind, object, isMadeAgain }] of Object.entries(drift
   })
 }
 
-test('the fix for a sequence that is behind can be run as it stands', async () => {
+test('the fix for a sequence that is behind can be run as printed', async () => {
   const { schema, byHand } = make(`shop's "check" ${Date.now()}`)
   await schema.sync()
   await byHand(drifts['a sequence behind the last event']!.byHand)
@@ -183,7 +183,7 @@ test('the fix for a sequence that is behind can be run as it stands', async () =
   expect(await schema.check()).toMatchObject({ isHealthy: true })
 })
 
-test('several drifts are all told', async () => {
+test('several drifts are all reported', async () => {
   const { schema, byHand } = make()
   await schema.sync()
   await byHand('drop index ~events_correlation')
@@ -203,7 +203,7 @@ test('several drifts are all told', async () => {
   ])
 })
 
-test('what an administrator may add or tune is no drift', async () => {
+test('additions and tuning by an administrator are not drift', async () => {
   const { schema, byHand } = make()
   await schema.sync()
   await byHand('create index events_by_type on ~events (type)')
@@ -214,7 +214,7 @@ test('what an administrator may add or tune is no drift', async () => {
   expect(await schema.check()).toEqual({ isHealthy: true, problems: [], newer: [] })
 })
 
-test('a schema that is missing, or lacks migrations, is told as such and not object by object', async () => {
+test('a schema that is missing, or lacks migrations, is reported as such and not object by object', async () => {
   const { schema, as, name } = make()
 
   expect(await schema.check()).toMatchObject({
@@ -228,7 +228,7 @@ test('a schema that is missing, or lacks migrations, is told as such and not obj
   )
 })
 
-test('a check while others append never takes the sequence for being behind', async () => {
+test('a check during appends never reports the sequence as behind', async () => {
   const { schema, byHand } = make()
   await schema.sync()
   const append = (i: number): Promise<unknown> =>

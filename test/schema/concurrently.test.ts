@@ -32,7 +32,7 @@ test('an index is added to a table with rows, and a second sync finds nothing to
   expect(await schema.check()).toMatchObject({ isHealthy: true })
 })
 
-test('a table without rows gets its index with all the rest, in one transaction', async () => {
+test('a table without rows gets its index with everything else, in one transaction', async () => {
   const { as } = make()
   await as({ tables: [customers] }).sync()
 
@@ -41,7 +41,7 @@ test('a table without rows gets its index with all the rest, in one transaction'
   expect(steps.some(step => step.isAlone === true)).toBe(false)
 })
 
-test('an index that could not be built to its end is told by the check, and built when it can be', async () => {
+test('an index whose build was interrupted is reported by the check, and built when possible', async () => {
   const { as, byHand } = make()
   await as({ tables: [customers] }).sync()
   await byHand(`insert into ~customers values (1, 'ada'), (2, 'ada')`)
@@ -57,7 +57,7 @@ test('an index that could not be built to its end is told by the check, and buil
 })
 
 if (engine !== 'pglite') {
-  test('writers write while an index is built, and two who build it at once build it once', async () => {
+  test('writers write while an index is built, and two concurrent syncs build it once', async () => {
     const { as, byHand, database, name } = make()
     await as({ tables: [customers] }).sync()
     await byHand(`insert into ~customers select n, 'mail' || n from generate_series(1, 100) as n`)
@@ -83,7 +83,7 @@ if (engine !== 'pglite') {
     expect(await byHand('select count(*) from ~customers')).toEqual([{ count: 102 }])
   })
 
-  test('a new column and an index on it come one after the other', async () => {
+  test('a new column and an index on it are added one after the other', async () => {
     const { as, byHand } = make()
     await as({ tables: [customers] }).sync()
     await byHand(`insert into ~customers values (1, 'ada')`)

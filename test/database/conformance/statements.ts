@@ -7,7 +7,7 @@ import { useShop } from './shop.ts'
 export function exerciseStatements(open: () => Promise<Database>): void {
   const shop = useShop(open)
 
-  test('the largest bigint that a number can hold is returned exactly', async () => {
+  test('an int8 is returned as a number, up to the greatest that is exact', async () => {
     const total = Number.MAX_SAFE_INTEGER
 
     const rows = await shop().database.run(
@@ -15,6 +15,19 @@ export function exerciseStatements(open: () => Promise<Database>): void {
     )
 
     expect(rows).toEqual([{ total, debt: -total, seven: 7 }])
+  })
+
+  test('an int8 that a number cannot hold exactly is refused with the advice to cast it, and the next query works', async () => {
+    const tooLarge = shop().database.run(sql`select 9007199254740993::bigint as total`)
+
+    await expect(tooLarge).rejects.toMatchObject({
+      code: 'integer_too_large',
+      value: '9007199254740993',
+      message: expect.stringContaining('::text'),
+    })
+    expect(await shop().database.run(sql`select 9007199254740993::text as total`)).toEqual([
+      { total: '9007199254740993' },
+    ])
   })
 
   test('an int8 that a number cannot hold exactly is refused with the advice to cast it, and the next query works', async () => {
@@ -53,7 +66,7 @@ export function exerciseStatements(open: () => Promise<Database>): void {
   })
 
   test('an int8 array is stored and returned as numbers', async () => {
-    const ids = [1, -5, Number.MAX_SAFE_INTEGER]
+    const ids = [1, -5, 2 ** 53 - 1]
 
     const rows = await shop().database.run(sql`
       select ${ids}::bigint[] as ids, ${[]}::bigint[] as none, array[1, null]::bigint[] as gap`)

@@ -1,5 +1,4 @@
 import { expect, test } from 'vitest'
-import { column, index } from '../../../src/documents/indexes.ts'
 import { copyInto, dropRetired, readState, switchOver } from '../../../src/transfer/move/move.ts'
 import { ada, bob, type Customer } from '../../documents/customers.ts'
 import { orders, totals } from '../../projections/read-models.ts'
@@ -112,8 +111,11 @@ test('tables that are created, dropped and changed during the copy are on the ta
   await fill(opened)
   await copyInto(move)
   const suppliers = store.documents<{ city: string; since: number; tags: string[] }>('suppliers', {
-    columns: [column('since', { as: 'number' })],
-    indexes: [index({ path: 'city', lower: true }, { unique: true }), index('tags', { method: 'gin' })],
+    columns: [{ path: 'since', as: 'number' }],
+    indexes: [
+      { path: 'city', lower: true, unique: true },
+      { path: 'tags', method: 'gin' },
+    ],
   })
   await store.schema.sync()
   await suppliers.put('tea', { city: 'Kandy', since: 1867, tags: ['hills'] })
