@@ -5,10 +5,9 @@ export {
   defineAggregate,
   defineClassAggregate,
 } from './aggregates/aggregate.ts'
-export type { CommitOptions } from './aggregates/commit.ts'
 export type { LoadedAggregate } from './aggregates/loaded.ts'
 export { defineProjectedAggregate } from './aggregates/projected.ts'
-export type { Handled, HandleOptions, LoadOptions, Repository } from './aggregates/repository.ts'
+export type { CommitOptions, Handled, HandleOptions, LoadOptions, Repository } from './aggregates/repository.ts'
 export type { Snapshotter, SnapshotterMetrics } from './aggregates/snapshotter.ts'
 export { type Config, defineConfig } from './config.ts'
 export type { ConsumerFilter, ConsumerOptions, StartFrom } from './consumers/consumer.ts'
