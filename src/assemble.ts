@@ -5,14 +5,21 @@ import { openProcessors } from './consumers/processor.ts'
 import { openDaemons } from './consumers/runners/daemon.ts'
 import { administerDaemons } from './consumers/runners/runners.ts'
 import { systemClock } from './core/clock.ts'
+import { nameOf } from './core/definition.ts'
 import { StoreClosed } from './core/errors.ts'
 import { uuidv7Ids } from './core/id.ts'
 import { once, settledWithin } from './core/lifecycle.ts'
+import { newId } from './core/name.ts'
 import type { Database } from './database/database.ts'
 import { parsers } from './database/parse.ts'
-import { rememberingTransactions } from './database/remember.ts'
-import { type AnyTransaction, foreignExecutor, isOwnTransaction } from './database/transaction.ts'
-import { openDocuments } from './documents/documents.ts'
+import {
+  type AnyTransaction,
+  foreignExecutor,
+  isOwnTransaction,
+  rememberingTransactions,
+} from './database/transaction.ts'
+import type { Collection, CollectionOptions } from './documents/collection.ts'
+import { openCollections } from './documents/documents.ts'
 import { defaultGroupLimits, groupCommit } from './events/append/group-commit.ts'
 import type { EventDefinitions, EventMap } from './events/definition.ts'
 import { openEvents } from './events/events.ts'
@@ -23,28 +30,30 @@ import { watchLog } from './events/order/watch.ts'
 import { upcasters } from './events/read/upcast.ts'
 import { openStreams } from './events/streams/streams.ts'
 import { library } from './parts.ts'
+import type { DocumentProjection } from './projections/document-projection.ts'
 import { openProjections } from './projections/projections.ts'
+import type { OpenDocuments, OpenRows } from './projections/read.ts'
 import type { Step } from './schema/difference.ts'
 import { openSchema } from './schema/schema.ts'
 import { TableRegistry } from './schema/table.ts'
-import { storeServers } from './server/servers.ts'
-import type { Handle } from './sessions/handle.ts'
+import { openServers } from './server/server.ts'
+import type { DecideOn, Handle } from './sessions/handle.ts'
 import type { Session } from './sessions/session.ts'
 import { openSessions } from './sessions/sessions.ts'
 import type { Store, StoreOptions } from './store.ts'
 import { openSubscriptions } from './subscriptions/subscriptions.ts'
 import { watchStatements } from './telemetry/slow-statements.ts'
 import { channels, type Telemetry } from './telemetry/telemetry.ts'
-import type { TenantInstance } from './tenants/instance.ts'
+import type { TenantInstance } from './tenants/tenancy.ts'
 import { backUp } from './transfer/backup/backup.ts'
-import { exportArchive } from './transfer/export/export.ts'
-import { importArchive } from './transfer/export/import.ts'
+import { exportStore } from './transfer/export/export.ts'
+import { importStore } from './transfer/export/import.ts'
 import { examine } from './upkeep/doctor/doctor.ts'
 import { everyMs, openUpkeep } from './upkeep/upkeep.ts'
-import { openWorkflows } from './workflows/workflows.ts'
+import { isWorkflowKind, openWorkflows } from './workflows/workflows.ts'
 
 export interface Assembled<M extends EventMap>
-  extends Omit<TenantInstance<Store<M>>, 'tenant' | 'gate' | 'registered'> {}
+  extends Omit<TenantInstance<Store<M>>, 'tenant' | 'tenantDatabase' | 'registered'> {}
 
 export function assemble<M extends EventMap>(
   opened: Database,
@@ -90,18 +99,27 @@ export function assemble<M extends EventMap>(
   const subscriptions = openSubscriptions<M>(parts)
   const consumers = openConsumers({ log, wake, watch })
   const upkeep = openUpkeep(log, options.retention)
-  const daemons = openDaemons(consumers, upkeep.tend)
+  const daemons = openDaemons(consumers, upkeep.start)
   const aggregates = openAggregates({ ...parts, consumers })
   const processors = openProcessors(consumers)
-  const workflows = openWorkflows<M>({ ...parts, consumers, pollMs, tend: upkeep.tend }, options.workflows)
-  const sessions = openSessions({ ...parts, cacheOf: aggregates.cacheOf }, options.sessionDefaults)
-  const projections = openProjections({
-    ...{ consumers, schema, tables, executorOf },
+  const workflows = openWorkflows<M>({ ...parts, consumers, pollMs, tend: upkeep.start }, options.workflows)
+  const documentParts = {
+    ...{ database, schema, tables, clock, ids: log.ids, telemetry, executorOf },
     syncs: migrate === true,
+    maxDocumentBytes: options.maxDocumentBytes,
+    isProjection: (name: string) => projections.has(name),
+  }
+  const collections = openCollections(documentParts)
+  const projections = openProjections({
+    ...{ consumers, schema, tables, documents: documentParts },
+    syncs: migrate === true,
+    isCollection: collections.has,
     runConsumers: daemons.runUntil,
   })
+  const sessionParts = { ...parts, cacheOf: aggregates.cacheOf, collectionOf: collections.find }
+  const sessions = openSessions(sessionParts, options.sessionDefaults)
 
-  const servers = storeServers(() => [{ log, schema }])
+  const servers = openServers(() => [{ log, schema }])
   const close = once(async () => {
     const until = performance.now() + closeMs
     const left = (): number => Math.max(0, until - performance.now())
@@ -121,28 +139,40 @@ export function assemble<M extends EventMap>(
     engine: database.engine,
     events: openEvents<M>(parts),
     streams: openStreams(parts),
-    documents: openDocuments({
-      ...{ database, schema, tables, clock, ids: log.ids, telemetry, executorOf },
-      syncs: migrate === true,
-      maxDocumentBytes: options.maxDocumentBytes,
-    }),
+    documents: ((given: string | Collection | DocumentProjection, more?: CollectionOptions) =>
+      typeof given === 'object' && given.kind === 'projection'
+        ? projections.documents(given)
+        : collections.documents(given, more)) as unknown as OpenDocuments<M>,
+    rows: projections.rows as unknown as OpenRows<M>,
+    newId: category => newId(nameOf(category), log.ids),
     schema,
-    projections,
+    projections: projections.projections,
+    async register(...definitions) {
+      const activated: Promise<void>[] = []
+      for (const each of definitions) {
+        if (each.kind === 'projection') activated.push(projections.projections.register(each))
+        else if (each.kind === 'collection') collections.register(each)
+        else if (each.kind === 'aggregate') aggregates.register(each)
+        else workflows.workflows.register(each)
+      }
+      if (definitions.some(({ kind }) => isWorkflowKind(kind))) activated.push(workflows.workflows.sync())
+      await Promise.all(activated)
+    },
     aggregates: aggregates.repository,
-    snapshotter: aggregates.snapshotter,
+    snapshots: aggregates.snapshots,
     session: given => sessions.session(given) as unknown as Session<M>,
     handle: sessions.handle as unknown as Handle<M>,
+    decide: sessions.decide as unknown as DecideOn<M>,
     subscribe: subscriptions.subscribe,
     subscriptions: subscriptions.subscriptions,
     workflows: workflows.workflows,
-    register: workflows.workflows.register,
     daemons: administerDaemons({ log, wake }),
     daemon: daemons.daemon,
     deadLetters: openDeadLetters({ log, kinds: [workflows.deadLetterKind], onRequest: () => wake.changed() }),
     processor: processors.processor,
     transaction: transactions.transaction,
-    export: given => exportArchive({ database, schema: schemaName }, given),
-    import: given => importArchive({ database, schema: schemaName }, given),
+    export: given => exportStore({ database, schema: schemaName }, given),
+    import: given => importStore({ database, schema: schemaName }, given),
     upkeep: upkeep.run,
     doctor: given => examine({ log, schema }, given),
     backup: given => backUp(log, given),
@@ -155,7 +185,7 @@ export function assemble<M extends EventMap>(
     close,
     [Symbol.asyncDispose]: close,
   }
-  const run = { daemon: daemons.daemon, worker: workflows.worker, tend: () => upkeep.tend(everyMs) }
+  const run = { daemon: daemons.daemon, worker: workflows.worker, startUpkeep: () => upkeep.start(everyMs) }
   return { store, schema, tables, log, wake, consumers, ...run, close }
 }
 

@@ -1,4 +1,4 @@
-/** Every error that users can meet, one by one. What each says is in `core/`; `docs/reference/errors.md` is made from it. */
+/** Every error that users can meet, folder by folder: `rillflow/errors`. `docs/reference/errors.md` is generated from them. */
 export { FoldFailed, InvalidAggregateState, InvalidDecision, SnapshotRefused } from './aggregates/errors.ts'
 export {
   CheckpointBeyondHead,
@@ -100,12 +100,12 @@ export {
 } from './tenants/errors.ts'
 export { BackupDamaged, BackupExists, BackupUnreadable, BackupUnsupported } from './transfer/backup/errors.ts'
 export {
-  ArchiveDamaged,
-  ArchiveExists,
-  ArchiveForeign,
-  ArchiveNewer,
+  ExportDamaged,
+  ExportExists,
+  ExportNewer,
+  ExportUnreadable,
   ImportDiffers,
-  NotArchivable,
+  NotExportable,
   SchemaNotEmpty,
 } from './transfer/export/errors.ts'
 export { MoveHeldUp, MoveNotEqual, MoveRefused, MoveTakenOver } from './transfer/move/errors.ts'

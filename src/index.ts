@@ -2,19 +2,14 @@
 export {
   type Aggregate,
   type AggregateInstance,
-  type AggregateOptions,
-  aggregate,
-  type ClassCommand,
-  type DeciderOptions,
-  type ProjectedDefinition,
+  defineAggregate,
+  defineClassAggregate,
 } from './aggregates/aggregate.ts'
-export type { CommitOptions } from './aggregates/commit.ts'
-export { type AnyEvent, type Decider, decider } from './aggregates/decider.ts'
 export type { LoadedAggregate } from './aggregates/loaded.ts'
-export type { FoldingProjection } from './aggregates/projected.ts'
-export type { Handled, HandleOptions, LoadOptions, Repository } from './aggregates/repository.ts'
-export type { Snapshotter, SnapshotterMetrics, SnapshotterOptions } from './aggregates/snapshotter.ts'
-export { type Config, type ConfiguredSnapshotter, defineConfig } from './config.ts'
+export { defineProjectedAggregate } from './aggregates/projected.ts'
+export type { CommitOptions, Handled, HandleOptions, LoadOptions, Repository } from './aggregates/repository.ts'
+export type { Snapshotter, SnapshotterMetrics } from './aggregates/snapshotter.ts'
+export { type Config, defineConfig } from './config.ts'
 export type { ConsumerFilter, ConsumerOptions, StartFrom } from './consumers/consumer.ts'
 export type {
   DeadLetter,
@@ -46,27 +41,31 @@ export type { ConsumerStatus, StoredError } from './consumers/status.ts'
 export type { WaitForOptions } from './consumers/wait-for.ts'
 export type { Clock } from './core/clock.ts'
 export type { Ids } from './core/id.ts'
+export type { Page, PageOptions } from './core/page.ts'
 export type { Transaction, TransactionOptions } from './database/database.ts'
 export type { AnyTransaction, ForeignTransaction } from './database/transaction.ts'
 export type { IndexAdvice } from './documents/advisor.ts'
 export type { DocumentBatch } from './documents/batch.ts'
 export type { BulkOptions, BulkOutcome, ChangedDocument, NewDocument } from './documents/bulk.ts'
-export type { CallOptions, CollectionOptions, WriteOptions } from './documents/collection.ts'
-export { type Collection, type CollectionDefinition, type Documents, defineCollection } from './documents/documents.ts'
+export {
+  type CallOptions,
+  type Collection,
+  type CollectionOptions,
+  defineCollection,
+  type WriteOptions,
+} from './documents/collection.ts'
+export type { Documents, ReadDocuments } from './documents/documents.ts'
 export type { DocumentVersion, HistoryOptions } from './documents/history.ts'
 export type {
   ImportedDocument,
   ImportOptions as DocumentImportOptions,
   ImportProgress as DocumentImportProgress,
 } from './documents/import.ts'
-export {
-  type CollectionColumn,
-  type CollectionIndex,
-  column,
-  type IndexingOptions,
-  type IndexOptions as DocumentIndexOptions,
-  index,
-  type PathsOf,
+export type {
+  CollectionColumn,
+  CollectionIndex,
+  IndexingOptions,
+  PathsOf,
 } from './documents/indexes.ts'
 export {
   append,
@@ -107,10 +106,25 @@ export { at, type Field, lower, type MetaFields, type Path, type UntypedField } 
 export { type FilterOptions, filterFrom } from './documents/query/filter.ts'
 export { avg, count, type Figure, type GroupQuery, max, min, sum } from './documents/query/group.ts'
 export type { OrderAs, OrderOptions } from './documents/query/order.ts'
-export type { CursorPage, IncludeOptions, Page, Query, Queryable } from './documents/query/query.ts'
+export type { IncludeOptions, NumberedPage, Query, Queryable, Rows } from './documents/query/query.ts'
 export type { ReadOptions as DocumentReadOptions, StoredDocument } from './documents/read.ts'
 export type { ExpectedOptions } from './documents/write.ts'
-export * from './errors.ts'
+export {
+  DocumentConflict,
+  DocumentExists,
+  DocumentNotFound,
+  IdempotencyConflict,
+  InvalidEvent,
+  isRillflowError,
+  NonRetryable,
+  OutcomeUnknown,
+  Overloaded,
+  RetryLater,
+  RillflowError,
+  TimedOut,
+  UniqueViolation,
+  VersionConflict,
+} from './errors.ts'
 export type { AppendOptions } from './events/append/append.ts'
 export type { AppendBuilder } from './events/append/builder.ts'
 export type { AppendResult } from './events/append/outcome.ts'
@@ -126,45 +140,24 @@ export {
 } from './events/definition.ts'
 export type { Events, LogState, StreamAppend } from './events/events.ts'
 export type { ImportedEvent, ImportOptions, ImportProgress } from './events/import/import.ts'
-export type { HeldBackBy } from './events/order/settle.ts'
+export type { HeldBackBy } from './events/order/order.ts'
 export type { TailOptions } from './events/order/tail.ts'
 export type { EventFilter, ReadLogOptions } from './events/read/log.ts'
+export type { ReadOptions } from './events/read/read.ts'
 export type { EventSequence } from './events/read/sequence.ts'
-export type { ReadOptions } from './events/read/stream.ts'
 export { type Upcaster, type UpcasterStep, upcaster } from './events/read/upcast.ts'
 export type { ListStreamsOptions, StreamDescription, Streams } from './events/streams/streams.ts'
-export {
-  type DocumentHandlers,
-  type DocumentOptions,
-  type DocumentProjection,
-  documentProjection,
-} from './projections/document.ts'
-export { type RowChange, type TableProjectionOptions, tableProjection } from './projections/flat-table.ts'
-export { type LiveProjection, liveProjection } from './projections/live.ts'
-export {
-  type CustomOptions,
-  type Lifecycle,
-  type Projection,
-  type ProjectionContext,
-  type ProjectionHandlers,
-  type ProjectionOptions,
-  projection,
-} from './projections/projection.ts'
+export { type DocumentProjection, defineDocumentProjection } from './projections/document-projection.ts'
+export { defineProjection, type Lifecycle, type Projection, type ProjectionContext } from './projections/projection.ts'
 export type {
   ProjectionDescription,
   ProjectionMetrics,
   Projections,
-  RegisterOptions,
+  SwitchOptions,
 } from './projections/projections.ts'
 export type { OnProgress, RebuildOptions, RebuildProgress } from './projections/rebuild/build.ts'
 export type { Rebuilt } from './projections/rebuild/rebuild.ts'
-export {
-  type ColumnOptions,
-  type ColumnType,
-  type IndexOptions,
-  type TableOptions,
-  table,
-} from './projections/table.ts'
+export { defineTableProjection, type RowChange, type TableProjection } from './projections/table-projection.ts'
 export type { CheckResult } from './schema/check.ts'
 export type { Problem, Step } from './schema/difference.ts'
 export type { Progress, SyncOptions } from './schema/migrate.ts'
@@ -178,7 +171,7 @@ export type {
   SessionLoadOptions,
   SessionPutOptions,
 } from './sessions/documents.ts'
-export type { Handle, HandledCommand, HandledSession, HandleSessionOptions } from './sessions/handle.ts'
+export type { Decided, Handle, HandledSession, HandleSessionOptions } from './sessions/handle.ts'
 export type { SavedDocument } from './sessions/save.ts'
 export type {
   Saved,
@@ -200,7 +193,7 @@ export type { Crumb, CrumbKind, Trace, TraceOptions } from './telemetry/breadcru
 export type { Counter } from './telemetry/metrics.ts'
 export type { Span, SpanCause, SpanEnd, SpanEvent, SpanName } from './telemetry/span.ts'
 export { channels, type Logger } from './telemetry/telemetry.ts'
-export type { MovedTenant, MoveTenantOptions } from './tenants/move.ts'
+export type { MovedTenant, MoveTenantOptions } from './tenants/move-tenant.ts'
 export type { Placement } from './tenants/placement.ts'
 export type { TenantStatus } from './tenants/status.ts'
 export type { DirectoryTenancy, Tenancy } from './tenants/tenancy.ts'
@@ -215,17 +208,20 @@ export type {
   TenantsDaemonOptions,
   TenantsProgress,
 } from './tenants/tenants.ts'
-export type { Backup, BackupOptions, BackupProgress } from './transfer/backup/backup.ts'
-export type { CutLog } from './transfer/backup/cut.ts'
-export { type Restored, type RestoreOptions, type RestoreProgress, restoreBackup } from './transfer/backup/restore.ts'
-export type { SelectedDocument } from './transfer/export/copy-documents.ts'
-export type { SelectedStream } from './transfer/export/copy-streams.ts'
+export type { BackupOptions, BackupProgress, BackupResult } from './transfer/backup/backup.ts'
+export type { CutResult } from './transfer/backup/cut-log.ts'
+export {
+  type RestoreOptions,
+  type RestoreProgress,
+  type RestoreResult,
+  restoreBackup,
+} from './transfer/backup/restore.ts'
+export type { SelectedDocument, SelectedStream } from './transfer/export/copy-selection.ts'
 export type { ExportOptions } from './transfer/export/export.ts'
-export type { Selection, SelectOptions, SelectProgress } from './transfer/export/from-schema.ts'
-export type { ImportOptions as ArchiveImportOptions } from './transfer/export/import.ts'
-export type { ArchivedFile, ArchivedTable, ArchiveProgress, Manifest } from './transfer/export/manifest.ts'
-export type { Copied, MoveProgress } from './transfer/move/move.ts'
-export type { Switched } from './transfer/move/switch.ts'
+export type { StoreImportOptions as ArchiveImportOptions } from './transfer/export/import.ts'
+export type { ExportedFile, ExportedTable, ExportManifest, ExportProgress } from './transfer/export/manifest.ts'
+export type { Selection, SelectionOptions, SelectionProgress } from './transfer/export/selection.ts'
+export type { CopiedRows, MoveProgress, MoveResult } from './transfer/move/move.ts'
 export type { Diagnosis, DoctorOptions, Finding } from './upkeep/doctor/doctor.ts'
 export type { RetentionOptions } from './upkeep/retention.ts'
 export type { UpkeepKind, UpkeepOptions, UpkeepProgress, UpkeepReport } from './upkeep/upkeep.ts'

@@ -7,47 +7,47 @@
  */
 
 import type { Aggregate } from './aggregates/aggregate.ts'
-import type { AnyEvent } from './aggregates/decider.ts'
 import type { Repository } from './aggregates/repository.ts'
-import type { Snapshotter, SnapshotterOptions } from './aggregates/snapshotter.ts'
+import type { Snapshotter } from './aggregates/snapshotter.ts'
 import { assemble } from './assemble.ts'
 import type { DeadLetters } from './consumers/dead-letters/dead-letters.ts'
 import type { Processor, ProcessorOptions } from './consumers/processor.ts'
 import type { Daemon, DaemonOptions } from './consumers/runners/daemon.ts'
 import type { Daemons } from './consumers/runners/runners.ts'
 import type { Clock } from './core/clock.ts'
+import type { Named } from './core/definition.ts'
 import { InvalidOption, isRillflowError } from './core/errors.ts'
 import type { Ids } from './core/id.ts'
 import { once } from './core/lifecycle.ts'
 import type { Database, Transaction, TransactionOptions } from './database/database.ts'
-import { lendDatabase } from './database/lend.ts'
+import { lendDatabase } from './database/handle.ts'
 import type { PostgresOptions } from './database/postgres/postgres.ts'
-import type { Documents } from './documents/documents.ts'
+import type { Collection } from './documents/collection.ts'
 import type { AppendDefaults } from './events/append/prepare.ts'
 import type { EventDefinitions, EventMap, EventsAccepted, UntypedEvents } from './events/definition.ts'
 import type { Events } from './events/events.ts'
 import type { Upcaster } from './events/read/upcast.ts'
 import type { Streams } from './events/streams/streams.ts'
 import { library } from './parts.ts'
+import type { Projection } from './projections/projection.ts'
 import type { Projections } from './projections/projections.ts'
+import type { OpenDocuments, OpenRows } from './projections/read.ts'
 import { type MigrateMode, openSchema, type Schema } from './schema/schema.ts'
-import type { ServerOptions, StoreServer } from './server/server.ts'
-import { storeServers } from './server/servers.ts'
-import type { Handle } from './sessions/handle.ts'
+import { openServers, type ServerOptions, type StoreServer } from './server/server.ts'
+import type { DecideOn, Handle } from './sessions/handle.ts'
 import type { Session, SessionOptions } from './sessions/session.ts'
 import type { Subscribe, Subscriptions } from './subscriptions/subscriptions.ts'
 import type { Trace, TraceOptions } from './telemetry/breadcrumbs.ts'
 import type { Counter } from './telemetry/metrics.ts'
 import type { SlowStatementOptions } from './telemetry/slow-statements.ts'
 import { type Logger, openTelemetry } from './telemetry/telemetry.ts'
-import { boundStore } from './tenants/bound.ts'
 import { TenantRequired } from './tenants/errors.ts'
-import { openTenancy, type Tenancy } from './tenants/tenancy.ts'
+import { currentTenantStore, openTenancy, type Tenancy } from './tenants/tenancy.ts'
 import type { Tenants } from './tenants/tenants.ts'
-import type { Backup, BackupOptions } from './transfer/backup/backup.ts'
+import type { BackupOptions, BackupResult } from './transfer/backup/backup.ts'
 import type { ExportOptions } from './transfer/export/export.ts'
-import type { ImportOptions } from './transfer/export/import.ts'
-import type { Manifest } from './transfer/export/manifest.ts'
+import type { StoreImportOptions } from './transfer/export/import.ts'
+import type { ExportManifest } from './transfer/export/manifest.ts'
 import type { Diagnosis, DoctorOptions } from './upkeep/doctor/doctor.ts'
 import type { RetentionOptions } from './upkeep/retention.ts'
 import type { UpkeepOptions, UpkeepReport } from './upkeep/upkeep.ts'
@@ -117,28 +117,34 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly engine: 'postgres' | 'pglite'
   readonly events: Events<M>
   readonly streams: Streams
-  /** A collection of documents: `store.documents<Customer>('customers', { indexes })`. */
-  readonly documents: Documents
+  /** The documents of a collection, or of a document projection: `store.documents(customers)`. */
+  readonly documents: OpenDocuments<M>
+  /** The rows of a table projection: `store.rows(sales).where(row => gt(row.cents, 1000)).toArray()`. */
+  readonly rows: OpenRows<M>
+  /** A new id that sorts by time: `order-<UUIDv7>` for `'order'`. */
+  newId(category: Named): string
   readonly schema: Schema
   readonly projections: Projections
+  /** Makes definitions known to this store that it was not opened with. An inline projection that is new is then active. */
+  register(
+    ...definitions: readonly (Aggregate | Collection | Projection | WorkflowDefinition<EventsAccepted<M>>)[]
+  ): Promise<void>
   /** Aggregates of one kind: loaded, asked, committed. */
-  aggregates<State, Command, Event extends AnyEvent>(
-    aggregate: Aggregate<State, Command, Event>,
-  ): Repository<State, Command, Event>
-  /** Registers a consumer that keeps snapshots of these aggregates; it runs in a daemon, or when called. */
-  snapshotter(aggregate: Aggregate, options?: SnapshotterOptions): Snapshotter
+  aggregates<State, Command, E extends EventMap>(aggregate: Aggregate<State, Command, E>): Repository<State, Command, E>
+  /** The snapshots that are written in the background, of an aggregate that is defined with such: run by hand, and measured. */
+  snapshots(aggregate: Aggregate): Snapshotter
   /** A unit of work: `await using session = store.session()`. */
   session(options?: SessionOptions): Session<M>
   /** Loads, decides and saves, anew if somebody else was faster: `store.handle(Order, 'order-42', command)`. */
   readonly handle: Handle<M>
+  /** The same with a decision on the spot: `store.decide(Order, 'order-42', order => events)`. */
+  readonly decide: DecideOn<M>
   /** Events of the log for code of yours, with acknowledgements. */
   readonly subscribe: Subscribe<M>
   /** The subscriptions that are stored: their state, and what operators do with them. */
   readonly subscriptions: Subscriptions<M>
   /** Handlers that run because of events, durably. */
   readonly workflows: Workflows<M>
-  /** Adds definitions that are known only later; those of the store's options are there from the beginning. */
-  register(...definitions: readonly WorkflowDefinition<EventsAccepted<M>>[]): void
   /** The daemons of all processes. */
   readonly daemons: Daemons
   /** A daemon that runs the consumers registered here, once it is started. */
@@ -150,15 +156,15 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   /** Runs `work` in one transaction; pass its handle on as `{ tx }`. Rolled back if `work` throws. */
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
   /** Writes the whole store into a folder: a line for each row, a manifest with checksums. */
-  export(options: ExportOptions): Promise<Manifest>
+  export(options: ExportOptions): Promise<ExportManifest>
   /** Brings in what `export` has written, on any engine; this store must be empty. */
-  import(options: ImportOptions): Promise<Manifest>
+  import(options: StoreImportOptions): Promise<ExportManifest>
   /** Deletes what is older than `retention` says, now; or tells what would go. */
   upkeep(options?: UpkeepOptions): Promise<UpkeepReport>
   /** Looks for what is wrong or will be, and says what mends it. */
   doctor(options?: DoctorOptions): Promise<Diagnosis>
   /** Copies an embedded store into a new folder while it runs; writers wait for the copy. See `restoreBackup`. */
-  backup(options: BackupOptions): Promise<Backup>
+  backup(options: BackupOptions): Promise<BackupResult>
   /** The store's counters since it was opened. */
   metrics(): Record<Counter, number>
   /** Listens for whoever watches the store: `/health/live`, `/health/ready` and `/metrics`. It closes with the store. */
@@ -222,7 +228,7 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
 function registerDefinitions<M extends EventMap>(store: Store<M>, options: StoreOptions<M>): boolean {
   const { handlers = [], joins = [], undos = [], schedules = [] } = options
   const definitions = [...handlers, ...joins, ...undos, ...schedules]
-  store.register(...definitions)
+  store.workflows.register(...definitions)
   return definitions.length > 0
 }
 
@@ -235,14 +241,16 @@ async function openTenanted<M extends EventMap>(tenancy: Tenancy, options: Store
   const telemetry = openTelemetry(options.logger)
   const pool = { maxUses: 10_000, ...options }
   const tenancies = await openTenancy<Store<M>>(tenancy, {
-    ...{ prefix: options.tenantPrefix ?? 'tenant_', makes: options.migrate === true, pool },
+    ...{ prefix: options.tenantPrefix ?? 'tenant_', create: options.migrate === true, pool },
     database: () =>
       options.database === undefined ? openDatabase(pool) : Promise.resolve(lendDatabase(options.database)),
-    assemble(tenant, schema, gateOf) {
-      const gate = gateOf(raw => makeUsable(openSchema(raw, { schema, tables, library }), migrateMode(raw, options)))
-      const parts = assemble(gate.database, schema, openTelemetry(options.logger, telemetry), options)
+    assemble(tenant, schema, openTenantDatabase) {
+      const tenantDatabase = openTenantDatabase(raw =>
+        makeUsable(openSchema(raw, { schema, tables, library }), migrateMode(raw, options)),
+      )
+      const parts = assemble(tenantDatabase.database, schema, openTelemetry(options.logger, telemetry), options)
       const { store, tables, close } = parts
-      // A tenant that is not there, say, is told to whoever calls; only who makes one waits for this.
+      // A tenant that does not exist fails the calls made for it; only `tenants.ensure` waits for this.
       const hasDefinitions = registerDefinitions(store, options)
       const registering = async (): Promise<void> => {
         await options.register?.(store)
@@ -251,21 +259,21 @@ async function openTenanted<M extends EventMap>(tenancy: Tenancy, options: Store
       const registered = registering().then(
         () => true,
         (error: unknown) => {
-          telemetry.log.error({ schema, error }, 'what is registered for a tenant could not be')
+          telemetry.log.error({ schema, error }, 'Registering projections and handlers for a tenant failed.')
           return false
         },
       )
-      return { ...parts, tenant, gate, registered, close }
+      return { ...parts, tenant, tenantDatabase, registered, close }
     },
   })
   const { tenant, tenants, engine } = tenancies
-  const servers = storeServers(tenancies.instances)
+  const servers = openServers(tenancies.instances)
   const close = once(async () => {
     await servers.close()
     await tenancies.close(options.closeMs ?? 5000)
   })
-  const bound = boundStore<Store<M>>(boundParts, options.tenant, tenant)
-  return Object.assign(bound, {
+  const current = currentTenantStore<Store<M>>(tenantMembers, options.tenant, tenant)
+  return Object.assign(current, {
     ...{ engine, tenant, tenants, close, [Symbol.asyncDispose]: close, metrics: () => telemetry.counters() },
     server: servers.start,
     session(given: SessionOptions & { tenant?: string | undefined } = {}) {
@@ -287,18 +295,10 @@ async function makeUsable(schema: Schema, mode: MigrateMode): Promise<void> {
   }
 }
 
-/** What a tenant has of its own. */
-const boundParts = [
-  ...(['events', 'streams', 'documents', 'schema', 'projections', 'aggregates', 'snapshotter', 'handle'] as const),
-  ...([
-    'subscribe',
-    'subscriptions',
-    'workflows',
-    'register',
-    'daemons',
-    'daemon',
-    'deadLetters',
-    'processor',
-  ] as const),
+/** The members that act on the current tenant. */
+const tenantMembers = [
+  ...(['events', 'streams', 'documents', 'rows', 'newId', 'schema', 'register', 'projections'] as const),
+  ...(['aggregates', 'snapshots', 'handle', 'decide'] as const),
+  ...(['subscribe', 'subscriptions', 'workflows', 'daemons', 'daemon', 'deadLetters', 'processor'] as const),
   ...(['transaction', 'export', 'import', 'upkeep', 'doctor', 'backup', 'trace'] as const),
 ] as const

@@ -8,7 +8,7 @@
  * command line can look at it afterwards: node dist/cli/cli.js streams list --folder examples/embedded-script/.rillflow
  */
 import { fileURLToPath } from 'node:url'
-import { aggregate, decider, defineEvents, openStore } from 'rillflow'
+import { defineAggregate, defineEvents, openStore } from 'rillflow'
 
 const prices: Record<string, number> = { tea: 250, cake: 390, scone: 280 }
 const [product = 'tea', count = '1'] = process.argv.slice(2)
@@ -19,19 +19,16 @@ type TillEvent =
 
 // What is on the shelf follows from what happened to it; nothing is sold that is not there.
 const events = defineEvents<TillEvent>()
-const Shelf = aggregate(
-  'shelf',
-  decider({
-    events,
-    initial: () => ({ left: 0, cents: 0 }),
-    evolve: ({ left, cents }, { type, data }) =>
-      type === 'Filled' ? { left: left + data.pieces, cents } : { left: left - data.pieces, cents: cents + data.cents },
-    decide({ sell, price }: { sell: number; price: number }, { left }): TillEvent[] {
-      const sold: TillEvent = { type: 'Sold', data: { pieces: sell, cents: sell * price } }
-      return left >= sell ? [sold] : [{ type: 'Filled', data: { pieces: 10 } }, sold]
-    },
-  }),
-)
+const Shelf = defineAggregate('shelf', {
+  events,
+  initial: () => ({ left: 0, cents: 0 }),
+  evolve: ({ left, cents }, { type, data }) =>
+    type === 'Filled' ? { left: left + data.pieces, cents } : { left: left - data.pieces, cents: cents + data.cents },
+  decide({ sell, price }: { sell: number; price: number }, { left }): TillEvent[] {
+    const sold: TillEvent = { type: 'Sold', data: { pieces: sell, cents: sell * price } }
+    return left >= sell ? [sold] : [{ type: 'Filled', data: { pieces: 10 } }, sold]
+  },
+})
 
 const price = prices[product]
 if (price === undefined || !/^[1-9]$/.test(count)) {

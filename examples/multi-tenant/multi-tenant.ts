@@ -10,16 +10,16 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { defineEvents, documentProjection, isRillflowError, openStore } from 'rillflow'
+import { defineDocumentProjection, defineEvents, isRillflowError, openStore } from 'rillflow'
 
 const events = defineEvents<{ type: 'OrderPlaced'; data: { product: string; cents: number } }>()
 
 /** What each product has earned. */
-const earnings = documentProjection('earnings', {
+const earnings = defineDocumentProjection('earnings', {
   events,
   identity: event => event.data.product,
   initial: () => ({ orders: 0, cents: 0 }),
-  on: { OrderPlaced: (sum, { data }) => ({ orders: sum.orders + 1, cents: sum.cents + data.cents }) },
+  evolve: { OrderPlaced: (sum, { data }) => ({ orders: sum.orders + 1, cents: sum.cents + data.cents }) },
 })
 
 const requests = new AsyncLocalStorage<{ tenant: string }>()
@@ -59,20 +59,20 @@ await daemon.start()
 for (const name of ['tea-house', 'book-shop']) {
   const shop = store.tenant(name)
   await shop.projections.waitFor('earnings', await shop.events.head())
-  const { orders, cents } = (await shop.projections.get(earnings, 'teapot'))!
+  const { orders, cents } = (await shop.documents(earnings).get('teapot'))?.data!
   console.log(`${name}: ${orders} × teapot, ${(cents / 100).toFixed(2)} €`)
 }
 
 // The book shop leaves, with all it has, as text; the tea house does not notice.
 const place = await mkdtemp(join(tmpdir(), 'shops-'))
 const output = join(place, 'book-shop')
-const { position } = await store.tenants.archive('book-shop', { output })
+const { position } = await store.tenants.export('book-shop', { output })
 await store.tenants.drop('book-shop', { force: true })
 console.log(`The book shop has left with its log up to ${position}.`)
 console.log('Left:', (await store.tenants.list()).map(({ tenant }) => tenant).join(', '))
 
 // And comes back, under another name.
-await store.tenants.import(output, { tenant: 'book-cellar' })
+await store.tenants.import({ input: output, tenant: 'book-cellar' })
 const [order] = await store.tenant('book-cellar').events.readAll().toArray()
 console.log(`The book cellar still knows: ${order?.data.product} for ${order?.data.cents} cents.`)
 await rm(place, { recursive: true })

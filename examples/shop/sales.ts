@@ -1,8 +1,8 @@
+import { defineTableProjection } from 'rillflow'
 /** What each customer has bought, as a table. */
-import { tableProjection } from 'rillflow'
 import { shopEvents } from './events.ts'
 
-export const sales = tableProjection('sales', {
+export const sales = defineTableProjection('sales', {
   events: shopEvents,
   columns: { customer: 'text', orders: 'bigint', cents: 'bigint' },
   primaryKey: ['customer'],

@@ -44,7 +44,7 @@ export interface EventSchemas {
   readonly [type: string]: StandardSchemaV1
 }
 
-/** An event to be appended: one kind per type of the map, told apart by `type`. */
+/** An event to be appended: one kind per type of the map, distinguished by `type`. */
 export type NewEvent<M extends EventMap = UntypedEvents> = {
   [T in keyof M & string]: NewEventOf<T, M[T]>
 }[keyof M & string]
@@ -64,7 +64,7 @@ export interface NewEventOf<Type extends string, Data> {
   readonly userId?: string | undefined
 }
 
-/** An event of the log: one kind per type of the map, told apart by `type`. */
+/** An event of the log: one kind per type of the map, distinguished by `type`. */
 export type RecordedEvent<M extends EventMap = UntypedEvents> = {
   [T in keyof M & string]: RecordedEventOf<T, M[T]>
 }[keyof M & string]
@@ -101,9 +101,13 @@ export type RecordedEventAt<M extends EventMap, T extends string> = T extends ke
 
 /**
  * The map that a definition carries. One without events carries `object`: it fits every store, and its events are of any
- * type.
+ * type. (`infer`, so that the map is inferred from the events that are given, never from where the definition is used.)
  */
-export type EventsCarried<M extends EventMap> = string extends keyof M ? object : M
+export type EventsCarried<M extends EventMap> = [M] extends [infer E extends EventMap]
+  ? string extends keyof E
+    ? object
+    : E
+  : never
 
 /** An event of a map that a definition carries. */
 export type NewEventIn<M extends EventMap> = [keyof M] extends [never] ? NewEvent : NewEvent<M>

@@ -24,6 +24,7 @@
  */
 import type { Consumers } from '../consumers/consumers.ts'
 import type { DeadLetterKind } from '../consumers/dead-letters/retry.ts'
+import type { DefinitionKind } from '../core/definition.ts'
 import { nearestName } from '../core/nearest.ts'
 import { openServices } from '../core/service.ts'
 import { checkWhole } from '../core/whole.ts'
@@ -82,6 +83,11 @@ export interface Workflows<M extends EventMap = UntypedEvents> extends Insight {
 
 /** What `defineHandler`, `defineJoin`, `defineUndo` and `defineSchedule` return. */
 export type WorkflowDefinition<M extends EventMap = never> = Handler<M> | Schedule<M>
+
+/** Whether definitions of this kind are those of workflows. */
+export function isWorkflowKind(kind: DefinitionKind): boolean {
+  return kind === 'handler' || kind === 'join' || kind === 'undo' || kind === 'schedule'
+}
 
 export interface WorkflowParts extends AppendParts {
   readonly consumers: Consumers

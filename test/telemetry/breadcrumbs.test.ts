@@ -1,6 +1,6 @@
 import { channel } from 'node:diagnostics_channel'
 import { expect, test } from 'vitest'
-import { projection } from '../../src/projections/projection.ts'
+import { defineProjection } from '../../src/projections/projection.ts'
 import { channels } from '../../src/telemetry/telemetry.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { defineSchedule } from '../../src/workflows/schedules/schedule.ts'
@@ -47,7 +47,9 @@ test('a trace lists the documents and events that a request touched, in order', 
 test('effects are traced while it runs: projections, handlers and their emitted events, and nothing of other requests', async () => {
   const { store } = await openShop()
   const flows = store.workflows
-  await store.projections.register(projection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } }))
+  await store.projections.register(
+    defineProjection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } }),
+  )
   flows.register(
     defineHandler('charge', {
       events: shopEvents,
@@ -95,8 +97,8 @@ test('effects are traced while it runs: projections, handlers and their emitted 
 
 test('a session is one step, with its documents and events; an inline projection is part of it', async () => {
   const { store } = await openShop()
-  const totals = projection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } })
-  await store.projections.register(totals, { lifecycle: 'inline' })
+  const totals = defineProjection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } })
+  await store.projections.register({ ...totals, lifecycle: 'inline' })
   const customers = store.documents<{ name: string }>('customers')
 
   const { mermaid } = await store.trace(async () => {

@@ -1,11 +1,12 @@
 /** Tenants on two servers, with a directory on the first of them. */
+
 import { expect, onTestFinished, test } from 'vitest'
-import { deferred } from '../../src/core/lifecycle.ts'
+import { deferred } from '../../src/core/abort.ts'
 import { openPostgres } from '../../src/database/postgres/postgres.ts'
 import { identifier } from '../../src/database/sql.ts'
-import { projection } from '../../src/projections/projection.ts'
+import { defineProjection } from '../../src/projections/projection.ts'
 import { openStore, type Store, type StoreOptions, type TenantedStore } from '../../src/store.ts'
-import { occupantOf } from '../../src/transfer/move/door.ts'
+import { readOccupant } from '../../src/transfer/move/moved-marker.ts'
 import { complete } from '../../src/workflows/emit.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { startProxy } from '../chaos/tcp-proxy.ts'
@@ -80,7 +81,10 @@ test('a tenant is moved under writes, projections and handlers without loss or d
   const handled: number[] = []
   const register = (own: Store<ShopMap>): void => {
     void own.projections.register(
-      projection<ShopMap>('orders', { on: { OrderPlaced: event => void seen.push(event.data.total) } }),
+      defineProjection('orders', {
+        events: shopEvents,
+        on: { OrderPlaced: event => void seen.push(event.data.total) },
+      }),
     )
     own.workflows.register(
       defineHandler('greet', {
@@ -242,7 +246,7 @@ test('ensuring a tenant while it moves away does not create a second one at its 
   expect((await ensuring).error).toMatchObject({ code: 'tenant_moving', retryable: true })
   const door = await openPostgres({ url: servers['eu-1']!, maxConnections: 1 })
   onTestFinished(() => door.close(1_000))
-  expect(await occupantOf(door, `${tenantPrefix}acme`)).toBe('closed')
+  expect(await readOccupant(door, `${tenantPrefix}acme`)).toBe('moved')
   expect(await slow.tenants.ensure('acme')).toMatchObject({ server: 'eu-2' })
   expect(await totals(slow.tenant('acme'))).toEqual([1])
 })
@@ -294,7 +298,7 @@ test('a server that accepts connections and never answers holds up only its own 
   const seen: string[] = []
   const register = (own: Store<ShopMap>): void =>
     void own.projections.register(
-      projection<ShopMap>('orders', { on: { OrderPlaced: event => void seen.push(event.stream) } }),
+      defineProjection('orders', { events: shopEvents, on: { OrderPlaced: event => void seen.push(event.stream) } }),
     )
   const { store, another } = await openCountry({ register })
   await using proxy = await startProxy((await secondServer()).url)

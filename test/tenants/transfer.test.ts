@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
-import { documentProjection } from '../../src/projections/document.ts'
+import { defineDocumentProjection } from '../../src/projections/document-projection.ts'
 import type { Store } from '../../src/store.ts'
 import { openShop, placed, type ShopMap } from '../support/shop.ts'
 import { openTenantStore, totals } from '../support/tenant-store.ts'
@@ -20,9 +20,9 @@ test('an exported tenant is imported elsewhere, under its name or another, and c
   await store.tenant('acme').documents('customers').put('ada', { name: 'Ada' })
   const output = join(await folder(), 'acme')
 
-  await store.tenants.archive('acme', { output })
-  await store.tenants.import(output, { tenant: 'acme-copy' })
-  await other.tenants.import(output, { tenant: 'acme' })
+  await store.tenants.export('acme', { output })
+  await store.tenants.import({ input: output, tenant: 'acme-copy' })
+  await other.tenants.import({ input: output, tenant: 'acme' })
   await other.tenant('acme').events.append('order-1', placed(3), { expected: 2 })
 
   expect(await totals(store.tenant('acme-copy'))).toEqual([1, 2])
@@ -31,22 +31,22 @@ test('an exported tenant is imported elsewhere, under its name or another, and c
 })
 
 test('an imported tenant has everything registered for all tenants, also if it was requested before', async () => {
-  const orderTotals = documentProjection<{ total: number }>('orders', {
+  const orderTotals = defineDocumentProjection('orders', {
     initial: () => ({ total: 0 }),
-    on: { OrderPlaced: (order, event) => ({ total: order.total + (event.data as { total: number }).total }) },
+    evolve: { OrderPlaced: (order, event) => ({ total: order.total + (event.data as { total: number }).total }) },
   })
-  const register = (own: Store<ShopMap>) => own.projections.register(orderTotals, { lifecycle: 'inline' })
+  const register = (own: Store<ShopMap>) => own.projections.register({ ...orderTotals, lifecycle: 'inline' })
   const [store, other] = [await openTenantStore(), await openTenantStore({ register })]
   await store.tenants.ensure('acme')
   const output = join(await folder(), 'acme')
-  await store.tenants.archive('acme', { output })
+  await store.tenants.export('acme', { output })
   const early = other.tenant('acme').events.append('order-1', placed(7))
   await expect(early).rejects.toMatchObject({ code: 'tenant_not_found' })
 
-  await other.tenants.import(output, { tenant: 'acme' })
+  await other.tenants.import({ input: output, tenant: 'acme' })
   await other.tenant('acme').events.append('order-1', placed(7))
 
-  expect(await other.tenant('acme').projections.get(orderTotals, 'order-1')).toEqual({ total: 7 })
+  expect((await other.tenant('acme').documents(orderTotals).get('order-1'))?.data).toEqual({ total: 7 })
 })
 
 test('a damaged archive, or a tenant with existing data, is refused and nothing is written', async () => {
@@ -54,12 +54,14 @@ test('a damaged archive, or a tenant with existing data, is refused and nothing 
   await store.tenants.ensure('acme')
   await store.tenant('acme').events.append('order-1', placed(1))
   const output = join(await folder(), 'acme')
-  await store.tenants.archive('acme', { output })
+  await store.tenants.export('acme', { output })
 
-  await expect(store.tenants.import(output, { tenant: 'acme' })).rejects.toMatchObject({ code: 'schema_not_empty' })
+  await expect(store.tenants.import({ input: output, tenant: 'acme' })).rejects.toMatchObject({
+    code: 'schema_not_empty',
+  })
   await writeFile(join(output, 'manifest.json'), '{}')
-  await expect(store.tenants.import(output, { tenant: 'globex' })).rejects.toMatchObject({
-    code: expect.stringMatching(/^archive_/),
+  await expect(store.tenants.import({ input: output, tenant: 'globex' })).rejects.toMatchObject({
+    code: expect.stringMatching(/^export_/),
   })
 
   expect((await store.tenants.list()).map(({ tenant }) => tenant)).toEqual(['acme'])

@@ -55,10 +55,10 @@ defineSchedule('nightly', { events, everyMs: 1000, run: ({ emit }) => batch([emi
 
 // ── A store takes the schedules whose events it has ─────────────────────────────────────────────────────────────────
 
-store.register(nightly, anything)
-untyped.register(nightly, anything)
+await store.register(nightly, anything)
+await untyped.register(nightly, anything)
 await openStore({ events, schedules: [nightly, anything] })
 
 const others = await openStore({ events: defineEvents<{ type: 'DayBegan'; data: null }>() })
 // @ts-expect-error: a store of other events
-others.register(nightly)
+await others.register(nightly)

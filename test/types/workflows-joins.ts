@@ -129,12 +129,12 @@ defineHandler('place', { events, on: 'OrderPlaced', onFailure: 'ignore', run })
 
 // ── A store takes the definitions whose events it has ───────────────────────────────────────────────────────────────
 
-store.register(clear, untyped)
+await store.register(clear, untyped)
 flows.register(clear)
 
 const others = await openStore({ events: defineEvents<{ type: 'ParcelSent'; data: null }>() })
 // @ts-expect-error: a store of other events
-others.register(clear)
+await others.register(clear)
 
 // ── A place in a batch for what is published ────────────────────────────────────────────────────────────────────────
 

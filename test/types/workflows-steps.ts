@@ -90,5 +90,5 @@ untyped.workflows.register(
   }),
 )
 
-untyped.register(refund)
+await untyped.register(refund)
 workflows.register(refund)

@@ -68,8 +68,8 @@ export default defineConfig({
   // Read models that follow the log.
   projections: [],
 
-  // Collections with their checks and indexes: { customers: { indexes: [index('email')] } }
-  collections: {},
+  // Collections: defineCollection('customers', { indexes: ['email'] })
+  collections: [],
 
   // Code that runs because of events.
   handlers: [greet],

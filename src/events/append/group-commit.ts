@@ -18,6 +18,7 @@
  * What can fail: the connection, for longer than `resendMs`. The outcome of an append that may have been seen by the
  * database is then `OutcomeUnknown`, never "failed".
  */
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { coalesce } from '../../core/coalesce.ts'
 import { isRillflowError, StoreClosed } from '../../core/errors.ts'
 import { settledWithin, sleep } from '../../core/lifecycle.ts'
@@ -25,6 +26,7 @@ import { type Backoff, defaultBackoff, delay } from '../../core/retry.ts'
 import type { Transaction } from '../../database/database.ts'
 import { OutcomeUnknown } from '../../database/errors.ts'
 import { isCollision, lockNotAvailable, sqlStateOf, uniqueViolation } from '../../database/sqlstate.ts'
+import { runOutside } from '../../database/transaction.ts'
 import { channels } from '../../telemetry/telemetry.ts'
 import { appendInline, inlineTimeout } from '../inline/inline.ts'
 import type { Log } from '../log.ts'
@@ -65,6 +67,8 @@ interface Submission {
   isUnanswered: boolean
   /** Whether code has to run in its transaction, so that it cannot share a call. */
   needsTransaction: boolean
+  /** Where that code runs: as part of the caller's span, and outside of its transaction. */
+  inCallersSpan<T>(work: () => T): T
 }
 
 /** What one call made of one append: the database's answer, or why there will be none. */
@@ -83,7 +87,6 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
   const queue = coalesce<Submission, Submitted>({
     name: 'append',
     send,
-    afterFailure: error => (isRillflowError(error, 'store_closed') ? 'fail' : 'split'),
     sizeOf: ({ append }) => ({ count: append.eventCount + (append.alongside?.count ?? 0), bytes: append.bytes }),
     keysOf: ({ names }) => names,
     fits: canShareCall,
@@ -96,7 +99,11 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
   return {
     submit(append, signal) {
       const needsTransaction = !canBeGrouped(append) || log.inline.mayWant(append)
-      return queue.submit({ append, names: namesOf(append), isUnanswered: false, needsTransaction }, { signal })
+      const inCallersSpan = log.telemetry.isTraced ? AsyncLocalStorage.snapshot() : runHere
+      return queue.submit(
+        { append, names: namesOf(append), isUnanswered: false, needsTransaction, inCallersSpan },
+        { signal },
+      )
     },
     drain: () => queue.close(new StoreClosed({})),
   }
@@ -202,10 +209,8 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
           await beforeResend(batch, error, attempt)
           const refused = afterLoss(batch, error)
           if (refused !== undefined) return refused
-        } else if (isRillflowError(error, 'store_closed')) {
-          throw error
-        } else if (isRillflowError(error, 'inline_projection_failed')) {
-          // Its cause may be a state that would mean something else if it came from a statement of ours.
+        } else if (isRillflowError(error, 'store_closed') || isRillflowError(error, 'inline_projection_failed')) {
+          // The cause of a projection's failure may be a state that would mean something else in a statement of ours.
           return batch.map(each => givenUp(each, error))
         } else if (state === documentsRefused) {
           return sendWithout(refusedBy(error as Error), batch, waits)
@@ -268,9 +273,9 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
   }
 
   async function sendOnce(batch: readonly Submission[], waits: boolean): Promise<Outcome[]> {
-    const { append, needsTransaction } = batch[0]!
+    const { append, needsTransaction, inCallersSpan } = batch[0]!
     const appends = batch.map(each => each.append)
-    if (needsTransaction) return [await sendInTransaction(append)]
+    if (needsTransaction) return [await inCallersSpan(() => runOutside(() => sendInTransaction(append)))]
     if (append.alongside !== undefined) return append.alongside.together!.send(appends)
     if (append.advisoryLock) return database.transaction(tx => lockThenSend(tx, append), { timeoutMs: limits.resendMs })
     const isPlain = batch.length === 1 && append.parts.length === 1 && append.key === undefined && !append.checkIds
@@ -345,6 +350,10 @@ function chainsOf(submissions: readonly Submission[]): Submission[][] {
 /** Documents without events have no ids by which an earlier try would be found. */
 function isRepeatable({ append, isUnanswered }: Submission): boolean {
   return append.eventCount > 0 || !isUnanswered
+}
+
+function runHere<T>(work: () => T): T {
+  return work()
 }
 
 const busy: Outcome = { kind: 'busy', failedPart: 0, versions: [], positions: [] }

@@ -156,6 +156,6 @@ async function endCompensation(
   await tx.run(sql`/* workflows.end_compensation */
     update ${workflowNames(log).workflows}
     set state = ${state}::text,
-      updated_at = clock_timestamp()
+      updated_at = ${log.names.clock}(updated_at)
     where correlation_id = ${correlationId}::text`)
 }

@@ -108,9 +108,10 @@ export async function recordUndo(log: Log, executor: Executor, place: UndoPlace,
       for share),
     recorded as (
       insert into ${workflowNames(log).workflow_undos} as u
-        (id, position, execution, correlation_id, handler, kind, step, data)
+        (id, position, execution, correlation_id, handler, kind, step, data, at)
       select nextval(${workflowNames(log).workflow_undos_id.quoted}::regclass), held.position, held.id,
-        held.correlation_id, ${handler}::text, ${kind}::text, ${step}::text, ${text}::jsonb
+        held.correlation_id, ${handler}::text, ${kind}::text, ${step}::text, ${text}::jsonb,
+        ${log.names.clock}(held.id)
       from held
       where held.undo_id is null
         and exists (

@@ -9,7 +9,7 @@ import { describe } from '../../core/options.ts'
 import { decodeCursor, encodeCursor, type Page, type PageOptions } from '../../core/page.ts'
 import { numeral, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import { epochOf, type Settled } from '../../events/order/settle.ts'
+import { epochOf, type Settled } from '../../events/order/order.ts'
 import { checkCount, refusal } from '../handler.ts'
 import { workflowNames } from '../schema.ts'
 

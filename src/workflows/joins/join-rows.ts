@@ -74,9 +74,9 @@ export async function openJoins(
   const rows = await tx.runArrays(sql`/* workflows.open_joins */
     with made as (
       insert into ${workflowNames(log).workflow_joins}
-        (id, batch_id, correlation_id, route, size, position, outer_batches, deadline_at)
+        (id, batch_id, correlation_id, route, size, position, outer_batches, deadline_at, opened_at)
       select u.id, u.batch_id, u.correlation_id, u.route, u.size, u.position, u.outer_batches::jsonb,
-        clock_timestamp() + make_interval(secs => u.timeout_ms / 1000.0)
+        ${log.names.clock}(u.position) + make_interval(secs => u.timeout_ms / 1000.0), ${log.names.clock}(u.position)
       from unnest(
         ${wanted.map(each => each.id)}::uuid[],
         ${wanted.map(each => each.batch.id)}::uuid[],
@@ -99,7 +99,7 @@ export async function openJoins(
     moved as (
       update ${workflowNames(log).workflows} as w
       set open = w.open + c.n,
-        updated_at = clock_timestamp()
+        updated_at = ${log.names.clock}(w.updated_at)
       from counted as c
       where w.correlation_id = c.correlation_id
       returning w.open = c.n as is_woken)
@@ -108,7 +108,10 @@ export async function openJoins(
   const woken = Number((rows[0]?.[1] as number | undefined) ?? 0)
   if (woken > 0)
     await tx.run(sql`/* workflows.count */
-      select ${workflowNames(log).workflow_count}(${owner}::text, array['active'], array[${woken}::bigint])`)
+      select ${workflowNames(log).workflow_count}(
+        p_owner => ${owner}::text,
+        p_names => array['active'],
+        p_by => array[${woken}::bigint])`)
   const made = new Set(rows.map(row => row[0] as string))
   return wanted.filter(({ id }) => made.has(id)).map(each => ({ ...each, join: newJoin(each) }))
 }
@@ -146,7 +149,7 @@ export async function storeJoins(log: Log, tx: Executor, joins: readonly Join[])
       failed = u.failed,
       empty = u.empty,
       state = u.state,
-      closed_at = case when u.state <> 'open' then clock_timestamp() end
+      closed_at = case when u.state <> 'open' then ${log.names.clock}(j.closed_at) end
     from unnest(
       ${moved.map(({ id }) => id)}::uuid[],
       ${moved.map(({ arrived }) => arrived)}::integer[],
@@ -174,7 +177,7 @@ export async function expireJoins(log: Log, owner: string): Promise<number> {
       select id, correlation_id
       from ${workflowNames(log).workflow_joins}
       where state = 'open'
-        and deadline_at <= clock_timestamp()
+        and deadline_at <= ${log.names.clock}(deadline_at)
       order by deadline_at
       limit ${maxAtOnce}::integer`)
     seen = due.length
@@ -202,12 +205,12 @@ async function expireSome(
     }>(sql`/* workflows.expire_joins */
       update ${workflowNames(log).workflow_joins} as j
       set state = case when r.definition->'join'->>'onTimeout' = 'partial' then 'closed' else 'expired' end,
-        closed_at = clock_timestamp()
+        closed_at = ${log.names.clock}(j.closed_at)
       from ${workflowNames(log).workflow_routes} as r
       where j.id = any(${due.map(({ id }) => id)}::uuid[])
         and r.id = j.route
         and j.state = 'open'
-        and j.deadline_at <= clock_timestamp()
+        and j.deadline_at <= ${log.names.clock}(j.deadline_at)
       returning j.id, j.route, j.correlation_id, coalesce((
         select max(e.position)
         from ${workflowNames(log).workflow_join_entries} as e

@@ -15,6 +15,7 @@ import { describe, refuseUnknownOptions } from '../../core/options.ts'
 import { sql } from '../../database/sql.ts'
 import type { EventMap, EventsCarried, RecordedEvent, UntypedEvents } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
+import { eventColumnCount, eventColumnsOf } from '../../events/read/rows.ts'
 import type { Emitter, HandlerResult } from '../emit.ts'
 import { type BatchPlace, envelopeOf } from '../envelope.ts'
 import { EventGone, EventUndecodable, JoinFailed, JoinTimeout } from '../errors.ts'
@@ -159,14 +160,25 @@ export function joinedEvents(handler: Handler, { join, position, isRetry }: Clai
   })
 }
 
+/** The columns after those of the event. */
+type EntryColumns = [
+  index: number,
+  outcome: EntryOutcome,
+  position: number,
+  state: JoinState,
+  batchId: string,
+  size: number,
+  outer: BatchPlace[],
+]
+
 async function loadJoin(log: Log, id: string): Promise<JoinedBatch | undefined> {
+  const { workflow_joins, workflow_join_entries } = workflowNames(log)
   const rows = await log.database.runArrays(sql`/* workflows.joined */
     select
-      e.position, e.stream, e.version, e.event_id, e.type, e.schema_version, e.data, e.headers, e.correlation_id,
-      e.causation_id, e.user_id, e.created_at,
+      ${eventColumnsOf('e')},
       n.index, n.outcome, n.position, j.state, j.batch_id, j.size, j.outer_batches
-    from ${workflowNames(log).workflow_joins} as j
-    left join ${workflowNames(log).workflow_join_entries} as n on n.join_id = j.id
+    from ${workflow_joins} as j
+    left join ${workflow_join_entries} as n on n.join_id = j.id
     -- One by one, by index, however many the planner expects.
     left join lateral (
       select *
@@ -176,16 +188,20 @@ async function loadJoin(log: Log, id: string): Promise<JoinedBatch | undefined> 
       limit 1) as e on true
     where j.id = ${id}::uuid
     order by n.index`)
-  const [first] = rows
+  const entries = rows.map(row => ({ row, columns: row.slice(eventColumnCount) as EntryColumns }))
+  const [first] = entries
   if (first === undefined) return undefined
-  const [state, batchId, size, outer] = first.slice(15) as [JoinState, string, number, BatchPlace[]]
-  const ofOutcome = (...wanted: EntryOutcome[]): unknown[][] =>
-    rows.filter(row => wanted.includes(row[13] as EntryOutcome))
+  const [, , , state, batchId, size, outer] = first.columns
+  const ofOutcome = (...wanted: EntryOutcome[]): typeof entries =>
+    entries.filter(({ columns: [, outcome] }) => wanted.includes(outcome))
+  const indexesOf = (outcome: EntryOutcome): number[] => ofOutcome(outcome).map(({ columns: [index] }) => index)
   const present = state === 'closed' ? ofOutcome('arrived') : ofOutcome('arrived', 'late')
-  const decoded = await decodeEvents(log, present)
-  const arrived = present.map((row, at) => ({ ...decoded[at]!, position: row[14] as number }))
-  const failed = ofOutcome('failed').map(row => row[12] as number)
-  const empty = ofOutcome('empty').map(row => row[12] as number)
+  const decoded = await decodeEvents(
+    log,
+    present.map(({ row }) => row),
+  )
+  const arrived = present.map(({ columns: [, , position] }, at) => ({ ...decoded[at]!, position }))
+  const [failed, empty] = [indexesOf('failed'), indexesOf('empty')]
   const isPartial = arrived.length + failed.length + empty.length < size
   return { id, state, outer, arrived, info: { batchId, size, failed, empty, isPartial } }
 }

@@ -6,6 +6,7 @@ import { consumerNames } from '../../consumers/schema.ts'
 import { sql } from '../../database/sql.ts'
 import { byBytes } from '../../events/append/send.ts'
 import type { Log } from '../../events/log.ts'
+import { moment } from '../../schema/clock.sql.ts'
 import { workflowNames } from '../schema.ts'
 import type { Schedule, StoredSchedule } from './schedule.ts'
 import { dueTimes } from './times.ts'
@@ -43,9 +44,9 @@ export async function claimSchedules(log: Log, { owner, names, limit }: Schedule
       from ${workflowNames(log).workflow_schedules} as s
       where s.name = any(${names}::text[])
         and (cardinality(s.triggers) > 0
-          or (s.paused_at is null and s.next_at <= clock_timestamp()))
+          or (s.paused_at is null and s.next_at <= ${log.names.clock}(s.next_at)))
         and (s.claimed_until is null
-          or s.claimed_until <= clock_timestamp()
+          or s.claimed_until <= ${log.names.clock}(s.claimed_until)
           or s.owner = ${owner}::text
           or (s.owner is not null and not exists (
             select
@@ -58,14 +59,14 @@ export async function claimSchedules(log: Log, { owner, names, limit }: Schedule
     update ${workflowNames(log).workflow_schedules} as s
     set fence = nextval(${consumerNames(log).consumers_fence.quoted}::regclass),
       owner = ${owner}::text,
-      claimed_until = clock_timestamp()
+      claimed_until = ${log.names.clock}(s.claimed_until)
         + make_interval(secs => ((s.definition->>'timeoutMs')::float8 + ${graceMs}::float8) / 1000),
       -- As precise as a Date, so that a due time is the same wherever it is compared.
       next_at = date_trunc('milliseconds', s.next_at),
       begun_at = case when cardinality(s.triggers) > 0 then s.begun_at else date_trunc('milliseconds', s.next_at) end
     from due
     where s.name = due.name
-    returning s.name, s.fence, s.definition, s.next_at, s.triggers[1] as trigger_at, clock_timestamp() as now,
+    returning s.name, s.fence, s.definition, s.next_at, s.triggers[1] as trigger_at, ${log.names.clock}(s.name) as now,
       coalesce(due.begun_at = s.next_at, false) as begun,
       exists (
         select
@@ -115,7 +116,7 @@ export async function moveClaim(log: Log, claimed: ClaimedSchedule, dueAt: Date)
 export async function releaseClaim(log: Log, { name, fence }: ClaimedSchedule): Promise<void> {
   await log.database.run(sql`/* workflows.release_schedule */
     update ${workflowNames(log).workflow_schedules}
-    set claimed_until = clock_timestamp() + interval '500 milliseconds',
+    set claimed_until = ${log.names.clock}(claimed_until) + interval '500 milliseconds',
       owner = null
     where name = ${name}::text
       and fence = ${fence}::bigint
@@ -125,12 +126,13 @@ export async function releaseClaim(log: Log, { name, fence }: ClaimedSchedule): 
 /** Stores the schedules of a process: new ones begin, changed times begin anew, everything else stays as it is. */
 export async function storeSchedules(log: Log, schedules: readonly Schedule[]): Promise<void> {
   const [row] = await log.database.run<{ now: Date }>(sql`/* workflows.now */
-    select date_trunc('milliseconds', clock_timestamp()) as now`)
+    select date_trunc('milliseconds', moment.at) as now
+    from ${moment(log.names.clock)}`)
   const sorted = [...schedules].sort((a, b) => byBytes(a.name, b.name))
   const firsts = sorted.map(({ definition }) => dueTimes(definition).first(row!.now)?.toISOString() ?? null)
   await log.database.run(sql`/* workflows.store_schedules */
-    insert into ${workflowNames(log).workflow_schedules} as s (name, digest, definition, next_at)
-    select u.name, u.digest, u.definition::jsonb, u.next_at
+    insert into ${workflowNames(log).workflow_schedules} as s (name, digest, definition, next_at, created_at)
+    select u.name, u.digest, u.definition::jsonb, u.next_at, ${log.names.clock}(u.n)
     from unnest(
       ${sorted.map(({ name }) => name)}::text[],
       ${sorted.map(({ digest }) => digest)}::text[],

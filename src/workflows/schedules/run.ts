@@ -13,6 +13,7 @@ import type { StreamEvents } from '../../events/append/prepare.ts'
 import type { Append } from '../../events/append/send.ts'
 import type { NewEventOf } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
+import { moment } from '../../schema/clock.sql.ts'
 import type { Span } from '../../telemetry/span.ts'
 import { type AppendIn, type Emission, type EmitLimits, emit, readResult } from '../emit.ts'
 import { workflowStream } from '../envelope.ts'
@@ -175,7 +176,7 @@ export async function endRun(
         and fence = ${fence}::bigint
         and claimed_until is not null
       returning (extract(epoch from least(triggers[1], case when paused_at is null then next_at end)
-        - clock_timestamp()) * 1000)::float8 as next_in`)
+        - ${log.names.clock}(name)) * 1000)::float8 as next_in`)
     if (row === undefined) return false
     const eventIds = append?.parts.flatMap(part => part.events.map(({ id }) => id)) ?? []
     const recorded =
@@ -183,10 +184,11 @@ export async function endRun(
         ? []
         : await tx.run(sql`/* workflows.record_schedule */
       insert into ${workflowNames(log).workflow_schedule_runs}
-        (schedule, due_at, is_manual, started_at, outcome, correlation_id, event_ids, error)
-      values (${name}::text, ${dueAt}::timestamptz, ${isManual}::boolean, ${claimed.now.toISOString()}::timestamptz,
+        (schedule, due_at, is_manual, started_at, outcome, correlation_id, event_ids, error, ended_at)
+      select ${name}::text, ${dueAt}::timestamptz, ${isManual}::boolean, ${claimed.now.toISOString()}::timestamptz,
         ${outcome}::text, ${correlationOf(claimed.definition, claimed)}::text, ${eventIds}::uuid[],
-        ${error === undefined ? null : JSON.stringify(error)}::jsonb)
+        ${error === undefined ? null : JSON.stringify(error)}::jsonb, moment.at
+      from ${moment(log.names.clock)}
       on conflict do nothing
       returning schedule`)
     // Last: readers of the log wait for the end of this transaction from here on.

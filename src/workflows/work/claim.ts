@@ -5,10 +5,10 @@
 import { consumerNames } from '../../consumers/schema.ts'
 import { openLoop } from '../../core/loop.ts'
 import type { Backoff } from '../../core/retry.ts'
-import { sql } from '../../database/sql.ts'
+import { type Fragment, sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
-import { eventsOfRows, rawEventOfRow } from '../../events/read/rows.ts'
+import { eventColumnCount, eventColumnsOf, eventsOfRows, rawEventOfRow } from '../../events/read/rows.ts'
 import type { NewExecution } from '../dispatch/enqueue.ts'
 import type { Capacity } from '../dispatch/plain.ts'
 import type { Handler } from '../handler.ts'
@@ -89,18 +89,19 @@ type ExecutionColumns = [
   beyondRankMs: number,
 ]
 
-const eventColumns = 12
+/** The columns of an event `e`; `edited` has what replaces them when its dead letter is retried with other data. */
+export const editedEventColumns: Fragment = eventColumnsOf('e', {
+  type: `coalesce(edited->>'type', e.type)`,
+  schema_version: `coalesce((edited->>'schemaVersion')::integer, e.schema_version)`,
+  data: `coalesce(edited->'data', e.data)`,
+})
 
 export async function claim(log: Log, request: ClaimRequest): Promise<Claimed[]> {
   const { owner, fence, routes, limit, ahead, graceMs } = request
   const { clock } = log.names
   const rows = await log.database.runArrays(sql`/* workflows.claim */
     select
-      (c.event).position, (c.event).stream, (c.event).version, (c.event).event_id,
-      coalesce(c.edited->>'type', (c.event).type),
-      coalesce((c.edited->>'schemaVersion')::integer, (c.event).schema_version),
-      coalesce(c.edited->'data', (c.event).data), (c.event).headers,
-      (c.event).correlation_id, (c.event).causation_id, (c.event).user_id, (c.event).created_at,
+      ${editedEventColumns},
       (c.execution).id, (c.execution).position, (c.execution).route, (c.execution).fence, (c.execution).attempt,
       (c.execution).crashes, (c.execution).ran_ms, (c.execution).correlation_id, (c.execution).lane,
       (c.execution).state, (c.execution).join_id, (c.execution).undo_id, (c.execution).is_letter,
@@ -114,10 +115,12 @@ export async function claim(log: Log, request: ClaimRequest): Promise<Claimed[]>
       p_limit => ${limit}::integer,
       p_ahead => ${ahead}::integer,
       p_grace_ms => ${graceMs}::integer) as c
+    cross join lateral (
+      select (c.event).*) as e
     order by (c.execution).rank, (c.execution).position`)
   const events = await decodeEvents(log, rows)
   const claimedAt = performance.now()
-  return rows.map((row, at) => claimedOf(row.slice(eventColumns) as ExecutionColumns, events[at]!, claimedAt))
+  return rows.map((row, at) => claimedOf(row.slice(eventColumnCount) as ExecutionColumns, events[at]!, claimedAt))
 }
 
 function claimedOf(columns: ExecutionColumns, { event, fault }: DecodedEvent, claimedAt: number): Claimed {

@@ -286,14 +286,14 @@ async function storeOutcomes(
   const hasErrors = outcomes.some(({ error }) => error !== undefined)
   const [row] = await executor.runArrays(sql`/* workflows.finish */
     select accepted, begun
-    from ${workflowNames(log).workflow_finish}(
+    from ${workflowNames(log).workflow_complete}(
       p_owner => ${owner}::text,
       p_correlations => ${correlations}::text[],
       p_lanes => ${lanes}::text[],
       p_ids => ${executions.map(({ id }) => id)}::uuid[],
       p_fences => ${executions.map(({ fence }) => fence)}::bigint[],
       p_kinds => ${outcomes.map(({ kind }) => kind)}::text[],
-      p_told => ${outcomes.map(({ activity }) => activity)}::text[],
+      p_recorded => ${outcomes.map(({ activity }) => activity)}::text[],
       p_outcomes => ${outcomes.map(({ detail }) => detail ?? null)}::text[],
       p_delays => ${outcomes.map(({ delayMs }) => (delayMs === undefined ? null : Math.ceil(delayMs)))}::integer[],
       p_running_ms => ${outcomes.map(({ runningMs }) => Math.round(runningMs))}::integer[],

@@ -21,12 +21,13 @@ import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
+import { eventColumnCount } from '../../events/read/rows.ts'
 import { lockWorkflows } from '../dispatch/enqueue.ts'
 import { LaneNotParked } from '../errors.ts'
 import { checkCount, consumerOf, type Handler } from '../handler.ts'
 import type { WorkflowHints } from '../hints.ts'
 import { workflowNames } from '../schema.ts'
-import { type Claimed, decodeEvents } from './claim.ts'
+import { type Claimed, decodeEvents, editedEventColumns } from './claim.ts'
 
 /** The name of a handler's lane for a key. No two pairs have one name. */
 export function laneOf(handler: string, key: string): string {
@@ -189,9 +190,7 @@ async function assignSome(log: Log, route: number, handler: Handler): Promise<nu
     if (held.length === 0) return 0
     const rows = await tx.runArrays(sql`/* workflows.unkeyed */
       select
-        e.position, e.stream, e.version, e.event_id, coalesce(d.edited->>'type', e.type),
-        coalesce((d.edited->>'schemaVersion')::integer, e.schema_version), coalesce(d.edited->'data', e.data), e.headers,
-        e.correlation_id, e.causation_id, e.user_id, e.created_at,
+        ${editedEventColumns},
         x.id, x.correlation_id
       from ${workflowNames(log).workflow_executions} as x
       left join lateral (
@@ -214,14 +213,14 @@ async function assignSome(log: Log, route: number, handler: Handler): Promise<nu
     await lockWorkflows(
       log,
       tx,
-      rows.map(row => row[13] as string),
+      rows.map(row => row[eventColumnCount + 1] as string),
     )
     const events = await decodeEvents(log, rows)
     const lanes = events.map(({ event, fault }) => (fault === undefined ? laneFor(handler, event) : null))
     await tx.run(sql`/* workflows.assign */
       select assigned
       from ${workflowNames(log).workflow_assign}(
-        p_ids => ${rows.map(row => row[12])}::uuid[],
+        p_ids => ${rows.map(row => row[eventColumnCount])}::uuid[],
         p_lanes => ${lanes}::text[])`)
     return rows.length
   })

@@ -12,6 +12,7 @@ import type { Transaction } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import { byBytes } from '../../events/append/send.ts'
 import type { Log } from '../../events/log.ts'
+import { moment } from '../../schema/clock.sql.ts'
 import { confirmStopped } from '../cancel/compensate.ts'
 import { WorkerCrashed } from '../errors.ts'
 import { workflowNames } from '../schema.ts'
@@ -27,10 +28,10 @@ export interface WorkerRow {
 export async function enterWorker(log: Log, { owner, node, leaseMs, concurrency, routes }: WorkerRow): Promise<void> {
   const { workflow_workers } = workflowNames(log)
   await log.database.run(sql`/* workflows.enter */
-    insert into ${workflow_workers} (owner, node, lease_ms, concurrency, routes, heartbeat_at)
-    select u.owner, ${node ?? null}::text, ${leaseMs}::integer, ${concurrency}::integer, ${routes}::integer[],
-      ${log.names.clock}(u.owner)
-    from unnest(array[${owner}::text]) as u(owner)
+    insert into ${workflow_workers} (owner, node, lease_ms, concurrency, routes, heartbeat_at, started_at)
+    select ${owner}::text, ${node ?? null}::text, ${leaseMs}::integer, ${concurrency}::integer, ${routes}::integer[],
+      moment.at, moment.at
+    from ${moment(log.names.clock)}
     on conflict (owner) do update
     set heartbeat_at = excluded.heartbeat_at,
       routes = excluded.routes`)
@@ -201,14 +202,14 @@ async function release(
   const error = { name, code, message: 'The worker that ran it was lost.' }
   const [row] = await tx.runArrays(sql`/* workflows.give_back */
     select cardinality(accepted)
-    from ${workflowNames(log).workflow_finish}(
+    from ${workflowNames(log).workflow_complete}(
       p_owner => ${owner}::text,
       p_correlations => ${[...new Set(running.map(each => each.correlation_id))].sort(byBytes)}::text[],
       p_lanes => ${lanes.length === 0 ? null : lanes}::text[],
       p_ids => ${running.map(({ id }) => id)}::uuid[],
       p_fences => ${running.map(({ fence }) => fence)}::bigint[],
       p_kinds => ${running.map(() => (isCrash ? 'crash' : 'release'))}::text[],
-      p_told => ${running.map(() => (isCrash ? 'failed' : 'released'))}::text[],
+      p_recorded => ${running.map(() => (isCrash ? 'failed' : 'released'))}::text[],
       p_outcomes => ${running.map(() => (isCrash ? 'lost' : 'stopped'))}::text[],
       p_delays => ${running.map(() => 0)}::integer[],
       p_running_ms => ${running.map(() => 0)}::integer[],

@@ -1,9 +1,8 @@
 import { expect, test } from 'vitest'
 import type { RecordedEvent } from '../../../src/events/definition.ts'
-import { type Projection, type ProjectionContext, projection } from '../../../src/projections/projection.ts'
-import { table } from '../../../src/projections/table.ts'
+import { defineProjection, type Projection, type ProjectionContext } from '../../../src/projections/projection.ts'
 import type { Store } from '../../../src/store.ts'
-import { cutLog } from '../../../src/transfer/backup/cut.ts'
+import { cutLog } from '../../../src/transfer/backup/cut-log.ts'
 import { defineHandler } from '../../../src/workflows/handler.ts'
 import { openShop, paid, placed, type Shop, type ShopMap, shipped, shopEvents, take } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
@@ -11,7 +10,7 @@ import { waitUntil } from '../../support/wait.ts'
 /** Cuts the log while no store uses it, and opens it again. */
 async function cutAndReopen(shop: Shop, position: number) {
   await shop.store.close()
-  const cut = await cutLog(shop.database, shop.schema, position)
+  const cut = await cutLog(shop, position)
   return { cut, store: await shop.sibling() }
 }
 
@@ -34,7 +33,7 @@ test('streams get the versions of their events, keys and snapshots of removed ev
   expect(await after.streams.describe('order-3')).toBeUndefined()
   expect(await query('select version from ~snapshots')).toEqual([{ version: 2 }])
   expect(await query('select key from ~idempotency_keys')).toEqual([{ key: 'kept' }])
-  expect(await after.schema.check()).toMatchObject({ ok: true })
+  expect(await after.schema.check()).toMatchObject({ isHealthy: true })
   const again = await after.events.append('order-1', [paid], { idempotencyKey: 'cut', expected: 2 })
   expect(again).toMatchObject({ version: 3, position: 7, repeated: false })
   await after.events.append('order-2', [paid], { expected: 1 })
@@ -48,8 +47,8 @@ test('repeating a cut changes nothing, and a cut at the end changes nothing at a
   const { cut } = await cutAndReopen(shop, 2)
 
   expect(cut).toMatchObject({ events: 0, projections: [], removedWorkflows: 0, cancelledWorkflows: 0 })
-  expect(await cutLog(shop.database, shop.schema, 1)).toMatchObject({ events: 1 })
-  expect(await cutLog(shop.database, shop.schema, 1)).toMatchObject({ events: 0 })
+  expect(await cutLog(shop, 1)).toMatchObject({ events: 1 })
+  expect(await cutLog(shop, 1)).toMatchObject({ events: 0 })
 })
 
 async function totalOf({ query }: Shop, name: string): Promise<number | undefined> {
@@ -66,12 +65,12 @@ function register(store: Store<ShopMap>, { named }: Shop): Promise<void>[] {
     )
   const columns = { id: 'integer', total: 'bigint' } as const
   const owning = (name: string): Projection =>
-    projection(name, { tables: [table(name, { columns, primaryKey: ['id'] })], on: { OrderPlaced: add(name) } })
+    defineProjection(name, { tables: { [name]: { columns, primaryKey: ['id'] } }, on: { OrderPlaced: add(name) } })
   const reset = ({ tx }: ProjectionContext) => tx.query(named('delete from ~by_hand'))
   return [
     store.projections.register(owning('beside')),
-    store.projections.register(projection('in_place', { reset, on: { OrderPlaced: add('by_hand') } })),
-    store.projections.register(owning('inlined'), { lifecycle: 'inline' }),
+    store.projections.register(defineProjection('in_place', { reset, on: { OrderPlaced: add('by_hand') } })),
+    store.projections.register({ ...owning('inlined'), lifecycle: 'inline' }),
   ]
 }
 

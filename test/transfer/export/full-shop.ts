@@ -1,4 +1,5 @@
-/** A shop with data of every kind, places to import it into, and all rows of a place. */
+/** A shop with something of everything in it, places to bring it to, and a look at all rows of a place. */
+
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -6,12 +7,11 @@ import { afterAll, beforeAll, onTestFinished } from 'vitest'
 import type { Database } from '../../../src/database/database.ts'
 import { openPglite } from '../../../src/database/pglite/pglite.ts'
 import { identifier } from '../../../src/database/sql.ts'
-import { column, index } from '../../../src/documents/indexes.ts'
-import { tableProjection } from '../../../src/projections/flat-table.ts'
+import { defineTableProjection } from '../../../src/projections/table-projection.ts'
 import type { Store } from '../../../src/store.ts'
-import { linesOf, writeExactly } from '../../../src/transfer/export/lines.ts'
-import { readShapes } from '../../../src/transfer/export/tables.ts'
-import type { Place } from '../../../src/transfer/place.ts'
+import { readAllRows, writeExactly } from '../../../src/transfer/export/rows.ts'
+import { readShapes } from '../../../src/transfer/table-shape.ts'
+import type { StoreLocation } from '../../../src/transfer/transfer.ts'
 import { defineHandler } from '../../../src/workflows/handler.ts'
 import { freshSchema, openDatabase } from '../../support/engines.ts'
 import { onServer, openShop, paid, placed, type Shop, type ShopMap, shopEvents, take } from '../../support/shop.ts'
@@ -24,13 +24,13 @@ export async function freshPath(name = 'archive'): Promise<string> {
 }
 
 /** A schema that does not exist yet. */
-export async function freshPlace(database?: Database): Promise<Place> {
+export async function freshPlace(database?: Database): Promise<StoreLocation> {
   const place = { database: database ?? (await openDatabase()), schema: freshSchema() }
   onTestFinished(() => dropPlace(place))
   return place
 }
 
-async function dropPlace({ database, schema }: Place): Promise<void> {
+async function dropPlace({ database, schema }: StoreLocation): Promise<void> {
   await database.transaction(tx => tx.query(`drop schema if exists ${identifier(schema)} cascade`), {
     timeoutMs: 30_000,
   })
@@ -49,13 +49,13 @@ export function useOtherEngine(): () => Database {
 }
 
 /** Every row of every table, as PostgreSQL writes it. */
-export async function rowsOf({ database, schema }: Place): Promise<Record<string, string[]>> {
+export async function rowsOf({ database, schema }: StoreLocation): Promise<Record<string, string[]>> {
   const work = async (tx: Parameters<Parameters<Database['transaction']>[0]>[0]): Promise<Record<string, string[]>> => {
     await writeExactly(tx)
     const rows: Record<string, string[]> = {}
     for (const shape of await readShapes(tx, schema)) {
       rows[shape.name] = []
-      for await (const page of linesOf(tx, { database, schema, signal: undefined }, shape))
+      for await (const page of readAllRows(tx, { database, schema, signal: undefined }, shape))
         rows[shape.name]!.push(...page)
     }
     return rows
@@ -71,21 +71,18 @@ export interface Customer {
 
 export const customerOptions = {
   history: true,
-  indexes: [index('name', { unique: true })],
-  columns: [column('score', { as: 'number' })],
+  indexes: [{ path: 'name', unique: true }],
+  columns: [{ path: 'score', as: 'number' }],
 } as const
 
-export const totals = tableProjection('customer-totals', {
+export const totals = defineTableProjection('customer-totals', {
   events: shopEvents,
   columns: { customer: 'text', orders: 'bigint', total: 'numeric', ratio: 'double precision', at: 'timestamptz' },
   primaryKey: ['customer'],
   indexes: [['total']],
-  key: event => ({ customer: event.stream }),
   on: {
-    OrderPlaced: {
-      increment: { orders: 1, total: event => event.data.total },
-      set: { at: event => event.createdAt, ratio: 1 / 3 },
-    },
+    OrderPlaced: ({ stream, data, createdAt }, row) =>
+      row({ customer: stream }, { increment: { orders: 1, total: data.total }, set: { at: createdAt, ratio: 1 / 3 } }),
   },
 })
 

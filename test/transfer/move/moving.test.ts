@@ -1,9 +1,5 @@
 import { expect, test } from 'vitest'
-import { column, index } from '../../../src/documents/indexes.ts'
-import { dropRetired } from '../../../src/transfer/move/incoming.ts'
-import { copyInto } from '../../../src/transfer/move/moving.ts'
-import { stateOf } from '../../../src/transfer/move/state.ts'
-import { switchOver } from '../../../src/transfer/move/switch.ts'
+import { copyInto, dropRetired, readState, switchOver } from '../../../src/transfer/move/move.ts'
 import { defineHandler } from '../../../src/workflows/handler.ts'
 import { ada, bob, type Customer } from '../../documents/customers.ts'
 import { orders, totals } from '../../projections/read-models.ts'
@@ -73,7 +69,7 @@ test('a moved store can be moved back, over the marker it left', async () => {
   for (const [name, last] of Object.entries(old)) expect(sequences[name], name).toBeGreaterThanOrEqual(last)
   const here = await open(source)
   await here.events.append('order-100', placed())
-  expect(await stateOf(back)).toBe('active')
+  expect(await readState(back)).toBe('active')
 })
 
 test('a store can be moved there, back and there again, whatever it left on the way', async () => {
@@ -82,7 +78,7 @@ test('a store can be moved there, back and there again, whatever it left on the 
 
   for (const each of [move, back, move]) await switchOver(each)
 
-  expect(await stateOf(move)).toBe('active')
+  expect(await readState(move)).toBe('active')
   expect(await contentsOf(target, move.target.schema)).toEqual(await contentsOf(source, move.retired))
   expect((await contentsOf(target, move.target.schema)).events).toHaveLength(1)
 })
@@ -103,10 +99,10 @@ test('copying can be repeated, copies only changes, and reports progress', async
 
   expect(first.events).toBe(62)
   expect(second).toMatchObject({ passes: 1 })
-  expect(reported).toContain('copy events 63')
-  expect(reported.some(each => each.startsWith('copy customers'))).toBe(true)
+  expect(reported).toContain('copying events 63')
+  expect(reported.some(each => each.startsWith('copying customers'))).toBe(true)
   expect(reported.some(each => each.includes('order_totals'))).toBe(false)
-  expect(await stateOf(move)).toBe('copying')
+  expect(await readState(move)).toBe('copying')
 })
 
 test('tables that are created, dropped and changed during the copy are on the target as they are at the end', async () => {
@@ -116,8 +112,11 @@ test('tables that are created, dropped and changed during the copy are on the ta
   await fill(opened)
   await copyInto(move)
   const suppliers = store.documents<{ city: string; since: number; tags: string[] }>('suppliers', {
-    columns: [column('since', { as: 'number' })],
-    indexes: [index({ path: 'city', lower: true }, { unique: true }), index('tags', { method: 'gin' })],
+    columns: [{ path: 'since', as: 'number' }],
+    indexes: [
+      { path: 'city', lower: true, unique: true },
+      { path: 'tags', method: 'gin' },
+    ],
   })
   await store.schema.sync()
   await suppliers.put('tea', { city: 'Kandy', since: 1867, tags: ['hills'] })

@@ -1,0 +1,144 @@
+/**
+ * Reading: one stream (here), the whole log (`log`), and pages of the log for consumers (`page`, `copy-page`).
+ *
+ *     statement ──► rows ──► event, upcast to the shape its readers expect (`rows`, `upcast`) ──► sequence, page by page
+ *
+ * A stream is read in either direction, in pages: memory stays flat whatever its length. Each page is one keyset query on
+ * (stream, version), so its cost does not depend on where in the stream it lies.
+ */
+import { InvalidOption } from '../../core/errors.ts'
+import { checkName } from '../../core/name.ts'
+import { retry } from '../../core/retry.ts'
+import type { Executor } from '../../database/database.ts'
+import { sql } from '../../database/sql.ts'
+import type { RecordedEvent } from '../definition.ts'
+import type { Log } from '../log.ts'
+import { eventColumns, eventsOfRows } from './rows.ts'
+import { inPages } from './sequence.ts'
+
+export interface ReadOptions {
+  /** The lowest version wanted. */
+  from?: number | undefined
+  /** Only versions above this one. */
+  after?: number | undefined
+  /** The highest version wanted. */
+  to?: number | undefined
+  /** Only events created at or after this time. */
+  since?: Date | undefined
+  /** Only events created at or before this time. */
+  until?: Date | undefined
+  /** Default 'forwards'. */
+  direction?: 'forwards' | 'backwards' | undefined
+  /** The most events wanted. */
+  limit?: number | undefined
+  /** Events asked for at a time. Default 1000, embedded 500. */
+  pageSize?: number | undefined
+  /** Also read an archived or tombstoned stream. Default false: it reads as empty. */
+  includeArchived?: boolean | undefined
+  signal?: AbortSignal | undefined
+}
+
+export function readStream(
+  log: Log,
+  executor: Executor,
+  stream: string,
+  options: ReadOptions,
+): AsyncIterableIterator<RecordedEvent> {
+  checkName('Stream', stream)
+  checkRange(options)
+  const backwards = options.direction === 'backwards'
+  const pageSize = options.pageSize ?? log.database.batch.readEvents
+  let low = Math.max((options.from ?? 1) - 1, options.after ?? 0)
+  let high = options.to ?? Number.MAX_SAFE_INTEGER
+  let wanted = options.limit ?? Number.MAX_SAFE_INTEGER
+  let done = false
+
+  const next = async (): Promise<RecordedEvent[] | undefined> => {
+    const limit = Math.min(pageSize, wanted)
+    if (done || limit <= 0 || low >= high) return undefined
+    const statement = pageOf(log, stream, { ...options, low, high, limit, backwards })
+    const rows = await rereadable(executor, log, () => executor.runArrays(statement))
+    done = rows.length < limit
+    wanted -= rows.length
+    if (rows.length === 0) return undefined
+    const last = Number((rows.at(-1) as unknown[])[2])
+    if (backwards) high = last - 1
+    else low = last
+    return eventsOfRows(log, rows)
+  }
+  return inPages(next, { ahead: readsAhead(log, executor), signal: options.signal })
+}
+
+interface PageOptions extends ReadOptions {
+  readonly low: number
+  readonly high: number
+  readonly limit: number
+  readonly backwards: boolean
+}
+
+function pageOf(log: Log, stream: string, page: PageOptions): ReturnType<typeof sql> {
+  const { low, high, limit, since, until, includeArchived = false } = page
+  const times = { since: since?.toISOString() ?? null, until: until?.toISOString() ?? null }
+  return page.backwards
+    ? sql`/* events.read_backwards */
+        select ${eventColumns}
+        from ${log.names.events}
+        where stream = ${stream}::text
+          and version > ${low}::bigint
+          and version <= ${high}::bigint
+          and (${times.since}::timestamptz is null or created_at >= ${times.since}::timestamptz)
+          and (${times.until}::timestamptz is null or created_at <= ${times.until}::timestamptz)
+          and (${includeArchived}::boolean or not exists (
+            select from ${log.names.streams} as archived
+            where archived.stream = ${stream}::text
+              and archived.archived_at is not null))
+        order by version desc
+        limit ${limit}::integer`
+    : sql`/* events.read */
+        select ${eventColumns}
+        from ${log.names.events}
+        where stream = ${stream}::text
+          and version > ${low}::bigint
+          and version <= ${high}::bigint
+          and (${times.since}::timestamptz is null or created_at >= ${times.since}::timestamptz)
+          and (${times.until}::timestamptz is null or created_at <= ${times.until}::timestamptz)
+          and (${includeArchived}::boolean or not exists (
+            select from ${log.names.streams} as archived
+            where archived.stream = ${stream}::text
+              and archived.archived_at is not null))
+        order by version
+        limit ${limit}::integer`
+}
+
+/** Embedded the next page would only take the thread from the consumer; in a transaction its statements would wait. */
+export function readsAhead(log: Log, executor: Executor): boolean {
+  return executor === log.database && log.database.engine === 'postgres'
+}
+
+/** Reading again after a lost connection is always safe; inside a transaction there is nothing to come back to. */
+export function rereadable<T>(executor: Executor, log: Log, read: () => Promise<T>): Promise<T> {
+  return executor === log.database ? retry(read, { retries: 6, clock: log.clock }) : read()
+}
+
+function checkRange(options: ReadOptions): void {
+  for (const name of ['from', 'after', 'to'] as const) checkWhole(name, options[name], 0)
+  checkPaging(options)
+  for (const name of ['since', 'until'] as const) {
+    const time = options[name]
+    if (time !== undefined && !(time instanceof Date && !Number.isNaN(time.getTime())))
+      throw new InvalidOption({ option: name, reason: `must be a valid Date, not ${String(time)}` })
+  }
+  const { direction = 'forwards' } = options
+  if (direction !== 'forwards' && direction !== 'backwards')
+    throw new InvalidOption({ option: 'direction', reason: `must be 'forwards' or 'backwards', not ${direction}` })
+}
+
+export function checkPaging({ limit, pageSize }: { limit?: number | undefined; pageSize?: number | undefined }): void {
+  checkWhole('limit', limit, 0)
+  checkWhole('pageSize', pageSize, 1)
+}
+
+function checkWhole(option: string, value: number | undefined, least: number): void {
+  if (value !== undefined && !(Number.isSafeInteger(value) && value >= least))
+    throw new InvalidOption({ option, reason: `must be a whole number from ${least}, not ${String(value)}` })
+}
