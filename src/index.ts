@@ -109,7 +109,22 @@ export type { OrderAs, OrderOptions } from './documents/query/order.ts'
 export type { IncludeOptions, NumberedPage, Query, Queryable, Rows } from './documents/query/query.ts'
 export type { ReadOptions as DocumentReadOptions, StoredDocument } from './documents/read.ts'
 export type { ExpectedOptions } from './documents/write.ts'
-export * from './errors.ts'
+export {
+  DocumentConflict,
+  DocumentExists,
+  DocumentNotFound,
+  IdempotencyConflict,
+  InvalidEvent,
+  isRillflowError,
+  NonRetryable,
+  OutcomeUnknown,
+  Overloaded,
+  RetryLater,
+  RillflowError,
+  TimedOut,
+  UniqueViolation,
+  VersionConflict,
+} from './errors.ts'
 export type { AppendOptions } from './events/append/append.ts'
 export type { AppendBuilder } from './events/append/builder.ts'
 export type { AppendResult } from './events/append/outcome.ts'

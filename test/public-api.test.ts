@@ -9,9 +9,10 @@ test('users can import these names and no others', async () => {
     if (file.endsWith('.js')) names[entry] = Object.keys(await import(sourceOf(file))).sort()
   }
 
-  const words = [...errors.trim().split(/\s+/), ...functions.trim().split(/\s+/)]
+  const words = (text: string): string[] => text.trim().split(/\s+/).sort()
   expect(names).toEqual({
-    '.': words.sort(),
+    '.': words(functions + commonErrors),
+    './errors': words(`${errors} isRillflowError`),
     './otel': ['connectOpenTelemetry'],
     './testing': [
       ...['NotSettled', 'SpecificationFailed', 'countingIds', 'fakeClock', 'settle', 'specify', 'temporaryStore'],
@@ -20,10 +21,17 @@ test('users can import these names and no others', async () => {
 })
 
 const functions = `
-  aggregate and append at avg batch between channels column compileQuery complete contains count custom deadLetter decider
-  defineCollection defineConfig defineEvents documentProjection elemMatch emit eq exists failFast filterFrom gt gte increment index insert isIn isNull
-  isRillflowError like liveProjection logAndSkip lower lt lte max min ne not openStore or projection regex remove
-  rename restoreBackup retryWithBackoff search set startsWith sum table tableProjection transition unset upcaster
+  and append at avg batch between channels compileQuery complete contains count custom deadLetter defineAggregate
+  defineClassAggregate defineCollection defineConfig defineDocumentProjection defineEvents defineProjectedAggregate
+  defineProjection defineTableProjection elemMatch emit eq exists failFast filterFrom gt gte increment insert isIn
+  isNull like logAndSkip lower lt lte max min ne not openStore or regex remove rename restoreBackup
+  retryWithBackoff search set startsWith sum transition unset upcaster
+`
+
+/** The errors that programs catch, or throw. The whole set is `rillflow/errors`. */
+const commonErrors = `
+  DocumentConflict DocumentExists DocumentNotFound IdempotencyConflict InvalidEvent isRillflowError NonRetryable
+  OutcomeUnknown Overloaded RetryLater RillflowError TimedOut UniqueViolation VersionConflict
 `
 
 const errors = `
@@ -42,7 +50,7 @@ const errors = `
   SerializationFailed ServerInRecovery ServerUnsupported SessionClosed SessionSaving SnapshotRefused StoreClosed
   StreamArchived StreamNotFound TenancyRequired TenantElsewhere TenantMoving TenantNotFound TenantRequired
   DirectoryMissing DirectoryUnreachable ForceRequired InvalidTenantName MoveHeldUp MoveNotEqual MoveRefused
-  MoveTakenOver ServerNotFound ArchiveDamaged ArchiveExists ArchiveForeign ArchiveNewer ImportDiffers NotArchivable
+  MoveTakenOver ServerNotFound ExportDamaged ExportExists ExportNewer ExportUnreadable ImportDiffers IntegerTooLarge NotExportable
   SchemaNotEmpty StreamTombstoned SubscriptionMismatch SubscriptionNotFound TimedOut TooManyEmitted
   TransactionClosed TransactionTimeout UniqueViolation UnknownLanguage UpcastFailed UpcasterCycle UpcasterFailed
   VersionConflict ViewsDepend WorkerCrashed WorkflowNotActive

@@ -6,8 +6,8 @@ let shop: Folder
 beforeAll(async () => {
   shop = await openFolder({
     config: `
-      import { defineConfig, index } from 'rillflow'
-      export default defineConfig({ collections: { customers: { indexes: [index('email')] } } })
+      import { defineConfig } from 'rillflow'
+      export default defineConfig({ collections: { customers: { indexes: ['email'] } } })
     `,
   })
   if (onServer) await shop.run('schema sync')

@@ -31,7 +31,7 @@ test('a folder that is not a store is not changed by a command that reads, and i
     stdout: '',
     stderr: expect.stringContaining('no embedded store in "prices"'),
   })
-  expect(written).toMatchObject({ code: 2, stderr: expect.stringContaining('"data" that is no store of ours') })
+  expect(written).toMatchObject({ code: 2, stderr: expect.stringContaining('"data" that is not a store') })
   expect(await readdir(join(prices, 'data'))).toEqual(['list.csv'])
 })
 

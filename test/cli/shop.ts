@@ -166,32 +166,31 @@ function literal(text: string): RegExp {
 /** The configuration of a shop that has a bit of everything. */
 export const shopConfig = `
 import {
-  aggregate, deadLetter, defineConfig, documentProjection, emit, index, projection, table, upcaster,
+  deadLetter, defineAggregate, defineConfig, defineDocumentProjection, defineProjection, emit, upcaster,
 } from 'rillflow'
 
-const totals = projection('order-totals', {
-  tables: [table('order_totals', {
-    columns: { stream: 'text', total: { type: 'numeric', default: 0 } },
-    primaryKey: ['stream'],
-  })],
+const totals = defineProjection('order-totals', {
+  tables: {
+    order_totals: { columns: { stream: 'text', total: { type: 'numeric', default: 0 } }, primaryKey: ['stream'] },
+  },
   policy: deadLetter({ retries: 0 }),
   on: {
     OrderPlaced(event, ctx) {
       if (event.data.total < 0) throw new Error('a negative total')
       return ctx.tx.query(
-        'insert into ' + ctx.table('order_totals') + ' as t values ($1, $2) on conflict (stream) do update set total = t.total + excluded.total',
+        'insert into ' + ctx.tables('order_totals') + ' as t values ($1, $2) on conflict (stream) do update set total = t.total + excluded.total',
         [event.stream, event.data.total],
       )
     },
   },
 })
 
-const orders = documentProjection('orders', {
+const orders = defineDocumentProjection('orders', {
   initial: () => ({ total: 0 }),
-  on: { OrderPlaced: (order, event) => ({ total: order.total + event.data.total }) },
+  evolve: { OrderPlaced: (order, event) => ({ total: order.total + event.data.total }) },
 })
 
-const order = aggregate('order', {
+const order = defineAggregate('order', {
   initial: () => ({ total: 0 }),
   evolve: (state, event) => ({ total: state.total + (event.data.total ?? 0) }),
   decide: () => [],
@@ -201,7 +200,7 @@ export default defineConfig({
   // On a busy machine every statement is slow and would be logged.
   slowStatementMs: 60_000,
   projections: [totals, orders],
-  collections: { customers: { indexes: [index('email')] } },
+  collections: { customers: { indexes: ['email'] } },
   snapshotters: [{ aggregate: order, threshold: 3 }],
   subscriptions: { mailer: { types: ['OrderShipped'], onEvent: event => console.log('mail for', event.stream) } },
   upcasters: [

@@ -213,7 +213,7 @@ export async function copyDocuments(
 }
 
 /** After a name with this version come only other names. */
-const maxVersion = '9223372036854775807'
+const maxVersion = `${Number.MAX_SAFE_INTEGER}`
 
 function documentOf(line: string): SelectedDocument {
   const { id, version, body, deleted_at: deletedAt } = JSON.parse(line)

@@ -199,7 +199,7 @@ async function readMoment(tx: Executor, schema: string): Promise<Pick<ExportMani
   const [row] = await tx.run<{ position: number; now: Date }>(sql`/* export.moment */
     select coalesce(max(position), 0) as position, now() as now
     from ${logNames(schema).events}`)
-  return { position: `${row!.position}`, createdAt: row!.now.toISOString() }
+  return { position: row!.position, createdAt: row!.now.toISOString() }
 }
 
 /** Written after all other files, with its own digest. Afterwards all of the folder is on the disk. */

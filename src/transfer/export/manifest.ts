@@ -11,8 +11,8 @@ import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { basename, join, resolve } from 'node:path'
+import { throwIfAborted } from '../../core/abort.ts'
 import { canonicalJson } from '../../core/json.ts'
-import { throwIfAborted } from '../../core/lifecycle.ts'
 import { library } from '../../parts.ts'
 import { checksum, migrationName } from '../../schema/migration.ts'
 import type { TableShape } from '../table-shape.ts'
@@ -36,7 +36,7 @@ export interface ExportManifest {
   /** The last number drawn from each sequence, 0 if none was. */
   readonly sequences: Readonly<Record<string, string>>
   /** The position of the last event in it, 0 if there is none. */
-  readonly position: string
+  readonly position: number
 }
 
 export interface ExportedTable extends TableShape {
