@@ -4,7 +4,7 @@
  */
 import { postgresSQLBuilder } from '@event-driven-io/pongo'
 import { internalsOf } from '../../src/documents/query/query.ts'
-import { writeSelect } from '../../src/documents/query/rows.ts'
+import { writeSelect } from '../../src/documents/query/select.ts'
 import { and, type Collection, eq } from '../../src/index.ts'
 import { percentile, type Sample } from '../harness/rounds.ts'
 import { type Customer, cityOf, emailOf } from '../workloads/customers.ts'

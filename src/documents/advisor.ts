@@ -6,7 +6,7 @@
  * Advice is given where no index begins with a field that the query pins down. Equality alone is served by the index on
  * the body; whether an index is worth its cost to writers is for people to say, so the times are told.
  */
-import type { CollectionBase } from './collection.ts'
+import type { OpenCollection } from './collection.ts'
 import { indexesIn, stepsOf } from './indexes.ts'
 import type { Condition } from './query/condition.ts'
 import { placeKey } from './query/expression.ts'
@@ -47,7 +47,7 @@ interface Shape {
 const maxShapes = 200
 const maxTexts = 1000
 
-export function openAdvisor({ options }: Pick<CollectionBase, 'options'>): Advisor {
+export function openAdvisor({ options }: Pick<OpenCollection, 'options'>): Advisor {
   const shapes = new Map<string, Shape>()
   const known = new Map<string, Shape>()
   const leading = new Set(

@@ -6,7 +6,7 @@
 import { InvalidOption } from '../core/errors.ts'
 import { checkExpected, checkedBody, checkId } from './body.ts'
 import { type BulkOutcome, writeMany } from './bulk.ts'
-import type { CollectionBase, WriteOptions } from './collection.ts'
+import type { OpenCollection, WriteOptions } from './collection.ts'
 import type { Change, ChangeKind } from './write-many.ts'
 
 export interface DocumentBatch<Doc extends object = Record<string, unknown>> {
@@ -28,7 +28,7 @@ export interface ExpectedVersion {
   readonly expected?: number | undefined
 }
 
-export function openBatch<Doc extends object>(collection: CollectionBase, most: number): DocumentBatch<Doc> {
+export function openBatch<Doc extends object>(collection: OpenCollection, most: number): DocumentBatch<Doc> {
   let staged: StagedChange[] = []
   let isFlushing = false
   const stage = (kind: ChangeKind, id: string, data: unknown, expected: number | undefined): DocumentBatch<Doc> => {

@@ -4,11 +4,11 @@ import { InvalidEvent, InvalidOption, isRillflowError } from '../core/errors.ts'
 import { encodeJson, pathText } from '../core/json.ts'
 import { checkName } from '../core/name.ts'
 import { checkSchema, type SchemaIssue } from '../core/schema-check.ts'
-import type { CollectionBase } from './collection.ts'
+import type { OpenCollection } from './collection.ts'
 import { InvalidDocument, UpcastFailed } from './errors.ts'
 
 /** The body as text, if it may be stored; a promise only if the collection's schema gives one. */
-export function checkedBody(collection: CollectionBase, id: string, data: unknown): Awaitable<string> {
+export function checkedBody(collection: OpenCollection, id: string, data: unknown): Awaitable<string> {
   const text = encodeBody(collection, id, data)
   const issues = schemaIssues(collection, data)
   if (isPromise(issues)) return issues.then(late => passed(late))
@@ -21,7 +21,7 @@ export function checkedBody(collection: CollectionBase, id: string, data: unknow
 }
 
 /** Raises `InvalidDocument` if the collection's schema does not like what is stored now. */
-export async function checkStored(collection: CollectionBase, id: string, data: unknown): Promise<void> {
+export async function checkStored(collection: OpenCollection, id: string, data: unknown): Promise<void> {
   const issues = await schemaIssues(collection, data)
   if (issues.length > 0) refuseIssues(collection, id, issues)
 }
@@ -34,12 +34,12 @@ export function encodeValue(value: unknown, what: string, root: string, maxBytes
   return text
 }
 
-export function maxBytesOf(collection: CollectionBase): number {
+export function maxBytesOf(collection: OpenCollection): number {
   return collection.parts.maxDocumentBytes ?? 16 * 1024 * 1024
 }
 
 /** The body as its reader expects it. */
-export function readBody(collection: CollectionBase, id: string, stored: unknown): unknown {
+export function readBody(collection: OpenCollection, id: string, stored: unknown): unknown {
   const { upcast } = collection.options
   if (upcast === undefined) return stored
   try {
@@ -67,7 +67,7 @@ export function checkUserId(userId: string | undefined): string | null {
   return userId === undefined ? null : checkName('User id', userId)
 }
 
-function encodeBody(collection: CollectionBase, id: string, data: unknown): string {
+function encodeBody(collection: OpenCollection, id: string, data: unknown): string {
   const refuse = (path: string, reason: string, cause?: unknown): never => {
     throw new InvalidDocument({ collection: collection.name, id, path, reason }, cause)
   }
@@ -87,11 +87,11 @@ function encodeBody(collection: CollectionBase, id: string, data: unknown): stri
   }
 }
 
-function schemaIssues({ options }: CollectionBase, data: unknown): Awaitable<readonly SchemaIssue[]> {
+function schemaIssues({ options }: OpenCollection, data: unknown): Awaitable<readonly SchemaIssue[]> {
   return options.schema === undefined ? [] : checkSchema(options.schema, data, 'data')
 }
 
-function refuseIssues(collection: CollectionBase, id: string, issues: readonly SchemaIssue[]): never {
+function refuseIssues(collection: OpenCollection, id: string, issues: readonly SchemaIssue[]): never {
   const [{ path, message }] = issues as [SchemaIssue]
   throw new InvalidDocument({ collection: collection.name, id, path, reason: `does not fit the schema: ${message}` })
 }

@@ -2,10 +2,10 @@
 import { isPromise } from '../core/core.ts'
 import { throwIfAborted } from '../core/lifecycle.ts'
 import type { Executor } from '../database/database.ts'
-import { atomically } from './atomically.ts'
 import { checkExpected, checkedBody, checkId, checkUserId } from './body.ts'
-import { type CollectionBase, preparedToWrite, type WriteOptions } from './collection.ts'
+import { type OpenCollection, preparedToWrite, type WriteOptions } from './collection.ts'
 import { BulkRefused, type RefusedItem } from './errors.ts'
+import { atomically } from './execute.ts'
 import { type Change, type ChangeKind, type ChangeOutcome, isRefusal, writeDocuments } from './write-many.ts'
 
 export interface BulkOptions extends WriteOptions {
@@ -33,7 +33,7 @@ export interface ChangedDocument<Doc = unknown> extends NewDocument<Doc> {
 
 /** Upserts; of several with one id the last one counts. */
 export async function putDocuments(
-  collection: CollectionBase,
+  collection: OpenCollection,
   items: readonly NewDocument[],
   options: BulkOptions = {},
 ): Promise<BulkOutcome[]> {
@@ -42,7 +42,7 @@ export async function putDocuments(
 
 /** Replaces documents that are there; of several with one id each is an update of its own. */
 export async function updateDocuments(
-  collection: CollectionBase,
+  collection: OpenCollection,
   items: readonly ChangedDocument[],
   options: BulkOptions = {},
 ): Promise<BulkOutcome[]> {
@@ -51,7 +51,7 @@ export async function updateDocuments(
 
 /** Deletes, for good or softly. An id that is not there is no failure, unless a version of it was expected. */
 export async function deleteDocuments(
-  collection: CollectionBase,
+  collection: OpenCollection,
   items: readonly (string | { readonly id: string; readonly expected?: number | undefined })[],
   options: BulkOptions & { readonly soft?: boolean | undefined } = {},
 ): Promise<BulkOutcome[]> {
@@ -64,7 +64,7 @@ export async function deleteDocuments(
 }
 
 async function changesOf(
-  collection: CollectionBase,
+  collection: OpenCollection,
   kind: ChangeKind,
   items: readonly NewDocument[],
 ): Promise<Change[]> {
@@ -80,7 +80,7 @@ async function changesOf(
 
 /** Changes in their order, the same id any number of times. */
 export async function writeMany(
-  collection: CollectionBase,
+  collection: OpenCollection,
   changes: readonly Change[],
   options: BulkOptions = {},
 ): Promise<BulkOutcome[]> {
@@ -126,7 +126,7 @@ function takeLatest(changes: readonly Change[]): number[] {
 }
 
 /** Statements of bounded size, no id twice in one, and the changes of one id in their order. */
-function stepsOf(collection: CollectionBase, changes: readonly Change[], places: readonly number[]): number[][] {
+function stepsOf(collection: OpenCollection, changes: readonly Change[], places: readonly number[]): number[][] {
   const mostItems = collection.parts.database.engine === 'pglite' ? 500 : 10_000
   const steps: { places: number[]; bytes: number }[] = []
   const lastStep = new Map<string, number>()
@@ -148,7 +148,7 @@ function stepsOf(collection: CollectionBase, changes: readonly Change[], places:
 const mostBytes = 8 * 1024 * 1024
 
 function refuseRefused(
-  collection: CollectionBase,
+  collection: OpenCollection,
   changes: readonly Change[],
   step: readonly number[],
   outcomes: readonly BulkOutcome[],

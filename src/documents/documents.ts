@@ -43,20 +43,20 @@ import {
   updateDocuments,
 } from './bulk.ts'
 import {
-  baseOf,
   type CallOptions,
   type Collection,
-  type CollectionBase,
   type CollectionOptions,
+  collectionOf,
   type DocumentParts,
   makeReady,
+  type OpenCollection,
   openCollection,
   type WriteOptions,
-  withBase,
+  withCollection,
 } from './collection.ts'
 import { type DocumentVersion, getEarlier, type HistoryOptions, readHistory } from './history.ts'
 import { type ImportedDocument, type ImportOptions, type ImportProgress, importDocuments } from './import.ts'
-import { mergeDocument, patchDocument, patchDocuments } from './patch/document.ts'
+import { mergeDocument, patchDocument, patchDocuments } from './patch/apply.ts'
 import type { MergePatch, Patch } from './patch/patch.ts'
 import type { Condition } from './query/condition.ts'
 import type { Field, MetaFields } from './query/field.ts'
@@ -69,7 +69,6 @@ import {
   type ReadOptions,
   type StoredDocument,
 } from './read.ts'
-import { updateDocument } from './update.ts'
 import {
   deleteDocument,
   type ExpectedOptions,
@@ -77,6 +76,7 @@ import {
   putDocument,
   restoreDocument,
   softDeleteDocument,
+  updateDocument,
 } from './write.ts'
 
 /** The documents of a projection, which alone writes them. */
@@ -173,7 +173,7 @@ export interface Collections {
   /** Whether a collection of this name was opened or registered. */
   has(name: string): boolean
   /** The collection of a definition, or of a handle of this store. */
-  find(collection: Collection | { readonly name: string }): CollectionBase
+  find(collection: Collection | { readonly name: string }): OpenCollection
 }
 
 export function openCollections(parts: DocumentParts): Collections {
@@ -212,7 +212,7 @@ export function openCollections(parts: DocumentParts): Collections {
     register: collection => void documents(collection),
     has: name => names.has(name),
     find(given) {
-      const base = baseOf('kind' in given ? documents(given) : given)
+      const base = collectionOf('kind' in given ? documents(given) : given)
       if (base !== undefined && base.parts === parts) return base
       const reason = `Collection "${given.name}" belongs to another store. Open it with documents() of the store that the session is of.`
       throw new InvalidOption({ option: 'collection', reason })
@@ -221,7 +221,7 @@ export function openCollections(parts: DocumentParts): Collections {
 }
 
 /** The calls on one collection. */
-export function documentsOf<Doc extends object>(base: CollectionBase): Documents<Doc> {
+export function documentsOf<Doc extends object>(base: OpenCollection): Documents<Doc> {
   const { ids } = base.parts
   const insertNew = async (data: unknown, options?: WriteOptions): Promise<{ id: string; version: number }> => {
     const id = ids.next()
@@ -258,5 +258,5 @@ export function documentsOf<Doc extends object>(base: CollectionBase): Documents
     history: (id, options) => readHistory(base, id, options) as Promise<Page<DocumentVersion<Doc>>>,
     getAt: (id, when, options) => getEarlier(base, id, when, options) as Promise<StoredDocument<Doc> | undefined>,
   }
-  return withBase(documents, base)
+  return withCollection(documents, base)
 }

@@ -12,9 +12,9 @@ import type { Transaction } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import { moment } from '../schema/clock.sql.ts'
 import { checkedBody, checkId, checkUserId } from './body.ts'
-import { type CollectionBase, preparedToWrite } from './collection.ts'
+import { type OpenCollection, preparedToWrite } from './collection.ts'
 import { DocumentExists } from './errors.ts'
-import { writeError } from './run.ts'
+import { writeError } from './execute.ts'
 import { type Change, writeDocuments } from './write-many.ts'
 
 export interface ImportOptions {
@@ -44,7 +44,7 @@ type Source = Iterable<ImportedDocument> | AsyncIterable<ImportedDocument>
 type Ready = Change & { readonly body: string }
 
 export async function importDocuments(
-  collection: CollectionBase,
+  collection: OpenCollection,
   source: Source,
   options: ImportOptions = {},
 ): Promise<ImportProgress> {
@@ -66,7 +66,7 @@ export async function importDocuments(
 }
 
 async function* chunksOf(
-  collection: CollectionBase,
+  collection: OpenCollection,
   source: Source,
   chunkSize: number,
 ): AsyncGenerator<Ready[], void, undefined> {
@@ -88,7 +88,7 @@ async function* chunksOf(
 const mostBytes = 8 * 1024 * 1024
 
 async function storeChunk(
-  collection: CollectionBase,
+  collection: OpenCollection,
   chunk: readonly Ready[],
   existing: 'refuse' | 'keep' | 'replace',
   userId: string | null,
@@ -109,7 +109,7 @@ async function storeChunk(
 }
 
 /** The first of each id that is not there yet. */
-async function missingOnes(collection: CollectionBase, tx: Transaction, chunk: readonly Ready[]): Promise<Ready[]> {
+async function missingOnes(collection: OpenCollection, tx: Transaction, chunk: readonly Ready[]): Promise<Ready[]> {
   const rows = await tx.runArrays(sql`/* documents.import_known */
     select id
     from ${collection.table}
@@ -120,7 +120,7 @@ async function missingOnes(collection: CollectionBase, tx: Transaction, chunk: r
 
 /** Versions begin at 1; where there is a history, which may know an id from before, the ordinary way counts on. */
 async function copyChunk(
-  collection: CollectionBase,
+  collection: OpenCollection,
   tx: Transaction,
   chunk: readonly Ready[],
   userId: string | null,
@@ -154,7 +154,7 @@ async function copyChunk(
 }
 
 /** COPY stops at the first id that is taken, and names it. */
-function takenError(collection: CollectionBase, error: unknown): Error | undefined {
+function takenError(collection: OpenCollection, error: unknown): Error | undefined {
   if (!isRillflowError(error, 'database_failed')) return undefined
   const { constraint, detail = '' } = error.cause as { constraint?: string; detail?: string }
   if (constraint !== `${collection.tableName}_pkey`) return undefined

@@ -1,8 +1,8 @@
 /** Reading documents by their ids. */
 import { sql } from '../database/sql.ts'
 import { checkId, readBody } from './body.ts'
-import { type CallOptions, type CollectionBase, prepared } from './collection.ts'
-import { runRead, runRows } from './run.ts'
+import { type CallOptions, type OpenCollection, prepared } from './collection.ts'
+import { runRead, runRows } from './execute.ts'
 
 /** A document and what is known about it. */
 export interface StoredDocument<Doc = unknown> {
@@ -24,7 +24,7 @@ export interface ReadOptions extends CallOptions {
 }
 
 export async function getDocument(
-  collection: CollectionBase,
+  collection: OpenCollection,
   id: string,
   options: ReadOptions = {},
 ): Promise<StoredDocument | undefined> {
@@ -50,7 +50,7 @@ export async function getDocument(
 
 /** Those that are there, by id. */
 export async function getDocuments(
-  collection: CollectionBase,
+  collection: OpenCollection,
   ids: readonly string[],
   options: ReadOptions = {},
 ): Promise<Map<string, StoredDocument>> {
@@ -72,7 +72,7 @@ export async function getDocuments(
 }
 
 export async function documentExists(
-  collection: CollectionBase,
+  collection: OpenCollection,
   id: string,
   options: ReadOptions = {},
 ): Promise<boolean> {
@@ -90,7 +90,7 @@ export async function documentExists(
   return rows.length > 0
 }
 
-export async function countDocuments(collection: CollectionBase, options: ReadOptions = {}): Promise<number> {
+export async function countDocuments(collection: OpenCollection, options: ReadOptions = {}): Promise<number> {
   const executor = await prepared(collection, options)
   const [row] = await runRows(
     collection,
@@ -105,7 +105,7 @@ export async function countDocuments(collection: CollectionBase, options: ReadOp
 }
 
 /** A row of the columns as they are selected above. */
-export function toDocument(collection: CollectionBase, row: readonly unknown[]): StoredDocument {
+export function toDocument(collection: OpenCollection, row: readonly unknown[]): StoredDocument {
   const [id, body, version, createdAt, updatedAt, createdBy, updatedBy, deletedAt] = row as DocumentRow
   const document: Mutable<StoredDocument> = {
     id,

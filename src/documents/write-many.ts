@@ -12,9 +12,9 @@ import { InvalidOption } from '../core/errors.ts'
 import type { Executor } from '../database/database.ts'
 import { type Statement, sql } from '../database/sql.ts'
 import { moment } from '../schema/clock.sql.ts'
-import type { CollectionBase } from './collection.ts'
-import { firstVersion, keepingVersions } from './keep.ts'
-import { runRows, tellDocuments } from './run.ts'
+import type { OpenCollection } from './collection.ts'
+import { reportDocuments, runRows } from './execute.ts'
+import { firstVersion, withVersions } from './history.ts'
 
 /** A change of one document. `body` is JSON text, as `checkedBody` gives it. */
 export interface Change {
@@ -48,7 +48,7 @@ export interface WriteManyOptions {
 /** Each id at most once. The outcomes are in the order of the changes. */
 export async function writeDocuments(
   executor: Executor,
-  collection: CollectionBase,
+  collection: OpenCollection,
   changes: readonly Change[],
   options: WriteManyOptions = {},
 ): Promise<ChangeOutcome[]> {
@@ -60,14 +60,14 @@ export async function writeDocuments(
   const bodies = changes.length === 1 && changes[0]!.body !== undefined ? [changes[0]!.body] : []
   const blind = changes.every(change => change.kind === 'put' && change.expected === undefined)
   const statement = blind
-    ? keepingVersions(collection, putAll(collection, changes, userId))
+    ? withVersions(collection, putAll(collection, changes, userId))
     : judgeAll(collection, changes, userId, options.partial ?? false)
   const rows = await runRows(collection, executor, statement, bodies)
   const byId = new Map<string, Judged>()
   for (const row of rows) byId.set(row[0] as string, row as Judged)
   const judged = changes.map(change => outcomeOf(change, byId.get(change.id)!))
   const outcomes = blind ? judged : conclude(changes, judged, options.partial ?? false)
-  tellDocuments(collection, 'written', statement.label, outcomes.filter(each => each.outcome === 'written').length)
+  reportDocuments(collection, 'written', statement.label, outcomes.filter(each => each.outcome === 'written').length)
   return outcomes
 }
 
@@ -98,7 +98,7 @@ export function isRefusal(change: Change, { outcome }: ChangeOutcome): boolean {
 }
 
 /** Upserts need no judging. */
-function putAll(collection: CollectionBase, changes: readonly Change[], userId: string | null): Statement {
+function putAll(collection: OpenCollection, changes: readonly Change[], userId: string | null): Statement {
   return sql`/* documents.put_many */
     insert into ${collection.table} as d (version, created_at, updated_at, id, created_by, updated_by, body)
     select ${firstVersion(collection, 'item.id')}, moment.at, moment.at, item.id, ${userId}::text, ${userId}::text,
@@ -122,7 +122,7 @@ function bodiesOf(changes: readonly Change[]): string {
 }
 
 function judgeAll(
-  collection: CollectionBase,
+  collection: OpenCollection,
   changes: readonly Change[],
   userId: string | null,
   partial: boolean,

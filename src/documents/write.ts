@@ -1,8 +1,8 @@
 /**
- * Writing one document: one statement each.
+ * Writing one document: one statement each; `update` takes two, with a lock on the row between them.
  *
- * A statement that writes nothing is followed by a look at the document, to say why. Between the two the document may
- * have changed again, so that the look finds no reason: then the write is simply tried again.
+ * A statement that wrote nothing is followed by a look at the document, to find out why. Between the two the document may
+ * have changed again, so that the look finds no reason: then the write is tried again.
  */
 
 import { throwIfAborted } from '../core/lifecycle.ts'
@@ -10,11 +10,11 @@ import type { Executor } from '../database/database.ts'
 import { SerializationFailed } from '../database/errors.ts'
 import { type Statement, sql } from '../database/sql.ts'
 import { moment } from '../schema/clock.sql.ts'
-import { checkExpected, checkedBody, checkId, checkUserId } from './body.ts'
-import { type CollectionBase, preparedToWrite, type WriteOptions } from './collection.ts'
-import { DocumentConflict, DocumentDeleted, DocumentExists, DocumentNotFound } from './errors.ts'
-import { firstVersion, keepingEnd, keepingVersions } from './keep.ts'
-import { runWrite } from './run.ts'
+import { checkExpected, checkedBody, checkId, checkUserId, readBody } from './body.ts'
+import { type OpenCollection, preparedToWrite, type WriteOptions } from './collection.ts'
+import { DocumentConflict, DocumentDeleted, DocumentExists, DocumentNotFound, InvalidDocument } from './errors.ts'
+import { runWrite } from './execute.ts'
+import { firstVersion, withDeletion, withVersions } from './history.ts'
 
 export interface ExpectedOptions extends WriteOptions {
   /** The version the document must have. */
@@ -23,7 +23,7 @@ export interface ExpectedOptions extends WriteOptions {
 
 /** Returns the version, which is 1 unless a history goes further back. */
 export async function insertDocument(
-  collection: CollectionBase,
+  collection: OpenCollection,
   id: string,
   data: unknown,
   options: WriteOptions = {},
@@ -32,7 +32,7 @@ export async function insertDocument(
   const userId = checkUserId(options.userId)
   const body = await checkedBody(collection, id, data)
   const executor = await preparedToWrite(collection, options)
-  const statement = keepingVersions(
+  const statement = withVersions(
     collection,
     sql`/* documents.insert */
     insert into ${collection.table} as d (version, created_at, updated_at, id, created_by, updated_by, body)
@@ -51,7 +51,7 @@ export async function insertDocument(
 
 /** Without `expected` an upsert, which also revives what was soft-deleted; with it a checked update. */
 export async function putDocument(
-  collection: CollectionBase,
+  collection: OpenCollection,
   id: string,
   data: unknown,
   options: ExpectedOptions = {},
@@ -63,7 +63,7 @@ export async function putDocument(
   const executor = await preparedToWrite(collection, options)
   if (expected !== undefined)
     return replaceDocument(collection, executor, { id, body, userId, expected }, options.signal)
-  const statement = keepingVersions(
+  const statement = withVersions(
     collection,
     sql`/* documents.put */
     insert into ${collection.table} as d (version, created_at, updated_at, id, created_by, updated_by, body)
@@ -83,12 +83,12 @@ export async function putDocument(
 
 /** Writes a body over the one that is there, at the expected version. */
 export async function replaceDocument(
-  collection: CollectionBase,
+  collection: OpenCollection,
   executor: Executor,
   { id, body, userId, expected }: { id: string; body: string; userId: string | null; expected: number },
   signal?: AbortSignal,
 ): Promise<number> {
-  const statement = keepingVersions(
+  const statement = withVersions(
     collection,
     sql`/* documents.replace */
     update ${collection.table} as d
@@ -108,7 +108,7 @@ export async function replaceDocument(
 
 /** Hard: nothing is left of it but its history. True if there was one. */
 export async function deleteDocument(
-  collection: CollectionBase,
+  collection: OpenCollection,
   id: string,
   options: ExpectedOptions = {},
 ): Promise<boolean> {
@@ -125,7 +125,7 @@ export async function deleteDocument(
           delete from ${collection.table} as d
           where d.id = ${id}::text
             and d.version = ${expected}::bigint`
-  const statement = keepingEnd(collection, deletion, userId)
+  const statement = withDeletion(collection, deletion, userId)
   if (expected === undefined) return (await runWrite(collection, executor, statement)).length > 0
   await attempt(collection, executor, { id, statement, signal: options.signal }, found => {
     if (found === undefined) throw new DocumentNotFound({ collection: collection.name, id })
@@ -137,7 +137,7 @@ export async function deleteDocument(
 
 /** Hides the document. Of one that is hidden already nothing changes. */
 export async function softDeleteDocument(
-  collection: CollectionBase,
+  collection: OpenCollection,
   id: string,
   options: ExpectedOptions = {},
 ): Promise<number> {
@@ -146,7 +146,7 @@ export async function softDeleteDocument(
 
 /** Takes a soft delete back. Of one that is not deleted nothing changes. */
 export async function restoreDocument(
-  collection: CollectionBase,
+  collection: OpenCollection,
   id: string,
   options: ExpectedOptions = {},
 ): Promise<number> {
@@ -154,7 +154,7 @@ export async function restoreDocument(
 }
 
 async function hideOrShow(
-  collection: CollectionBase,
+  collection: OpenCollection,
   id: string,
   options: ExpectedOptions,
   what: 'soft_delete' | 'restore',
@@ -184,7 +184,7 @@ async function hideOrShow(
         where d.id = ${id}::text
           and d.deleted_at is not null
           and d.version = coalesce(${expected ?? null}::bigint, d.version)`
-  const statement = keepingVersions(collection, change)
+  const statement = withVersions(collection, change)
   return attempt(collection, executor, { id, statement, signal: options.signal }, found => {
     if (found === undefined) throw new DocumentNotFound({ collection: collection.name, id })
     if (expected !== undefined) refuseOther(collection, id, found, expected)
@@ -199,7 +199,7 @@ interface Found {
 
 /** A statement on one document: the version it made, or what `judge` says about what is there instead. */
 export async function attempt(
-  collection: CollectionBase,
+  collection: OpenCollection,
   executor: Executor,
   write: { id: string; statement: Statement; body?: string; signal?: AbortSignal | undefined },
   judge: (found: Found | undefined) => number | undefined,
@@ -216,7 +216,7 @@ export async function attempt(
 
 const maxTries = 10
 
-async function lookAt(collection: CollectionBase, executor: Executor, id: string): Promise<Found | undefined> {
+async function lookAt(collection: OpenCollection, executor: Executor, id: string): Promise<Found | undefined> {
   const [row] = await executor.runArrays(sql`/* documents.look */
     select version, deleted_at is not null
     from ${collection.table}
@@ -226,7 +226,7 @@ async function lookAt(collection: CollectionBase, executor: Executor, id: string
 
 /** Says why a live document of this version cannot be had; returns if it can. */
 export function refuseUnfit(
-  collection: CollectionBase,
+  collection: OpenCollection,
   id: string,
   found: Found | undefined,
   expected: number | undefined,
@@ -236,8 +236,44 @@ export function refuseUnfit(
   if (expected !== undefined) refuseOther(collection, id, found, expected)
 }
 
-function refuseOther(collection: CollectionBase, id: string, found: Found, expected: number): void {
+function refuseOther(collection: OpenCollection, id: string, found: Found, expected: number): void {
   if (found.version === expected) return
   collection.parts.telemetry.count('document_conflicts_total')
   throw new DocumentConflict({ collection: collection.name, id, expected, actual: found.version })
+}
+
+/** Two statements in one transaction; nobody else writes the document in between. */
+export async function updateDocument(
+  collection: OpenCollection,
+  id: string,
+  change: (data: never) => unknown,
+  options: ExpectedOptions = {},
+): Promise<number> {
+  checkId(id)
+  const expected = checkExpected(options.expected)
+  const userId = checkUserId(options.userId)
+  const executor = await preparedToWrite(collection, options)
+
+  const work = async (within: Executor): Promise<number> => {
+    const [row] = await within.runArrays(sql`/* documents.lock */
+      select version, deleted_at is not null, body
+      from ${collection.table}
+      where id = ${id}::text
+      for update`)
+    const found = row === undefined ? undefined : { version: Number(row[0]), isDeleted: row[1] as boolean }
+    refuseUnfit(collection, id, found, expected)
+    const data = await change(readBody(collection, id, row![2]) as never)
+    if (data === undefined)
+      throw new InvalidDocument({
+        collection: collection.name,
+        id,
+        path: 'data',
+        reason: 'is undefined after the update',
+      })
+    const body = await checkedBody(collection, id, data)
+    return replaceDocument(collection, within, { id, body, userId, expected: found.version })
+  }
+
+  if (options.tx !== undefined) return work(executor)
+  return collection.parts.database.transaction(work, { signal: options.signal })
 }

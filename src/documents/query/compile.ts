@@ -10,11 +10,11 @@
  * server parses it once and settles on a plan of it.
  */
 import type { CallOptions } from '../collection.ts'
-import { tellDocuments } from '../run.ts'
+import { reportDocuments } from '../execute.ts'
 import { Placeholder, signatureOf } from './operand.ts'
 import { internalsOf, notOne, type Query, type Queryable } from './query.ts'
-import { toRow, writeCount, writeSelect } from './rows.ts'
 import { executorFor, runPrepared } from './run.ts'
+import { toRow, writeCount, writeSelect } from './select.ts'
 import type { QuerySource, QueryState, Written } from './state.ts'
 
 /** Give it the arguments, and it can be run. */
@@ -77,7 +77,7 @@ function bind<Row>({ source, state, written }: Plan, args: readonly unknown[]): 
   }
   const rows = async (cap: number, options?: CallOptions): Promise<Row[]> => {
     const found = await run(cap, options)
-    tellDocuments(source.collection, 'read', 'documents.query', found.length)
+    reportDocuments(source.collection, 'read', 'documents.query', found.length)
     return found.map(row => toRow(source, state, row) as Row)
   }
   const optional = async (options?: CallOptions): Promise<Row | undefined> => {

@@ -9,7 +9,7 @@
  *   the field.
  * - Text goes by its code points. A Date stands for its ISO text, as JSON writes it: `2026-11-16T07:00:00.000Z`.
  */
-import { InvalidQuery } from './errors.ts'
+import { InvalidQuery } from '../errors.ts'
 import { type Field, fieldsOf, type Path, type Place, placeIn, Scope } from './field.ts'
 import type { Comparable, Operand, Text } from './operand.ts'
 

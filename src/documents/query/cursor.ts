@@ -4,8 +4,8 @@
  */
 import { createHash } from 'node:crypto'
 import { textFault } from '../../core/name.ts'
-import type { ParameterType } from './bind.ts'
-import { InvalidCursor } from './errors.ts'
+import { InvalidCursor } from '../errors.ts'
+import type { ParameterType } from './operand.ts'
 import { type Bookmark, fitsType, type OrderKey } from './order.ts'
 
 export function encodeCursor(collection: string, keys: readonly OrderKey[], mark: Bookmark): string {

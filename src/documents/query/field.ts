@@ -5,7 +5,7 @@
  * its place, which operators take out of it; so no name of a field is special, not even `then` or `constructor`.
  */
 import { textFault } from '../../core/name.ts'
-import { InvalidQuery } from './errors.ts'
+import { InvalidQuery } from '../errors.ts'
 
 declare const valueType: unique symbol
 const placeOf: unique symbol = Symbol('rillflow.place')

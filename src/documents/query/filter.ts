@@ -9,6 +9,7 @@
  */
 import { isRillflowError } from '../../core/errors.ts'
 import { textFault } from '../../core/name.ts'
+import { InvalidFilter } from '../errors.ts'
 import {
   and,
   type Condition,
@@ -28,7 +29,6 @@ import {
   regex,
   startsWith,
 } from './condition.ts'
-import { InvalidFilter } from './errors.ts'
 import { documentScope, fieldAt, type Path } from './field.ts'
 import { jsonText } from './operand.ts'
 import { checkedPattern } from './render.ts'

@@ -5,8 +5,8 @@
 
 import { literal } from '../../database/sql.ts'
 import type { CallOptions } from '../collection.ts'
+import { InvalidQuery } from '../errors.ts'
 import { type Condition, checked } from './condition.ts'
-import { InvalidQuery } from './errors.ts'
 import { jsonAt, typedAt } from './expression.ts'
 import {
   documentScope,
@@ -24,8 +24,8 @@ import { columnOf } from './layout.ts'
 import type { Kind } from './operand.ts'
 import { type Direction, type OrderAs, type OrderKey, type OrderOptions, orderKey, type TextPath } from './order.ts'
 import { columnIn, readAs, renderCondition, timeOf, type Writing } from './render.ts'
-import { wholeNumber } from './rows.ts'
 import { executorFor, runQuery } from './run.ts'
+import { wholeNumber } from './select.ts'
 import { type QuerySource, type QueryState, renderFrom, write } from './state.ts'
 
 export type Keys<Doc> = Readonly<Record<string, (c: Field<Doc>, meta: MetaFields) => Path<unknown>>>

@@ -1,7 +1,7 @@
 /** Related documents, read with the documents they belong to: one statement, whatever their number. */
 
+import { InvalidQuery } from '../errors.ts'
 import { toDocument } from '../read.ts'
-import { InvalidQuery } from './errors.ts'
 import { jsonAt, metaColumns, short } from './expression.ts'
 import { documentScope, type Place } from './field.ts'
 import { isIndexed, readAs, startWriting, type Writing } from './render.ts'

@@ -1,11 +1,10 @@
 /** What a query can read: the columns of its table, and the indexes that make it quick. */
 import { nearestName } from '../../core/nearest.ts'
 import { identifier } from '../../database/sql.ts'
-import type { ParameterType } from './bind.ts'
-import { InvalidQuery } from './errors.ts'
+import { InvalidQuery } from '../errors.ts'
 import { metaColumns, pathKey, placeKey } from './expression.ts'
 import { documentScope, type Place } from './field.ts'
-import type { Kind } from './operand.ts'
+import type { Kind, ParameterType } from './operand.ts'
 import type { SearchFields } from './search.ts'
 
 export interface Layout {

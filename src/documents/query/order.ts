@@ -1,11 +1,10 @@
 /** The order of the documents of a query, and which of them come after a given one. */
 
-import type { Binder, ParameterType } from './bind.ts'
-import { InvalidQuery } from './errors.ts'
+import { InvalidQuery } from '../errors.ts'
 import { short } from './expression.ts'
 import type { Path, Place } from './field.ts'
 import { keyColumns, type Layout } from './layout.ts'
-import type { Kind } from './operand.ts'
+import type { Binder, Kind, ParameterType } from './operand.ts'
 import { columnIn, isIndexed, readAs, timeOf, type Writing } from './render.ts'
 
 export type Direction = 'asc' | 'desc'

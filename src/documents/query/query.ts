@@ -28,14 +28,13 @@
 import { throwIfAborted } from '../../core/lifecycle.ts'
 import type { Page, PageOptions } from '../../core/page.ts'
 import { type IndexAdvice, openAdvisor } from '../advisor.ts'
-import type { CallOptions, CollectionBase } from '../collection.ts'
+import type { CallOptions, OpenCollection } from '../collection.ts'
+import { InvalidQuery, NotOne } from '../errors.ts'
+import { reportDocuments } from '../execute.ts'
 import { layoutOf } from '../indexes.ts'
 import type { StoredDocument } from '../read.ts'
-import { tellDocuments } from '../run.ts'
-import { Parameters } from './bind.ts'
 import { type Condition, checked } from './condition.ts'
 import { type BookmarkTypes, decodeCursor, encodeCursor } from './cursor.ts'
-import { InvalidQuery, NotOne } from './errors.ts'
 import {
   documentScope,
   type Field,
@@ -48,6 +47,7 @@ import {
 } from './field.ts'
 import { type Figure, type GroupQuery, type GroupRow, groupQuery, type Keys } from './group.ts'
 import { type Layout, rowColumn } from './layout.ts'
+import { Parameters } from './operand.ts'
 import {
   type Bookmark,
   bookmarkOf,
@@ -60,8 +60,8 @@ import {
   type TextPath,
 } from './order.ts'
 import { startWriting } from './render.ts'
-import { toRow, wholeNumber, widthOf, writeCount, writeSelect } from './rows.ts'
 import { executorFor, runExplain, runQuery } from './run.ts'
+import { toRow, wholeNumber, widthOf, writeCount, writeSelect } from './select.ts'
 import { everything, type QuerySource, type QueryState, renderFrom, write } from './state.ts'
 
 export interface Query<Doc, Row = StoredDocument<Doc>> extends AsyncIterable<Row> {
@@ -186,7 +186,7 @@ export interface NumberedPage<Row> {
 }
 
 /** Opens the queries of a collection. */
-export function openQueries<Doc>(collection: CollectionBase): { query(): Query<Doc>; adviseIndexes(): IndexAdvice[] } {
+export function openQueries<Doc>(collection: OpenCollection): { query(): Query<Doc>; adviseIndexes(): IndexAdvice[] } {
   const { options } = collection
   const advisor = openAdvisor(collection)
   const source: QuerySource = {
@@ -200,12 +200,12 @@ export function openQueries<Doc>(collection: CollectionBase): { query(): Query<D
   return { adviseIndexes: advisor.advise, query: () => new DocumentQuery<Doc, StoredDocument<Doc>>(source, everything) }
 }
 
-function isDeclared({ declared, readModel }: CollectionBase): boolean {
+function isDeclared({ declared, readModel }: OpenCollection): boolean {
   return declared.length > 0 || readModel !== undefined
 }
 
 /** Opens the queries of a table of rows: `store.rows(sales)`. */
-export function openRows<Row>(collection: CollectionBase, key: readonly string[]): Rows<Row> {
+export function openRows<Row>(collection: OpenCollection, key: readonly string[]): Rows<Row> {
   const columns = new Map((collection.readModel ?? []).map(({ name, type }) => [name, rowColumn(type)]))
   const layout: Layout = { ...layoutOf({ gin: false }), row: { columns, key } }
   const source: QuerySource = { label: 'rows', collection, layout, prepared: new Set(), noteRun: () => {} }
@@ -213,7 +213,7 @@ export function openRows<Row>(collection: CollectionBase, key: readonly string[]
 }
 
 function reportRead({ label, collection }: QuerySource, count: number): void {
-  if (label === 'documents') tellDocuments(collection, 'read', 'documents.query', count)
+  if (label === 'documents') reportDocuments(collection, 'read', 'documents.query', count)
 }
 
 /** What a query is about, for the parts that write statements of their own from it. */

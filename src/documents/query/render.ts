@@ -6,12 +6,12 @@
  */
 
 import { identifier } from '../../database/sql.ts'
-import type { Binder } from './bind.ts'
+import { InvalidQuery } from '../errors.ts'
 import type { Comparison, Condition, Test } from './condition.ts'
-import { InvalidQuery } from './errors.ts'
 import { isIndex, jsonAt, lowered, short, shortLength, typedAt } from './expression.ts'
 import { documentScope, type Place, type Scope } from './field.ts'
 import { columnFor, columnOf, type FoundColumn, hasContaining, isOrdered, type Layout } from './layout.ts'
+import type { Binder } from './operand.ts'
 import { dateText, filled, isOpen, jsonText, type Kind, kindOf, kindsIn, numberText, textOf } from './operand.ts'
 import { checkLanguage, configuration, type SearchFields, vectorOf } from './search.ts'
 

@@ -3,7 +3,7 @@ import { isRillflowError } from '../../core/errors.ts'
 import type { Executor } from '../../database/database.ts'
 import type { Statement } from '../../database/sql.ts'
 import { type CallOptions, prepared } from '../collection.ts'
-import { InvalidQuery, UnknownLanguage } from './errors.ts'
+import { InvalidQuery, UnknownLanguage } from '../errors.ts'
 import type { QuerySource, QueryState, Written } from './state.ts'
 
 /** What runs the statements of one call; the collections that are included are made ready, too. Called before a statement is written. */

@@ -1,7 +1,7 @@
 /** Full text: in which language, and the vector of the words in some fields of a document. */
 
 import { literal } from '../../database/sql.ts'
-import { InvalidQuery, UnknownLanguage } from './errors.ts'
+import { InvalidQuery, UnknownLanguage } from '../errors.ts'
 
 /** The fields that a collection is searched in. */
 export interface SearchFields {

@@ -1,9 +1,9 @@
 /** The state of a query: a value that every step copies and none changes. */
-import type { CollectionBase } from '../collection.ts'
-import { Parameters } from './bind.ts'
+import type { OpenCollection } from '../collection.ts'
 import type { Condition } from './condition.ts'
 import type { Place } from './field.ts'
 import type { Layout } from './layout.ts'
+import { Parameters } from './operand.ts'
 import type { OrderKey } from './order.ts'
 import { renderCondition, startWriting, type Writing } from './render.ts'
 
@@ -11,7 +11,7 @@ import { renderCondition, startWriting, type Writing } from './render.ts'
 export interface QuerySource {
   /** What the labels of its statements begin with. */
   readonly label: 'documents' | 'rows'
-  readonly collection: CollectionBase
+  readonly collection: OpenCollection
   readonly layout: Layout
   /** The texts that were prepared, up to a limit: filters from outside may have any number of shapes. */
   readonly prepared: Set<string>

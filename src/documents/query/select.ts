@@ -1,8 +1,8 @@
 /** The rows of a query: the columns it asks for, and the results made of them. */
 
 import { identifier } from '../../database/sql.ts'
+import { InvalidQuery } from '../errors.ts'
 import { type StoredDocument, toDocument } from '../read.ts'
-import { InvalidQuery } from './errors.ts'
 import { jsonAt } from './expression.ts'
 import type { MetaFields, Place } from './field.ts'
 import { renderIncluded, takeIncluded } from './include.ts'

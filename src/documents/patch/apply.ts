@@ -3,23 +3,22 @@
 import type { Executor } from '../../database/database.ts'
 import { SerializationFailed } from '../../database/errors.ts'
 import { type Statement, sql } from '../../database/sql.ts'
-import { atomically } from '../atomically.ts'
 import { checkExpected, checkId, checkStored, checkUserId, maxBytesOf, readBody } from '../body.ts'
-import { type CollectionBase, preparedToWrite, type WriteOptions } from '../collection.ts'
+import { type OpenCollection, preparedToWrite, type WriteOptions } from '../collection.ts'
 import { PatchMismatch } from '../errors.ts'
+import { atomically, runWrite } from '../execute.ts'
+import { withVersions } from '../history.ts'
 import { layoutOf } from '../indexes.ts'
-import { keepingVersions } from '../keep.ts'
-import { Parameters } from '../query/bind.ts'
 import { type Condition, checked } from '../query/condition.ts'
 import { documentScope, type Field, fieldsOf, type MetaFields, metaFields } from '../query/field.ts'
+import { Parameters } from '../query/operand.ts'
 import { renderCondition, startWriting } from '../query/render.ts'
-import { runWrite } from '../run.ts'
 import { attempt, type ExpectedOptions, refuseUnfit } from '../write.ts'
 import { type PatchSql, renderPatch } from './render.ts'
 import { mergeTreeOf, type PatchNode, treeOf } from './tree.ts'
 
 export async function patchDocument(
-  collection: CollectionBase,
+  collection: OpenCollection,
   id: string,
   patch: object,
   options: ExpectedOptions = {},
@@ -29,7 +28,7 @@ export async function patchDocument(
 
 /** RFC 7396. */
 export async function mergeDocument(
-  collection: CollectionBase,
+  collection: OpenCollection,
   id: string,
   patch: unknown,
   options: ExpectedOptions = {},
@@ -38,7 +37,7 @@ export async function mergeDocument(
 }
 
 async function patchOne(
-  collection: CollectionBase,
+  collection: OpenCollection,
   id: string,
   tree: PatchNode,
   options: ExpectedOptions,
@@ -48,7 +47,7 @@ async function patchOne(
   const userId = checkUserId(options.userId)
   const executor = await preparedToWrite(collection, options)
   const patch = async (within: Executor): Promise<number> => {
-    const statement = keepingVersions(collection, patchStatement(collection, tree, { id, expected, userId }))
+    const statement = withVersions(collection, patchStatement(collection, tree, { id, expected, userId }))
     for (let tries = 0; tries < maxTries; tries++) {
       const version = await attempt(collection, within, { id, statement, signal: options.signal }, found => {
         refuseUnfit(collection, id, found, expected)
@@ -73,7 +72,7 @@ const maxTries = 10
 const misfit = 0
 
 function patchStatement(
-  collection: CollectionBase,
+  collection: OpenCollection,
   tree: PatchNode,
   { id, expected, userId }: { id: string; expected: number | undefined; userId: string | null },
 ): Statement {
@@ -101,7 +100,7 @@ interface Selecting {
 
 /** Patches every document that meets the condition, all or none; returns how many. */
 export async function patchDocuments(
-  collection: CollectionBase,
+  collection: OpenCollection,
   given: Condition | ((c: Field<never>, meta: MetaFields) => Condition),
   patch: object,
   options: WriteOptions = {},
@@ -114,7 +113,7 @@ export async function patchDocuments(
 }
 
 async function patchSelected(
-  collection: CollectionBase,
+  collection: OpenCollection,
   condition: Selecting,
   patch: object,
   options: WriteOptions,
@@ -143,7 +142,7 @@ async function patchSelected(
       where d.id = wanted.id
         and not exists (select from wanted where not fits)`
     const statement = { label: 'documents.patch_many', text, values }
-    const rows = await runWrite(collection, within, keepingVersions(collection, statement))
+    const rows = await runWrite(collection, within, withVersions(collection, statement))
     if (rows.length === 0) await refuseMisfit(collection, within, tree, condition)
     return rows.map(row => row[0] as string)
   }
@@ -157,7 +156,7 @@ async function patchSelected(
 
 /** Names the first document, and the place in it, that the patch is not for; returns if there is none. */
 async function refuseMisfit(
-  collection: CollectionBase,
+  collection: OpenCollection,
   executor: Executor,
   tree: PatchNode,
   condition: Selecting,
@@ -182,7 +181,7 @@ async function refuseMisfit(
 }
 
 /** What a schema says about documents can only be asked when they are there. */
-async function checkPatched(collection: CollectionBase, executor: Executor, ids: readonly string[]): Promise<void> {
+async function checkPatched(collection: OpenCollection, executor: Executor, ids: readonly string[]): Promise<void> {
   const rows = await executor.runArrays(sql`/* documents.patched */
     select id, body
     from ${collection.table}

@@ -1,42 +1,46 @@
-/** Running statements, and saying what their failure means in terms of documents. */
+/**
+ * Running the statements of this folder: counted, all or nothing where several belong together, and with the errors of the
+ * database told in terms of documents.
+ */
 
 import { isRillflowError } from '../core/errors.ts'
 import type { Executor } from '../database/database.ts'
 import { SerializationFailed } from '../database/errors.ts'
-import type { Statement } from '../database/sql.ts'
+import { type Statement, sql } from '../database/sql.ts'
 import { sqlStateOf, uniqueViolation } from '../database/sqlstate.ts'
+import { isOwnTransaction } from '../database/transaction.ts'
 import { channels } from '../telemetry/telemetry.ts'
-import type { CollectionBase } from './collection.ts'
+import type { CallOptions, OpenCollection } from './collection.ts'
 import { CollectionNotSynced, UniqueViolation } from './errors.ts'
 import { indexedFields } from './indexes.ts'
 import { historyName } from './table.ts'
 
 /** The rows of a statement that gives a row for each document it reads. */
 export async function runRead(
-  collection: CollectionBase,
+  collection: OpenCollection,
   executor: Executor,
   statement: Statement,
 ): Promise<unknown[][]> {
   const rows = await runRows(collection, executor, statement)
-  tellDocuments(collection, 'read', statement.label, rows.length)
+  reportDocuments(collection, 'read', statement.label, rows.length)
   return rows
 }
 
 /** The same for each document it writes. `bodies` are the texts to be stored, for naming the value that is there already. */
 export async function runWrite(
-  collection: CollectionBase,
+  collection: OpenCollection,
   executor: Executor,
   statement: Statement,
   bodies: readonly string[] = [],
 ): Promise<unknown[][]> {
   const rows = await runRows(collection, executor, statement, bodies)
-  tellDocuments(collection, 'written', statement.label, rows.length)
+  reportDocuments(collection, 'written', statement.label, rows.length)
   return rows
 }
 
 /** The rows of a statement, whatever they are. */
 export async function runRows(
-  collection: CollectionBase,
+  collection: OpenCollection,
   executor: Executor,
   statement: Statement,
   bodies: readonly string[] = [],
@@ -48,8 +52,8 @@ export async function runRows(
   }
 }
 
-export function tellDocuments(
-  { name, parts: { telemetry, schema } }: CollectionBase,
+export function reportDocuments(
+  { name, parts: { telemetry, schema } }: OpenCollection,
   happened: 'read' | 'written',
   statement: string,
   documents: number,
@@ -65,7 +69,7 @@ export function tellDocuments(
 }
 
 /** An error of the database in the words of this folder, where there are any. */
-export function writeError(collection: CollectionBase, error: unknown, bodies: readonly string[]): unknown {
+export function writeError(collection: OpenCollection, error: unknown, bodies: readonly string[]): unknown {
   const isOurs = isRillflowError(error, 'database_failed')
   const driver = isOurs ? (error as Error).cause : error
   const sqlState = isOurs ? (error as unknown as { sqlState: string }).sqlState : sqlStateOf(error)
@@ -95,4 +99,23 @@ function valuesAt(body: string, fields: readonly string[]): unknown {
   )
   if (values.some(value => value === undefined)) return undefined
   return values.length === 1 ? values[0] : values
+}
+
+export async function atomically<T>(
+  { parts }: OpenCollection,
+  { tx, signal }: CallOptions,
+  work: (executor: Executor) => Promise<T>,
+): Promise<T> {
+  if (tx === undefined) return parts.database.transaction(work, { signal })
+  if (isOwnTransaction(tx)) return tx.savepoint(() => work(tx))
+  const executor = parts.executorOf(tx)
+  await executor.run(sql`/* documents.savepoint */ savepoint rillflow_documents`)
+  try {
+    const result = await work(executor)
+    await executor.run(sql`/* documents.release */ release savepoint rillflow_documents`)
+    return result
+  } catch (error) {
+    await executor.run(sql`/* documents.rollback */ rollback to savepoint rillflow_documents`)
+    throw error
+  }
 }
