@@ -104,7 +104,7 @@ export {
 } from './documents/query/condition.ts'
 export { at, type Field, lower, type MetaFields, type Path, type UntypedField } from './documents/query/field.ts'
 export { type FilterOptions, filterFrom } from './documents/query/filter.ts'
-export { avg, count, type Figure, type GroupQuery, max, min, sum } from './documents/query/group.ts'
+export { avg, count, type GroupQuery, type GroupValue, max, min, sum } from './documents/query/group.ts'
 export type { OrderAs, OrderOptions } from './documents/query/order.ts'
 export type { IncludeOptions, NumberedPage, Query, Queryable, Rows } from './documents/query/query.ts'
 export type { ReadOptions as DocumentReadOptions, StoredDocument } from './documents/read.ts'

@@ -3,7 +3,7 @@
  * text is not public.
  */
 import { postgresSQLBuilder } from '@event-driven-io/pongo'
-import { internalsOf } from '../../src/documents/query/query.ts'
+import { internalsOf } from '../../src/documents/query/table-query.ts'
 import { writeSelect } from '../../src/documents/query/select.ts'
 import { and, type Collection, eq } from '../../src/index.ts'
 import { percentile, type Sample } from '../harness/rounds.ts'

@@ -1,32 +1,32 @@
 /**
  * Documents: JSON bodies under an id, in tables of their own, with versions.
  *
- *     collection ─► table            a declared table each; made on demand where the store may, by schema.sync() where not
+ *     collection ─► table            declared; made on demand where the store may change the schema, else by schema.sync()
  *         │
- *         ├─ read, history           by id; as they are, as they were
- *         ├─ write, update, patch    one document: one statement (update: a row lock, your function, a write)
- *         ├─ write-many, bulk,       many: one set-based statement, with an outcome for each
+ *         ├─ read, history           by id: the newest version, or an earlier one
+ *         ├─ write, patch/           one document: one statement (update: a row lock, your function, a write)
+ *         ├─ write-many, bulk,       many documents: one statement, with an outcome for each
  *         │  batch, import
- *         └─ query/                  everything that does not start from an id
+ *         └─ query/                  documents by their content; the rows of table projections, too
  *
  *     (none) ──insert, put──► live ──softDelete──► soft-deleted ──restore, put──► live
  *                              └────────────delete────────┴──► (none)
  *
  * Guarantees:
- * - Every write makes the next version, from 1, and says which; with `expected` it takes effect at that version only.
- * - Not there (`DocumentNotFound`), soft-deleted (`DocumentDeleted`) and at another version (`DocumentConflict`, with
- *   the actual one) are three different answers. Only a `put` without `expected` revives what was soft-deleted, `restore`
- *   is the other way; nothing is ever written to a document that stays hidden.
- * - A body is checked before it is sent, so that what reads back is what was meant. Bodies are objects.
- * - Where a history is kept, the statement that writes a version also keeps it: neither exists without the other.
- * - A bulk call is all or nothing, unless `partial` asks for what can be done.
+ * - Every write makes the next version, from 1, and returns it; with `expected` it takes effect at that version only.
+ * - A missing document (`DocumentNotFound`), a soft-deleted one (`DocumentDeleted`) and one at another version
+ *   (`DocumentConflict`, with the actual version) are three different errors. Only `restore`, and a `put` without `expected`,
+ *   make a soft-deleted document visible again; nothing is written to a document that stays hidden.
+ * - A body is checked before it is sent, so that it is read back as it was given. Bodies are objects.
+ * - With `history`, the statement that writes a version also stores it in the history: neither exists without the other.
+ * - A bulk call writes all or nothing, unless it is `partial`.
  * - Writers of many documents lock them in the order of their ids, as projections do.
  *
- * What can fail: a table that is not there is `CollectionNotSynced`, naming the call that makes it; tables are made
- * before, never inside, a transaction. After a lost connection (`ConnectionLost`) a write may or may not have happened:
- * read the version, or write with `expected`, which cannot happen twice.
+ * What can fail: a missing table is `CollectionNotSynced`, which names the call that makes it; tables are never made inside a
+ * transaction. After a lost connection (`ConnectionLost`) a write may or may not have happened: read the version, or write
+ * with `expected`, which cannot happen twice.
  *
- * After a document was deleted for good the next one of its id starts again at version 1, unless its history is kept.
+ * After a document was deleted for good, the next one of its id starts at version 1 again, unless it has a history.
  */
 import type { Awaitable } from '../core/core.ts'
 import { InvalidOption } from '../core/errors.ts'

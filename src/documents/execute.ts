@@ -1,6 +1,5 @@
 /**
- * Running the statements of this folder: counted, all or nothing where several belong together, and with the errors of the
- * database told in terms of documents.
+ * Running the statements of this folder: they are counted, and an error of the database becomes one about documents.
  */
 
 import { isRillflowError } from '../core/errors.ts'
@@ -15,7 +14,7 @@ import { CollectionNotSynced, UniqueViolation } from './errors.ts'
 import { indexedFields } from './indexes.ts'
 import { historyName } from './table.ts'
 
-/** The rows of a statement that gives a row for each document it reads. */
+/** Runs a statement that returns a row for each document it reads. */
 export async function runRead(
   collection: OpenCollection,
   executor: Executor,
@@ -26,7 +25,7 @@ export async function runRead(
   return rows
 }
 
-/** The same for each document it writes. `bodies` are the texts to be stored, for naming the value that is there already. */
+/** Runs a statement that returns a row for each document it writes. `bodies` are the texts to store, for the value in errors. */
 export async function runWrite(
   collection: OpenCollection,
   executor: Executor,
@@ -38,7 +37,7 @@ export async function runWrite(
   return rows
 }
 
-/** The rows of a statement, whatever they are. */
+/** Runs any other statement. */
 export async function runRows(
   collection: OpenCollection,
   executor: Executor,
@@ -68,7 +67,7 @@ export function reportDocuments(
   }))
 }
 
-/** An error of the database in the words of this folder, where there are any. */
+/** The error of this folder that an error of the database stands for; otherwise the error itself. */
 export function writeError(collection: OpenCollection, error: unknown, bodies: readonly string[]): unknown {
   const isOurs = isRillflowError(error, 'database_failed')
   const driver = isOurs ? (error as Error).cause : error
@@ -80,13 +79,13 @@ export function writeError(collection: OpenCollection, error: unknown, bodies: r
   }
   if (sqlState !== uniqueViolation) return error
   const { constraint = '', detail = '' } = driver as { constraint?: string; detail?: string }
-  // A document was deleted and made again by two at once: its new version was counted from an old look at the history.
+  // Two transactions deleted and made a document at once: both took the same number from its history.
   if (constraint === `${historyName(collection.tableName)}_pkey`)
     return new SerializationFailed({ reason: 'a document was deleted and made again meanwhile' }, error)
   const fields = indexedFields(collection.tableName, collection.options, constraint) ?? [constraint]
   const value = bodies.length === 1 ? valuesAt(bodies[0]!, fields) : undefined
-  const told = value ?? /\)=\((.*)\)/s.exec(detail)?.[1]
-  return new UniqueViolation({ collection: collection.name, index: constraint, fields, value: told }, error)
+  const known = value ?? /\)=\((.*)\)/s.exec(detail)?.[1]
+  return new UniqueViolation({ collection: collection.name, index: constraint, fields, value: known }, error)
 }
 
 const undefinedTable = '42P01'
@@ -101,6 +100,7 @@ function valuesAt(body: string, fields: readonly string[]): unknown {
   return values.length === 1 ? values[0] : values
 }
 
+/** Does work all or not at all: in a transaction of its own, or as a savepoint of the caller's. */
 export async function atomically<T>(
   { parts }: OpenCollection,
   { tx, signal }: CallOptions,

@@ -110,7 +110,7 @@ function timeText(at: Date): string {
   throw new InvalidOption({ option: 'at', reason })
 }
 
-/** Completes an insert or update of `d`: gives back id and version of each row. */
+/** Completes an insert or update of `d`: it returns the id and version of each row, and stores the versions. */
 export function withVersions(collection: OpenCollection, statement: Statement): Statement {
   const { historyTable } = collection
   const { label, text, values } = statement
@@ -121,7 +121,7 @@ export function withVersions(collection: OpenCollection, statement: Statement): 
     with written as (
       ${text}
       returning ${columns.map(column => `d.${column}`).join(', ')}
-    ), kept as (
+    ), stored as (
       insert into ${historyTable} (${columns.join(', ')})
       select ${columns.join(', ')}
       from written
@@ -132,7 +132,7 @@ export function withVersions(collection: OpenCollection, statement: Statement): 
   }
 }
 
-/** Completes a delete of `d`: its end is a version too, one without a body. */
+/** Completes a delete of `d`: the deletion is a version, too, one without a body. */
 export function withDeletion(collection: OpenCollection, statement: Statement, userId: string | null): Statement {
   const { historyTable } = collection
   const { label, text, values } = statement
@@ -143,7 +143,7 @@ export function withDeletion(collection: OpenCollection, statement: Statement, u
     with written as (
       ${text}
       returning d.id, d.version, d.created_at, d.created_by
-    ), kept as (
+    ), stored as (
       insert into ${historyTable} (id, version, created_at, created_by, updated_at, updated_by, deleted_at)
       select id, version + 1, created_at, created_by, moment.at, $${values.length + 1}::text, moment.at
       from written
@@ -155,7 +155,7 @@ export function withDeletion(collection: OpenCollection, statement: Statement, u
   }
 }
 
-/** The version of a new document of this id: 1, or one more than its history has. `id` is SQL for the id. */
+/** The version of a new document: 1, or the one after the last of its history. `id` is SQL for the id. */
 export function firstVersion({ historyTable }: OpenCollection, id: string): Identifier {
   if (historyTable === undefined) return one
   return new Identifier(`(select coalesce(max(h.version), 0) + 1 from ${historyTable} as h where h.id = ${id})`)
@@ -163,5 +163,5 @@ export function firstVersion({ historyTable }: OpenCollection, id: string): Iden
 
 const one = new Identifier('1')
 
-/** What a version consists of, in the history as in the collection. */
+/** The columns of a version, in the history as in the collection. */
 const columns = ['id', 'version', 'created_at', 'created_by', 'updated_at', 'updated_by', 'deleted_at', 'body']

@@ -1,25 +1,25 @@
-/** Reading documents by their ids. */
+/** Reading documents by id. */
 import { sql } from '../database/sql.ts'
 import { checkId, readBody } from './body.ts'
 import { type CallOptions, type OpenCollection, prepared } from './collection.ts'
 import { runRead, runRows } from './execute.ts'
 
-/** A document and what is known about it. */
+/** A document, with its version, times and writers. */
 export interface StoredDocument<Doc = unknown> {
   readonly id: string
   readonly data: Doc
-  /** From 1; every write makes the next. */
+  /** From 1; every write makes the next one. */
   readonly version: number
   readonly createdAt: Date
   readonly updatedAt: Date
   readonly createdBy?: string | undefined
   readonly updatedBy?: string | undefined
-  /** Set if it is soft-deleted; such a one is only seen by who asks for it. */
+  /** Set on soft-deleted documents, which are returned only with `includeDeleted`. */
   readonly deletedAt?: Date | undefined
 }
 
 export interface ReadOptions extends CallOptions {
-  /** Also give a document that is soft-deleted. Default false. */
+  /** Also return documents that are soft-deleted. Default false. */
   readonly includeDeleted?: boolean | undefined
 }
 
@@ -30,7 +30,7 @@ export async function getDocument(
 ): Promise<StoredDocument | undefined> {
   checkId(id)
   const executor = await prepared(collection, options)
-  // What is known anyway is not asked for: a column costs the driver more than the server.
+  // The id is known, so it is not selected: a column costs the driver more than the server.
   const [row] = await runRead(
     collection,
     executor,
@@ -48,7 +48,7 @@ export async function getDocument(
   return row === undefined ? undefined : toDocument(collection, [id, ...row])
 }
 
-/** Those that are there, by id. */
+/** The documents that exist, by id. */
 export async function getDocuments(
   collection: OpenCollection,
   ids: readonly string[],
@@ -67,7 +67,7 @@ export async function getDocuments(
       and (deleted_at is null or ${options.includeDeleted === true}::boolean)`,
   )
   const found = new Map(rows.map(row => [row[0] as string, toDocument(collection, row)]))
-  // In the order they were asked for.
+  // In the order of the ids that were given.
   return new Map(ids.flatMap(id => (found.has(id) ? [[id, found.get(id)!]] : [])))
 }
 

@@ -21,7 +21,7 @@ export interface ExpectedOptions extends WriteOptions {
   readonly expected?: number | undefined
 }
 
-/** Returns the version, which is 1 unless a history goes further back. */
+/** Returns the version: 1, or the next one if the id has a history. */
 export async function insertDocument(
   collection: OpenCollection,
   id: string,
@@ -49,7 +49,7 @@ export async function insertDocument(
   })
 }
 
-/** Without `expected` an upsert, which also revives what was soft-deleted; with it a checked update. */
+/** Without `expected` an upsert, which also restores a soft-deleted document; with it a checked update. */
 export async function putDocument(
   collection: OpenCollection,
   id: string,
@@ -81,7 +81,7 @@ export async function putDocument(
   return Number(row![1])
 }
 
-/** Writes a body over the one that is there, at the expected version. */
+/** Replaces the body of a document that has the expected version. */
 export async function replaceDocument(
   collection: OpenCollection,
   executor: Executor,
@@ -101,12 +101,12 @@ export async function replaceDocument(
       and d.deleted_at is null`,
   )
   return attempt(collection, executor, { id, statement, body, signal }, found => {
-    refuseUnfit(collection, id, found, expected)
+    refuseUnlessLive(collection, id, found, expected)
     return undefined
   })
 }
 
-/** Hard: nothing is left of it but its history. True if there was one. */
+/** Deletes a document for good; only its history stays. True if there was one. */
 export async function deleteDocument(
   collection: OpenCollection,
   id: string,
@@ -129,13 +129,13 @@ export async function deleteDocument(
   if (expected === undefined) return (await runWrite(collection, executor, statement)).length > 0
   await attempt(collection, executor, { id, statement, signal: options.signal }, found => {
     if (found === undefined) throw new DocumentNotFound({ collection: collection.name, id })
-    refuseOther(collection, id, found, expected)
+    refuseOtherVersion(collection, id, found, expected)
     return undefined
   })
   return true
 }
 
-/** Hides the document. Of one that is hidden already nothing changes. */
+/** Hides a document. One that is hidden already is not changed. */
 export async function softDeleteDocument(
   collection: OpenCollection,
   id: string,
@@ -144,7 +144,7 @@ export async function softDeleteDocument(
   return hideOrShow(collection, id, options, 'soft_delete')
 }
 
-/** Takes a soft delete back. Of one that is not deleted nothing changes. */
+/** Makes a soft-deleted document visible again. One that is not deleted is not changed. */
 export async function restoreDocument(
   collection: OpenCollection,
   id: string,
@@ -187,7 +187,7 @@ async function hideOrShow(
   const statement = withVersions(collection, change)
   return attempt(collection, executor, { id, statement, signal: options.signal }, found => {
     if (found === undefined) throw new DocumentNotFound({ collection: collection.name, id })
-    if (expected !== undefined) refuseOther(collection, id, found, expected)
+    if (expected !== undefined) refuseOtherVersion(collection, id, found, expected)
     return found.isDeleted === hides ? found.version : undefined
   })
 }
@@ -197,7 +197,7 @@ interface Found {
   readonly isDeleted: boolean
 }
 
-/** A statement on one document: the version it made, or what `judge` says about what is there instead. */
+/** Runs a statement on one document: returns the version it made, or what `judge` returns for the document that is there. */
 export async function attempt(
   collection: OpenCollection,
   executor: Executor,
@@ -211,7 +211,9 @@ export async function attempt(
     const verdict = judge(await lookAt(collection, executor, write.id))
     if (verdict !== undefined) return verdict
   }
-  throw new SerializationFailed({ reason: `document ${write.id} was changed by others ${maxTries} times meanwhile` })
+  throw new SerializationFailed({
+    reason: `document ${write.id} was changed by other writers ${maxTries} times meanwhile`,
+  })
 }
 
 const maxTries = 10
@@ -224,8 +226,8 @@ async function lookAt(collection: OpenCollection, executor: Executor, id: string
   return row === undefined ? undefined : { version: Number(row[0]), isDeleted: row[1] as boolean }
 }
 
-/** Says why a live document of this version cannot be had; returns if it can. */
-export function refuseUnfit(
+/** Throws the reason why there is no document of this version; returns if there is one. */
+export function refuseUnlessLive(
   collection: OpenCollection,
   id: string,
   found: Found | undefined,
@@ -233,16 +235,16 @@ export function refuseUnfit(
 ): asserts found is Found {
   if (found === undefined) throw new DocumentNotFound({ collection: collection.name, id })
   if (found.isDeleted) throw new DocumentDeleted({ collection: collection.name, id, version: found.version })
-  if (expected !== undefined) refuseOther(collection, id, found, expected)
+  if (expected !== undefined) refuseOtherVersion(collection, id, found, expected)
 }
 
-function refuseOther(collection: OpenCollection, id: string, found: Found, expected: number): void {
+function refuseOtherVersion(collection: OpenCollection, id: string, found: Found, expected: number): void {
   if (found.version === expected) return
   collection.parts.telemetry.count('document_conflicts_total')
   throw new DocumentConflict({ collection: collection.name, id, expected, actual: found.version })
 }
 
-/** Two statements in one transaction; nobody else writes the document in between. */
+/** Changes a document by a function: two statements in one transaction, with a lock on the row in between. */
 export async function updateDocument(
   collection: OpenCollection,
   id: string,
@@ -261,7 +263,7 @@ export async function updateDocument(
       where id = ${id}::text
       for update`)
     const found = row === undefined ? undefined : { version: Number(row[0]), isDeleted: row[1] as boolean }
-    refuseUnfit(collection, id, found, expected)
+    refuseUnlessLive(collection, id, found, expected)
     const data = await change(readBody(collection, id, row![2]) as never)
     if (data === undefined)
       throw new InvalidDocument({

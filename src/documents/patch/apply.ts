@@ -1,4 +1,4 @@
-/** Patching documents where they are: one statement, for one document or for all that a query finds. */
+/** Applying patches: one statement, for one document or for all that meet a condition. */
 
 import type { Executor } from '../../database/database.ts'
 import { SerializationFailed } from '../../database/errors.ts'
@@ -13,7 +13,7 @@ import { type Condition, checked } from '../query/condition.ts'
 import { documentScope, type Field, fieldsOf, type MetaFields, metaFields } from '../query/field.ts'
 import { Parameters } from '../query/operand.ts'
 import { renderCondition, startWriting } from '../query/render.ts'
-import { attempt, type ExpectedOptions, refuseUnfit } from '../write.ts'
+import { attempt, type ExpectedOptions, refuseUnlessLive } from '../write.ts'
 import { type PatchSql, renderPatch } from './render.ts'
 import { mergeTreeOf, type PatchNode, treeOf } from './tree.ts'
 
@@ -26,7 +26,7 @@ export async function patchDocument(
   return patchOne(collection, id, treeOf(patch, maxBytesOf(collection)), options)
 }
 
-/** RFC 7396. */
+/** A JSON Merge Patch (RFC 7396). */
 export async function mergeDocument(
   collection: OpenCollection,
   id: string,
@@ -50,13 +50,13 @@ async function patchOne(
     const statement = withVersions(collection, patchStatement(collection, tree, { id, expected, userId }))
     for (let tries = 0; tries < maxTries; tries++) {
       const version = await attempt(collection, within, { id, statement, signal: options.signal }, found => {
-        refuseUnfit(collection, id, found, expected)
-        return misfit
+        refuseUnlessLive(collection, id, found, expected)
+        return mismatch
       })
-      if (version !== misfit) return version
-      await refuseMisfit(collection, within, tree, { text: 'd.id = $1::text', values: [id] })
+      if (version !== mismatch) return version
+      await refuseMismatch(collection, within, tree, { text: 'd.id = $1::text', values: [id] })
     }
-    throw new SerializationFailed({ reason: `document ${id} was changed by others ${maxTries} times meanwhile` })
+    throw new SerializationFailed({ reason: `document ${id} was changed by other writers ${maxTries} times meanwhile` })
   }
   if (collection.options.schema === undefined) return patch(executor)
   return atomically(collection, options, async within => {
@@ -68,8 +68,8 @@ async function patchOne(
 
 const maxTries = 10
 
-/** No version: the document is there, but the patch was not for it. */
-const misfit = 0
+/** Not a version: the document exists, but the patch does not fit it. */
+const mismatch = 0
 
 function patchStatement(
   collection: OpenCollection,
@@ -92,7 +92,7 @@ function patchStatement(
   return { label: 'documents.patch', text, values }
 }
 
-/** Which documents, called `d` in it, with its own parameters from $1. */
+/** A condition on documents, which are called `d` in it, with parameters from $1. */
 interface Selecting {
   readonly text: string
   readonly values: readonly unknown[]
@@ -109,10 +109,10 @@ export async function patchDocuments(
   const parameters = new Parameters()
   const writing = startWriting(parameters, layoutOf(collection.options), collection.name, 'd.')
   const text = `d.deleted_at is null\n          and (${renderCondition(condition, writing)})`
-  return patchSelected(collection, { text, values: parameters.values }, patch, options)
+  return patchAll(collection, { text, values: parameters.values }, patch, options)
 }
 
-async function patchSelected(
+async function patchAll(
   collection: OpenCollection,
   condition: Selecting,
   patch: object,
@@ -143,7 +143,7 @@ async function patchSelected(
         and not exists (select from wanted where not fits)`
     const statement = { label: 'documents.patch_many', text, values }
     const rows = await runWrite(collection, within, withVersions(collection, statement))
-    if (rows.length === 0) await refuseMisfit(collection, within, tree, condition)
+    if (rows.length === 0) await refuseMismatch(collection, within, tree, condition)
     return rows.map(row => row[0] as string)
   }
   if (collection.options.schema === undefined) return (await run(executor)).length
@@ -154,8 +154,8 @@ async function patchSelected(
   })
 }
 
-/** Names the first document, and the place in it, that the patch is not for; returns if there is none. */
-async function refuseMisfit(
+/** Throws for the first document, and the path in it, that the patch does not fit; returns if there is none. */
+async function refuseMismatch(
   collection: OpenCollection,
   executor: Executor,
   tree: PatchNode,
@@ -164,7 +164,7 @@ async function refuseMisfit(
   const values: unknown[] = [...condition.values]
   const patch = renderPatch(tree, 'd.body', value => `$${values.push(value)}`)
   if (patch.conditions.length === 0) return
-  // The new body is asked for, too, so that every parameter has a place.
+  // The new body is selected, too, so that every parameter is used.
   const text = `/* documents.explain_patch */
     select d.id, array[${patch.conditions.map(({ sql }) => sql).join(', ')}], (${patch.body}) is null
     from ${collection.table} as d
@@ -180,7 +180,7 @@ async function refuseMisfit(
     throw new PatchMismatch({ collection: collection.name, id, path: failed.path, reason: failed.reason })
 }
 
-/** What a schema says about documents can only be asked when they are there. */
+/** A schema can check the documents only after they were patched. */
 async function checkPatched(collection: OpenCollection, executor: Executor, ids: readonly string[]): Promise<void> {
   const rows = await executor.runArrays(sql`/* documents.patched */
     select id, body

@@ -90,7 +90,7 @@ function unknownColumn({ columns }: RowLayout, name: string | undefined, collect
   return new InvalidQuery({ collection, reason: `there is no column ${JSON.stringify(name)}: ${hint}` })
 }
 
-/** The columns that tell any two rows apart, with their types: the order of rows ends with them. */
+/** The primary key, with its types: every order ends with it. */
 export function keyColumns({ row }: Layout): readonly { readonly sql: string; readonly type: ParameterType }[] {
   if (row === undefined) return documentKey
   return row.key.map(name => ({ sql: identifier(name).quoted, type: row.columns.get(name)!.type as ParameterType }))
