@@ -75,11 +75,14 @@ const optionNames = [
 export function defineCollection<Doc extends object = Record<string, unknown>>(
   name: string,
   options: CollectionOptions<Doc> = {},
-): Collection<Doc> {
+): CollectionFor<Doc> {
   const given = Object.freeze({ ...options }) as unknown as CollectionOptions
   checkCollection(name, given)
-  return Object.freeze({ kind: 'collection', name, options: given })
+  return Object.freeze({ kind: 'collection', name, options: given }) satisfies Collection as CollectionFor<Doc>
 }
+
+/** `infer`, so that the type of the documents is never taken from where the definition is used. */
+type CollectionFor<Doc extends object> = [Doc] extends [infer D extends object] ? Collection<D> : never
 
 /** Finds what is wrong with a definition, also in its indexes. */
 function checkCollection(name: string, options: CollectionOptions): void {
