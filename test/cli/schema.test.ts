@@ -56,7 +56,10 @@ test(
     })
     await shop.shows('health schema', { text: [/^ok /], json: { isHealthy: true, newer: [] } })
 
-    await writeFile(join(shop.path, 'rillflow.config.mjs'), 'export default { collections: { customers: {} } }')
+    await writeFile(
+      join(shop.path, 'rillflow.config.mjs'),
+      "import { defineCollection } from 'rillflow'\nexport default { collections: [defineCollection('customers')] }",
+    )
     const lacking = await shop.run('schema check')
     expect(lacking).toMatchObject({
       code: 3,
