@@ -17,7 +17,13 @@ execFileSync(process.execPath, ['node_modules/typescript/bin/tsc', '-p', 'tsconf
 })
 await build({
   absWorkingDir: root,
-  entryPoints: ['src/index.ts', 'src/testing/testing.ts', 'src/integrations/otel.ts', 'src/cli/cli.ts'],
+  entryPoints: [
+    'src/index.ts',
+    'src/errors.ts',
+    'src/testing/testing.ts',
+    'src/integrations/otel.ts',
+    'src/cli/cli.ts',
+  ],
   outdir: 'dist',
   chunkNames: 'chunks/[name]-[hash]',
   bundle: true,

@@ -1,4 +1,4 @@
-/** Every error that users can meet, one by one. What each says is in `core/`; `docs/reference/errors.md` is made from it. */
+/** Every error that users can meet, folder by folder: `rillflow/errors`. `docs/reference/errors.md` is generated from them. */
 export { FoldFailed, InvalidAggregateState, InvalidDecision, SnapshotRefused } from './aggregates/errors.ts'
 export {
   CheckpointBeyondHead,

@@ -5,10 +5,9 @@ export {
   defineAggregate,
   defineClassAggregate,
 } from './aggregates/aggregate.ts'
-export type { CommitOptions } from './aggregates/commit.ts'
 export type { LoadedAggregate } from './aggregates/loaded.ts'
 export { defineProjectedAggregate } from './aggregates/projected.ts'
-export type { Handled, HandleOptions, LoadOptions, Repository } from './aggregates/repository.ts'
+export type { CommitOptions, Handled, HandleOptions, LoadOptions, Repository } from './aggregates/repository.ts'
 export type { Snapshotter, SnapshotterMetrics } from './aggregates/snapshotter.ts'
 export { type Config, defineConfig } from './config.ts'
 export type { ConsumerFilter, ConsumerOptions, StartFrom } from './consumers/consumer.ts'
@@ -110,7 +109,22 @@ export type { OrderAs, OrderOptions } from './documents/query/order.ts'
 export type { IncludeOptions, NumberedPage, Query, Queryable, Rows } from './documents/query/query.ts'
 export type { ReadOptions as DocumentReadOptions, StoredDocument } from './documents/read.ts'
 export type { ExpectedOptions } from './documents/write.ts'
-export * from './errors.ts'
+export {
+  DocumentConflict,
+  DocumentExists,
+  DocumentNotFound,
+  IdempotencyConflict,
+  InvalidEvent,
+  isRillflowError,
+  NonRetryable,
+  OutcomeUnknown,
+  Overloaded,
+  RetryLater,
+  RillflowError,
+  TimedOut,
+  UniqueViolation,
+  VersionConflict,
+} from './errors.ts'
 export type { AppendOptions } from './events/append/append.ts'
 export type { AppendBuilder } from './events/append/builder.ts'
 export type { AppendResult } from './events/append/outcome.ts'

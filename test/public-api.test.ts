@@ -9,9 +9,10 @@ test('users can import these names and no others', async () => {
     if (file.endsWith('.js')) names[entry] = Object.keys(await import(sourceOf(file))).sort()
   }
 
-  const words = [...errors.trim().split(/\s+/), ...functions.trim().split(/\s+/)]
+  const words = (text: string): string[] => text.trim().split(/\s+/).sort()
   expect(names).toEqual({
-    '.': words.sort(),
+    '.': words(functions + commonErrors),
+    './errors': words(`${errors} isRillflowError`),
     './otel': ['connectOpenTelemetry'],
     './testing': [
       ...['NotSettled', 'SpecificationFailed', 'countingIds', 'fakeClock', 'settle', 'specify', 'temporaryStore'],
@@ -23,8 +24,14 @@ const functions = `
   and append at avg batch between channels compileQuery complete contains count custom deadLetter defineAggregate
   defineClassAggregate defineCollection defineConfig defineDocumentProjection defineEvents defineProjectedAggregate
   defineProjection defineTableProjection elemMatch emit eq exists failFast filterFrom gt gte increment insert isIn
-  isNull isRillflowError like logAndSkip lower lt lte max min ne not openStore or regex remove rename restoreBackup
+  isNull like logAndSkip lower lt lte max min ne not openStore or regex remove rename restoreBackup
   retryWithBackoff search set startsWith sum transition unset upcaster
+`
+
+/** The errors that programs catch, or throw. The whole set is `rillflow/errors`. */
+const commonErrors = `
+  DocumentConflict DocumentExists DocumentNotFound IdempotencyConflict InvalidEvent isRillflowError NonRetryable
+  OutcomeUnknown Overloaded RetryLater RillflowError TimedOut UniqueViolation VersionConflict
 `
 
 const errors = `

@@ -22,8 +22,9 @@
  *
  * What can fail: the list, a round, or one tenant. Each is reported to `onFailure` and tried again after a pause.
  */
+
+import { abortable, deadline, onAbort } from '../core/abort.ts'
 import { isRillflowError } from '../core/errors.ts'
-import { abortable, deadline, onAbort } from '../core/lifecycle.ts'
 import { type Loop, openLoop } from '../core/loop.ts'
 import { defaultBackoff, delay } from '../core/retry.ts'
 import type { ServiceDefinition } from '../core/service.ts'
@@ -271,7 +272,7 @@ export function openTenantsRunner<S>(placements: Placements, options: TenantsRun
     }
   }
 
-  /** Stops a tenant that has nothing to do. It goes on running until that is known. */
+  /** Stops a tenant that has nothing to do. It runs until that is known. */
   async function stopIfIdle(tenant: TrackedTenant<S>): Promise<void> {
     if (tenant.isBusy || stopping.signal.aborted) return
     tenant.isBusy = true

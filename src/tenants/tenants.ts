@@ -25,10 +25,10 @@
  */
 import { randomUUID } from 'node:crypto'
 import type { DaemonOptions } from '../consumers/runners/daemon.ts'
+import { throwIfAborted } from '../core/abort.ts'
 import { InvalidOption } from '../core/errors.ts'
-import { throwIfAborted } from '../core/lifecycle.ts'
+import { checkWhole } from '../core/options.ts'
 import { openServices, type Service, type Services } from '../core/service.ts'
-import { checkWhole } from '../core/whole.ts'
 import { identifier } from '../database/sql.ts'
 import { library } from '../parts.ts'
 import { openSchema } from '../schema/schema.ts'

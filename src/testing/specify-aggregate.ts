@@ -1,7 +1,7 @@
 /** What an aggregate decides, without a database: the same folding, deciding and validating that a commit does. */
 import { isDeepStrictEqual } from 'node:util'
 import type { Aggregate, AnyEvent } from '../aggregates/aggregate.ts'
-import { asRead } from '../aggregates/fold.ts'
+import { asRead } from '../aggregates/load.ts'
 import { Loaded } from '../aggregates/loaded.ts'
 import { systemClock } from '../core/clock.ts'
 import type { EventMap, NewEventIn } from '../events/definition.ts'

@@ -1,7 +1,7 @@
 /** Tenants on two servers, with a directory on the first of them. */
 
 import { expect, onTestFinished, test } from 'vitest'
-import { deferred } from '../../src/core/lifecycle.ts'
+import { deferred } from '../../src/core/abort.ts'
 import { openPostgres } from '../../src/database/postgres/postgres.ts'
 import { identifier } from '../../src/database/sql.ts'
 import { defineProjection } from '../../src/projections/projection.ts'

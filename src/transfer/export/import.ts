@@ -10,7 +10,7 @@
 import { freeAll } from '../../consumers/operator.ts'
 import { removeAllRunners } from '../../consumers/runners/members.ts'
 import { consumerNames } from '../../consumers/schema.ts'
-import { throwIfAborted } from '../../core/lifecycle.ts'
+import { throwIfAborted } from '../../core/abort.ts'
 import type { Executor, Transaction } from '../../database/database.ts'
 import { identifier, sql } from '../../database/sql.ts'
 import { toRillflowError } from '../../database/sqlstate.ts'

@@ -20,8 +20,9 @@
  * appended during the import are not copied; the outcome says up to which position they were. So stop the writers of the
  * selected data first.
  */
+
+import { throwIfAborted } from '../../core/abort.ts'
 import { InvalidOption } from '../../core/errors.ts'
-import { throwIfAborted } from '../../core/lifecycle.ts'
 import type { Transaction } from '../../database/database.ts'
 import { type Identifier, identifier, sql } from '../../database/sql.ts'
 import { library } from '../../parts.ts'

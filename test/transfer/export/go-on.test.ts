@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { deferred } from '../../../src/core/lifecycle.ts'
+import { deferred } from '../../../src/core/abort.ts'
 import type { Database, Transaction } from '../../../src/database/database.ts'
 import { openStore, type Store } from '../../../src/store.ts'
 import { exportStore } from '../../../src/transfer/export/export.ts'

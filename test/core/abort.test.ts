@@ -1,7 +1,7 @@
 import { getEventListeners } from 'node:events'
 import { describe, expect, test, vi } from 'vitest'
+import { abortable, deadline, deferred, onAbort, once, sleep, throwIfAborted } from '../../src/core/abort.ts'
 import { Aborted, StoreClosed, TimedOut } from '../../src/core/errors.ts'
-import { abortable, deadline, deferred, onAbort, once, sleep, throwIfAborted } from '../../src/core/lifecycle.ts'
 import { manualClock } from './manual-clock.ts'
 
 const listeners = (signal: AbortSignal) => getEventListeners(signal, 'abort').length
