@@ -83,7 +83,7 @@ test('a document that is soft-deleted is hidden until it is restored', async () 
 test('RB-80: the index advisor names the index and the table it is for', async () => {
   await shop.shows(['documents', 'index-advisor', 'customers', '--where', '{"age":{"$gte":18}}'], {
     text: [/^INDEX +TABLE .*\n\{ path: 'age', as: 'number' \} +customers /],
-    json: { table: 'customers', advice: [{ index: "index({ path: 'age', as: 'number' })" }] },
+    json: { table: 'customers', advice: [{ index: "{ path: 'age', as: 'number' }" }] },
   })
 })
 
