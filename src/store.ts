@@ -24,7 +24,7 @@ import { lendDatabase } from './database/handle.ts'
 import type { PostgresOptions } from './database/postgres/postgres.ts'
 import type { Collection } from './documents/collection.ts'
 import type { AppendDefaults } from './events/append/prepare.ts'
-import type { EventDefinitions, EventMap, UntypedEvents } from './events/definition.ts'
+import type { EventDefinitions, EventMap, EventsAccepted, UntypedEvents } from './events/definition.ts'
 import type { Events } from './events/events.ts'
 import type { Upcaster } from './events/read/upcast.ts'
 import type { Streams } from './events/streams/streams.ts'
@@ -51,7 +51,9 @@ import type { ExportManifest } from './transfer/export/manifest.ts'
 import type { Diagnosis, DoctorOptions } from './upkeep/doctor/doctor.ts'
 import type { RetentionOptions } from './upkeep/retention.ts'
 import type { UpkeepOptions, UpkeepReport } from './upkeep/upkeep.ts'
-import type { WorkflowOptions, Workflows } from './workflows/workflows.ts'
+import type { Handler } from './workflows/handler.ts'
+import type { Schedule } from './workflows/schedules/schedule.ts'
+import type { WorkflowDefinition, WorkflowOptions, Workflows } from './workflows/workflows.ts'
 
 export interface StoreOptions<M extends EventMap = UntypedEvents> extends PostgresOptions, SlowStatementOptions {
   /** The events there are, from `defineEvents`: types them, and checks them where a schema is given. */
@@ -93,7 +95,21 @@ export interface StoreOptions<M extends EventMap = UntypedEvents> extends Postgr
   logger?: Logger | undefined
   /** A database that is open already, shared with other stores; it is not closed with this one. */
   database?: Database | undefined
-  /** Registers projections, handlers and snapshotters; called with the store once it is open, with that of each tenant if it has any. */
+  /** `defineAggregate`, `defineClassAggregate`, `defineProjectedAggregate`. */
+  aggregates?: readonly Aggregate[] | undefined
+  /** Documents that are simply kept: `defineCollection`. */
+  collections?: readonly Collection[] | undefined
+  /** `defineProjection`, `defineDocumentProjection`, `defineTableProjection`. */
+  projections?: readonly Projection[] | undefined
+  /** Code that runs because of events: `defineHandler`. */
+  handlers?: readonly Handler<EventsAccepted<NoInfer<M>>>[] | undefined
+  /** Handlers that run once for a batch: `defineJoin`. */
+  joins?: readonly Handler<EventsAccepted<NoInfer<M>>>[] | undefined
+  /** What undoes steps when a workflow is compensated: `defineUndo`. */
+  undos?: readonly Handler<EventsAccepted<NoInfer<M>>>[] | undefined
+  /** Events that are published because it is time: `defineSchedule`. */
+  schedules?: readonly Schedule<EventsAccepted<NoInfer<M>>>[] | undefined
+  /** Registers definitions that are known only later; called with the store once it is open, with that of each tenant if it has any. */
   register?: ((store: Store<M>) => unknown) | undefined
   /** Many tenants instead of one: `'schema'` for all in this database, a directory for many servers. */
   tenancy?: Tenancy | undefined
@@ -116,7 +132,7 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly schema: Schema
   readonly projections: Projections
   /** Makes definitions known to this store that it was not opened with. An inline projection that is new is then active. */
-  register(...definitions: readonly (Aggregate | Collection | Projection)[]): Promise<void>
+  register(...definitions: readonly StoreDefinition<M>[]): Promise<void>
   /** Aggregates of one kind: loaded, asked, committed. */
   aggregates<State, Command, E extends EventMap>(aggregate: Aggregate<State, Command, E>): Repository<State, Command, E>
   /** The snapshots that are written in the background, of an aggregate that is defined with such: run by hand, and measured. */
@@ -186,8 +202,15 @@ export async function openStore<M extends EventMap>(options: StoreOptions<M> = {
   }
 }
 
+/** What `store.register` takes. */
+export type StoreDefinition<M extends EventMap = UntypedEvents> =
+  | Aggregate
+  | Collection
+  | Projection
+  | WorkflowDefinition<EventsAccepted<M>>
+
 /** What does not depend on the types of the events. */
-type PlainOptions = Omit<StoreOptions<EventMap>, 'events' | 'register'>
+type PlainOptions = Omit<StoreOptions<EventMap>, 'events' | 'register' | 'handlers' | 'joins' | 'undos' | 'schedules'>
 
 async function openDatabase(options: PlainOptions): Promise<Database> {
   const places = { folder: options.folder, memory: options.memory || undefined, url: options.url, pool: options.pool }
@@ -204,9 +227,19 @@ async function openDatabase(options: PlainOptions): Promise<Database> {
 async function openOn<M extends EventMap>(database: Database, options: StoreOptions<M>): Promise<Store<M>> {
   const { schema = 'rillflow', register } = options
   const { store, schema: made } = assemble(database, schema, openTelemetry(options.logger), options)
-  await made.ensure(migrateMode(database, options))
+  const mode = migrateMode(database, options)
+  await made.ensure(mode)
+  if (mode !== 'manual') await registerDefinitions(store, options)
   await register?.(store)
   return store
+}
+
+/** Registers the definitions of the options; the new ones among those of workflows are stored. */
+async function registerDefinitions<M extends EventMap>(store: Store<M>, options: StoreOptions<M>): Promise<void> {
+  const { aggregates = [], collections = [], projections = [] } = options
+  const { handlers = [], joins = [], undos = [], schedules = [] } = options
+  const readModels = [...collections, ...aggregates, ...projections]
+  await store.register(...readModels, ...handlers, ...joins, ...undos, ...schedules)
 }
 
 function migrateMode({ engine }: Pick<Database, 'engine'>, { migrate }: PlainOptions): MigrateMode {
@@ -228,7 +261,8 @@ async function openTenanted<M extends EventMap>(tenancy: Tenancy, options: Store
       const parts = assemble(tenantDatabase.database, schema, openTelemetry(options.logger, telemetry), options)
       const { store, tables, close } = parts
       // A tenant that does not exist fails the calls made for it; only `tenants.ensure` waits for this.
-      const registered = Promise.resolve(options.register?.(store)).then(
+      const registering = Promise.all([registerDefinitions(store, options), options.register?.(store)])
+      const registered = registering.then(
         () => true,
         (error: unknown) => {
           telemetry.log.error({ schema, error }, 'Registering projections and handlers for a tenant failed.')

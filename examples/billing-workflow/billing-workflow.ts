@@ -9,7 +9,7 @@
  *
  * What takes weeks in life takes a second here; nothing else would be different. The store is in memory.
  */
-import { batch, defineEvents, emit, openStore } from 'rillflow'
+import { batch, defineEvents, defineHandler, defineJoin, openStore } from 'rillflow'
 
 type BillingEvent =
   | { type: 'MonthEnded'; data: { month: string; customers: string[] } }
@@ -24,49 +24,64 @@ const patienceMs = 3_000 // two weeks, say
 const asked = new Set<string>()
 
 // Fan-out: an invoice for each customer, in one transaction with the end of this handler.
-flows.on('MonthEnded', { name: 'bill', emits: ['InvoiceDue'] }, ({ data }) => {
-  console.log(`${data.month} has ended: ${data.customers.length} invoices`)
-  return batch(data.customers.map(customer => emit('InvoiceDue', { customer, cents: 4200 })))
-})
+flows.register(
+  defineHandler('bill', {
+    on: 'MonthEnded',
+    emits: ['InvoiceDue'],
+    run: ({ data }, { emit }) => {
+      console.log(`${data.month} has ended: ${data.customers.length} invoices`)
+      return batch(data.customers.map(customer => emit('InvoiceDue', { customer, cents: 4200 })))
+    },
+  }),
+)
 
 // One invoice, from the card to the last consequence. It may be retried and moved between processes at any line: steps
 // are remembered, and a wait holds nobody up.
-flows.on(
-  'InvoiceDue',
-  { name: 'collect', retries: 3, backoff: { baseMs: 50 }, emits: ['InvoiceSettled'] },
-  async ({ data: { customer, cents } }, ctx) => {
-    const settled = (outcome: 'paid' | 'suspended') => emit('InvoiceSettled', { customer, outcome })
-    const isCharged = await ctx.step('charge', () => chargeCard(customer, cents, ctx.executionId))
-    if (isCharged) return settled('paid')
+flows.register(
+  defineHandler('collect', {
+    on: 'InvoiceDue',
+    retries: 3,
+    backoff: { baseMs: 50 },
+    emits: ['InvoiceSettled'],
+    run: async ({ data: { customer, cents } }, ctx) => {
+      const settled = (outcome: 'paid' | 'suspended') => ctx.emit('InvoiceSettled', { customer, outcome })
+      const isCharged = await ctx.step('charge', () => chargeCard(customer, cents, ctx.executionId))
+      if (isCharged) return settled('paid')
 
-    await ctx.step('remind', () => console.log(`${customer}: a reminder goes out`))
-    const payment = await ctx.waitFor('PaymentMade', { match: { customer }, timeoutMs: patienceMs })
-    if (payment !== undefined) {
-      console.log(`${customer}: has paid by ${payment.data.by}`)
-      return settled('paid')
-    }
-    await ctx.step('suspend', () => console.log(`${customer}: is suspended`))
-    return settled('suspended')
-  },
+      await ctx.step('remind', () => console.log(`${customer}: a reminder goes out`))
+      const payment = await ctx.waitForEvent('PaymentMade', { match: { customer }, timeoutMs: patienceMs })
+      if (payment !== undefined) {
+        console.log(`${customer}: has paid by ${payment.data.by}`)
+        return settled('paid')
+      }
+      await ctx.step('suspend', () => console.log(`${customer}: is suspended`))
+      return settled('suspended')
+    },
+  }),
 )
 
 // The join closes exactly once, when every branch of the batch has come to its end.
-flows.join('InvoiceSettled', { name: 'close', of: 'batch' }, invoices => {
-  const customers = (outcome: string) =>
-    invoices.filter(({ data }) => data.outcome === outcome).map(({ data }) => data.customer)
-  return emit('MonthClosed', { paid: customers('paid'), suspended: customers('suspended') })
-})
+flows.register(
+  defineJoin('close', {
+    on: 'InvoiceSettled',
+    run: (invoices, { emit }) => {
+      const customers = (outcome: string) =>
+        invoices.filter(({ data }) => data.outcome === outcome).map(({ data }) => data.customer)
+      return emit('MonthClosed', { paid: customers('paid'), suspended: customers('suspended') })
+    },
+  }),
+)
 
 await using worker = flows.worker()
 await worker.start()
 const month = await flows.publish('MonthEnded', { month: 'May', customers: ['Ada', 'Bo', 'Cleo', 'Dev'] })
 
 // Bo pays as soon as the invoice is there. Whether anybody waits for that yet does not matter.
-await month.waitFor('InvoiceDue')
+await month.waitForEvent('InvoiceDue')
 await month.signal('PaymentMade', { customer: 'Bo', by: 'bank transfer' })
 
-const { data } = await month.waitFor('MonthClosed')
-const { state } = await month.settled()
+const { data } = await month.waitForEvent('MonthClosed')
+const { state } = await month.waitUntilSettled()
 console.log(`The month is closed (${state}): ${data.paid.join(', ')} paid; suspended: ${data.suspended.join(', ')}`)
 
 const failed = await flows.attempts({ correlationId: month.correlationId, outcome: 'failed' })

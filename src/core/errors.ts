@@ -82,11 +82,14 @@ export const Aborted: ErrorKind<'aborted', object> = defineError(
   'aborted',
   () => 'The call was aborted by its signal before it took effect. error.cause is the reason of the signal.',
 )
-export const TimedOut: ErrorKind<'timed_out', { what: string; timeoutMs: number }> = defineError(
-  'timed_out',
-  d => `${d.what} did not happen within ${d.timeoutMs} ms. Raise timeoutMs, or look for what delays it.`,
-  { retryable: true },
-)
+/** `missing`: what it waits for, in whole sentences, where the store knows it. */
+export const TimedOut: ErrorKind<'timed_out', { what: string; timeoutMs: number; missing?: string | undefined }> =
+  defineError(
+    'timed_out',
+    d =>
+      `${d.what} did not happen within ${d.timeoutMs} ms. ${d.missing ?? 'Raise timeoutMs, or look for what delays it.'}`,
+    { retryable: true },
+  )
 export const Overloaded: ErrorKind<'overloaded', { queue: string; limit: number }> = defineError(
   'overloaded',
   d =>

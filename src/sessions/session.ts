@@ -87,9 +87,9 @@ export interface Session<M extends EventMap = UntypedEvents> extends AsyncDispos
   discard(): void
 }
 
-export type SessionPublishOptions = Omit<PublishOptions, 'tx' | 'signal'>
+export type SessionPublishOptions = Omit<PublishOptions, 'tx' | 'signal' | 'idempotencyKey'>
 
-/** What was staged: `store.workflows.flow(correlationId)` tells what becomes of it. */
+/** What was staged: `store.workflows.get(correlationId)` is its workflow. */
 export interface SessionPublished {
   readonly correlationId: string
   readonly eventId: string
@@ -159,7 +159,7 @@ export function openSession(parts: SessionParts, options: SessionOptions = {}): 
       },
     },
     publish(type, data, given = {}) {
-      const { event, stream } = publishedEvent(log.ids, type, data, given)
+      const { event, stream } = publishedEvent(log, type, data, given)
       session.events.append(stream, event, { expected: given.expected })
       return { correlationId: event.correlationId, eventId: event.id }
     },

@@ -28,6 +28,7 @@ import { isRillflowError } from '../core/errors.ts'
 import { type Loop, openLoop } from '../core/loop.ts'
 import { defaultBackoff, delay } from '../core/retry.ts'
 import type { ServiceDefinition } from '../core/service.ts'
+import { workflowHints } from '../workflows/hints.ts'
 import { readLogHeads, readWork } from './has-work.ts'
 import type { Placement, Placements } from './placement.ts'
 import type { TenantInstance } from './tenancy.ts'
@@ -228,7 +229,12 @@ export function openTenantsRunner<S>(placements: Placements, options: TenantsRun
     }
     const { wake } = instance
     // Upkeep also while it is idle: a tenant that is seldom active would otherwise never delete its old rows.
-    const ends = [wake.onHint(onHint), wake.onChange(onHint), wake.onWork(onHint), instance.startUpkeep()]
+    const ends = [
+      wake.onHint(onHint),
+      wake.onChange(onHint),
+      workflowHints(wake).onReady(onHint),
+      instance.startUpkeep(),
+    ]
     tenant.stopListening = () => {
       for (const end of ends) end()
     }

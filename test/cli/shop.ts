@@ -196,11 +196,13 @@ const order = defineAggregate('order', {
   snapshots: { every: 3, lifecycle: 'async' },
 })
 
+const customers = defineCollection('customers', { indexes: ['email'] })
+
 export default defineConfig({
   // On a busy machine every statement is slow and would be logged.
   slowStatementMs: 60_000,
   projections: [totals, orders],
-  collections: [defineCollection('customers', { indexes: ['email'] })],
+  collections: [customers],
   aggregates: [order],
   subscriptions: { mailer: { types: ['OrderShipped'], onEvent: event => console.log('mail for', event.stream) } },
   upcasters: [

@@ -1,9 +1,14 @@
 /**
- * What executions remember: the rows of their calls, loaded before a run and stored during it, always under the fence of the
- * attempt. The row of the execution is held while they are written, so whoever takes the execution over sees them or
- * knows that they will never be.
+ * The stored calls of executions: loaded before a handler runs and written while it runs, always under the fence of the
+ * attempt. The row of the execution is locked while they are written, so a worker that takes the execution over either sees
+ * them or knows that they will never exist.
+ *
+ * The calls of an execution that has failed for good stay: when its dead letter is retried, those that had ended answer
+ * from memory, as in any other retry, so no customer is charged twice. Only their kind and name count then, not their place
+ * in the order of calls, because the code has usually been fixed meanwhile. Calls that failed, or waited, are deleted. With
+ * edited data every step runs again: results for other data are no answer.
  */
-
+import { consumerNames } from '../../consumers/schema.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
@@ -13,11 +18,11 @@ import { EventGone, EventUndecodable } from '../errors.ts'
 import { workflowNames } from '../schema.ts'
 import { type Claimed, decodeEvents } from '../work/claim.ts'
 import type { Call, CallKind, End, Recorded } from './replay.ts'
-import { type Failure, revived } from './step-failure.ts'
+import { revived, type StepFailure } from './step-failure.ts'
 
-/** Whether an execution may have left something behind. */
-export function mayRemember({ attempt, ranMs, crashes, isLetter }: Claimed): boolean {
-  return attempt > 1 || ranMs > 0 || crashes > 0 || isLetter
+/** Whether an execution may have stored calls: it ran before. */
+export function mayHaveCalls({ attempt, ranMs, crashes, isRetry }: Claimed): boolean {
+  return attempt > 1 || ranMs > 0 || crashes > 0 || isRetry
 }
 
 interface StepRow {
@@ -36,7 +41,7 @@ interface StepRow {
 }
 
 export async function loadCalls(log: Log, execution: Claimed): Promise<Recorded[]> {
-  if (!mayRemember(execution)) return []
+  if (!mayHaveCalls(execution)) return []
   const rows = await log.database.run<StepRow>(sql`/* workflows.load_steps */
     select kind, name, track, ordinal, turn, state, result, result is not null as has_result, position, at, due_at,
       (extract(epoch from due_at - ${log.names.clock}(due_at)) * 1000)::float8 as due_in
@@ -69,7 +74,7 @@ async function eventsAt(log: Log, positions: readonly number[]): Promise<Readonl
 
 function recordedOf(row: StepRow, attempt: number, events: ReadonlyMap<number, RecordedEvent>): Recorded {
   const { kind, name, track, ordinal, at } = row
-  const isForgotten = row.state === 'failed' && (row.result as Failure).attempt !== attempt
+  const isForgotten = row.state === 'failed' && (row.result as StepFailure).attempt !== attempt
   return {
     ...{ kind, name, track, ordinal, at },
     turn: row.turn ?? undefined,
@@ -81,9 +86,9 @@ function recordedOf(row: StepRow, attempt: number, events: ReadonlyMap<number, R
 
 function endOf(row: StepRow, events: ReadonlyMap<number, RecordedEvent>): End | undefined {
   const { kind, state, position } = row
-  // What ended while nobody ran has its time when it is heard of.
+  // A wait that ended while no attempt ran has its time when its end is delivered.
   const at = row.turn === null && (kind === 'wait' || kind === 'child') ? undefined : row.at
-  if (state === 'failed') return { state, value: revived(row.result as Failure), at }
+  if (state === 'failed') return { state, value: revived(row.result as StepFailure), at }
   if (state === 'expired') return { state, value: undefined, at }
   if (state === 'done') {
     const value = position === null ? (row.has_result ? row.result : undefined) : events.get(position)
@@ -93,7 +98,7 @@ function endOf(row: StepRow, events: ReadonlyMap<number, RecordedEvent>): End | 
   return { state: kind === 'sleep' ? 'done' : 'expired', value: undefined, at: row.due_at! }
 }
 
-/** A row to be written: all of it, or only the place of one whose end is stored already. */
+/** A row to be written: all of it, or only the place of a call whose end is stored already. */
 export interface CallRow {
   readonly call: Call
   readonly state: End['state'] | 'waiting'
@@ -104,13 +109,13 @@ export interface CallRow {
   readonly dueInMs?: number | undefined
 }
 
-/** The row of a call whose end has been heard. */
-export function heardRow(call: Call): CallRow {
+/** The row of a call whose end was delivered to the handler. */
+export function deliveredRow(call: Call): CallRow {
   const { state, result, position } = call.end!
   return { call, state, turn: call.turn, at: call.at, result, position }
 }
 
-/** False if the execution is somebody else's by now: then nothing is written. */
+/** False if the execution was taken over: then nothing is written. */
 export async function storeCalls(
   log: Log,
   executor: Executor,
@@ -180,7 +185,37 @@ export async function storeCalls(
   return row!.held
 }
 
-/** To be called when the transaction that stored them has been committed. */
+/** To be called when the transaction that stored them is committed. */
 export function markStored(track: number, rows: readonly CallRow[]): void {
   for (const { call, state, turn } of rows) call.stored = { track, ordinal: call.ordinal, turn, state }
+}
+
+/** A number below that of every track: see `replay.ts`. */
+const offTrack = 0
+
+/** Keeps the calls that have ended, in the transaction that ends the execution and before its dead letter is written. */
+export async function keepCalls(log: Log, tx: Executor, executionId: string): Promise<void> {
+  await tx.run(sql`/* workflows.keep_ends */
+    with dead_letter as (
+      select d.edited is not null as is_edited
+      from ${consumerNames(log).dead_letters} as d
+      where d.execution = ${executionId}::uuid
+        and d.state = 'retrying'),
+    forgotten as (
+      delete from ${workflowNames(log).workflow_steps} as s
+      where s.execution = ${executionId}::uuid
+        and (s.state not in ('done', 'expired') or exists (select from dead_letter where is_edited)))
+    update ${workflowNames(log).workflow_steps} as s
+    set track = ${offTrack}::integer
+    where s.execution = ${executionId}::uuid
+      and s.state in ('done', 'expired')
+      and not exists (select from dead_letter where is_edited)`)
+}
+
+/** Deletes all calls, before a retry with edited data is queued. */
+export async function forgetCalls(log: Log, tx: Executor, executionIds: readonly string[]): Promise<void> {
+  if (executionIds.length === 0) return
+  await tx.run(sql`/* workflows.forget_ends */
+    delete from ${workflowNames(log).workflow_steps} as s
+    where s.execution = any(${executionIds}::uuid[])`)
 }

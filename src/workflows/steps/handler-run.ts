@@ -1,10 +1,10 @@
 /**
- * One run of a handler with a memory: every call of its context goes through here. What ends is recorded before the handler
- * hears of it; what waits for long ends the run, without a word to the handler's code, once nothing else is under way.
+ * One run of a handler with its memory: every call of its context goes through here. The end of a call is recorded before it
+ * is delivered to the handler; a long wait ends the run, silently for the handler's code, once nothing else is running.
  *
- *     call ─► remembered ─► answered in its turn
- *       ├─► work ─► recorded, under the fence ─► answered in its turn
- *       └─► wait ─► nothing under way for a turn of the event loop ─► suspended
+ *     call ─► recorded before ─► delivered in its turn
+ *       ├─► work ─► recorded, under the fence ─► delivered in its turn
+ *       └─► wait ─► nothing running for a turn of the event loop ─► suspended
  */
 import { isInterruption } from '../../consumers/run/failure.ts'
 import type { Timer } from '../../core/clock.ts'
@@ -12,27 +12,27 @@ import { isRillflowError, type RillflowError } from '../../core/errors.ts'
 import { type Deferred, deferred, onAbort } from '../../core/lifecycle.ts'
 import { checkName } from '../../core/name.ts'
 import type { Transaction } from '../../database/database.ts'
-import type { DispatchParts } from '../dispatch/dispatch.ts'
 import { ExecutionLost } from '../errors.ts'
 import type { Handler } from '../handler.ts'
+import type { AttemptParts } from '../work/attempt.ts'
 import type { Claimed } from '../work/claim.ts'
-import { type Beside, openRecorder } from './record.ts'
+import { type Alongside, openRecorder } from './record.ts'
 import { type Call, type CallKind, type End, openReplay, type Recorded, type Replay } from './replay.ts'
 import { failureOf } from './step-failure.ts'
 
-export interface AttemptParts extends DispatchParts {
+export interface HandlerRunParts extends AttemptParts {
   readonly execution: Claimed
   readonly handler: Handler
-  /** How long without a sign of life until others take over. */
+  /** How long without a heartbeat until other workers take over. */
   readonly leaseMs: number
-  /** Aborts when the run is over, whatever it still does. */
+  /** Aborts when the run is over, whatever its code still does. */
   readonly signal: AbortSignal
 }
 
-/** How a run ends before its handler does: it waits, or its code is not what it was. */
+/** How a run ends before its handler does: it waits, or its code does not fit its recorded calls. */
 export type EarlyEnd = { readonly kind: 'suspended' } | { readonly kind: 'parked'; readonly error: RillflowError }
 
-/** What a call waits for. */
+/** What a call waits for: a time, an event, a child, or an event with a limit. */
 export interface Wait {
   /** In milliseconds, by the clock of this process. Undefined: no time ends it. */
   readonly dueAt?: number | undefined
@@ -42,42 +42,42 @@ export interface Wait {
   readonly child?: string | undefined
 }
 
-export interface Attempt extends AttemptParts {
+export interface HandlerRun extends HandlerRunParts {
   readonly replay: Replay
   readonly waiting: ReadonlyMap<Call, Wait>
-  /** Whether there are rows of it. */
+  /** Whether calls of it are stored. */
   readonly hasSteps: boolean
   /** Resolves if the run ends before its handler; rejects if the execution is lost, or the database is. */
   readonly over: Promise<EarlyEnd>
-  /** Makes a call; `begin` is run if its end is not remembered. */
+  /** Makes a call; `begin` runs if its end is not recorded. */
   call<T>(kind: CallKind, name: string, begin: (call: Call) => void): Promise<T>
-  /** Does what a call stands for; the run is not suspended meanwhile. */
-  work(call: Call, run: () => Promise<End>): void
-  /** Lets a call wait; one that waits for nothing but its time ends by itself, if the run lasts that long. */
+  /** Does the work of a call; the run is not suspended meanwhile. */
+  work(call: Call, doIt: () => Promise<End>): void
+  /** Lets a call wait. One that waits only for a time ends by itself, if the run lasts that long. */
   wait(call: Call, wait: Wait): void
-  /** When what has to wait so long is due: from now on, or as it was when the call was made first. */
+  /** When a wait of so long is over: counted from now, or from when the call was made first. */
   dueAt(call: Call, ms: number): number
-  record(call: Call, end: End, beside?: Beside): Promise<void>
+  record(call: Call, end: End, alongside?: Alongside): Promise<void>
   recordIn(tx: Transaction, call: Call, end: End): Promise<{ committed(): void }>
-  /** The handler has failed: resolves when nothing is under way any more, so that what was done is known. */
+  /** The handler has failed: resolves when no work is running, so that everything done is recorded. */
   settle(): Promise<void>
-  /** Refuses all that the run still does. */
+  /** Refuses everything that the run still does. */
   close(): void
 }
 
 /** Waits shorter than this are not worth a suspension. */
 const shortMs = 1_000
 
-/** `recorded`: what earlier runs have left behind. */
-export function openAttempt(parts: AttemptParts, recorded: readonly Recorded[]): Attempt {
+/** `recorded`: the calls of earlier runs. */
+export function openHandlerRun(parts: HandlerRunParts, recorded: readonly Recorded[]): HandlerRun {
   const { log, execution, handler, signal } = parts
   const openedAt = log.clock.now().getTime()
   const over = deferred<EarlyEnd>()
   over.promise.catch(() => {})
   const waiting = new Map<Call, Wait>()
   const timers = new Map<Call, Timer>()
-  const underWay = new Set<Call>()
-  let quiet: Deferred<void> | undefined
+  const working = new Set<Call>()
+  let allDone: Deferred<void> | undefined
   let isLooking = false
   let state: 'running' | 'settling' | 'left' | 'closed' = 'running'
 
@@ -89,7 +89,7 @@ export function openAttempt(parts: AttemptParts, recorded: readonly Recorded[]):
   const recorder = openRecorder(parts, replay)
   const lost = () => new ExecutionLost({ handler: handler.name, executionId: execution.id })
 
-  const attempt: Attempt = {
+  const run: HandlerRun = {
     ...parts,
     replay,
     waiting,
@@ -99,7 +99,7 @@ export function openAttempt(parts: AttemptParts, recorded: readonly Recorded[]):
     },
     async call<T>(kind: CallKind, name: string, begin: (call: Call) => void) {
       if (state === 'closed') throw lost()
-      // Nothing is thrown: the handler's own code could take it for a failure.
+      // Nothing is thrown: the handler's own code would take that for a failure.
       if (state !== 'running') return never<T>()
       log.database.refuseInsideTransaction(`ctx.${kind}`)
       checkName('Step', name)
@@ -108,17 +108,17 @@ export function openAttempt(parts: AttemptParts, recorded: readonly Recorded[]):
       if (call.end === undefined) begin(call)
       return call.answer.promise as Promise<T>
     },
-    work(call, run) {
-      underWay.add(call)
-      void run()
+    work(call, doIt) {
+      working.add(call)
+      void doIt()
         .then(
           end => replay.ended(call, end),
           (error: unknown) => failed(call, error),
         )
         .finally(() => {
-          underWay.delete(call)
+          working.delete(call)
           if (state === 'closed') refuse()
-          if (underWay.size === 0) quiet?.resolve()
+          if (working.size === 0) allDone?.resolve()
           look()
         })
     },
@@ -134,8 +134,8 @@ export function openAttempt(parts: AttemptParts, recorded: readonly Recorded[]):
     },
     dueAt: ({ known }, ms) =>
       known?.dueInMs === undefined ? log.clock.now().getTime() + ms : openedAt + known.dueInMs,
-    async record(call, end, beside) {
-      if (!(await recorder.record(call, end, beside))) throw lost()
+    async record(call, end, alongside) {
+      if (!(await recorder.record(call, end, alongside))) throw lost()
     },
     async recordIn(tx, call, end) {
       const storing = await recorder.recordIn(tx, call, end)
@@ -144,9 +144,9 @@ export function openAttempt(parts: AttemptParts, recorded: readonly Recorded[]):
     },
     async settle() {
       if (state === 'running') stop('settling')
-      if (underWay.size === 0) return
-      quiet = deferred<void>()
-      await quiet.promise
+      if (working.size === 0) return
+      allDone = deferred<void>()
+      await allDone.promise
     },
     close() {
       release()
@@ -154,7 +154,7 @@ export function openAttempt(parts: AttemptParts, recorded: readonly Recorded[]):
     },
   }
   const release = onAbort(signal, end)
-  return attempt
+  return run
 
   function end(): void {
     if (state === 'left') return
@@ -162,9 +162,9 @@ export function openAttempt(parts: AttemptParts, recorded: readonly Recorded[]):
     refuse()
   }
 
-  /** The handler's code comes to its end, too; not before what it has begun has. */
+  /** Ends the handler's code, too, by rejecting its calls; not those whose work is still running. */
   function refuse(): void {
-    for (const call of replay.unheard()) if (!underWay.has(call)) call.answer.reject(lost())
+    for (const call of replay.undelivered()) if (!working.has(call)) call.answer.reject(lost())
   }
 
   function stop(next: typeof state): void {
@@ -191,7 +191,7 @@ export function openAttempt(parts: AttemptParts, recorded: readonly Recorded[]):
       over.reject(error)
       return
     }
-    // Whether it has come to its end is not known: the handler must not go on as if it had failed.
+    // Whether it was stored is not known: the handler must not continue as if it had failed.
     if (call.kind !== 'step' && isInterruption(error)) {
       over.reject(error)
       return
@@ -200,7 +200,7 @@ export function openAttempt(parts: AttemptParts, recorded: readonly Recorded[]):
     replay.ended(call, { state: 'failed', value: error, result, at: replay.timeNow() })
   }
 
-  /** Suspends the run if all it does is wait, and still does after a turn of the event loop. */
+  /** Suspends the run if it does nothing but wait, and still does after a turn of the event loop. */
   function look(): void {
     if (isLooking || !isIdle()) return
     isLooking = true
@@ -213,7 +213,7 @@ export function openAttempt(parts: AttemptParts, recorded: readonly Recorded[]):
   }
 
   function isIdle(): boolean {
-    if (state !== 'running' || underWay.size > 0 || waiting.size === 0 || !replay.isQuiet) return false
+    if (state !== 'running' || working.size > 0 || waiting.size === 0 || !replay.isQuiet) return false
     const soon = log.clock.now().getTime() + shortMs
     return [...timers.keys()].every(call => waiting.get(call)!.dueAt! >= soon)
   }
