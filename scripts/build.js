@@ -19,6 +19,8 @@ await build({
   absWorkingDir: root,
   entryPoints: [
     'src/index.ts',
+    'src/query.ts',
+    'src/patch.ts',
     'src/errors.ts',
     'src/testing/testing.ts',
     'src/integrations/otel.ts',

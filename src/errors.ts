@@ -52,14 +52,18 @@ export {
   DocumentDeleted,
   DocumentExists,
   DocumentNotFound,
+  InvalidCursor,
   InvalidDocument,
+  InvalidFilter,
   InvalidPatch,
+  InvalidQuery,
+  NotOne,
   PatchMismatch,
   type RefusedItem,
   UniqueViolation,
+  UnknownLanguage,
   UpcastFailed,
 } from './documents/errors.ts'
-export { InvalidCursor, InvalidFilter, InvalidQuery, NotOne, UnknownLanguage } from './documents/query/errors.ts'
 export {
   DuplicateEventId,
   IdempotencyConflict,

@@ -67,46 +67,25 @@ export type {
   IndexingOptions,
   PathsOf,
 } from './documents/indexes.ts'
-export {
-  append,
-  increment,
-  insert,
-  type MergePatch,
-  type Operation,
-  type Patch,
-  remove,
-  rename,
-  set,
-  unset,
-} from './documents/patch/patch.ts'
-export { type BoundQuery, type CompiledQuery, compileQuery } from './documents/query/compile.ts'
+export { increment } from './documents/patch/patch.ts'
 export {
   and,
   between,
-  type Condition,
   contains,
-  elemMatch,
   eq,
-  exists,
   gt,
   gte,
   isIn,
   isNull,
-  like,
   lt,
   lte,
   ne,
   not,
   or,
-  regex,
   search,
   startsWith,
 } from './documents/query/condition.ts'
-export { at, type Field, lower, type MetaFields, type Path, type UntypedField } from './documents/query/field.ts'
-export { type FilterOptions, filterFrom } from './documents/query/filter.ts'
-export { avg, count, type Figure, type GroupQuery, max, min, sum } from './documents/query/group.ts'
-export type { OrderAs, OrderOptions } from './documents/query/order.ts'
-export type { IncludeOptions, NumberedPage, Query, Queryable, Rows } from './documents/query/query.ts'
+export type { Query, Rows } from './documents/query/query.ts'
 export type { ReadOptions as DocumentReadOptions, StoredDocument } from './documents/read.ts'
 export type { ExpectedOptions } from './documents/write.ts'
 export {

@@ -14,6 +14,8 @@ test('users can import these names and no others', async () => {
     '.': words(functions + commonErrors),
     './errors': words(`${errors} isRillflowError`),
     './otel': ['connectOpenTelemetry'],
+    './patch': words('append increment insert remove rename set unset'),
+    './query': words(queries),
     './testing': [
       ...['NotSettled', 'SpecificationFailed', 'countingIds', 'fakeClock', 'settle', 'specify', 'temporaryStore'],
     ],
@@ -21,11 +23,15 @@ test('users can import these names and no others', async () => {
 })
 
 const functions = `
-  and append at avg batch between channels compileQuery complete contains count custom deadLetter defineAggregate
-  defineClassAggregate defineCollection defineConfig defineDocumentProjection defineEvents defineProjectedAggregate
-  defineProjection defineTableProjection elemMatch emit eq exists failFast filterFrom gt gte increment insert isIn
-  isNull like logAndSkip lower lt lte max min ne not openStore or regex remove rename restoreBackup
-  retryWithBackoff search set startsWith sum transition unset upcaster
+  and batch between channels complete contains custom deadLetter defineAggregate defineClassAggregate defineCollection
+  defineConfig defineDocumentProjection defineEvents defineHandler defineJoin defineProjectedAggregate defineProjection defineSchedule defineTableProjection defineUndo
+  emit eq failFast gt gte increment isIn isNull logAndSkip lt lte ne not openStore or restoreBackup
+  retryWithBackoff search startsWith transition upcaster
+`
+
+const queries = `
+  and at avg between compileQuery contains count elemMatch eq exists filterFrom gt gte isIn isNull like lower lt lte max
+  min ne not or regex search startsWith sum
 `
 
 /** The errors that programs catch, or throw. The whole set is `rillflow/errors`. */

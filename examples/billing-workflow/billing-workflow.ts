@@ -24,34 +24,53 @@ const patienceMs = 3_000 // two weeks, say
 const asked = new Set<string>()
 
 // Fan-out: an invoice for each customer, in one transaction with the end of this handler.
-flows.register(defineHandler('bill', { on: 'MonthEnded', emits: ['InvoiceDue'], run: ({ data }, { emit }) => {
-  console.log(`${data.month} has ended: ${data.customers.length} invoices`)
-  return batch(data.customers.map(customer => emit('InvoiceDue', { customer, cents: 4200 })))
-} }))
+flows.register(
+  defineHandler('bill', {
+    on: 'MonthEnded',
+    emits: ['InvoiceDue'],
+    run: ({ data }, { emit }) => {
+      console.log(`${data.month} has ended: ${data.customers.length} invoices`)
+      return batch(data.customers.map(customer => emit('InvoiceDue', { customer, cents: 4200 })))
+    },
+  }),
+)
 
 // One invoice, from the card to the last consequence. It may be retried and moved between processes at any line: steps
 // are remembered, and a wait holds nobody up.
-flows.register(defineHandler('collect', { on: 'InvoiceDue', retries: 3, backoff: { baseMs: 50 }, emits: ['InvoiceSettled'], run: async ({ data: { customer, cents } }, ctx) => {
-    const settled = (outcome: 'paid' | 'suspended') => ctx.emit('InvoiceSettled', { customer, outcome })
-    const isCharged = await ctx.step('charge', () => chargeCard(customer, cents, ctx.executionId))
-    if (isCharged) return settled('paid')
+flows.register(
+  defineHandler('collect', {
+    on: 'InvoiceDue',
+    retries: 3,
+    backoff: { baseMs: 50 },
+    emits: ['InvoiceSettled'],
+    run: async ({ data: { customer, cents } }, ctx) => {
+      const settled = (outcome: 'paid' | 'suspended') => ctx.emit('InvoiceSettled', { customer, outcome })
+      const isCharged = await ctx.step('charge', () => chargeCard(customer, cents, ctx.executionId))
+      if (isCharged) return settled('paid')
 
-    await ctx.step('remind', () => console.log(`${customer}: a reminder goes out`))
-    const payment = await ctx.waitForEvent('PaymentMade', { match: { customer }, timeoutMs: patienceMs })
-    if (payment !== undefined) {
-      console.log(`${customer}: has paid by ${payment.data.by}`)
-      return settled('paid')
-    }
-    await ctx.step('suspend', () => console.log(`${customer}: is suspended`))
-    return settled('suspended')
-  } }))
+      await ctx.step('remind', () => console.log(`${customer}: a reminder goes out`))
+      const payment = await ctx.waitForEvent('PaymentMade', { match: { customer }, timeoutMs: patienceMs })
+      if (payment !== undefined) {
+        console.log(`${customer}: has paid by ${payment.data.by}`)
+        return settled('paid')
+      }
+      await ctx.step('suspend', () => console.log(`${customer}: is suspended`))
+      return settled('suspended')
+    },
+  }),
+)
 
 // The join closes exactly once, when every branch of the batch has come to its end.
-flows.register(defineJoin('close', { on: 'InvoiceSettled', run: (invoices, { emit }) => {
-  const customers = (outcome: string) =>
-    invoices.filter(({ data }) => data.outcome === outcome).map(({ data }) => data.customer)
-  return emit('MonthClosed', { paid: customers('paid'), suspended: customers('suspended') })
-} }))
+flows.register(
+  defineJoin('close', {
+    on: 'InvoiceSettled',
+    run: (invoices, { emit }) => {
+      const customers = (outcome: string) =>
+        invoices.filter(({ data }) => data.outcome === outcome).map(({ data }) => data.customer)
+      return emit('MonthClosed', { paid: customers('paid'), suspended: customers('suspended') })
+    },
+  }),
+)
 
 await using worker = flows.worker()
 await worker.start()

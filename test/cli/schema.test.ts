@@ -6,6 +6,11 @@ import { type Folder, onServer, openFolder, patienceMs } from './shop.ts'
 
 let shop: Folder
 
+const declaring = (name: string): string => `
+  import { defineCollection } from 'rillflow'
+  export default { collections: [defineCollection('${name}')] }
+`
+
 beforeAll(async () => {
   shop = await openFolder({ empty: true })
 }, patienceMs)
@@ -56,7 +61,7 @@ test(
     })
     await shop.shows('health schema', { text: [/^ok /], json: { isHealthy: true, newer: [] } })
 
-    await writeFile(join(shop.path, 'rillflow.config.mjs'), 'export default { collections: { customers: {} } }')
+    await writeFile(join(shop.path, 'rillflow.config.mjs'), declaring('customers'))
     const lacking = await shop.run('schema check')
     expect(lacking).toMatchObject({
       code: 3,

@@ -166,7 +166,7 @@ function literal(text: string): RegExp {
 /** The configuration of a shop that has a bit of everything. */
 export const shopConfig = `
 import {
-  deadLetter, defineAggregate, defineConfig, defineDocumentProjection, defineProjection, emit, upcaster,
+  deadLetter, defineAggregate, defineCollection, defineConfig, defineDocumentProjection, defineProjection, emit, upcaster,
 } from 'rillflow'
 
 const totals = defineProjection('order-totals', {
@@ -178,7 +178,7 @@ const totals = defineProjection('order-totals', {
     OrderPlaced(event, ctx) {
       if (event.data.total < 0) throw new Error('a negative total')
       return ctx.tx.query(
-        'insert into ' + ctx.tables('order_totals') + ' as t values ($1, $2) on conflict (stream) do update set total = t.total + excluded.total',
+        'insert into ' + ctx.table('order_totals') + ' as t values ($1, $2) on conflict (stream) do update set total = t.total + excluded.total',
         [event.stream, event.data.total],
       )
     },
@@ -193,15 +193,17 @@ const orders = defineDocumentProjection('orders', {
 const order = defineAggregate('order', {
   initial: () => ({ total: 0 }),
   evolve: (state, event) => ({ total: state.total + (event.data.total ?? 0) }),
-  decide: () => [],
+  snapshots: { every: 3, lifecycle: 'async' },
 })
+
+const customers = defineCollection('customers', { indexes: ['email'] })
 
 export default defineConfig({
   // On a busy machine every statement is slow and would be logged.
   slowStatementMs: 60_000,
   projections: [totals, orders],
-  collections: { customers: { indexes: ['email'] } },
-  snapshotters: [{ aggregate: order, threshold: 3 }],
+  collections: [customers],
+  aggregates: [order],
   subscriptions: { mailer: { types: ['OrderShipped'], onEvent: event => console.log('mail for', event.stream) } },
   upcasters: [
     upcaster('OrderCreated', { from: 1, to: 1, toType: 'OrderOpened' }, data => data),

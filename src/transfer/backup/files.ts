@@ -24,8 +24,8 @@ export interface BackupManifest {
   readonly createdAt: string
   /** The schema of the store that made the backup. A folder may hold other schemas, which are in the backup as well. */
   readonly schema: string
-  /** The last position of that store's log, as text: every event up to it is in the backup. */
-  readonly position: string
+  /** The last position of that store's log: every event up to it is in the backup. */
+  readonly position: number
   /** Also the empty ones, without which PostgreSQL does not start. */
   readonly folders: readonly string[]
   readonly files: readonly BackupFile[]

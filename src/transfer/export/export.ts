@@ -192,7 +192,7 @@ async function readSequences(tx: Executor, schema: string, isKnown: boolean): Pr
   const unknown = rows.find(({ name }) => isKnown && !Object.hasOwn(expected.sequences, name))
   if (unknown !== undefined)
     throw new NotExportable({ schema, object: `sequence "${unknown.name}"`, reason: 'does not belong to the store' })
-  return Object.fromEntries(rows.map(({ name, drawn }) => [name, `${drawn}`]))
+  return Object.fromEntries(rows.map(({ name, drawn }) => [name, drawn]))
 }
 
 async function readMoment(tx: Executor, schema: string): Promise<Pick<ExportManifest, 'position' | 'createdAt'>> {

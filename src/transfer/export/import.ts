@@ -227,7 +227,7 @@ const comma = 44
 export async function setSequences(
   tx: Executor,
   schema: string,
-  sequences: Readonly<Record<string, string>>,
+  sequences: Readonly<Record<string, number>>,
 ): Promise<void> {
   for (const [name, drawn] of Object.entries(sequences)) {
     const sequence = identifier(schema, name)

@@ -22,7 +22,6 @@ export const formatName = 'rillflow-export'
 export const formatVersion = 1
 export const manifestFile = 'manifest.json'
 
-/** Positions and numbers drawn from sequences are text. */
 export interface ExportManifest {
   readonly format: typeof formatName
   readonly version: number
@@ -34,7 +33,7 @@ export interface ExportManifest {
   readonly migrations: readonly { readonly id: number; readonly name: string; readonly checksum: string }[]
   readonly tables: readonly ExportedTable[]
   /** The last number drawn from each sequence, 0 if none was. */
-  readonly sequences: Readonly<Record<string, string>>
+  readonly sequences: Readonly<Record<string, number>>
   /** The position of the last event in it, 0 if there is none. */
   readonly position: number
 }

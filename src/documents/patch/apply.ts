@@ -1,25 +1,24 @@
-/** Patching documents where they are: one statement, for one document or for all that a query finds. */
+/** Applying patches: one statement, for one document or for all that meet a condition. */
 
 import type { Executor } from '../../database/database.ts'
 import { SerializationFailed } from '../../database/errors.ts'
 import { type Statement, sql } from '../../database/sql.ts'
-import { atomically } from '../atomically.ts'
 import { checkExpected, checkId, checkStored, checkUserId, maxBytesOf, readBody } from '../body.ts'
-import { type CollectionBase, preparedToWrite, type WriteOptions } from '../collection.ts'
+import { type OpenCollection, preparedToWrite, type WriteOptions } from '../collection.ts'
 import { PatchMismatch } from '../errors.ts'
+import { atomically, runWrite } from '../execute.ts'
+import { withVersions } from '../history.ts'
 import { layoutOf } from '../indexes.ts'
-import { keepingVersions } from '../keep.ts'
-import { Parameters } from '../query/bind.ts'
 import { type Condition, checked } from '../query/condition.ts'
 import { documentScope, type Field, fieldsOf, type MetaFields, metaFields } from '../query/field.ts'
+import { Parameters } from '../query/operand.ts'
 import { renderCondition, startWriting } from '../query/render.ts'
-import { runWrite } from '../run.ts'
-import { attempt, type ExpectedOptions, refuseUnfit } from '../write.ts'
+import { attempt, type ExpectedOptions, refuseUnlessLive } from '../write.ts'
 import { type PatchSql, renderPatch } from './render.ts'
 import { mergeTreeOf, type PatchNode, treeOf } from './tree.ts'
 
 export async function patchDocument(
-  collection: CollectionBase,
+  collection: OpenCollection,
   id: string,
   patch: object,
   options: ExpectedOptions = {},
@@ -27,9 +26,9 @@ export async function patchDocument(
   return patchOne(collection, id, treeOf(patch, maxBytesOf(collection)), options)
 }
 
-/** RFC 7396. */
+/** A JSON Merge Patch (RFC 7396). */
 export async function mergeDocument(
-  collection: CollectionBase,
+  collection: OpenCollection,
   id: string,
   patch: unknown,
   options: ExpectedOptions = {},
@@ -38,7 +37,7 @@ export async function mergeDocument(
 }
 
 async function patchOne(
-  collection: CollectionBase,
+  collection: OpenCollection,
   id: string,
   tree: PatchNode,
   options: ExpectedOptions,
@@ -48,16 +47,16 @@ async function patchOne(
   const userId = checkUserId(options.userId)
   const executor = await preparedToWrite(collection, options)
   const patch = async (within: Executor): Promise<number> => {
-    const statement = keepingVersions(collection, patchStatement(collection, tree, { id, expected, userId }))
+    const statement = withVersions(collection, patchStatement(collection, tree, { id, expected, userId }))
     for (let tries = 0; tries < maxTries; tries++) {
       const version = await attempt(collection, within, { id, statement, signal: options.signal }, found => {
-        refuseUnfit(collection, id, found, expected)
-        return misfit
+        refuseUnlessLive(collection, id, found, expected)
+        return mismatch
       })
-      if (version !== misfit) return version
-      await refuseMisfit(collection, within, tree, { text: 'd.id = $1::text', values: [id] })
+      if (version !== mismatch) return version
+      await refuseMismatch(collection, within, tree, { text: 'd.id = $1::text', values: [id] })
     }
-    throw new SerializationFailed({ reason: `document ${id} was changed by others ${maxTries} times meanwhile` })
+    throw new SerializationFailed({ reason: `document ${id} was changed by other writers ${maxTries} times meanwhile` })
   }
   if (collection.options.schema === undefined) return patch(executor)
   return atomically(collection, options, async within => {
@@ -69,11 +68,11 @@ async function patchOne(
 
 const maxTries = 10
 
-/** No version: the document is there, but the patch was not for it. */
-const misfit = 0
+/** Not a version: the document exists, but the patch does not fit it. */
+const mismatch = 0
 
 function patchStatement(
-  collection: CollectionBase,
+  collection: OpenCollection,
   tree: PatchNode,
   { id, expected, userId }: { id: string; expected: number | undefined; userId: string | null },
 ): Statement {
@@ -93,7 +92,7 @@ function patchStatement(
   return { label: 'documents.patch', text, values }
 }
 
-/** Which documents, called `d` in it, with its own parameters from $1. */
+/** A condition on documents, which are called `d` in it, with parameters from $1. */
 interface Selecting {
   readonly text: string
   readonly values: readonly unknown[]
@@ -101,7 +100,7 @@ interface Selecting {
 
 /** Patches every document that meets the condition, all or none; returns how many. */
 export async function patchDocuments(
-  collection: CollectionBase,
+  collection: OpenCollection,
   given: Condition | ((c: Field<never>, meta: MetaFields) => Condition),
   patch: object,
   options: WriteOptions = {},
@@ -110,11 +109,11 @@ export async function patchDocuments(
   const parameters = new Parameters()
   const writing = startWriting(parameters, layoutOf(collection.options), collection.name, 'd.')
   const text = `d.deleted_at is null\n          and (${renderCondition(condition, writing)})`
-  return patchSelected(collection, { text, values: parameters.values }, patch, options)
+  return patchAll(collection, { text, values: parameters.values }, patch, options)
 }
 
-async function patchSelected(
-  collection: CollectionBase,
+async function patchAll(
+  collection: OpenCollection,
   condition: Selecting,
   patch: object,
   options: WriteOptions,
@@ -143,8 +142,8 @@ async function patchSelected(
       where d.id = wanted.id
         and not exists (select from wanted where not fits)`
     const statement = { label: 'documents.patch_many', text, values }
-    const rows = await runWrite(collection, within, keepingVersions(collection, statement))
-    if (rows.length === 0) await refuseMisfit(collection, within, tree, condition)
+    const rows = await runWrite(collection, within, withVersions(collection, statement))
+    if (rows.length === 0) await refuseMismatch(collection, within, tree, condition)
     return rows.map(row => row[0] as string)
   }
   if (collection.options.schema === undefined) return (await run(executor)).length
@@ -155,9 +154,9 @@ async function patchSelected(
   })
 }
 
-/** Names the first document, and the place in it, that the patch is not for; returns if there is none. */
-async function refuseMisfit(
-  collection: CollectionBase,
+/** Throws for the first document, and the path in it, that the patch does not fit; returns if there is none. */
+async function refuseMismatch(
+  collection: OpenCollection,
   executor: Executor,
   tree: PatchNode,
   condition: Selecting,
@@ -165,7 +164,7 @@ async function refuseMisfit(
   const values: unknown[] = [...condition.values]
   const patch = renderPatch(tree, 'd.body', value => `$${values.push(value)}`)
   if (patch.conditions.length === 0) return
-  // The new body is asked for, too, so that every parameter has a place.
+  // The new body is selected, too, so that every parameter is used.
   const text = `/* documents.explain_patch */
     select d.id, array[${patch.conditions.map(({ sql }) => sql).join(', ')}], (${patch.body}) is null
     from ${collection.table} as d
@@ -181,8 +180,8 @@ async function refuseMisfit(
     throw new PatchMismatch({ collection: collection.name, id, path: failed.path, reason: failed.reason })
 }
 
-/** What a schema says about documents can only be asked when they are there. */
-async function checkPatched(collection: CollectionBase, executor: Executor, ids: readonly string[]): Promise<void> {
+/** A schema can check the documents only after they were patched. */
+async function checkPatched(collection: OpenCollection, executor: Executor, ids: readonly string[]): Promise<void> {
   const rows = await executor.runArrays(sql`/* documents.patched */
     select id, body
     from ${collection.table}

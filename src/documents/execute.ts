@@ -1,42 +1,45 @@
-/** Running statements, and saying what their failure means in terms of documents. */
+/**
+ * Running the statements of this folder: they are counted, and an error of the database becomes one about documents.
+ */
 
 import { isRillflowError } from '../core/errors.ts'
 import type { Executor } from '../database/database.ts'
 import { SerializationFailed } from '../database/errors.ts'
-import type { Statement } from '../database/sql.ts'
+import { type Statement, sql } from '../database/sql.ts'
 import { sqlStateOf, uniqueViolation } from '../database/sqlstate.ts'
+import { isOwnTransaction } from '../database/transaction.ts'
 import { channels } from '../telemetry/telemetry.ts'
-import type { CollectionBase } from './collection.ts'
+import type { CallOptions, OpenCollection } from './collection.ts'
 import { CollectionNotSynced, UniqueViolation } from './errors.ts'
 import { indexedFields } from './indexes.ts'
 import { historyName } from './table.ts'
 
-/** The rows of a statement that gives a row for each document it reads. */
+/** Runs a statement that returns a row for each document it reads. */
 export async function runRead(
-  collection: CollectionBase,
+  collection: OpenCollection,
   executor: Executor,
   statement: Statement,
 ): Promise<unknown[][]> {
   const rows = await runRows(collection, executor, statement)
-  tellDocuments(collection, 'read', statement.label, rows.length)
+  reportDocuments(collection, 'read', statement.label, rows.length)
   return rows
 }
 
-/** The same for each document it writes. `bodies` are the texts to be stored, for naming the value that is there already. */
+/** Runs a statement that returns a row for each document it writes. `bodies` are the texts to store, for the value in errors. */
 export async function runWrite(
-  collection: CollectionBase,
+  collection: OpenCollection,
   executor: Executor,
   statement: Statement,
   bodies: readonly string[] = [],
 ): Promise<unknown[][]> {
   const rows = await runRows(collection, executor, statement, bodies)
-  tellDocuments(collection, 'written', statement.label, rows.length)
+  reportDocuments(collection, 'written', statement.label, rows.length)
   return rows
 }
 
-/** The rows of a statement, whatever they are. */
+/** Runs any other statement. */
 export async function runRows(
-  collection: CollectionBase,
+  collection: OpenCollection,
   executor: Executor,
   statement: Statement,
   bodies: readonly string[] = [],
@@ -48,8 +51,8 @@ export async function runRows(
   }
 }
 
-export function tellDocuments(
-  { name, parts: { telemetry, schema } }: CollectionBase,
+export function reportDocuments(
+  { name, parts: { telemetry, schema } }: OpenCollection,
   happened: 'read' | 'written',
   statement: string,
   documents: number,
@@ -64,8 +67,8 @@ export function tellDocuments(
   }))
 }
 
-/** An error of the database in the words of this folder, where there are any. */
-export function writeError(collection: CollectionBase, error: unknown, bodies: readonly string[]): unknown {
+/** The error of this folder that an error of the database stands for; otherwise the error itself. */
+export function writeError(collection: OpenCollection, error: unknown, bodies: readonly string[]): unknown {
   const isOurs = isRillflowError(error, 'database_failed')
   const driver = isOurs ? (error as Error).cause : error
   const sqlState = isOurs ? (error as unknown as { sqlState: string }).sqlState : sqlStateOf(error)
@@ -76,13 +79,13 @@ export function writeError(collection: CollectionBase, error: unknown, bodies: r
   }
   if (sqlState !== uniqueViolation) return error
   const { constraint = '', detail = '' } = driver as { constraint?: string; detail?: string }
-  // A document was deleted and made again by two at once: its new version was counted from an old look at the history.
+  // Two transactions deleted and made a document at once: both took the same number from its history.
   if (constraint === `${historyName(collection.tableName)}_pkey`)
     return new SerializationFailed({ reason: 'a document was deleted and made again meanwhile' }, error)
   const fields = indexedFields(collection.tableName, collection.options, constraint) ?? [constraint]
   const value = bodies.length === 1 ? valuesAt(bodies[0]!, fields) : undefined
-  const told = value ?? /\)=\((.*)\)/s.exec(detail)?.[1]
-  return new UniqueViolation({ collection: collection.name, index: constraint, fields, value: told }, error)
+  const known = value ?? /\)=\((.*)\)/s.exec(detail)?.[1]
+  return new UniqueViolation({ collection: collection.name, index: constraint, fields, value: known }, error)
 }
 
 const undefinedTable = '42P01'
@@ -95,4 +98,24 @@ function valuesAt(body: string, fields: readonly string[]): unknown {
   )
   if (values.some(value => value === undefined)) return undefined
   return values.length === 1 ? values[0] : values
+}
+
+/** Does work all or not at all: in a transaction of its own, or as a savepoint of the caller's. */
+export async function atomically<T>(
+  { parts }: OpenCollection,
+  { tx, signal }: CallOptions,
+  work: (executor: Executor) => Promise<T>,
+): Promise<T> {
+  if (tx === undefined) return parts.database.transaction(work, { signal })
+  if (isOwnTransaction(tx)) return tx.savepoint(() => work(tx))
+  const executor = parts.executorOf(tx)
+  await executor.run(sql`/* documents.savepoint */ savepoint rillflow_documents`)
+  try {
+    const result = await work(executor)
+    await executor.run(sql`/* documents.release */ release savepoint rillflow_documents`)
+    return result
+  } catch (error) {
+    await executor.run(sql`/* documents.rollback */ rollback to savepoint rillflow_documents`)
+    throw error
+  }
 }

@@ -1,8 +1,7 @@
-/** The rows of a query: the columns it asks for, and the results made of them. */
-
+/** The statement that reads the results of a query: its columns, and the results made of them. */
 import { identifier } from '../../database/sql.ts'
+import { InvalidQuery } from '../errors.ts'
 import { type StoredDocument, toDocument } from '../read.ts'
-import { InvalidQuery } from './errors.ts'
 import { jsonAt } from './expression.ts'
 import type { MetaFields, Place } from './field.ts'
 import { renderIncluded, takeIncluded } from './include.ts'
@@ -14,9 +13,9 @@ import { type QuerySource, type QueryState, renderFrom, type Written, write } fr
 const documentColumns = ['id', 'body', 'version', 'created_at', 'updated_at', 'created_by', 'updated_by', 'deleted_at']
 
 export interface SelectOptions {
-  /** Ask for what a cursor needs, too. */
+  /** Also select the values of a cursor. */
   readonly marked?: boolean | undefined
-  /** Order by the id at least. */
+  /** Order by the primary key, if there is no other order. */
   readonly ordered?: boolean | undefined
   /** Only this part of the documents. */
   readonly part?: Part | undefined
@@ -33,8 +32,8 @@ export function writeSelect(source: QuerySource, state: QueryState, options: Sel
     if (order.length > 0 || options.ordered === true)
       text += `\n  order by ${renderOrder(order, writing, options.part?.has)}`
     if (limit !== undefined || cap < Number.POSITIVE_INFINITY) {
-      const most = (given: unknown): number => Math.min(cap, checkWhole('limit', given))
-      text += `\n  limit ${writing.binder.bind(limit ?? cap, 'bigint', most)}`
+      const capped = (given: unknown): number => Math.min(cap, checkWhole('limit', given))
+      text += `\n  limit ${writing.binder.bind(limit ?? cap, 'bigint', capped)}`
     }
     if (offset !== undefined) text += `\n  offset ${writing.binder.bind(offset, 'bigint', wholeNumber('offset'))}`
     return text
@@ -90,7 +89,7 @@ function toSelection(selected: ReadonlyMap<string, Place>, row: readonly unknown
   return Object.fromEntries(made)
 }
 
-/** A version is a bigint in the database, and fits a number for as long as anybody writes. */
+/** A version is a bigint in the database, and small enough for a number. */
 function metaValue(meta: keyof MetaFields | undefined, value: unknown): unknown {
   return meta === 'version' ? Number(value) : value
 }
@@ -101,5 +100,5 @@ export function wholeNumber(what: string): (given: unknown) => number {
 
 function checkWhole(what: string, given: unknown): number {
   if (typeof given === 'number' && Number.isSafeInteger(given) && given >= 0) return given
-  throw new InvalidQuery({ reason: `${what} is ${String(given)}, and must be a whole number from 0` })
+  throw new InvalidQuery({ reason: `${what} is ${String(given)}, and must be a whole number from 0 on` })
 }
