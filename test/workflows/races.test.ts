@@ -55,7 +55,7 @@ test.runIf(onServer)(
             work({
               ...tx,
               runArrays: async statement => {
-                if (statement.label === 'workflows.give_back') {
+                if (statement.label === 'workflows.release') {
                   found.resolve()
                   await goOn.promise
                 }
