@@ -112,6 +112,7 @@ export {
   defineEvents,
   type EventDefinitions,
   type EventMap,
+  type EventsIn,
   type EventsOf,
   type NewEvent,
   type RecordedEvent,

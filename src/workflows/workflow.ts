@@ -70,7 +70,7 @@ async function waitForEvent(
 ): Promise<RecordedEvent> {
   const what = `An event ${type} in workflow ${correlationId}`
   const limit = deadline(signal, timeoutMs, { what, clock: log.clock })
-  const found = tailLog(log, watch, { after: 'start', correlationId, types: [type], signal: limit.signal })
+  const found = tailLog(log, watch, { from: 'start', correlationId, types: [type], signal: limit.signal })
   try {
     const { value } = await found.next()
     return value as RecordedEvent
