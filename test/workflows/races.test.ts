@@ -16,7 +16,7 @@ test('of a lost attempt and the next one only the next counts, also if both end 
   const worker = await registerManualWorker(shop, database => ({
     ...database,
     runArrays: async statement => {
-      if (statement.label === 'workflows.finish') await released.promise
+      if (statement.label === 'workflows.complete') await released.promise
       return database.runArrays(statement)
     },
   }))
