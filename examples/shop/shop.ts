@@ -49,7 +49,7 @@ say('Next: read examples/shop/shop.ts (it is short), then README.md.')
 async function follow(): Promise<number> {
   let count = 0
   try {
-    for await (const event of store.events.tail({ after: before, signal: stop.signal })) {
+    for await (const event of store.events.tail({ from: before, signal: stop.signal })) {
       printEvent(event)
       count++
     }
