@@ -18,63 +18,60 @@ type BillingEvent =
   | { type: 'InvoiceSettled'; data: { customer: string; outcome: 'paid' | 'suspended' } }
   | { type: 'MonthClosed'; data: { paid: string[]; suspended: string[] } }
 
-await using store = await openStore({ memory: true, events: defineEvents<BillingEvent>() })
-const flows = store.workflows
+const events = defineEvents<BillingEvent>()
 const patienceMs = 3_000 // two weeks, say
 const asked = new Set<string>()
 
 // Fan-out: an invoice for each customer, in one transaction with the end of this handler.
-flows.register(
-  defineHandler('bill', {
-    on: 'MonthEnded',
-    emits: ['InvoiceDue'],
-    run: ({ data }, { emit }) => {
-      console.log(`${data.month} has ended: ${data.customers.length} invoices`)
-      return batch(data.customers.map(customer => emit('InvoiceDue', { customer, cents: 4200 })))
-    },
-  }),
-)
+const bill = defineHandler('bill', {
+  events,
+  on: 'MonthEnded',
+  emits: ['InvoiceDue'],
+  run: ({ data }, { emit }) => {
+    console.log(`${data.month} has ended: ${data.customers.length} invoices`)
+    return batch(data.customers.map(customer => emit('InvoiceDue', { customer, cents: 4200 })))
+  },
+})
 
 // One invoice, from the card to the last consequence. It may be retried and moved between processes at any line: steps
 // are remembered, and a wait holds nobody up.
-flows.register(
-  defineHandler('collect', {
-    on: 'InvoiceDue',
-    retries: 3,
-    backoff: { baseMs: 50 },
-    emits: ['InvoiceSettled'],
-    run: async ({ data: { customer, cents } }, ctx) => {
-      const settled = (outcome: 'paid' | 'suspended') => ctx.emit('InvoiceSettled', { customer, outcome })
-      const isCharged = await ctx.step('charge', () => chargeCard(customer, cents, ctx.executionId))
-      if (isCharged) return settled('paid')
+const collect = defineHandler('collect', {
+  events,
+  on: 'InvoiceDue',
+  retries: 3,
+  backoff: { baseMs: 50 },
+  emits: ['InvoiceSettled'],
+  run: async ({ data: { customer, cents } }, ctx) => {
+    const settled = (outcome: 'paid' | 'suspended') => ctx.emit('InvoiceSettled', { customer, outcome })
+    const isCharged = await ctx.step('charge', () => chargeCard(customer, cents, ctx.executionId))
+    if (isCharged) return settled('paid')
 
-      await ctx.step('remind', () => console.log(`${customer}: a reminder goes out`))
-      const payment = await ctx.waitForEvent('PaymentMade', { match: { customer }, timeoutMs: patienceMs })
-      if (payment !== undefined) {
-        console.log(`${customer}: has paid by ${payment.data.by}`)
-        return settled('paid')
-      }
-      await ctx.step('suspend', () => console.log(`${customer}: is suspended`))
-      return settled('suspended')
-    },
-  }),
-)
+    await ctx.step('remind', () => console.log(`${customer}: a reminder goes out`))
+    const payment = await ctx.waitForEvent('PaymentMade', { match: { customer }, timeoutMs: patienceMs })
+    if (payment !== undefined) {
+      console.log(`${customer}: has paid by ${payment.data.by}`)
+      return settled('paid')
+    }
+    await ctx.step('suspend', () => console.log(`${customer}: is suspended`))
+    return settled('suspended')
+  },
+})
 
 // The join closes exactly once, when every branch of the batch has come to its end.
-flows.register(
-  defineJoin('close', {
-    on: 'InvoiceSettled',
-    run: (invoices, { emit }) => {
-      const customers = (outcome: string) =>
-        invoices.filter(({ data }) => data.outcome === outcome).map(({ data }) => data.customer)
-      return emit('MonthClosed', { paid: customers('paid'), suspended: customers('suspended') })
-    },
-  }),
-)
+const close = defineJoin('close', {
+  events,
+  on: 'InvoiceSettled',
+  run: (invoices, { emit }) => {
+    const customers = (outcome: string) =>
+      invoices.filter(({ data }) => data.outcome === outcome).map(({ data }) => data.customer)
+    return emit('MonthClosed', { paid: customers('paid'), suspended: customers('suspended') })
+  },
+})
 
-await using worker = flows.worker()
+await using store = await openStore({ memory: true, events, handlers: [bill, collect], joins: [close] })
+await using worker = store.workflows.worker()
 await worker.start()
-const month = await flows.publish('MonthEnded', { month: 'May', customers: ['Ada', 'Bo', 'Cleo', 'Dev'] })
+const month = await store.workflows.publish('MonthEnded', { month: 'May', customers: ['Ada', 'Bo', 'Cleo', 'Dev'] })
 
 // Bo pays as soon as the invoice is there. Whether anybody waits for that yet does not matter.
 await month.waitForEvent('InvoiceDue')
@@ -84,8 +81,8 @@ const { data } = await month.waitForEvent('MonthClosed')
 const { state } = await month.waitUntilSettled()
 console.log(`The month is closed (${state}): ${data.paid.join(', ')} paid; suspended: ${data.suspended.join(', ')}`)
 
-const failed = await flows.attempts({ correlationId: month.correlationId, outcome: 'failed' })
-for (const { handler, error } of failed.attempts)
+const failed = await store.workflows.attempts({ correlationId: month.correlationId, outcome: 'failed' })
+for (const { handler, error } of failed.items)
   console.log(`On the way ${handler} failed: ${error?.message}. It was tried again.`)
 
 /** The bank: it refuses some cards, and does not answer at first when it is Dev's turn. */

@@ -45,12 +45,10 @@ test(
   async () => {
     const shop = await openFolder({
       config: `
-        import { defineConfig, emit } from 'rillflow'
+        import { defineConfig, defineHandler, defineSchedule } from 'rillflow'
         export default defineConfig({
-          register({ workflows }) {
-            workflows.schedule('customers', { everyMs: 200 }, () => emit('OrderPlaced', { total: 5 }))
-            workflows.on('OrderPlaced', { name: 'pay' }, () => emit('OrderPaid', {}))
-          },
+          schedules: [defineSchedule('customers', { everyMs: 200, run: ({ emit }) => emit('OrderPlaced', { total: 5 }) })],
+          handlers: [defineHandler('pay', { on: 'OrderPlaced', run: (_, { emit }) => emit('OrderPaid', {}) })],
         })
       `,
     })
@@ -81,11 +79,10 @@ test(
     const shop = await openFolder({
       empty: true,
       config: `
-        import { emit } from 'rillflow'
+        import { defineSchedule } from 'rillflow'
         export default {
           url: 'postgres://127.0.0.1:1/nowhere',
-          register: ({ workflows }) =>
-            workflows.schedule('customers', { everyMs: 200 }, () => emit('OrderPlaced', { total: 5 })),
+          schedules: [defineSchedule('customers', { everyMs: 200, run: ({ emit }) => emit('OrderPlaced', { total: 5 }) })],
         }
       `,
     })
@@ -111,11 +108,11 @@ test(
   'dev starts again when the code changes, and waits for the next change if the new code fails',
   async () => {
     const configOf = (type: string): string => `
-      import { emit } from 'rillflow'
+      import { defineSchedule } from 'rillflow'
       // A terminal sends Ctrl-C to all processes; only the parent may react to it.
       process.kill(process.pid, 'SIGINT')
       export default {
-        register: ({ workflows }) => workflows.schedule('customers', { everyMs: 200 }, () => emit('${type}', {})),
+        schedules: [defineSchedule('customers', { everyMs: 200, run: ({ emit }) => emit('${type}', {}) })],
       }
     `
     const shop = await openFolder({ config: configOf('OrderPlaced') })

@@ -71,10 +71,11 @@ test('run --once ends when there is nothing left to do', async () => {
 
 test('run --once ends when a new handler was given all earlier events', { timeout: patienceMs }, async () => {
   const folder = await openFolder({
-    config: `export default { register(store) {
-      const greet = event => console.log('good morning', event.stream)
-      store.workflows.on('OrderPlaced', { name: 'greet', startFrom: 'beginning' }, greet)
-    } }`,
+    config: `
+      import { defineHandler } from 'rillflow'
+      const run = event => console.log('good morning', event.stream)
+      export default { handlers: [defineHandler('greet', { on: 'OrderPlaced', from: 'start', run })] }
+    `,
     // More events than one batch has, and the wanted one at the end.
     seed: store => store.events.import([...viewed(20_000), { stream: 'order-1', type: 'OrderPlaced', data: {} }]),
   })

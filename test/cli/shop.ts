@@ -166,7 +166,8 @@ function literal(text: string): RegExp {
 /** The configuration of a shop that has a bit of everything. */
 export const shopConfig = `
 import {
-  deadLetter, defineAggregate, defineCollection, defineConfig, defineDocumentProjection, defineProjection, emit, upcaster,
+  deadLetter, defineAggregate, defineCollection, defineConfig, defineDocumentProjection, defineHandler, defineProjection,
+  defineSchedule, upcaster,
 } from 'rillflow'
 
 const totals = defineProjection('order-totals', {
@@ -198,6 +199,15 @@ const order = defineAggregate('order', {
 
 const customers = defineCollection('customers', { indexes: ['email'] })
 
+const pay = defineHandler('pay', {
+  on: 'OrderPlaced',
+  retries: 0,
+  run(event, { emit }) {
+    if (event.data.total > 1000) throw new Error('the card was refused')
+    return emit('OrderPaid', {})
+  },
+})
+
 export default defineConfig({
   // On a busy machine every statement is slow and would be logged.
   slowStatementMs: 60_000,
@@ -209,12 +219,7 @@ export default defineConfig({
     upcaster('OrderCreated', { from: 1, to: 1, toType: 'OrderOpened' }, data => data),
     upcaster('OrderOpened', { from: 1, to: 2 }, data => data),
   ],
-  register(store) {
-    store.workflows.on('OrderPlaced', { name: 'pay', retries: 0 }, event => {
-      if (event.data.total > 1000) throw new Error('the card was refused')
-      return emit('OrderPaid', {})
-    })
-    store.workflows.schedule('restock', { cron: '0 3 * * *' }, () => [])
-  },
+  handlers: [pay],
+  schedules: [defineSchedule('restock', { cron: '0 3 * * *', run: () => [] })],
 })
 `

@@ -15,7 +15,7 @@ const patient = { timeout: patienceMs }
 beforeAll(async () => {
   tenanted = await openFolder({
     config: `
-      import { defineConfig, defineDocumentProjection, emit } from 'rillflow'
+      import { defineConfig, defineDocumentProjection, defineHandler } from 'rillflow'
       export default defineConfig({
         tenancy: 'schema',
         slowStatementMs: 60_000,
@@ -24,9 +24,7 @@ beforeAll(async () => {
           initial: () => ({ total: 0 }),
           evolve: { OrderPlaced: (order, event) => ({ total: order.total + event.data.total }) },
         })],
-        register(store) {
-          store.workflows.on('OrderPlaced', { name: 'pay' }, () => emit('OrderPaid', {}))
-        },
+        handlers: [defineHandler('pay', { on: 'OrderPlaced', run: (_, { emit }) => emit('OrderPaid', {}) })],
       })
     `,
   })

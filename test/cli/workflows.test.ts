@@ -24,7 +24,7 @@ test('workflows are listed by their state', async () => {
       new RegExp(`${paid} +settled`),
     ],
     json: {
-      workflows: [
+      items: [
         { correlationId: failed, state: 'failed' },
         { correlationId: paid, state: 'settled' },
       ],
@@ -32,7 +32,7 @@ test('workflows are listed by their state', async () => {
   })
   await shop.shows('workflows list --state failed', {
     text: [failed],
-    json: { workflows: [{ correlationId: failed }] },
+    json: { items: [{ correlationId: failed }] },
   })
 
   const wrong = await shop.run('workflows list --state broken')
