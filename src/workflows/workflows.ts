@@ -27,8 +27,8 @@ import { handlerPrefix } from '../consumers/dead-letters/owner.ts'
 import type { DeadLetterKind } from '../consumers/dead-letters/retry.ts'
 import type { DefinitionKind } from '../core/definition.ts'
 import { nearestName } from '../core/nearest.ts'
+import { checkWhole, describe } from '../core/options.ts'
 import { openServices } from '../core/service.ts'
-import { checkWhole } from '../core/whole.ts'
 import { type AppendParts, appendIn } from '../events/append/append.ts'
 import type { EventMap, EventsAccepted, UntypedEvents } from '../events/definition.ts'
 import type { LogWatch } from '../events/order/watch.ts'
@@ -37,7 +37,7 @@ import { type DispatcherParts, dispatcher } from './dispatch/dispatch.ts'
 import { localWorkers } from './dispatch/plain.ts'
 import type { EmitLimits } from './emit.ts'
 import { DuplicateHandler, HandlerNotFound } from './errors.ts'
-import type { Handler } from './handler.ts'
+import { type Handler, refusal } from './handler.ts'
 import { workflowHints } from './hints.ts'
 import { type Executions, resumeExecution } from './insight/executions.ts'
 import { type Handlers, openHandlers } from './insight/handlers.ts'
@@ -131,6 +131,12 @@ export function openWorkflows<M extends EventMap>(
   consumers.reserve(handlerPrefix)
 
   const register = (definition: WorkflowDefinition): void => {
+    if (!isWorkflowKind(definition?.kind))
+      throw refusal(
+        'A store',
+        'definition',
+        `cannot register ${describe(definition)} for its workflows. Make it with defineHandler, defineJoin, defineUndo or defineSchedule.`,
+      )
     if (definition.kind === 'schedule') scheduler.add(definition)
     else {
       code.add(definition)
