@@ -168,7 +168,7 @@ export function assemble<M extends EventMap>(
     workflows: workflows.workflows,
     daemons: administerDaemons({ log, wake }),
     daemon: daemons.daemon,
-    deadLetters: openDeadLetters({ log, kinds: [workflows.deadLetterKind], onRequest: () => wake.changed() }),
+    deadLetters: openDeadLetters({ log, handlers: workflows.deadLetterKind, onRequest: () => wake.changed() }),
     processor: processors.processor,
     transaction: transactions.transaction,
     export: given => exportStore({ database, schema: schemaName }, given),

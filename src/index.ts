@@ -14,10 +14,15 @@ export type { ConsumerFilter, ConsumerOptions, StartFrom } from './consumers/con
 export type {
   DeadLetter,
   DeadLetterDetails,
+  DeadLetterError,
   DeadLetterFilter,
+  DeadLetterGroup,
+  DeadLetterStats,
+  GroupDeadLettersOptions,
   ListDeadLettersOptions,
 } from './consumers/dead-letters/dead-letter.ts'
-export type { DeadLetterStats, DeadLetters } from './consumers/dead-letters/dead-letters.ts'
+export type { DeadLetters } from './consumers/dead-letters/dead-letters.ts'
+export type { DeadLetterOwner } from './consumers/dead-letters/owner.ts'
 export type { RetryFilter, RetryRequest } from './consumers/dead-letters/retry.ts'
 export type { DeadLetterState } from './consumers/dead-letters/row.ts'
 export type { Processor, ProcessorOptions, ProcessorState } from './consumers/processor.ts'
@@ -207,14 +212,6 @@ export type { RetentionOptions } from './upkeep/retention.ts'
 export type { UpkeepKind, UpkeepOptions, UpkeepProgress, UpkeepReport } from './upkeep/upkeep.ts'
 export type { CancelOptions } from './workflows/cancel/cancel.ts'
 export { defineUndo, type Undo, type UndoneStep, type UndoOptions, type UndoRequest } from './workflows/cancel/undo.ts'
-export type {
-  HandlerLetter,
-  HandlerLetterDetails,
-  HandlerLetterFilter,
-  HandlerLetters,
-  LetterGroup,
-  ListHandlerLetters,
-} from './workflows/dead-letters/dead-letters.ts'
 export type { DeadLetterReason } from './workflows/dead-letters/record.ts'
 export type { InlineContext } from './workflows/dispatch/inline.ts'
 export {

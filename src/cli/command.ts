@@ -54,7 +54,7 @@ export interface Kinds {
   json: unknown
 }
 
-/** The names that a shell can complete, as `rillflow status` saved them. For dead letters it is the name of the consumer. */
+/** The names that a shell can complete, as `rillflow status` saved them. For dead letters it is the name of their consumer or handler. */
 export type NameKind = 'projection' | 'subscription' | 'dead-letter' | 'handler' | 'collection' | 'tenant'
 
 export interface Argument {

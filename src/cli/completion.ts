@@ -8,9 +8,11 @@
  * - Nothing is executed while a line is completed: no process, no query, and no text from the file.
  * - The file with names is small (1,000 names, 64 KB) and can be read by the user only.
  */
+
 import { mkdir, rename, rm, writeFile } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
+import { ownerName } from '../consumers/dead-letters/owner.ts'
 import { flagOf, globalOptions, isGroup } from './arguments.ts'
 import { type Command, defineCommand, type Group, type NameKind, type Opened, type Option } from './command.ts'
 import { ownOptions } from './help.ts'
@@ -161,7 +163,7 @@ export async function collectNames({ store, tenancy, config }: Opened): Promise<
   return {
     projection: (await store.projections.list()).map(({ name }) => name),
     subscription: (await store.subscriptions.list()).map(({ name }) => name),
-    'dead-letter': (await store.deadLetters.stats()).map(({ consumer }) => consumer),
+    'dead-letter': (await store.deadLetters.stats()).map(ownerName),
     handler: store.workflows.handlers.registered(),
     collection: (config.collections ?? []).map(collection => collection.name),
     tenant: tenancy === undefined ? [] : (await tenancy.tenants.list()).map(({ tenant }) => tenant),

@@ -27,17 +27,16 @@ export const CircuitOpen: ErrorKind<'circuit_open', { consumer: string; retryInM
   d => `The circuit breaker of "${d.consumer}" is open: its target failed too often. It is tried in ${d.retryInMs} ms.`,
   { retryable: true },
 )
-export const DeadLetterNotFound: ErrorKind<'dead_letter_not_found', { consumer: string; eventId: string }> =
-  defineError(
-    'dead_letter_not_found',
-    d => `Consumer "${d.consumer}" has no dead letter of event ${d.eventId}. See store.deadLetters.list().`,
-  )
+export const DeadLetterNotFound: ErrorKind<'dead_letter_not_found', { of: string; eventId: string }> = defineError(
+  'dead_letter_not_found',
+  d => `"${d.of}" has no dead letter of event ${d.eventId}. See store.deadLetters.list().`,
+)
 export const DeadLetterConflict: ErrorKind<
   'dead_letter_conflict',
-  { consumer: string; eventId: string; state: string; wanted: string }
+  { of: string; eventId: string; state: string; wanted: string }
 > = defineError(
   'dead_letter_conflict',
-  d => `The dead letter of event ${d.eventId} at "${d.consumer}" is ${d.state}, so it cannot be ${d.wanted}.`,
+  d => `The dead letter of event ${d.eventId} of "${d.of}" is ${d.state}, so it cannot be ${d.wanted}.`,
 )
 export const DeadLetterUnwritable: ErrorKind<'dead_letter_unwritable', { consumer: string; eventId: string }> =
   defineError('dead_letter_unwritable', d =>
@@ -51,9 +50,8 @@ export const NodeNotFound: ErrorKind<'node_not_found', { node: string; nearest?:
 store.daemons.list().`.replace('\n', ' '),
 )
 
-export const RetryPending: ErrorKind<'retry_pending', { consumer: string; eventId: string }> = defineError(
+export const RetryPending: ErrorKind<'retry_pending', { of: string; eventId: string }> = defineError(
   'retry_pending',
   d =>
-    `A retry of the dead letter of event ${d.eventId} at "${d.consumer}" with other data is asked for already. Wait until it was
-tried, or resolve it.`.replace('\n', ' '),
+    `A retry of the dead letter of event ${d.eventId} of "${d.of}" with other data is already requested. Wait until it was carried out, or resolve the dead letter.`,
 )

@@ -4,6 +4,7 @@
  */
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
+import { type OwnerName, ownerOfRow } from './dead-letters/owner.ts'
 import { consumerNames } from './schema.ts'
 
 export interface ConsumerMetrics {
@@ -111,11 +112,12 @@ export async function readWaitingRebuilds(log: Log): Promise<WaitingRebuild[]> {
 }
 
 /** How many dead letters each consumer has open. */
-export async function countOpenDeadLetters(log: Log): Promise<{ consumer: string; count: number }[]> {
-  return log.database.run<{ consumer: string; count: number }>(sql`/* dead_letters.count_open */
+export async function countOpenDeadLetters(log: Log): Promise<{ owner: OwnerName; count: number }[]> {
+  const rows = await log.database.run<{ consumer: string; count: number }>(sql`/* dead_letters.count_open */
     select consumer, count(*) as count
     from ${consumerNames(log).dead_letters}
     where state in ('open', 'retrying')
     group by consumer
     order by consumer`)
+  return rows.map(({ consumer, count }) => ({ owner: ownerOfRow(consumer), count }))
 }

@@ -70,13 +70,12 @@ async function workflowFamilies(log: Log, consumers: readonly ConsumerMetrics[])
   const readySeconds = new Map<string, number>()
   for (const queue of queues)
     readySeconds.set(queue.handler, Math.max(readySeconds.get(queue.handler) ?? 0, queue.readySeconds))
-  const ofHandlers = new Map(queues.map(each => [`handler:${each.handler}`, each.deadLetters]))
-  const ofConsumers = consumers.map(each => [each.name, each.deadLetters] as const)
+  const ofHandlers = new Map(queues.map(each => [each.handler, each.deadLetters]))
   return [
-    gauge(
-      'dead_letters',
-      [...ofConsumers, ...ofHandlers].map(([consumer, value]) => ({ labels: { consumer }, value })),
-    ),
+    gauge('dead_letters', [
+      ...consumers.map(({ name, deadLetters }) => ({ labels: { consumer: name }, value: deadLetters })),
+      ...[...ofHandlers].map(([handler, value]) => ({ labels: { handler }, value })),
+    ]),
     gauge('executions', open),
     gauge(
       'execution_oldest_ready_seconds',

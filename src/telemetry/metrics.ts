@@ -85,8 +85,8 @@ export const gauges = {
   consumer_paused: { help: '1 if the consumer is paused.', labels: ['consumer', 'kind'] },
   consumer_leased: { help: '1 if a runner holds the lease of the consumer.', labels: ['consumer', 'kind'] },
   dead_letters: {
-    help: 'Number of dead letters of a consumer that are open or being retried. 10 000 means that many or more.',
-    labels: ['consumer'],
+    help: 'Number of dead letters of a consumer, or of a handler, that are open or being retried. 10 000 means that many or more.',
+    labels: ['consumer', 'handler'],
   },
   subscription_deliveries: {
     help: 'Number of events after the checkpoint of a subscription that were acknowledged or given back. 10 000 means that many or more.',

@@ -4,12 +4,11 @@
  */
 import type { Database } from '../database/database.ts'
 import { identifier, literal, sql } from '../database/sql.ts'
+import { openStore } from '../store.ts'
 
 export interface SpareSchemas {
-  /** One that is empty, if there is one. */
-  take(): string | undefined
-  /** Tells what a schema looks like that a store has just made. */
-  learn(schema: string): Promise<void>
+  /** An empty one; if none is left, one that is made under this name. */
+  take(name: string): Promise<string>
   /** Empties a schema and keeps it, or drops it. */
   giveBack(schema: string): Promise<void>
 }
@@ -18,9 +17,13 @@ export function spareSchemas(database: Database): SpareSchemas {
   const spare: string[] = []
   let born: NewSchema | undefined
   return {
-    take: () => spare.pop(),
-    async learn(schema) {
-      born ??= await describeNew(database, schema)
+    async take(name) {
+      const known = spare.pop()
+      if (known !== undefined) return known
+      // Made without definitions: a store that has some stores rows when it is opened.
+      await (await openStore({ database, schema: name, migrate: true })).close()
+      born ??= await describeNew(database, name)
+      return name
     },
     async giveBack(schema) {
       if (born !== undefined && spare.length < mostSpare && (await restore(database, schema, born))) {

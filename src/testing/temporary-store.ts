@@ -32,9 +32,8 @@ async function openOwn<M extends EventMap>(options: TemporaryStoreOptions<M>): P
 async function openShared<M extends EventMap>(options: TemporaryStoreOptions<M>): Promise<Store<M>> {
   engine ??= startEngine()
   const { database, spare } = await engine
-  const schema = spare.take() ?? newSchema()
+  const schema = await spare.take(newSchema())
   const store = await openStore<M>({ ...options, database, schema, migrate: true })
-  await spare.learn(schema)
   const close = once(async () => {
     await store.close()
     await spare.giveBack(schema)

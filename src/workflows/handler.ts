@@ -322,14 +322,3 @@ export function checkCount(what: string, option: string, value: unknown, min: nu
   if (Number.isSafeInteger(value) && (value as number) >= min && (value as number) <= max) return
   throw refusal(what, option, `needs a whole number from ${min} to ${max} as "${option}", not ${describe(value)}.`)
 }
-
-/** What the names of handlers begin with among the consumers that have dead letters. */
-export const deadLetterPrefix = 'handler:'
-
-export function consumerOf(handler: string): string {
-  return `${deadLetterPrefix}${handler}`
-}
-
-export function handlerNameOf(consumer: string): string {
-  return consumer.slice(deadLetterPrefix.length)
-}

@@ -9,7 +9,6 @@ import { createHash } from 'node:crypto'
 import { ensureConsumer } from '../consumers/consumer.ts'
 import { change } from '../consumers/operator.ts'
 import { consumerNames } from '../consumers/schema.ts'
-import { InvalidOption } from '../core/errors.ts'
 import { canonicalJson } from '../core/json.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
@@ -18,7 +17,7 @@ import type { Log } from '../events/log.ts'
 import { settle } from '../events/order/order.ts'
 import { moment } from '../schema/clock.sql.ts'
 import type { Envelope } from './envelope.ts'
-import type { Handler, HandlerKind, RouteDefinition } from './handler.ts'
+import { type Handler, type HandlerKind, type RouteDefinition, refusal } from './handler.ts'
 import { workflowNames } from './schema.ts'
 
 /** The name of the dispatcher among the consumers. */
@@ -43,9 +42,9 @@ export async function storeRoutes(log: Log, handlers: readonly Handler[]): Promi
   await ensureConsumer(log, { name: dispatcherName, kind: 'dispatcher', startFrom: 'now' })
   return log.database.transaction(async tx => {
     const { checkpoint } = await lockDispatcher(log, tx)
-    const { settled } = await settle(log, tx)
+    const { settled, head } = await settle(log, tx)
     const ids = new Map<Handler, number>()
-    for (const handler of handlers) ids.set(handler, await storeRoute(log, tx, handler, checkpoint, settled))
+    for (const handler of handlers) ids.set(handler, await storeRoute(log, tx, handler, { checkpoint, settled, head }))
     await changeRoutes(log, tx)
     return ids
   })
@@ -71,8 +70,7 @@ async function storeRoute(
   log: Log,
   tx: Executor,
   handler: Handler,
-  checkpoint: number,
-  settled: number,
+  { checkpoint, settled, head }: Readonly<Record<'checkpoint' | 'settled' | 'head', number>>,
 ): Promise<number> {
   const {
     name,
@@ -102,11 +100,10 @@ async function storeRoute(
   const same = known.find(each => each.version === version)
   if (same?.digest === digest) return same.id
   // Recorded undos are found by name.
-  if (known.some(each => (each.kind === 'undo') !== (kind === 'undo')))
-    throw new InvalidOption({
-      option: 'name',
-      reason: `"${name}" is stored as ${kind === 'undo' ? 'a handler' : 'an undo'}: give this one another`,
-    })
+  if (known.some(each => (each.kind === 'undo') !== (kind === 'undo'))) {
+    const [what, other] = kind === 'undo' ? ['Undo', 'a handler'] : ['Handler', 'an undo']
+    throw refusal(`${what} "${name}"`, 'name', `has the name of ${other} that is stored already. Give it another name.`)
+  }
   if (same !== undefined) {
     await tx.run(sql`/* workflows.change_route */
       update ${workflowNames(log).workflow_routes}
@@ -125,6 +122,12 @@ async function storeRoute(
       where id = ${same.id}::integer`)
     return same.id
   }
+  if (known.length === 0 && typeof handler.from === 'number' && handler.from > head)
+    throw refusal(
+      `Handler "${name}"`,
+      'from',
+      `is to begin after position ${handler.from}, but the log ends at ${head}. Give a position that was read from this log.`,
+    )
   // Events that an older version was given are not given to a newer one again.
   const wanted = known.length > 0 || handler.from === 'now' ? settled : startOf(handler)
   const backfill = wanted < checkpoint && known.length === 0 && handler.from !== 'now' ? wanted : null

@@ -4,12 +4,12 @@
  * completion, so at every moment the one or the other shows.
  */
 
+import { handlerOfRow } from '../consumers/dead-letters/owner.ts'
 import type { ErrorDescription } from '../consumers/run/failure.ts'
 import { consumerNames } from '../consumers/schema.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
-import { handlerNameOf } from './handler.ts'
 import { dispatcherName } from './routes.ts'
 import { workflowNames } from './schema.ts'
 
@@ -170,5 +170,5 @@ function stateOf(
 function failureOf(row: StatusRow['last_failure']): WorkflowFailure | undefined {
   if (row === null || row.error === null) return undefined
   const { at: _at, ...error } = row.error
-  return { handler: handlerNameOf(row.consumer), reason: row.reason ?? undefined, error, at: new Date(row.at) }
+  return { handler: handlerOfRow(row.consumer), reason: row.reason ?? undefined, error, at: new Date(row.at) }
 }

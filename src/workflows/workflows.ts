@@ -23,20 +23,21 @@
  *     insight/   what operators see           dead-letters/  failures for good
  */
 import type { Consumers } from '../consumers/consumers.ts'
+import { handlerPrefix } from '../consumers/dead-letters/owner.ts'
 import type { DeadLetterKind } from '../consumers/dead-letters/retry.ts'
 import type { DefinitionKind } from '../core/definition.ts'
 import { nearestName } from '../core/nearest.ts'
+import { checkWhole, describe } from '../core/options.ts'
 import { openServices } from '../core/service.ts'
-import { checkWhole } from '../core/whole.ts'
 import { type AppendParts, appendIn } from '../events/append/append.ts'
 import type { EventMap, EventsAccepted, UntypedEvents } from '../events/definition.ts'
 import type { LogWatch } from '../events/order/watch.ts'
-import { type HandlerLetters, ofHandlers, openHandlerLetters } from './dead-letters/dead-letters.ts'
+import { ofHandlers } from './dead-letters/dead-letters.ts'
 import { type DispatcherParts, dispatcher } from './dispatch/dispatch.ts'
 import { localWorkers } from './dispatch/plain.ts'
 import type { EmitLimits } from './emit.ts'
 import { DuplicateHandler, HandlerNotFound } from './errors.ts'
-import { deadLetterPrefix, type Handler } from './handler.ts'
+import { type Handler, refusal } from './handler.ts'
 import { workflowHints } from './hints.ts'
 import { type Executions, resumeExecution } from './insight/executions.ts'
 import { type Handlers, openHandlers } from './insight/handlers.ts'
@@ -76,7 +77,6 @@ export interface Workflows<M extends EventMap = UntypedEvents> extends Insight {
   /** The schedules that are stored, for operators. */
   readonly schedules: Schedules
   /** The dead letters of handlers. */
-  readonly deadLetters: HandlerLetters
   /** A worker that runs the handlers registered here, once it is started. */
   worker(options?: WorkerOptions): Worker
 }
@@ -128,9 +128,15 @@ export function openWorkflows<M extends EventMap>(
   let routes = new Map<Handler, number>()
   let syncing: Promise<unknown> = Promise.resolve()
   let isDispatched = false
-  consumers.reserve(deadLetterPrefix)
+  consumers.reserve(handlerPrefix)
 
   const register = (definition: WorkflowDefinition): void => {
+    if (!isWorkflowKind(definition?.kind))
+      throw refusal(
+        'A store',
+        'definition',
+        `cannot register ${describe(definition)} for its workflows. Make it with defineHandler, defineJoin, defineUndo or defineSchedule.`,
+      )
     if (definition.kind === 'schedule') scheduler.add(definition)
     else {
       code.add(definition)
@@ -184,7 +190,6 @@ export function openWorkflows<M extends EventMap>(
     executions: { resume: executionId => resumeExecution(log, hints, executionId) },
     lanes: openLanes(log, hints),
     schedules: openSchedules(log, hints, scheduler, sync),
-    deadLetters: openHandlerLetters(log, hints.changed),
     worker: (given = {}) => openWorker(workerParts, given),
   }
 

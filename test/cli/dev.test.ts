@@ -35,7 +35,7 @@ test(
     expect(stderr).toMatch(/Stopped\. Nothing is lost/)
     if (!onServer) expect(stderr).toContain('dist/cli/cli.js dead-letters list --schema shop\n')
     const letters = await shop.run(`dead-letters list --json${onServer ? '' : ' --schema shop'}`)
-    expect(JSON.parse(letters.stdout)).toContainEqual(expect.objectContaining({ consumer: 'handler:charge' }))
+    expect(JSON.parse(letters.stdout)).toContainEqual(expect.objectContaining({ handler: 'charge' }))
   },
   patienceMs,
 )

@@ -77,11 +77,11 @@ test('dead letters are listed, shown, retried, resolved and deleted', async () =
   const listed = await shop.run('dead-letters list order-totals --state open --json')
   const [{ eventId }] = JSON.parse(listed.stdout)
   await shop.shows('dead-letters list', {
-    text: [/^CONSUMER +EVENT .*\norder-totals +[0-9a-f-]{36} +OrderPlaced +open +1 .*a negative total/],
+    text: [/^OWNER +EVENT .*\norder-totals +[0-9a-f-]{36} +OrderPlaced +open +1 .*a negative total/],
     json: [{ consumer: 'order-totals', eventId, state: 'open' }],
   })
   await shop.shows('dead-letters stats', {
-    text: [/^CONSUMER +OPEN +RETRYING +REPLAYED +RESOLVED\norder-totals +1 +0 +0 +0\n$/],
+    text: [/^OWNER +OPEN +RETRYING +REPLAYED +RESOLVED\norder-totals +1 +0 +0 +0\n$/],
     json: [{ consumer: 'order-totals', open: 1 }],
   })
   await shop.shows(`dead-letters show order-totals ${eventId}`, {
@@ -89,7 +89,7 @@ test('dead letters are listed, shown, retried, resolved and deleted', async () =
     json: { state: 'open', errors: [{ message: 'a negative total' }], event: { stream: 'order-2' } },
   })
   await shop.shows(`dead-letters retry order-totals ${eventId}`, {
-    text: ['Requested a retry of 1 dead letter of order-totals. No runner has this consumer now'],
+    text: ['Requested a retry of 1 dead letter of order-totals. No runner has it now'],
     json: { requested: 1, isRunning: false },
   })
 

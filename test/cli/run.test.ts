@@ -162,7 +162,7 @@ test('completion knows the names that the last status saved, and executes none o
   )
   expect((await stat(file)).mode & 0o777).toBe(0o600)
   // Lines that `status` would not have written.
-  await appendFile(file, `tenant\tacme\ndead-letter\thandler:charge\nsubscription\t${hostile}\n`)
+  await appendFile(file, `tenant\tacme\ndead-letter\tcharge\nsubscription\t${hostile}\n`)
   const expected = {
     'rillflow projections pause ': ['order-totals', 'orders'],
     'rillflow projections rebuild --url postgres://ada@localhost/shop order-': ['order-totals'],
@@ -172,7 +172,7 @@ test('completion knows the names that the last status saved, and executes none o
     'rillflow subscriptions reset par': ['parcels'],
     'rillflow subscriptions reset $': hostile.split(' '),
     'rillflow documents get cu': ['customers'],
-    'rillflow dead-letters list handler:ch': ['charge'],
+    'rillflow dead-letters list ch': ['charge'],
     'rillflow workflows retry --handler ': ['pay'],
     'rillflow status --tenant ': ['acme'],
     'rillflow status --folder ': [],

@@ -52,7 +52,7 @@ test('an unknown consumer is refused with the nearest name, also inside a transa
 })
 
 async function states(deadLetters: FailedEvents['deadLetters']): Promise<Record<string, string>> {
-  return Object.fromEntries((await deadLetters.list()).map(deadLetter => [deadLetter.eventId, deadLetter.state]))
+  return Object.fromEntries((await deadLetters.list()).items.map(deadLetter => [deadLetter.eventId, deadLetter.state]))
 }
 
 /** Makes the database refuse this change of any dead letter. */

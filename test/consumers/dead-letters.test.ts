@@ -12,7 +12,7 @@ test('AB-09: an event that fails again has one dead letter, with all attempts an
 
   await failAgain(event, { error: new TypeError('no total'), attempts: 4 })
 
-  const [deadLetter, ...others] = await deadLetters.list()
+  const [deadLetter, ...others] = (await deadLetters.list()).items
   expect(others).toEqual([])
   expect(deadLetter).toMatchObject({ consumer: 'mailer', eventId: event.id, state: 'open', attempts: 5 })
   expect(deadLetter!.lastError).toMatchObject({ name: 'TypeError', message: 'no total', at: expect.any(Date) })
@@ -25,9 +25,9 @@ test('each consumer has its own dead letter for an event', async () => {
   const event = await fail('order-1', placed())
 
   await failAgain(event, { consumer: 'printer' })
-  await deadLetters.resolve('printer', event.id, 'printed by hand')
+  await deadLetters.resolve('printer', event.id, { note: 'printed by hand' })
 
-  expect((await deadLetters.list()).map(deadLetter => [deadLetter.consumer, deadLetter.state])).toEqual([
+  expect((await deadLetters.list()).items.map(deadLetter => [deadLetter.consumer, deadLetter.state])).toEqual([
     ['mailer', 'open'],
     ['printer', 'resolved'],
   ])
@@ -44,7 +44,7 @@ test('a dead letter is rolled back with the transaction it was recorded in', asy
   })
 
   await expect(failing).rejects.toThrow('not ours')
-  expect(await deadLetters.list()).toEqual([])
+  expect((await deadLetters.list()).items).toEqual([])
 })
 
 test('only the last twenty errors are stored', async () => {
@@ -101,20 +101,20 @@ test('dead letters are listed by filter', async () => {
   await query(`update ~dead_letters set last_failed_at = '2020-01-01'`)
   const second = await fail('order-2', paid)
   const third = await fail('order-1', shipped(), { consumer: 'printer' })
-  await deadLetters.resolve('mailer', second.id, 'sent by hand')
+  await deadLetters.resolve('mailer', second.id, { note: 'sent by hand' })
   const ids = async (options: Parameters<typeof deadLetters.list>[0]) =>
-    (await deadLetters.list(options)).map(deadLetter => deadLetter.eventId)
+    (await deadLetters.list(options)).items.map(deadLetter => deadLetter.eventId)
 
   expect(await ids({})).toEqual([first.id, second.id, third.id])
-  expect(await ids({ consumer: 'mailer' })).toEqual([first.id, second.id])
+  expect(await ids({ of: 'mailer' })).toEqual([first.id, second.id])
   expect(await ids({ state: 'resolved' })).toEqual([second.id])
   expect(await ids({ type: 'OrderShipped' })).toEqual([third.id])
   expect(await ids({ stream: 'order-1' })).toEqual([first.id, third.id])
   expect(await ids({ since: new Date('2021-01-01') })).toEqual([second.id, third.id])
-  expect(await ids({ consumer: 'mailer', type: 'OrderShipped' })).toEqual([])
+  expect(await ids({ of: 'mailer', type: 'OrderShipped' })).toEqual([])
 })
 
-test('dead letters are listed in pages, each after the last entry of the page before', async () => {
+test('dead letters are listed in pages', async () => {
   const { deadLetters, fail, failAgain } = await openFailedEvents()
   const events = []
   for (let n = 0; n < 5; n++) events.push(await fail(`order-${n}`, placed(n)))
@@ -122,9 +122,10 @@ test('dead letters are listed in pages, each after the last entry of the page be
   const seen: string[] = []
 
   let page = await deadLetters.list({ limit: 2 })
-  while (page.length > 0) {
-    seen.push(...page.map(deadLetter => `${deadLetter.consumer} ${deadLetter.stream}`))
-    page = await deadLetters.list({ limit: 2, after: page.at(-1) })
+  seen.push(...page.items.map(deadLetter => `${deadLetter.consumer} ${deadLetter.stream}`))
+  while (page.next !== undefined) {
+    page = await deadLetters.list({ limit: 2, after: page.next })
+    seen.push(...page.items.map(deadLetter => `${deadLetter.consumer} ${deadLetter.stream}`))
   }
 
   expect(seen).toEqual([...[0, 1, 2, 3, 4].map(n => `mailer order-${n}`), 'printer order-0'])
@@ -150,7 +151,7 @@ test('dead letters are counted by consumer and state', async () => {
   await fail('order-1', placed())
   const second = await fail('order-2', placed())
   await fail('order-3', placed(), { consumer: 'printer' })
-  await deadLetters.resolve('mailer', second.id, 'sent by hand')
+  await deadLetters.resolve('mailer', second.id, { note: 'sent by hand' })
 
   expect(await deadLetters.stats()).toEqual([
     { consumer: 'mailer', open: 1, retrying: 0, replayed: 0, resolved: 1 },
@@ -188,20 +189,20 @@ test('RB-16: commands on a dead letter that does not exist fail', async () => {
     for (const ask of [
       () => deadLetters.show(consumer, eventId),
       () => deadLetters.retry(consumer, eventId),
-      () => deadLetters.resolve(consumer, eventId, 'sent by hand'),
+      () => deadLetters.resolve(consumer, eventId, { note: 'sent by hand' }),
       () => deadLetters.delete(consumer, eventId),
     ]) {
       const { error } = await outcome<unknown>(ask())
-      expect(error).toMatchObject({ code: 'dead_letter_not_found', consumer, eventId })
+      expect(error).toMatchObject({ code: 'dead_letter_not_found', of: consumer, eventId })
     }
-  expect(await deadLetters.list()).toHaveLength(1)
+  expect((await deadLetters.list()).items).toHaveLength(1)
 })
 
 test('a dead letter is resolved with a note, which stays when the event fails again', async () => {
   const { deadLetters, fail, failAgain } = await openFailedEvents()
   const event = await fail('order-1', placed())
 
-  await deadLetters.resolve('mailer', event.id, 'sent by hand')
+  await deadLetters.resolve('mailer', event.id, { note: 'sent by hand' })
   const resolved = await deadLetters.show('mailer', event.id)
   await failAgain(event)
   const reopened = await deadLetters.show('mailer', event.id)
@@ -219,7 +220,7 @@ test('a note must not be empty', async () => {
   const event = await fail('order-1', placed())
 
   for (const note of ['', ' ', undefined as never, 'NUL \0', 'x'.repeat(4_001)]) {
-    const { error } = await outcome(deadLetters.resolve('mailer', event.id, note))
+    const { error } = await outcome(deadLetters.resolve('mailer', event.id, { note }))
     expect(error).toMatchObject({ code: 'invalid_option', option: 'note' })
   }
   expect(await deadLetters.show('mailer', event.id)).toMatchObject({ state: 'open' })
@@ -230,7 +231,7 @@ test('a deleted dead letter is gone, and starts anew if the event fails again', 
   const event = await fail('order-1', placed())
 
   await deadLetters.delete('mailer', event.id)
-  const gone = await deadLetters.list()
+  const gone = (await deadLetters.list()).items
   await failAgain(event)
 
   expect(gone).toEqual([])
@@ -249,7 +250,7 @@ for (const [state, refused] of Object.entries({
     await query('update ~dead_letters set state = $1, fence = $2', [state, lease.fence])
     const asked: Record<string, () => Promise<unknown>> = {
       retried: () => deadLetters.retry('mailer', event.id),
-      resolved: () => deadLetters.resolve('mailer', event.id, 'sent by hand'),
+      resolved: () => deadLetters.resolve('mailer', event.id, { note: 'sent by hand' }),
       deleted: () => deadLetters.delete('mailer', event.id),
     }
 
@@ -267,7 +268,7 @@ test('a dead letter whose retry was interrupted is shown as open', async () => {
   await query(`update ~dead_letters set state = 'retrying', fence = $1, retry_at = now()`, [lease.fence])
   await query(`update ~consumers set lease_until = now() - interval '1 second'`)
 
-  await deadLetters.resolve('mailer', event.id, 'sent by hand')
+  await deadLetters.resolve('mailer', event.id, { note: 'sent by hand' })
 
   expect(await deadLetters.show('mailer', event.id)).toMatchObject({ state: 'resolved', retryAt: undefined })
 })
@@ -303,12 +304,12 @@ test('a retry of all matching dead letters is spaced by the rate, after those re
   await fail('order-2', placed())
   await fail('order-1', placed(), { consumer: 'printer' })
 
-  const first = await deadLetters.retry('mailer', { stream: 'order-1', limit: 3 }, { perSecond: 0.02 })
-  const second = await deadLetters.retry('mailer', { stream: 'order-1' }, { perSecond: 0.02 })
-  const third = await deadLetters.retry('mailer', { stream: 'order-1' }, { perSecond: 0.02 })
+  const first = await deadLetters.retryAll({ of: 'mailer', stream: 'order-1', limit: 3 }, { perSecond: 0.02 })
+  const second = await deadLetters.retryAll({ of: 'mailer', stream: 'order-1' }, { perSecond: 0.02 })
+  const third = await deadLetters.retryAll({ of: 'mailer', stream: 'order-1' }, { perSecond: 0.02 })
 
   expect([first.requested, second.requested, third.requested]).toEqual([3, 1, 0])
-  const due = (await deadLetters.list()).map(deadLetter => deadLetter.retryAt?.getTime())
+  const due = (await deadLetters.list()).items.map(deadLetter => deadLetter.retryAt?.getTime())
   const [start] = due
   expect(due.map(at => at && at - start!)).toEqual([0, 50_000, 100_000, 150_000, undefined, undefined])
 })
@@ -318,11 +319,42 @@ test('a retry of all dead letters of an unknown consumer, or at an invalid rate,
   await fail('order-1', placed())
   await hold()
 
-  const { error } = await outcome(deadLetters.retry('maile', {}))
+  const { error } = await outcome(deadLetters.retryAll({ of: 'maile' }))
 
   expect(error).toMatchObject({ code: 'consumer_not_found', consumer: 'maile', nearest: 'mailer' })
   for (const perSecond of [0, -1, Number.NaN, Number.POSITIVE_INFINITY]) {
-    const { error } = await outcome(deadLetters.retry('mailer', {}, { perSecond }))
+    const { error } = await outcome(deadLetters.retryAll({ of: 'mailer' }, { perSecond }))
     expect(error).toMatchObject({ code: 'invalid_option', option: 'perSecond' })
   }
+})
+
+test('the dead letters of a subscription are found by its name, and one of several groups by the name of the group', async () => {
+  const { deadLetters, fail, failAgain, query } = await openFailedEvents()
+  await query(`insert into ~consumers (name, kind, checkpoint) values ('news/default', 'subscription', 0),
+    ('news/eu#0', 'subscription', 0), ('news/other', 'processor', 0)`)
+  const event = await fail('order-1', placed(), { consumer: 'news/default' })
+  await failAgain(event, { consumer: 'news/eu#0' })
+  await failAgain(event, { consumer: 'news/other' })
+
+  const { items } = await deadLetters.list({ of: 'news' })
+  const { error } = await outcome(deadLetters.show('news', event.id))
+  const shown = await deadLetters.show(items[1]!, event.id)
+
+  expect(items.map(({ consumer }) => consumer)).toEqual(['news/default', 'news/eu#0'])
+  expect(error).toMatchObject({
+    code: 'invalid_option',
+    option: 'of',
+    message: expect.stringContaining('must name one'),
+  })
+  expect(shown).toMatchObject({ consumer: 'news/eu#0', state: 'open' })
+})
+
+test('a consumer cannot be given other data than its event has', async () => {
+  const { deadLetters, fail } = await openFailedEvents()
+  const event = await fail('order-1', placed())
+
+  const { error } = await outcome(deadLetters.retry('mailer', event.id, { data: { total: 2 } }))
+
+  expect(error).toMatchObject({ code: 'invalid_option', option: 'data' })
+  expect(await deadLetters.show('mailer', event.id)).toMatchObject({ retryAt: undefined })
 })

@@ -142,7 +142,7 @@ test("AB-01: an event is tried as often as the policy allows, then the policy's 
     expect([...new Set(tries)]).toEqual([1, 2, 3])
     expect(done).toEqual(end === 'stop' ? [] : [2])
     expect((await running).error).toEqual(end === 'stop' ? expect.objectContaining({ message: 'declined' }) : undefined)
-    expect(await store.deadLetters.list()).toHaveLength(end === 'dead-letter' ? 1 : 0)
+    expect((await store.deadLetters.list()).items).toHaveLength(end === 'dead-letter' ? 1 : 0)
   }
 })
 
@@ -379,7 +379,7 @@ test('consecutive bad events are dead-lettered one by one, good ones between the
   expect(error).toMatchObject({ message: 'lost' })
   expect(await mails()).toEqual(['order of 2', 'order of 4', 'paid'])
   expect(await processor.checkpoint()).toBe(5)
-  const deadLetters = await store.deadLetters.list()
+  const deadLetters = (await store.deadLetters.list()).items
   expect(deadLetters.map(deadLetter => [deadLetter.position, deadLetter.lastError.message])).toEqual([
     [1, 'declined'],
     [3, 'division by zero'],
@@ -403,7 +403,7 @@ test('requested retries of dead letters are carried out while it runs, at their 
   await waitUntil(async () => (await store.deadLetters.stats())[0]?.open === 3)
   isBroken = false
 
-  const asked = await store.deadLetters.retry('mailer', {}, { perSecond: 10 })
+  const asked = await store.deadLetters.retryAll({ of: 'mailer' }, { perSecond: 10 })
   await store.events.append('order-1', placed(9))
   await waitUntil(() => seen.length === 4)
   await processor.shutdown()

@@ -62,7 +62,7 @@ test('AB-10: the lowest position comes first, and only requested dead letters th
   const events = []
   for (let n = 0; n < 5; n++) events.push(await shop.fail(`order-${n}`, placed(n)))
   const [first, second, , fourth, later] = events
-  await shop.deadLetters.retry('mailer', { stream: 'order-4' })
+  await shop.deadLetters.retryAll({ of: 'mailer', stream: 'order-4' })
   await shop.query(`update ~dead_letters set retry_at = now() + interval '1 hour' where event_id = $1`, [later!.id])
   for (const event of [fourth, first, second]) await shop.deadLetters.retry('mailer', event!.id)
 
@@ -103,7 +103,7 @@ test('a dead letter that fails does not prevent the replay of the next one', asy
   const working = await withMails(shop)
   const bad = await shop.fail('order-1', placed(1))
   const good = await shop.fail('order-2', placed(2))
-  await shop.deadLetters.retry('mailer', {})
+  await shop.deadLetters.retryAll({ of: 'mailer' })
   await shop.query('update ~dead_letters set retry_at = now()')
   const consumer = mailer(async (events, ctx) => {
     if (events[0]!.id === bad.id) await ctx.tx.query('select 1 / 0')
@@ -220,14 +220,14 @@ test('a holder that has lost the lease replays nothing, and takes nothing from t
 
   expect(error).toMatchObject({ code: 'lease_lost', consumer: 'mailer', fence: former.lease.fence })
   expect(await mailed(shop)).toEqual([])
-  const states = (await shop.deadLetters.list()).map(deadLetter => deadLetter.state)
+  const states = (await shop.deadLetters.list()).items.map(deadLetter => deadLetter.state)
   expect(states).toEqual(['retrying', 'open'])
 })
 
 test('no more dead letters are begun than requested, and none once the lease is to be released', async () => {
   const shop = await openFailedEvents()
   for (let n = 0; n < 5; n++) await shop.fail(`order-${n}`, placed(n))
-  await shop.deadLetters.retry('mailer', {})
+  await shop.deadLetters.retryAll({ of: 'mailer' })
   await shop.query('update ~dead_letters set retry_at = now()')
   const hold = await shop.hold()
   const draining = mailer(async () => hold.drained.abort())

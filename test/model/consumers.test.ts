@@ -237,7 +237,9 @@ const administering = fc
         const id = real.ids.get(position)!
         const isOpen = model.open(position)
         const found = await outcome<unknown>(
-          act === 'retry' ? deadLetters.retry(real.name, id) : deadLetters.resolve(real.name, id, 'not needed'),
+          act === 'retry'
+            ? deadLetters.retry(real.name, id)
+            : deadLetters.resolve(real.name, id, { note: 'not needed' }),
         )
         if (!isOpen) return void expect(found).toMatchObject({ error: { code: 'dead_letter_conflict' } })
         if (act === 'resolve') return model.resolve(position)

@@ -97,5 +97,5 @@ async function makeLetter({ store }: Shop, deliveries: AsyncIterator<Delivery<Sh
 }
 
 async function stateOf({ store }: Shop): Promise<string> {
-  return (await store.deadLetters.list({ consumer }))[0]!.state
+  return (await store.deadLetters.list({ of: consumer })).items[0]!.state
 }

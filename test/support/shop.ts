@@ -50,12 +50,11 @@ export async function openShop(options: StoreOptions<ShopMap> = {}): Promise<Sho
   const shared = await openDatabase()
   const database = options.database ?? shared
   const spare = options.schema === undefined ? sparesOf(shared) : undefined
-  const schema = options.schema ?? spare?.take() ?? freshSchema()
+  const schema = options.schema ?? (await spare?.take(freshSchema())) ?? freshSchema()
   let isShared = false
   let isForeign = false
   const defaults = { events: shopEvents, slowStatementMs }
   const store = await openStore<ShopMap>({ ...defaults, ...options, database, schema, migrate: true })
-  await spare?.learn(schema)
   const named = (text: string): string => text.replaceAll(/~(\w+)/g, (_, name) => identifier(schema, name).quoted)
   const query = <R extends object>(text: string, values: readonly unknown[] = []): Promise<R[]> =>
     database.transaction(tx => tx.query<R>(named(text), values))

@@ -241,12 +241,12 @@ test('a retried dead letter continues the trace of its event', async () => {
   await using daemon = store.daemon()
   await daemon.start()
 
-  await store.deadLetters.retry('totals', {})
+  await store.deadLetters.retryAll({ of: 'totals' })
   await waitUntil(() => spansOf('consumers.replay totals').length === 1)
   // The dead letter is opened again after the attempt has ended.
-  await waitUntil(async () => (await store.deadLetters.list({ state: 'open' })).length === 1)
+  await waitUntil(async () => (await store.deadLetters.list({ state: 'open' })).items.length === 1)
   isBroken = false
-  await store.deadLetters.retry('totals', {})
+  await store.deadLetters.retryAll({ of: 'totals' })
   await waitUntil(() => spansOf('consumers.replay totals').length === 2)
 
   const replays = spansOf('consumers.replay totals')

@@ -185,7 +185,7 @@ test('a dead letter that another process was retrying when it ended wakes its te
   const text = `update ${deadLetters} set state = 'retrying', retry_at = now(), fence = 0`
   await (await openDatabase()).run({ label: 'test.taken', text, values: [] })
 
-  await waitUntil(async () => (await acme.deadLetters.list({ state: 'replayed' })).length === 1)
+  await waitUntil(async () => (await acme.deadLetters.list({ state: 'replayed' })).items.length === 1)
 })
 
 /** Records the statements. */

@@ -194,8 +194,8 @@ test('open dead letters, executions without code and dead workers are found', as
   expect(await troubles(shop, 'dead_letters')).toMatchObject([
     {
       level: 'warning',
-      message: '"handler:pay" has 1 open dead letter.',
-      fix: expect.stringContaining('rillflow dead-letters retry handler:pay --all.'),
+      message: 'Handler "pay" has 1 open dead letter.',
+      fix: expect.stringContaining('rillflow dead-letters retry pay --all.'),
     },
   ])
   expect(await troubles(shop, 'workflows.without_code')).toMatchObject([

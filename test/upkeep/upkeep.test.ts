@@ -58,16 +58,16 @@ test('closed dead letters are deleted after some time; open ones stay, however o
   await store.projections.register(fails)
   const first = await store.events.append('order-1', [placed(), placed(), placed()])
   await store.projections.runUntilIdle()
-  await store.deadLetters.resolve('fails', first.eventIds[0]!, 'long ago')
+  await store.deadLetters.resolve('fails', first.eventIds[0]!, { note: 'long ago' })
   await query(`update ~dead_letters set last_failed_at = now() - interval '9 days'`)
   await query(`update ~dead_letters set history = jsonb_set(history, '{-1, at}', '"2001-01-01"') where history <> '[]'`)
-  await store.deadLetters.resolve('fails', first.eventIds[1]!, 'just now')
+  await store.deadLetters.resolve('fails', first.eventIds[1]!, { note: 'just now' })
 
   const dry = await store.upkeep({ dryRun: true })
   const report = await store.upkeep()
 
   expect([dry.deadLetters, report.deadLetters]).toEqual([1, 1])
-  const left = await store.deadLetters.list()
+  const left = (await store.deadLetters.list()).items
   expect(left.map(deadLetter => deadLetter.eventId).sort()).toEqual(first.eventIds.slice(1).sort())
 })
 
@@ -230,7 +230,7 @@ test('an open dead letter alone keeps its stream, until it is closed', async () 
 
   expect(report).toMatchObject({ archivedStreams: 1, archivedEvents: 2, slowest: { name: 'fails', position: 5 } })
   expect(await store.events.read('order-1', { includeArchived: true }).toArray()).toHaveLength(3)
-  await store.deadLetters.resolve('fails', eventIds[0]!, 'paid by hand')
+  await store.deadLetters.resolve('fails', eventIds[0]!, { note: 'paid by hand' })
   expect(await store.upkeep()).toMatchObject({ archivedStreams: 1, archivedEvents: 3 })
 })
 

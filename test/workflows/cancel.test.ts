@@ -372,8 +372,8 @@ test('a lane parked for a dead letter continues when the workflow of the dead le
 
   expect(seen).toEqual(['b'])
   expect((await flows.lanes.list()).items).toEqual([])
-  const [deadLetter] = await shop.store.deadLetters.list()
-  await expect(flows.deadLetters.retry('pay', deadLetter!.eventId)).rejects.toMatchObject({
+  const [deadLetter] = (await shop.store.deadLetters.list()).items
+  await expect(shop.store.deadLetters.retry('pay', deadLetter!.eventId)).rejects.toMatchObject({
     code: 'workflow_not_active',
   })
   expect(await inconsistentCounters(shop)).toEqual([])

@@ -238,8 +238,8 @@ test('workflows that start each other are limited in depth', async () => {
   await running.start()
 
   await flows.publish('OrderPlaced', { total: 0 })
-  await waitUntil(async () => (await store.deadLetters.list()).length === 1)
-  const [deadLetter] = await store.deadLetters.list()
+  await waitUntil(async () => (await store.deadLetters.list()).items.length === 1)
+  const [deadLetter] = (await store.deadLetters.list()).items
 
   expect(runs).toBe(6)
   expect(deadLetter!.lastError!.code).toBe('hops_exceeded')

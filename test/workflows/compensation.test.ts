@@ -267,8 +267,8 @@ test('an undo is retried; one that fails for good ends the compensation, and bec
     { step: 'two', state: 'failed' },
     { step: 'three', state: 'done' },
   ])
-  expect(await shop.store.deadLetters.list()).toMatchObject([
-    { consumer: 'handler:refund', attempts: 2, lastError: { message: 'no refund of two' } },
+  expect((await shop.store.deadLetters.list()).items).toMatchObject([
+    { handler: 'refund', attempts: 2, lastError: { message: 'no refund of two' } },
   ])
   expect(await flow.cancel({ compensate: true })).toEqual(ended)
   expect(await inconsistentCounters(shop)).toEqual([])
@@ -326,7 +326,7 @@ test('a handler that fails for good compensates the workflow, if it is configure
 
   expect(ended).toMatchObject({ state: 'compensated', reason: 'ship has failed: no parcels', deadLetters: 1 })
   expect(undone).toEqual(['packing stopped', 'send false', 'charge true'])
-  expect(await shop.store.deadLetters.list()).toMatchObject([{ consumer: 'handler:ship', attempts: 2 }])
+  expect((await shop.store.deadLetters.list()).items).toMatchObject([{ handler: 'ship', attempts: 2 }])
   const cancelled = await shop.query(`select handler, outcome from ~workflow_activity where kind = 'cancelled'
     order by handler`)
   expect(cancelled).toEqual([

@@ -67,9 +67,9 @@ async function openDesk(): Promise<Desk> {
     },
     async retry(id, data) {
       const before = await failures(id)
-      await flows.deadLetters.retry('deliver', id, data === undefined ? {} : { data })
+      await store.deadLetters.retry('deliver', id, data === undefined ? {} : { data })
       await waitUntil(async () => {
-        const { state } = (await flows.deadLetters.show('deliver', id))!
+        const { state } = (await store.deadLetters.show('deliver', id))!
         return state === 'replayed' || (await failures(id)) > before
       })
     },
@@ -105,13 +105,12 @@ test('with edited data all steps run again, and also in the retry after that', a
 
 test('the steps of a dead letter are kept as long as it is open, and deleted by retention', async () => {
   const { shop, place, remembered } = await openDesk()
-  const { workflows } = shop.store
   const id = await place()
 
   await pruneAttempts(logOf(shop), { olderThanMs: 0 })
   expect(await remembered()).toBeGreaterThan(0)
 
-  await workflows.deadLetters.resolve('deliver', id, 'picked up by the customer')
+  await shop.store.deadLetters.resolve('deliver', id, { note: 'picked up by the customer' })
   await waitUntil(async () => {
     await pruneAttempts(logOf(shop), { olderThanMs: 0 })
     return (await remembered()) === 0

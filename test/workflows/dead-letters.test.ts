@@ -7,40 +7,40 @@ import { waitUntil } from '../support/wait.ts'
 import { openFailingPayments } from './failing-payments.ts'
 
 test('SB-20: dead letters of handlers and of consumers share one table, one list and the same states', async () => {
-  const { store, flows, place } = await openFailingPayments()
+  const { store, place } = await openFailingPayments()
   const id = await place(1, 'order-1')
 
-  const [deadLetter] = await store.deadLetters.list()
-  const [same] = await flows.deadLetters.list()
+  const [deadLetter] = (await store.deadLetters.list()).items
+  const same = await store.deadLetters.list({ of: { handler: 'pay' } })
 
   expect(deadLetter).toMatchObject({
-    ...{ consumer: 'handler:pay', eventId: id, state: 'open', attempts: 1, reason: 'failed', correlationId: 'order-1' },
+    ...{ handler: 'pay', eventId: id, state: 'open', attempts: 1, reason: 'failed', correlationId: 'order-1' },
     ...{ executionId: expect.any(String), fingerprint: expect.any(String), lastError: { message: 'no money for 1' } },
   })
-  expect(same).toEqual({ ...deadLetter, handler: 'pay' })
-  expect(await flows.deadLetters.show('pay', id)).toMatchObject({ event: { id, data: { total: 1 } } })
-  expect(await store.deadLetters.stats()).toMatchObject([{ consumer: 'handler:pay', open: 1 }])
+  expect(deadLetter).not.toHaveProperty('consumer')
+  expect(same).toEqual({ items: [deadLetter], next: undefined })
+  expect(await store.deadLetters.show('pay', id)).toMatchObject({ event: { id, data: { total: 1 } } })
+  expect(await store.deadLetters.stats()).toMatchObject([{ handler: 'pay', open: 1 }])
 })
 
-for (const [name, ask] of Object.entries({
-  'flows.deadLetters': (payments: Awaited<ReturnType<typeof openFailingPayments>>, id: string) =>
-    payments.flows.deadLetters.retry('pay', id),
-  'store.deadLetters': (payments: Awaited<ReturnType<typeof openFailingPayments>>, id: string) =>
-    payments.store.deadLetters.retry('handler:pay', id),
+for (const [name, of] of Object.entries({
+  'the name of the handler': 'pay',
+  'its definition': defineHandler('pay', { on: 'OrderPlaced', run: () => {} }),
+  'the word handler and its name': { handler: 'pay' },
 }))
   test(`SB-21: a retry requested by ${name} runs the handler again, and closes the dead letter with its emitted events`, async () => {
     const payments = await openFailingPayments()
     const id = await payments.place(1, 'order-1')
     payments.fix()
 
-    const asked = await ask(payments, id)
+    const asked = await payments.store.deadLetters.retry(of, id)
     await payments.until(id, 'replayed')
     const status = await payments.flows.get('order-1').waitUntilSettled()
 
     expect(asked).toEqual({ requested: 1, isRunning: true })
     expect(status).toMatchObject({ state: 'settled', deadLetters: 0, lastType: 'OrderPaid' })
     expect(payments.tried).toEqual([1, 1])
-    expect(await payments.flows.deadLetters.show('pay', id)).toMatchObject({
+    expect(await payments.store.deadLetters.show('pay', id)).toMatchObject({
       ...{ attempts: 2, retryAt: undefined, history: [{ from: 'retrying', to: 'replayed' }] },
     })
   })
@@ -52,13 +52,13 @@ test('SB-22: a fresh schema has everything that dead letters need', async () => 
 })
 
 test('SB-23: of two concurrent retries with different data one is refused', async () => {
-  const { flows, worker, place, query } = await openFailingPayments()
+  const { store, worker, place, query } = await openFailingPayments()
   const id = await place(1)
   await worker.stop()
 
   const asked = await Promise.all([
-    outcome(flows.deadLetters.retry('pay', id, { data: { total: 2 } })),
-    outcome(flows.deadLetters.retry('pay', id, { data: { total: 3 } })),
+    outcome(store.deadLetters.retry('pay', id, { data: { total: 2 } })),
+    outcome(store.deadLetters.retry('pay', id, { data: { total: 3 } })),
   ])
 
   expect(asked.filter(({ value }) => value?.requested === 1)).toHaveLength(1)
@@ -74,7 +74,7 @@ test('SB-23: a retry that several workers see runs once', async () => {
   payments.fix()
   for (let n = 0; n < 3; n++) await payments.flows.worker({ pollMs: 20 }).start()
 
-  await Promise.all(ids.map(id => payments.flows.deadLetters.retry('pay', id)))
+  await Promise.all(ids.map(id => payments.store.deadLetters.retry('pay', id)))
   for (const id of ids) await payments.until(id, 'replayed')
 
   expect([...payments.tried].sort()).toEqual([1, 1, 2, 2, 3, 3, 4, 4, 5, 5])
@@ -82,21 +82,21 @@ test('SB-23: a retry that several workers see runs once', async () => {
 })
 
 test('SB-23: only an open dead letter can be retried or resolved, and the error names its state', async () => {
-  const { store, flows, place } = await openFailingPayments()
+  const { store, place } = await openFailingPayments()
   const id = await place(1)
 
-  await flows.deadLetters.resolve('pay', id, 'paid by cheque')
+  await store.deadLetters.resolve('pay', id, { note: 'paid by cheque' })
 
   for (const ask of [
-    () => flows.deadLetters.retry('pay', id),
-    () => flows.deadLetters.retry('pay', id, { data: { total: 2 } }),
-    () => flows.deadLetters.resolve('pay', id, 'again'),
-    () => store.deadLetters.retry('handler:pay', id),
+    () => store.deadLetters.retry('pay', id),
+    () => store.deadLetters.retry('pay', id, { data: { total: 2 } }),
+    () => store.deadLetters.resolve('pay', id, { note: 'again' }),
+    () => store.deadLetters.retry('pay', id),
   ]) {
     const { error } = await outcome<unknown>(ask())
     expect(error).toMatchObject({ code: 'dead_letter_conflict', state: 'resolved' })
   }
-  expect(await flows.deadLetters.show('pay', id)).toMatchObject({
+  expect(await store.deadLetters.show('pay', id)).toMatchObject({
     ...{
       state: 'resolved',
       note: 'paid by cheque',
@@ -106,7 +106,7 @@ test('SB-23: only an open dead letter can be retried or resolved, and the error 
 })
 
 test('a dead letter that is being retried can be neither resolved nor retried, unless its execution is gone', async () => {
-  const { flows, worker, place, query } = await openFailingPayments()
+  const { store, worker, place, query } = await openFailingPayments()
   const id = await place(1)
   await worker.stop()
   const [deadLetter] = await query<{ execution: string; position: number }>(
@@ -119,25 +119,25 @@ test('a dead letter that is being retried can be neither resolved nor retried, u
     [deadLetter!.execution, deadLetter!.position],
   )
 
-  const { error } = await outcome(flows.deadLetters.resolve('pay', id, 'paid by cheque'))
+  const { error } = await outcome(store.deadLetters.resolve('pay', id, { note: 'paid by cheque' }))
   await query('delete from ~workflow_executions')
-  await flows.deadLetters.resolve('pay', id, 'paid by cheque')
+  await store.deadLetters.resolve('pay', id, { note: 'paid by cheque' })
 
   expect(error).toMatchObject({ code: 'dead_letter_conflict', state: 'retrying' })
-  expect(await flows.deadLetters.show('pay', id)).toMatchObject({ state: 'resolved' })
+  expect(await store.deadLetters.show('pay', id)).toMatchObject({ state: 'resolved' })
 })
 
 test('SB-24: a dead letter that fails again is the same, open, with the attempts added up', async () => {
-  const { flows, place, until, query } = await openFailingPayments({ retries: 1, backoff: { baseMs: 1 } })
+  const { store, flows, place, until, query } = await openFailingPayments({ retries: 1, backoff: { baseMs: 1 } })
   const id = await place(1, 'order-1')
 
   for (let n = 2; n <= 3; n++) {
-    await flows.deadLetters.retry('pay', id)
-    await waitUntil(async () => (await flows.deadLetters.show('pay', id)).attempts === 2 * n)
+    await store.deadLetters.retry('pay', id)
+    await waitUntil(async () => (await store.deadLetters.show('pay', id)).attempts === 2 * n)
   }
   await until(id, 'open')
 
-  const deadLetter = await flows.deadLetters.show('pay', id)
+  const deadLetter = await store.deadLetters.show('pay', id)
   expect(deadLetter).toMatchObject({ state: 'open', reason: 'max_retries', retryAt: undefined })
   expect(deadLetter.errors.map(error => error.message)).toEqual(Array.from({ length: 6 }, () => 'no money for 1'))
   expect(await flows.get('order-1').status()).toMatchObject({ state: 'failed', deadLetters: 1, pending: 0 })
@@ -149,23 +149,23 @@ test('a dead letter is retried with other data, which the handler sees as the da
   const id = await payments.place(1)
   payments.fix()
 
-  await payments.flows.deadLetters.retry('pay', id, { data: { total: 7 } })
+  await payments.store.deadLetters.retry('pay', id, { data: { total: 7 } })
   await payments.until(id, 'replayed')
 
   expect(payments.tried).toEqual([1, 7])
-  expect(await payments.flows.deadLetters.show('pay', id)).toMatchObject({
+  expect(await payments.store.deadLetters.show('pay', id)).toMatchObject({
     ...{ event: { data: { total: 1 } }, edited: { data: { total: 7 } } },
   })
 })
 
 test('other data applies to one retry only', async () => {
-  const { flows, place, tried } = await openFailingPayments()
+  const { store, place, tried } = await openFailingPayments()
   const id = await place(1)
 
-  await flows.deadLetters.retry('pay', id, { data: { total: 7 } })
-  await waitUntil(async () => (await flows.deadLetters.show('pay', id)).attempts === 2)
-  await flows.deadLetters.retry('pay', id)
-  await waitUntil(async () => (await flows.deadLetters.show('pay', id)).attempts === 3)
+  await store.deadLetters.retry('pay', id, { data: { total: 7 } })
+  await waitUntil(async () => (await store.deadLetters.show('pay', id)).attempts === 2)
+  await store.deadLetters.retry('pay', id)
+  await waitUntil(async () => (await store.deadLetters.show('pay', id)).attempts === 3)
 
   expect(tried).toEqual([1, 7, 1])
 })
@@ -176,14 +176,16 @@ test('all matching dead letters are requested, at the given rate', async () => {
   const second = await payments.place(2, 'order-2')
   const third = await payments.place(3, 'order-2')
   await payments.worker.stop()
-  const { deadLetters } = payments.flows
+  const { deadLetters } = payments.store
 
   const none = await deadLetters.retryAll({ reason: 'timeout' })
   const asked = await deadLetters.retryAll({ correlationId: 'order-2', reason: 'failed' }, { perSecond: 0.01 })
   const rest = await deadLetters.retryAll({}, { perSecond: 0.01 })
 
   expect([none.requested, asked.requested, rest.requested]).toEqual([0, 2, 1])
-  const at = new Map((await deadLetters.list()).map(deadLetter => [deadLetter.eventId, deadLetter.retryAt!.getTime()]))
+  const at = new Map(
+    (await deadLetters.list()).items.map(deadLetter => [deadLetter.eventId, deadLetter.retryAt!.getTime()]),
+  )
   expect([third, first].map(id => at.get(id)! - at.get(second)!)).toEqual([100_000, 200_000])
 })
 
@@ -193,7 +195,7 @@ test('requested dead letters run when their time comes', async () => {
   for (let total = 1; total <= 4; total++) ids.push(await payments.place(total))
   payments.fix()
 
-  const asked = await payments.flows.deadLetters.retryAll({ handler: 'pay' }, { perSecond: 50 })
+  const asked = await payments.store.deadLetters.retryAll({ of: 'pay' }, { perSecond: 50 })
   for (const id of ids) await payments.until(id, 'replayed')
 
   expect(asked).toEqual({ requested: 4, isRunning: true })
@@ -218,19 +220,19 @@ test('similar failures form one group, with the latest error and both times', as
   await worker.start()
   for (const total of [1, 2, 99, 3]) await (await flows.publish('OrderPlaced', { total })).waitUntilSettled()
 
-  const [many, one] = await flows.deadLetters.groups()
+  const [many, one] = (await store.deadLetters.groups()).items
 
   expect(many).toMatchObject({ handler: 'pay', count: 3, reason: 'failed', latestError: { at: expect.any(Date) } })
   expect(many!.latestError.message).toBe('no money for order 3')
   expect(many!.firstFailedAt.getTime()).toBeLessThan(many!.lastFailedAt.getTime())
   expect(one).toMatchObject({ count: 1, latestError: { message: 'the bank is closed' } })
-  expect(await flows.deadLetters.list({ fingerprint: many!.fingerprint })).toHaveLength(3)
-  expect(await flows.deadLetters.groups({ handler: 'ship' })).toEqual([])
-  expect(await flows.deadLetters.groups({ state: 'resolved' })).toEqual([])
+  expect((await store.deadLetters.list({ fingerprint: many!.fingerprint })).items).toHaveLength(3)
+  expect((await store.deadLetters.groups({ of: 'ship' })).items).toEqual([])
+  expect((await store.deadLetters.groups({ state: 'resolved' })).items).toEqual([])
 })
 
 test('dead letters of handlers are listed in pages, and by subject', async () => {
-  const { flows, store, place, query } = await openFailingPayments()
+  const { store, place, query } = await openFailingPayments()
   for (const [total, order] of [
     [1, 'a'],
     [2, 'a'],
@@ -241,16 +243,18 @@ test('dead letters of handlers are listed in pages, and by subject', async () =>
     select 'mailer', event_id, position, stream, version, type, 1, errors from ~dead_letters limit 1`)
   const seen: string[] = []
 
-  for (let page = await flows.deadLetters.list({ limit: 2 }); page.length > 0; ) {
-    seen.push(...page.map(deadLetter => `${deadLetter.handler} ${deadLetter.correlationId}`))
-    page = await flows.deadLetters.list({ limit: 2, after: page.at(-1) })
+  for (let after: string | undefined, isLast = false; !isLast; isLast = after === undefined) {
+    const page = await store.deadLetters.list({ limit: 2, after })
+    seen.push(...page.items.map(({ handler, consumer, correlationId }) => `${handler ?? consumer} ${correlationId}`))
+    after = page.next
   }
 
-  expect(seen).toEqual(['pay order-a', 'pay order-a', 'pay order-b'])
-  expect(await flows.deadLetters.list({ correlationId: 'order-a', state: 'open' })).toHaveLength(2)
-  expect(await store.deadLetters.list({ correlationId: 'order-b', reason: 'failed' })).toHaveLength(1)
-  expect(await flows.deadLetters.list({ handler: 'ship' })).toEqual([])
-  expect(await flows.deadLetters.list({ reason: 'timeout' })).toEqual([])
+  expect(seen).toEqual(['pay order-a', 'pay order-a', 'pay order-b', 'mailer undefined'])
+  expect((await store.deadLetters.list({ of: 'pay' })).items).toHaveLength(3)
+  expect((await store.deadLetters.list({ correlationId: 'order-a', state: 'open' })).items).toHaveLength(2)
+  expect((await store.deadLetters.list({ correlationId: 'order-b', reason: 'failed' })).items).toHaveLength(1)
+  expect((await store.deadLetters.list({ of: 'ship' })).items).toEqual([])
+  expect((await store.deadLetters.list({ reason: 'timeout' })).items).toEqual([])
 })
 
 test('without a worker for the handler a retry reports that, and runs when a worker comes', async () => {
@@ -259,7 +263,7 @@ test('without a worker for the handler a retry reports that, and runs when a wor
   payments.fix()
   await payments.worker.stop()
 
-  const asked = await payments.flows.deadLetters.retry('pay', id)
+  const asked = await payments.store.deadLetters.retry('pay', id)
   await payments.worker.start()
   await payments.until(id, 'replayed')
 
@@ -275,34 +279,36 @@ test('a consumer cannot have a name that its dead letters would share with a han
 })
 
 test('requests for missing dead letters fail, or report that there are none', async () => {
-  const { flows, store } = await openFailingPayments()
+  const { store } = await openFailingPayments()
   const nobody = crypto.randomUUID()
 
   for (const ask of [
-    () => flows.deadLetters.show('pay', nobody),
-    () => flows.deadLetters.retry('pay', nobody),
-    () => flows.deadLetters.retry('pay', nobody, { data: { total: 1 } }),
-    () => flows.deadLetters.resolve('pay', 'no uuid', 'gone'),
+    () => store.deadLetters.show('pay', nobody),
+    () => store.deadLetters.retry('pay', nobody),
+    () => store.deadLetters.retry('pay', nobody, { data: { total: 1 } }),
+    () => store.deadLetters.resolve('pay', 'no uuid', { note: 'gone' }),
   ]) {
     const { error } = await outcome<unknown>(ask())
-    expect(error).toMatchObject({ code: 'dead_letter_not_found', consumer: 'handler:pay' })
+    expect(error).toMatchObject({ code: 'dead_letter_not_found', of: 'pay' })
   }
-  const unknown = await outcome(flows.deadLetters.retryAll({ handler: 'pai' }))
-  expect(unknown.error).toMatchObject({ code: 'consumer_not_found', nearest: 'handler:pay' })
-  expect(await flows.deadLetters.retryAll({ handler: 'pay' })).toEqual({ requested: 0, isRunning: true })
-  expect(await store.deadLetters.retry('handler:pay', {})).toEqual({ requested: 0, isRunning: true })
+  const unknown = await outcome(store.deadLetters.retryAll({ of: 'pai' }))
+  expect(unknown.error).toMatchObject({ code: 'consumer_not_found', nearest: 'pay' })
+  const unknownHandler = await outcome(store.deadLetters.retryAll({ of: { handler: 'pai' } }))
+  expect(unknownHandler.error).toMatchObject({ code: 'handler_not_found', handler: 'pai', nearest: 'pay' })
+  expect(await store.deadLetters.retryAll({ of: 'pay' })).toEqual({ requested: 0, isRunning: true })
+  expect(await store.deadLetters.retryAll({ of: { handler: 'pay' } })).toEqual({ requested: 0, isRunning: true })
 })
 
 for (const state of ['cancelled', 'compensating', 'compensated', 'compensationFailed'])
   test(`dead letters of a workflow that is ${state} can only be resolved`, async () => {
-    const { store, flows, place, query } = await openFailingPayments()
+    const { store, place, query } = await openFailingPayments()
     const id = await place(1, 'order-1')
     await query('update ~workflows set state = $1', [state])
 
-    const { error } = await outcome(flows.deadLetters.retry('pay', id))
-    const other = await outcome(store.deadLetters.retry('handler:pay', id))
-    const all = await flows.deadLetters.retryAll()
-    await flows.deadLetters.resolve('pay', id, 'the customer is gone')
+    const { error } = await outcome(store.deadLetters.retry('pay', id))
+    const other = await outcome(store.deadLetters.retry({ handler: 'pay' }, id))
+    const all = await store.deadLetters.retryAll()
+    await store.deadLetters.resolve('pay', id, { note: 'the customer is gone' })
 
     expect(error).toBeInstanceOf(WorkflowNotActive)
     expect(error).toMatchObject({ code: 'workflow_not_active', correlationId: 'order-1', state })
@@ -311,16 +317,16 @@ for (const state of ['cancelled', 'compensating', 'compensated', 'compensationFa
   })
 
 test('a retry requested before its workflow was cancelled is dropped', async () => {
-  const { flows, worker, place, query, tried } = await openFailingPayments()
+  const { store, worker, place, query, tried } = await openFailingPayments()
   const id = await place(1)
   await worker.stop()
-  await flows.deadLetters.retry('pay', id)
+  await store.deadLetters.retry('pay', id)
   await query(`update ~workflows set state = 'cancelled'`)
 
   await worker.start()
-  await waitUntil(async () => (await flows.deadLetters.show('pay', id)).retryAt === undefined)
+  await waitUntil(async () => (await store.deadLetters.show('pay', id)).retryAt === undefined)
 
-  expect(await flows.deadLetters.show('pay', id)).toMatchObject({ state: 'open', attempts: 1 })
+  expect(await store.deadLetters.show('pay', id)).toMatchObject({ state: 'open', attempts: 1 })
   expect(tried).toEqual([1])
 })
 
@@ -342,7 +348,7 @@ test('requested dead letters of a retired handler do not block others, and are r
   isFixed = true
 
   await flows.handlers.retire('pay')
-  await flows.deadLetters.retryAll({}, { perSecond: 1_000 })
+  await store.deadLetters.retryAll({}, { perSecond: 1_000 })
   const status = await paid.waitUntilSettled({ timeoutMs: 10_000 })
   const open = await query(`select from ~dead_letters where state = 'open'`)
   await flows.handlers.resume('pay')
@@ -378,9 +384,9 @@ test('a retry goes to the newest version of the handler', async () => {
   )
   await using worker = flows.worker({ pollMs: 50 })
   await worker.start()
-  const [deadLetter] = await flows.deadLetters.list()
+  const [deadLetter] = (await store.deadLetters.list()).items
 
-  await flows.deadLetters.retry('pay', deadLetter!.eventId)
+  await store.deadLetters.retry('pay', deadLetter!.eventId)
   const shipped = await flow.waitForEvent('OrderShipped', { timeoutMs: 30_000 })
 
   expect(shipped.data.parcel).toBe('v2')
@@ -399,16 +405,17 @@ test('the worker that runs a retry may die: another one continues it', async () 
   await mortal.start()
   const flow = await store.workflows.publish('OrderPlaced', { total: 1 })
   await flow.waitUntilSettled()
-  const [deadLetter] = await store.workflows.deadLetters.list()
+  const [deadLetter] = (await store.deadLetters.list()).items
 
-  await store.workflows.deadLetters.retry('pay', deadLetter!.eventId)
+  await store.deadLetters.retry('pay', deadLetter!.eventId)
   await waitUntil(() => runs === 2)
-  const heirs = (await sibling()).workflows
+  const other = await sibling()
+  const heirs = other.workflows
   heirs.register(defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', retries: 0, run: pay }))
   await query(`update ~workflow_workers set lease_ms = 0`)
   await using heir = heirs.worker({ pollMs: 20 })
   await heir.start()
   await flow.waitForEvent('OrderPaid', { timeoutMs: 30_000 })
 
-  expect(await heirs.deadLetters.show('pay', deadLetter!.eventId)).toMatchObject({ state: 'replayed', attempts: 3 })
+  expect(await other.deadLetters.show('pay', deadLetter!.eventId)).toMatchObject({ state: 'replayed', attempts: 3 })
 })

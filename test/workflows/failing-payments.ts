@@ -61,6 +61,6 @@ export async function openFailingPayments(
       return id
     },
     until: (eventId, state) =>
-      waitUntil(async () => (await flows.deadLetters.show('pay', eventId)).state === state, { what: state }),
+      waitUntil(async () => (await shop.store.deadLetters.show('pay', eventId)).state === state, { what: state }),
   }
 }

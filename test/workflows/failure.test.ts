@@ -50,7 +50,7 @@ test('SB-19: events of onDeadLetter are emitted once, with the dead letter, and 
     { data: { parcel: 'timeout of 1' }, workflow: { handler: 'pay', failed: 'pay', hops: 1 } },
   ])
   const [event] = await shop.query(`select correlation_id, causation_id from ~events where type = 'OrderShipped'`)
-  const [deadLetter] = await flows.deadLetters.list()
+  const [deadLetter] = (await shop.store.deadLetters.list()).items
   expect(event).toEqual({ correlation_id: flow.correlationId, causation_id: deadLetter!.eventId })
 })
 
@@ -104,15 +104,15 @@ test('onDeadLetter is called each time a dead letter fails again', async () => {
   await using worker = flows.worker({ pollMs: 50 })
   await worker.start()
   await (await flows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
-  const [deadLetter] = await flows.deadLetters.list()
+  const [deadLetter] = (await shop.store.deadLetters.list()).items
 
   for (let n = 2; n <= 3; n++) {
-    await flows.deadLetters.retry('pay', deadLetter!.eventId)
+    await shop.store.deadLetters.retry('pay', deadLetter!.eventId)
     await waitUntil(async () => (await shippedIn(shop)).length === n)
   }
 
   expect(new Set((await shippedIn(shop)).map(event => event.id)).size).toBe(3)
-  expect(await flows.deadLetters.show('pay', deadLetter!.eventId)).toMatchObject({ state: 'open', attempts: 3 })
+  expect(await shop.store.deadLetters.show('pay', deadLetter!.eventId)).toMatchObject({ state: 'open', attempts: 3 })
 })
 
 test('writes of onDeadLetter are stored with the dead letter', async () => {
@@ -135,7 +135,7 @@ test('writes of onDeadLetter are stored with the dead letter', async () => {
   await (await flows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
 
   expect(await query('select line from ~complaints')).toEqual([{ line: 'failed' }])
-  expect(await flows.deadLetters.list()).toMatchObject([{ state: 'open', reason: 'failed' }])
+  expect((await store.deadLetters.list()).items).toMatchObject([{ state: 'open', reason: 'failed' }])
 })
 
 for (const [what, { onDeadLetter, noted, clock }] of Object.entries({
@@ -183,7 +183,7 @@ for (const [what, { onDeadLetter, noted, clock }] of Object.entries({
     const status = await (await flows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
 
     expect(status).toMatchObject({ state: 'failed', deadLetters: 1 })
-    const [deadLetter] = await flows.deadLetters.list()
+    const [deadLetter] = (await shop.store.deadLetters.list()).items
     expect(deadLetter).toMatchObject({ reason: 'failed', lastError: { message: 'no money' } })
     expect(deadLetter!.lastError.onDeadLetter).toContain(noted)
     expect(await shippedIn(shop)).toEqual([])
@@ -208,7 +208,7 @@ test('a result that cannot be stored becomes a dead letter, even if onDeadLetter
 
   await (await flows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
 
-  const [deadLetter] = await flows.deadLetters.list()
+  const [deadLetter] = (await store.deadLetters.list()).items
   expect(deadLetter).toMatchObject({ reason: 'failed', lastError: { code: 'version_conflict' } })
   expect(deadLetter!.lastError.onDeadLetter).toContain('VersionConflict')
 })
@@ -240,7 +240,7 @@ test('an event that exceeded its depth calls onDeadLetter, and handlers that fai
 
   const status = await (await flows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
 
-  const deadLetters = await flows.deadLetters.list()
+  const deadLetters = (await shop.store.deadLetters.list()).items
   expect(status.deadLetters).toBe(deadLetters.length)
   // Two chains in parallel: either may be ahead.
   expect((await shippedIn(shop)).map(({ workflow }) => workflow.hops).sort()).toEqual([1, 1, 2, 2, 3, 3, 4, 4])

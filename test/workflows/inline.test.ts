@@ -206,7 +206,7 @@ test('refused events of an inline handler are retried as an execution', async ()
 
   expect(status).toMatchObject({ state: 'failed', deadLetters: 1 })
   expect(others).toBeGreaterThanOrEqual(1)
-  expect((await store.deadLetters.list())[0]).toMatchObject({ lastError: { code: 'version_conflict' } })
+  expect((await store.deadLetters.list()).items[0]).toMatchObject({ lastError: { code: 'version_conflict' } })
 })
 
 test('if the dispatcher lacks the code of an inline handler, it is queued for a worker that has it', async () => {

@@ -259,7 +259,7 @@ test('the dead letter of a join can be retried with its event edited', async () 
   await settled(flow)
   const [deadLetter] = await deadLettersOf(checks)
 
-  await flows.deadLetters.retry('clear', deadLetter!.event_id, { data: { item: 'ink' } })
+  await checks.store.deadLetters.retry('clear', deadLetter!.event_id, { data: { item: 'ink' } })
   await untilReplayed(checks, 'clear')
 
   expect(seen).toEqual(['pen inc', 'pen ink'])
@@ -402,7 +402,7 @@ test('the state of a join is kept as long as its dead letter is open', async () 
 
 /** Requests retries of the open dead letters of a handler, and waits until they are closed. */
 async function retry(checks: OrderChecks, handler: string): Promise<void> {
-  await checks.flows.deadLetters.retryAll({ handler })
+  await checks.store.deadLetters.retryAll({ of: handler })
   await untilReplayed(checks, handler)
 }
 

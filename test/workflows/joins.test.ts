@@ -326,10 +326,10 @@ test('a batch that names an unregistered join fails its handler', async () => {
   await worker.start()
 
   const status = await settled(await flows.publish('OrderPlaced', { items: ['pen'] }))
-  const deadLetters = await store.deadLetters.list()
+  const deadLetters = (await store.deadLetters.list()).items
 
   expect(status.state).toBe('failed')
-  expect(deadLetters).toMatchObject([{ consumer: 'handler:fan-out', lastError: { code: 'handler_not_found' } }])
+  expect(deadLetters).toMatchObject([{ handler: 'fan-out', lastError: { code: 'handler_not_found' } }])
   expect(deadLetters[0]!.lastError?.message).toContain('Did you mean "clear"?')
 })
 

@@ -132,8 +132,8 @@ test('a key function that fails is a failure of its event, and of no other', asy
 
   for (const total of [1, 2, 3]) await flows.publish('OrderPlaced', { total })
   await waitUntil(() => seen.length === 2)
-  await waitUntil(async () => (await store.deadLetters.list()).length === 1)
+  await waitUntil(async () => (await store.deadLetters.list()).items.length === 1)
 
   expect(seen).toEqual([1, 3])
-  expect((await store.deadLetters.list())[0]).toMatchObject({ lastError: { message: 'no key' } })
+  expect((await store.deadLetters.list()).items[0]).toMatchObject({ lastError: { message: 'no key' } })
 })

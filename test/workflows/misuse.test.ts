@@ -49,7 +49,7 @@ test('a payload that JSON cannot represent is refused with its path', async () =
   const deadLetters = await reasonFor(shop, () => emit('OrderPaid', { method: 10n }))
 
   expect(deadLetters).toEqual([{ reason: 'invalid_emission', attempts: 1 }])
-  expect((await shop.store.deadLetters.list())[0]!.lastError.message).toContain('data.method')
+  expect((await shop.store.deadLetters.list()).items[0]!.lastError.message).toContain('data.method')
 })
 
 test('SB-08: events that cause each other in a cycle end in a dead letter', async () => {
@@ -77,7 +77,7 @@ test('SB-08: events that cause each other in a cycle end in a dead letter', asyn
 
   expect(status).toMatchObject({ state: 'failed', deadLetters: 1 })
   expect((await store.events.readAll().toArray()).length).toBe(7)
-  expect((await store.deadLetters.list())[0]).toMatchObject({ lastError: { code: 'hops_exceeded' } })
+  expect((await store.deadLetters.list()).items[0]).toMatchObject({ lastError: { code: 'hops_exceeded' } })
 })
 
 test('one run may emit a limited number of events', async () => {

@@ -46,8 +46,8 @@ async function openBooks(options: Partial<AnyHandlerOptions> = {}): Promise<Book
       await waitUntil(async () => (await flows.get(order).status()).state !== 'running', { what: 'rest' })
     },
     async letterOf(total) {
-      const deadLetters = await flows.deadLetters.list()
-      const shown = await Promise.all(deadLetters.map(each => flows.deadLetters.show(each.handler, each.eventId)))
+      const deadLetters = (await shop.store.deadLetters.list()).items
+      const shown = await Promise.all(deadLetters.map(each => shop.store.deadLetters.show(each, each.eventId)))
       return shown.find(deadLetter => (deadLetter.event!.data as { total: number }).total === total)!
     },
     [Symbol.asyncDispose]: () => worker.stop(),
@@ -83,7 +83,7 @@ test('a retry of the dead letter runs in the parked lane, and unparks it', async
   await books.place('order-1', 1, 2, 3)
   books.bad.clear()
 
-  await books.flows.deadLetters.retry('book', (await books.letterOf(1)).eventId)
+  await books.store.deadLetters.retry('book', (await books.letterOf(1)).eventId)
   await books.flows.get('order-1').waitUntilSettled()
 
   expect(books.booked).toEqual([1, 2, 3])
@@ -95,7 +95,7 @@ test('a retry that fails again leaves the lane parked', async () => {
   await using books = await openBooks({ retries: 1, backoff: { baseMs: 1 } })
   await books.place('order-1', 1, 2)
 
-  await books.flows.deadLetters.retry('book', (await books.letterOf(1)).eventId)
+  await books.store.deadLetters.retry('book', (await books.letterOf(1)).eventId)
   await waitUntil(() => books.tried.length === 4)
   await waitUntil(async () => (await books.letterOf(1)).state === 'open')
 
@@ -137,10 +137,10 @@ test('several dead letters of a parked lane are retried in the order of their ev
   books.bad.add(2)
   await books.place('order-1', 1, 2, 3)
   await books.flows.lanes.unpark('book', { key: 'order-1' })
-  await waitUntil(async () => (await books.flows.deadLetters.list()).length === 2)
+  await waitUntil(async () => (await books.store.deadLetters.list()).items.length === 2)
   books.bad.clear()
 
-  const asked = await books.flows.deadLetters.retryAll({ handler: 'book' }, { perSecond: 1_000 })
+  const asked = await books.store.deadLetters.retryAll({ of: 'book' }, { perSecond: 1_000 })
   await books.flows.get('order-1').waitUntilSettled()
 
   expect(asked.requested).toBe(2)
@@ -152,10 +152,10 @@ test('a retry of a dead letter that does not hold the lane leaves it parked', as
   books.bad.add(2)
   await books.place('order-1', 1, 2, 3)
   await books.flows.lanes.unpark('book', { key: 'order-1' })
-  await waitUntil(async () => (await books.flows.deadLetters.list()).length === 2)
+  await waitUntil(async () => (await books.store.deadLetters.list()).items.length === 2)
   books.bad.clear()
 
-  await books.flows.deadLetters.retry('book', (await books.letterOf(1)).eventId)
+  await books.store.deadLetters.retry('book', (await books.letterOf(1)).eventId)
   await waitUntil(async () => (await books.letterOf(1)).state === 'replayed')
 
   expect(books.booked).toEqual([1])
@@ -171,7 +171,7 @@ test('a lane of a key is parked across workflows', async () => {
   const parked = (await books.flows.lanes.list({ isParked: true })).items
   books.bad.clear()
 
-  await books.flows.deadLetters.retry('book', (await books.letterOf(1)).eventId)
+  await books.store.deadLetters.retry('book', (await books.letterOf(1)).eventId)
   await books.flows.get('order-2').waitUntilSettled()
 
   expect(parked).toMatchObject([{ handler: 'book', key: 'north/south', open: 1 }])
@@ -185,7 +185,7 @@ test('an inline handler can be parked as well: then later events queue', async (
   await books.place('order-1', 2)
   books.bad.clear()
 
-  await books.flows.deadLetters.retry('book', (await books.letterOf(1)).eventId)
+  await books.store.deadLetters.retry('book', (await books.letterOf(1)).eventId)
   await books.flows.get('order-1').waitUntilSettled()
 
   expect(books.booked).toEqual([1, 2])

@@ -77,11 +77,11 @@ test('a handler that fails is retried, then its event becomes a dead letter', as
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   const status = await flow.waitUntilSettled()
-  const deadLetters = await store.deadLetters.list()
+  const deadLetters = (await store.deadLetters.list()).items
 
   expect(tries).toBe(3)
   expect(status.state).toBe('failed')
-  expect(deadLetters).toMatchObject([{ consumer: 'handler:pay', attempts: 3, lastError: { message: 'no money 3' } }])
+  expect(deadLetters).toMatchObject([{ handler: 'pay', attempts: 3, lastError: { message: 'no money 3' } }])
 })
 
 test("an event published in a session is stored with the session's writes, or not at all", async () => {

@@ -144,7 +144,7 @@ test('cancelled executions, dispatched or not, and retried ones are counted as w
 
   await late.cancel({ reason: 'too late' })
   isBroken = false
-  await flows.deadLetters.retryAll()
+  await shop.store.deadLetters.retryAll()
   await Promise.all([early, late, failing].map(flow => flow.waitUntilSettled()))
 
   const counted = await countersOf(shop)

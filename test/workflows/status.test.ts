@@ -117,10 +117,10 @@ test('SB-04: a workflow with a requested dead letter is not settled until that w
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   const failed = await flow.waitUntilSettled()
-  const [deadLetter] = await flows.deadLetters.list()
+  const [deadLetter] = (await store.deadLetters.list()).items
   isBroken = false
 
-  await flows.deadLetters.retry('pay', deadLetter!.eventId)
+  await store.deadLetters.retry('pay', deadLetter!.eventId)
   const fixed = await flow.waitUntilSettled()
 
   expect(failed).toMatchObject({ state: 'failed', isSettled: true, deadLetters: 1 })

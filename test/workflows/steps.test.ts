@@ -331,7 +331,7 @@ test.each([
   await running.start()
 
   await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()
-  const [deadLetter] = await store.deadLetters.list()
+  const [deadLetter] = (await store.deadLetters.list()).items
 
   expect(deadLetter!.attempts).toBe(1)
   expect(deadLetter!.lastError!.message).toContain('Step "charge" of "pay"')

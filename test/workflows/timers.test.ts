@@ -350,7 +350,7 @@ test('deadlineMs counts all time: an execution that sleeps beyond it is woken to
   await untilSuspended(shop)
   await letTimePass(shop, 60_000)
   await flow.waitUntilSettled()
-  const [deadLetter] = await shop.store.deadLetters.list()
+  const [deadLetter] = (await shop.store.deadLetters.list()).items
 
   expect(log).toEqual(['begin'])
   expect(deadLetter!.lastError!.code).toBe('deadline_passed')

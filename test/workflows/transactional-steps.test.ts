@@ -226,6 +226,8 @@ test.runIf(onServer)('a transactional step holds its locks no longer than the le
 
   await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()
 
-  expect(await flows.deadLetters.list()).toMatchObject([{ attempts: 1, lastError: { code: 'transaction_timeout' } }])
+  expect((await store.deadLetters.list()).items).toMatchObject([
+    { attempts: 1, lastError: { code: 'transaction_timeout' } },
+  ])
   expect(await booked()).toEqual([])
 })

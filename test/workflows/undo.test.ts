@@ -80,7 +80,7 @@ test('a step that is run again with edited data gets a new undo with its new res
   const flow = await flows.publish('OrderPlaced', { total: 1 }, { id })
   await flow.waitUntilSettled()
 
-  await flows.deadLetters.retry('pay', id, { data: { total: 2 } })
+  await store.deadLetters.retry('pay', id, { data: { total: 2 } })
   await again.promise
   await flow.cancel({ compensate: true })
   charged.resolve('receipt-2')
@@ -141,7 +141,7 @@ test('the effects of an undo cannot be undone', async () => {
   const ended = await flow.waitUntilSettled()
 
   expect(ended.state).toBe('compensationFailed')
-  expect(await shop.store.deadLetters.list()).toMatchObject([{ lastError: { code: 'invalid_option' } }])
+  expect((await shop.store.deadLetters.list()).items).toMatchObject([{ lastError: { code: 'invalid_option' } }])
 })
 
 test('a name belongs to a handler or to an undo, in every process', async () => {

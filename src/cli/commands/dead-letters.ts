@@ -1,6 +1,5 @@
 /**
- * `rillflow dead-letters`: events that a consumer or handler failed on. The dead letters of a handler are listed under
- * `handler:<name>`.
+ * `rillflow dead-letters`: events that a consumer or handler failed on.
  *
  *     look       list · stats · show
  *     control    retry · resolve · delete
@@ -8,11 +7,12 @@
  *     open ──► retrying ──► replayed          retrying ──► open, if it fails again
  *      └─────► resolved, with a note          resolved ──► open, if its event fails again
  *
- * A retry is only requested here. The runner that has the consumer carries it out; until one is started, the dead letter
- * stays open.
+ * A retry is only requested here. The runner that has the consumer or handler carries it out; until one is started, the
+ * dead letter stays open.
  *
  * What can fail: a dead letter that does not exist (`DeadLetterNotFound`).
  */
+import { ownerName } from '../../consumers/dead-letters/owner.ts'
 import { type Argument, type Commands, defineCommand, defineVerbs } from '../command.ts'
 import { limitOption, listCommand } from '../list-command.ts'
 import { ago, count, digits } from '../output/amount.ts'
@@ -21,23 +21,16 @@ import { fields } from '../output/table.ts'
 import { WrongUsage } from '../report-error.ts'
 import { eventInFull } from './events.ts'
 
-const consumer = {
-  name: 'consumer',
-  summary: 'The consumer that failed; for a handler it is handler:NAME',
+const owner = {
+  name: 'owner',
+  summary: 'The consumer or handler that failed',
   completes: 'dead-letter',
 } as const satisfies Argument
 
 const event = { name: 'event', summary: 'The id of the event' } as const satisfies Argument
 
 const list = listCommand({
-  arguments: [
-    {
-      name: 'consumer',
-      summary: 'Only of this consumer; for a handler it is handler:NAME',
-      completes: 'dead-letter',
-      optional: true,
-    },
-  ],
+  arguments: [{ name: 'owner', summary: 'Only of this consumer or handler', completes: 'dead-letter', optional: true }],
   options: {
     state: {
       kind: 'text',
@@ -56,9 +49,9 @@ const list = listCommand({
   },
   examples: ['rillflow dead-letters list --state open', 'rillflow dead-letters list order-totals --since 1h --json'],
   empty: 'There are no dead letters.',
-  list: (store, filter) => store.deadLetters.list(filter),
+  list: async (store, { owner, ...filter }) => (await store.deadLetters.list({ ...filter, of: owner })).items,
   columns: ({ now }) => [
-    { title: 'CONSUMER', of: ({ consumer }) => consumer, paint: (_, colour) => colour.cyan },
+    { title: 'OWNER', of: ownerName, paint: (_, colour) => colour.cyan },
     { title: 'EVENT', of: ({ eventId }) => eventId },
     { title: 'TYPE', of: ({ type }) => type },
     {
@@ -77,7 +70,7 @@ const stats = listCommand({
   empty: 'There are no dead letters.',
   list: store => store.deadLetters.stats(),
   columns: () => [
-    { title: 'CONSUMER', of: ({ consumer }) => consumer, paint: (_, colour) => colour.cyan },
+    { title: 'OWNER', of: ownerName, paint: (_, colour) => colour.cyan },
     {
       title: 'OPEN',
       of: ({ open }) => digits(open),
@@ -91,15 +84,15 @@ const stats = listCommand({
 })
 
 const show = defineCommand({
-  arguments: [consumer, event],
+  arguments: [owner, event],
   examples: ['rillflow dead-letters show order-totals 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001'],
-  async run({ out, open, arguments: { consumer, event } }) {
+  async run({ out, open, arguments: { owner, event } }) {
     const { store } = await open()
-    const deadLetter = await store.deadLetters.show(consumer, event)
+    const deadLetter = await store.deadLetters.show(owner, event)
     out.print(deadLetter, style => {
       const errors = deadLetter.errors.map(({ at, name, message }) => `${ago(at, style.now)}: ${name}: ${message}`)
       const summary = fields(style, {
-        consumer: style.colour.cyan(deadLetter.consumer),
+        [deadLetter.handler === undefined ? 'consumer' : 'handler']: style.colour.cyan(ownerName(deadLetter)),
         state: deadLetter.state,
         attempts: deadLetter.attempts,
         reason: deadLetter.reason,
@@ -118,10 +111,10 @@ const show = defineCommand({
 
 const retry = defineCommand({
   description:
-    'The runner that has the consumer retries the event. If no runner has it, the dead letter stays open until one is started.',
-  arguments: [consumer, { ...event, optional: true }],
+    'The runner that has the consumer or handler retries the event. If no runner has it, the dead letter stays open until one is started.',
+  arguments: [owner, { ...event, optional: true }],
   options: {
-    all: { kind: 'flag', summary: 'All open dead letters of the consumer that match' },
+    all: { kind: 'flag', summary: 'All open dead letters that match' },
     type: { kind: 'text', value: 'TYPE', summary: 'With --all: only events of this type' },
     since: {
       kind: 'time',
@@ -135,57 +128,60 @@ const retry = defineCommand({
     'rillflow dead-letters retry order-totals 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001',
     'rillflow dead-letters retry order-totals --all --type OrderPaid',
   ],
-  async run({ out, open, arguments: { consumer, event }, options }) {
+  async run({ out, open, arguments: { owner, event }, options }) {
     const { all, type, since, limit, perSecond } = options
     if ((event === undefined) === !all)
       throw new WrongUsage({
         reason: 'Give either the id of one event or --all',
-        hint: `rillflow dead-letters retry ${consumer} --all`,
+        hint: `rillflow dead-letters retry ${owner} --all`,
       })
     const { store } = await open()
-    const result = await store.deadLetters.retry(consumer, event ?? { type, since, limit }, { perSecond })
-    out.print({ consumer, ...result }, () => {
-      const requested = `Requested a retry of ${count(result.requested, 'dead letter')} of ${consumer}.`
+    const result =
+      event === undefined
+        ? await store.deadLetters.retryAll({ of: owner, type, since, limit }, { perSecond })
+        : await store.deadLetters.retry(owner, event)
+    out.print({ of: owner, ...result }, () => {
+      const requested = `Requested a retry of ${count(result.requested, 'dead letter')} of ${owner}.`
       if (result.isRunning || result.requested === 0) return requested
-      return `${requested} No runner has this consumer now; start one with: rillflow run`
+      return `${requested} No runner has it now; start one with: rillflow run`
     })
   },
 })
 
 const resolve = defineCommand({
   description: 'The event is not applied. If it fails again, the dead letter is opened again.',
-  arguments: [consumer, event],
+  arguments: [owner, event],
   options: {
     note: { kind: 'text', value: 'TEXT', required: true, summary: 'The reason, which is stored with the dead letter' },
   },
   examples: [
     'rillflow dead-letters resolve order-totals 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001 --note "refunded by hand"',
   ],
-  async run({ out, open, arguments: { consumer, event }, options: { note } }) {
+  async run({ out, open, arguments: { owner, event }, options: { note } }) {
     const { store } = await open()
-    await store.deadLetters.resolve(consumer, event, note)
-    const deadLetter = await store.deadLetters.show(consumer, event)
-    out.print(deadLetter, () => `Resolved the dead letter of event ${event} for ${consumer}.`)
+    await store.deadLetters.resolve(owner, event, { note })
+    const deadLetter = await store.deadLetters.show(owner, event)
+    out.print(deadLetter, () => `Resolved the dead letter of event ${event} for ${owner}.`)
   },
 })
 
 const deleteDeadLetter = defineCommand({
   description: 'Its errors and its history are deleted too. The event stays in the log.',
-  arguments: [consumer, event],
+  arguments: [owner, event],
   examples: ['rillflow dead-letters delete order-totals 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001 --yes'],
   destructive: true,
-  async run({ out, open, confirm, arguments: { consumer, event } }) {
+  async run({ out, open, confirm, arguments: { owner, event } }) {
     const { store } = await open()
-    const { state, attempts } = await store.deadLetters.show(consumer, event)
-    const deadLetter = `the dead letter of event ${event} for ${consumer}`
+    const { state, attempts } = await store.deadLetters.show(owner, event)
+    const deadLetter = `the dead letter of event ${event} for ${owner}`
     if (!(await confirm(`delete ${deadLetter} (${state}, ${attempts} attempts)`))) return
-    await store.deadLetters.delete(consumer, event)
-    out.print({ consumer, eventId: event, deleted: true }, () => `Deleted ${deadLetter}.`)
+    await store.deadLetters.delete(owner, event)
+    out.print({ of: owner, eventId: event, deleted: true }, () => `Deleted ${deadLetter}.`)
   },
 })
 
 export const deadLetters: Commands = defineVerbs({
-  list: ['Show dead letters by consumer', list],
+  list: ['Show dead letters by consumer and handler', list],
   stats: ['Count the dead letters in each state', stats],
   show: ['Show one dead letter with its event and its errors', show],
   retry: ['Request a retry', retry],

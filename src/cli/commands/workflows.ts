@@ -263,7 +263,10 @@ const retry = defineCommand({
   async run({ out, open, arguments: { workflow }, options: { handler } }) {
     const { store } = await open()
     await loadStatus(store, workflow)
-    const result = await store.workflows.deadLetters.retryAll({ correlationId: workflow, handler })
+    const result = await store.deadLetters.retryAll({
+      correlationId: workflow,
+      of: handler === undefined ? undefined : { handler },
+    })
     out.print({ correlationId: workflow, ...result }, () => {
       const requested = `Requested a retry of ${count(result.requested, 'dead letter')} of workflow ${workflow}.`
       if (result.isRunning || result.requested === 0) return requested

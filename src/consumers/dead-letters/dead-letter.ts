@@ -1,22 +1,23 @@
 /**
- * A dead letter as it is read: one event that one consumer, or one handler, could not apply. Listed in pages by consumer
- * and position; one by itself comes with its event, its errors and its history.
+ * A dead letter as it is read: one event that one consumer, or one handler, could not apply. Listed in pages by owner and
+ * position, or in groups of failures that are alike; one by itself comes with its event, its errors and its history.
  */
 
 import { InvalidOption } from '../../core/errors.ts'
-import { canonicalUuid } from '../../core/id.ts'
+import { checkWhole } from '../../core/options.ts'
+import { decodeCursor, type Page, type PageOptions, pageOf } from '../../core/page.ts'
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
-import { checkPosition } from '../../events/read/log.ts'
 import { rawEventOfRow } from '../../events/read/rows.ts'
 import { DeadLetterNotFound } from '../errors.ts'
 import type { ErrorDescription } from '../run/failure.ts'
 import { consumerNames } from '../schema.ts'
+import { type DeadLetterOwner, type OwnerName, ownerName, ownerOfRow, rowOf, rowsOf } from './owner.ts'
 import type { DeadLetterState } from './row.ts'
 
-export interface DeadLetter {
-  readonly consumer: string
+/** It has the name of the consumer that failed, or that of the handler. */
+export interface DeadLetter extends OwnerName {
   readonly eventId: string
   /** The event's place in the log. */
   readonly position: number
@@ -24,26 +25,26 @@ export interface DeadLetter {
   readonly version: number
   readonly type: string
   readonly state: DeadLetterState
-  /** How often the event was tried, retries of the letter included. */
+  /** How often the event was tried, retries of the dead letter included. */
   readonly attempts: number
   readonly firstFailedAt: Date
   readonly lastFailedAt: Date
-  readonly lastError: KeptError
-  /** When it is to be tried again; undefined if nobody asked for that. */
+  readonly lastError: DeadLetterError
+  /** When it is to be tried again; undefined if no retry was requested. */
   readonly retryAt: Date | undefined
   /** Why it was resolved. */
   readonly note: string | undefined
-  /** Of letters of handlers: why it was set aside, in a word. */
+  /** Of a handler: why it was dead-lettered, in a word. */
   readonly reason?: string | undefined
-  /** Of letters of handlers: equal for failures that are alike. */
+  /** Of a handler: equal for failures that are alike. */
   readonly fingerprint?: string | undefined
-  /** Of letters of handlers: the workflow its event is part of. */
+  /** Of a handler: the workflow that its event is part of. */
   readonly correlationId?: string | undefined
-  /** Of letters of handlers: the execution that failed, and is run again by a retry. */
+  /** Of a handler: the execution that failed, and that a retry runs again. */
   readonly executionId?: string | undefined
 }
 
-export interface KeptError extends ErrorDescription {
+export interface DeadLetterError extends ErrorDescription {
   readonly at: Date
   /** The error of the handler's `onDeadLetter`, if that failed. */
   readonly onDeadLetter?: string | undefined
@@ -57,82 +58,74 @@ export interface StateChange {
 }
 
 export interface DeadLetterDetails extends DeadLetter {
-  /** The event as it is stored, not upcast; undefined if it is not in the log any more. */
+  /** The event as it is stored, not upcast; undefined if the log no longer has it. */
   readonly event: RecordedEvent | undefined
   /** The last 20 errors, the oldest first. */
-  readonly errors: readonly KeptError[]
-  /** The last 20 changes of state beside retries, the oldest first. */
+  readonly errors: readonly DeadLetterError[]
+  /** The last 20 changes of state, those by retries left out, the oldest first. */
   readonly history: readonly StateChange[]
   /** What it is, or was last, tried with instead of the event's data; undefined if it is the event's own. */
   readonly edited?: { readonly data: unknown } | undefined
 }
 
-/** Which letters; all that is given must hold. */
+/** Which dead letters; all that is given must hold. */
 export interface DeadLetterFilter {
+  /** Those of this consumer or handler: its definition or its name. Default: all. */
+  of?: DeadLetterOwner | undefined
   type?: string | undefined
   stream?: string | undefined
   correlationId?: string | undefined
   reason?: string | undefined
-  /** Equal for failures that are alike. */
+  /** As a group of failures that are alike has it. */
   fingerprint?: string | undefined
   /** Only those that failed at or after this time. */
   since?: Date | undefined
 }
 
-export interface ListDeadLettersOptions extends DeadLetterFilter {
-  consumer?: string | undefined
+/** `limit`: default 100, at most 10 000. */
+export interface ListDeadLettersOptions extends DeadLetterFilter, PageOptions {
   /** Default: all. */
   state?: DeadLetterState | undefined
-  /** Default 100, at most 10 000. */
-  limit?: number | undefined
-  /** Only those that come after this one: the last of the page before. */
-  after?: Pick<DeadLetter, 'consumer' | 'position'> | undefined
 }
 
-/** By consumer, then by position; only those of handlers if that is asked for. */
-export async function listDeadLetters(
-  log: Log,
-  options: ListDeadLettersOptions,
-  ofHandlers = false,
-): Promise<DeadLetter[]> {
-  const { consumer = null, state = null, type = null, stream = null, limit = 100, after } = options
+/** By owner, then by position. */
+export async function listDeadLetters(log: Log, options: ListDeadLettersOptions): Promise<Page<DeadLetter>> {
+  const { state = null, type = null, stream = null, limit = 100, after } = options
   const { correlationId = null, reason = null, fingerprint = null } = options
-  checkLimit(limit)
-  checkPosition('after.position', after?.position)
+  checkWhole('limit', limit, 1, maxPage)
   const since = checkTime(options.since)
   checkState(options.state)
-  const rows = await log.database.run<LetterRow>(sql`/* dead_letters.list */
+  const [consumer, position] = after === undefined ? ['', -1] : (decodeCursor(after, 2) as [string, number])
+  const owners = options.of === undefined ? null : await rowsOf(log, options.of)
+  const rows = await log.database.run<DeadLetterRow>(sql`/* dead_letters.list */
     select consumer, event_id, position, stream, version, type, state, attempts, first_failed_at, last_failed_at,
       retry_at, note, reason, fingerprint, correlation_id, execution, jsonb_build_array(errors -> -1) as errors,
       '[]'::jsonb as history, null::jsonb as edited
     from ${consumerNames(log).dead_letters}
-    where (${consumer}::text is null or consumer = ${consumer}::text)
+    where (${owners}::text[] is null or consumer = any(${owners}::text[]))
       and (${state}::text is null or state = ${state}::text)
       and (${type}::text is null or type = ${type}::text)
       and (${stream}::text is null or stream = ${stream}::text)
       and (${correlationId}::text is null or correlation_id = ${correlationId}::text)
       and (${reason}::text is null or reason = ${reason}::text)
       and (${fingerprint}::text is null or fingerprint = ${fingerprint}::text)
-      and (execution is not null or not ${ofHandlers}::boolean)
       and (${since}::timestamptz is null or last_failed_at >= ${since}::timestamptz)
-      and (consumer, position) > (${after?.consumer ?? ''}::text, ${after?.position ?? -1}::bigint)
+      and (consumer, position) > (${consumer}::text, ${position}::bigint)
     order by consumer, position
-    limit ${limit}::integer`)
-  return rows.map(row => letterOf(row))
+    limit ${limit + 1}::integer`)
+  const { items, next } = pageOf(rows, limit, last => [last.consumer, last.position])
+  return { items: items.map(deadLetterOf), next }
 }
 
-export async function showDeadLetter(log: Log, consumer: string, eventId: string): Promise<DeadLetterDetails> {
-  const id = canonicalUuid(eventId)
-  const [row] =
-    id === undefined
-      ? []
-      : await log.database.run<LetterRow>(sql`/* dead_letters.show */
-          select consumer, event_id, position, stream, version, type, state, attempts, first_failed_at, last_failed_at,
-            retry_at, note, reason, fingerprint, correlation_id, execution, errors, history, edited
-          from ${consumerNames(log).dead_letters}
-          where consumer = ${consumer}::text
-            and event_id = ${id}::uuid`)
-  if (row === undefined) throw new DeadLetterNotFound({ consumer, eventId })
+export async function showDeadLetter(log: Log, of: DeadLetterOwner, eventId: string): Promise<DeadLetterDetails> {
+  const { row: owner, id } = await rowOf(log, of, eventId)
+  const [row] = await log.database.run<DeadLetterRow>(sql`/* dead_letters.show */
+    select consumer, event_id, position, stream, version, type, state, attempts, first_failed_at, last_failed_at,
+      retry_at, note, reason, fingerprint, correlation_id, execution, errors, history, edited
+    from ${consumerNames(log).dead_letters}
+    where consumer = ${owner}::text
+      and event_id = ${id}::uuid`)
+  if (row === undefined) throw new DeadLetterNotFound({ of: ownerName(of), eventId })
   const stored = await log.database.runArrays(sql`/* dead_letters.event */
     select
       position, stream, version, event_id, type, schema_version, data, headers,
@@ -141,7 +134,7 @@ export async function showDeadLetter(log: Log, consumer: string, eventId: string
     where position = ${row.position}::bigint
       and event_id = ${row.event_id}::uuid`)
   return {
-    ...letterOf(row),
+    ...deadLetterOf(row),
     event: stored[0] === undefined ? undefined : rawEventOfRow(stored[0]),
     errors: row.errors.map(dated),
     history: row.history.map(dated),
@@ -149,16 +142,104 @@ export async function showDeadLetter(log: Log, consumer: string, eventId: string
   }
 }
 
-const states: readonly DeadLetterState[] = ['open', 'retrying', 'replayed', 'resolved']
-
-export function checkState(state: DeadLetterState | undefined): void {
-  if (state !== undefined && !states.includes(state))
-    throw new InvalidOption({ option: 'state', reason: `must be one of ${states.join(', ')}, not ${String(state)}` })
+/** Failures of one handler that are alike, whatever numbers and ids their messages have. */
+export interface DeadLetterGroup extends OwnerName {
+  readonly fingerprint: string
+  readonly count: number
+  /** Of the latest. */
+  readonly reason: string
+  readonly latestError: DeadLetterError
+  readonly firstFailedAt: Date
+  readonly lastFailedAt: Date
 }
 
-export function checkLimit(limit: number): void {
-  if (!Number.isSafeInteger(limit) || limit < 1 || limit > 10_000)
-    throw new InvalidOption({ option: 'limit', reason: `must be a whole number from 1 to 10000, not ${String(limit)}` })
+/** `limit`: default 100, at most 10 000. */
+export interface GroupDeadLettersOptions extends PageOptions {
+  /** Default: those of all handlers. */
+  of?: DeadLetterOwner | undefined
+  /** Default 'open'. */
+  state?: DeadLetterState | undefined
+}
+
+/** The largest group first. Only failures of handlers have a fingerprint. */
+export async function groupDeadLetters(
+  log: Log,
+  { of, state = 'open', limit = 100, after }: GroupDeadLettersOptions,
+): Promise<Page<DeadLetterGroup>> {
+  checkState(state)
+  checkWhole('limit', limit, 1, maxPage)
+  const [count, consumer, fingerprint] =
+    after === undefined ? [null, null, null] : (decodeCursor(after, 3) as [number, string, string])
+  const owners = of === undefined ? null : await rowsOf(log, of)
+  const rows = await log.database.run<{
+    consumer: string
+    fingerprint: string
+    reason: string
+    error: Omit<DeadLetterError, 'at'> & { at: string }
+    first_failed_at: Date
+    last_failed_at: Date
+    count: number
+  }>(sql`/* dead_letters.groups */
+    select *
+    from (
+      select distinct on (consumer, fingerprint)
+        consumer, fingerprint, reason, errors -> -1 as error,
+        min(first_failed_at) over alike as first_failed_at,
+        max(last_failed_at) over alike as last_failed_at,
+        count(*) over alike as count
+      from ${consumerNames(log).dead_letters} as d
+      where fingerprint is not null
+        and state = ${state}::text
+        and (${owners}::text[] is null or consumer = any(${owners}::text[]))
+      window alike as (partition by consumer, fingerprint)
+      order by consumer, fingerprint, d.last_failed_at desc, d.position desc) as g
+    where ${count}::bigint is null
+      or (-count, consumer, fingerprint) > (-${count}::bigint, ${consumer}::text, ${fingerprint}::text)
+    order by count desc, consumer, fingerprint
+    limit ${limit + 1}::integer`)
+  const { items, next } = pageOf(rows, limit, last => [Number(last.count), last.consumer, last.fingerprint])
+  return {
+    items: items.map(row => ({
+      ...ownerOfRow(row.consumer),
+      ...{ fingerprint: row.fingerprint, count: Number(row.count), reason: row.reason },
+      latestError: dated(row.error),
+      ...{ firstFailedAt: row.first_failed_at, lastFailedAt: row.last_failed_at },
+    })),
+    next,
+  }
+}
+
+export interface DeadLetterStats extends OwnerName, Readonly<Record<DeadLetterState, number>> {}
+
+export async function countDeadLetters(log: Log): Promise<DeadLetterStats[]> {
+  const rows = await log.database.run<
+    Record<DeadLetterState, number> & { consumer: string }
+  >(sql`/* dead_letters.stats */
+    select consumer,
+      count(*) filter (where state = 'open') as open,
+      count(*) filter (where state = 'retrying') as retrying,
+      count(*) filter (where state = 'replayed') as replayed,
+      count(*) filter (where state = 'resolved') as resolved
+    from ${consumerNames(log).dead_letters}
+    group by consumer
+    order by consumer`)
+  return rows.map(({ consumer, open, retrying, replayed, resolved }) => ({
+    ...ownerOfRow(consumer),
+    open: Number(open),
+    retrying: Number(retrying),
+    replayed: Number(replayed),
+    resolved: Number(resolved),
+  }))
+}
+
+/** The most of one page. */
+const maxPage = 10_000
+
+const states: readonly DeadLetterState[] = ['open', 'retrying', 'replayed', 'resolved']
+
+function checkState(state: DeadLetterState | undefined): void {
+  if (state !== undefined && !states.includes(state))
+    throw new InvalidOption({ option: 'state', reason: `must be one of ${states.join(', ')}, not ${String(state)}` })
 }
 
 /** The time as the database takes it. */
@@ -168,7 +249,7 @@ export function checkTime(time: Date | undefined, option: string = 'since'): str
   throw new InvalidOption({ option, reason: `must be a valid Date, not ${String(time)}` })
 }
 
-interface LetterRow {
+interface DeadLetterRow {
   consumer: string
   event_id: string
   position: number
@@ -190,9 +271,9 @@ interface LetterRow {
   history: (Omit<StateChange, 'at'> & { at: string })[]
 }
 
-function letterOf(row: LetterRow): DeadLetter {
+function deadLetterOf(row: DeadLetterRow): DeadLetter {
   return {
-    consumer: row.consumer,
+    ...ownerOfRow(row.consumer),
     eventId: row.event_id,
     position: row.position,
     stream: row.stream,

@@ -10,24 +10,28 @@
  */
 
 import { InvalidOption } from '../../core/errors.ts'
+import { checkWhole } from '../../core/options.ts'
 import { type Fragment, fragment, type Statement, sql } from '../../database/sql.ts'
+import { checkEvent } from '../../events/append/prepare.ts'
 import type { Log } from '../../events/log.ts'
+import { ConsumerNotFound } from '../errors.ts'
 import { isHeld } from '../row.ts'
 import { consumerNames } from '../schema.ts'
-import { checkLimit, checkTime, type DeadLetterFilter } from './dead-letter.ts'
+import { checkTime, type DeadLetterFilter } from './dead-letter.ts'
 
 /** What is different about the dead letters of one kind. Its conditions are SQL about `d`, the dead letter. */
 export interface DeadLetterKind {
-  /** What their `consumer` begins with, in the table. */
-  readonly prefix: string
+  /** Whether it can be retried with other data than its event has. */
+  readonly takesData: boolean
   /** Whether it may be retried at all. */
   readonly mayRetry: Fragment
   /** Whether nothing retries it any longer, though its state says so: the process is gone. */
   readonly isAbandoned: Fragment
-  /** Whether a runner serves these now; undefined if there is nothing of that name. */
-  isServed(consumer: string): Promise<boolean | undefined>
+  /** Whether a runner serves the consumer or handler of this name now; undefined if there is none. */
+  isServed(name: string): Promise<boolean | undefined>
   /** The names there are, for an error that says which was probably meant. */
   names(): Promise<readonly string[]>
+  notFound(name: string, nearest: string | undefined): Error
   /** The reason why an open one of this workflow may not be retried; undefined if it may. */
   whyNot(correlationId: string): Promise<Error | undefined>
 }
@@ -36,7 +40,7 @@ export interface DeadLetterKind {
 export function ofConsumers(log: Log): DeadLetterKind {
   const { consumers } = consumerNames(log)
   return {
-    prefix: '',
+    takesData: false,
     mayRetry: fragment`true`,
     isAbandoned: fragment`not exists (
         select
@@ -44,11 +48,11 @@ export function ofConsumers(log: Log): DeadLetterKind {
         where c.name = d.consumer
           and c.fence = d.fence
           and ${isHeld(log)})`,
-    async isServed(consumer) {
+    async isServed(name) {
       const [row] = await log.database.run<{ served: boolean }>(sql`/* dead_letters.is_served */
         select ${isHeld(log)} and c.paused_at is null as served
         from ${consumers} as c
-        where c.name = ${consumer}::text`)
+        where c.name = ${name}::text`)
       return row?.served
     },
     async names() {
@@ -58,11 +62,12 @@ export function ofConsumers(log: Log): DeadLetterKind {
         limit 1000`)
       return rows.map(row => row.name)
     },
+    notFound: (consumer, nearest) => new ConsumerNotFound({ consumer, nearest }),
     whyNot: async () => undefined,
   }
 }
 
-/** Which open dead letters are to be retried. */
+/** Which open dead letters are to be retried; all that is given must hold. */
 export interface RetryFilter extends DeadLetterFilter {
   /** The most that are requested at once, lowest positions first. Default and at most 10 000. */
   limit?: number | undefined
@@ -71,7 +76,7 @@ export interface RetryFilter extends DeadLetterFilter {
 export interface RetryRequest {
   /** How many retries were requested. */
   readonly requested: number
-  /** False: no runner serves the consumer now, and the dead letters stay open until one does. */
+  /** False: no runner serves the consumer or handler now, and its dead letters stay open until one does. */
   readonly isRunning: boolean
 }
 
@@ -84,6 +89,14 @@ export interface EditedData {
   /** As JSON. */
   readonly data: string
   readonly schemaVersion: number
+}
+
+/** The data, checked as that of an event of this type is when it is appended: a retry gets it in the newest shape. */
+export async function editedData(log: Log, type: string, data: unknown): Promise<EditedData> {
+  const checks: Promise<void>[] = []
+  const checked = checkEvent(log, { type, data }, {}, checks)
+  await Promise.all(checks)
+  return { type, data: checked.data, schemaVersion: checked.schemaVersion }
 }
 
 /** Requests a retry of one open dead letter. */
@@ -111,35 +124,38 @@ export function requestRetry(
 }
 
 /**
- * Requests all open ones that match, of one consumer or of all of the kind. They come behind those that were requested
- * before, so that several requests together are not faster than one.
+ * Requests all open ones that match, of these rows or of all. They come after those that were requested before, so that
+ * several requests together are not faster than one. Returns the row of each.
  */
 export async function requestMatching(
   log: Log,
-  { prefix, mayRetry }: DeadLetterKind,
-  consumer: string | undefined,
-  filter: RetryFilter,
+  kinds: readonly DeadLetterKind[],
+  owners: readonly string[] | undefined,
+  filter: Omit<RetryFilter, 'of'>,
   perSecond: number,
-): Promise<number> {
+): Promise<string[]> {
   const { dead_letters } = consumerNames(log)
   const { clock } = log.names
   const { type = null, stream = null, correlationId = null, reason = null, fingerprint = null, limit = 10_000 } = filter
-  checkLimit(limit)
+  checkWhole('limit', limit, 1, 10_000)
   const since = checkTime(filter.since)
-  const isWanted =
-    consumer === undefined
-      ? fragment`starts_with(d.consumer, ${prefix}::text)`
-      : fragment`d.consumer = ${consumer}::text`
-  const rows = await log.database.runArrays(sql`/* dead_letters.request_matching */
+  const isOwned = owners === undefined ? fragment`true` : fragment`d.consumer = any(${owners}::text[])`
+  const mayRetry = kinds
+    .map(kind => kind.mayRetry)
+    .reduce(
+      (all, each) => fragment`${all}
+        and ${each}`,
+    )
+  const rows = await log.database.run<{ consumer: string }>(sql`/* dead_letters.request_matching */
     with requested as materialized (
       select greatest(${clock}(count(*)), max(d.retry_at) + make_interval(secs => 1 / ${perSecond}::float8)) as free_at
       from ${dead_letters} as d
-      where ${isWanted}
+      where ${isOwned}
         and d.retry_at is not null),
     wanted as (
       select d.consumer, d.event_id, row_number() over (order by d.position, d.consumer) - 1 as place
       from ${dead_letters} as d
-      where ${isWanted}
+      where ${isOwned}
         and d.state = 'open'
         and d.retry_at is null
         and (${type}::text is null or d.type = ${type}::text)
@@ -159,8 +175,8 @@ export async function requestMatching(
       and d.event_id = wanted.event_id
       and d.state = 'open'
       and d.retry_at is null
-    returning 1`)
-  return rows.length
+    returning d.consumer`)
+  return rows.map(row => row.consumer)
 }
 
 /** One that was being retried by a process that is gone is open: that outcome will not count. */

@@ -1,4 +1,5 @@
 /** Checks what follows the log: whether it runs, how far it is behind, and what it has set aside. */
+import { ownerName } from '../../consumers/dead-letters/owner.ts'
 import {
   countOpenDeadLetters,
   readAbandonedLeases,
@@ -100,9 +101,13 @@ function toRebuildProblem({ projection, reason }: WaitingRebuild): FoundProblem 
 
 async function findDeadLetters(log: Log): Promise<FoundProblem[]> {
   const counts = await countOpenDeadLetters(log)
-  return counts.map(({ consumer, count }) => ({
-    level: 'warning' as const,
-    message: `"${consumer}" has ${count} open dead ${count === 1 ? 'letter' : 'letters'}.`,
-    fix: `Fix the cause, then retry them with store.deadLetters.retry, or run: rillflow dead-letters retry ${consumer} --all. Or resolve them.`,
-  }))
+  return counts.map(({ owner, count }) => {
+    const name = ownerName(owner)
+    const kind = owner.handler === undefined ? 'Consumer' : 'Handler'
+    return {
+      level: 'warning' as const,
+      message: `${kind} "${name}" has ${count} open dead ${count === 1 ? 'letter' : 'letters'}.`,
+      fix: `Fix the cause, then retry them with store.deadLetters.retryAll, or run: rillflow dead-letters retry ${name} --all. Or resolve them.`,
+    }
+  })
 }

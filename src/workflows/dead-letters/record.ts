@@ -7,7 +7,9 @@
  * `onDeadLetter` is called before that transaction, once for each time the execution is dead-lettered. If it fails, or what
  * it returns cannot be stored, that is noted in the dead letter, which is recorded all the same.
  */
+
 import { createHash } from 'node:crypto'
+import { handlerRow } from '../../consumers/dead-letters/owner.ts'
 import { closeRetried, record, reopenRetried } from '../../consumers/dead-letters/row.ts'
 import { describeError, isInterruption } from '../../consumers/run/failure.ts'
 import { consumerNames } from '../../consumers/schema.ts'
@@ -19,7 +21,7 @@ import { cancelIn } from '../cancel/cancel.ts'
 import { undoFailed } from '../cancel/compensate.ts'
 import { type Emitted, emit, prepareEmitted, type ReadResult, readResult } from '../emit.ts'
 import { InvalidResult } from '../errors.ts'
-import { consumerOf, type Handler } from '../handler.ts'
+import type { Handler } from '../handler.ts'
 import { placeOf } from '../joins/join.ts'
 import { workflowNames } from '../schema.ts'
 import { keepCalls } from '../steps/stored-calls.ts'
@@ -167,7 +169,7 @@ export async function recordDeadLetter(
   // Without its event there is nothing to record but that a retry has failed; the activity has the rest.
   if (event === undefined) return reopenRetried(log, id, { attempts: attempt, error, reason }, tx)
   await keepCalls(log, tx, id)
-  const consumer = consumerOf(handler.name)
+  const consumer = handlerRow(handler.name)
   // Each earlier attempt has a line in the activity; a workflow may have many.
   const earlier = fragment`coalesce((
         select jsonb_agg(jsonb_build_object('at', earlier.at) || earlier.error order by earlier.position)
@@ -205,7 +207,7 @@ async function countFailures(log: Log, handler: string, eventId: string): Promis
   const [row] = await log.database.run<{ failures: number }>(sql`/* workflows.count_failures */
     select failures
     from ${consumerNames(log).dead_letters}
-    where consumer = ${consumerOf(handler)}::text
+    where consumer = ${handlerRow(handler)}::text
       and event_id = ${eventId}::uuid`)
   return row?.failures ?? 0
 }

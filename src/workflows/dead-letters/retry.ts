@@ -7,13 +7,13 @@
  * another takes over, as with every execution.
  */
 
+import { handlerOfRow } from '../../consumers/dead-letters/owner.ts'
 import { type Requested, type TakenForExecution, takeForExecutions } from '../../consumers/dead-letters/row.ts'
 import { consumerNames } from '../../consumers/schema.ts'
 import type { Transaction } from '../../database/database.ts'
 import { fragment, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { enqueue, lockWorkflows, type NewExecution } from '../dispatch/enqueue.ts'
-import { handlerNameOf } from '../handler.ts'
 import { recountBranches } from '../joins/joins.ts'
 import { type Route, type RouteRow, routeOf } from '../routes.ts'
 import { workflowNames } from '../schema.ts'
@@ -84,7 +84,7 @@ async function retry(log: Log, tx: Transaction, owner: string, due: readonly Req
   for (const { consumer, event_id: eventId, state } of taken)
     if (state !== 'retrying')
       log.telemetry.log.info(
-        { schema: log.schema, handler: handlerNameOf(consumer), eventId },
+        { schema: log.schema, handler: handlerOfRow(consumer), eventId },
         'a retry was dropped, because its workflow is over',
       )
   const edited = retried.filter(({ is_edited: isEdited }) => isEdited)
@@ -130,7 +130,7 @@ function executionOf(letter: TakenForExecution, { id: route, definition, kind }:
   const isLaned = definition.ordered && !definition.keyed
   return {
     ...{ id: execution, position, route, correlationId, isRetry: true, isUnkeyed: definition.keyed },
-    lane: isLaned ? laneOf(handlerNameOf(letter.consumer), correlationId) : undefined,
+    lane: isLaned ? laneOf(handlerOfRow(letter.consumer), correlationId) : undefined,
     // The execution of a join has the id of the join.
     joinId: kind === 'join' ? execution : undefined,
   }

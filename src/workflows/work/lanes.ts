@@ -12,7 +12,9 @@
  * executions queue until an operator acts: the lane continues when a retry of that dead letter has succeeded, or when it is
  * unparked. Retries of dead letters pass through a parked lane, in the order of their events; nothing else does.
  */
+
 import { createHash } from 'node:crypto'
+import { handlerRow } from '../../consumers/dead-letters/owner.ts'
 import { consumerNames } from '../../consumers/schema.ts'
 import { type Named, nameOf } from '../../core/definition.ts'
 import { checkName } from '../../core/name.ts'
@@ -24,7 +26,7 @@ import type { Log } from '../../events/log.ts'
 import { eventColumnCount } from '../../events/read/rows.ts'
 import { lockWorkflows } from '../dispatch/enqueue.ts'
 import { LaneNotParked } from '../errors.ts'
-import { checkCount, consumerOf, type Handler } from '../handler.ts'
+import { checkCount, type Handler } from '../handler.ts'
 import type { WorkflowHints } from '../hints.ts'
 import { workflowNames } from '../schema.ts'
 import { type Claimed, decodeEvents, editedEventColumns } from './claim.ts'
@@ -202,7 +204,7 @@ async function assignSome(log: Log, route: number, handler: Handler): Promise<nu
         select found.edited
         from ${consumerNames(log).dead_letters} as found
         where x.is_retry
-          and found.consumer = ${consumerOf(handler.name)}::text
+          and found.consumer = ${handlerRow(handler.name)}::text
           and found.event_id = e.event_id
         limit 1) as d on true
       where x.route = ${route}::integer
