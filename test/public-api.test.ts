@@ -23,9 +23,10 @@ test('users can import these names and no others', async () => {
 })
 
 const functions = `
-  and batch between channels complete contains custom deadLetter defineAggregate defineClassAggregate defineCollection
-  defineConfig defineDocumentProjection defineEvents defineHandler defineJoin defineProjectedAggregate defineProjection defineSchedule defineTableProjection defineUndo
-  emit eq failFast gt gte increment isIn isNull logAndSkip lt lte ne not openStore or restoreBackup
+  and batch between channels compensate complete contains custom deadLetter defineAggregate defineClassAggregate defineCollection
+  defineConfig defineDocumentProjection defineEvents defineHandler defineJoin defineProjectedAggregate defineProjection
+  defineSchedule defineTableProjection defineUndo
+  eq failFast gt gte increment isIn isNull logAndSkip lt lte ne not openStore or restoreBackup
   retryWithBackoff search startsWith transition upcaster
 `
 

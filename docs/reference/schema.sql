@@ -277,7 +277,7 @@ create table "rillflow"."workflow_executions" (
   attempt integer not null default 0,
   crashes integer not null default 0,
   ran_ms integer not null default 0,
-  is_letter boolean not null default false,
+  is_retry boolean not null default false,
   state text collate "C" not null,
   correlation_id text collate "C" not null,
   lane text collate "C",
@@ -477,7 +477,7 @@ create table "rillflow"."workflow_counters" (
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (1, 'baseline', 'c28173d43aff217c09ef665ef1086526ef31a173f7fad307a34e40304c5cc2c1', true);
+values (1, 'baseline', '013ffa2e8732d2f401870f24d07e5820b5ad430181169ae84976ed64658da86c', true);
 
 -- function clock
 
@@ -1534,7 +1534,7 @@ $body$;
 
 -- function workflow_widen
 
-create or replace function "rillflow"."workflow_widen"(p_routes integer[], p_lanes text[], p_letters boolean[]) returns void
+create or replace function "rillflow"."workflow_widen"(p_routes integer[], p_lanes text[], p_retries boolean[]) returns void
 language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
@@ -1542,7 +1542,7 @@ set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
--- revision 1
+-- revision 2
 begin
   insert into "rillflow"."workflow_lanes" as l (lane, ordered, width, open, active, granted)
     select g.lane, g.ordered, g.width, g.n, least(g.width, g.due), least(g.width, g.due)
@@ -1552,8 +1552,8 @@ begin
         max(coalesce((r.definition->>'keyConcurrency')::integer, 1)) as width,
         count(*) as n,
         -- Where the order does not matter, one that is for later takes its place when its time has come.
-        count(*) filter (where r.delay_ms = 0 or u.is_letter or (r.definition->>'ordered')::boolean) as due
-      from unnest(p_routes, p_lanes, p_letters) as u(route, lane, is_letter)
+        count(*) filter (where r.delay_ms = 0 or u.is_retry or (r.definition->>'ordered')::boolean) as due
+      from unnest(p_routes, p_lanes, p_retries) as u(route, lane, is_retry)
       join "rillflow"."workflow_routes" as r on r.id = u.route
       where u.lane is not null
       group by u.lane) as g
@@ -1580,14 +1580,14 @@ set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
--- revision 1
+-- revision 2
 declare
   moment constant timestamptz := "rillflow"."clock"(p_ids);
 begin
   perform "rillflow"."workflow_widen"(
       p_routes => array_agg(x.route order by u.n),
       p_lanes => array_agg(case when x.state = 'unkeyed' then u.lane end order by u.n),
-      p_letters => array_agg(x.is_letter order by u.n))
+      p_retries => array_agg(x.is_retry order by u.n))
     from unnest(p_ids, p_lanes) with ordinality as u(id, lane, n)
     join "rillflow"."workflow_executions" as x on x.id = u.id;
   update "rillflow"."workflow_executions" as x
@@ -1607,7 +1607,7 @@ begin
             <= w.granted as is_active
       from (
         select k.id, k.position, u.lane, r.priority, l.ordered, l.granted,
-          case when k.is_letter then 0 else r.delay_ms end as delay_ms
+          case when k.is_retry then 0 else r.delay_ms end as delay_ms
         from unnest(p_ids, p_lanes) as u(id, lane)
         join "rillflow"."workflow_executions" as k on k.id = u.id
         join "rillflow"."workflow_routes" as r on r.id = k.route
@@ -1634,7 +1634,7 @@ create or replace function "rillflow"."workflow_enqueue"(
   p_lanes text[],
   p_joins uuid[],
   p_undos bigint[],
-  p_letters boolean[],
+  p_retries boolean[],
   out enqueued integer)
 language plpgsql volatile
 set enable_seqscan = off
@@ -1643,7 +1643,7 @@ set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
--- revision 1
+-- revision 2
 declare
   moment constant timestamptz := "rillflow"."clock"(p_owner);
   woken integer;
@@ -1656,15 +1656,15 @@ begin
         from unnest(p_ids, p_lanes) with ordinality as u(id, lane, n)
         left join "rillflow"."workflow_executions" as x on x.id = u.id
         order by u.n),
-      p_letters => p_letters);
+      p_retries => p_retries);
   end if;
   perform "rillflow"."workflow_announce"();
   with added as (
     insert into "rillflow"."workflow_executions" as x (
-      id, position, route, correlation_id, lane, join_id, undo_id, is_letter, rank, queued_at, run_at, expires_at,
+      id, position, route, correlation_id, lane, join_id, undo_id, is_retry, rank, queued_at, run_at, expires_at,
       state)
     select
-      g.id, g.position, g.route, g.correlation_id, g.lane, g.join_id, g.undo_id, coalesce(g.is_letter, false),
+      g.id, g.position, g.route, g.correlation_id, g.lane, g.join_id, g.undo_id, coalesce(g.is_retry, false),
       "rillflow"."workflow_rank"(p_at => moment, p_priority => g.priority),
       moment,
       case when g.state = 'ready' and g.delay_ms > 0 and (g.lane is null or g.place <= g.granted)
@@ -1679,18 +1679,18 @@ begin
       select u.*, r.priority, d.delay_ms, r.deadline_ms,
         case when d.delay_ms > 0 and not l.ordered then 2147483647 else coalesce(l.granted, 0) end as granted,
         row_number() over (partition by u.lane, d.delay_ms > 0 and not l.ordered order by u.position) as place
-      from unnest(p_ids, p_positions, p_routes, p_correlations, p_states, p_lanes, p_joins, p_undos, p_letters)
-        as u(id, position, route, correlation_id, state, lane, join_id, undo_id, is_letter)
+      from unnest(p_ids, p_positions, p_routes, p_correlations, p_states, p_lanes, p_joins, p_undos, p_retries)
+        as u(id, position, route, correlation_id, state, lane, join_id, undo_id, is_retry)
       join "rillflow"."workflow_routes" as r on r.id = u.route
       cross join lateral (
-        select case when u.is_letter then 0 else r.delay_ms end as delay_ms) as d
+        select case when u.is_retry then 0 else r.delay_ms end as delay_ms) as d
       left join "rillflow"."workflow_lanes" as l on l.lane = u.lane
       where not exists (
         select
         from "rillflow"."workflow_executions" as known
         where known.id = u.id)) as g
     order by g.position
-    returning x.id, x.position, x.route, x.correlation_id, x.join_id, x.is_letter),
+    returning x.id, x.position, x.route, x.correlation_id, x.join_id, x.is_retry),
   recorded as (
     insert into "rillflow"."workflow_activity" (
       position, at, event_position, execution, version, attempt, kind, handler, correlation_id)
@@ -1704,7 +1704,7 @@ begin
     select a.correlation_id, count(*) as n
     from added as a
     where a.join_id is null
-      or a.is_letter
+      or a.is_retry
     group by a.correlation_id),
   moved as (
     update "rillflow"."workflows" as w
@@ -1719,7 +1719,7 @@ begin
     p_owner => p_owner,
     p_names => array['active', 'dispatched'],
     p_by => array[woken, enqueued]);
-  if p_letters is not null then
+  if p_retries is not null then
     perform "rillflow"."workflow_advance"(p_owner => '', p_lanes => array_agg(l.lane), p_next => null, p_grace_ms => 0)
       from "rillflow"."workflow_lanes" as l
       where l.lane = any(p_lanes)
@@ -2015,7 +2015,7 @@ set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
--- revision 1
+-- revision 2
 declare
   moment timestamptz;
   open_routes integer[];
@@ -2195,7 +2195,7 @@ begin
     join "rillflow"."workflow_routes" as r on r.id = x.route
     left join "rillflow"."events" as e on e.position = x.position
     left join "rillflow"."dead_letters" as d
-      on x.is_letter
+      on x.is_retry
       and d.consumer = 'handler:' || r.handler
       and d.event_id = e.event_id
       and d.state = 'retrying'
@@ -2421,7 +2421,7 @@ set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
--- revision 1
+-- revision 2
 declare
   moment constant timestamptz := "rillflow"."clock"(p_owner);
   taken text[];
@@ -2484,17 +2484,17 @@ begin
     select n.id, r.priority, n.due_at, coalesce(n.due_at > moment, false) as is_early
     from free
     cross join lateral (
-      select x.id, x.route, x.queued_at, x.is_letter
+      select x.id, x.route, x.queued_at, x.is_retry
       from "rillflow"."workflow_executions" as x
       where x.lane = free.lane
         and x.state = 'blocked'
-        and (x.is_letter or not free.parked)
+        and (x.is_retry or not free.parked)
       order by x.position
       limit free.places) as b
     join "rillflow"."workflow_routes" as r on r.id = b.route
     cross join lateral (
       select b.id,
-        case when not b.is_letter then b.queued_at + make_interval(secs => r.delay_ms / 1000.0) end as due_at) as n),
+        case when not b.is_retry then b.queued_at + make_interval(secs => r.delay_ms / 1000.0) end as due_at) as n),
   promoted as (
     -- One whose time has not come keeps its place in the lane until then.
     update "rillflow"."workflow_executions" as x

@@ -59,7 +59,7 @@ await daemon.start()
 for (const name of ['tea-house', 'book-shop']) {
   const shop = store.tenant(name)
   await shop.projections.waitFor('earnings', await shop.events.head())
-  const { orders, cents } = (await shop.documents(earnings).get('teapot'))?.data!
+  const { orders, cents } = (await shop.documents(earnings).get('teapot'))!.data
   console.log(`${name}: ${orders} × teapot, ${(cents / 100).toFixed(2)} €`)
 }
 

@@ -69,7 +69,7 @@ export const expectedWorkflows: SchemaShape = {
         attempt: 'integer not null default 0',
         crashes: 'integer not null default 0',
         ran_ms: 'integer not null default 0',
-        is_letter: 'boolean not null default false',
+        is_retry: 'boolean not null default false',
         state: 'text collate "C" not null',
         correlation_id: 'text collate "C" not null',
         lane: 'text collate "C"',
@@ -319,7 +319,7 @@ export const expectedWorkflows: SchemaShape = {
     workflow_dispatch:
       '(p_consumer text, p_fence bigint, p_version integer, p_reached bigint, p_first bigint, p_checkpoint bigint, p_workflows text[], p_wanted boolean[], p_counts integer[], p_firsts bigint[], p_lasts bigint[], p_types text[], p_ids uuid[], p_positions bigint[], p_routes integer[], p_correlations text[], p_worker text, p_worker_fence bigint, p_worker_routes integer[], p_limit integer, p_grace_ms integer, OUT outcome text, OUT is_paused boolean, OUT is_idle boolean, OUT queued integer, OUT begun uuid[], OUT begun_at timestamp with time zone) returns record language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set lock_timeout=10s set jit=off',
     workflow_enqueue:
-      '(p_owner text, p_ids uuid[], p_positions bigint[], p_routes integer[], p_correlations text[], p_states text[], p_lanes text[], p_joins uuid[], p_undos bigint[], p_letters boolean[], OUT enqueued integer) returns integer language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
+      '(p_owner text, p_ids uuid[], p_positions bigint[], p_routes integer[], p_correlations text[], p_states text[], p_lanes text[], p_joins uuid[], p_undos bigint[], p_retries boolean[], OUT enqueued integer) returns integer language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
     workflow_hold:
       '(p_correlations text[], p_lanes text[], p_ids uuid[], p_fences bigint[], OUT accepted uuid[]) returns uuid[] language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
     workflow_hold_lanes:
@@ -337,6 +337,6 @@ export const expectedWorkflows: SchemaShape = {
     workflow_wake:
       '(p_ids uuid[], p_patient boolean DEFAULT true, OUT woken integer) returns integer language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
     workflow_widen:
-      '(p_routes integer[], p_lanes text[], p_letters boolean[]) returns void language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
+      '(p_routes integer[], p_lanes text[], p_retries boolean[]) returns void language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
   },
 }

@@ -125,7 +125,7 @@ export const workflowsPart: Part = {
   attempt integer not null default 0,
   crashes integer not null default 0,
   ran_ms integer not null default 0,
-  is_letter boolean not null default false,
+  is_retry boolean not null default false,
   state text collate "C" not null,
   correlation_id text collate "C" not null,
   lane text collate "C",

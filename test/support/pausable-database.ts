@@ -20,7 +20,7 @@ export interface PausableDatabase {
   lateOutcomes(): { readonly waiting: number; readonly accepted: number; readonly refused: number }
 }
 
-const outcomeLabels = ['workflows.hold', 'workflows.finish']
+const outcomeLabels = ['workflows.hold', 'workflows.complete']
 
 export function pausableDatabase(database: Database): PausableDatabase {
   let resumed: Deferred<void> | undefined

@@ -332,7 +332,7 @@ test('a dead letter that is being retried is open again', async () => {
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'order-1' })
   await waitUntil(async () => (await flow.status()).pending === 1)
-  await shop.query(`update ~workflow_executions set is_letter = true`)
+  await shop.query(`update ~workflow_executions set is_retry = true`)
   await shop.query(`insert into ~dead_letters
       (consumer, event_id, position, stream, version, type, fence, attempts, errors, state, execution, correlation_id)
     select 'handler:pay', e.event_id, e.position, e.stream, e.version, e.type, 1, 1, '[]', 'retrying', x.id, 'order-1'

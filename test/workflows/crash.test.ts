@@ -339,7 +339,7 @@ test('a lane continues when the answer to the completion of its head is lost', a
   await flows.sync()
   for (const total of [1, 2, 3]) await placed(shop, total)
 
-  lossy.loseAnswerTo('workflows.finish')
+  lossy.loseAnswerTo('workflows.complete')
   await worker.start()
   await waitUntil(() => lossy.counts().lost === 1)
   await flows.get('order').waitUntilSettled()
@@ -370,7 +370,7 @@ test('SB-39: an outcome that cannot be stored at first is stored later, and the 
   await worker.start()
 
   lossy.refuse('workflows.hold', 3)
-  lossy.refuse('workflows.finish', 3)
+  lossy.refuse('workflows.complete', 3)
   for (const total of [1, 2, 3]) await placed(shop, total)
   await waitUntil(() => lossy.counts().refused === 6)
   await flows.get('order').waitUntilSettled()

@@ -114,7 +114,7 @@ test('a dead letter that is being retried can be neither resolved nor retried, u
   )
   await query(`update ~dead_letters set state = 'retrying'`)
   await query(
-    `insert into ~workflow_executions (id, position, rank, route, is_letter, state, correlation_id)
+    `insert into ~workflow_executions (id, position, rank, route, is_retry, state, correlation_id)
     values ($1, $2, 0, 1, true, 'ready', 'order-1')`,
     [deadLetter!.execution, deadLetter!.position],
   )

@@ -21,7 +21,7 @@ const indexesOf: Record<string, string[]> = {
     'events_correlation',
   ],
   'workflows.count_open': ['workflow_executions_ready', 'workflow_executions_worker', 'workflow_executions_idle'],
-  'workflows.count_letters': ['dead_letters_state'],
+  'workflows.count_dead_letters': ['dead_letters_state'],
   'workflows.failed': ['dead_letters_correlation'],
 }
 

@@ -247,7 +247,7 @@ test('writes that a completion did not await are refused, and so are appends in 
 test('a handler whose own database is unavailable is retried less and less often, without using up attempts, and this is logged', async () => {
   const delays: number[] = []
   const database = recording(await openDatabase(), ({ label, values }) => {
-    if (label !== 'workflows.finish') return
+    if (label !== 'workflows.complete') return
     const [[detail], [delayMs]] = [values[7] as string[], values[8] as number[]]
     if (detail === 'interrupted') delays.push(delayMs!)
   })

@@ -71,7 +71,7 @@ test.each<[string, (ctx: HandlerContext<ShopMap>) => Promise<unknown>, string]>(
   const error = await errorOf(shop)
 
   expect(error.code).toBe('non_deterministic')
-  expect(error.message).toContain('Handler "pay" came to')
+  expect(error.message).toContain('Handler "pay" called')
   expect(error.message).toContain(said)
   expect(await shop.store.workflows.get(shop.correlationId).status()).toMatchObject({ state: 'waiting', pending: 1 })
 })

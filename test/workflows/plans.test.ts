@@ -61,7 +61,7 @@ const calls: Record<string, string> = {
     from ~workflow_enqueue(
       p_owner => 'worker', p_ids => array[gen_random_uuid()], p_positions => '{1}', p_routes => '{1}',
       p_correlations => '{checkout-1}', p_states => '{ready}', p_lanes => '{ship/8}', p_joins => '{null}',
-      p_undos => '{null}', p_letters => '{false}')`,
+      p_undos => '{null}', p_retries => '{false}')`,
   wake: `select woken
     from ~workflow_wake(p_ids => array(select id from ~workflow_executions where correlation_id = 'checkout-2'))`,
   cancel: `select cancelled

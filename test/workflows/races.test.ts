@@ -16,7 +16,7 @@ test('of a lost attempt and the next one only the next counts, also if both end 
   const worker = await registerManualWorker(shop, database => ({
     ...database,
     runArrays: async statement => {
-      if (statement.label === 'workflows.finish') await released.promise
+      if (statement.label === 'workflows.complete') await released.promise
       return database.runArrays(statement)
     },
   }))
@@ -55,7 +55,7 @@ test.runIf(onServer)(
             work({
               ...tx,
               runArrays: async statement => {
-                if (statement.label === 'workflows.give_back') {
+                if (statement.label === 'workflows.release') {
                   found.resolve()
                   await goOn.promise
                 }

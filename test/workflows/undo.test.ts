@@ -154,7 +154,7 @@ test('a name belongs to a handler or to an undo, in every process', async () => 
 
   await expect(other.workflows.sync()).rejects.toMatchObject({ code: 'invalid_option', option: 'name' })
   expect(() => shop.store.workflows.register(defineUndo('refund', { run: () => {} }))).toThrow(
-    /registered in this store already/,
+    /already registered in this store/,
   )
   expect(() => shop.store.workflows.register(defineUndo('other', { run: undefined as never }))).toThrow(/no function/)
 })

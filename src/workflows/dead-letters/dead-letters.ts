@@ -147,7 +147,7 @@ export function ofHandlers(log: Log): DeadLetterKind {
         select
         from ${names.workflow_executions} as x
         where x.id = d.execution
-          and x.is_letter)`,
+          and x.is_retry)`,
     async isServed(consumer) {
       const sign = log.database.soleUser ?? null
       const [row] = await log.database.run<{ served: boolean }>(sql`/* workflows.is_served */

@@ -32,7 +32,7 @@ export async function retryDeadLetters(
   owner: string,
   routes: readonly number[],
 ): Promise<{ readonly count: number; readonly nextInMs: number | undefined }> {
-  const due = await log.database.run<Requested>(sql`/* workflows.requested_letters */
+  const due = await log.database.run<Requested>(sql`/* workflows.requested_retries */
     select d.consumer, d.event_id, d.correlation_id
     from ${consumerNames(log).dead_letters} as d
     where d.consumer in (
@@ -51,7 +51,7 @@ export async function retryDeadLetters(
     limit ${maxAtOnce}::integer`)
   const count = due.length === 0 ? 0 : await log.database.transaction(tx => retry(log, tx, owner, due))
   // Later ones, which were requested at a rate.
-  const [next] = await log.database.run<{ next_in: number | null }>(sql`/* workflows.next_letter */
+  const [next] = await log.database.run<{ next_in: number | null }>(sql`/* workflows.next_retry */
     select (extract(epoch from min(d.retry_at) - ${log.names.clock}(min(d.retry_at))) * 1000)::float8 as next_in
     from ${consumerNames(log).dead_letters} as d
     where d.consumer in (

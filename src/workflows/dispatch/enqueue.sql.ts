@@ -16,8 +16,8 @@ export const rank: SqlFunction = expression({ revision: 1, volatility: 'immutabl
   select (extract(epoch from p_at at time zone 'UTC') * 1000)::bigint + p_priority * 10000`
 
 /** Makes room in lanes: one place for each route given, in the lane at its side. `granted` says how many may be active. */
-export const widen: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly })`
-  create function ~workflow_widen(p_routes integer[], p_lanes text[], p_letters boolean[]) returns void
+export const widen: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly })`
+  create function ~workflow_widen(p_routes integer[], p_lanes text[], p_retries boolean[]) returns void
   begin
     insert into ~workflow_lanes as l (lane, ordered, width, open, active, granted)
       select g.lane, g.ordered, g.width, g.n, least(g.width, g.due), least(g.width, g.due)
@@ -27,8 +27,8 @@ export const widen: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly }
           max(coalesce((r.definition->>'keyConcurrency')::integer, 1)) as width,
           count(*) as n,
           -- Where the order does not matter, one that is for later takes its place when its time has come.
-          count(*) filter (where r.delay_ms = 0 or u.is_letter or (r.definition->>'ordered')::boolean) as due
-        from unnest(p_routes, p_lanes, p_letters) as u(route, lane, is_letter)
+          count(*) filter (where r.delay_ms = 0 or u.is_retry or (r.definition->>'ordered')::boolean) as due
+        from unnest(p_routes, p_lanes, p_retries) as u(route, lane, is_retry)
         join ~workflow_routes as r on r.id = u.route
         where u.lane is not null
         group by u.lane) as g
@@ -45,7 +45,7 @@ export const widen: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly }
   end`
 
 /** Assigns lanes to executions that had none yet, in the order of their events. */
-export const assign: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly })`
+export const assign: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly })`
   create function ~workflow_assign(p_ids uuid[], p_lanes text[], out assigned integer)
   declare
     moment constant timestamptz := ~clock(p_ids);
@@ -53,7 +53,7 @@ export const assign: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly 
     perform ~workflow_widen(
         p_routes => array_agg(x.route order by u.n),
         p_lanes => array_agg(case when x.state = 'unkeyed' then u.lane end order by u.n),
-        p_letters => array_agg(x.is_letter order by u.n))
+        p_retries => array_agg(x.is_retry order by u.n))
       from unnest(p_ids, p_lanes) with ordinality as u(id, lane, n)
       join ~workflow_executions as x on x.id = u.id;
     update ~workflow_executions as x
@@ -73,7 +73,7 @@ export const assign: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly 
               <= w.granted as is_active
         from (
           select k.id, k.position, u.lane, r.priority, l.ordered, l.granted,
-            case when k.is_letter then 0 else r.delay_ms end as delay_ms
+            case when k.is_retry then 0 else r.delay_ms end as delay_ms
           from unnest(p_ids, p_lanes) as u(id, lane)
           join ~workflow_executions as k on k.id = u.id
           join ~workflow_routes as r on r.id = k.route
@@ -88,7 +88,7 @@ export const assign: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly 
   end`
 
 /** p_states: ready, or unkeyed for one whose lane is found by a process that has its code. Returns how many were new. */
-export const enqueue: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly })`
+export const enqueue: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly })`
   create function ~workflow_enqueue(
     p_owner text,
     p_ids uuid[],
@@ -99,7 +99,7 @@ export const enqueue: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly
     p_lanes text[],
     p_joins uuid[],
     p_undos bigint[],
-    p_letters boolean[],
+    p_retries boolean[],
     out enqueued integer)
   declare
     moment constant timestamptz := ~clock(p_owner);
@@ -113,15 +113,15 @@ export const enqueue: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly
           from unnest(p_ids, p_lanes) with ordinality as u(id, lane, n)
           left join ~workflow_executions as x on x.id = u.id
           order by u.n),
-        p_letters => p_letters);
+        p_retries => p_retries);
     end if;
     perform ~workflow_announce();
     with added as (
       insert into ~workflow_executions as x (
-        id, position, route, correlation_id, lane, join_id, undo_id, is_letter, rank, queued_at, run_at, expires_at,
+        id, position, route, correlation_id, lane, join_id, undo_id, is_retry, rank, queued_at, run_at, expires_at,
         state)
       select
-        g.id, g.position, g.route, g.correlation_id, g.lane, g.join_id, g.undo_id, coalesce(g.is_letter, false),
+        g.id, g.position, g.route, g.correlation_id, g.lane, g.join_id, g.undo_id, coalesce(g.is_retry, false),
         ~workflow_rank(p_at => moment, p_priority => g.priority),
         moment,
         case when g.state = 'ready' and g.delay_ms > 0 and (g.lane is null or g.place <= g.granted)
@@ -136,18 +136,18 @@ export const enqueue: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly
         select u.*, r.priority, d.delay_ms, r.deadline_ms,
           case when d.delay_ms > 0 and not l.ordered then 2147483647 else coalesce(l.granted, 0) end as granted,
           row_number() over (partition by u.lane, d.delay_ms > 0 and not l.ordered order by u.position) as place
-        from unnest(p_ids, p_positions, p_routes, p_correlations, p_states, p_lanes, p_joins, p_undos, p_letters)
-          as u(id, position, route, correlation_id, state, lane, join_id, undo_id, is_letter)
+        from unnest(p_ids, p_positions, p_routes, p_correlations, p_states, p_lanes, p_joins, p_undos, p_retries)
+          as u(id, position, route, correlation_id, state, lane, join_id, undo_id, is_retry)
         join ~workflow_routes as r on r.id = u.route
         cross join lateral (
-          select case when u.is_letter then 0 else r.delay_ms end as delay_ms) as d
+          select case when u.is_retry then 0 else r.delay_ms end as delay_ms) as d
         left join ~workflow_lanes as l on l.lane = u.lane
         where not exists (
           select
           from ~workflow_executions as known
           where known.id = u.id)) as g
       order by g.position
-      returning x.id, x.position, x.route, x.correlation_id, x.join_id, x.is_letter),
+      returning x.id, x.position, x.route, x.correlation_id, x.join_id, x.is_retry),
     recorded as (
       insert into ~workflow_activity (
         position, at, event_position, execution, version, attempt, kind, handler, correlation_id)
@@ -161,7 +161,7 @@ export const enqueue: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly
       select a.correlation_id, count(*) as n
       from added as a
       where a.join_id is null
-        or a.is_letter
+        or a.is_retry
       group by a.correlation_id),
     moved as (
       update ~workflows as w
@@ -176,7 +176,7 @@ export const enqueue: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly
       p_owner => p_owner,
       p_names => array['active', 'dispatched'],
       p_by => array[woken, enqueued]);
-    if p_letters is not null then
+    if p_retries is not null then
       perform ~workflow_advance(p_owner => '', p_lanes => array_agg(l.lane), p_next => null, p_grace_ms => 0)
         from ~workflow_lanes as l
         where l.lane = any(p_lanes)

@@ -51,7 +51,7 @@ export async function enqueue(
       p_lanes => ${column(each => each.lane)}::text[],
       p_joins => ${column(each => each.joinId)}::uuid[],
       p_undos => ${column(each => each.undoId)}::bigint[],
-      p_letters => ${column(each => each.isRetry)}::boolean[])`)
+      p_retries => ${column(each => each.isRetry)}::boolean[])`)
   return Number((row as [number])[0])
 }
 

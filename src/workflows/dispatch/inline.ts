@@ -143,7 +143,7 @@ async function tryInline(
 
 async function confirmAlive(tx: Transaction, error: unknown): Promise<void> {
   try {
-    await tx.run(sql`/* workflows.still_there */
+    await tx.run(sql`/* workflows.is_alive */
       select`)
   } catch {
     throw error
@@ -198,7 +198,7 @@ export async function recordInline(log: Log, tx: Transaction, runs: readonly Inl
   const lines = runs.flatMap(run => kinds.map(kind => ({ run, kind })))
   await tx.run(sql`/* workflows.announce */
     select ${workflowNames(log).workflow_announce}()`)
-  await tx.run(sql`/* workflows.tell_inline */
+  await tx.run(sql`/* workflows.record_inline */
     insert into ${workflowNames(log).workflow_activity} (
       position, at, event_position, execution, version, attempt, queued_ms, running_ms, kind, outcome, handler,
       correlation_id, result)

@@ -88,7 +88,7 @@ async function countDeadLetters(log: Log): Promise<Record<DeadLetterState, numbe
             and state = ${state}
           limit ${maxCounted}) as counted)`,
   )
-  const [row] = await log.database.runArrays(sql`/* workflows.count_letters */
+  const [row] = await log.database.runArrays(sql`/* workflows.count_dead_letters */
     select${joinFragments(counts, ',')}`)
   const entries = Object.keys(states).map((state, at) => [state, Number(row![at])])
   return Object.fromEntries(entries) as Record<DeadLetterState, number>

@@ -47,7 +47,7 @@ export function beginExecutions({ set, where }: { set: Fragment; where: Fragment
  * attempt may last before it counts as lost. Each comes with its event, and with the edited event of a dead letter, read
  * in here: the statement around a call has an older snapshot, which may lack an event published meanwhile.
  */
-export const claim: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly })`
+export const claim: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly })`
   create function ~workflow_claim(
     p_owner text,
     p_fence bigint,
@@ -218,7 +218,7 @@ export const claim: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly }
       join ~workflow_routes as r on r.id = x.route
       left join ~events as e on e.position = x.position
       left join ~dead_letters as d
-        on x.is_letter
+        on x.is_retry
         and d.consumer = 'handler:' || r.handler
         and d.event_id = e.event_id
         and d.state = 'retrying'

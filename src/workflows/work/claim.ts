@@ -104,7 +104,7 @@ export async function claim(log: Log, request: ClaimRequest): Promise<Claimed[]>
       ${editedEventColumns},
       (c.execution).id, (c.execution).position, (c.execution).route, (c.execution).fence, (c.execution).attempt,
       (c.execution).crashes, (c.execution).ran_ms, (c.execution).correlation_id, (c.execution).lane,
-      (c.execution).state, (c.execution).join_id, (c.execution).undo_id, (c.execution).is_letter,
+      (c.execution).state, (c.execution).join_id, (c.execution).undo_id, (c.execution).is_retry,
       (c.execution).queued_at,
       (extract(epoch from (c.execution).expires_at - ${clock}((c.execution).id)) * 1000)::float8,
       extract(epoch from ${clock}((c.execution).id))::float8 * 1000 - (c.execution).rank

@@ -203,7 +203,7 @@ export const complete: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnl
  * Lets the next executions of these lanes begin, whose rows the caller holds. In a parked lane: retried dead letters.
  * Begun: those of p_next that could be, and no others.
  */
-export const advance: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly })`
+export const advance: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly })`
   create function ~workflow_advance(
     p_owner text,
     p_lanes text[],
@@ -256,17 +256,17 @@ export const advance: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly
       select n.id, r.priority, n.due_at, coalesce(n.due_at > moment, false) as is_early
       from free
       cross join lateral (
-        select x.id, x.route, x.queued_at, x.is_letter
+        select x.id, x.route, x.queued_at, x.is_retry
         from ~workflow_executions as x
         where x.lane = free.lane
           and x.state = 'blocked'
-          and (x.is_letter or not free.parked)
+          and (x.is_retry or not free.parked)
         order by x.position
         limit free.places) as b
       join ~workflow_routes as r on r.id = b.route
       cross join lateral (
         select b.id,
-          case when not b.is_letter then b.queued_at + make_interval(secs => r.delay_ms / 1000.0) end as due_at) as n),
+          case when not b.is_retry then b.queued_at + make_interval(secs => r.delay_ms / 1000.0) end as due_at) as n),
     promoted as (
       -- One whose time has not come keeps its place in the lane until then.
       update ~workflow_executions as x

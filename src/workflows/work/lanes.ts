@@ -201,7 +201,7 @@ async function assignSome(log: Log, route: number, handler: Handler): Promise<nu
       left join lateral (
         select found.edited
         from ${consumerNames(log).dead_letters} as found
-        where x.is_letter
+        where x.is_retry
           and found.consumer = ${consumerOf(handler.name)}::text
           and found.event_id = e.event_id
         limit 1) as d on true

@@ -200,7 +200,7 @@ async function release(
   const isCrash = reason === 'dead'
   const { name, code } = describeError(new WorkerCrashed({ handler: '', crashes: 1 }))
   const error = { name, code, message: 'The worker that ran it was lost.' }
-  const [row] = await tx.runArrays(sql`/* workflows.give_back */
+  const [row] = await tx.runArrays(sql`/* workflows.release */
     select cardinality(accepted)
     from ${workflowNames(log).workflow_complete}(
       p_owner => ${owner}::text,
