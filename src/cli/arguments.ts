@@ -70,7 +70,12 @@ export interface Globals extends Omit<Location, 'defaultTenant'> {
 
 /** `maxInFlight` is `--max-in-flight` on the line. */
 export function flagOf(name: string): string {
-  return `--${name.replaceAll(/[A-Z]/g, letter => `-${letter.toLowerCase()}`)}`
+  return `--${kebabCase(name)}`
+}
+
+/** A literal of the library on the line and in text for people: `leasedByOther` is `leased-by-other`. JSON has it as it is. */
+export function kebabCase(literal: string): string {
+  return literal.replaceAll('_', '-').replaceAll(/[A-Z]/g, letter => `-${letter.toLowerCase()}`)
 }
 
 export interface Found {
@@ -284,9 +289,10 @@ function argumentValues(
 function parseValue(label: string, option: Pick<Option, 'kind' | 'choices'>, text: string, line: string): unknown {
   const value = option.kind === 'flag' ? undefined : parsers[option.kind](text)
   if (value === undefined) throw wrongValue(label, expectations[option.kind as keyof Kinds], text, line)
-  if (option.choices !== undefined && !option.choices.includes(text))
-    throw wrongValue(label, `one of ${option.choices.join(', ')}`, text, line)
-  return value
+  if (option.choices === undefined) return value
+  const choice = option.choices.find(each => kebabCase(each) === text)
+  if (choice === undefined) throw wrongValue(label, `one of ${option.choices.map(kebabCase).join(', ')}`, text, line)
+  return choice
 }
 
 const unitMs: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }

@@ -63,6 +63,7 @@ export interface Argument {
   /** Default 'text'. */
   readonly kind?: keyof Kinds | undefined
   readonly optional?: boolean | undefined
+  /** As the library has them; on the line they are in kebab-case. */
   readonly choices?: readonly string[] | undefined
   /** The kind of name that a shell completes here. */
   readonly completes?: NameKind | undefined
@@ -73,6 +74,7 @@ export interface Option {
   readonly kind: keyof Kinds | 'flag'
   /** The placeholder for its value in help. Default: its kind. */
   readonly value?: string | undefined
+  /** As the library has them; on the line they are in kebab-case. */
   readonly choices?: readonly string[] | undefined
   /** The kind of name that a shell completes here. */
   readonly completes?: NameKind | undefined

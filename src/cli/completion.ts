@@ -13,7 +13,7 @@ import { mkdir, rename, rm, writeFile } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { ownerName } from '../consumers/dead-letters/owner.ts'
-import { flagOf, globalOptions, isGroup } from './arguments.ts'
+import { flagOf, globalOptions, isGroup, kebabCase } from './arguments.ts'
 import { type Command, defineCommand, type Group, type NameKind, type Opened, type Option } from './command.ts'
 import { ownOptions } from './help.ts'
 
@@ -54,7 +54,7 @@ async function contextsOf(group: Group, path = ''): Promise<Context[]> {
 
 function contextOf(path: string, command: Command): Context {
   const options: Readonly<Record<string, Option>> = { ...ownOptions(command), ...globalOptions }
-  const choices = command.arguments.flatMap(argument => argument.choices ?? [])
+  const choices = command.arguments.flatMap(argument => (argument.choices ?? []).map(kebabCase))
   return {
     path,
     words: [...choices, ...Object.keys(options).map(flagOf)],

@@ -1,5 +1,5 @@
 /** Help, made from the descriptions of commands. It opens no store. */
-import { destructiveOptions, flagOf, globalOptions, isGroup } from './arguments.ts'
+import { destructiveOptions, flagOf, globalOptions, isGroup, kebabCase } from './arguments.ts'
 import type { Argument, Command, Group, Option } from './command.ts'
 import type { Style } from './output/output.ts'
 
@@ -59,13 +59,13 @@ export function usageOf(command: Command, path: readonly string[]): string {
 }
 
 export function argumentRow({ name, summary, choices }: Argument): [string, string] {
-  return [name.toUpperCase(), choices === undefined ? summary : `${summary}: ${choices.join(', ')}`]
+  return [name.toUpperCase(), choices === undefined ? summary : `${summary}: ${choices.map(kebabCase).join(', ')}`]
 }
 
 export function optionRows(options: Readonly<Record<string, Option>>): [string, string][] {
   return Object.entries(options).map(([name, option]) => {
     const value = option.kind === 'flag' ? '' : ` ${option.value ?? option.kind.toUpperCase()}`
-    const choices = option.choices === undefined ? '' : `: ${option.choices.join(', ')}`
+    const choices = option.choices === undefined ? '' : `: ${option.choices.map(kebabCase).join(', ')}`
     const details = [
       ...(option.required ? ['required'] : []),
       ...(option.many ? ['repeatable'] : []),

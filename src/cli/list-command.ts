@@ -2,12 +2,13 @@
  * The command that every noun has: `rillflow <noun> list`. It is described by its columns. The table, the JSON, the line for
  * an empty list and the hint for the next page are the same everywhere.
  *
- *     rillflow streams list                    a table
- *     rillflow streams list --json             one JSON document
- *     rillflow streams list --after order-7    the next page
+ *     rillflow runners list                    a table
+ *     rillflow runners list --json             one JSON document: a list, or { items, next } if the list has pages
+ *     rillflow runners list --after NEXT       the next page
  *
  * What can fail: the list itself. Its error is reported like that of any other command.
  */
+import type { Page } from '../core/page.ts'
 import type { Store } from '../store.ts'
 import {
   type Argument,
@@ -27,10 +28,9 @@ export interface ListOptions<Row, A extends readonly Argument[], O extends Reado
   readonly examples: readonly string[]
   /** The line that is printed for an empty list. */
   readonly empty: string
-  list(store: Store, given: ArgumentValues<A> & OptionValues<O>): Promise<readonly Row[]>
+  /** A list with pages takes `pageOptions`. */
+  list(store: Store, given: ArgumentValues<A> & OptionValues<O>): Promise<readonly Row[] | Page<Row>>
   columns(style: Style): readonly Column<Row>[]
-  /** The line that shows the next page; undefined on the last page. */
-  nextPage?(rows: readonly Row[], given: ArgumentValues<A> & OptionValues<O>): string | undefined
 }
 
 export function listCommand<
@@ -38,24 +38,22 @@ export function listCommand<
   const A extends readonly Argument[] = [],
   // biome-ignore lint/complexity/noBannedTypes: a command without options has none
   const O extends Readonly<Record<string, Option>> = {},
->({ list, columns, empty, nextPage, ...description }: ListOptions<Row, A, O>): Command {
+>({ list, columns, empty, ...description }: ListOptions<Row, A, O>): Command {
   return defineCommand({
     ...description,
     async run({ out, open, arguments: values, options }) {
       const given = { ...values, ...options } as ArgumentValues<A> & OptionValues<O>
       const { store } = await open()
-      const rows = await list(store, given)
-      out.print(rows, style => table(style, rows, columns(style), empty))
-      const next = nextPage?.(rows, given)
-      if (next !== undefined) out.note(`There may be more: ${next}`)
+      const result = await list(store, given)
+      const { items, next } = 'items' in result ? result : { items: result, next: undefined }
+      out.print(result, style => table(style, items, columns(style), empty))
+      if (next !== undefined) out.note(`There are more. The next page: the same line with --after ${next}`)
     },
   })
 }
 
-/** Options that the lists of several nouns have. */
-export const limitOption = {
-  kind: 'whole',
-  default: 50,
-  value: 'COUNT',
-  summary: 'The maximum number of rows',
+/** The options of a list with pages. */
+export const pageOptions = {
+  after: { kind: 'text', value: 'NEXT', summary: 'The next page: the "next" of the previous one' },
+  limit: { kind: 'whole', default: 50, value: 'COUNT', summary: 'The maximum number of rows' },
 } as const

@@ -12,7 +12,7 @@ test(
   async () => {
     const shop = await openFolder({ empty: true })
     const running = shop.start('dev')
-    await waitUntil(() => /OrderShipped[\s\S]*max_retries|max_retries[\s\S]*OrderShipped/.test(running.stdout()), {
+    await waitUntil(() => /OrderShipped[\s\S]*max-retries|max-retries[\s\S]*OrderShipped/.test(running.stdout()), {
       ...patient,
       what: 'an order that is shipped and one that fails',
     })

@@ -115,7 +115,7 @@ test('events import names the line with the mistake', async () => {
 test('streams are listed, shown, archived and restored', async () => {
   await shop.shows('streams list --category cart', {
     text: [/^STREAM +VERSION +POSITION +STATE +LAST EVENT\ncart-1 +1 +3 +open/],
-    json: [{ stream: 'cart-1', version: 1, lastPosition: 3, state: 'open' }],
+    json: { items: [{ stream: 'cart-1', version: 1, lastPosition: 3, state: 'open' }] },
   })
   await shop.shows('streams show order-1', {
     text: [/stream +order-1\nversion +2\nstate +open/, /order-1@2 +OrderPaid/],

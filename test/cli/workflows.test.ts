@@ -36,11 +36,13 @@ test('workflows are listed by their state', async () => {
   })
 
   const wrong = await shop.run('workflows list --state broken')
+  const kebab = await shop.run('workflows list --state compensation-failed --json')
 
   expect(wrong).toMatchObject({
     code: 2,
-    stderr: expect.stringContaining('--state must be one of running, waiting, failed'),
+    stderr: expect.stringMatching(/--state must be one of running, waiting, failed.*, compensation-failed/),
   })
+  expect(kebab).toMatchObject({ code: 0 })
 })
 
 test('workflows show and tree show the state of a workflow, and what caused what', async () => {
@@ -90,6 +92,6 @@ test('workers, handlers and schedules are listed', async () => {
   })
   await shop.shows('workflows schedules', {
     text: [/^SCHEDULE .*\nrestock +active +in .*here/],
-    json: [{ name: 'restock', state: 'active', isHere: true }],
+    json: { items: [{ name: 'restock', state: 'active', isHere: true }] },
   })
 })

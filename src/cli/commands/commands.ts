@@ -65,7 +65,7 @@ const commands: Commands = {
 export const root: Root = {
   summary: 'Rillflow: documents, events, projections, subscriptions and workflows on PostgreSQL',
   commands: async () => commands,
-  /** Mostly the names that the Rust edition has. */
+  /** Names that the Rust edition has. */
   aliases: {
     docs: ['documents'],
     'schema-plan': ['schema', 'plan'],
@@ -79,8 +79,6 @@ export const root: Root = {
     'projections cluster-status': ['runners', 'list'],
     'projections promote': ['runners', 'promote'],
     'projections demote': ['runners', 'demote'],
-    'tenants archive': ['tenants', 'export'],
-    daemons: ['runners'],
   },
 }
 

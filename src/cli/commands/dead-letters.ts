@@ -13,8 +13,9 @@
  * What can fail: a dead letter that does not exist (`DeadLetterNotFound`).
  */
 import { ownerName } from '../../consumers/dead-letters/owner.ts'
+import { kebabCase } from '../arguments.ts'
 import { type Argument, type Commands, defineCommand, defineVerbs } from '../command.ts'
-import { limitOption, listCommand } from '../list-command.ts'
+import { listCommand, pageOptions } from '../list-command.ts'
 import { ago, count, digits } from '../output/amount.ts'
 import { paintState } from '../output/state.ts'
 import { fields } from '../output/table.ts'
@@ -45,7 +46,7 @@ const list = listCommand({
       value: 'TIME',
       summary: 'Only those that failed since then: a time, or an age such as 15m, 2h, 7d',
     },
-    limit: limitOption,
+    limit: pageOptions.limit,
   },
   examples: ['rillflow dead-letters list --state open', 'rillflow dead-letters list order-totals --since 1h --json'],
   empty: 'There are no dead letters.',
@@ -95,7 +96,7 @@ const show = defineCommand({
         [deadLetter.handler === undefined ? 'consumer' : 'handler']: style.colour.cyan(ownerName(deadLetter)),
         state: deadLetter.state,
         attempts: deadLetter.attempts,
-        reason: deadLetter.reason,
+        reason: deadLetter.reason && kebabCase(deadLetter.reason),
         note: deadLetter.note,
         'next try': ago(deadLetter.retryAt, style.now),
         errors: errors.join('\n'),

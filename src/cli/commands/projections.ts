@@ -12,6 +12,7 @@
  */
 import type { Tick } from '../../consumers/run/run.ts'
 import { nearestName } from '../../core/nearest.ts'
+import { kebabCase } from '../arguments.ts'
 import {
   type Argument,
   type Commands,
@@ -280,7 +281,7 @@ function reportBatches(out: Output, batches: Readonly<Record<string, Tick>>): Ex
   }))
   const columns: Column<(typeof rows)[number]>[] = [
     { title: 'PROJECTION', of: row => row.projection, paint: (_, colour) => colour.cyan },
-    { title: 'RESULT', of: row => row.result },
+    { title: 'RESULT', of: row => kebabCase(row.result) },
     { title: 'EVENTS', of: row => row.events, right: true },
     ...(rows.some(row => row.error !== undefined)
       ? [{ title: 'ERROR', of: (row: (typeof rows)[number]) => row.error, cut: true }]

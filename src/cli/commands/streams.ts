@@ -11,7 +11,7 @@ import { nearestName } from '../../core/nearest.ts'
 import { StreamNotFound } from '../../events/errors.ts'
 import type { Store } from '../../store.ts'
 import { type Argument, type Commands, defineCommand, defineVerbs } from '../command.ts'
-import { limitOption, listCommand } from '../list-command.ts'
+import { listCommand, pageOptions } from '../list-command.ts'
 import { ago, digits } from '../output/amount.ts'
 import { fields } from '../output/table.ts'
 import { eventLine } from './events.ts'
@@ -33,11 +33,14 @@ const list = listCommand({
       value: 'STREAM',
       summary: 'Only streams whose name sorts after this one, which is the last of the previous page',
     },
-    limit: limitOption,
+    limit: pageOptions.limit,
   },
   examples: ['rillflow streams list --category order', 'rillflow streams list --state archived --json'],
   empty: 'There are no streams.',
-  list: (store, { category, state, after, limit }) => store.streams.list({ category, state, after, limit }),
+  async list(store, { category, state, after, limit }) {
+    const items = await store.streams.list({ category, state, after, limit })
+    return { items, next: items.length === limit ? items.at(-1)!.stream : undefined }
+  },
   columns: ({ now }) => [
     { title: 'STREAM', of: each => each.stream, cut: true, paint: (_, colour) => colour.cyan },
     { title: 'VERSION', of: ({ version }) => digits(version), right: true },
@@ -45,8 +48,6 @@ const list = listCommand({
     { title: 'STATE', of: ({ state }) => state },
     { title: 'LAST EVENT', of: ({ lastEventAt }) => ago(lastEventAt, now), paint: (_, colour) => colour.dim },
   ],
-  nextPage: (streams, { limit }) =>
-    streams.length === limit ? `rillflow streams list --after ${streams.at(-1)!.stream}` : undefined,
 })
 
 const show = defineCommand({

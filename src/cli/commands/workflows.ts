@@ -14,8 +14,9 @@ import type { Store } from '../../store.ts'
 import type { Activity } from '../../workflows/insight/activity.ts'
 import type { TreeNode } from '../../workflows/insight/tree.ts'
 import type { WorkflowState, WorkflowStatus } from '../../workflows/status.ts'
+import { kebabCase } from '../arguments.ts'
 import { type Argument, type Commands, defineCommand, defineVerbs } from '../command.ts'
-import { limitOption, listCommand } from '../list-command.ts'
+import { listCommand, pageOptions } from '../list-command.ts'
 import { ago, clockTime, count, duration } from '../output/amount.ts'
 import { type Style, toJson, warningLogger } from '../output/output.ts'
 import { paintState } from '../output/state.ts'
@@ -53,7 +54,7 @@ const states = [
   ...(['cancelled', 'settled'] as const),
 ] satisfies WorkflowState[]
 
-const list = defineCommand({
+const list = listCommand({
   options: {
     state: { kind: 'text', many: true, choices: states, value: 'STATE', summary: 'Only workflows in this state' },
     since: {
@@ -62,27 +63,20 @@ const list = defineCommand({
       summary: 'Only workflows that began since then: a time, or an age such as 15m, 2h, 7d',
     },
     parent: { kind: 'text', value: 'WORKFLOW', summary: 'Only children of this workflow' },
-    after: { kind: 'text', value: 'NEXT', summary: 'The next page: the "next" of the previous one' },
-    limit: limitOption,
+    ...pageOptions,
   },
   examples: ['rillflow workflows list --state failed --state waiting', 'rillflow workflows list --since 1h --json'],
-  async run({ out, open, options: { state, since, parent, after, limit } }) {
-    const { store } = await open()
-    const filter = { state: state.length === 0 ? undefined : state, startedAfter: since, parent }
-    const page = await store.workflows.list({ ...filter, after, limit })
-    out.print(page, style => {
-      const columns: Column<WorkflowStatus>[] = [
-        { title: 'WORKFLOW', of: ({ correlationId }) => correlationId, paint: (_, colour) => colour.cyan },
-        { title: 'STATE', of: ({ state }) => state, paint: ({ state }, colour) => paintState(state, colour) },
-        { title: 'PENDING', of: ({ pending }) => pending, right: true },
-        { title: 'DEAD LETTERS', of: ({ deadLetters }) => deadLetters, right: true },
-        { title: 'LAST EVENT', of: ({ lastType }) => lastType, cut: true },
-        { title: 'STARTED', of: ({ startedAt }) => ago(startedAt, style.now), paint: (_, colour) => colour.dim },
-      ]
-      return table(style, page.items, columns, 'There are no workflows.')
-    })
-    if (page.next !== undefined) out.note(`There may be more: rillflow workflows list --after ${page.next}`)
-  },
+  empty: 'There are no workflows.',
+  list: (store, { state, since, ...given }) =>
+    store.workflows.list({ state: state.length === 0 ? undefined : state, startedAfter: since, ...given }),
+  columns: ({ now }) => [
+    { title: 'WORKFLOW', of: ({ correlationId }) => correlationId, paint: (_, colour) => colour.cyan },
+    { title: 'STATE', of: ({ state }) => kebabCase(state), paint: ({ state }, colour) => paintState(state, colour) },
+    { title: 'PENDING', of: ({ pending }) => pending, right: true },
+    { title: 'DEAD LETTERS', of: ({ deadLetters }) => deadLetters, right: true },
+    { title: 'LAST EVENT', of: ({ lastType }) => lastType, cut: true },
+    { title: 'STARTED', of: ({ startedAt }) => ago(startedAt, now), paint: (_, colour) => colour.dim },
+  ],
 })
 
 const show = defineCommand({
@@ -99,7 +93,7 @@ const show = defineCommand({
         { title: 'ATTEMPT', of: ({ attempt }) => attempt, right: true },
         {
           title: 'RESULT',
-          of: ({ outcome, kind }) => outcome ?? kind,
+          of: ({ outcome, kind }) => kebabCase(outcome ?? kind),
           paint: ({ kind }, colour) => paintState(kind, colour),
         },
         {
@@ -276,9 +270,10 @@ const retry = defineCommand({
 })
 
 const schedules = listCommand({
+  options: pageOptions,
   examples: ['rillflow workflows schedules'],
   empty: 'There are no schedules.',
-  list: async store => (await store.workflows.schedules.list()).items,
+  list: (store, page) => store.workflows.schedules.list(page),
   columns: ({ now }) => [
     { title: 'SCHEDULE', of: ({ name }) => name, paint: (_, colour) => colour.cyan },
     {
@@ -288,7 +283,7 @@ const schedules = listCommand({
     },
     { title: 'NEXT', of: ({ nextAt }) => ago(nextAt, now) },
     { title: 'LAST', of: ({ lastAt }) => ago(lastAt, now), paint: (_, colour) => colour.dim },
-    { title: 'OUTCOME', of: ({ lastOutcome }) => lastOutcome },
+    { title: 'OUTCOME', of: ({ lastOutcome }) => lastOutcome && kebabCase(lastOutcome) },
     { title: 'CODE', of: ({ isHere }) => (isHere ? 'here' : 'elsewhere'), paint: (_, colour) => colour.dim },
     { title: 'WHEN', of: ({ definition }) => toJson(definition), cut: true },
   ],
@@ -378,7 +373,7 @@ async function loadStatus(store: Store, workflow: string): Promise<WorkflowStatu
 function statusText(style: Style, status: WorkflowStatus): string {
   return fields(style, {
     workflow: style.colour.cyan(status.correlationId),
-    state: paintState(status.state, style.colour)(status.state),
+    state: paintState(status.state, style.colour)(kebabCase(status.state)),
     pending: status.pending,
     'dead letters': status.deadLetters,
     'last event': status.lastType,
@@ -397,7 +392,7 @@ export function activityLine({ colour }: Style, activity: Activity): string {
     paintState(kind === 'completed' || kind === 'started' ? 'running' : kind, colour)(kind.padEnd(10)),
     `${handler} (${eventType ?? 'event deleted'})`,
     ...(attempt > 1 ? [colour.dim(`attempt ${attempt}`)] : []),
-    ...(outcome === undefined ? [] : [colour.dim(outcome)]),
+    ...(outcome === undefined ? [] : [colour.dim(kebabCase(outcome))]),
     ...(runningMs === undefined ? [] : [colour.dim(duration(runningMs))]),
     ...(error === undefined ? [] : [colour.red(error.message)]),
   ]
