@@ -8,7 +8,7 @@
  *       events: shopEvents,
  *       projections: [sales],
  *       collections: [customers],
- *       subscriptions: { mailer: { types: ['OrderShipped'], onEvent: sendMail } },
+ *       subscriptions: [mailer],
  *       register(store) {
  *         store.workflows.on('OrderPlaced', { name: 'pay' }, pay)
  *       },
@@ -17,12 +17,13 @@
  * Everything is registered whenever a command opens the store, and run only by the commands that run things.
  */
 import type { Aggregate } from './aggregates/aggregate.ts'
+import type { Processor } from './consumers/processor.ts'
 import type { Awaitable } from './core/core.ts'
 import type { Collection } from './documents/collection.ts'
 import type { EventMap, UntypedEvents } from './events/definition.ts'
 import type { Projection } from './projections/projection.ts'
 import type { Store, StoreOptions } from './store.ts'
-import type { CallbackOptions } from './subscriptions/plan.ts'
+import type { Subscription } from './subscriptions/subscription.ts'
 
 export interface Config<M extends EventMap = UntypedEvents>
   extends Omit<StoreOptions<M>, 'database' | 'logger' | 'migrate' | 'register'> {
@@ -30,8 +31,8 @@ export interface Config<M extends EventMap = UntypedEvents>
   readonly collections?: readonly Collection[] | undefined
   /** Aggregates; a runner writes the snapshots of those that have them in the background. */
   readonly aggregates?: readonly Aggregate[] | undefined
-  /** Subscriptions by name; `rillflow run` runs them. */
-  readonly subscriptions?: Readonly<Record<string, CallbackOptions<M>>> | undefined
+  readonly processors?: readonly Processor[] | undefined
+  readonly subscriptions?: readonly Subscription[] | undefined
   /** Whatever else is to be registered: handlers, joins, schedules, undos, projections with another lifecycle. */
   readonly register?: ((store: Store<M>) => Awaitable<void>) | undefined
 }

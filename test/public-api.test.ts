@@ -21,11 +21,11 @@ test('users can import these names and no others', async () => {
 })
 
 const functions = `
-  and append at avg batch between channels compileQuery complete contains count custom deadLetter defineAggregate
-  defineClassAggregate defineCollection defineConfig defineDocumentProjection defineEvents defineProjectedAggregate
-  defineProjection defineTableProjection elemMatch emit eq exists failFast filterFrom gt gte increment insert isIn
-  isNull like logAndSkip lower lt lte max min ne not openStore or regex remove rename restoreBackup
-  retryWithBackoff search set startsWith sum transition unset upcaster
+  and append at avg batch between channels compileQuery complete contains count defineAggregate
+  defineClassAggregate defineCollection defineConfig defineDocumentProjection defineEvents defineProcessor defineProjectedAggregate
+  defineProjection defineSubscription defineTableProjection elemMatch emit eq exists filterFrom gt gte increment insert isIn
+  isNull like lower lt lte max min ne not openStore or regex remove rename restoreBackup
+  search set startsWith sum transition unset upcaster
 `
 
 /** The errors that programs catch, or throw. The whole set is `rillflow/errors`. */
@@ -40,18 +40,18 @@ const errors = `
   DeadLetterConflict DeadLetterNotFound DeadLetterUnwritable DeadlinePassed DocumentConflict DocumentDeleted
   DocumentExists DocumentNotFound DuplicateConsumer DuplicateEventId DuplicateHandler DuplicateSchedule EventGone
   EventUndecodable ExecutionLost ExecutionNotParked ExecutionTimeout FoldFailed FolderLocked FolderNotEmpty FolderNotWritable
-  FolderVersionMismatch HandlerNotFound HandlerTimeout HopsExceeded IdempotencyConflict IdempotencyMismatch
+  FolderVersionMismatch HandlerNotFound ConsumerTimeout HopsExceeded IdempotencyConflict IdempotencyMismatch
   ImportBypassesInline ImportMismatch InlineProjectionFailed InlineProjectionUnknown InsideTransaction
   InvalidAggregateState InvalidCursor InvalidDecision InvalidDocument InvalidEvent InvalidFilter InvalidName
   InvalidOption InvalidPatch InvalidProjectionValue InvalidQuery InvalidResult InvalidScheduleResult InvalidStepResult
-  JoinFailed JoinTimeout LaneNotParked LeaseLost LogRewound NoHandler NodeNotFound NonDeterministic NonRetryable
+  JoinFailed JoinTimeout LaneNotParked LeaseLost LogRewound EventTypeUnhandled RunnerNotFound NonDeterministic NonRetryable
   NotOne OutcomeUnknown Overloaded PatchMismatch ProjectionNotSynced RebuildImpossible RebuildRunning RetryLater
   RetryPending RillflowError ScheduleNotFound ScheduleTimeout SchemaDrift SchemaMissing SchemaNewer SchemaOutdated
   SerializationFailed ServerInRecovery ServerUnsupported SessionClosed SessionSaving SnapshotRefused StoreClosed
   StreamArchived StreamNotFound TenancyRequired TenantElsewhere TenantMoving TenantNotFound TenantRequired
   DirectoryMissing DirectoryUnreachable ForceRequired InvalidTenantName MoveHeldUp MoveNotEqual MoveRefused
   MoveTakenOver ServerNotFound ExportDamaged ExportExists ExportNewer ExportUnreadable ImportDiffers IntegerTooLarge NotExportable
-  SchemaNotEmpty StreamTombstoned SubscriptionMismatch SubscriptionNotFound TimedOut TooManyEmitted
+  SchemaNotEmpty StreamTombstoned SubscriptionMismatch TimedOut TooManyEmitted
   TransactionClosed TransactionTimeout UniqueViolation UnknownLanguage UpcastFailed UpcasterCycle UpcasterFailed
   VersionConflict ViewsDepend WorkerCrashed WorkflowNotActive
 `

@@ -120,17 +120,20 @@ create table "rillflow"."consumers" (
   last_error jsonb
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
 
-create table "rillflow"."daemons" (
+create table "rillflow"."runners" (
+  fence bigint not null,
   heartbeat_at timestamptz not null,
-  started_at timestamptz not null default now(),
+  started_at timestamptz not null,
   lease_ms integer not null,
-  owner text collate "C" primary key,
+  concurrency integer,
+  id text collate "C" primary key,
   role text not null,
-  node text collate "C",
-  consumers text[] not null
+  name text collate "C",
+  consumers text[] not null,
+  routes integer[] not null
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
 
-create unique index daemons_node on "rillflow"."daemons" (node) where node is not null;
+create unique index runners_name on "rillflow"."runners" (name) where name is not null;
 
 create table "rillflow"."dead_letters" (
   position bigint not null,
@@ -477,7 +480,7 @@ create table "rillflow"."workflow_counters" (
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (1, 'baseline', 'c28173d43aff217c09ef665ef1086526ef31a173f7fad307a34e40304c5cc2c1', true);
+values (1, 'baseline', 'ccad352dd7fb4389d74c5b44189d0668ba68e4341b88d563728982c82893bc18', true);
 
 -- function clock
 

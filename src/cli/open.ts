@@ -97,8 +97,8 @@ async function openTenanted(
 
 /** Everything that is synchronous in `register` of the configuration is registered when this returns its promise. */
 async function registerAll(store: Store, config: Config): Promise<void> {
-  const { collections = [], aggregates = [], projections = [] } = config
-  const registered = store.register(...collections, ...aggregates, ...projections)
+  const { collections = [], aggregates = [], projections = [], processors = [], subscriptions = [] } = config
+  const registered = store.register(...collections, ...aggregates, ...projections, ...processors, ...subscriptions)
   await Promise.all([registered, config.register?.(store)])
 }
 
@@ -133,7 +133,7 @@ function refuseMissingStore(
 
 /** The options of the store itself, without its location. */
 function withoutDefinitions(config: Config): object {
-  const { projections, collections, aggregates, subscriptions, register, tenancy, ...rest } = config
+  const { projections, collections, aggregates, processors, subscriptions, register, tenancy, ...rest } = config
   const { url, pool, folder, memory, ...options } = rest
   return options
 }

@@ -1,5 +1,4 @@
 /** A handler as it is registered: what it wants, how it is run, and what of that is stored as its route. */
-import type { StartFrom } from '../consumers/consumer.ts'
 import type { Awaitable } from '../core/core.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
@@ -74,7 +73,7 @@ export interface HandlerOptions<M extends EventMap, T extends keyof M & string, 
     | ((failure: TerminalFailure, event: RecordedEvent<Pick<M, T>>) => Awaitable<HandlerResult>)
     | undefined
   /** Where it begins when it is new. Default 'now'. */
-  startFrom?: StartFrom | undefined
+  startFrom?: 'beginning' | 'now' | number | undefined
 }
 
 export type HandlerKind = 'queued' | 'ordered' | 'inline' | 'join' | 'undo'
@@ -115,7 +114,7 @@ export interface Handler {
   readonly concurrency: number | undefined
   readonly rate: RateLimit | undefined
   readonly inlineMs: number
-  readonly startFrom: StartFrom
+  readonly startFrom: 'beginning' | 'now' | number
   readonly keyOf: ((event: RecordedEvent) => string) | undefined
   readonly when: ((event: RecordedEvent) => boolean) | undefined
   readonly transition: Transition | undefined

@@ -41,7 +41,7 @@ export interface Route {
 
 /** Stores what is new of these handlers, and returns the id of each one's route. */
 export async function storeRoutes(log: Log, handlers: readonly Handler[]): Promise<Map<Handler, number>> {
-  await ensureConsumer(log, { name: dispatcherName, kind: 'dispatcher', startFrom: 'now' })
+  await ensureConsumer(log, { name: dispatcherName, kind: 'dispatcher', from: 'now' })
   return log.database.transaction(async tx => {
     const { checkpoint } = await lockDispatcher(log, tx)
     const { settled } = await settle(log, tx)

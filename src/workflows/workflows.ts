@@ -20,12 +20,14 @@
  */
 import type { Consumers } from '../consumers/consumers.ts'
 import type { DeadLetterKind } from '../consumers/dead-letters/retry.ts'
+import type { ConcurrencyShare } from '../consumers/runners/concurrency.ts'
+import type { Runnable } from '../consumers/runners/runnable.ts'
 import type { Awaitable } from '../core/core.ts'
-
 import { InvalidOption } from '../core/errors.ts'
 import { deadline } from '../core/lifecycle.ts'
 import { checkName } from '../core/name.ts'
 import { nearestName } from '../core/nearest.ts'
+import type { Services } from '../core/service.ts'
 import { checkWhole } from '../core/whole.ts'
 import type { AppendParts } from '../events/append/append.ts'
 import type { EventMap, RecordedEvent, UntypedEvents } from '../events/definition.ts'
@@ -60,7 +62,6 @@ import { readStatuses } from './status.ts'
 import type { HandlerContext } from './steps/context.ts'
 import { resumeExecution } from './steps/resume.ts'
 import { type Lanes, openLanes } from './work/lanes.ts'
-import type { Seats } from './work/seats.ts'
 import { upkeep } from './work/upkeep.ts'
 import { checkWorker, openWorker, type Worker, type WorkerOptions } from './work/worker.ts'
 
@@ -116,6 +117,7 @@ export interface Workflows<M extends EventMap = UntypedEvents> extends Insight, 
 
 export interface WorkflowParts extends AppendParts {
   readonly consumers: Consumers
+  readonly services: Services
   readonly watch: LogWatch
   /** How often whoever waits looks without a hint. */
   readonly pollMs: number
@@ -125,8 +127,8 @@ export interface WorkflowParts extends AppendParts {
 
 export interface WorkflowRegistry<M extends EventMap> {
   readonly workflows: Workflows<M>
-  /** A worker that shares its seats with those of other stores. */
-  worker(options: WorkerOptions, seats?: Seats): Worker
+  /** For the runners of the store. */
+  readonly runnable: Runnable
   /** How the dead letters of handlers are retried. */
   readonly deadLetterKind: DeadLetterKind
   stopAll(): Promise<void>
@@ -198,7 +200,7 @@ export function openWorkflows<M extends EventMap>(
     upkeep: upkeep(dispatchParts, scheduler),
   }
 
-  const worker = (given: WorkerOptions, seats?: Seats): Worker =>
+  const worker = (given: WorkerOptions, seats?: ConcurrencyShare): Worker =>
     openWorker(workerParts, checkWorker(given), open, seats)
 
   /** `position`: that of its newest event, as far as is known here. */
@@ -264,9 +266,25 @@ export function openWorkflows<M extends EventMap>(
     },
   }
 
+  const runnable: Runnable = {
+    kinds: ['handlers', 'schedules'],
+    names: kind =>
+      kind === 'handlers' ? [...new Set([...handlers.values()].map(each => each.name))] : [...scheduler.names()],
+    async start({ isWanted, name, leaseMs, concurrency, share }) {
+      const all = [...new Set([...handlers.values()].map(each => each.name))]
+      const wanted = all.filter(each => isWanted('handlers', each))
+      const started = worker(
+        { handlers: wanted.length === all.length ? undefined : wanted, node: name, leaseMs, concurrency },
+        share,
+      )
+      await started.start()
+      return { stop: async () => started.stop() }
+    },
+  }
+
   return {
     workflows: workflows as unknown as Workflows<M>,
-    worker,
+    runnable,
     deadLetterKind: ofHandlers(log),
     async stopAll() {
       insight.close()

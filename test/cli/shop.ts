@@ -166,14 +166,14 @@ function literal(text: string): RegExp {
 /** The configuration of a shop that has a bit of everything. */
 export const shopConfig = `
 import {
-  deadLetter, defineAggregate, defineConfig, defineDocumentProjection, defineProjection, emit, upcaster,
+  defineAggregate, defineConfig, defineDocumentProjection, defineProjection, defineSubscription, emit, upcaster,
 } from 'rillflow'
 
 const totals = defineProjection('order-totals', {
   tables: {
     order_totals: { columns: { stream: 'text', total: { type: 'numeric', default: 0 } }, primaryKey: ['stream'] },
   },
-  policy: deadLetter({ retries: 0 }),
+  retries: 0,
   on: {
     OrderPlaced(event, ctx) {
       if (event.data.total < 0) throw new Error('a negative total')
@@ -202,7 +202,9 @@ export default defineConfig({
   projections: [totals, orders],
   collections: { customers: { indexes: ['email'] } },
   snapshotters: [{ aggregate: order, threshold: 3 }],
-  subscriptions: { mailer: { types: ['OrderShipped'], onEvent: event => console.log('mail for', event.stream) } },
+  subscriptions: [
+    defineSubscription('mailer', { types: ['OrderShipped'], run: event => console.log('mail for', event.stream) }),
+  ],
   upcasters: [
     upcaster('OrderCreated', { from: 1, to: 1, toType: 'OrderOpened' }, data => data),
     upcaster('OrderOpened', { from: 1, to: 2 }, data => data),

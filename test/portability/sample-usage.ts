@@ -45,7 +45,7 @@ export async function useEveryPart(store: Store<ShopMap>): Promise<void> {
   await store.events.append('ada-1', placed())
   await Promise.all(Array.from({ length: 5 }, (_, n) => store.events.append(`bob-${n}`, [placed(n), shipped()])))
   await useDocuments(store)
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
   await take(store.subscribe('mailer'), 3)
   await useWorkflows(store)
   await store.streams.archive('ada-1')

@@ -60,7 +60,7 @@ test('effects are traced while it runs: projections, handlers and their emitted 
   const traced = store.trace(async () => {
     const flow = await flows.publish('OrderPlaced', { total: 1 })
     await flow.settled({ timeoutMs: 60_000 })
-    await store.projections.runUntilIdle()
+    await store.consumers.runUntilIdle()
     return flow.correlationId
   })
   const other = await flows.publish('OrderPlaced', { total: 2 })

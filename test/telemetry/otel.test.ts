@@ -7,10 +7,10 @@ import {
   SimpleSpanProcessor,
 } from '@opentelemetry/sdk-trace-base'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
-import { deadLetter } from '../../src/consumers/run/policy.ts'
 import { connectOpenTelemetry } from '../../src/integrations/otel.ts'
 import { defineProjection } from '../../src/projections/projection.ts'
 import { emit } from '../../src/workflows/emit.ts'
+import { runSubscription } from '../support/run-subscription.ts'
 import { openShop, outcome, placed, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -75,7 +75,7 @@ test('the trace goes from the append through projection and handler to the emitt
 
   const { value: flow, traceId } = await inRequest(() => flows.publish('OrderPlaced', { total: 1 }))
   await flow.settled({ timeoutMs: 60_000 })
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
   await waitUntil(() => spansOf('workflows.run ship').length > 0)
 
   const [append] = spansOf('events.append')
@@ -102,7 +102,7 @@ test('a batch of events from several traces has a link to each, and its own trac
   const first = await inRequest(() => store.events.append('order-1', placed()))
   const second = await inRequest(() => store.events.append('order-2', placed()))
 
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
 
   const [batch] = spansOf('consumers.batch totals')
   expect(batch!.links.map(link => link.context.traceId)).toEqual([first.traceId, second.traceId])
@@ -136,8 +136,8 @@ test('failures are marked as failed: a refused append, a handler that throws, a 
   })
   await using worker = store.workflows.worker()
   await worker.start()
-  await using subscription = store.subscribe('mailer', {
-    onEvent: () => {
+  await using subscription = runSubscription(store, 'mailer', {
+    run: () => {
       throw new Error('bounced')
     },
   })
@@ -208,14 +208,12 @@ test('a retried dead letter continues the trace of its event', async () => {
   const handle = async (): Promise<void> => {
     if (isBroken) throw new Error('declined')
   }
-  const policy = deadLetter({ retries: 0 })
   await store.projections.register(
-    defineProjection('totals', { events: shopEvents, on: { OrderPlaced: handle }, policy }),
+    defineProjection('totals', { events: shopEvents, on: { OrderPlaced: handle }, retries: 0 }),
   )
   const { traceId } = await inRequest(() => store.events.append('order-1', placed()))
-  await store.projections.runUntilIdle()
-  await using daemon = store.daemon()
-  await daemon.start()
+  await store.consumers.runUntilIdle()
+  await using _runner = await store.start()
 
   await store.deadLetters.retry('totals', {})
   await waitUntil(() => spansOf('consumers.replay totals').length === 1)
@@ -252,7 +250,7 @@ test('invalid trace headers cause no error, and own headers are kept', async () 
   )
   await store.events.append('order-1', placed(1, { headers: { traceparent: 'nonsense' } }))
 
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
 
   const [event] = await store.events.read('order-1').toArray()
   expect(event!.headers).toEqual({ traceparent: 'nonsense' })

@@ -1,5 +1,4 @@
 import { expect, test } from 'vitest'
-import { failFast } from '../../src/consumers/run/policy.ts'
 import { defineProjection } from '../../src/projections/projection.ts'
 import type { DoctorOptions, Finding } from '../../src/upkeep/doctor/doctor.ts'
 import { postgresUrl } from '../support/engines.ts'
@@ -131,12 +130,14 @@ test('consumers that stopped, lag, or were abandoned are found, with the fix', a
   const fail = () => {
     throw new Error('out of paper')
   }
-  await store.projections.register(defineProjection('stopped', { policy: failFast(), on: { OrderPlaced: fail } }))
+  await store.projections.register(
+    defineProjection('stopped', { retries: 0, onFailure: 'stop', on: { OrderPlaced: fail } }),
+  )
   await store.projections.register(defineProjection('paused', { on: { OrderPlaced: () => {} } }))
-  await store.subscriptions.create('mailer', { startFrom: 'beginning' })
+  await store.subscriptions.create('mailer', { from: 'start' })
   await store.events.append('order-1', [placed()])
-  await store.projections.tickAll()
-  await store.projections.pause('paused')
+  await store.consumers.runUntilIdle()
+  await store.consumers.pause('paused')
   await query(`update ~events set created_at = now() - interval '10 minutes'`)
   await query(
     `update ~consumers set owner = 'somebody', lease_until = now() - interval '1 minute' where name = 'paused'`,
@@ -166,7 +167,7 @@ test('consumers that stopped, lag, or were abandoned are found, with the fix', a
   ])
   expect(leases).toMatchObject([{ message: expect.stringContaining('"paused" was abandoned by somebody') }])
   expect((await store.doctor()).isHealthy).toBe(false)
-  await store.subscriptions.delete('mailer', 'default')
+  await store.consumers.remove('mailer', { group: 'default' })
   await query(`delete from ~consumers where name = 'stopped'`)
   expect(await troubles(shop, 'consumers.lag')).toEqual([])
 })

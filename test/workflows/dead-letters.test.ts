@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { defineProcessor } from '../../src/consumers/processor.ts'
 import { emit } from '../../src/workflows/emit.ts'
 import { WorkflowNotActive } from '../../src/workflows/errors.ts'
 import { openShop, outcome } from '../support/shop.ts'
@@ -261,9 +262,8 @@ test('without a worker for the handler a retry reports that, and runs when a wor
 test('a consumer cannot have a name that its dead letters would share with a handler', async () => {
   const { store } = await openShop()
 
-  expect(() => store.processor('handler:pay', { handlers: { OrderPlaced: async () => {} } })).toThrow(
-    expect.objectContaining({ code: 'invalid_name', given: 'handler:pay' }),
-  )
+  const processor = defineProcessor('handler:pay', { on: { OrderPlaced: async () => {} } })
+  await expect(store.register(processor)).rejects.toMatchObject({ code: 'invalid_name', given: 'handler:pay' })
 })
 
 test('requests for missing dead letters fail, or report that there are none', async () => {

@@ -6,7 +6,7 @@
  *     with neither  refused: applying the log a second time would count everything twice
  *
  * A rebuild that was cut off, by a signal or a crash, goes on where it was when it is called again, if the code is the
- * same; `restart` begins anew. It starts from the beginning of the log, or at the position given as `startFrom`. While it runs it has a lease of its own, so a second one is refused.
+ * same; `restart` begins anew. It starts from the beginning of the log, or at the position given as `from`. While it runs it has a lease of its own, so a second one is refused.
  */
 
 import { ensureConsumer } from '../../consumers/consumer.ts'

@@ -8,11 +8,14 @@
 import type { Consumers } from '../../consumers/consumers.ts'
 import { newOwner } from '../../consumers/row.ts'
 import { follow } from '../../consumers/run/follow.ts'
-import { type Host, openHost } from '../../consumers/runners/host.ts'
+import type { ConcurrencyShare } from '../../consumers/runners/concurrency.ts'
+import type { Leased, Runnable } from '../../consumers/runners/runnable.ts'
+import { type Runner, startRunner } from '../../consumers/runners/runner.ts'
 import { Cutoff } from '../../core/cutoff.ts'
 import { isRillflowError } from '../../core/errors.ts'
 import { once, settledWithin } from '../../core/lifecycle.ts'
 import { openLoop } from '../../core/loop.ts'
+import type { Services } from '../../core/service.ts'
 import { runOutside } from '../../database/transaction.ts'
 import { confirmStopped, type Stopping } from '../cancel/compensate.ts'
 import type { DispatchParts } from '../dispatch/dispatch.ts'
@@ -28,12 +31,12 @@ import { drawFences } from './fences.ts'
 import { countInterruptions } from './interruptions.ts'
 import type { Outcome } from './outcome.ts'
 import { enterWorker, leaveWorker, releaseForgotten } from './rescue.ts'
-import type { Seats } from './seats.ts'
 import { type Tick, tick } from './tick.ts'
 import type { Upkeep } from './upkeep.ts'
 import type { WorkerOptions } from './worker.ts'
 
 export interface WorkerParts extends DispatchParts {
+  readonly services: Services
   readonly consumers: Consumers
   /** Stores the routes of the handlers, and returns them by route. */
   register(names: readonly string[] | undefined): Promise<ReadonlyMap<number, Handler>>
@@ -59,7 +62,7 @@ interface Slot {
   readonly over: Cutoff
 }
 
-export function runningWorker(parts: WorkerParts, options: WorkerOptions, seats?: Seats): RunningWorker {
+export function runningWorker(parts: WorkerParts, options: WorkerOptions, seats?: ConcurrencyShare): RunningWorker {
   const { log, wake } = parts
   const { concurrency = 16, leaseMs = 15_000, pollMs = 2_000, node } = options
   const owner = newOwner(log)
@@ -80,7 +83,7 @@ export function runningWorker(parts: WorkerParts, options: WorkerOptions, seats?
   let ready: Claimed[][] = []
   let handlers: ReadonlyMap<number, Handler> = new Map()
   let finisher: Finisher
-  let host: Host | undefined
+  let host: Runner | undefined
   const loop = openLoop({
     look: work,
     pollMs: Number.POSITIVE_INFINITY,
@@ -135,8 +138,12 @@ export function runningWorker(parts: WorkerParts, options: WorkerOptions, seats?
       const taker = { offer }
       parts.takers.add(taker)
       releases.push(() => parts.takers.delete(taker))
-      host = openHost(parts.consumers, { hosted: dispatchers, node: undefined, leaseMs })
-      await host.start()
+      const dispatching: Runnable = {
+        kinds: ['handlers'],
+        names: () => [],
+        start: async () => ({ leased: dispatchers, stop: async () => {} }),
+      }
+      host = await startRunner(parts.services, { ...parts.consumers, runnables: [dispatching] }, { leaseMs })
     },
     stop: stopOnce(),
   }
@@ -149,13 +156,13 @@ export function runningWorker(parts: WorkerParts, options: WorkerOptions, seats?
     }
   }
 
-  function dispatchers(): ReturnType<Parameters<typeof openHost>[1]['hosted']> {
+  function dispatchers(): Leased[] {
     const found = parts.consumers.get(dispatcherName)
     if (found === undefined) return []
-    const { name, kind, startFrom } = found
+    const { name, kind, from } = found
     // Who takes over executions after so long takes over dispatching, too.
     const leased = { ...found, leaseMs }
-    return [{ name, kind, startFrom, leaseMs, run: hold => follow(parts.consumers, leased, hold) }]
+    return [{ name, kind, from, leaseMs, run: hold => follow(parts.consumers, leased, hold) }]
   }
 
   async function work(): Promise<number> {
@@ -282,8 +289,8 @@ export function runningWorker(parts: WorkerParts, options: WorkerOptions, seats?
       const slot: Slot = { executions, over: new Cutoff() }
       const id = executions[0]!.id
       slots.set(id, slot)
-      const rise = once(async () => seats?.rise())
-      seats?.sit()
+      const rise = once(async () => seats?.release())
+      seats?.acquire()
       const leave = (): void => {
         void rise()
         if (slots.get(id) !== slot) return
@@ -344,7 +351,7 @@ export function runningWorker(parts: WorkerParts, options: WorkerOptions, seats?
       stopping.abort()
       for (const release of releases) release()
       wakeUp()
-      await host?.stop()
+      await host?.stop({ timeoutMs: 5_000 })
       await loop.stop()
       const unstarted = ready
       ready = []

@@ -1,7 +1,8 @@
 /** A worker as users have it: options, start and stop. What it does is in `running-worker.ts`. */
+
+import type { ConcurrencyShare } from '../../consumers/runners/concurrency.ts'
 import { checkWhole } from '../../core/whole.ts'
 import { type RunningWorker, runningWorker, type WorkerParts } from './running-worker.ts'
-import type { Seats } from './seats.ts'
 
 export interface WorkerOptions {
   /** The most handlers that run at once. Default 16. */
@@ -41,7 +42,7 @@ export function openWorker(
   parts: OpenWorkerParts,
   options: WorkerOptions,
   open: Set<() => Promise<void>>,
-  seats?: Seats,
+  seats?: ConcurrencyShare,
 ): Worker {
   let current: RunningWorker | undefined
   let rest = (): void => {}

@@ -181,12 +181,12 @@ async function work(
 async function hire(first: OpenMove['store'], second: OpenMove['store']): Promise<{ dismiss(): Promise<void> }> {
   await first.projections.register(totals())
   second.workflows.on('OrderPaid', { name: 'pack' }, async () => {})
-  const daemon = first.daemon({ leaseMs: 1_000 })
+  const runner = await first.start({ leaseMs: 1_000 })
   const worker = second.workflows.worker({ concurrency: 4, pollMs: 50, leaseMs: 1_000 })
-  await Promise.all([daemon.start(), worker.start()])
+  await worker.start()
   return {
     async dismiss() {
-      await Promise.allSettled([daemon.stop({ stopMs: 500 }), worker.stop({ drainMs: 500 })])
+      await Promise.allSettled([runner.stop({ timeoutMs: 500 }), worker.stop({ drainMs: 500 })])
     },
   }
 }

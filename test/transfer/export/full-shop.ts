@@ -103,7 +103,7 @@ export async function openFullShop(): Promise<Shop> {
   await store.events.append('order-3', [placed(3), paid])
   await store.streams.archive('order-2', { reason: 'old' })
   await store.streams.resolve('first-order', { category: 'order' })
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
   await take(store.subscribe('mailer'), 2)
   return shop
 }

@@ -42,7 +42,7 @@ test('projections and subscriptions continue after their last event, without rep
   await store.projections.register(totals)
 
   await store.events.append('order-7', placed(7))
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
   const delivered = await take(store.subscribe('mailer'), 6)
 
   expect(delivered.map(event => event.position)).toEqual([2, 3, 4, 5, 6, 7])
@@ -86,7 +86,7 @@ test('running executions are taken over by another worker elsewhere, at the same
   await store.workflows.flow('flow').settled({ timeoutMs: 60_000 })
   held.resolve()
 
-  expect([brought.workflow_workers, brought.daemons]).toEqual([[], []])
+  expect([brought.workflow_workers, brought.runners]).toEqual([[], []])
   expect(brought.consumers!.filter(row => !row.includes('"owner":null'))).toEqual([])
   expect(seen.map(([total]) => total)).toEqual([1, 2, 3])
   expect(seen[0]).toEqual([1, 1])

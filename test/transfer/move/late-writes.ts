@@ -68,9 +68,9 @@ export const writes: Record<string, LateWrite> = {
     await store.projections.register(totals({ leaseMs: 600_000 }))
     await store.schema.sync()
     await store.events.append('order-1', placed())
-    await store.projections.runUntilIdle()
+    await store.consumers.runUntilIdle()
     await store.events.append('order-1', placed())
-    return () => store.projections.tickOnce('order-totals')
+    return () => store.consumers.runOnce('order-totals')
   },
   'an acknowledgement': async ({ store }) => {
     await store.events.append('order-1', [placed(), paid, paid])
