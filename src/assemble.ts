@@ -1,15 +1,16 @@
 import { openAggregates } from './aggregates/aggregates.ts'
+import { openAdministration } from './consumers/administration.ts'
 import { openConsumers } from './consumers/consumers.ts'
 import { openDeadLetters } from './consumers/dead-letters/dead-letters.ts'
-import { openProcessors } from './consumers/processor.ts'
-import { openDaemons } from './consumers/runners/daemon.ts'
-import { administerDaemons } from './consumers/runners/runners.ts'
+import { type Runnable, runnableConsumers } from './consumers/runners/runnable.ts'
+import { openRunners } from './consumers/runners/runners.ts'
 import { systemClock } from './core/clock.ts'
 import { nameOf } from './core/definition.ts'
 import { StoreClosed } from './core/errors.ts'
 import { uuidv7Ids } from './core/id.ts'
 import { once, settledWithin } from './core/lifecycle.ts'
 import { newId } from './core/name.ts'
+import { openServices } from './core/service.ts'
 import type { Database } from './database/database.ts'
 import { parsers } from './database/parse.ts'
 import {
@@ -96,13 +97,12 @@ export function assemble<M extends EventMap>(
   const executorOf = (tx: AnyTransaction) => (isOwnTransaction(tx) ? tx : foreignExecutor(tx, foreignTypes))
   const parts = { log, group, wake, watch, executorOf, rememberIds: transactions.rememberIds }
 
-  const subscriptions = openSubscriptions<M>(parts)
+  const services = openServices(clock)
   const consumers = openConsumers({ log, wake, watch })
+  const subscriptions = openSubscriptions<M>({ ...parts, consumers, services })
   const upkeep = openUpkeep(log, options.retention)
-  const daemons = openDaemons(consumers, upkeep.start)
   const aggregates = openAggregates({ ...parts, consumers })
-  const processors = openProcessors(consumers)
-  const workflows = openWorkflows<M>({ ...parts, consumers, pollMs, tend: upkeep.start }, options.workflows)
+  const workflows = openWorkflows<M>({ ...parts, consumers, pollMs }, options.workflows)
   const documentParts = {
     ...{ database, schema, tables, clock, ids: log.ids, telemetry, executorOf },
     syncs: migrate === true,
@@ -114,20 +114,27 @@ export function assemble<M extends EventMap>(
     ...{ consumers, schema, tables, documents: documentParts },
     syncs: migrate === true,
     isCollection: collections.has,
-    runConsumers: daemons.runUntil,
   })
   const sessionParts = { ...parts, cacheOf: aggregates.cacheOf, collectionOf: collections.find }
   const sessions = openSessions(sessionParts, options.sessionDefaults)
 
+  const upkeepInBackground: Runnable = {
+    kinds: ['upkeep'],
+    names: () => [],
+    async start() {
+      const end = upkeep.start()
+      return { stop: async () => end() }
+    },
+  }
+  const runnables = [...runnableConsumers(consumers), subscriptions.runnable, workflows.runnable, upkeepInBackground]
+  const runners = openRunners({ log, wake, services, runnables })
   const servers = openServers(() => [{ log, schema }])
   const close = once(async () => {
     const until = performance.now() + closeMs
     const left = (): number => Math.max(0, until - performance.now())
     await servers.close()
-    await settledWithin(
-      Promise.all([daemons, processors, subscriptions, workflows].map(each => each.stopAll())),
-      left(),
-    )
+    await settledWithin(services.close({ timeoutMs: left() }), left())
+    workflows.close()
     await settledWithin(upkeep.stop(), left())
     watch.close(new StoreClosed({}))
     await settledWithin(group.drain(), left())
@@ -152,6 +159,8 @@ export function assemble<M extends EventMap>(
       for (const each of definitions) {
         if (each.kind === 'projection') activated.push(projections.projections.register(each))
         else if (each.kind === 'collection') collections.register(each)
+        else if (each.kind === 'processor') consumers.register(each.consumer)
+        else if (each.kind === 'subscription') subscriptions.register(each)
         else if (each.kind === 'aggregate') aggregates.register(each)
         else workflows.workflows.register(each)
       }
@@ -166,10 +175,10 @@ export function assemble<M extends EventMap>(
     subscribe: subscriptions.subscribe,
     subscriptions: subscriptions.subscriptions,
     workflows: workflows.workflows,
-    daemons: administerDaemons({ log, wake }),
-    daemon: daemons.daemon,
+    start: runners.start,
+    runners: runners.runners,
+    consumers: openAdministration({ consumers, services, runnables }),
     deadLetters: openDeadLetters({ log, handlers: workflows.deadLetterKind, onRequest: () => wake.changed() }),
-    processor: processors.processor,
     transaction: transactions.transaction,
     export: given => exportStore({ database, schema: schemaName }, given),
     import: given => importStore({ database, schema: schemaName }, given),
@@ -185,7 +194,7 @@ export function assemble<M extends EventMap>(
     close,
     [Symbol.asyncDispose]: close,
   }
-  const run = { daemon: daemons.daemon, worker: workflows.worker, startUpkeep: () => upkeep.start(everyMs) }
+  const run = { start: runners.start, startUpkeep: () => upkeep.start(everyMs) }
   return { store, schema, tables, log, wake, consumers, ...run, close }
 }
 

@@ -8,7 +8,7 @@
  *       events: shopEvents,
  *       projections: [sales],
  *       collections: [customers],
- *       subscriptions: { mailer: { types: ['OrderShipped'], onEvent: sendMail } },
+ *       subscriptions: [mailer],
  *       handlers: [charge, ship],
  *     })
  *
@@ -17,12 +17,9 @@
 import type { Awaitable } from './core/core.ts'
 import type { EventMap, UntypedEvents } from './events/definition.ts'
 import type { Store, StoreOptions } from './store.ts'
-import type { CallbackOptions } from './subscriptions/plan.ts'
 
 export interface Config<M extends EventMap = UntypedEvents>
   extends Omit<StoreOptions<M>, 'database' | 'logger' | 'migrate' | 'register'> {
-  /** Subscriptions by name; `rillflow run` runs them. */
-  readonly subscriptions?: Readonly<Record<string, CallbackOptions<M>>> | undefined
   /** Whatever else is to be registered: definitions that are known only later, projections with another lifecycle. */
   readonly register?: ((store: Store<M>) => Awaitable<void>) | undefined
 }

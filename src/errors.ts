@@ -7,15 +7,15 @@ export {
   DeadLetterConflict,
   DeadLetterNotFound,
   DeadLetterUnwritable,
+  EventTypeUnhandled,
   LeaseLost,
-  NodeNotFound,
-  NoHandler,
   RetryPending,
+  RunnerNotFound,
 } from './consumers/errors.ts'
 export {
   Aborted,
+  ConsumerTimeout,
   DuplicateConsumer,
-  HandlerTimeout,
   InvalidEvent,
   InvalidName,
   InvalidOption,
@@ -89,7 +89,7 @@ export {
 } from './projections/errors.ts'
 export { SchemaDrift, SchemaMissing, SchemaNewer, SchemaOutdated } from './schema/errors.ts'
 export { SessionClosed, SessionSaving } from './sessions/errors.ts'
-export { AlreadySettled, SubscriptionMismatch, SubscriptionNotFound } from './subscriptions/errors.ts'
+export { AlreadySettled, SubscriptionMismatch } from './subscriptions/errors.ts'
 export {
   DirectoryMissing,
   DirectoryUnreachable,

@@ -10,7 +10,8 @@ export { defineProjectedAggregate } from './aggregates/projected.ts'
 export type { CommitOptions, Handled, HandleOptions, LoadOptions, Repository } from './aggregates/repository.ts'
 export type { Snapshotter, SnapshotterMetrics } from './aggregates/snapshotter.ts'
 export { type Config, defineConfig } from './config.ts'
-export type { ConsumerFilter, ConsumerOptions, StartFrom } from './consumers/consumer.ts'
+export type { ConsumerAdministration, GroupOption } from './consumers/administration.ts'
+export type { ConsumerFilter, ConsumerOptions, From } from './consumers/consumer.ts'
 export type {
   DeadLetter,
   DeadLetterDetails,
@@ -25,24 +26,14 @@ export type { DeadLetters } from './consumers/dead-letters/dead-letters.ts'
 export type { DeadLetterOwner } from './consumers/dead-letters/owner.ts'
 export type { RetryFilter, RetryRequest } from './consumers/dead-letters/retry.ts'
 export type { DeadLetterState } from './consumers/dead-letters/row.ts'
-export type { Processor, ProcessorOptions, ProcessorState } from './consumers/processor.ts'
+export { defineProcessor, type Processor, type ProcessorContext } from './consumers/processor.ts'
 export type { BreakerOptions } from './consumers/run/breaker.ts'
-export {
-  custom,
-  type Decision,
-  deadLetter,
-  type Failure,
-  type FailureEnd,
-  type FailurePolicy,
-  failFast,
-  logAndSkip,
-  type PolicyOptions,
-  retryWithBackoff,
-} from './consumers/run/policy.ts'
-export type { Tick, TickOptions } from './consumers/run/run.ts'
-export type { Daemon, DaemonOptions } from './consumers/runners/daemon.ts'
-export type { DaemonDescription, Daemons } from './consumers/runners/runners.ts'
-export type { ConsumerStatus, StoredError } from './consumers/status.ts'
+export type { Failure, FailureEnd, FailureOptions } from './consumers/run/policy.ts'
+export type { RunOptions, RunResult } from './consumers/run/run.ts'
+export type { RunnableKind } from './consumers/runners/runnable.ts'
+export type { Runner, RunnerOptions } from './consumers/runners/runner.ts'
+export type { RunnerDescription, Runners } from './consumers/runners/runners.ts'
+export type { ConsumerStatus, ListConsumersOptions, StoredError } from './consumers/status.ts'
 export type { WaitForOptions } from './consumers/wait-for.ts'
 export type { Clock } from './core/clock.ts'
 export type { Ids } from './core/id.ts'
@@ -135,8 +126,6 @@ export type { ListStreamsOptions, StreamDescription, Streams } from './events/st
 export { type DocumentProjection, defineDocumentProjection } from './projections/document-projection.ts'
 export { defineProjection, type Lifecycle, type Projection, type ProjectionContext } from './projections/projection.ts'
 export type {
-  ProjectionDescription,
-  ProjectionMetrics,
   Projections,
   SwitchOptions,
 } from './projections/projections.ts'
@@ -167,12 +156,12 @@ export type {
   SessionPublishOptions,
 } from './sessions/session.ts'
 export { openStore, type Store, type StoreOptions, type TenantedStore } from './store.ts'
-export type { Administration, SubscriptionSummary } from './subscriptions/administration.ts'
-export type { RunningSubscription, Subscription } from './subscriptions/consume.ts'
 export type { Delivery, NackOptions } from './subscriptions/delivery.ts'
-export type { CallbackOptions, CreateOptions, SubscribeOptions } from './subscriptions/plan.ts'
+export type { SubscriptionIteration } from './subscriptions/iterate.ts'
+export type { CreateOptions, SubscribeOptions } from './subscriptions/options.ts'
 export type { RepartitionOptions } from './subscriptions/repartition.ts'
 export type { GroupStatus, PartitionStatus } from './subscriptions/status.ts'
+export { defineSubscription, type Subscription } from './subscriptions/subscription.ts'
 export type { Subscribe, Subscriptions } from './subscriptions/subscriptions.ts'
 export type { Crumb, CrumbKind, Trace, TraceOptions } from './telemetry/breadcrumbs.ts'
 export type { Counter } from './telemetry/metrics.ts'
@@ -186,12 +175,12 @@ export type {
   EnsureOptions,
   ImportFromOptions,
   ImportTenantOptions,
+  RunningTenants,
   SyncedTenant,
   SyncTenantsOptions,
   Tenants,
-  TenantsDaemon,
-  TenantsDaemonOptions,
   TenantsProgress,
+  TenantsStartOptions,
 } from './tenants/tenants.ts'
 export type { BackupOptions, BackupProgress, BackupResult } from './transfer/backup/backup.ts'
 export type { CutResult } from './transfer/backup/cut-log.ts'
@@ -277,6 +266,5 @@ export type { StepOptions } from './workflows/steps/steps.ts'
 export type { WaitOptions } from './workflows/steps/waits.ts'
 export { type Transition, transition } from './workflows/transition.ts'
 export type { Lane, Lanes, ListLanesOptions } from './workflows/work/lanes.ts'
-export type { Worker, WorkerOptions } from './workflows/work/worker.ts'
 export type { Workflow } from './workflows/workflow.ts'
 export type { WorkflowDefinition, WorkflowOptions, Workflows } from './workflows/workflows.ts'

@@ -10,10 +10,11 @@ import type { Aggregate } from './aggregates/aggregate.ts'
 import type { Repository } from './aggregates/repository.ts'
 import type { Snapshotter } from './aggregates/snapshotter.ts'
 import { assemble } from './assemble.ts'
+import type { ConsumerAdministration } from './consumers/administration.ts'
 import type { DeadLetters } from './consumers/dead-letters/dead-letters.ts'
-import type { Processor, ProcessorOptions } from './consumers/processor.ts'
-import type { Daemon, DaemonOptions } from './consumers/runners/daemon.ts'
-import type { Daemons } from './consumers/runners/runners.ts'
+import type { Processor } from './consumers/processor.ts'
+import type { Runner, RunnerOptions } from './consumers/runners/runner.ts'
+import type { Runners } from './consumers/runners/runners.ts'
 import type { Clock } from './core/clock.ts'
 import type { Named } from './core/definition.ts'
 import { InvalidOption, isRillflowError } from './core/errors.ts'
@@ -36,6 +37,7 @@ import { type MigrateMode, openSchema, type Schema } from './schema/schema.ts'
 import { openServers, type ServerOptions, type StoreServer } from './server/server.ts'
 import type { DecideOn, Handle } from './sessions/handle.ts'
 import type { Session, SessionOptions } from './sessions/session.ts'
+import type { Subscription } from './subscriptions/subscription.ts'
 import type { Subscribe, Subscriptions } from './subscriptions/subscriptions.ts'
 import type { Trace, TraceOptions } from './telemetry/breadcrumbs.ts'
 import type { Counter } from './telemetry/metrics.ts'
@@ -43,7 +45,7 @@ import type { SlowStatementOptions } from './telemetry/slow-statements.ts'
 import { type Logger, openTelemetry } from './telemetry/telemetry.ts'
 import { TenantRequired } from './tenants/errors.ts'
 import { currentTenantStore, openTenancy, type Tenancy } from './tenants/tenancy.ts'
-import type { Tenants } from './tenants/tenants.ts'
+import type { RunningTenants, Tenants, TenantsStartOptions } from './tenants/tenants.ts'
 import type { BackupOptions, BackupResult } from './transfer/backup/backup.ts'
 import type { ExportOptions } from './transfer/export/export.ts'
 import type { StoreImportOptions } from './transfer/export/import.ts'
@@ -85,14 +87,17 @@ export interface StoreOptions<M extends EventMap = UntypedEvents> extends Postgr
   maxQueuedAppends?: number | undefined
   /** Limits of workflows. */
   workflows?: WorkflowOptions | undefined
-  /** How long what is of no more use is kept; daemons and workers delete what is older. */
+  /** How long expired data is kept before runners delete it. */
   retention?: RetentionOptions | undefined
   /** How long `close` waits for running work. Default 5000. */
   closeMs?: number | undefined
   clock?: Clock | undefined
   ids?: Ids | undefined
-  /** Takes fields and a sentence, as pino does. Default: silence. */
-  logger?: Logger | undefined
+  /**
+   * Takes fields and a sentence, as pino does. Without one a runner writes failures to stderr, one line each; `false`
+   * silences that.
+   */
+  logger?: Logger | false | undefined
   /** A database that is open already, shared with other stores; it is not closed with this one. */
   database?: Database | undefined
   /** `defineAggregate`, `defineClassAggregate`, `defineProjectedAggregate`. */
@@ -101,6 +106,10 @@ export interface StoreOptions<M extends EventMap = UntypedEvents> extends Postgr
   collections?: readonly Collection[] | undefined
   /** `defineProjection`, `defineDocumentProjection`, `defineTableProjection`. */
   projections?: readonly Projection[] | undefined
+  /** Consumers with code of your own: `defineProcessor`. */
+  processors?: readonly Processor[] | undefined
+  /** `defineSubscription`; those with `run` are run by a runner. */
+  subscriptions?: readonly Subscription[] | undefined
   /** Code that runs because of events: `defineHandler`. */
   handlers?: readonly Handler<EventsAccepted<NoInfer<M>>>[] | undefined
   /** Handlers that run once for a batch: `defineJoin`. */
@@ -149,14 +158,17 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly subscriptions: Subscriptions<M>
   /** Handlers that run because of events, durably. */
   readonly workflows: Workflows<M>
-  /** The daemons of all processes. */
-  readonly daemons: Daemons
-  /** A daemon that runs the consumers registered here, once it is started. */
-  daemon(options?: DaemonOptions): Daemon
-  /** What consumers have set aside. */
+  /**
+   * Runs, in this process, everything that was defined: projections, processors, subscriptions, handlers, schedules,
+   * snapshots and upkeep. Many processes share the work. Resolves when it runs.
+   */
+  start(options?: RunnerOptions): Promise<Runner>
+  /** The runners of all processes. */
+  readonly runners: Runners
+  /** Everything that follows the log: its state, what operators do with it, and running it by hand. */
+  readonly consumers: ConsumerAdministration
+  /** Events that failed for good, of consumers and of handlers. */
   readonly deadLetters: DeadLetters
-  /** A consumer that this program runs itself: `await store.processor('mailer', { handlers }).run(signal)`. */
-  processor(name: string, options: ProcessorOptions<M>): Processor
   /** Runs `work` in one transaction; pass its handle on as `{ tx }`. Rolled back if `work` throws. */
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
   /** Writes the whole store into a folder: a line for each row, a manifest with checksums. */
@@ -181,6 +193,8 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
 
 /** A store with tenants. Its own parts are those of the tenant whose turn it is; without one they refuse. */
 export interface TenantedStore<M extends EventMap = UntypedEvents> extends Store<M> {
+  /** Runs the tenants that have something to do, in this process; `concurrency` is that of all of them together. */
+  start(options?: TenantsStartOptions): Promise<RunningTenants>
   readonly tenants: Tenants
   /** Everything a store has, of one tenant. */
   tenant(name: string): Store<M>
@@ -206,7 +220,9 @@ export async function openStore<M extends EventMap>(options: StoreOptions<M> = {
 export type StoreDefinition<M extends EventMap = UntypedEvents> =
   | Aggregate
   | Collection
+  | Processor
   | Projection
+  | Subscription
   | WorkflowDefinition<EventsAccepted<M>>
 
 /** What does not depend on the types of the events. */
@@ -236,10 +252,10 @@ async function openOn<M extends EventMap>(database: Database, options: StoreOpti
 
 /** Registers the definitions of the options; the new ones among those of workflows are stored. */
 async function registerDefinitions<M extends EventMap>(store: Store<M>, options: StoreOptions<M>): Promise<void> {
-  const { aggregates = [], collections = [], projections = [] } = options
+  const { aggregates = [], collections = [], projections = [], processors = [], subscriptions = [] } = options
   const { handlers = [], joins = [], undos = [], schedules = [] } = options
-  const readModels = [...collections, ...aggregates, ...projections]
-  await store.register(...readModels, ...handlers, ...joins, ...undos, ...schedules)
+  const followed = [...collections, ...aggregates, ...projections, ...processors, ...subscriptions]
+  await store.register(...followed, ...handlers, ...joins, ...undos, ...schedules)
 }
 
 function migrateMode({ engine }: Pick<Database, 'engine'>, { migrate }: PlainOptions): MigrateMode {
@@ -281,6 +297,7 @@ async function openTenanted<M extends EventMap>(tenancy: Tenancy, options: Store
   const current = currentTenantStore<Store<M>>(tenantMembers, options.tenant, tenant)
   return Object.assign(current, {
     ...{ engine, tenant, tenants, close, [Symbol.asyncDispose]: close, metrics: () => telemetry.counters() },
+    start: tenancies.start,
     server: servers.start,
     session(given: SessionOptions & { tenant?: string | undefined } = {}) {
       const { tenant: named, ...rest } = given
@@ -305,6 +322,6 @@ async function makeUsable(schema: Schema, mode: MigrateMode): Promise<void> {
 const tenantMembers = [
   ...(['events', 'streams', 'documents', 'rows', 'newId', 'schema', 'register', 'projections'] as const),
   ...(['aggregates', 'snapshots', 'handle', 'decide'] as const),
-  ...(['subscribe', 'subscriptions', 'workflows', 'daemons', 'daemon', 'deadLetters', 'processor'] as const),
+  ...(['subscribe', 'subscriptions', 'workflows', 'runners', 'consumers', 'deadLetters'] as const),
   ...(['transaction', 'export', 'import', 'upkeep', 'doctor', 'backup', 'trace'] as const),
 ] as const

@@ -56,9 +56,8 @@ async function withDaemon(server: BenchServer, consumers: number, whileIdle: () 
   await using store = await server.openStore()
   for (let n = 0; n < consumers; n++) await store.projections.register(ordersProjection(`orders-${n}`))
   await store.schema.sync()
-  await store.projections.runUntilIdle()
-  await using daemon = store.daemon()
-  await daemon.start()
+  await store.consumers.runUntilIdle()
+  await using daemon = await store.start()
   await whileIdle()
 }
 

@@ -1,5 +1,7 @@
 /** Deliveries through `store.subscribe`, against a loop written by hand that stores its checkpoint after each event. */
+
 import pg from 'pg'
+import { runSubscription } from '../../test/support/run-subscription.ts'
 import type { Bench } from '../harness/bench.ts'
 import type { Store } from '../harness/rillflow.ts'
 import { compare, interleave, type Sample } from '../harness/rounds.ts'
@@ -66,10 +68,10 @@ async function calledBack(store: Store, partitions: number, events: number): Pro
   const started = performance.now()
   let seen = 0
   await new Promise<void>(resolve => {
-    const running = store.subscribe('bench', {
+    const running = runSubscription(store, 'bench', {
       partitions,
       concurrency: partitions,
-      onEvent() {
+      run() {
         // Stopping saves the checkpoint.
         if (++seen === events) void running.stop().then(resolve)
       },

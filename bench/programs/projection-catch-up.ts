@@ -43,8 +43,8 @@ async function projectWithStore({ contestant, url, head }: CatchUpInput, onEvent
   // The table exists before the clock starts, as for all contestants.
   await store.schema.sync()
   if (contestant === 'rebuild') return await timed(() => store.projections.rebuild('orders'))
-  if (contestant === 'runUntilIdle') return await timed(() => store.projections.runUntilIdle())
-  await using daemon = store.daemon()
+  if (contestant === 'runUntilIdle') return await timed(() => store.consumers.runUntilIdle())
+  await using daemon = await store.start()
   const caughtUp = new Promise<void>(resolve => onApplied(position => position >= head && resolve()))
   return await timed(async () => {
     await daemon.start()

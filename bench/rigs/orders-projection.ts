@@ -19,9 +19,8 @@ export function ordersProjection(name: string, onEvent: () => void = () => {}): 
 
 export async function startOrders(store: Store): Promise<ReturnType<Store['daemon']>> {
   await store.projections.register(ordersProjection('orders'))
-  const daemon = store.daemon()
-  await daemon.start()
-  await store.projections.waitFor('orders', 0)
+  const daemon = await store.start()
+  await store.consumers.waitFor('orders', 0)
   return daemon
 }
 

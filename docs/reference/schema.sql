@@ -120,17 +120,20 @@ create table "rillflow"."consumers" (
   last_error jsonb
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
 
-create table "rillflow"."daemons" (
+create table "rillflow"."runners" (
+  fence bigint not null,
   heartbeat_at timestamptz not null,
-  started_at timestamptz not null default now(),
+  started_at timestamptz not null,
   lease_ms integer not null,
-  owner text collate "C" primary key,
+  concurrency integer,
+  id text collate "C" primary key,
   role text not null,
-  node text collate "C",
-  consumers text[] not null
+  name text collate "C",
+  consumers text[] not null,
+  routes integer[] not null
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
 
-create unique index daemons_node on "rillflow"."daemons" (node) where node is not null;
+create unique index runners_name on "rillflow"."runners" (name) where name is not null;
 
 create table "rillflow"."dead_letters" (
   position bigint not null,
@@ -459,16 +462,6 @@ create table "rillflow"."workflow_schedule_runs" (
   primary key (schedule, due_at, is_manual)
 );
 
-create table "rillflow"."workflow_workers" (
-  heartbeat_at timestamptz not null,
-  started_at timestamptz not null default now(),
-  lease_ms integer not null,
-  concurrency integer not null,
-  owner text collate "C" primary key,
-  node text,
-  routes integer[] not null
-) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
-
 create table "rillflow"."workflow_counters" (
   value bigint not null,
   owner text collate "C" not null,
@@ -477,7 +470,7 @@ create table "rillflow"."workflow_counters" (
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
 insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (1, 'baseline', '013ffa2e8732d2f401870f24d07e5820b5ad430181169ae84976ed64658da86c', true);
+values (1, 'baseline', '819930e0e1883a85cc0ff9f6140031604667fce9a3e58771a0ad2c0584b53d76', true);
 
 -- function clock
 
@@ -1840,7 +1833,7 @@ set plan_cache_mode = force_generic_plan
 set lock_timeout = '10s'
 set jit = off
 as $body$
--- revision 1
+-- revision 2
 declare
   dispatcher "rillflow"."consumers";
   known text[];
@@ -1882,8 +1875,9 @@ begin
   if p_limit > 0 then
     -- A worker that takes over from it holds its row, and waits for the workflows held here: it is not waited for.
     perform
-      from "rillflow"."workflow_workers" as w
-      where w.owner = p_worker
+      from "rillflow"."runners" as r
+      where r.id = p_worker
+        and r.routes <> '{}'
       for key share skip locked;
     takes := found and not exists (
       select
@@ -2015,7 +2009,7 @@ set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
--- revision 2
+-- revision 3
 declare
   moment timestamptz;
   open_routes integer[];
@@ -2028,10 +2022,12 @@ declare
   claimed uuid[];
   held uuid[];
 begin
-  -- A worker whose row is gone counts as dead and gets nothing: no other worker would ever take it over from it.
+  -- A worker without a row, or without routes, counts as dead and gets nothing: no other worker would ever take it
+  -- over from it.
   perform
-    from "rillflow"."workflow_workers" as w
-    where w.owner = p_owner
+    from "rillflow"."runners" as r
+    where r.id = p_owner
+      and r.routes <> '{}'
     for key share;
   if not found then
     return;

@@ -69,8 +69,7 @@ const close = defineJoin('close', {
 })
 
 await using store = await openStore({ memory: true, events, handlers: [bill, collect], joins: [close] })
-await using worker = store.workflows.worker()
-await worker.start()
+await using _ = await store.start()
 const month = await store.workflows.publish('MonthEnded', { month: 'May', customers: ['Ada', 'Bo', 'Cleo', 'Dev'] })
 
 // Bo pays as soon as the invoice is there. Whether anybody waits for that yet does not matter.

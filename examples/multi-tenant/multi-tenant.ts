@@ -54,11 +54,10 @@ await placeOrder('teapot', 1).catch(error => {
 })
 
 // One daemon for all tenants, also those that come later.
-await using daemon = store.tenants.daemon({ tenants: 'all' })
-await daemon.start()
+await using _runner = await store.start({ tenants: 'all' })
 for (const name of ['tea-house', 'book-shop']) {
   const shop = store.tenant(name)
-  await shop.projections.waitFor('earnings', await shop.events.head())
+  await shop.consumers.waitFor('earnings', await shop.events.head())
   const { orders, cents } = (await shop.documents(earnings).get('teapot'))!.data
   console.log(`${name}: ${orders} × teapot, ${(cents / 100).toFixed(2)} €`)
 }

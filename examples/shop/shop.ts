@@ -4,8 +4,10 @@
  *
  *     npx tsx examples/shop/shop.ts
  */
+
 import { setTimeout as pause } from 'node:timers/promises'
 import { openStore, VersionConflict } from 'rillflow'
+import { runSubscription } from '../../test/support/run-subscription.ts'
 import { shopEvents } from './events.ts'
 import { printEvent, say } from './print.ts'
 import { sales, salesTable } from './sales.ts'
@@ -21,11 +23,10 @@ const before = await store.events.head()
 say(before === 0 ? 'A new, empty log.\n' : `Welcome back: the log is at position ${before}.\n`)
 
 await store.projections.register(sales)
-await using daemon = store.daemon()
-await daemon.start()
-const mailer = store.subscribe('mailer', {
+await using _runner = await store.start()
+const mailer = runSubscription(store, 'mailer', {
   types: ['OrderShipped'],
-  onEvent: event => say(`          a mail: your ${event.stream} is on its way`),
+  run: event => say(`          a mail: your ${event.stream} is on its way`),
 })
 
 const stop = new AbortController()
@@ -128,7 +129,7 @@ async function showHistory(): Promise<void> {
 
 /** The read model is a table that a projection keeps up to date, here in the same process. */
 async function showSales(): Promise<void> {
-  await store.projections.waitFor('sales', await store.events.head())
+  await store.consumers.waitFor('sales', await store.events.head())
   say('\nWho has bought most, over all runs (a read model, kept by a projection):')
   const rows = await store.transaction(tx =>
     tx.query<{ customer: string; orders: number; cents: number }>(

@@ -76,7 +76,7 @@ export interface SnapshotForm {
   read(snapshot: unknown): unknown
 }
 
-export interface SnapshotOptions extends Pick<ConsumerOptions, 'leaseMs' | 'timeoutMs' | 'policy'> {
+export interface SnapshotOptions extends Pick<ConsumerOptions, 'leaseMs' | 'timeoutMs' | 'retries' | 'onFailure'> {
   /** The number of events after which a stream gets its next snapshot. */
   readonly every: number
   /**
@@ -264,7 +264,8 @@ const snapshotFields = [
   'batchSize',
   'leaseMs',
   'timeoutMs',
-  'policy',
+  'retries',
+  'onFailure',
 ] satisfies readonly (keyof SnapshotOptions)[]
 
 function checkSnapshots(name: string, given: SnapshotOptions, form: AggregateCode['snapshotForm']): void {

@@ -14,8 +14,7 @@
 
 import { type BatchContext, type Consumer, consumer } from '../consumers/consumer.ts'
 import type { Consumers } from '../consumers/consumers.ts'
-import { logAndSkip } from '../consumers/run/policy.ts'
-import { runUntilIdle, type Tick, type TickOptions, tickOnce } from '../consumers/run/run.ts'
+import { type RunOptions, type RunResult, runOnce, runUntilIdle } from '../consumers/run/run.ts'
 import { InvalidOption } from '../core/errors.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
@@ -30,9 +29,9 @@ export interface Snapshotter {
   /** The name of its consumer: `snapshotter-order`. */
   readonly name: string
   /** One batch. */
-  runOnce(options?: TickOptions): Promise<Tick & { readonly written: number }>
+  runOnce(options?: RunOptions): Promise<RunResult & { readonly written: number }>
   /** Batches until nothing is left that could be done now; returns how many snapshots were written. */
-  runUntilIdle(options?: TickOptions): Promise<number>
+  runUntilIdle(options?: RunOptions): Promise<number>
   metrics(): Promise<SnapshotterMetrics>
   /** Removes it from this store, so that no runner of this process runs it. */
   unregister(): void
@@ -89,7 +88,7 @@ function nameOf({ name }: Aggregate): string {
 function makeSnapshotter(
   parts: LoadParts & { readonly consumers: Consumers },
   aggregate: Aggregate,
-  { every, batchSize = 100, leaseMs, timeoutMs, policy = logAndSkip() }: SnapshotOptions,
+  { every, batchSize = 100, leaseMs, timeoutMs, retries = 0, onFailure = 'skip' }: SnapshotOptions,
 ): { readonly consumer: Consumer; readonly snapshotter: Snapshotter } {
   const { consumers, log } = parts
   const name = nameOf(aggregate)
@@ -102,19 +101,20 @@ function makeSnapshotter(
     })
   }
   const filter = { categories: [aggregate.name] }
-  const following = consumer({ name, kind: 'snapshotter', filter, handle }, { batchSize, leaseMs, timeoutMs, policy })
+  const options = { batchSize, leaseMs, timeoutMs, retries, onFailure }
+  const following = consumer({ name, kind: 'snapshotter', filter, handle }, options)
   return {
     consumer: following,
     snapshotter: {
       name,
-      async runOnce(options) {
+      async runOnce(given) {
         const before = written
-        const tick = await tickOnce(consumers, following, options)
-        return { ...tick, written: written - before }
+        const result = await runOnce(consumers, following, given)
+        return { ...result, written: written - before }
       },
-      async runUntilIdle(options) {
+      async runUntilIdle(given) {
         const before = written
-        await runUntilIdle(consumers, [following], options)
+        await runUntilIdle(consumers, [following], given)
         return written - before
       },
       metrics: async () => ({ ...(await readGaps(parts, aggregate, every)), written }),

@@ -12,7 +12,9 @@
 import { mkdir, rename, rm, writeFile } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
+import type { ConsumerKind } from '../consumers/consumer.ts'
 import { ownerName } from '../consumers/dead-letters/owner.ts'
+import type { Store } from '../store.ts'
 import { flagOf, globalOptions, isGroup, kebabCase } from './arguments.ts'
 import { type Command, defineCommand, type Group, type NameKind, type Opened, type Option } from './command.ts'
 import { ownOptions } from './help.ts'
@@ -161,8 +163,8 @@ type Names = Readonly<Record<NameKind, readonly string[]>>
 /** The names in a store. Tenants come last: there may be more of them than the file takes, and the others are few. */
 export async function collectNames({ store, tenancy, config }: Opened): Promise<Names> {
   return {
-    projection: (await store.projections.list()).map(({ name }) => name),
-    subscription: (await store.subscriptions.list()).map(({ name }) => name),
+    projection: await namesOf(store, 'projection'),
+    subscription: await namesOf(store, 'subscription'),
     'dead-letter': (await store.deadLetters.stats()).map(ownerName),
     handler: store.workflows.handlers.registered(),
     collection: (config.collections ?? []).map(collection => collection.name),
@@ -200,4 +202,9 @@ function linesOf(names: Names): string {
       return bytes <= maxBytes
     })
     .join('')
+}
+
+async function namesOf(store: Store, kind: ConsumerKind): Promise<string[]> {
+  const { items } = await store.consumers.list({ kind, limit: 1_000 })
+  return [...new Set(items.map(({ name }) => name))]
 }

@@ -82,7 +82,7 @@ const hints: Readonly<Record<string, string>> = {
   dead_letter_not_found: 'rillflow dead-letters list',
   handler_not_found: 'rillflow workflows workers',
   schedule_not_found: 'rillflow workflows schedules',
-  node_not_found: 'rillflow runners list',
+  runner_not_found: 'rillflow runners list',
   stream_not_found: 'rillflow streams list',
   stream_archived: 'rillflow streams restore STREAM',
   tenant_required: '--tenant NAME; rillflow tenants list shows the tenants',

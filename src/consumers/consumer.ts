@@ -1,7 +1,11 @@
-/** A consumer as the protocol sees it: what it wants of the log, and what it does with it. */
+/**
+ * A consumer as the protocol sees it: a name, the events it wants, and a function that applies them. Projections,
+ * processors, snapshotters and the dispatcher of workflows are consumers; each is one row of the table `consumers`.
+ */
 import { InvalidOption } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
-import { checkWhole } from '../core/whole.ts'
+import { describe } from '../core/options.ts'
+import { checkWhole, maxPosition } from '../core/whole.ts'
 import type { Executor, Transaction } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { RecordedEvent } from '../events/definition.ts'
@@ -10,37 +14,51 @@ import { settle } from '../events/order/order.ts'
 import type { EventFilter } from '../events/read/log.ts'
 import { ensure } from './row.ts'
 import { type BreakerOptions, checkBreaker } from './run/breaker.ts'
-import { checkPolicy, deadLetter, type FailurePolicy } from './run/policy.ts'
+import {
+  type FailureEnd,
+  type FailureOptions,
+  type FailurePolicy,
+  failureOptionNames,
+  failurePolicy,
+} from './run/policy.ts'
 import { consumerNames } from './schema.ts'
 
 export type ConsumerKind = 'projection' | 'processor' | 'subscription' | 'snapshotter' | 'dispatcher'
 
-/** Which events a consumer wants; all that is given must hold. All but `where` is looked at by the database. */
+/** Which events a consumer wants; all that is given must hold. The database looks at all but `where`. */
 export interface ConsumerFilter<Type extends string = string> extends EventFilter<Type> {
-  /** Looked at here, for what a filter cannot say. */
+  /** Evaluated in this process, for conditions that a filter cannot express. */
   where?: ((event: RecordedEvent) => boolean) | undefined
 }
 
-/** Where a consumer begins that has no checkpoint yet. */
-export type StartFrom = 'beginning' | 'now' | number
+/**
+ * Where a consumer begins that is new: at the start of the log, now, or after a position. A position beyond the head is
+ * refused, because the events up to it would be skipped when they come.
+ */
+export type From = 'start' | 'now' | number
 
 export interface Consumer {
   readonly name: string
   readonly kind: ConsumerKind
   readonly filter: ConsumerFilter
-  readonly startFrom: StartFrom
-  /** The most events handed over at once. */
+  readonly from: From
+  /** The most events that are applied in one batch. */
   readonly batchSize: number
   readonly leaseMs: number
   /** How long the handler may keep a transaction open; undefined: 30 s, embedded 5 s. */
   readonly timeoutMs: number | undefined
   readonly policy: FailurePolicy
   readonly breaker: BreakerOptions | undefined
-  /** Whether it also wants events that could not be given their shape, as they are stored, instead of failing at them. */
+  /**
+   * Whether a policy that says 'stop' also pauses the consumer, so that no runner starts it again. False where a program
+   * waits for the error: it decides what happens next.
+   */
+  readonly pausesWhenStopped: boolean
+  /** Whether it also wants events that could not be decoded, as they are stored, instead of failing at them. */
   readonly takesFaults?: boolean | undefined
   /**
-   * Called before its events are read, outside of any transaction; while it rejects, the consumer is held up. The signal
-   * aborts when the consumer is to be given back.
+   * Called before its events are read, outside of any transaction; while it rejects, the consumer waits. The signal
+   * aborts when the lease is to be given back.
    */
   prepare?(signal?: AbortSignal): Promise<void>
   /**
@@ -58,7 +76,7 @@ export interface Consumer {
 export interface AtOnceContext {
   /** The fence of the lease. */
   readonly fence: number
-  /** Where the consumer is when these events are done with. */
+  /** The checkpoint once these events are applied. */
   readonly checkpoint: number
   readonly faults: ReadonlyMap<number, unknown>
 }
@@ -70,73 +88,94 @@ export interface BatchContext {
   readonly signal: AbortSignal
   /** How often the first of the events has been tried, this time included. */
   readonly attempt: number
-  /** True for a dead letter that is tried again: newer events were applied before. */
+  /** True for the retry of a dead letter: newer events were applied before. */
   readonly isReplay: boolean
-  /** By position: why an event is as it is stored; only for who takes such events. */
+  /** By position: why an event could not be decoded; only for consumers that take such events. */
   readonly faults?: ReadonlyMap<number, unknown> | undefined
   /**
-   * Tells which event is being worked on, so that only it counts as failed and the ones before it are kept without being
-   * tried one by one; undefined while that cannot be told.
+   * Says which event is being worked on: only that one counts as failed, and the events before it are kept without
+   * being tried one by one. Undefined while that is not known.
    */
   at(event: RecordedEvent | undefined): void
 }
 
-export interface ConsumerOptions {
-  /** The most events handed over at once. Default 500. */
+export interface ConsumerOptions extends FailureOptions {
+  /** The most events that are applied in one batch. Default 500. */
   batchSize?: number | undefined
   /** How long a lease lasts without being renewed. Default 30 000. */
   leaseMs?: number | undefined
   /** How long a handler may keep its transaction open. Default 30 000, embedded 5000. */
   timeoutMs?: number | undefined
-  /** What becomes of events that fail. */
-  policy?: FailurePolicy | undefined
   /** Pauses the consumer while its target is down, instead of using up its retries. */
   breaker?: BreakerOptions | undefined
-  /** Where it begins when it is new. Default 'beginning'. */
-  startFrom?: StartFrom | undefined
+  /** Where it begins when it is new. Default 'start'. */
+  from?: From | undefined
 }
 
 /** The names of `ConsumerOptions`, for definitions that have further options. */
-export const consumerOptionNames = [
+export const consumerOptionNames: readonly (keyof ConsumerOptions)[] = [
   'batchSize',
   'leaseMs',
   'timeoutMs',
-  'policy',
   'breaker',
-  'startFrom',
-] satisfies readonly (keyof ConsumerOptions)[] as readonly (keyof ConsumerOptions)[]
+  'from',
+  ...failureOptionNames,
+]
+
+export interface ConsumerDefaults {
+  /** What happens after the last attempt, unless the options say otherwise. Default 'deadLetter'. */
+  readonly onFailure?: FailureEnd | undefined
+  readonly pausesWhenStopped?: boolean | undefined
+}
 
 export function consumer(
   given: Pick<Consumer, 'name' | 'kind' | 'filter' | 'handle' | 'handleAtOnce' | 'takesFaults'>,
   options: ConsumerOptions = {},
+  { onFailure, pausesWhenStopped = true }: ConsumerDefaults = {},
 ): Consumer {
-  const { batchSize = 500, leaseMs = 30_000, timeoutMs, startFrom = 'beginning', breaker } = options
+  const { batchSize = 500, leaseMs = 30_000, timeoutMs, from = 'start', breaker } = options
   checkName('Consumer', given.name)
   checkWhole('batchSize', batchSize, 1)
   checkWhole('leaseMs', leaseMs, 50)
   if (timeoutMs !== undefined) checkWhole('timeoutMs', timeoutMs, 1)
-  const isStart =
-    startFrom === 'beginning' || startFrom === 'now' || (Number.isSafeInteger(startFrom) && (startFrom as number) >= 0)
-  if (!isStart) throw new InvalidOption({ option: 'startFrom', reason: "must be 'beginning', 'now' or a position" })
+  checkFrom(given.name, from)
   if (breaker !== undefined) checkBreaker(breaker)
-  const policy = checkPolicy(options.policy ?? deadLetter())
-  return { ...given, batchSize, leaseMs, timeoutMs, startFrom, policy, breaker }
+  const policy = failurePolicy(`Consumer "${given.name}"`, options, onFailure)
+  return { ...given, batchSize, leaseMs, timeoutMs, from, policy, breaker, pausesWhenStopped }
+}
+
+export function checkFrom(name: string, from: From): void {
+  if (from === 'start' || from === 'now') return
+  if (typeof from === 'number' && Number.isSafeInteger(from) && from >= 0 && from <= maxPosition) return
+  const reason = `Consumer "${name}" begins from ${describe(from)}. It must be 'start', 'now' or a position.`
+  throw new InvalidOption({ option: 'from', reason })
+}
+
+/** The checkpoint with which a new consumer begins. */
+export async function startOf(log: Log, name: string, from: From, executor: Executor = log.database): Promise<number> {
+  if (from === 'start') return 0
+  const { settled, head } = await settle(log, executor)
+  if (from === 'now') return settled
+  if (from > head) throw beyondHead(name, 'from', from, head)
+  return from
+}
+
+export function beyondHead(name: string, option: string, position: number, head: number): Error {
+  const reason = `Consumer "${name}" cannot begin after position ${position}: the log ends at ${head}. The events up to it would be skipped when they come.`
+  return new InvalidOption({ option, reason })
 }
 
 /** Makes the consumer's row if there is none. A row that is there keeps its checkpoint. */
 export async function ensureConsumer(
   log: Log,
-  consumer: Pick<Consumer, 'name' | 'kind' | 'startFrom'>,
+  { name, kind, from }: Pick<Consumer, 'name' | 'kind' | 'from'>,
   definition: object = {},
   executor: Executor = log.database,
 ): Promise<void> {
-  const { name, kind, startFrom } = consumer
   const known = await executor.runArrays(sql`/* consumers.known */
     select 1
     from ${consumerNames(log).consumers}
     where name = ${name}::text`)
   if (known.length > 0) return
-  const checkpoint =
-    startFrom === 'beginning' ? 0 : startFrom === 'now' ? (await settle(log, executor)).settled : startFrom
-  await ensure(log, [{ name, kind, checkpoint, definition }], executor)
+  await ensure(log, [{ name, kind, checkpoint: await startOf(log, name, from, executor), definition }], executor)
 }

@@ -1,36 +1,38 @@
 /**
- * Consumers: all that follows the log, on one protocol. Projections, subscriptions and processors are thin uses of it,
- * and nothing here knows which of them it runs.
+ * Consumers: all that follows the log, on one protocol. Projections, subscriptions, processors, snapshotters and the
+ * dispatcher of workflows are thin uses of it, and nothing here knows which of them it runs.
  *
- *     daemon ─► host ─► look · assign · take ─► [consumers: lease · fence · checkpoint]
- *                          │
- *                          └─► follow: feed ─► batch ─► handler + checkpoint, one transaction
- *                                                └─ failed ─► policy ─► retry · skip · stop · dead letter
+ *     store.start() ─► runners/ ─► leases: look · assign · take ─► [consumers: lease · fence · checkpoint]
+ *                                     │
+ *                                     └─► run/ feed ─► batch ─► handler + checkpoint, one transaction
+ *                                                        └─ failed ─► policy ─► retry · skip · stop · dead-letters/
  *
  *     free ──take──► held ──renewed──► held ──given back, or expired──► free
- *                      └──taken by another, reset, replaced──► lost: whatever it still writes is refused by its fence
+ *                      └──taken by another, reset, replaced──► lost: its fence refuses every further write
  *
  * Guarantees:
- * - At-least-once delivery; effectively once for effects in the transaction handed to the handler, because they commit
+ * - At-least-once delivery; effectively once for effects in the transaction given to the handler, because they commit
  *   with the checkpoint or not at all.
- * - One holder at a time decides. A holder that was stopped, or cut off, and comes back changes nothing: every write on
+ * - One holder at a time decides. A holder that was suspended, or cut off, and comes back changes nothing: every write on
  *   behalf of a consumer matches the fence of its lease.
  * - Events come in the order of their positions. A failing one is tried again after a wait, while its consumer waits; then
  *   its policy decides. Consumers do not wait for each other.
  * - When a process dies, another takes over within the time of a lease; when one joins, it gets its share.
  *
  * What can fail: a database that is away is waited for. A checkpoint beyond the head of the log (`CheckpointBeyondHead`)
- * holds the consumer up until it is reset. A handler that does not come back in time is rolled back (`HandlerTimeout`).
+ * holds the consumer up until it is reset. A handler that does not return in time is rolled back (`ConsumerTimeout`).
  */
 
 import { DuplicateConsumer, InvalidName } from '../core/errors.ts'
 import { nearestName } from '../core/nearest.ts'
+import type { Executor } from '../database/database.ts'
 import type { Log } from '../events/log.ts'
 import type { Wake } from '../events/order/wake.ts'
 import type { LogWatch } from '../events/order/watch.ts'
-import type { Consumer } from './consumer.ts'
+import { type Consumer, ensureConsumer } from './consumer.ts'
 import { ConsumerNotFound } from './errors.ts'
 import { type Feed, openFeed } from './run/feed.ts'
+import type { RunOptions, RunResult } from './run/run.ts'
 
 /** The consumers that this store has code for. */
 export interface Consumers {
@@ -40,45 +42,67 @@ export interface Consumers {
   readonly feed: Feed
   /** Refuses a name that is taken or reserved. The function returned removes it again. */
   register(consumer: Consumer): () => void
-  /** Names that begin so belong to another part: dead letters are kept under them. */
+  /** Names that begin so belong to another part: its dead letters are stored under them. */
   reserve(prefix: string): void
+  /** Consumers with several rows each, of a kind of their own. */
+  divide(divided: DividedConsumers): void
+  readonly divided: DividedConsumers | undefined
   get(name: string): Consumer | undefined
   /** The same, or `ConsumerNotFound`. */
   find(name: string): Consumer
   list(): readonly Consumer[]
+  /** Stores the checkpoint of each registered consumer that has none: 'now' is from then on. */
+  store(): Promise<void>
   /** Calls back after each change of the list. */
-  onChange(hear: () => void): () => void
+  onChange(listener: () => void): () => void
+}
+
+/**
+ * What is different about consumers that have groups, and a row for each partition of a group (see `row-names.ts`). The
+ * administration treats such a group as one consumer.
+ */
+export interface DividedConsumers {
+  /** Those that this store has code for. */
+  names(): readonly string[]
+  /** In the transaction that moves the checkpoints of these rows, or deletes them, before it does. */
+  forget(rows: readonly string[], tx: Executor): Promise<void>
+  /** Delivers what is settled now, and returns how many events that were. */
+  runUntilIdle(name: string, options: RunOptions): Promise<RunResult>
 }
 
 export function openConsumers(parts: { readonly log: Log; readonly wake: Wake; readonly watch: LogWatch }): Consumers {
   const registered = new Map<string, Consumer>()
   const reserved: string[] = []
-  const hearers = new Set<() => void>()
-  const tell = (): void => {
-    for (const hear of [...hearers]) hear()
+  const listeners = new Set<() => void>()
+  let divided: DividedConsumers | undefined
+  const changed = (): void => {
+    for (const listener of [...listeners]) listener()
   }
   return {
     ...parts,
     feed: openFeed(parts.log),
     register(consumer) {
-      const prefix = reserved.find(each => consumer.name.startsWith(each))
+      const { name } = consumer
+      const prefix = reserved.find(each => name.startsWith(each))
       if (prefix !== undefined)
-        throw new InvalidName({
-          what: 'Consumer',
-          given: consumer.name,
-          reason: `begins with the reserved "${prefix}"`,
-        })
-      if (registered.has(consumer.name)) throw new DuplicateConsumer({ consumer: consumer.name })
-      registered.set(consumer.name, consumer)
-      tell()
+        throw new InvalidName({ what: 'Consumer', given: name, reason: `begins with the reserved "${prefix}"` })
+      if (registered.has(name)) throw new DuplicateConsumer({ consumer: name })
+      registered.set(name, consumer)
+      changed()
       return () => {
-        if (registered.get(consumer.name) !== consumer) return
-        registered.delete(consumer.name)
-        tell()
+        if (registered.get(name) !== consumer) return
+        registered.delete(name)
+        changed()
       }
     },
     reserve(prefix) {
       reserved.push(prefix)
+    },
+    divide(given) {
+      divided = given
+    },
+    get divided() {
+      return divided
     },
     get: name => registered.get(name),
     find(name) {
@@ -88,9 +112,12 @@ export function openConsumers(parts: { readonly log: Log; readonly wake: Wake; r
       return found
     },
     list: () => [...registered.values()],
-    onChange(hear) {
-      hearers.add(hear)
-      return () => hearers.delete(hear)
+    async store() {
+      for (const consumer of registered.values()) await ensureConsumer(parts.log, consumer)
+    },
+    onChange(listener) {
+      listeners.add(listener)
+      return () => listeners.delete(listener)
     },
   }
 }

@@ -1,30 +1,40 @@
-/** The errors of what follows the log: consumers, daemons, dead letters. */
+/** The errors of everything that follows the log: consumers, runners, dead letters. */
 import { defineError, type ErrorKind } from '../core/errors.ts'
 
-export const ConsumerNotFound: ErrorKind<'consumer_not_found', { consumer: string; nearest?: string | undefined }> =
-  defineError('consumer_not_found', d => {
-    const hint = d.nearest === undefined ? 'Register it, or check the name.' : `Did you mean "${d.nearest}"?`
-    return `There is no consumer "${d.consumer}" here. ${hint}`
-  })
-export const LeaseLost: ErrorKind<'lease_lost', { consumer: string; fence: number }> = defineError('lease_lost', d =>
-  `Consumer "${d.consumer}" is held by somebody else by now (our fence was ${d.fence}); what was under way was rolled
-back. Whoever holds it goes on from the last checkpoint.`.replace('\n', ' '),
+export const ConsumerNotFound: ErrorKind<
+  'consumer_not_found',
+  { consumer: string; group?: string | undefined; nearest?: string | undefined }
+> = defineError('consumer_not_found', d => {
+  const what = d.group === undefined ? `consumer "${d.consumer}"` : `group "${d.group}" of consumer "${d.consumer}"`
+  const hint = d.nearest === undefined ? 'Register it, or see store.consumers.list().' : `Did you mean "${d.nearest}"?`
+  return `There is no ${what}. ${hint}`
+})
+
+export const LeaseLost: ErrorKind<'lease_lost', { consumer: string; fence: number }> = defineError(
+  'lease_lost',
+  d =>
+    `Consumer "${d.consumer}" was taken over by another runner, so this batch was rolled back (its fence ${d.fence} is no longer valid). Nothing is lost and nothing needs to be done: the other runner continues from the last checkpoint.`,
 )
+
 export const CheckpointBeyondHead: ErrorKind<
   'checkpoint_beyond_head',
   { consumer: string; checkpoint: number; head: number }
-> = defineError('checkpoint_beyond_head', d =>
-  `The checkpoint of "${d.consumer}" is ${d.checkpoint}, but the log ends at ${d.head}: another or an older log was put
-under it. Reset the consumer to a position you trust, or rebuild it.`.replace('\n', ' '),
-)
-export const NoHandler: ErrorKind<'no_handler', { consumer: string; type: string }> = defineError(
-  'no_handler',
+> = defineError(
+  'checkpoint_beyond_head',
   d =>
-    `"${d.consumer}" has no handler for events of type ${d.type}. Add one, or name the types it wants in its filter.`,
+    `The checkpoint of "${d.consumer}" is ${d.checkpoint}, but the log ends at ${d.head}: another log, or an older one, was put in its place. Reset the consumer to a position that you trust, or rebuild it.`,
 )
+
+export const EventTypeUnhandled: ErrorKind<'event_type_unhandled', { consumer: string; type: string }> = defineError(
+  'event_type_unhandled',
+  d =>
+    `"${d.consumer}" has no code for events of type ${d.type}. Add a function for the type, or name the types that it wants in its filter.`,
+)
+
 export const CircuitOpen: ErrorKind<'circuit_open', { consumer: string; retryInMs: number }> = defineError(
   'circuit_open',
-  d => `The circuit breaker of "${d.consumer}" is open: its target failed too often. It is tried in ${d.retryInMs} ms.`,
+  d =>
+    `The circuit breaker of "${d.consumer}" is open, because its target failed too often. The next attempt is in ${d.retryInMs} ms.`,
   { retryable: true },
 )
 export const DeadLetterNotFound: ErrorKind<'dead_letter_not_found', { of: string; eventId: string }> = defineError(
@@ -38,20 +48,22 @@ export const DeadLetterConflict: ErrorKind<
   'dead_letter_conflict',
   d => `The dead letter of event ${d.eventId} of "${d.of}" is ${d.state}, so it cannot be ${d.wanted}.`,
 )
+
 export const DeadLetterUnwritable: ErrorKind<'dead_letter_unwritable', { consumer: string; eventId: string }> =
-  defineError('dead_letter_unwritable', d =>
-    `Event ${d.eventId} failed at "${d.consumer}", and its dead letter could not be written; error.cause says why. The
-checkpoint stays before the event. Mend what keeps the table from being written, then run it again.`.replace('\n', ' '),
+  defineError(
+    'dead_letter_unwritable',
+    d =>
+      `Event ${d.eventId} failed at "${d.consumer}", and its dead letter could not be written; error.cause says why. The checkpoint stays before the event. Fix what keeps the table from being written, then run it again.`,
   )
-export const NodeNotFound: ErrorKind<'node_not_found', { node: string; nearest?: string | undefined }> = defineError(
-  'node_not_found',
-  d =>
-    `No running daemon has the node name "${d.node}"${d.nearest === undefined ? '' : ` (did you mean "${d.nearest}"?)`}. See
-store.daemons.list().`.replace('\n', ' '),
-)
 
 export const RetryPending: ErrorKind<'retry_pending', { of: string; eventId: string }> = defineError(
   'retry_pending',
   d =>
     `A retry of the dead letter of event ${d.eventId} of "${d.of}" with other data is already requested. Wait until it was carried out, or resolve the dead letter.`,
 )
+
+export const RunnerNotFound: ErrorKind<'runner_not_found', { runner: string; nearest?: string | undefined }> =
+  defineError('runner_not_found', d => {
+    const hint = d.nearest === undefined ? 'See store.runners.list().' : `Did you mean "${d.nearest}"?`
+    return `There is no running runner of the name "${d.runner}". ${hint}`
+  })

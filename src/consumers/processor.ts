@@ -1,179 +1,137 @@
 /**
- * The continuous processor: a consumer that its own program runs, from its checkpoint on, until it is told to stop or
- * its policy stops it. No daemon takes it; the same name in another process waits, and takes over.
+ * A processor: a consumer that reacts to events by code of your own, one after the other, in a transaction with its
+ * checkpoint. In contrast to a projection it keeps no read model, and it stops when an event cannot be applied.
  *
- *     ready ──run──► running ──shutdown, or the signal──► stopping ──► stopped
- *                       └──the policy says stop──────────► stopping ──► failed     run rejects with the error
+ *     defineProcessor('stock', {
+ *       events,
+ *       on: { OrderPlaced: [reserve, greet], OrderShipped: notify },      each event by itself
+ *       batch: { OrderPaid: (events, { tx }) => book(events, tx) },       neighbours of one type together
+ *     })
+ *
+ * Events keep the order of the log: a batch ends at the first event of another type. A runner runs it
+ * (`store.start()`), or a program by hand: `await store.consumers.run(stock, { signal })` rejects with the error that
+ * stopped it.
  */
+
+import type { Awaitable } from '../core/core.ts'
+import type { Definition } from '../core/definition.ts'
 import { InvalidOption } from '../core/errors.ts'
-import { deferred, onAbort, once } from '../core/lifecycle.ts'
-import { runOutside } from '../database/transaction.ts'
-import type { EventMap } from '../events/definition.ts'
-import { settle } from '../events/order/order.ts'
-import { watchLog } from '../events/order/watch.ts'
-import { type Consumer, type ConsumerOptions, consumer } from './consumer.ts'
-import type { Consumers } from './consumers.ts'
-import { handlersOf, type ProcessorHandlers } from './processor-handlers.ts'
-import { follow } from './run/follow.ts'
-import { failFast } from './run/policy.ts'
-import { type Tick, tickOnce } from './run/run.ts'
-import { type Hosted, openHost } from './runners/host.ts'
-import { readStatus } from './status.ts'
+import { checkName } from '../core/name.ts'
+import { describe, refuseUnknownOptions } from '../core/options.ts'
+import type { EventDefinitions, EventMap, RecordedEvent, RecordedEventOf, UntypedEvents } from '../events/definition.ts'
+import { type BatchContext, type Consumer, type ConsumerOptions, consumer, consumerOptionNames } from './consumer.ts'
+import { EventTypeUnhandled } from './errors.ts'
 
-export interface ProcessorOptions<M extends EventMap> extends ProcessorHandlers<M>, ConsumerOptions {
-  /** How often it looks for events without a hint. Default 100. */
-  pollMs?: number | undefined
+/** What a processor's code gets with an event. */
+export type ProcessorContext = Omit<BatchContext, 'at'>
+
+export type OneOrMore<T> = T | readonly T[]
+
+export interface ProcessorDefinition<
+  M extends EventMap,
+  Single extends keyof M & string,
+  Batched extends keyof M & string,
+> extends ConsumerOptions {
+  /** The events there are; only their types are used. */
+  readonly events?: EventDefinitions<M> | undefined
+  /** For each type a function, or several that are called one after the other. */
+  readonly on?:
+    | { readonly [T in Single]: OneOrMore<(event: RecordedEventOf<T, M[T]>, ctx: ProcessorContext) => Awaitable<void>> }
+    | undefined
+  /** For each type a function of events of it that follow each other. A type is in `on` or in `batch`. */
+  readonly batch?:
+    | {
+        readonly [T in Batched]: OneOrMore<
+          (events: readonly RecordedEventOf<T, M[T]>[], ctx: ProcessorContext) => Awaitable<void>
+        >
+      }
+    | undefined
+  /** Events of other types: 'ignore' (default) does not read them, 'fail' makes each a failure. */
+  readonly unknown?: 'ignore' | 'fail' | undefined
 }
 
-export type ProcessorState = 'ready' | 'running' | 'stopping' | 'stopped' | 'failed'
-
-export interface Processor extends AsyncDisposable {
-  readonly name: string
-  readonly state: ProcessorState
-  /**
-   * Resolves when it was told to stop, by `shutdown` or the signal; rejects with the error its policy stopped it for. Then it
-   * may be called again, unless it was shut down.
-   */
-  run(signal?: AbortSignal): Promise<void>
-  /** One batch, without `run`; rejects with the error if the policy says stop. */
-  runOnce(): Promise<Tick>
-  /** The last position it is done with; undefined before the first. */
-  checkpoint(): Promise<number | undefined>
-  /** Positions between the checkpoint and the end of the log. */
-  lag(): Promise<number>
-  /** Lets the batch under way end, and gives the name free. May be called again. */
-  shutdown(): Promise<void>
+export interface Processor<M extends EventMap = never> extends Definition<'processor'> {
+  /** Never there at run time: it carries the types. A processor of some of a store's events fits that store. */
+  readonly '~events'?: ((map: M) => void) | undefined
+  /** As the runner sees it. */
+  readonly consumer: Consumer
 }
 
-/** The processors of one store, so that closing it stops them. */
-export interface ProcessorRegistry {
-  processor<M extends EventMap>(name: string, options: ProcessorOptions<M>): Processor
-  stopAll(): Promise<void>
+export function defineProcessor<
+  M extends EventMap = UntypedEvents,
+  Single extends keyof M & string = never,
+  Batched extends keyof M & string = never,
+>(name: string, definition: ProcessorDefinition<M, Single, Batched>): Processor<M> {
+  const what = `Processor "${name}"`
+  refuseUnknownOptions(what, definition, ['events', 'on', 'batch', 'unknown', ...consumerOptionNames])
+  const { batchSize = 100, unknown = 'ignore' } = definition
+  const single = functionsOf<EventFunction>(what, 'on', definition.on ?? {})
+  const batched = functionsOf<BatchFunction>(what, 'batch', definition.batch ?? {})
+  const both = [...single.keys()].find(type => batched.has(type))
+  if (both !== undefined) refuse('batch', `${what} has ${both} in "on" and in "batch". Leave it out of one of them.`)
+  if (single.size + batched.size === 0)
+    refuse('on', `${what} has no code. Give a function for each type of event: on: { OrderPlaced: event => … }.`)
+  if (unknown !== 'ignore' && unknown !== 'fail')
+    refuse('unknown', `${what} has ${describe(unknown)} as "unknown". It must be 'ignore' or 'fail'.`)
+  const filter = unknown === 'fail' ? {} : { types: [...single.keys(), ...batched.keys()] }
+  const built = consumer(
+    { name, kind: 'processor', filter, handle: (events, ctx) => applyInOrder(name, single, batched, events, ctx) },
+    { ...definition, batchSize },
+    { onFailure: 'stop', pausesWhenStopped: false },
+  )
+  return Object.freeze({ kind: 'processor', name, consumer: built })
 }
 
-export function openProcessors(consumers: Consumers): ProcessorRegistry {
-  const open = new Set<Processor>()
-  return {
-    processor(name, options) {
-      const processor = openProcessor(consumers, name, options, () => open.delete(processor))
-      open.add(processor)
-      return processor
-    },
-    async stopAll() {
-      await Promise.all([...open].map(processor => processor.shutdown()))
-    },
-  }
-}
+type EventFunction = (event: RecordedEvent, ctx: ProcessorContext) => Awaitable<void>
+type BatchFunction = (events: readonly RecordedEvent[], ctx: ProcessorContext) => Awaitable<void>
 
-function openProcessor<M extends EventMap>(
-  consumers: Consumers,
+async function applyInOrder(
   name: string,
-  options: ProcessorOptions<M>,
-  onShutdown: () => void,
-): Processor {
-  const { pollMs = 100 } = options
-  const built = build(name, options)
-  if (!(Number.isSafeInteger(pollMs) && pollMs >= 1))
-    throw new InvalidOption({ option: 'pollMs', reason: `must be a whole number from 1, not ${String(pollMs)}` })
-  const unregister = consumers.register(built)
-  const { log } = consumers
-  let state: ProcessorState = 'ready'
-  let running: Promise<void> | undefined
-  let ask = (): void => {}
-  let isShut = false
-
-  const runUntilAsked = async (asked: Promise<void>): Promise<void> => {
-    const failed = deferred<void>()
-    let failure: { readonly error: unknown } | undefined
-    let isOver = false
-    const parts = { ...consumers, watch: watchLog(log, consumers.wake, pollMs) }
-    // A look that was under way when it failed may take it once more.
-    const hosted: Hosted = { ...built, run: async hold => (isOver ? undefined : follow(parts, built, hold)) }
-    const host = openHost(consumers, {
-      // Once it is over nothing is taken again.
-      hosted: () => (isOver ? [] : [hosted]),
-      leaseMs: built.leaseMs,
-      onFailure(_, error) {
-        isOver = true
-        failure ??= { error }
-        failed.resolve()
-      },
-    })
-    try {
-      await Promise.race([host.start(), asked])
-      await Promise.race([asked, failed.promise])
-    } finally {
-      isOver = true
-      state = 'stopping'
-      await host.stop()
-    }
-    if (failure !== undefined) throw failure.error
-  }
-
-  const run = async (signal: AbortSignal | undefined): Promise<void> => {
-    const asked = deferred<void>()
-    ask = asked.resolve
-    const release = signal && onAbort(signal, asked.resolve)
-    state = 'running'
-    try {
-      await runUntilAsked(asked.promise)
-      state = 'stopped'
-    } catch (error) {
-      state = 'failed'
-      throw error
-    } finally {
-      release?.()
-      running = undefined
-    }
-  }
-
-  const shutdown = once(async () => {
-    isShut = true
-    ask()
-    await running?.catch(() => {})
-    if (state === 'ready') state = 'stopped'
-    unregister()
-    onShutdown()
-  })
-
-  const refuseShut = (): void => {
-    if (isShut) throw new InvalidOption({ option: 'processor', reason: `"${name}" was shut down; make a new one` })
-  }
-
-  return {
-    name,
-    get state() {
-      return state
-    },
-    async run(signal) {
-      refuseShut()
-      if (running !== undefined)
-        throw new InvalidOption({ option: 'processor', reason: `"${name}" is running already` })
-      running = runOutside(() => run(signal))
-      return running
-    },
-    async runOnce() {
-      refuseShut()
-      const tick = await tickOnce(consumers, built)
-      if (tick.result === 'stopped') throw tick.error
-      return tick
-    },
-    async checkpoint() {
-      const [status] = await readStatus(log, { names: [name] })
-      return status === undefined || status.checkpoint === 0 ? undefined : status.checkpoint
-    },
-    async lag() {
-      const [status] = await readStatus(log, { names: [name] })
-      return status === undefined ? (await settle(log)).settled : status.lag
-    },
-    shutdown,
-    [Symbol.asyncDispose]: shutdown,
+  single: ReadonlyMap<string, readonly EventFunction[]>,
+  batched: ReadonlyMap<string, readonly BatchFunction[]>,
+  events: readonly RecordedEvent[],
+  { at, ...context }: BatchContext,
+): Promise<void> {
+  for (let start = 0; start < events.length; ) {
+    const { type } = events[start]!
+    const inBatch = batched.get(type)
+    const end = inBatch === undefined ? start + 1 : endOfBatch(events, start)
+    const batch = events.slice(start, end)
+    at(batch.length === 1 ? batch[0] : undefined)
+    // Only the first event can have failed before.
+    const ctx: ProcessorContext = start === 0 ? context : { ...context, attempt: 1 }
+    if (inBatch !== undefined) for (const apply of inBatch) await apply(batch, ctx)
+    else for (const apply of single.get(type) ?? unhandled(name, type)) await apply(batch[0]!, ctx)
+    start = end
   }
 }
 
-/** Refuses what could only fail later. */
-function build<M extends EventMap>(name: string, options: ProcessorOptions<M>): Consumer {
-  const { batchSize = 100, policy = failFast() } = options
-  const handlers = handlersOf(name, options)
-  return consumer({ name, kind: 'processor', ...handlers }, { ...options, batchSize, policy })
+function endOfBatch(events: readonly RecordedEvent[], start: number): number {
+  let end = start + 1
+  while (end < events.length && events[end]!.type === events[start]!.type) end++
+  return end
+}
+
+function unhandled(consumer: string, type: string): never {
+  throw new EventTypeUnhandled({ consumer, type })
+}
+
+function functionsOf<Fn>(what: string, option: 'on' | 'batch', given: object): Map<string, readonly Fn[]> {
+  const functions = new Map<string, readonly Fn[]>()
+  for (const [type, one] of Object.entries(given)) {
+    if (one === undefined) continue
+    checkName('Event type', type)
+    const list: readonly unknown[] = Array.isArray(one) ? one : [one]
+    if (list.length === 0 || list.some(fn => typeof fn !== 'function'))
+      refuse(
+        `${option}.${type}`,
+        `${what} has ${describe(one)} as "${option}.${type}". It must be a function, or several.`,
+      )
+    functions.set(type, list as readonly Fn[])
+  }
+  return functions
+}
+
+function refuse(option: string, reason: string): never {
+  throw new InvalidOption({ option, reason })
 }

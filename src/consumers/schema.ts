@@ -9,7 +9,7 @@
  */
 import { type NamesOf, namesOf, type Part, sequence } from '../schema/part.ts'
 
-const objects = ['consumers', 'consumers_fence', 'daemons', 'dead_letters'] as const
+const objects = ['consumers', 'consumers_fence', 'runners', 'dead_letters'] as const
 export const consumerNames: NamesOf<(typeof objects)[number]> = namesOf(objects)
 
 export const consumersPart: Part = {
@@ -32,16 +32,19 @@ export const consumersPart: Part = {
   definition jsonb not null default '{}',
   last_error jsonb
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)`,
-    `create table ~daemons (
+    `create table ~runners (
+  fence bigint not null,
   heartbeat_at timestamptz not null,
-  started_at timestamptz not null default now(),
+  started_at timestamptz not null,
   lease_ms integer not null,
-  owner text collate "C" primary key,
+  concurrency integer,
+  id text collate "C" primary key,
   role text not null,
-  node text collate "C",
-  consumers text[] not null
+  name text collate "C",
+  consumers text[] not null,
+  routes integer[] not null
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)`,
-    `create unique index daemons_node on ~daemons (node) where node is not null`,
+    `create unique index runners_name on ~runners (name) where name is not null`,
     `create table ~dead_letters (
   position bigint not null,
   version bigint not null,

@@ -1,16 +1,29 @@
-/** How a consumer is doing: one query for all of them. */
+/** How consumers are doing: one query for the rows, then the rows of a group together as one. */
 
+import { nearestName } from '../core/nearest.ts'
+import { decodeCursor, encodeCursor, type Page, type PageOptions } from '../core/page.ts'
+import { checkWhole } from '../core/whole.ts'
+import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
 import { settle } from '../events/order/order.ts'
-import type { ConsumerKind } from './consumer.ts'
+import type { Consumer, ConsumerKind } from './consumer.ts'
+import type { Consumers } from './consumers.ts'
+import { ConsumerNotFound } from './errors.ts'
+import { type ConsumerState, isHeld } from './row.ts'
+import { groupKey, groupOf, readRows } from './row-names.ts'
 import { consumerNames } from './schema.ts'
 
 export interface ConsumerStatus {
   readonly name: string
   readonly kind: ConsumerKind
+  /** Of a subscription. */
+  readonly group: string | undefined
   /** `active`, or `inline` (applied with each append), or `rebuilding`. */
   readonly state: 'active' | 'inline' | 'rebuilding'
+  /** Whether this store has its code. */
+  readonly isRegistered: boolean
+  /** Everything up to here is applied; of a group in partitions, by the one that is furthest behind. */
   readonly checkpoint: number
   /** The last settled position. */
   readonly head: number
@@ -21,15 +34,19 @@ export interface ConsumerStatus {
   readonly isPaused: boolean
   /** Failures in a row of the event after the checkpoint. */
   readonly attempts: number
-  /** How long it waits before it is tried again; undefined if it does not. */
+  /** The wait before the next attempt; undefined if it does not wait. */
   readonly retryInMs: number | undefined
-  /** Who holds it, and for how long still. */
+  /** The runner that holds it, and for how long still. */
   readonly lease: { readonly owner: string; readonly expiresInMs: number } | undefined
   /** Those that are open or being retried. */
   readonly deadLetters: number
   readonly lastError: StoredError | undefined
-  readonly progressedAt: Date
+  /** When its checkpoint last moved; undefined if nothing is stored of it yet. */
+  readonly progressedAt: Date | undefined
 }
+
+/** One row of it. */
+export type RowStatus = Omit<ConsumerStatus, 'group' | 'isRegistered'>
 
 export interface StoredError {
   readonly name: string
@@ -38,7 +55,7 @@ export interface StoredError {
   readonly stack?: string | undefined
   /** The event it is about. */
   readonly eventId?: string | undefined
-  readonly position?: string | undefined
+  readonly position?: number | undefined
   readonly attempt?: number | undefined
   /** When it happened. */
   readonly at?: string | undefined
@@ -46,10 +63,123 @@ export interface StoredError {
   readonly earlier?: readonly StoredError[] | undefined
 }
 
+export interface ListConsumersOptions extends PageOptions {
+  /** Default: all. */
+  readonly kind?: ConsumerKind | undefined
+}
+
+/** By name; of a subscription one for each group. Tables that are being rebuilt are part of their projection. */
+export async function listConsumers(
+  consumers: Consumers,
+  { kind, after, limit = 100 }: ListConsumersOptions,
+): Promise<Page<ConsumerStatus>> {
+  checkWhole('limit', limit, 1, 10_000)
+  const { log } = consumers
+  const [last] = after === undefined ? [''] : (decodeCursor(after, 1) as [string])
+  const rows = await log.database.run<{ name: string; kind: ConsumerKind }>(sql`/* consumers.list */
+    select name, kind
+    from ${consumerNames(log).consumers}
+    where (${kind ?? null}::text is null or kind = ${kind ?? null}::text)
+      and not definition ? 'rebuilds'
+    order by name`)
+  const stored = new Set(rows.map(row => row.name))
+  const isNew = (each: Consumer): boolean => !stored.has(each.name) && (kind === undefined || each.kind === kind)
+  const unstored = new Map(
+    consumers
+      .list()
+      .filter(isNew)
+      .map(each => [each.name, each]),
+  )
+  const keys = [...new Set([...rows.map(keyOf), ...unstored.keys()])].filter(key => key > last).sort()
+  const page = new Set(keys.slice(0, limit))
+  const names = rows.filter(row => page.has(keyOf(row))).map(row => row.name)
+  const items = combine(consumers, await readStatus(log, { names }))
+  for (const name of page) if (unstored.has(name)) items.push(await statusOfNew(log, unstored.get(name)!))
+  items.sort((a, b) => (keyOfStatus(a) < keyOfStatus(b) ? -1 : 1))
+  return { items, next: keys.length > limit ? encodeCursor([keys[limit - 1]]) : undefined }
+}
+
+/** A consumer that this store has the code of, and nothing is stored of yet. */
+async function statusOfNew(log: Log, { name, kind, from }: Consumer): Promise<ConsumerStatus> {
+  const { settled: head } = await settle(log)
+  const checkpoint = from === 'start' ? 0 : from === 'now' ? head : Math.min(from, head)
+  return {
+    ...{ name, kind, checkpoint, head, group: undefined, state: 'active', isRegistered: true, isPaused: false },
+    ...{ lag: head - checkpoint, lagSeconds: 0, attempts: 0, retryInMs: undefined, lease: undefined },
+    ...{ deadLetters: 0, lastError: undefined, progressedAt: undefined },
+  }
+}
+
+/** Of one consumer, or of one group of a subscription. */
+export async function readGroupStatus(consumers: Consumers, name: string, group: string): Promise<ConsumerStatus> {
+  const { log } = consumers
+  const own = await readStatus(log, { names: [name] })
+  const rows = own.length > 0 ? own : await readStatus(log, { names: await readRows(log, name, group) })
+  const [status] = combine(consumers, rows)
+  if (status !== undefined) return status
+  const registered = consumers.get(name)
+  if (registered === undefined) throw await notFound(consumers, name, group)
+  return statusOfNew(log, registered)
+}
+
+/** The error for a name, or a group, that there is not. */
+export async function notFound(
+  consumers: Consumers,
+  consumer: string,
+  group: string | undefined,
+  executor: Executor = consumers.log.database,
+): Promise<InstanceType<typeof ConsumerNotFound>> {
+  const rows = await executor.run<{ name: string; kind: ConsumerKind }>(sql`/* consumers.names */
+    select name, kind
+    from ${consumerNames(consumers.log).consumers}`)
+  const groups = rows.filter(row => row.kind === 'subscription').map(row => groupOf(row.name))
+  const known = groups.filter(each => each.name === consumer).map(each => each.group)
+  if (group !== undefined && known.length > 0)
+    return new ConsumerNotFound({ consumer, group, nearest: nearestName(group, known) })
+  const names = [
+    ...consumers.list().map(each => each.name),
+    ...(consumers.divided?.names() ?? []),
+    ...groups.map(each => each.name),
+    ...rows.map(row => row.name),
+  ]
+  return new ConsumerNotFound({ consumer, nearest: nearestName(consumer, names) })
+}
+
+/** One status for the rows of each group. */
+function combine(consumers: Consumers, rows: readonly RowStatus[]): ConsumerStatus[] {
+  const byKey = new Map<string, RowStatus[]>()
+  for (const row of rows) {
+    const key = keyOf(row)
+    byKey.set(key, [...(byKey.get(key) ?? []), row])
+  }
+  return [...byKey.values()].map(all => {
+    const slowest = all.reduce((a, b) => (b.checkpoint < a.checkpoint ? b : a))
+    const { name, group } =
+      slowest.kind === 'subscription' ? groupOf(slowest.name) : { name: slowest.name, group: undefined }
+    const isRegistered = consumers.get(name) !== undefined || consumers.divided?.names().includes(name) === true
+    return {
+      ...slowest,
+      ...{ name, group, isRegistered },
+      isPaused: all.every(row => row.isPaused),
+      deadLetters: all.reduce((sum, row) => sum + row.deadLetters, 0),
+      lastError: all.find(row => row.lastError !== undefined)?.lastError,
+      lease: slowest.lease ?? all.find(row => row.lease !== undefined)?.lease,
+    }
+  })
+}
+
+function keyOfStatus({ name, group }: ConsumerStatus): string {
+  return group === undefined ? name : groupKey({ name, group })
+}
+
+function keyOf({ name, kind }: { readonly name: string; readonly kind: ConsumerKind }): string {
+  return kind === 'subscription' ? groupKey(groupOf(name)) : name
+}
+
 interface StatusRow {
   name: string
   kind: ConsumerKind
-  state: ConsumerStatus['state'] | 'emptying'
+  state: ConsumerState
   checkpoint: number
   lag_seconds: number | null
   paused: boolean
@@ -62,50 +192,46 @@ interface StatusRow {
   progressed_at: Date
 }
 
-/** Of the consumers with these names, or of a kind, or all. */
+/** The rows of these names, or of a kind, or all. */
 export async function readStatus(
   log: Log,
   { names, kind }: { names?: readonly string[] | undefined; kind?: ConsumerKind | undefined } = {},
-): Promise<ConsumerStatus[]> {
+): Promise<RowStatus[]> {
   const { settled } = await settle(log)
-  const sign = log.database.soleUser ?? null
+  const { clock } = log.names
+  const { consumers, dead_letters } = consumerNames(log)
   const rows = await log.database.run<StatusRow>(sql`/* consumers.status */
     select
       c.name, c.kind, c.state, c.checkpoint, c.attempts, c.progressed_at, c.last_error,
       c.paused_at is not null as paused,
-      (extract(epoch from c.retry_at - ${log.names.clock}(c.retry_at)) * 1000)::float8 as retry_in,
-      case
-        when c.lease_until > ${log.names.clock}(c.lease_until)
-          and (${sign}::text is null or split_part(c.owner, '/', 1) = ${sign}::text)
-        then c.owner
-      end as owner,
-      (extract(epoch from c.lease_until - ${log.names.clock}(c.lease_until)) * 1000)::float8 as expires_in,
+      (extract(epoch from c.retry_at - ${clock}(c.retry_at)) * 1000)::float8 as retry_in,
+      case when ${isHeld(log)} then c.owner end as owner,
+      (extract(epoch from c.lease_until - ${clock}(c.lease_until)) * 1000)::float8 as expires_in,
       (select count(*)
-        from ${consumerNames(log).dead_letters} as l
-        where l.consumer = c.name
-          and l.state in ('open', 'retrying')) as dead_letters,
-      (select extract(epoch from ${log.names.clock}(e.created_at) - e.created_at)::float8
+        from ${dead_letters} as d
+        where d.consumer = c.name
+          and d.state in ('open', 'retrying')) as dead_letters,
+      (select extract(epoch from ${clock}(e.created_at) - e.created_at)::float8
         from ${log.names.events} as e
         where e.position > c.checkpoint
           and e.position <= ${settled}::bigint
         order by e.position
         limit 1) as lag_seconds
-    from ${consumerNames(log).consumers} as c
+    from ${consumers} as c
     where (${names ?? null}::text[] is null or c.name = any(${names ?? null}::text[]))
       and (${kind ?? null}::text is null or c.kind = ${kind ?? null}::text)
     order by c.name`)
   return rows.map(row => statusOf(row, settled))
 }
 
-function statusOf(row: StatusRow, head: number): ConsumerStatus {
+function statusOf(row: StatusRow, head: number): RowStatus {
   const { name, kind, attempts } = row
-  const state = row.state === 'emptying' ? 'rebuilding' : row.state
-  const isInline = state === 'inline'
+  const isInline = row.state === 'inline'
   const checkpoint = isInline && row.checkpoint < head ? head : row.checkpoint
   return {
     name,
     kind,
-    state,
+    state: isInline ? 'inline' : row.state === 'emptying' || row.state === 'rebuilding' ? 'rebuilding' : 'active',
     checkpoint,
     head,
     lag: checkpoint < head ? head - checkpoint : 0,

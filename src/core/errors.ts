@@ -106,8 +106,8 @@ export const InvalidEvent: ErrorKind<
   return `${event} is not valid: ${d.path} ${d.reason}. ${effect}`
 })
 
-export const HandlerTimeout: ErrorKind<'handler_timeout', { consumer: string; timeoutMs: number }> = defineError(
-  'handler_timeout',
+export const ConsumerTimeout: ErrorKind<'consumer_timeout', { consumer: string; timeoutMs: number }> = defineError(
+  'consumer_timeout',
   d =>
     `The code of "${d.consumer}" had not returned after ${d.timeoutMs} ms, so its transaction was rolled back. Move slow work out of it (a subscription may await the network), or raise timeoutMs.`,
 )

@@ -33,7 +33,7 @@ export type NameKind =
   | 'User id'
   | 'Consumer'
   | 'Group'
-  | 'Node'
+  | 'Runner'
   | 'Document'
   | 'Category'
   | 'Handler'

@@ -12,7 +12,7 @@
  */
 
 import { type ConsumerFilter, type ConsumerOptions, consumerOptionNames } from '../consumers/consumer.ts'
-import { NoHandler } from '../consumers/errors.ts'
+import { EventTypeUnhandled } from '../consumers/errors.ts'
 import type { Awaitable } from '../core/core.ts'
 import type { Definition } from '../core/definition.ts'
 import { InvalidOption } from '../core/errors.ts'
@@ -205,7 +205,7 @@ export function handlersOf<H>(name: string, field: 'on' | 'evolve', given: objec
 /** A dead letter may come back after its handler was removed, so a type can be without one. */
 export function handlerFor<H>(handlers: ReadonlyMap<string, H>, name: string, event: RecordedEvent): H {
   const handler = handlers.get(event.type) ?? handlers.get('*')
-  if (handler === undefined) throw new NoHandler({ consumer: name, type: event.type })
+  if (handler === undefined) throw new EventTypeUnhandled({ consumer: name, type: event.type })
   return handler
 }
 

@@ -31,10 +31,7 @@
 import { type Consumer, ensureConsumer } from '../consumers/consumer.ts'
 import type { Consumers } from '../consumers/consumers.ts'
 import { ConsumerNotFound } from '../consumers/errors.ts'
-import { pause, reset, resume } from '../consumers/operator.ts'
-import { runUntilIdle, type Tick, type TickOptions, tickOnce } from '../consumers/run/run.ts'
-import { type ConsumerStatus, readStatus } from '../consumers/status.ts'
-import { type WaitForOptions, waitForConsumer } from '../consumers/wait-for.ts'
+import { readStatus } from '../consumers/status.ts'
 import { type Named, nameOf } from '../core/definition.ts'
 import { DuplicateConsumer, InvalidOption } from '../core/errors.ts'
 import { nearestName } from '../core/nearest.ts'
@@ -43,7 +40,7 @@ import type { DocumentParts } from '../documents/collection.ts'
 import { listInline } from '../events/inline/barrier.ts'
 import type { Schema } from '../schema/schema.ts'
 import type { TableRegistry } from '../schema/table.ts'
-import { isShadow, openPreparation, projectionConsumer } from './consumer.ts'
+import { openPreparation, projectionConsumer } from './consumer.ts'
 import { inlineForm, makeAsync, makeInline } from './lifecycle.ts'
 import { checkLifecycle, type Projection, withoutVersion } from './projection.ts'
 import { openReadModels, type ReadModels } from './read.ts'
@@ -55,55 +52,19 @@ export interface SwitchOptions {
   readonly lifecycle?: 'inline' | 'async' | undefined
 }
 
-export interface ProjectionDescription {
-  readonly name: string
-  /** Whether this store has its code. */
-  readonly isRegistered: boolean
-  /** Undefined for one that is registered and has never run. */
-  readonly status: ConsumerStatus | undefined
-}
-
 export interface Projections {
   /**
    * Makes a projection known to this store. It is registered when the call returns. The promise is for an inline one that
    * is new to the database: it is active when the promise resolves.
    */
   register(projection: Projection): Promise<void>
-  /** Those registered here, and those that only the database knows. */
-  list(): Promise<ProjectionDescription[]>
-  status(name: string): Promise<ConsumerStatus>
-  /** A batch that is running still ends; none begins after it. */
-  pause(name: string): Promise<void>
-  /** Continues at once: a wait after failures is over, too. */
-  resume(name: string): Promise<void>
-  /** Moves the checkpoint only. The read model stays as it is, so events may count twice. To empty it too, rebuild it. */
-  reset(name: string, position: number): Promise<void>
+  /** Fills its read model anew from the log, while the old one is read. */
   rebuild(projection: Named, options?: RebuildOptions): Promise<Rebuilt>
   /**
    * Makes a projection inline or async while writers continue; of an inline one also its version and its types become
    * those of the code that is registered here. To make it async no code is needed.
    */
   switch(projection: Named, options?: SwitchOptions): Promise<void>
-  /** One batch. */
-  tickOnce(name: string, options?: TickOptions): Promise<Tick>
-  /** One batch of each. */
-  tickAll(options?: TickOptions): Promise<Record<string, Tick>>
-  /** Ticks all until nothing is left that could be done now; returns how many events were done with. */
-  runUntilIdle(options?: TickOptions): Promise<number>
-  /** Runs all of them until the signal aborts. */
-  run(signal: AbortSignal): Promise<void>
-  /** How far behind each of them is, for a gauge. */
-  metrics(): Promise<Record<string, ProjectionMetrics>>
-  /** Waits until a projection has applied a position: how to read your own writes. */
-  waitFor(name: string, position: number, options?: WaitForOptions): Promise<void>
-}
-
-export interface ProjectionMetrics {
-  readonly lag: number
-  readonly lagSeconds: number
-  readonly deadLetters: number
-  readonly attempts: number
-  readonly isPaused: boolean
 }
 
 export interface ProjectionParts {
@@ -116,8 +77,6 @@ export interface ProjectionParts {
   readonly documents: DocumentParts
   /** Whether a collection of this name is known. */
   isCollection(name: string): boolean
-  /** Runs these consumers until the signal aborts. */
-  readonly runConsumers: (names: readonly string[], signal: AbortSignal) => Promise<void>
 }
 
 interface Registered {
@@ -156,7 +115,6 @@ export function openProjections(parts: ProjectionParts): OpenedProjections {
     const reason = `Projection "${name}" is live: it stores nothing and follows nothing, so there is nothing to run.`
     throw new InvalidOption({ option: 'name', reason })
   }
-  const running = (): Consumer[] => [...registered.values()].flatMap(({ consumer }) => consumer ?? [])
   /** A projection that is registered has a row from now on; any other must have one already. */
   const known = async (name: string): Promise<void> => {
     if (registered.has(name)) return ensureConsumer(log, findConsumer(name))
@@ -223,45 +181,11 @@ export function openProjections(parts: ProjectionParts): OpenedProjections {
       registered.set(name, { projection, consumer })
       return lifecycle === 'inline' ? activateIfNew(name) : Promise.resolve()
     },
-    async list() {
-      const found = new Map((await readStatus(log, { kind: 'projection' })).map(status => [status.name, status]))
-      const names = [...new Set([...registered.keys(), ...found.keys()])].filter(name => !isShadow(name)).sort()
-      return names.map(name => ({ name, isRegistered: registered.has(name), status: found.get(name) }))
-    },
-    async status(name) {
-      await known(name)
-      return (await readStatus(log, { names: [name] }))[0]!
-    },
-    pause: name => changed(known(name).then(() => pause(log, [name]))),
-    resume: name => changed(known(name).then(() => resume(log, [name]))),
-    reset: (name, position) => changed(known(name).then(() => reset(log, [name], position))),
     rebuild: async (given, options) => rebuild({ consumers, prepare }, find(nameOf(given)).projection, options),
     async switch(given, { lifecycle } = {}) {
       const name = nameOf(given)
       await switchTo(name, lifecycle ?? find(name).projection.lifecycle)
     },
-    tickOnce: async (name, options) => tickOnce(consumers, findConsumer(name), options),
-    async tickAll(options) {
-      const ticks: Record<string, Tick> = {}
-      for (const consumer of running()) ticks[consumer.name] = await tickOnce(consumers, consumer, options)
-      return ticks
-    },
-    async metrics() {
-      const statuses = (await readStatus(log, { kind: 'projection' })).filter(({ name }) => !isShadow(name))
-      return Object.fromEntries(
-        statuses.map(({ name, lag, lagSeconds, deadLetters, attempts, isPaused }) => [
-          name,
-          { lag: Number(lag), lagSeconds, deadLetters, attempts, isPaused },
-        ]),
-      )
-    },
-    runUntilIdle: async options => runUntilIdle(consumers, running(), options),
-    run: signal =>
-      parts.runConsumers(
-        running().map(each => each.name),
-        signal,
-      ),
-    waitFor: (name, position, options) => waitForConsumer(consumers, name, position, options),
   }
 
   /** The versions of a projection that the database has as inline, but for this one. */

@@ -260,20 +260,6 @@ export const expectedWorkflows: SchemaShape = {
         workflow_waits_signal: 'btree (correlation_id, type) WHERE (type IS NOT NULL)',
       },
     },
-    workflow_workers: {
-      columns: {
-        heartbeat_at: 'timestamp with time zone not null',
-        started_at: 'timestamp with time zone not null default now()',
-        lease_ms: 'integer not null',
-        concurrency: 'integer not null',
-        owner: 'text collate "C" not null',
-        node: 'text',
-        routes: 'integer[] not null',
-      },
-      indexes: {
-        workflow_workers_pkey: 'primary key btree (owner)',
-      },
-    },
     workflows: {
       columns: {
         first_position: 'bigint not null',

@@ -28,21 +28,6 @@ const others: SchemaShape = {
         consumers_pkey: 'primary key btree (name)',
       },
     },
-    daemons: {
-      columns: {
-        heartbeat_at: 'timestamp with time zone not null',
-        started_at: 'timestamp with time zone not null default now()',
-        lease_ms: 'integer not null',
-        owner: 'text collate "C" not null',
-        role: 'text not null',
-        node: 'text collate "C"',
-        consumers: 'text[] not null',
-      },
-      indexes: {
-        daemons_node: 'unique btree (node) WHERE (node IS NOT NULL)',
-        daemons_pkey: 'primary key btree (owner)',
-      },
-    },
     dead_letters: {
       columns: {
         position: 'bigint not null',
@@ -166,6 +151,24 @@ const others: SchemaShape = {
       },
       indexes: {
         migrations_pkey: 'primary key btree (id)',
+      },
+    },
+    runners: {
+      columns: {
+        fence: 'bigint not null',
+        heartbeat_at: 'timestamp with time zone not null',
+        started_at: 'timestamp with time zone not null',
+        lease_ms: 'integer not null',
+        concurrency: 'integer',
+        id: 'text collate "C" not null',
+        role: 'text not null',
+        name: 'text collate "C"',
+        consumers: 'text[] not null',
+        routes: 'integer[] not null',
+      },
+      indexes: {
+        runners_name: 'unique btree (name) WHERE (name IS NOT NULL)',
+        runners_pkey: 'primary key btree (id)',
       },
     },
     snapshots: {

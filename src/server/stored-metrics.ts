@@ -119,7 +119,7 @@ async function openByHandler(log: Log, queues: readonly HandlerQueue[]): Promise
 }
 
 async function aliveFamilies(log: Log): Promise<Family[]> {
-  const { hot, standby, workers } = await countAlive(log)
-  const daemons = Object.entries({ hot, standby }).map(([role, value]) => ({ labels: { role }, value }))
-  return [gauge('workers', one(workers)), gauge('daemons', daemons)]
+  const { active, standby, workers } = await countAlive(log)
+  const runners = Object.entries({ active, standby }).map(([role, value]) => ({ labels: { role }, value }))
+  return [gauge('workers', one(workers)), gauge('runners', runners)]
 }

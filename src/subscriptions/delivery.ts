@@ -1,39 +1,88 @@
 /**
- * An event in the hands of a consumer: its fields, and the means to say what became of it. Those are on the prototype, so
+ * An event in the hands of a program: its fields, and the means to say what became of it. Those are on the prototype, so
  * that a delivery prints, compares and copies like the event.
+ *
+ *     out ──ack──► acknowledged        out ──nack──► given back: delivered again, or ended by the policy
+ *
+ * It is said once: the first outcome stands, and a different one afterwards is refused (`AlreadySettled`).
  */
+import { LeaseLost } from '../consumers/errors.ts'
+import type { Held } from '../consumers/row.ts'
 import type { AnyTransaction } from '../database/transaction.ts'
 import type { EventMap, RecordedEvent, UntypedEvents } from '../events/definition.ts'
+import type { Log } from '../events/log.ts'
+import { AlreadySettled } from './errors.ts'
 
 export type Delivery<M extends EventMap = UntypedEvents> = RecordedEvent<M> & Settling
 
 export interface Settling {
   /** How often it has been delivered, this time included. A crash before it was given back is not counted. */
   readonly deliveries: number
-  /** True for a dead letter that is tried again: newer events were delivered before. */
+  /** True for the retry of a dead letter: newer events were delivered before. */
   readonly isReplay: boolean
-  /** Aborts when the lease is lost or the subscription stopped: the event will be delivered to somebody else. */
+  /** Aborts when the lease is lost or the subscription stops: the event will be delivered to another runner. */
   readonly signal: AbortSignal
   /**
-   * Done with it; resolves when that is stored. With `tx` it is stored with that transaction, together with its effects:
-   * if it is rolled back, the event is delivered again.
+   * It is done; resolves when that is stored. With `tx` it is stored with that transaction, together with its effects:
+   * if that is rolled back, the event is delivered again.
    */
   ack(tx?: AnyTransaction): Promise<void>
-  /** Gives it back, to be delivered again after a while, or to end as the policy says. */
+  /** Gives it back: it is delivered again after a while, or ends as the policy says. */
   nack(options?: NackOptions): Promise<void>
 }
 
 export interface NackOptions {
   /** How long it waits. Default: the policy's backoff. */
   delayMs?: number | undefined
-  /** Why; an error or a sentence. Kept with the dead letter. */
+  /** Why; an error or a sentence. Stored with the dead letter. */
   reason?: unknown
 }
 
+/** What stores the outcome of one delivery. */
 export interface Settler {
   readonly signal: AbortSignal
   ack(tx: AnyTransaction | undefined): Promise<void>
   nack(options: NackOptions): Promise<void>
+}
+
+export interface SettlerParts extends Pick<Settler, 'ack' | 'nack'> {
+  readonly log: Log
+  readonly lease: Held
+  readonly position: number
+  /** Aborts when no outcome can be stored any longer. */
+  readonly ended: AbortSignal
+}
+
+/** A settler that stores the first outcome, and refuses another one. */
+export function settleOnce({ log, lease, position, ended, ack, nack }: SettlerParts): Settler {
+  const { consumer, fence } = lease
+  let settled: 'acknowledged' | 'given back' | undefined
+  let outcome: Promise<void> = Promise.resolve()
+
+  const settle = (as: NonNullable<typeof settled>, work: () => Promise<void>): Promise<void> => {
+    if (settled === as) return outcome
+    if (settled !== undefined) return Promise.reject(new AlreadySettled({ consumer, position, as: settled }))
+    if (ended.aborted) return Promise.reject(new LeaseLost({ consumer, fence }))
+    settled = as
+    outcome = work().catch(error => {
+      settled = undefined
+      throw error
+    })
+    return outcome
+  }
+
+  return {
+    signal: ended,
+    async ack(tx) {
+      // Embedded it would wait for the transaction, which waits for it.
+      if (tx === undefined) log.database.refuseInsideTransaction('ack')
+      return settle('acknowledged', () => ack(tx))
+    },
+    async nack(options) {
+      log.database.refuseInsideTransaction('nack')
+      return settle('given back', () => nack(options))
+    },
+  }
 }
 
 export function deliveryOf(event: RecordedEvent, deliveries: number, settler: Settler, isReplay = false): Delivery {

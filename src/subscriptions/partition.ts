@@ -1,9 +1,11 @@
 /**
- * One partition in the hands of this process: its window, and everything that is written about it under its fence.
+ * One partition that this process holds: its window, and everything that is written about it under its fence.
  *
- * What consumers say comes together and goes in one statement at a time, so a burst of acknowledgements costs a few writes.
- * An event counts as acknowledged only when that is stored. Trouble with the connection is waited out; a lost lease ends it
- * all, and whoever has it now delivers again what was not stored.
+ *     ack, nack ──► outcomes ──► one statement at a time, for all outcomes that came meanwhile ──► stored
+ *
+ * So a burst of acknowledgements costs a few writes. An event counts as acknowledged only when that is stored. If the
+ * database is away, the same outcomes are sent again; a lost lease ends it all, and the next holder delivers again what was
+ * not stored.
  */
 import { record } from '../consumers/dead-letters/row.ts'
 import { LeaseLost } from '../consumers/errors.ts'
@@ -13,51 +15,51 @@ import { decide } from '../consumers/run/policy.ts'
 import { isRillflowError } from '../core/errors.ts'
 import { type Deferred, deferred, sleep } from '../core/lifecycle.ts'
 import { defaultBackoff, delay } from '../core/retry.ts'
+import { runDetached } from '../core/service.ts'
 import type { Executor } from '../database/database.ts'
-import { type AnyTransaction, isOwnTransaction, runOutside } from '../database/transaction.ts'
+import { type AnyTransaction, isOwnTransaction } from '../database/transaction.ts'
 import type { Log } from '../events/log.ts'
-import type { Settler } from './delivery.ts'
-import type { Plan } from './plan.ts'
+import { type Settler, settleOnce } from './delivery.ts'
+import type { SubscriptionOptions } from './options.ts'
 import { endedInside, type RowState, saveChange, saveInside } from './save.ts'
-import { settleOnce } from './settler.ts'
 import type { Entry, Window } from './window.ts'
 
 export interface PartitionParts {
   readonly log: Log
-  readonly plan: Plan
+  readonly options: SubscriptionOptions
   readonly lease: Lease
   readonly window: Window
   executorOf(tx: AnyTransaction): Executor
   /** Something may be deliverable now, or there is room. */
   onChange(): void
-  /** What the row said when it was written. */
+  /** The row as it was when it was written. */
   onState(state: RowState): void
-  /** The policy, or an error that will not mend itself, ends the subscription. */
+  /** The policy, or an error that does not pass by itself, ends the subscription. */
   onStop(error: unknown): void
 }
 
 export interface Partition {
   readonly lease: Lease
   readonly window: Window
-  /** Aborts when nothing may be done for it any more. */
+  /** Aborts when nothing may be done for it any longer. */
   readonly ended: AbortSignal
   settler(entry: Entry): Settler
-  /** Does with an event that cannot be delivered what the policy says. */
+  /** Does what the policy says with an event that cannot be delivered. */
   reject(entry: Entry): Promise<void>
-  /** The window has moved without anybody's word: to be stored some time soon. */
+  /** The window has moved past events that nobody wanted: to be stored some time soon. */
   moved(): void
-  /** The server may have restarted: only what was stored, and events that are surely there, have been read. */
+  /** The server may have restarted: only what was stored, and events that are surely there, count as read. */
   goBack(surely: number): void
-  /** Stores what was said up to now, then ends. */
+  /** Stores the outcomes there are, then ends. */
   close(): Promise<void>
-  /** Ends at once: the lease is not ours any more. */
+  /** Ends at once: the lease is lost. */
   lose(reason?: unknown): void
 }
 
-/** One word of a consumer, on its way to the row. */
-interface Word {
+/** What became of one delivery, on its way to the row. */
+interface Outcome {
   readonly entry: Entry
-  readonly outcome: 'done' | 'skip' | 'letter' | 'back' | 'stop'
+  readonly kind: 'done' | 'skip' | 'deadLetter' | 'givenBack' | 'stop'
   readonly delayMs: number
   readonly error: unknown
   readonly stored: Deferred<void>
@@ -67,11 +69,11 @@ interface Word {
 const movedEveryMs = 250
 
 export function openPartition(parts: PartitionParts): Partition {
-  const { log, plan, lease, window } = parts
+  const { log, options, lease, window } = parts
   const { consumer, fence } = lease
   const ended = new AbortController()
   const inside = new Set<Entry>()
-  let words: Word[] = []
+  let outcomes: Outcome[] = []
   let saved = lease.checkpoint
   let savedAt = 0
   let saving: Promise<void> | undefined
@@ -101,14 +103,14 @@ export function openPartition(parts: PartitionParts): Partition {
     if (!isOpen()) return
     ended.abort(reason)
     movedTimer?.cancel()
-    for (const word of words.splice(0)) word.stored.reject(reason)
+    for (const { stored } of outcomes.splice(0)) stored.reject(reason)
     parts.onChange()
   }
 
   function settler(entry: Entry): Settler {
     return settleOnce({
       ...{ log, lease, position: entry.event.position, ended: ended.signal },
-      ack: tx => (tx === undefined ? say(entry, 'done') : ackInside(entry, tx)),
+      ack: tx => (tx === undefined ? store(entry, 'done') : ackInside(entry, tx)),
       nack: ({ delayMs, reason = 'it was given back' }) => settle(entry, reason, { delayMs }),
     })
   }
@@ -121,22 +123,22 @@ export function openPartition(parts: PartitionParts): Partition {
     const { event, deliveries } = entry
     // Reading it again would not make it readable.
     const attempt = isFault ? Number.MAX_SAFE_INTEGER : deliveries
-    const decided = await decide(plan.policy, { consumer, event, error, attempt }).catch(failure => {
+    const decided = await decide(options.policy, { consumer, event, error, attempt }).catch(failure => {
       log.telemetry.log.error({ consumer, error: failure }, 'the failure policy itself failed')
-      return { decision: 'dead-letter' as const }
+      return { decision: 'deadLetter' as const }
     })
-    if (decided.decision === 'retry' && !isFault) return say(entry, 'back', error, delayMs ?? decided.delayMs)
-    if (decided.decision === 'skip') return say(entry, 'skip', error)
-    if (decided.decision === 'stop') return say(entry, 'stop', error)
-    return say(entry, 'letter', error)
+    if (decided.decision === 'retry' && !isFault) return store(entry, 'givenBack', error, delayMs ?? decided.delayMs)
+    if (decided.decision === 'skip') return store(entry, 'skip', error)
+    if (decided.decision === 'stop') return store(entry, 'stop', error)
+    return store(entry, 'deadLetter', error)
   }
 
-  function say(entry: Entry, outcome: Word['outcome'], error?: unknown, delayMs = 0): Promise<void> {
+  function store(entry: Entry, kind: Outcome['kind'], error?: unknown, delayMs = 0): Promise<void> {
     if (!isOpen()) return Promise.reject(new LeaseLost({ consumer, fence }))
     const stored = deferred<void>()
-    // Nobody need wait for it.
+    // It need not be waited for.
     stored.promise.catch(() => {})
-    words.push({ entry, outcome, error, delayMs, stored })
+    outcomes.push({ entry, kind, error, delayMs, stored })
     saveSoon()
     return stored.promise
   }
@@ -156,13 +158,13 @@ export function openPartition(parts: PartitionParts): Partition {
     movedTimer = timer
   }
 
-  /** All that is said in this turn of the loop goes together. */
+  /** All outcomes of this turn of the event loop are stored together. */
   function saveSoon(): void {
-    saving ??= runOutside(async () => {
+    saving ??= runDetached(async () => {
       await new Promise(setImmediate)
       try {
-        do await saveWords()
-        while (words.length > 0 && isOpen())
+        do await saveOutcomes()
+        while (outcomes.length > 0 && isOpen())
       } finally {
         saving = undefined
       }
@@ -170,61 +172,61 @@ export function openPartition(parts: PartitionParts): Partition {
     })
   }
 
-  async function saveWords(): Promise<void> {
-    const said = words
-    words = []
-    for (const { entry, outcome } of said) if (outcome !== 'back' && outcome !== 'stop') window.finish(entry)
+  async function saveOutcomes(): Promise<void> {
+    const taken = outcomes
+    outcomes = []
+    for (const { entry, kind } of taken) if (kind !== 'givenBack' && kind !== 'stop') window.complete(entry)
     try {
-      const { checkpoint, state } = await saveUntilStored(said)
+      const { checkpoint, state } = await saveUntilStored(taken)
       if (checkpoint > saved) saved = checkpoint
       savedAt = performance.now()
       window.forget(checkpoint)
       const now = log.clock.now().getTime()
-      for (const { entry, outcome, delayMs, error } of said) {
-        if (outcome === 'back' || outcome === 'stop') window.giveBack(entry, now + delayMs)
-        if (outcome === 'skip')
+      for (const { entry, kind, delayMs, error } of taken) {
+        if (kind === 'givenBack' || kind === 'stop') window.giveBack(entry, now + delayMs)
+        if (kind === 'skip')
           log.telemetry.log.warn({ consumer, position: entry.event.position, error }, 'an event was skipped')
-        if (outcome === 'stop') parts.onStop(error)
+        if (kind === 'stop') parts.onStop(error)
       }
-      for (const { stored } of said) stored.resolve()
+      for (const { stored } of taken) stored.resolve()
       parts.onState(state)
       parts.onChange()
     } catch (error) {
       const reason = isOpen() ? error : new LeaseLost({ consumer, fence })
-      for (const { stored } of said) stored.reject(reason)
+      for (const { stored } of taken) stored.reject(reason)
       if (!isRillflowError(reason, 'lease_lost')) parts.onStop(reason)
       lose(reason)
     }
   }
 
-  async function saveUntilStored(said: readonly Word[]): Promise<{ checkpoint: number; state: RowState }> {
-    const letters = said.filter(word => word.outcome === 'letter')
+  async function saveUntilStored(taken: readonly Outcome[]): Promise<{ checkpoint: number; state: RowState }> {
+    const failed = taken.filter(({ kind }) => kind === 'deadLetter')
     const { checkpoint } = window
     const change = {
       checkpoint,
-      done: said
-        .filter(w => w.entry.state === 'done' && w.entry.event.position > checkpoint)
+      done: taken
+        .filter(({ entry }) => entry.state === 'done' && entry.event.position > checkpoint)
         .map(({ entry }) => rowOf(entry)),
-      givenBack: said
-        .filter(w => w.outcome === 'back' || w.outcome === 'stop')
+      givenBack: taken
+        .filter(({ kind }) => kind === 'givenBack' || kind === 'stop')
         .map(({ entry, delayMs, error }) => ({ ...rowOf(entry), delayMs, error: describeError(error) })),
     }
     for (let attempt = 1; isOpen(); attempt++) {
       try {
         const state =
-          letters.length === 0
+          failed.length === 0
             ? await saveChange(log, log.database, lease, change)
             : await log.database.transaction(async tx => {
                 const state = await saveChange(log, tx, lease, change)
                 if (state === undefined) return undefined
-                for (const { entry, error } of letters)
+                for (const { entry, error } of failed)
                   await record(log, lease, { event: entry.event, error, attempts: entry.deliveries }, tx)
                 return state
               })
         if (state !== undefined) return { checkpoint, state }
         await sleep(Math.min(2 * attempt, 50), { clock: log.clock, signal: ended.signal })
       } catch (error) {
-        // Storing the same again is harmless, so what got no answer is simply sent again.
+        // Storing the same again is harmless, so outcomes that got no answer are sent again.
         const isWorthIt = isRillflowError(error) && (error.retryable || error.code === 'outcome_unknown')
         if (!isOpen() || !isWorthIt) throw error
         log.telemetry.log.warn({ consumer, error }, 'acknowledgements could not be stored yet')
@@ -238,16 +240,16 @@ export function openPartition(parts: PartitionParts): Partition {
     await saveInside(log, parts.executorOf(tx), lease, rowOf(entry))
     inside.add(entry)
     if (isOwnTransaction(tx)) tx.afterCommit(() => committed(entry))
-    runOutside(watchInside)
+    runDetached(watchInside)
   }
 
   function committed(entry: Entry): void {
     if (!inside.delete(entry) || !isOpen()) return
-    window.finish(entry)
+    window.complete(entry)
     saveSoon()
   }
 
-  /** Somebody else's transaction tells nobody how it ended, and one of ours says nothing when it is rolled back. */
+  /** A transaction of another library does not say how it ended, and one of ours does not say when it is rolled back. */
   function watchInside(wait = 20): void {
     if (watching || inside.size === 0 || !isOpen()) return
     watching = true

@@ -1,9 +1,10 @@
 /**
- * One reading of the log for all partitions of a group that this process holds. They need not be at one place: each page
- * is read for the partition that has waited longest, and serves every other one whose place lies in it.
+ * Reads the log once for all partitions of a group that this process holds. They need not be at one position: each page is
+ * read for the partition that has waited longest, and serves every other one whose position lies in it.
  *
  * Invariant: a partition's `readTo` never passes what is settled, nor its group's barrier. After a possible restart of the
- * server the last event read must still be there; if it is not, the log is another one, and all go back to what is stored.
+ * server the last event that was read must still be there; if it is not, the log is another one, and all partitions go
+ * back to what is stored.
  */
 import { isRillflowError } from '../core/errors.ts'
 import { onAbort, sleep } from '../core/lifecycle.ts'
@@ -13,20 +14,19 @@ import type { Log } from '../events/log.ts'
 import type { Settled } from '../events/order/order.ts'
 import { isStillKnown, type LogWatch, rewound } from '../events/order/watch.ts'
 import { type Page, readPage } from '../events/read/page.ts'
-import { partitionOf } from './hash.ts'
-import type { Letters } from './letters.ts'
+import type { RetriedDeadLetters } from './dead-letters.ts'
+import type { SubscriptionOptions } from './options.ts'
 import type { Partition } from './partition.ts'
-import type { Plan } from './plan.ts'
 
 /** A partition held by this process. */
-export interface Held {
+export interface HeldPartition {
   readonly partition: Partition
-  readonly letters: Letters
+  readonly deadLetters: RetriedDeadLetters
   readonly index: number
   /** How many partitions there are. */
   readonly of: number
   readonly barrier: number | undefined
-  /** Nothing more is delivered: it is to be given back, or was paused. */
+  /** Nothing more is delivered: its lease is to be given back, or it was paused. */
   isClosing: boolean
   /** Larger: read for later. */
   turn: number
@@ -35,13 +35,13 @@ export interface Held {
 export interface ReaderParts {
   readonly log: Log
   readonly watch: LogWatch
-  readonly plan: Plan
+  readonly options: SubscriptionOptions
   /** Those held now. */
-  held(): readonly Held[]
-  /** Called before what was waited for is handed on: somebody may have changed the rows meanwhile. */
+  held(): readonly HeldPartition[]
+  /** Called before a page that was waited for is read: the rows may have been changed meanwhile. */
   beforePage(): Promise<void>
   onRead(): void
-  /** An error that will not mend itself. */
+  /** An error that does not pass by itself. */
   onFailure(error: unknown): void
 }
 
@@ -52,22 +52,22 @@ export interface Reader {
   readonly ended: Promise<void>
 }
 
-export const bufferedEvents = 500
+export const maxBuffered = 500
 
 export function startReader(parts: ReaderParts, signal: AbortSignal): Reader {
-  const { log, plan } = parts
+  const { log, options } = parts
   let seen: Settled | undefined
   let last: RecordedEvent | undefined
   let turn = 0
   let failures = 0
-  let wait: { readonly for: readonly Held[]; readonly controller: AbortController } | undefined
+  let wait: { readonly for: readonly HeldPartition[]; readonly controller: AbortController } | undefined
 
   const release = onAbort(signal, () => wait?.controller.abort())
   const ended = readOn().finally(release)
   return {
     nudge() {
-      // Every wait that is begun anew costs a look at the log.
-      if (wait !== undefined && hungry().some(each => !wait!.for.includes(each))) wait.controller.abort()
+      // Every new wait costs a look at the log.
+      if (wait !== undefined && waitingForMore().some(each => !wait!.for.includes(each))) wait.controller.abort()
     },
     ended,
   }
@@ -82,7 +82,10 @@ export function startReader(parts: ReaderParts, signal: AbortSignal): Reader {
         if (isRillflowError(error, 'log_rewound')) loseAll(error)
         else if (!isRillflowError(error) || !error.retryable) return parts.onFailure(error)
         failures++
-        log.telemetry.log.warn({ subscription: plan.name, group: plan.group, error }, 'a subscription is held up')
+        log.telemetry.log.warn(
+          { subscription: options.name, group: options.group, error },
+          'a subscription could not read the log',
+        )
         await sleep(delay(defaultBackoff, failures), { signal, clock: log.clock }).catch(() => {})
       }
     }
@@ -90,7 +93,7 @@ export function startReader(parts: ReaderParts, signal: AbortSignal): Reader {
 
   async function step(): Promise<void> {
     const known = seen?.settled ?? -1
-    const waiting = hungry()
+    const waiting = waitingForMore()
     const behind = waiting.filter(each => each.partition.window.readTo < endOf(each, known))
     if (behind.length > 0) return readFor(behind.sort((a, b) => a.turn - b.turn)[0]!, known)
     const now = await waitBeyond(waiting)
@@ -104,16 +107,16 @@ export function startReader(parts: ReaderParts, signal: AbortSignal): Reader {
     await parts.beforePage()
   }
 
-  function hungry(): Held[] {
+  function waitingForMore(): HeldPartition[] {
     return parts.held().filter(each => wantsMore(each))
   }
 
-  function endOf({ barrier }: Held, settled: number): number {
+  function endOf({ barrier }: HeldPartition, settled: number): number {
     return barrier !== undefined && barrier < settled ? barrier : settled
   }
 
-  /** Undefined if there is other work first. */
-  async function waitBeyond(waiting: readonly Held[]): Promise<Settled | undefined> {
+  /** Undefined if there is other work to do first. */
+  async function waitBeyond(waiting: readonly HeldPartition[]): Promise<Settled | undefined> {
     const controller = new AbortController()
     wait = { for: waiting, controller }
     try {
@@ -132,12 +135,12 @@ export function startReader(parts: ReaderParts, signal: AbortSignal): Reader {
     }
   }
 
-  async function readFor(held: Held, settled: number): Promise<void> {
+  async function readFor(held: HeldPartition, settled: number): Promise<void> {
     held.turn = ++turn
     const after = held.partition.window.readTo
     const room = held.partition.window.room
-    const limit = plan.stored.partitions === 1 ? Math.min(room, bufferedEvents) : bufferedEvents
-    const page = await readPage(log, { filter: plan.filter, after, to: endOf(held, settled), limit })
+    const limit = options.stored.partitions === 1 ? Math.min(room, maxBuffered) : maxBuffered
+    const page = await readPage(log, { filter: options.filter, after, to: endOf(held, settled), limit })
     for (const each of parts.held()) {
       const { readTo } = each.partition.window
       if (readTo >= after && readTo < page.reached) hand(each, page)
@@ -147,7 +150,7 @@ export function startReader(parts: ReaderParts, signal: AbortSignal): Reader {
     parts.onRead()
   }
 
-  function hand({ partition, index, of, barrier }: Held, page: Page): void {
+  function hand({ partition, index, of, barrier }: HeldPartition, page: Page): void {
     const { window } = partition
     for (const event of page.events) {
       if (event.position <= window.readTo) continue
@@ -165,8 +168,8 @@ export function startReader(parts: ReaderParts, signal: AbortSignal): Reader {
   function look(event: RecordedEvent, faults: Page['faults']): { key: string; fault: unknown; isWanted: boolean } {
     if (faults.has(event.position)) return { key: event.stream, fault: faults.get(event.position), isWanted: true }
     try {
-      const isWanted = plan.where === undefined || plan.where(event)
-      return { key: isWanted ? String(plan.keyOf(event)) : '', fault: undefined, isWanted }
+      const isWanted = options.where === undefined || options.where(event)
+      return { key: isWanted ? String(options.keyOf(event)) : '', fault: undefined, isWanted }
     } catch (error) {
       return { key: event.stream, fault: error ?? new Error('the filter of the subscription failed'), isWanted: true }
     }
@@ -179,13 +182,29 @@ export function startReader(parts: ReaderParts, signal: AbortSignal): Reader {
   }
 }
 
-/** Not for every event that leaves: half a buffer is worth a question. */
-function wantsMore({ partition: { window, ended }, barrier }: Held): boolean {
-  return !ended.aborted && window.room >= bufferedEvents / 2 && (barrier === undefined || window.readTo < barrier)
+/** Not for every event that is taken: half a buffer is worth a query. */
+function wantsMore({ partition: { window, ended }, barrier }: HeldPartition): boolean {
+  return !ended.aborted && window.room >= maxBuffered / 2 && (barrier === undefined || window.readTo < barrier)
 }
 
-/** The server may have restarted: is the log still the one we read? */
+/** The server may have restarted: is the log still the one that was read? */
 async function verify(log: Log, last: RecordedEvent, now: Settled): Promise<void> {
   if (!(await isStillKnown(log, last)))
-    throw rewound(log, last.position, now, `event ${last.id} at ${last.position} is not there any more`)
+    throw rewound(log, last.position, now, `event ${last.id} at ${last.position} is no longer there`)
+}
+
+/**
+ * Which partition a key belongs to. A stored fact depends on it, so it is our own function and never changes: FNV-1a over
+ * the key's UTF-8 bytes, then mixed, because the low bits of FNV alone are uneven for short keys.
+ */
+export function partitionOf(key: string, partitions: number): number {
+  return partitions === 1 ? 0 : hash(key) % partitions
+}
+
+export function hash(text: string): number {
+  let h = 0x811c9dc5
+  for (const byte of Buffer.from(text)) h = Math.imul(h ^ byte, 0x01000193)
+  h = Math.imul(h ^ (h >>> 16), 0x85ebca6b)
+  h = Math.imul(h ^ (h >>> 13), 0xc2b2ae35)
+  return (h ^ (h >>> 16)) >>> 0
 }

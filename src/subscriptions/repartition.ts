@@ -5,21 +5,21 @@
  *     close the group: holders let go ─► set the barrier, the highest position that any has done, and open the group
  *       ─► each partition runs up to the barrier ─► all are there: the old rows go, the new ones come
  *
- * Who does not let go in time loses its lease by a new fence, so nobody can deliver beyond the barrier who does not know of
- * it. Whoever dies on the way leaves it unfinished: calling again goes on from there; one that gives up takes it all back.
+ * A holder that does not let go in time loses its lease by a new fence, so no holder that does not know of the barrier can
+ * deliver beyond it. If the caller dies on the way, calling again continues from there; if it gives up, all is undone.
  */
 
 import { change } from '../consumers/operator.ts'
 import { type ConsumerState, forget, isHeld as isHeldRow } from '../consumers/row.ts'
+import type { Group } from '../consumers/row-names.ts'
 import { consumerNames } from '../consumers/schema.ts'
 import { deadline, sleep } from '../core/lifecycle.ts'
 import { checkWhole } from '../core/whole.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
-import { notFound } from './not-found.ts'
-import type { StoredPlan } from './plan.ts'
-import { insertGroup, lockSubscription } from './register.ts'
-import type { SubscriptionParts } from './runner.ts'
+import type { SubscriptionParts } from './group.ts'
+import { insertGroup, lockSubscription, notFound } from './groups.ts'
+import type { StoredOptions } from './options.ts'
 import { subscriptionNames } from './schema.ts'
 
 export interface RepartitionOptions {
@@ -28,20 +28,15 @@ export interface RepartitionOptions {
   signal?: AbortSignal | undefined
 }
 
-/** How long holders are waited for that could let go by themselves. */
+/** How long holders may take to let go by themselves. */
 const letGoMs = 10_000
-
-interface Group {
-  readonly name: string
-  readonly group: string
-}
 
 interface Row {
   readonly name: string
   readonly checkpoint: number
   readonly highest: number
   readonly state: ConsumerState
-  readonly definition: StoredPlan
+  readonly definition: StoredOptions
 }
 
 export async function repartition(
@@ -73,7 +68,7 @@ export async function repartition(
   }
 }
 
-/** Nobody takes the partitions any more. True if there is nothing to change. */
+/** From now on no runner takes the partitions. True if there is nothing to change. */
 function closeGroup(parts: SubscriptionParts, group: Group, partitions: number): Promise<boolean> {
   const { log } = parts
   return log.database.transaction(async tx => {
@@ -152,7 +147,7 @@ async function removeBarrier(parts: SubscriptionParts, group: Group): Promise<vo
     .catch(() => {})
 }
 
-/** The lock keeps those away who would make the group meanwhile, and holders from moving it. */
+/** Nobody can make the group, and no holder can move it, until the transaction ends. */
 async function lockRows({ log }: SubscriptionParts, tx: Executor, { name, group }: Group): Promise<Row[]> {
   await lockSubscription(log, tx, name)
   await tx.run(sql`/* subscriptions.lock_rows */

@@ -1,18 +1,17 @@
 /**
- * What a holder writes about its partition: how far everything is done, what is done beyond that, and what was given back.
- * One statement for all that has come together, under the holder's fence.
+ * What a holder writes about its partition: up to where everything is done, what is done beyond that, and what was given
+ * back. One statement for all outcomes that have come together, under the holder's fence.
  *
- * It never waits for the row: whoever acknowledges inside a transaction of theirs keeps a lock on it until they commit, and
- * a holder waiting for that would keep a connection.
+ * It never waits for the row: an acknowledgement inside a user's transaction keeps a lock on it until that commits, and a
+ * holder that waits for the lock would keep a connection.
  */
-
 import { LeaseLost } from '../consumers/errors.ts'
 import { checkFence, type Held, heldRow, saveWith } from '../consumers/row.ts'
 import { consumerNames } from '../consumers/schema.ts'
 import type { Executor } from '../database/database.ts'
 import { fragment, sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
-import type { StoredPlan } from './plan.ts'
+import type { StoredOptions } from './options.ts'
 import { subscriptionNames } from './schema.ts'
 import type { Remnant } from './window.ts'
 
@@ -32,10 +31,10 @@ export interface GivenBack {
 
 export interface RowState {
   readonly isPaused: boolean
-  readonly stored: StoredPlan
+  readonly stored: StoredOptions
 }
 
-/** Undefined if the row is locked just now; rejects with `LeaseLost` if the fence is not ours any more. */
+/** Undefined if the row is locked just now; rejects with `LeaseLost` if the lease is lost. */
 export async function saveChange(
   log: Log,
   executor: Executor,
@@ -68,12 +67,12 @@ export async function saveChange(
         retry_at = excluded.retry_at,
         last_error = coalesce(excluded.last_error, d.last_error))`
   const error = givenBack.at(-1)?.error
-  const row = await saveWith<StoredPlan>(log, lease, { checkpoint, error }, steps, executor)
+  const row = await saveWith<StoredOptions>(log, lease, { checkpoint, error }, steps, executor)
   return row === undefined ? undefined : { isPaused: row.isPaused, stored: row.definition }
 }
 
 /**
- * Acknowledges in a transaction of the user's. The lock on the row lasts as long as that: nobody can take the lease, read
+ * Acknowledges in a transaction of the user's. The lock on the row lasts until that ends: no runner can take the lease, read
  * what is done and miss this.
  */
 export async function saveInside(
@@ -129,9 +128,9 @@ export interface Loaded extends RowState {
   readonly remnants: ReadonlyMap<number, Remnant>
 }
 
-/** What an earlier holder left. Read after the lease was taken: nobody can add to it any more. */
+/** What an earlier holder left. Read after the lease was taken, so nothing is added to it any longer. */
 export async function loadRow(log: Log, lease: Held): Promise<Loaded> {
-  const [row] = await log.database.run<{ paused: boolean; definition: StoredPlan }>(sql`/* subscriptions.row */
+  const [row] = await log.database.run<{ paused: boolean; definition: StoredOptions }>(sql`/* subscriptions.row */
     select paused_at is not null as paused, definition
     from ${consumerNames(log).consumers}
     where name = ${lease.consumer}::text

@@ -1,16 +1,18 @@
 /** How the groups of a subscription are doing. */
 
 import { consumerNames } from '../consumers/schema.ts'
-import { type ConsumerStatus, readStatus, type StoredError } from '../consumers/status.ts'
+import { type RowStatus, readStatus, type StoredError } from '../consumers/status.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
-import { notFound } from './not-found.ts'
-import type { StoredPlan } from './plan.ts'
+import { notFound } from './groups.ts'
+import type { StoredFilter, StoredOptions } from './options.ts'
 import { subscriptionNames } from './schema.ts'
 
 export interface GroupStatus {
   readonly subscription: string
   readonly group: string
+  /** Which events it gets, as stored. */
+  readonly filter: StoredFilter
   readonly maxInFlight: number
   readonly isPaused: boolean
   /** Everything up to here is done, by the partition that is furthest behind; so are `lag` and `lagSeconds`. */
@@ -33,7 +35,7 @@ export interface PartitionStatus {
   readonly checkpoint: number
   readonly lag: number
   readonly isPaused: boolean
-  /** Who holds its lease now. */
+  /** The runner that holds its lease now. */
   readonly owner: string | undefined
   /** Events beyond the checkpoint that are acknowledged, and those that were given back. */
   readonly acked: number
@@ -42,7 +44,7 @@ export interface PartitionStatus {
 
 interface Row {
   readonly name: string
-  readonly definition: StoredPlan
+  readonly definition: StoredOptions
   readonly acked: number
   readonly given_back: number
 }
@@ -65,10 +67,10 @@ export async function readGroups(log: Log, subscription: string, group?: string)
   if (rows.length === 0) throw await notFound(log, log.database, subscription, group)
   const statuses = await readStatus(log, { names: rows.map(row => row.name) })
   const byName = new Map(statuses.map(status => [status.name, status]))
-  const byGroup = new Map<string, { row: Row; status: ConsumerStatus }[]>()
+  const byGroup = new Map<string, { row: Row; status: RowStatus }[]>()
   for (const row of rows) {
     const status = byName.get(row.name)
-    // It may have been removed between the two questions.
+    // It may have been removed between the two queries.
     if (status === undefined) continue
     const { group: of } = row.definition
     byGroup.set(of, [...(byGroup.get(of) ?? []), { row, status }])
@@ -76,13 +78,14 @@ export async function readGroups(log: Log, subscription: string, group?: string)
   return [...byGroup.values()].map(statusOf)
 }
 
-function statusOf(all: readonly { row: Row; status: ConsumerStatus }[]): GroupStatus {
+function statusOf(all: readonly { row: Row; status: RowStatus }[]): GroupStatus {
   const slowest = all.reduce((a, b) => (b.status.checkpoint < a.status.checkpoint ? b : a))
-  const { subscription, group, maxInFlight } = slowest.row.definition
+  const { subscription, group, filter, maxInFlight } = slowest.row.definition
   const { checkpoint, head, lag, lagSeconds } = slowest.status
   return {
     subscription,
     group,
+    filter,
     maxInFlight,
     isPaused: all.every(({ status }) => status.isPaused),
     checkpoint,

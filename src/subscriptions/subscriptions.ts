@@ -1,51 +1,71 @@
 /**
- * Subscriptions: events pushed to code of the user's, which says of each what became of it.
+ * Subscriptions: events delivered to code of yours, which acknowledges each of them.
  *
- *     for await (const event of store.subscribe('mailer', { types: ['OrderPlaced'], group: 'workers' })) …
- *     const mailer = store.subscribe('mailer', { group: 'workers', onEvent: async event => … })
+ *     defineSubscription('mailer', { types: ['OrderShipped'], run: event => mail(event) })      a runner delivers to it
+ *     for await (const event of store.subscribe('mailer', { types: ['OrderShipped'] })) …       a program iterates over it
  *
- *     [events] ─► reader ─► window of each partition held ─► pull ─► consumer
+ *     [events] ─► reader ─► window of each partition held ─► pull ─► run, or the loop
  *                              ▲                                       │ ack, nack
- *     host: leases             └── forget ◄── partition ◄──────────────┘
+ *     runner: leases           └── forget ◄── partition ◄──────────────┘
  *                                                 └─► [consumers: checkpoint]  [deliveries: beyond it]
+ *
+ *     subscription  the definition       options     checked, and what of them is stored
+ *     callback      delivers to `run`    iterate     delivers to a loop       live  neither stored nor acknowledged
+ *     group         at work here         groups      its rows                 repartition, administration, status
+ *     partition     what is written      window      what is in memory        reader  what is read
  *
  * A subscription has a name and a filter; each of its groups gets every event once, and has a checkpoint, a limit and a
  * lease of its own: one row of `consumers`, or one per partition. Partitions are shared among all processes that run the
- * group; events of one key (the stream, or what `partitionBy` gives) stay in order, and in one partition.
+ * group; events of one key (the stream, or what `partitionBy` returns) stay in order, and in one partition.
  *
  * Guarantees:
- * - At-least-once: an event counts as done when its acknowledgement is stored, never before; what was delivered and not
- *   acknowledged when a consumer ends, for whatever reason, is delivered to the next one.
+ * - At-least-once: an event counts as done when its acknowledgement is stored, never before; an event that was delivered and
+ *   not acknowledged when its code ends, for whatever reason, is delivered again.
  * - Effectively once for effects in the transaction given to `ack(tx)`: they commit with the acknowledgement, or neither.
- * - Acknowledgements are fenced: those of a consumer whose lease is lost get `LeaseLost` and change nothing. The checkpoint
- *   never goes back by itself. It also passes what the filter leaves out.
- * - Never more than `maxInFlight` events of a group are delivered and not acknowledged. Those acknowledged beyond one that is
- *   not are stored, and count too, so nothing grows without bound.
+ * - Acknowledgements are fenced: after the lease is lost they get `LeaseLost` and change nothing. The checkpoint never goes
+ *   back by itself. It also passes events that the filter leaves out.
+ * - Never more than `maxInFlight` events of a group are delivered and not acknowledged. Events that are acknowledged beyond
+ *   one that is not are stored, and count too, so nothing grows without bound.
  * - An event that was given back holds up its key, not the others, until it is done or its policy has ended it.
  *
- * What it cannot do: effects outside the database may be done twice, and at a handover by two consumers at once: the old
- * one may be at work until it notices. Use the event's id as a key for idempotency there.
+ * What it cannot do: effects outside the database may happen twice, and at a handover in two processes at once: the old one
+ * may be at work until it notices. Use the event's id as an idempotency key there.
  *
- * What can fail: a database that is away is waited for. A lease that is lost goes to somebody else; this consumer goes on
- * with what it gets next. A policy that says stop, a log that is another one, or a subscription that was deleted end it
- * with an error.
+ * What can fail: a database that is away is waited for. A lease that is lost goes to another runner. A policy that says
+ * stop, a log that is another one, or a subscription that was removed end it with an error.
  */
 
-import { InvalidOption } from '../core/errors.ts'
-import { checkWhole } from '../core/whole.ts'
+import type { Consumers } from '../consumers/consumers.ts'
+import { readRows } from '../consumers/row-names.ts'
+import type { RunOptions, RunResult } from '../consumers/run/run.ts'
+import type { Runnable, RunningPart } from '../consumers/runners/runnable.ts'
+import { startRunner } from '../consumers/runners/runner.ts'
+import { readStatus } from '../consumers/status.ts'
+import { DuplicateConsumer } from '../core/errors.ts'
+import { sleep } from '../core/lifecycle.ts'
+import { sql } from '../database/sql.ts'
 import type { EventMap, UntypedEvents } from '../events/definition.ts'
+import { settle } from '../events/order/order.ts'
 import { type Administration, openAdministration } from './administration.ts'
-import { type AtWork, callBack, iterate, type RunningSubscription, type Subscription } from './consume.ts'
+import { startCallback } from './callback.ts'
 import type { Delivery } from './delivery.ts'
-import { type CallbackOptions, type CreateOptions, planOf, type SubscribeOptions } from './plan.ts'
-import { registerGroup } from './register.ts'
-import type { SubscriptionParts } from './runner.ts'
+import type { SubscriptionParts } from './group.ts'
+import { storeGroup } from './groups.ts'
+import { iterate, type SubscriptionIteration } from './iterate.ts'
+import { type CreateOptions, type SubscribeOptions, subscriptionOptions } from './options.ts'
+import { subscriptionNames } from './schema.ts'
+import type { Subscription } from './subscription.ts'
 
 export interface Subscribe<M extends EventMap = UntypedEvents> {
-  /** Calls back with each event until it is stopped. Starts at once. */
-  <T extends keyof M & string>(name: string, options: CallbackOptions<M, T>): RunningSubscription
-  /** Events to iterate over, for ever. Starts with the iteration, ends when it is left. */
-  <T extends keyof M & string>(name: string, options?: SubscribeOptions<M, T>): Subscription<Delivery<Pick<M, T>>>
+  /** Events to iterate over, for ever. Begins with the iteration, ends when it is left or the signal aborts. */
+  <T extends keyof M & string>(
+    name: string,
+    options?: SubscribeOptions<M, T>,
+  ): SubscriptionIteration<Delivery<Pick<M, T>>>
+  <N extends EventMap, T extends keyof N & string>(
+    definition: Subscription<N, T>,
+    options?: Pick<SubscribeOptions, 'signal'>,
+  ): SubscriptionIteration<Delivery<Pick<N, T>>>
 }
 
 export interface Subscriptions<M extends EventMap = UntypedEvents> extends Administration {
@@ -56,31 +76,141 @@ export interface Subscriptions<M extends EventMap = UntypedEvents> extends Admin
 export interface OpenSubscriptions<M extends EventMap> {
   readonly subscribe: Subscribe<M>
   readonly subscriptions: Subscriptions<M>
-  /** Stops all that is at work in this store. */
-  stopAll(): Promise<void>
+  /** Makes a definition known to this store. One with `run` runs in its runners. */
+  register(definition: Subscription): void
+  /** Stores the group of each registered subscription that has none: 'now' is from then on. */
+  store(): Promise<void>
+  /** For the runners of the store. */
+  readonly runnable: Runnable
 }
 
-export function openSubscriptions<M extends EventMap>(parts: SubscriptionParts): OpenSubscriptions<M> {
-  const atWork: AtWork = new Set()
-  const subscribe = (name: string, options: SubscribeOptions | CallbackOptions = {}): unknown => {
-    const plan = planOf(name, options)
-    if (!('onEvent' in options) || options.onEvent === undefined) return iterate(parts, plan, atWork, options.signal)
-    const { onEvent, concurrency = 1, signal } = options
-    if (typeof onEvent !== 'function') throw new InvalidOption({ option: 'onEvent', reason: 'must be a function' })
-    checkWhole('concurrency', concurrency, 1)
-    parts.log.database.refuseInsideTransaction('subscribe')
-    return callBack(parts, plan, atWork, { onEvent, concurrency, signal })
+export function openSubscriptions<M extends EventMap>(
+  parts: SubscriptionParts & { readonly consumers: Consumers },
+): OpenSubscriptions<M> {
+  const { log, consumers } = parts
+  const registered = new Map<string, Subscription>()
+  const listeners = new Set<(definition: Subscription) => void>()
+  const runnables = (): Subscription[] => [...registered.values()].filter(each => each.run !== undefined)
+
+  const runnable: Runnable = {
+    kinds: ['subscriptions'],
+    names: () => [...registered.values()].map(each => each.name),
+    async start(context) {
+      const running = new Map<Subscription, Promise<RunningPart>>()
+      const started: RunningPart[] = []
+      const begin = async (definition: Subscription): Promise<void> => {
+        if (definition.run === undefined || running.has(definition)) return
+        if (!context.isWanted('subscriptions', definition.name)) return
+        const starting = startCallback(parts, definition, context)
+        running.set(definition, starting)
+        started.push(await starting)
+        context.refresh()
+      }
+      const onRegistered = (definition: Subscription): void =>
+        void begin(definition).catch((error: unknown) => context.onFailure(definition.name, error))
+      listeners.add(onRegistered)
+      const stop = async (cutOff: AbortSignal): Promise<void> => {
+        listeners.delete(onRegistered)
+        await Promise.allSettled(running.values())
+        await Promise.all(started.map(part => part.stop(cutOff)))
+      }
+      try {
+        await Promise.all(runnables().map(begin))
+      } catch (error) {
+        await stop(AbortSignal.abort())
+        throw error
+      }
+      return { leased: () => started.flatMap(part => part.leased?.() ?? []), stop }
+    },
   }
+
+  consumers.divide({
+    names: () => [...new Set([...registered.values()].map(each => each.name))],
+    async forget(rows, tx) {
+      await tx.run(sql`/* subscriptions.forget */
+        delete from ${subscriptionNames(log).deliveries}
+        where consumer = any(${rows}::text[])`)
+    },
+    runUntilIdle: (name, options) => runUntilIdle(name, options),
+  })
+
+  const subscribe = (of: string | Subscription, given: SubscribeOptions = {}): unknown => {
+    const options = typeof of === 'string' ? subscriptionOptions(of, given) : of.options
+    return iterate(parts, options, given.signal)
+  }
+
   return {
     subscribe: subscribe as Subscribe<M>,
     subscriptions: {
       ...openAdministration(parts),
       async create(name, options = {}) {
-        await registerGroup(parts.log, planOf(name, options as unknown as CreateOptions))
+        await storeGroup(log, subscriptionOptions(name, options as unknown as CreateOptions))
       },
     },
-    async stopAll() {
-      await Promise.all([...atWork].map(stop => stop()))
+    register(definition) {
+      const key = `${definition.name}/${definition.options.group}`
+      if (registered.has(key)) throw new DuplicateConsumer({ consumer: key })
+      registered.set(key, definition)
+      for (const listener of listeners) listener(definition)
     },
+    async store() {
+      for (const { options } of registered.values()) if (options.durable) await storeGroup(log, options)
+    },
+    runnable,
+  }
+
+  /** Delivers, here, until the checkpoint has passed everything that is settled now. */
+  async function runUntilIdle(name: string, { signal }: RunOptions): Promise<RunResult> {
+    const definitions = runnables().filter(each => each.name === name && each.options.durable)
+    let count = 0
+    let failure: { readonly error: unknown } | undefined
+    const alone: Runnable = {
+      ...runnable,
+      async start(context) {
+        const onDelivered = (): void => {
+          count++
+        }
+        const all = await Promise.all(definitions.map(each => startCallback(parts, each, { ...context, onDelivered })))
+        return {
+          leased: () => all.flatMap(part => part.leased?.() ?? []),
+          stop: async cutOff => void (await Promise.all(all.map(part => part.stop(cutOff)))),
+        }
+      },
+    }
+    const onFailure = (_: string, error: unknown): void => {
+      failure ??= { error }
+    }
+    const runner = await startRunner(parts.services, { ...parts, runnables: [alone] }, {}, { onFailure })
+    try {
+      const { settled } = await settle(log)
+      let seen = -1
+      for (;;) {
+        const rows = (await Promise.all(definitions.map(each => readRows(log, name, each.options.group)))).flat()
+        const statuses = await readStatus(log, { names: rows })
+        if (failure !== undefined) return { result: 'stopped', count, error: failure.error }
+        if (statuses.some(status => status.isPaused)) return { result: 'paused', count }
+        if (statuses.every(status => status.checkpoint >= settled))
+          return { result: count > 0 ? 'processed' : 'idle', count }
+        const isElsewhere = statuses.every(({ lease }) => lease !== undefined && lease.owner !== runner.id)
+        if (isElsewhere && statuses.length > 0) return { result: 'leasedByOther', count }
+        if (count === seen && (await isWaiting(rows))) return { result: 'backoff', count }
+        seen = count
+        await sleep(10, { signal, clock: log.clock })
+      }
+    } finally {
+      await runner.stop()
+    }
+  }
+
+  /** Whether an event that was given back waits for its next attempt. */
+  async function isWaiting(rows: readonly string[]): Promise<boolean> {
+    const waiting = await log.database.runArrays(sql`/* subscriptions.waiting */
+      select 1
+      from ${subscriptionNames(log).deliveries} as d
+      where d.consumer = any(${rows}::text[])
+        and d.acked_at is null
+        and d.retry_at > ${log.names.clock}(d.position)
+      limit 1`)
+    return waiting.length > 0
   }
 }

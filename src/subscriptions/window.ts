@@ -1,8 +1,8 @@
 /**
- * What one partition has read and not yet done with, in memory: which event may be delivered next, and up to where
- * everything is done. It knows no database and no time but the one it is told.
+ * The events that one partition has read and that are not done, in memory: which may be delivered next, and up to where
+ * everything is done. It knows no database, and time only as it is given.
  *
- *     add ─► ready ─take─► out ─finish─► done ─(all below are done)─► forgotten
+ *     add ─► ready ─take─► out ─complete─► done ─(all below are done)─► forgotten
  *                           │ ▲
  *                    giveBack │ take, when it is due
  *                           ▼ │
@@ -43,7 +43,7 @@ export interface Window {
   readonly room: number
   /** Never more delivered than this; may change at any time. */
   limit: number
-  /** Delivered beside what is in the window; they count too. */
+  /** Deliveries that are not in the window, of dead letters; they count, too. */
   extra: number
   add(event: RecordedEvent, key: string, fault?: unknown): void
   /** Nothing is left to be added up to here. */
@@ -54,7 +54,7 @@ export interface Window {
   take(now: number, alone: boolean): Entry | undefined
   /** When the next one that waits is due. */
   nextDue(): number | undefined
-  finish(entry: Entry): void
+  complete(entry: Entry): void
   giveBack(entry: Entry, dueAt: number): void
   /** Drops what is done up to the stored checkpoint. */
   forget(checkpoint: number): void
@@ -63,12 +63,12 @@ export interface Window {
 export interface WindowOptions {
   readonly checkpoint: number
   readonly limit: number
-  /** Events that may be read ahead. */
-  readonly buffer: number
+  /** The most events that are read ahead. */
+  readonly maxBuffered: number
   readonly remnants: ReadonlyMap<number, Remnant>
 }
 
-export function openWindow({ checkpoint, limit, buffer, remnants }: WindowOptions): Window {
+export function openWindow({ checkpoint, limit, maxBuffered, remnants }: WindowOptions): Window {
   /** In the order of positions. */
   const entries = new Map<number, Entry>()
   const ready: Entry[] = []
@@ -78,7 +78,7 @@ export function openWindow({ checkpoint, limit, buffer, remnants }: WindowOption
   let readTo = checkpoint
   let out = 0
 
-  const leave = (entry: Entry): void => {
+  const settle = (entry: Entry): void => {
     if (entry.state !== 'out') return
     out--
     const left = outKeys.get(entry.key)! - 1
@@ -116,7 +116,7 @@ export function openWindow({ checkpoint, limit, buffer, remnants }: WindowOption
       return out
     },
     get room() {
-      return Math.max(0, buffer - ready.length)
+      return Math.max(0, maxBuffered - ready.length)
     },
     add(event, key, fault) {
       const { position } = event
@@ -150,8 +150,8 @@ export function openWindow({ checkpoint, limit, buffer, remnants }: WindowOption
         if (first!.state === 'waiting' && (least === undefined || first!.dueAt < least)) least = first!.dueAt
       return least
     },
-    finish(entry) {
-      leave(entry)
+    complete(entry) {
+      settle(entry)
       entry.state = 'done'
       const others = held.get(entry.key)?.filter(other => other !== entry)
       if (others === undefined) return
@@ -159,7 +159,7 @@ export function openWindow({ checkpoint, limit, buffer, remnants }: WindowOption
       else held.set(entry.key, others)
     },
     giveBack(entry, dueAt) {
-      leave(entry)
+      settle(entry)
       entry.state = 'waiting'
       entry.dueAt = dueAt
       hold(entry)

@@ -102,7 +102,7 @@ export const gauges = {
   },
   workflows_active: { help: 'Number of workflows with open executions.', labels: [] },
   workers: { help: 'Number of workers with a heartbeat, in all processes.', labels: [] },
-  daemons: { help: 'Number of runners with a heartbeat, in all processes, by role.', labels: ['role'] },
+  runners: { help: 'Number of runners with a heartbeat, in all processes, by role.', labels: ['role'] },
   connections: {
     help: 'Number of connections of this process to the database that are `busy` or `idle`, and of calls that are `waiting` for one.',
     labels: ['state'],

@@ -15,12 +15,16 @@
  *
  * What can fail: nothing here fails a call. A subscriber that throws is Node's to report.
  */
+
 import { type Channel, channel } from 'node:diagnostics_channel'
+import { openFailureLog } from './failure-log.ts'
 import { type MetricsRegistry, openRegistry } from './registry.ts'
 import { runSpan, type Span, type SpanStart, spanChannel } from './span.ts'
 
 export interface Telemetry extends MetricsRegistry {
   readonly log: Logger
+  /** A runner runs, until the function returned is called: without a logger its failures are written to stderr. */
+  reportFailures(): () => void
   /** Publishes to a channel. `message` is called only if there is a subscriber. */
   publish(to: ChannelName, message: () => Record<string, unknown>): void
   /** Whether spans have a subscriber. Ask first, because the fields of a span are put together for it alone. */
@@ -66,7 +70,9 @@ export const channels = {
 export type ChannelName = (typeof channels)[keyof typeof channels]
 
 /** The counters of a tenant are also added to those of the `whole` store. */
-export function openTelemetry(logger: Logger = silent, whole?: Telemetry): Telemetry {
+export function openTelemetry(given?: Logger | false, whole?: Telemetry): Telemetry {
+  const failures = given === undefined ? openFailureLog() : undefined
+  const logger = failures ?? (given === false || given === undefined ? silent : given)
   const registry = openRegistry()
   return {
     ...registry,
@@ -75,6 +81,7 @@ export function openTelemetry(logger: Logger = silent, whole?: Telemetry): Telem
       whole?.count(counter, by)
     },
     log: logger,
+    reportFailures: () => failures?.begin() ?? (() => {}),
     publish(to, message) {
       const target = openChannels[to]
       if (target.hasSubscribers) target.publish(message())

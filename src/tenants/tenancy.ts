@@ -10,7 +10,7 @@
  * that turned out not to exist are released, so that names invented by requests do not fill the memory.
  */
 import type { Consumers } from '../consumers/consumers.ts'
-import type { Daemon, DaemonOptions } from '../consumers/runners/daemon.ts'
+import type { OpenRunners } from '../consumers/runners/runners.ts'
 import { InvalidOption } from '../core/errors.ts'
 import type { Database } from '../database/database.ts'
 import { openPostgres, type PostgresOptions } from '../database/postgres/postgres.ts'
@@ -18,14 +18,12 @@ import type { Log } from '../events/log.ts'
 import type { Wake } from '../events/order/wake.ts'
 import type { Schema } from '../schema/schema.ts'
 import type { TableRegistry } from '../schema/table.ts'
-import type { ConcurrencyShare } from '../workflows/work/concurrency.ts'
-import type { Worker, WorkerOptions } from '../workflows/work/worker.ts'
 import { type Directory, directoryPlacements, openDirectory } from './directory.ts'
 import { TenantRequired } from './errors.ts'
 import { type Placements, schemaPlacements } from './placement.ts'
 import { openTenantDatabase, type TenantDatabase } from './tenant-database.ts'
 import { checkTenantName, checkTenantPrefix, schemaOfTenant } from './tenant-name.ts'
-import { openTenants, type Tenants } from './tenants.ts'
+import { openTenants, type RunningTenants, type Tenants, type TenantsStartOptions } from './tenants.ts'
 
 /** `'schema'`: all tenants in this store's database. A directory: on many servers. */
 export type Tenancy = 'schema' | DirectoryTenancy
@@ -51,8 +49,8 @@ export interface TenantInstance<S> {
   readonly consumers: Consumers
   /** Resolves when everything that is registered for the tenant is active: to false if registering has failed. */
   readonly registered: Promise<boolean>
-  daemon(options: DaemonOptions): Daemon
-  worker(options: WorkerOptions, share?: ConcurrencyShare): Worker
+  /** Starts a runner for the tenant. */
+  readonly start: OpenRunners['start']
   /** Deletes old rows, a few times a day, until the function returned is called. */
   startUpkeep(): () => void
   close(): Promise<void>
@@ -76,6 +74,8 @@ export type OpenTenantDatabase = (prepare: (database: Database) => Promise<void>
 export interface TenantStores<S> {
   readonly engine: Database['engine']
   readonly tenants: Tenants
+  /** Runs the tenants that have something to do. */
+  start(options?: TenantsStartOptions): Promise<RunningTenants>
   tenant(name: string): S
   /** The tenants that this process has used so far. */
   instances(): readonly TenantInstance<S>[]
@@ -109,10 +109,11 @@ export async function openTenancy<S>(tenancy: Tenancy, options: TenancyOptions<S
     await instance?.close()
   }
 
-  const { tenants, stopAll } = openTenants({ placements, directory, instanceOf, release })
+  const { tenants, start, stopAll } = openTenants({ placements, directory, instanceOf, release })
   return {
     engine: placements.traits.engine,
     tenants,
+    start,
     tenant: name => instanceOf(name).store,
     instances: () => [...instances.values()],
     async close(closeMs) {

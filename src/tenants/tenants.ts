@@ -24,7 +24,8 @@
  * fails the calls of tenants whose server this process does not know yet.
  */
 import { randomUUID } from 'node:crypto'
-import type { DaemonOptions } from '../consumers/runners/daemon.ts'
+import { shareConcurrency } from '../consumers/runners/concurrency.ts'
+import type { Runner, RunnerOptions } from '../consumers/runners/runner.ts'
 import { throwIfAborted } from '../core/abort.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { checkWhole } from '../core/options.ts'
@@ -39,8 +40,6 @@ import { type ExportManifest, verifyExport } from '../transfer/export/manifest.t
 import { importSelection, type SelectionOptions, type SelectionProgress } from '../transfer/export/selection.ts'
 import { freeMovedName } from '../transfer/move/moved-marker.ts'
 import type { StoreLocation } from '../transfer/transfer.ts'
-import { shareConcurrency } from '../workflows/work/concurrency.ts'
-import type { WorkerOptions } from '../workflows/work/worker.ts'
 import type { Directory } from './directory.ts'
 import { ForceRequired, TenancyRequired, TenantMoving, TenantNotFound } from './errors.ts'
 import { holdMs, type MovedTenant, type MoveTenantOptions, moveTenant } from './move-tenant.ts'
@@ -48,7 +47,7 @@ import type { Placement, Placements } from './placement.ts'
 import { readTenantStatus, type TenantStatus } from './status.ts'
 import type { TenantInstance } from './tenancy.ts'
 import { checkTenantName, tenantOfSchema } from './tenant-name.ts'
-import { openTenantsRunner, type StartedTenant, type TenantsRunner } from './tenants-runner.ts'
+import { openTenantsRunner, type StartedTenant } from './tenants-runner.ts'
 
 export interface EnsureOptions {
   /** A server of the directory. Default: the one with the fewest tenants. */
@@ -93,25 +92,21 @@ export interface SyncedTenant {
   readonly error?: unknown
 }
 
-export interface TenantsDaemonOptions extends Omit<DaemonOptions, 'onFailure'> {
+export interface TenantsStartOptions extends RunnerOptions {
   /** Which tenants. Default 'all', also those that are made later. */
   tenants?: 'all' | readonly string[] | undefined
-  /** Also runs handlers; `concurrency` is that of all tenants together, shared fairly. Default: it does not. */
-  worker?: WorkerOptions | undefined
   /** How often each server is asked which tenants have work. Default 1000. */
   pollMs?: number | undefined
   /** How long a tenant must have had nothing to do before it is stopped here. Default 5000. */
-  restMs?: number | undefined
+  idleMs?: number | undefined
+  /** Called when a tenant, or one of its definitions, has failed. `'*'` stands for the list of tenants. */
   onFailure?: ((tenant: string, error: unknown) => void) | undefined
 }
 
-export interface TenantsDaemon extends AsyncDisposable {
-  /** Resolves when it has begun with the tenants that exist. */
-  start(): Promise<void>
-  stop(): Promise<void>
-  readonly isRunning: boolean
+/** Runs many tenants in one process. */
+export interface RunningTenants extends Runner {
   /** The tenants that have something to do, as far as this process knows. */
-  awake(): string[]
+  active(): string[]
 }
 
 export interface Tenants {
@@ -130,8 +125,6 @@ export interface Tenants {
   importFrom(tenant: string, options: ImportFromOptions): Promise<Placement & { copied: SelectionProgress }>
   /** Deletes a tenant with everything it has. */
   drop(tenant: string, options: { force: true }): Promise<void>
-  /** Runs the consumers, and if asked the handlers, of all tenants. Only tenants that have something to do cost anything. */
-  daemon(options?: TenantsDaemonOptions): TenantsDaemon
   /**
    * Moves a tenant to another server of the directory while it is in use. Writers wait for a moment, or get
    * `TenantMoving`. After an interruption the next call continues; a call for the server that has the tenant undoes it.
@@ -151,7 +144,13 @@ export interface TenantsParts<S> {
   release(tenant: string): Promise<void>
 }
 
-export function openTenants<S>(parts: TenantsParts<S>): { tenants: Tenants; stopAll(): Promise<void> } {
+export interface OpenTenants {
+  readonly tenants: Tenants
+  start(options?: TenantsStartOptions): Promise<RunningTenants>
+  stopAll(): Promise<void>
+}
+
+export function openTenants<S>(parts: TenantsParts<S>): OpenTenants {
   const { placements, directory, instanceOf } = parts
   const services = openServices()
 
@@ -274,7 +273,6 @@ export function openTenants<S>(parts: TenantsParts<S>): { tenants: Tenants; stop
         await placements.forget(tenant)
       })
     },
-    daemon: (options = {}) => openDaemon(parts, options, services),
     async move(tenant, { server }, options) {
       if (directory === undefined) throw new TenancyRequired({ call: 'tenants.move' })
       const moved = await moveTenant(
@@ -292,71 +290,55 @@ export function openTenants<S>(parts: TenantsParts<S>): { tenants: Tenants; stop
       await directory.addServer(name, url)
     },
   }
-  return { tenants, stopAll: () => services.close() }
+  return { tenants, start: (options = {}) => startTenants(parts, options, services), stopAll: () => services.close() }
 }
 
-function openDaemon<S>(
+async function startTenants<S>(
   { placements, instanceOf }: TenantsParts<S>,
-  options: TenantsDaemonOptions,
+  options: TenantsStartOptions,
   services: Services,
-): TenantsDaemon {
-  const { tenants = 'all', worker, pollMs = 1000, restMs = 5000, onFailure, ...daemonOptions } = options
+): Promise<RunningTenants> {
+  const { tenants = 'all', pollMs = 1000, idleMs = 5000, onFailure, ...runnerOptions } = options
   checkWhole('pollMs', pollMs, 1)
-  checkWhole('restMs', restMs, 0)
+  checkWhole('idleMs', idleMs, 0)
   if (tenants !== 'all' && !Array.isArray(tenants))
     throw new InvalidOption({ option: 'tenants', reason: `must be 'all' or a list of names` })
   if (tenants !== 'all') for (const tenant of tenants) checkTenantName(tenant, placements.prefix)
-  const nextShare = shareConcurrency(worker?.concurrency ?? 16)
+  const share = shareConcurrency(runnerOptions.concurrency ?? 16)
+
+  const id = randomUUID()
+  const running = new Set<Runner>()
+  let isPaused = runnerOptions.paused ?? false
 
   const start = async (instance: TenantInstance<S>): Promise<StartedTenant> => {
-    const onTenantFailure = (_: string, error: unknown): void => onFailure?.(instance.tenant, error)
-    const ours = [
-      instance.daemon({ ...daemonOptions, onFailure: onTenantFailure }),
-      ...(worker === undefined ? [] : [instance.worker(worker, nextShare())]),
-    ]
-    const stop = async (): Promise<void> => void (await Promise.all(ours.map(each => each.stop())))
-    try {
-      for (const each of ours) await each.start()
-    } catch (error) {
-      await stop()
-      throw error
+    const runner = await instance.start(
+      { ...runnerOptions, paused: isPaused },
+      { share: share(), onFailure: (_, error) => onFailure?.(instance.tenant, error) },
+    )
+    running.add(runner)
+    return {
+      async stop() {
+        running.delete(runner)
+        await runner.stop()
+      },
     }
-    return { stop }
   }
-
-  let runner: TenantsRunner | undefined
-  let starting: Promise<void> | undefined
-  let service: Service | undefined
-  let cancelling = new AbortController()
-  const stop = async (): Promise<void> => {
-    cancelling.abort()
-    await starting?.catch(() => {})
-    await service?.stop()
+  const setPaused = async (to: boolean): Promise<void> => {
+    isPaused = to
+    await Promise.all([...running].map(runner => (to ? runner.pause() : runner.resume())))
   }
-  return {
-    async start() {
-      if (service?.isRunning === true) return
-      starting ??= begin().finally(() => {
-        starting = undefined
-      })
-      await starting
+  const tenantsRunner = openTenantsRunner(placements, { tenants, pollMs, idleMs, instanceOf, start, onFailure })
+  const service = await services.start(tenantsRunner)
+  const control: Omit<RunningTenants, keyof Service> = {
+    id,
+    name: runnerOptions.name,
+    get role() {
+      return isPaused ? 'paused' : ([...running][0]?.role ?? 'active')
     },
-    stop,
-    get isRunning() {
-      return service?.isRunning === true
-    },
-    awake: () => runner?.active() ?? [],
-    [Symbol.asyncDispose]: stop,
+    holds: () => [...running].flatMap(runner => runner.holds()),
+    pause: () => setPaused(true),
+    resume: () => setPaused(false),
+    active: tenantsRunner.active,
   }
-
-  async function begin(): Promise<void> {
-    cancelling = new AbortController()
-    const { signal } = cancelling
-    const opened = openTenantsRunner(placements, { tenants, pollMs, idleMs: restMs, instanceOf, start, onFailure })
-    runner = opened
-    service = await services.start({
-      ...opened,
-      start: stopping => opened.start(AbortSignal.any([stopping, signal])),
-    })
-  }
+  return Object.defineProperties(service, Object.getOwnPropertyDescriptors(control)) as RunningTenants
 }

@@ -5,16 +5,16 @@ import type { Store } from '../store.ts'
 import { NotSettled } from './failure.ts'
 
 export interface SettleOptions {
-  /** How long to wait for events that are tried again, and for daemons. Default 10 000. */
+  /** How long to wait for events that are tried again, and for runners. Default 10 000. */
   timeoutMs?: number | undefined
 }
 
 /**
- * Runs all registered projections until they have applied what is in the log now, or waits for the daemon that does. An
- * event that is set aside as a dead letter counts as done; the error of a projection that stops is thrown.
+ * Runs all registered projections until they have applied what is in the log now, or waits for the runner that does. An
+ * event that became a dead letter counts as done; the error of a projection that stops is thrown.
  */
 export async function settle(
-  store: Pick<Store, 'projections'> & { readonly events: Pick<Events, 'head' | 'waitFor'> },
+  store: Pick<Store, 'consumers'> & { readonly events: Pick<Events, 'head' | 'waitFor'> },
   { timeoutMs = 10_000 }: SettleOptions = {},
 ): Promise<void> {
   const until = performance.now() + timeoutMs
@@ -23,11 +23,13 @@ export async function settle(
   await store.events.waitFor(head, { timeoutMs })
   for (let open = true; open; ) {
     open = false
-    for (const [consumer, { result, error }] of Object.entries(await store.projections.tickAll())) {
+    const { items } = await store.consumers.list({ kind: 'projection', limit: 10_000 })
+    for (const { name: consumer } of items.filter(({ isRegistered }) => isRegistered)) {
+      const { result, error } = await store.consumers.runOnce(consumer)
       if (result === 'stopped') throw error
       if (result === 'idle' || result === 'inline') continue
       if (result === 'paused') throw new NotSettled({ consumer, reason: 'is paused' })
-      if (result === 'leasedByOther') await store.projections.waitFor(consumer, head, { timeoutMs: left() })
+      if (result === 'leasedByOther') await store.consumers.waitFor(consumer, head, { timeoutMs: left() })
       else open = true
       if (performance.now() > until) throw new NotSettled({ consumer, reason: `is still at work (${result})` }, error)
       if (result === 'backoff' || result === 'rebuilding') await sleep(5)

@@ -1,6 +1,5 @@
 /** What a projection makes of events: run in a temporary store as it would be in a real one. */
 import { isDeepStrictEqual } from 'node:util'
-import { failFast } from '../consumers/run/policy.ts'
 import { identifier } from '../database/sql.ts'
 import type { NewEventOf } from '../events/definition.ts'
 import type { DocumentProjection } from '../projections/document-projection.ts'
@@ -54,14 +53,17 @@ async function check(
 ): Promise<void> {
   await using store = await temporaryStore(options)
   // A handler that fails is to be seen, not tried again.
-  const subject = { ...projection, options: { ...projection.options, policy: failFast() } }
+  const subject = {
+    ...projection,
+    options: { ...projection.options, retries: 0, onFailure: 'stop' as const, byType: undefined },
+  }
   await store.projections.register(subject)
   for (const { stream = defaultStream, ...event } of given) await store.events.append(stream, event)
   await settle(store)
   const what = `Projection "${projection.name}" of ${given.length} events`
   compare(what, expected, await readModel(store, subject, given))
   if (!repeat || projection.lifecycle === 'live') return
-  await store.projections.reset(projection.name, 0)
+  await store.consumers.reset(projection, 0)
   await settle(store)
   compare(`${what}, delivered twice`, expected, await readModel(store, subject, given))
 }

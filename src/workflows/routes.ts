@@ -39,7 +39,7 @@ export interface Route {
 
 /** Stores the routes of these handlers that are new or changed, and returns the id of each. */
 export async function storeRoutes(log: Log, handlers: readonly Handler[]): Promise<Map<Handler, number>> {
-  await ensureConsumer(log, { name: dispatcherName, kind: 'dispatcher', startFrom: 'now' })
+  await ensureConsumer(log, { name: dispatcherName, kind: 'dispatcher', from: 'now' })
   return log.database.transaction(async tx => {
     const { checkpoint } = await lockDispatcher(log, tx)
     const { settled, head } = await settle(log, tx)

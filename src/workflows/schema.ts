@@ -35,7 +35,6 @@ const objects = [
   'workflow_branches',
   'workflow_schedules',
   'workflow_schedule_runs',
-  'workflow_workers',
   'workflow_counters',
   'workflow_announce',
   'workflow_settle',
@@ -282,15 +281,6 @@ export const workflowsPart: Part = {
   error jsonb,
   primary key (schedule, due_at, is_manual)
 )`,
-    `create table ~workflow_workers (
-  heartbeat_at timestamptz not null,
-  started_at timestamptz not null default now(),
-  lease_ms integer not null,
-  concurrency integer not null,
-  owner text collate "C" primary key,
-  node text,
-  routes integer[] not null
-) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)`,
     `create table ~workflow_counters (
   value bigint not null,
   owner text collate "C" not null,

@@ -2,6 +2,8 @@
  * Waiting until workflows are settled: all callers that wait in this store are answered by one statement, after each hint and
  * by a poll whose waits grow. A wait that times out says what the workflow is waiting for.
  */
+import { isAlive } from '../consumers/runners/row.ts'
+import { consumerNames } from '../consumers/schema.ts'
 import { isRillflowError, TimedOut } from '../core/errors.ts'
 import { abortable, type Deferred, deadline, deferred } from '../core/lifecycle.ts'
 import { openLoop } from '../core/loop.ts'
@@ -93,17 +95,16 @@ interface OpenRow {
 
 /** What a workflow that has not settled waits for, in a sentence; undefined if it has settled meanwhile. */
 async function whatIsMissing(log: Log, correlationId: string): Promise<string | undefined> {
-  const { workflow_executions, workflow_routes, workflow_workers, workflow_joins } = workflowNames(log)
+  const { workflow_executions, workflow_routes, workflow_joins } = workflowNames(log)
   const [status] = await readStatuses(log, [correlationId])
   if (status!.isSettled) return undefined
   const rows = await log.database.run<OpenRow>(sql`/* workflows.missing */
-    select r.handler, o.state, count(*) as count, bool_or(r.paused_at is not null) as is_paused,
+    select route.handler, o.state, count(*) as count, bool_or(route.paused_at is not null) as is_paused,
       bool_or(exists (
         select
-        from ${workflow_workers} as w
-        where r.id = any(w.routes)
-          and w.heartbeat_at >= ${log.names.clock}(w.heartbeat_at) - make_interval(secs => w.lease_ms / 1000.0)))
-        as is_served
+        from ${consumerNames(log).runners} as r
+        where route.id = any(r.routes)
+          and ${isAlive(log)})) as is_served
     from (
       select x.route, x.state
       from ${workflow_executions} as x
@@ -113,8 +114,8 @@ async function whatIsMissing(log: Log, correlationId: string): Promise<string | 
       from ${workflow_joins} as j
       where j.correlation_id = ${correlationId}::text
         and j.state = 'open') as o
-    join ${workflow_routes} as r on r.id = o.route
-    group by r.handler, o.state
+    join ${workflow_routes} as route on route.id = o.route
+    group by route.handler, o.state
     order by count(*) desc
     limit 5`)
   if (rows.length === 0) return 'Its newest event is not dispatched yet: is a runner with handlers started?'

@@ -25,10 +25,9 @@
 import type { Consumers } from '../consumers/consumers.ts'
 import { handlerPrefix } from '../consumers/dead-letters/owner.ts'
 import type { DeadLetterKind } from '../consumers/dead-letters/retry.ts'
+import type { Runnable } from '../consumers/runners/runnable.ts'
 import type { DefinitionKind } from '../core/definition.ts'
-import { nearestName } from '../core/nearest.ts'
 import { checkWhole, describe } from '../core/options.ts'
-import { openServices } from '../core/service.ts'
 import { type AppendParts, appendIn } from '../events/append/append.ts'
 import type { EventMap, EventsAccepted, UntypedEvents } from '../events/definition.ts'
 import type { LogWatch } from '../events/order/watch.ts'
@@ -36,7 +35,7 @@ import { ofHandlers } from './dead-letters/dead-letters.ts'
 import { type DispatcherParts, dispatcher } from './dispatch/dispatch.ts'
 import { localWorkers } from './dispatch/plain.ts'
 import type { EmitLimits } from './emit.ts'
-import { DuplicateHandler, HandlerNotFound } from './errors.ts'
+import { DuplicateHandler } from './errors.ts'
 import { type Handler, refusal } from './handler.ts'
 import { workflowHints } from './hints.ts'
 import { type Executions, resumeExecution } from './insight/executions.ts'
@@ -48,9 +47,8 @@ import type { Schedule } from './schedules/schedule.ts'
 import { openScheduler } from './schedules/scheduler.ts'
 import { openSchedules, type Schedules } from './schedules/schedules.ts'
 import { watchSettled } from './settled.ts'
-import type { ConcurrencyShare } from './work/concurrency.ts'
 import { type Lanes, openLanes } from './work/lanes.ts'
-import { openWorker, type Worker, type WorkerOptions } from './work/worker.ts'
+import { startWorker, type WorkerParts } from './work/worker.ts'
 import { openWorkflow, type Workflow } from './workflow.ts'
 
 export interface WorkflowOptions {
@@ -65,7 +63,7 @@ export interface Workflows<M extends EventMap = UntypedEvents> extends Insight {
   publish<T extends keyof M & string>(type: T, data: M[T], options?: PublishOptions): Promise<Workflow<M>>
   /** The handle of a workflow, by its correlation id. */
   get(correlationId: string): Workflow<M>
-  /** Adds handlers, joins, undos and schedules. They are stored by `sync`, by `publish` and when a worker starts. */
+  /** Adds handlers, joins, undos and schedules. They are stored by `sync`, by `publish` and when a runner starts. */
   register(...definitions: readonly WorkflowDefinition<EventsAccepted<M>>[]): void
   /** Stores the definitions that are registered and not stored yet: from now on their events are dispatched to them. */
   sync(): Promise<void>
@@ -76,9 +74,6 @@ export interface Workflows<M extends EventMap = UntypedEvents> extends Insight {
   readonly lanes: Lanes
   /** The schedules that are stored, for operators. */
   readonly schedules: Schedules
-  /** The dead letters of handlers. */
-  /** A worker that runs the handlers registered here, once it is started. */
-  worker(options?: WorkerOptions): Worker
 }
 
 /** What `defineHandler`, `defineJoin`, `defineUndo` and `defineSchedule` return. */
@@ -94,17 +89,15 @@ export interface WorkflowParts extends AppendParts {
   readonly watch: LogWatch
   /** How often a caller that waits looks without a hint. */
   readonly pollMs: number
-  /** Called when a worker has started; the function returned, when it stops. */
-  readonly tend: () => () => void
 }
 
 export interface WorkflowRegistry<M extends EventMap> {
   readonly workflows: Workflows<M>
-  /** A worker that shares a limit of concurrency with those of other stores. */
-  worker(options: WorkerOptions, share?: ConcurrencyShare): Worker
+  /** For the runners of the store. */
+  readonly runnable: Runnable
   /** How the dead letters of handlers are retried. */
   readonly deadLetterKind: DeadLetterKind
-  stopAll(): Promise<void>
+  close(): void
 }
 
 export function openWorkflows<M extends EventMap>(
@@ -123,7 +116,6 @@ export function openWorkflows<M extends EventMap>(
   const settledWatch = watchSettled(log, hints, dispatcherParts.progress)
   const insight = openInsight({ log, hints, settledWatch, pollMs: parts.pollMs })
   const scheduler = openScheduler(dispatcherParts)
-  const services = openServices(log.clock)
   const handleParts = { ...parts, hints, insight, settledWatch }
   let routes = new Map<Handler, number>()
   let syncing: Promise<unknown> = Promise.resolve()
@@ -158,20 +150,14 @@ export function openWorkflows<M extends EventMap>(
     await next
   }
 
-  /** The handlers of these names, or all, by route. */
-  const handlersByRoute = async (names: readonly string[] | undefined): Promise<Map<number, Handler>> => {
-    await sync()
-    for (const name of names ?? []) code.check(name)
-    const wanted = [...routes].filter(([handler]) => names === undefined || names.includes(handler.name))
-    return new Map(wanted.map(([handler, id]) => [id, handler]))
-  }
-  const workerParts = {
+  const workerParts: WorkerParts = {
     ...dispatcherParts,
     consumers,
     scheduler,
-    services,
-    register: handlersByRoute,
-    tend: parts.tend,
+    async register(isWanted) {
+      await sync()
+      return new Map([...routes].filter(([handler]) => isWanted(handler.name)).map(([handler, id]) => [id, handler]))
+    },
   }
 
   const workflows: Workflows = {
@@ -190,17 +176,19 @@ export function openWorkflows<M extends EventMap>(
     executions: { resume: executionId => resumeExecution(log, hints, executionId) },
     lanes: openLanes(log, hints),
     schedules: openSchedules(log, hints, scheduler, sync),
-    worker: (given = {}) => openWorker(workerParts, given),
+  }
+
+  const runnable: Runnable = {
+    kinds: ['handlers', 'schedules'],
+    names: kind => (kind === 'handlers' ? code.names() : scheduler.all()),
+    start: context => startWorker(workerParts, context),
   }
 
   return {
     workflows: workflows as unknown as Workflows<M>,
-    worker: (given, share) => openWorker(workerParts, given, share),
+    runnable,
     deadLetterKind: ofHandlers(log),
-    async stopAll() {
-      insight.close()
-      await services.close()
-    },
+    close: insight.close,
   }
 }
 
@@ -216,8 +204,6 @@ interface Code {
   get(name: string, version: number): Handler | undefined
   all(): Handler[]
   names(): string[]
-  /** Refuses a name that no handler here has. */
-  check(name: string): void
 }
 
 function openCode(): Code {
@@ -233,8 +219,5 @@ function openCode(): Code {
     get: (name, version) => handlers.get(keyOf(name, version)),
     all: () => [...handlers.values()],
     names,
-    check(name) {
-      if (!names().includes(name)) throw new HandlerNotFound({ handler: name, nearest: nearestName(name, names()) })
-    },
   }
 }

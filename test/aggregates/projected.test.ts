@@ -37,7 +37,7 @@ test('a document that is behind is folded up to the head of its stream', async (
   await store.projections.register(summaries)
   const unsynced = await orders.load('order-1')
   await store.events.append('order-1', [placed(1), placed(2)])
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
   await store.events.append('order-1', [placed(3), paid])
 
   const order = await orders.load('order-1')
@@ -86,7 +86,7 @@ test('a deleted document is null', async () => {
   const orders = store.aggregates(Order)
   await store.projections.register(summaries)
   await store.events.append('order-1', [placed(1), shipped()])
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
 
   expect(await orders.load('order-1')).toMatchObject({ version: 2, state: null })
   await expect(orders.handle('order-1', 'ship')).rejects.toThrow('nothing to ship')
@@ -100,7 +100,7 @@ test('an archived stream is refused, and so is a projection of several streams',
   const { store } = await openShop()
   await store.projections.register(summaries)
   await store.events.append('order-1', placed(1))
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
   await store.streams.archive('order-1')
 
   await expect(store.aggregates(Order).load('order-1')).rejects.toMatchObject({ code: 'stream_archived' })

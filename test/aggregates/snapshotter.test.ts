@@ -149,8 +149,7 @@ test('an archived stream gets no snapshot', async () => {
 test('a runner runs it with the other consumers', async () => {
   const shop = await openShop()
   await shop.store.register(following({ every: 2 }))
-  await using daemon = shop.store.daemon()
-  await daemon.start()
+  await using _runner = await shop.store.start()
 
   await shop.store.events.append('order-1', many(2))
 

@@ -6,14 +6,14 @@ import { locationFrom } from '../../src/cli/config.ts'
 test('an option that the line does not have is read from the environment, and checked in the same way', () => {
   const env = {
     ...{ RILLFLOW_SCHEMA: 'shop', RILLFLOW_TENANCY: 'schema', RILLFLOW_TENANT: 'acme', RILLFLOW_CONFIG: '' },
-    ...{ RILLFLOW_CONCURRENCY: '8', RILLFLOW_NODE: 'west-1', RILLFLOW_HEALTH_BIND: '127.0.0.1:0' },
+    ...{ RILLFLOW_CONCURRENCY: '8', RILLFLOW_NAME: 'west-1', RILLFLOW_HEALTH_BIND: '127.0.0.1:0' },
   }
 
-  const { globals, options } = parseLine(run, ['run'], ['--node', 'west-2'], env)
+  const { globals, options } = parseLine(run, ['run'], ['--name', 'west-2'], env)
 
   expect(locationFrom(globals, env)).toMatchObject({ schema: 'shop', tenancy: 'schema', tenant: undefined })
   expect(locationFrom(globals, env)).toMatchObject({ defaultTenant: 'acme', config: undefined })
-  expect(options).toMatchObject({ concurrency: 8, node: 'west-2', healthBind: '127.0.0.1:0' })
+  expect(options).toMatchObject({ concurrency: 8, name: 'west-2', healthBind: '127.0.0.1:0' })
   for (const [name, value] of [
     ['RILLFLOW_TENANCY', 'many'],
     ['RILLFLOW_CONCURRENCY', 'few'],

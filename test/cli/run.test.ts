@@ -20,7 +20,7 @@ beforeAll(async () => {
 const patient = { deadlineMs: 60_000 }
 
 test('run runs everything in the configuration, and Ctrl-C lets running work end', async () => {
-  const running = shop.start('run --node west-1')
+  const running = shop.start('run --name west-1')
   await waitUntil(() => running.stderr().includes('Press Ctrl-C to stop'), patient)
   expect(running.stderr()).toMatch(
     /2 projections \(order-totals, orders\), 1 snapshotter .*1 handler \(pay\), 1 schedule \(restock\), 1 subscription \(mailer\)/,
@@ -30,7 +30,7 @@ test('run runs everything in the configuration, and Ctrl-C lets running work end
     await waitUntil(() => running.stdout().includes('mail for order-1'), patient)
     expect(await shop.run('run --once')).toMatchObject({ code: 0, stderr: '' })
     const listed = await shop.run('runners list --json')
-    expect(JSON.parse(listed.stdout)).toContainEqual(expect.objectContaining({ node: 'west-1', isAlive: true }))
+    expect(JSON.parse(listed.stdout)).toContainEqual(expect.objectContaining({ name: 'west-1', isAlive: true }))
     expect(await shop.run('runners demote west-1')).toMatchObject({
       code: 0,
       stdout: 'Runner "west-1" is a standby.\n',

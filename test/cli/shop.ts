@@ -166,15 +166,15 @@ function literal(text: string): RegExp {
 /** The configuration of a shop that has a bit of everything. */
 export const shopConfig = `
 import {
-  deadLetter, defineAggregate, defineCollection, defineConfig, defineDocumentProjection, defineHandler, defineProjection,
-  defineSchedule, upcaster,
+  defineAggregate, defineCollection, defineConfig, defineDocumentProjection, defineHandler, defineProjection,
+  defineSchedule, defineSubscription, upcaster,
 } from 'rillflow'
 
 const totals = defineProjection('order-totals', {
   tables: {
     order_totals: { columns: { stream: 'text', total: { type: 'numeric', default: 0 } }, primaryKey: ['stream'] },
   },
-  policy: deadLetter({ retries: 0 }),
+  retries: 0,
   on: {
     OrderPlaced(event, ctx) {
       if (event.data.total < 0) throw new Error('a negative total')
@@ -214,7 +214,9 @@ export default defineConfig({
   projections: [totals, orders],
   collections: [customers],
   aggregates: [order],
-  subscriptions: { mailer: { types: ['OrderShipped'], onEvent: event => console.log('mail for', event.stream) } },
+  subscriptions: [
+    defineSubscription('mailer', { types: ['OrderShipped'], run: event => console.log('mail for', event.stream) }),
+  ],
   upcasters: [
     upcaster('OrderCreated', { from: 1, to: 1, toType: 'OrderOpened' }, data => data),
     upcaster('OrderOpened', { from: 1, to: 2 }, data => data),

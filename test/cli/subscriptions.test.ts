@@ -114,5 +114,5 @@ test('runners are listed, and a runner that does not exist is an error', async (
   const demoted = await shop.run('runners demote west-1 --json')
 
   expect(promoted).toMatchObject({ code: 1, stderr: expect.stringContaining('try: rillflow runners list') })
-  expect(JSON.parse(demoted.stderr)).toMatchObject({ error: { code: 'node_not_found', node: 'west-1' } })
+  expect(JSON.parse(demoted.stderr)).toMatchObject({ error: { code: 'runner_not_found', node: 'west-1' } })
 })

@@ -9,14 +9,14 @@ test('no runner gets more than one above the even share, and each consumer goes 
     fc.property(
       fc.integer({ min: 1, max: 6 }),
       fc.array(fc.option(fc.integer({ min: 0, max: 7 }), { nil: undefined }), { maxLength: 30 }),
-      (hosts, holders) => {
+      (runners, holders) => {
         const all = new Set(names(holders.length))
-        const members = Array.from({ length: hosts }, (_, n) => ({ owner: `h${n}`, consumers: all }))
+        const candidates = Array.from({ length: runners }, (_, n) => ({ id: `h${n}`, consumers: all }))
         const held = new Map(holders.map((holder, n) => [`c${n}`, holder === undefined ? undefined : `h${holder}`]))
 
-        const assigned = assign(held, members)
+        const assigned = assign(held, candidates)
 
-        const loads = members.map(({ owner }) => [...assigned.values()].filter(each => each === owner).length)
+        const loads = candidates.map(({ id }) => [...assigned.values()].filter(each => each === id).length)
         expect(assigned.size).toBe(holders.length)
         expect(Math.max(...loads) - Math.min(...loads)).toBeLessThanOrEqual(1)
       },
@@ -26,16 +26,16 @@ test('no runner gets more than one above the even share, and each consumer goes 
 
 test('an even distribution does not change', () => {
   const all = new Set(names(6))
-  const members = ['h1', 'h2', 'h3'].map(owner => ({ owner, consumers: all }))
+  const candidates = ['h1', 'h2', 'h3'].map(id => ({ id, consumers: all }))
   const held = new Map(names(6).map((name, n) => [name, `h${(n % 3) + 1}`]))
 
-  expect(assign(held, members)).toEqual(held)
+  expect(assign(held, candidates)).toEqual(held)
 })
 
 test('a consumer that only one runner can run goes there, however many that runner has', () => {
-  const members = [
-    { owner: 'h1', consumers: new Set(['a', 'b', 'c']) },
-    { owner: 'h2', consumers: new Set(['c']) },
+  const candidates = [
+    { id: 'h1', consumers: new Set(['a', 'b', 'c']) },
+    { id: 'h2', consumers: new Set(['c']) },
   ]
 
   const assigned = assign(
@@ -45,7 +45,7 @@ test('a consumer that only one runner can run goes there, however many that runn
       ['c', 'h1'],
       ['d', undefined],
     ]),
-    members,
+    candidates,
   )
 
   expect(Object.fromEntries(assigned)).toEqual({ a: 'h1', b: 'h1', c: 'h2' })

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest'
-import { deadLetter, failFast, logAndSkip } from '../../src/consumers/run/policy.ts'
-import { runUntilIdle, tickOnce } from '../../src/consumers/run/run.ts'
+import { runOnce, runUntilIdle } from '../../src/consumers/run/run.ts'
 import { readStatus } from '../../src/consumers/status.ts'
 import { effectsOf, makeEffects, openConsumerParts, quick, recorder } from '../support/consumer-parts.ts'
 import { openShop, paid, placed, shipped } from '../support/shop.ts'
@@ -13,11 +12,7 @@ test('runOnce applies a batch and returns the number of its events', async () =>
   const consumers = openConsumerParts(shop)
   const totals = recorder(shop, 'totals', { batchSize: 2 })
 
-  const ticks = [
-    await tickOnce(consumers, totals),
-    await tickOnce(consumers, totals),
-    await tickOnce(consumers, totals),
-  ]
+  const ticks = [await runOnce(consumers, totals), await runOnce(consumers, totals), await runOnce(consumers, totals)]
 
   expect(ticks).toEqual([
     { result: 'processed', count: 2 },
@@ -54,13 +49,13 @@ test('RB-02: after a failure the next run reports the wait, and waits double up 
   const fail = (): never => {
     throw new Error('no')
   }
-  const policy = deadLetter({ retries: 9, baseMs: 600_000, maxMs: 1_500_000, jitter: 0 })
-  const totals = recorder(shop, 'totals', { before: fail, policy })
+  const backoff = { baseMs: 600_000, maxMs: 1_500_000, jitter: 0 }
+  const totals = recorder(shop, 'totals', { before: fail, retries: 9, backoff })
   const waits: number[] = []
 
   for (let n = 0; n < 4; n++) {
-    expect(await tickOnce(consumers, totals)).toMatchObject({ result: 'backoff', count: 0 })
-    expect((await tickOnce(consumers, totals)).result).toBe('backoff')
+    expect(await runOnce(consumers, totals)).toMatchObject({ result: 'backoff', count: 0 })
+    expect((await runOnce(consumers, totals)).result).toBe('backoff')
     const [status] = await readStatus(consumers.log, { names: ['totals'] })
     expect(status!.attempts).toBe(n + 1)
     waits.push(Math.round(status!.retryInMs! / 100_000) * 100)
@@ -77,7 +72,9 @@ test('RB-03: an event is tried once and then as often as the policy allows, whil
   const consumers = openConsumerParts(shop)
   const attempts: number[] = []
   const totals = recorder(shop, 'totals', {
-    policy: deadLetter({ retries: 3, ...quick }),
+    retries: 3,
+    backoff: quick,
+    onFailure: 'deadLetter',
     before: (event, _tx, attempt) => {
       if (event.type !== 'OrderPlaced') return
       attempts.push(attempt)
@@ -87,7 +84,7 @@ test('RB-03: an event is tried once and then as often as the policy allows, whil
   const checkpoints: number[] = []
 
   await waitUntil(async () => {
-    const { result } = await tickOnce(consumers, totals)
+    const { result } = await runOnce(consumers, totals)
     checkpoints.push((await readStatus(consumers.log, { names: ['totals'] }))[0]!.checkpoint)
     return result === 'idle'
   })
@@ -106,13 +103,14 @@ test('RB-04: a handler that writes and then throws leaves nothing, and the event
   await shop.store.events.append('order-1', [placed(), paid, shipped()])
   const consumers = openConsumerParts(shop)
   const totals = recorder(shop, 'totals', {
-    policy: failFast(),
+    retries: 0,
+    onFailure: 'stop',
     after: event => {
       if (event.type === 'OrderPaid') throw new Error('no')
     },
   })
 
-  const tick = await tickOnce(consumers, totals)
+  const tick = await runOnce(consumers, totals)
 
   expect(tick).toMatchObject({ result: 'stopped', count: 1, error: { message: 'no' } })
   expect(await effectsOf(shop, 'totals')).toMatchObject([{ type: 'OrderPlaced' }])
@@ -129,7 +127,9 @@ test.each([
     await shop.store.events.append('order-1', [placed(), paid, shipped()])
     const consumers = openConsumerParts(shop)
     const totals = recorder(shop, 'totals', {
-      policy: deadLetter({ retries: 1, ...quick }),
+      retries: 1,
+      backoff: quick,
+      onFailure: 'deadLetter',
       before: async (event, tx) => {
         if (event.type === 'OrderPaid') await tx.query(shop.named('insert into ~effects (consumer) values (null)'))
       },
@@ -139,7 +139,7 @@ test.each([
       handle: (events, ctx) => totals.handle(events, { ...ctx, at: () => {} }),
     } as typeof totals
 
-    await waitUntil(async () => (await tickOnce(consumers, silent ? quiet : totals)).result === 'idle')
+    await waitUntil(async () => (await runOnce(consumers, silent ? quiet : totals)).result === 'idle')
 
     expect((await effectsOf(shop, 'totals')).map(effect => effect.type)).toEqual(['OrderPlaced', 'OrderShipped'])
     const deadLetters = await shop.query<{ attempts: number; errors: { code: string }[] }>(
@@ -155,7 +155,8 @@ test('a handler that swallows the failure of its own statement fails all the sam
   await shop.store.events.append('order-1', [placed(), paid, shipped()])
   const consumers = openConsumerParts(shop)
   const totals = recorder(shop, 'totals', {
-    policy: logAndSkip(),
+    retries: 0,
+    onFailure: 'skip',
     after: async (event, tx) => {
       if (event.type === 'OrderPaid') await tx.query('select 1 / 0').catch(() => {})
     },
@@ -173,7 +174,8 @@ test('RB-21: events behind an empty batch are applied before the consumer counts
   const consumers = openConsumerParts(shop)
   const totals = recorder(shop, 'totals', {
     batchSize: 1,
-    policy: deadLetter({ retries: 0 }),
+    retries: 0,
+    onFailure: 'deadLetter',
     before: event => {
       if (event.type === 'OrderPlaced') throw new Error('no')
     },
@@ -192,11 +194,11 @@ test('RB-20, RB-19: a paused consumer that never failed has a status, read from 
   await shop.store.events.append('order-1', placed())
   const consumers = openConsumerParts(shop)
   const totals = recorder(shop, 'totals')
-  await tickOnce(consumers, totals)
+  await runOnce(consumers, totals)
 
   await shop.query('update ~consumers set paused_at = now()')
 
-  expect((await tickOnce(consumers, totals)).result).toBe('paused')
+  expect((await runOnce(consumers, totals)).result).toBe('paused')
   const [status] = await readStatus(consumers.log)
   expect(status).toMatchObject({ name: 'totals', isPaused: true, attempts: 0, deadLetters: 0 })
   expect(status).toMatchObject({ retryInMs: undefined, lease: undefined, lastError: undefined })

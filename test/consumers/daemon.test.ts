@@ -1,7 +1,6 @@
 import { expect, onTestFinished, test } from 'vitest'
 import { pause, reset, resume } from '../../src/consumers/operator.ts'
-import { deadLetter, failFast } from '../../src/consumers/run/policy.ts'
-import { tickOnce } from '../../src/consumers/run/run.ts'
+import { runOnce } from '../../src/consumers/run/run.ts'
 import { readStatus } from '../../src/consumers/status.ts'
 import { waitForConsumer } from '../../src/consumers/wait-for.ts'
 import { deferred } from '../../src/core/lifecycle.ts'
@@ -33,8 +32,7 @@ test('a runner applies existing and new events', async () => {
   consumers.register(recorder(shop, 'totals'))
   await shop.store.events.append('order-1', [placed(), paid])
 
-  const daemon = consumers.daemon()
-  await daemon.start()
+  await consumers.start()
   const { position } = await shop.store.events.append('order-1', shipped())
   await waitForConsumer(consumers, 'totals', position)
 
@@ -47,14 +45,13 @@ test('a runner applies existing and new events', async () => {
 
 test('a runner runs consumers that are registered later, and stops those that are removed', async () => {
   const { shop, consumers } = await openWorkshop()
-  const daemon = consumers.daemon()
-  await daemon.start()
+  const runner = await consumers.start()
   const { position } = await shop.store.events.append('order-1', placed())
 
   const remove = consumers.register(recorder(shop, 'totals'))
   await waitForConsumer(consumers, 'totals', position)
   remove()
-  await waitUntil(() => daemon.holds().length === 0)
+  await waitUntil(() => runner.holds().length === 0)
 
   expect(await effects(shop, 'totals')).toBe(1)
 })
@@ -64,9 +61,9 @@ test('RB-07: a consumer that fails forever does not stop the others', async () =
   const fail = (): never => {
     throw new Error('no')
   }
-  consumers.register(recorder(shop, 'broken', { before: fail, policy: deadLetter({ retries: 1e6, ...quick }) }))
+  consumers.register(recorder(shop, 'broken', { before: fail, retries: 1e6, backoff: quick, onFailure: 'deadLetter' }))
   consumers.register(recorder(shop, 'totals'))
-  await consumers.daemon().start()
+  await consumers.start()
 
   for (let n = 1; n <= 5; n++) await shop.store.events.append(`order-${n}`, placed())
   await waitForConsumer(consumers, 'totals', 5)
@@ -79,14 +76,13 @@ test('RB-08: of two runners in one process exactly one holds a consumer', async 
   const { shop, consumers } = await openWorkshop()
   const consumer = recorder(shop, 'totals')
   consumers.register(consumer)
-  const daemons = [consumers.daemon(), consumers.daemon()]
-  await Promise.all(daemons.map(daemon => daemon.start()))
+  const runners = await Promise.all([consumers.start(), consumers.start()])
 
   for (let n = 1; n <= 20; n++) await shop.store.events.append(`order-${n}`, placed())
   await waitForConsumer(consumers, 'totals', 20)
 
-  expect(daemons.flatMap(daemon => daemon.holds())).toEqual(['totals'])
-  expect((await tickOnce(consumers, consumer)).result).toBe('leasedByOther')
+  expect(runners.flatMap(runner => runner.holds())).toEqual(['totals'])
+  expect((await runOnce(consumers, consumer)).result).toBe('leasedByOther')
   expect(await effects(shop, 'totals')).toBe(20)
 })
 
@@ -95,11 +91,10 @@ test('two runners share the consumers evenly, and one that stops hands over its 
   for (const n of ['a', 'b', 'c', 'd', 'e']) consumers.register(recorder(shop, n))
   const other = openConsumerParts(shop)
   for (const n of ['a', 'b', 'c', 'd', 'e']) other.register(recorder(shop, n))
-  const [first, second] = [consumers.daemon(), other.daemon()]
-  await first.start()
+  const first = await consumers.start()
   expect(first.holds()).toHaveLength(5)
 
-  await second.start()
+  const second = await other.start()
   await waitUntil(() => second.holds().length === 2 && first.holds().length === 3)
   await first.stop()
   await waitUntil(() => second.holds().length === 5)
@@ -112,11 +107,8 @@ test('runners that can run different consumers agree on the distribution', async
   await makeEffects(shop)
   const [first, second] = [openConsumerParts(shop), openConsumerParts(shop)]
   for (const host of [first, second]) for (const name of ['a', 'b']) host.register(recorder(shop, name))
-  const all = first.daemon()
-  const some = second.daemon({ consumers: ['b'] })
-
-  await all.start()
-  await some.start()
+  const all = await first.start()
+  const some = await second.start({ only: [{ kind: 'projection', name: 'b' }] })
 
   await waitUntil(() => all.holds().join() === 'a' && some.holds().join() === 'b')
 })
@@ -135,11 +127,11 @@ test('RB-13: a reset during a running batch wins, and is durable (RB-18)', async
   })
   consumers.register(consumer)
   await shop.store.events.append('order-1', [placed(), paid])
-  await tickOnce(consumers, consumer)
+  await runOnce(consumers, consumer)
   await shop.store.events.append('order-1', shipped())
   // Embedded, no other call reaches the database while a transaction is open: the reset comes before or after it.
   if (onServer) {
-    const ticking = outcome(tickOnce(consumers, consumer))
+    const ticking = outcome(runOnce(consumers, consumer))
     await entered.promise
     await reset(consumers.log, ['totals'], 1)
     go.resolve()
@@ -150,14 +142,14 @@ test('RB-13: a reset during a running batch wins, and is durable (RB-18)', async
   const [status] = await readStatus(consumers.log)
   expect(status).toMatchObject({ checkpoint: 1 })
   isFirst = false
-  await tickOnce(consumers, consumer)
+  await runOnce(consumers, consumer)
   expect((await effectsOf(shop, 'totals')).map(effect => effect.position)).toEqual([1, 2, 2, 3])
 })
 
 test('a reset reaches a running runner', async () => {
   const { shop, consumers } = await openWorkshop()
   consumers.register(recorder(shop, 'totals'))
-  await consumers.daemon().start()
+  await consumers.start()
   await shop.store.events.append('order-1', [placed(), paid])
   await waitForConsumer(consumers, 'totals', 2)
 
@@ -171,14 +163,13 @@ test('a reset reaches a running runner', async () => {
 test('a paused consumer waits, also in a runner, and continues where it was', async () => {
   const { shop, consumers } = await openWorkshop()
   consumers.register(recorder(shop, 'totals'))
-  const daemon = consumers.daemon()
-  await daemon.start()
+  const runner = await consumers.start()
   await shop.store.events.append('order-1', placed())
   await waitForConsumer(consumers, 'totals', 1)
 
   await pause(consumers.log, ['totals'])
   consumers.wake.changed()
-  await waitUntil(() => daemon.holds().length === 0)
+  await waitUntil(() => runner.holds().length === 0)
   await shop.store.events.append('order-1', paid)
   expect(await effects(shop, 'totals')).toBe(1)
   await resume(consumers.log, ['totals'])
@@ -193,11 +184,11 @@ test('a consumer stopped by its policy is paused with its error, and the pause i
   const fail = (): never => {
     throw new Error('the shop is closed')
   }
-  consumers.register(recorder(shop, 'totals', { before: fail, policy: failFast() }))
+  consumers.register(recorder(shop, 'totals', { before: fail, retries: 0, onFailure: 'stop' }))
   const failed = deferred<[string, unknown]>()
   await shop.store.events.append('order-1', placed())
 
-  await consumers.daemon({ onFailure: (name, error) => failed.resolve([name, error]) }).start()
+  await consumers.start({}, { onFailure: (name, error) => failed.resolve([name, error]) })
 
   expect(await failed.promise).toMatchObject(['totals', { message: 'the shop is closed' }])
   const [status] = await readStatus(consumers.log)
@@ -215,19 +206,18 @@ test('RB-22: stop lets a running batch end, and releases the leases', async () =
       },
     }),
   )
-  const daemon = consumers.daemon()
-  await daemon.start()
+  const runner = await consumers.start()
   await shop.store.events.append('order-1', placed())
   await entered.promise
 
-  const stopping = Promise.all([daemon.stop(), daemon.stop()])
+  const stopping = Promise.all([runner.stop(), runner.stop()])
   go.resolve()
   await stopping
 
   const [status] = await readStatus(consumers.log)
   expect(status).toMatchObject({ checkpoint: 1, lease: undefined })
   expect(await effects(shop, 'totals')).toBe(1)
-  expect(daemon.isRunning).toBe(false)
+  expect(runner.isRunning).toBe(false)
 })
 
 test('RB-22: stop cuts off a handler that does not return, and its batch is rolled back', async () => {
@@ -244,30 +234,28 @@ test('RB-22: stop cuts off a handler that does not return, and its batch is roll
       await new Promise(() => {})
     },
   })
-  const daemon = consumers.daemon()
-  await daemon.start()
+  const runner = await consumers.start()
   await shop.store.events.append('order-1', placed())
   await entered.promise
 
-  await daemon.stop({ stopMs: 20 })
+  await runner.stop({ timeoutMs: 20 })
 
   expect(signal!.aborted).toBe(true)
   expect(await effects(shop, 'totals')).toBe(0)
   expect((await readStatus(consumers.log))[0]).toMatchObject({ checkpoint: 0, lease: undefined, attempts: 0 })
 })
 
-test('a runner can be started again after it was stopped', async () => {
+test('after a runner was stopped, another one can be started', async () => {
   const { shop, consumers } = await openWorkshop()
   consumers.register(recorder(shop, 'totals'))
-  const daemon = consumers.daemon()
-  await daemon.start()
-  await daemon.stop()
+  const first = await consumers.start()
+  await first.stop()
 
-  await daemon.start()
+  const second = await consumers.start()
   await shop.store.events.append('order-1', placed())
   await waitForConsumer(consumers, 'totals', 1)
 
-  expect(daemon.isRunning).toBe(true)
+  expect([first.isRunning, second.isRunning]).toEqual([false, true])
 })
 
 test.runIf(onServer)('a runner works with a single connection', async () => {
@@ -278,13 +266,12 @@ test.runIf(onServer)('a runner works with a single connection', async () => {
   const consumers = openConsumerParts(shop, { database })
   consumers.register(recorder(shop, 'totals', { leaseMs: 1_000 }))
   consumers.register(recorder(shop, 'others', { leaseMs: 1_000 }))
-  const daemon = consumers.daemon()
-  await daemon.start()
+  const runner = await consumers.start()
 
   for (let n = 1; n <= 20; n++) await shop.store.events.append(`order-${n}`, [placed(), paid])
   await waitForConsumer(consumers, 'totals', 40)
   await waitForConsumer(consumers, 'others', 40)
-  await daemon.stop()
+  await runner.stop()
 
   expect(await effects(shop, 'totals')).toBe(40)
 })
@@ -292,7 +279,7 @@ test.runIf(onServer)('a runner works with a single connection', async () => {
 test('many consumers at the end of the log share one read', async () => {
   const { shop, consumers } = await openWorkshop({ pollMs: 600_000 })
   for (let n = 0; n < 12; n++) consumers.register(recorder(shop, `totals-${n}`))
-  await consumers.daemon().start()
+  await consumers.start()
   await shop.store.events.append('order-1', placed())
   for (let n = 0; n < 12; n++) await waitForConsumer(consumers, `totals-${n}`, 1)
   // A consumer that was late has to read separately: not all of them are late each time.
@@ -307,10 +294,9 @@ test('many consumers at the end of the log share one read', async () => {
 
 test('the store stops its runners when it is closed', async () => {
   const { store } = await openShop()
-  const daemon = store.daemon()
-  await daemon.start()
+  const runner = await store.start()
 
   await store.close()
 
-  expect(daemon.isRunning).toBe(false)
+  expect(runner.isRunning).toBe(false)
 })

@@ -3,7 +3,7 @@ import { type Consumer, type ConsumerOptions, consumer, ensureConsumer } from '.
 import { type DeadLetters, openDeadLetters } from '../../src/consumers/dead-letters/dead-letters.ts'
 import { record } from '../../src/consumers/dead-letters/row.ts'
 import { type Lease, newOwner, take as takeLease } from '../../src/consumers/row.ts'
-import type { Hold } from '../../src/consumers/runners/host.ts'
+import type { HeldLease } from '../../src/consumers/runners/runnable.ts'
 import type { NewEvent, RecordedEvent } from '../../src/events/definition.ts'
 import type { Log } from '../../src/events/log.ts'
 import { openConsumerParts } from '../support/consumer-parts.ts'
@@ -21,7 +21,7 @@ export interface FailedEvents extends Shop {
   /** Records it once more. */
   failAgain(event: RecordedEvent, options?: { consumer?: string; error?: unknown; attempts?: number }): Promise<void>
   /** Takes the lease; a former one of ours expires. */
-  hold(options?: { consumer?: string; leaseMs?: number }): Promise<Hold & { drained: AbortController }>
+  hold(options?: { consumer?: string; leaseMs?: number }): Promise<HeldLease & { drained: AbortController }>
 }
 
 export async function openFailedEvents(): Promise<FailedEvents> {
@@ -44,7 +44,7 @@ export async function openFailedEvents(): Promise<FailedEvents> {
       return recorded
     },
     async hold({ consumer: name = 'mailer', leaseMs = 30_000 } = {}) {
-      await ensureConsumer(log, { name, kind: 'processor', startFrom: 'beginning' })
+      await ensureConsumer(log, { name, kind: 'processor', from: 'start' })
       await shop.query(`update ~consumers set lease_until = now() - interval '1 second' where name = $1`, [name])
       const lease = (await takeLease(log, name, newOwner(log), leaseMs)) as Lease
       const drained = new AbortController()

@@ -4,8 +4,8 @@ import { connect as connectTo, createServer, type Socket } from 'node:net'
 import { expect, onTestFinished, test } from 'vitest'
 import { consumer } from '../../src/consumers/consumer.ts'
 import { pause, reset } from '../../src/consumers/operator.ts'
-import { custom, deadLetter, logAndSkip } from '../../src/consumers/run/policy.ts'
-import { runUntilIdle, tickOnce } from '../../src/consumers/run/run.ts'
+import type { Failure, FailureEnd } from '../../src/consumers/run/policy.ts'
+import { runOnce, runUntilIdle } from '../../src/consumers/run/run.ts'
 import { readStatus } from '../../src/consumers/status.ts'
 import { waitForConsumer } from '../../src/consumers/wait-for.ts'
 import { upcaster } from '../../src/events/read/upcast.ts'
@@ -34,14 +34,14 @@ const types = async (shop: Shop, name: string): Promise<string[]> =>
 test('an unknown name is refused with the nearest known name', async () => {
   const { shop, consumers } = await openWorkshop()
   consumers.register(recorder(shop, 'order-totals'))
-  await consumers.daemon().start()
+  await consumers.start()
 
   const unknown = { code: 'consumer_not_found', consumer: 'order-total', nearest: 'order-totals' }
   expect(() => consumers.find('order-total')).toThrow(expect.objectContaining(unknown))
   await expect(pause(consumers.log, ['order-total'])).rejects.toMatchObject(unknown)
   await expect(reset(consumers.log, ['order-total'], 0)).rejects.toMatchObject(unknown)
   await expect(waitForConsumer(consumers, 'order-total', 1)).rejects.toMatchObject(unknown)
-  await expect(consumers.daemon({ consumers: ['order-total'] }).start()).rejects.toMatchObject(unknown)
+  await expect(consumers.start({ only: [{ kind: 'projection', name: 'order-total' }] })).rejects.toMatchObject(unknown)
 })
 
 test('a second consumer with the same name is refused', async () => {
@@ -56,11 +56,11 @@ test('a second consumer with the same name is refused', async () => {
 test('invalid options are refused where they are given', async () => {
   const { shop, consumers } = await openWorkshop()
 
-  for (const options of [{ batchSize: 0 }, { leaseMs: 1 }, { timeoutMs: 0 }, { startFrom: -1 }, { batchSize: 1.5 }])
+  for (const options of [{ batchSize: 0 }, { leaseMs: 1 }, { timeoutMs: 0 }, { from: -1 }, { batchSize: 1.5 }])
     expect(() => recorder(shop, 'totals', options)).toThrow(expect.objectContaining({ code: 'invalid_option' }))
   expect(() => recorder(shop, '')).toThrow(expect.objectContaining({ code: 'invalid_name' }))
-  for (const options of [{ leaseMs: 1 }, { standby: true }, { consumers: 'totals' as never }])
-    expect(() => consumers.daemon(options)).toThrow(expect.objectContaining({ code: 'invalid_option' }))
+  for (const options of [{ leaseMs: 1 }, { standby: true }, { only: 'totals' as never }, { node: 'a' } as never])
+    await expect(consumers.start(options)).rejects.toMatchObject({ code: 'invalid_option' })
 })
 
 test('waiting for a position that is not reached ends with its limit', async () => {
@@ -92,15 +92,15 @@ test('a handler that never returns is rolled back and counts as failed, and othe
       },
     },
     // A machine that stalls may be too slow for a good handler as well, but not repeatedly.
-    { timeoutMs: 500, policy: deadLetter({ retries: 3, ...quick }) },
+    { timeoutMs: 500, retries: 3, backoff: quick, onFailure: 'deadLetter' },
   )
 
-  await waitUntil(async () => (await tickOnce(consumers, stuck)).result === 'idle')
+  await waitUntil(async () => (await runOnce(consumers, stuck)).result === 'idle')
 
   expect(await types(shop, 'totals')).toEqual(['OrderPlaced', 'OrderShipped'])
   expect(signals.every(signal => signal.aborted)).toBe(true)
   const deadLetters = await shop.query<{ errors: object[] }>('select errors from ~dead_letters')
-  expect(deadLetters).toMatchObject([{ errors: Array.from({ length: 4 }, () => ({ code: 'handler_timeout' })) }])
+  expect(deadLetters).toMatchObject([{ errors: Array.from({ length: 4 }, () => ({ code: 'consumer_timeout' })) }])
 })
 
 test('a handler that waits for a socket is rolled back after its time limit, while other calls wait their turn', async () => {
@@ -115,7 +115,8 @@ test('a handler that waits for a socket is rolled back after its time limit, whi
   await shop.store.events.append('order-1', placed())
   const waitsForSocket = recorder(shop, 'totals', {
     timeoutMs: 1_000,
-    policy: logAndSkip(),
+    retries: 0,
+    onFailure: 'skip',
     before: async () => {
       const client = connectTo((server.address() as AddressInfo).port, '127.0.0.1')
       sockets.add(client)
@@ -123,11 +124,11 @@ test('a handler that waits for a socket is rolled back after its time limit, whi
     },
   })
 
-  const ticking = tickOnce(consumers, waitsForSocket)
+  const ticking = runOnce(consumers, waitsForSocket)
   await waitUntil(() => sockets.size > 0)
   const [tick, appended] = await Promise.all([ticking, shop.store.events.append('order-2', placed())])
 
-  expect(tick).toMatchObject({ result: 'processed', count: 1, error: { code: 'handler_timeout', timeoutMs: 1_000 } })
+  expect(tick).toMatchObject({ result: 'processed', count: 1, error: { code: 'consumer_timeout', timeoutMs: 1_000 } })
   expect(appended.version).toBe(1)
   expect(await types(shop, 'totals')).toEqual([])
 })
@@ -139,7 +140,7 @@ test('an event that cannot be upcast follows the policy, and the events around i
   const { shop, consumers } = await openWorkshop({ upcasters: [upcaster('OrderPaid', { from: 1, to: 2 }, fail)] })
   await shop.store.events.append('order-1', [placed(), paid, shipped()])
 
-  await runUntilIdle(consumers, [recorder(shop, 'totals', { policy: deadLetter({ retries: 0 }) })])
+  await runUntilIdle(consumers, [recorder(shop, 'totals', { retries: 0, onFailure: 'deadLetter' })])
 
   expect(await types(shop, 'totals')).toEqual(['OrderPlaced', 'OrderShipped'])
   const deadLetters = await shop.query('select type, errors from ~dead_letters')
@@ -150,7 +151,7 @@ test('a filter that throws is a failure of the event it was called with', async 
   const { shop, consumers } = await openWorkshop()
   await shop.store.events.append('order-1', [placed(), paid, shipped()])
   const picky = {
-    ...recorder(shop, 'totals', { policy: logAndSkip() }),
+    ...recorder(shop, 'totals', { retries: 0, onFailure: 'skip' }),
     filter: {
       where: (event: { type: string }) => {
         if (event.type === 'OrderPaid') throw new Error('no')
@@ -171,17 +172,14 @@ test('a custom policy decides event by event', async () => {
   const fail = (): never => {
     throw new Error('no')
   }
-  const policy = custom(
-    ({ event, attempt }) => {
-      asked.push(`${event.type} ${attempt}`)
-      if (event.type === 'OrderPlaced') return attempt < 3 ? 'retry' : 'skip'
-      return event.type === 'OrderPaid' ? 'dead-letter' : 'stop'
-    },
-    { ...quick },
-  )
-  const totals = recorder(shop, 'totals', { before: fail, policy })
+  const onFailure = ({ event, attempt }: Failure): FailureEnd | 'retry' => {
+    asked.push(`${event.type} ${attempt}`)
+    if (event.type === 'OrderPlaced') return attempt < 3 ? 'retry' : 'skip'
+    return event.type === 'OrderPaid' ? 'deadLetter' : 'stop'
+  }
+  const totals = recorder(shop, 'totals', { before: fail, onFailure, backoff: quick })
 
-  await waitUntil(async () => (await tickOnce(consumers, totals)).result === 'stopped')
+  await waitUntil(async () => (await runOnce(consumers, totals)).result === 'stopped')
 
   expect(asked).toEqual(['OrderPlaced 1', 'OrderPlaced 2', 'OrderPlaced 3', 'OrderPaid 1', 'OrderShipped 1'])
   expect(await shop.query('select type from ~dead_letters')).toEqual([{ type: 'OrderPaid' }])
@@ -192,7 +190,9 @@ test('a breaker holds the consumer back while its target is down, without using 
   const { shop, consumers } = await openWorkshop()
   let isDown = true
   const totals = recorder(shop, 'totals', {
-    policy: deadLetter({ retries: 1, ...quick }),
+    retries: 1,
+    backoff: quick,
+    onFailure: 'deadLetter',
     breaker: { failures: 1, openMs: 5 },
     before: () => {
       if (isDown) throw new Error('the target is down')
@@ -208,7 +208,7 @@ test('a breaker holds the consumer back while its target is down, without using 
       }),
   })
   await shop.store.events.append('order-1', [placed(), paid])
-  await consumers.daemon().start()
+  await consumers.start()
 
   await waitUntil(() => failures >= 5)
   isDown = false
@@ -226,8 +226,8 @@ test('a checkpoint beyond the head stops its consumer until it is reset, and the
   await runUntilIdle(consumers, [totals])
   await shop.query('update ~consumers set checkpoint = 1000')
 
-  await expect(tickOnce(consumers, totals)).rejects.toMatchObject({ code: 'checkpoint_beyond_head', head: 1 })
-  await consumers.daemon().start()
+  await expect(runOnce(consumers, totals)).rejects.toMatchObject({ code: 'checkpoint_beyond_head', head: 1 })
+  await consumers.start()
   await waitUntil(async () => (await readStatus(consumers.log))[0]?.lastError?.code === 'checkpoint_beyond_head')
   await reset(consumers.log, ['totals'], 0)
   consumers.wake.changed()
@@ -241,7 +241,7 @@ test.runIf(onServer)(
   async () => {
     const { shop, consumers } = await openWorkshop()
     consumers.register(recorder(shop, 'totals'))
-    await consumers.daemon().start()
+    await consumers.start()
     const client = await connect()
 
     await client.query('begin')
@@ -269,7 +269,7 @@ test.runIf(onServer)(
     const consumers = openConsumerParts(shop, { database, pollMs: 100 })
     consumers.register(recorder(shop, 'totals'))
     consumers.register(recorder(shop, 'others'))
-    await consumers.daemon().start()
+    await consumers.start()
     await shop.store.events.append('order-1', placed())
     await waitForConsumer(consumers, 'totals', 1)
 

@@ -1,7 +1,6 @@
 /** Consumers that are far behind: they read larger pages, through COPY, and several of them at once. */
 import { expect, test } from 'vitest'
-import { type Consumer, consumer } from '../../src/consumers/consumer.ts'
-import { deadLetter } from '../../src/consumers/run/policy.ts'
+import { type Consumer, type ConsumerOptions, consumer } from '../../src/consumers/consumer.ts'
 import { runUntilIdle } from '../../src/consumers/run/run.ts'
 import { waitForConsumer } from '../../src/consumers/wait-for.ts'
 import type { RecordedEvent } from '../../src/events/definition.ts'
@@ -30,7 +29,11 @@ function* manyEvents(): Generator<{ stream: string; type: string; data: object; 
 }
 
 /** Records committed events. */
-function keeper(name: string, given: Partial<Consumer> = {}): { consumer: Consumer; kept: RecordedEvent[] } {
+function keeper(
+  name: string,
+  given: Partial<Consumer> = {},
+  options: ConsumerOptions = { retries: 0 },
+): { consumer: Consumer; kept: RecordedEvent[] } {
   const kept: RecordedEvent[] = []
   const handle: Consumer['handle'] = async (events, ctx) => {
     for (const event of events) ctx.at(event)
@@ -38,7 +41,7 @@ function keeper(name: string, given: Partial<Consumer> = {}): { consumer: Consum
   }
   const made = consumer(
     { name, kind: 'projection', filter: {}, handle },
-    { batchSize: 1_000, policy: deadLetter({ retries: 0, ...quick }) },
+    { batchSize: 1_000, backoff: quick, ...options },
   )
   return { consumer: { ...made, ...given }, kept }
 }
@@ -48,7 +51,7 @@ test('a runner that is far behind delivers every event once, in order, unchanged
   const all = keeper('all')
   consumers.register(all.consumer)
 
-  await consumers.daemon().start()
+  await consumers.start()
   await waitForConsumer(consumers, 'all', written.at(-1)!.position)
 
   expect(all.kept).toEqual(written)
@@ -74,7 +77,7 @@ test('far behind, an event that cannot be read is dead-lettered and hides none o
   const all = keeper('all')
   consumers.register(all.consumer)
 
-  await consumers.daemon().start()
+  await consumers.start()
   await waitForConsumer(consumers, 'all', written.at(-1)!.position)
 
   const numbers = (events: readonly RecordedEvent[]): number[] => events.map(event => (event.data as { n: number }).n)
@@ -86,7 +89,7 @@ test('far behind, an event that cannot be read is dead-lettered and hides none o
 test('far behind, a failed batch is applied again from its checkpoint, and prefetched events are not lost', async () => {
   const { consumers, written } = await openFullShop()
   let failures = 3
-  const all = keeper('all', { policy: deadLetter({ retries: 5, ...quick }) })
+  const all = keeper('all', {}, { retries: 5 })
   const handle: Consumer['handle'] = async (events, ctx) => {
     for (const event of events) {
       ctx.at(event)
@@ -96,7 +99,7 @@ test('far behind, a failed batch is applied again from its checkpoint, and prefe
   }
   consumers.register({ ...all.consumer, handle })
 
-  await consumers.daemon().start()
+  await consumers.start()
   await waitForConsumer(consumers, 'all', written.at(-1)!.position)
 
   expect(all.kept.map(event => event.position)).toEqual(written.map(event => event.position))

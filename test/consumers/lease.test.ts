@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
 import { ensureConsumer } from '../../src/consumers/consumer.ts'
 import { type Lease, newOwner, release as releaseLeases, save, take as takeLease } from '../../src/consumers/row.ts'
-import { tickOnce } from '../../src/consumers/run/run.ts'
-import { join, look } from '../../src/consumers/runners/members.ts'
+import { runOnce } from '../../src/consumers/run/run.ts'
+import { enter, heartbeat, servesNothing } from '../../src/consumers/runners/row.ts'
 import { systemClock } from '../../src/core/clock.ts'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { type ConsumerParts, effectsOf, makeEffects, openConsumerParts, recorder } from '../support/consumer-parts.ts'
@@ -18,7 +18,7 @@ async function openLeases(): Promise<{
 }> {
   const shop = await openShop()
   const consumers = openConsumerParts(shop)
-  await ensureConsumer(consumers.log, { name: 'totals', kind: 'projection', startFrom: 'beginning' })
+  await ensureConsumer(consumers.log, { name: 'totals', kind: 'projection', from: 'start' })
   return { shop, consumers, take: owner => takeLease(consumers.log, 'totals', owner, leaseMs) }
 }
 
@@ -63,13 +63,19 @@ test('a checkpoint never goes back', async () => {
 test('RB-11: a renewal by a former owner changes nothing', async () => {
   const { shop, consumers, take } = await openLeases()
   const [a, b] = [newOwner(consumers.log), newOwner(consumers.log)]
-  for (const owner of [a, b]) await join(consumers.log, { owner, node: undefined, standby: false, leaseMs })
+  const entered = await enter(consumers.log, { id: a, name: undefined, role: 'active', leaseMs, serves: servesNothing })
+  await enter(consumers.log, { id: b, name: undefined, role: 'active', leaseMs, serves: servesNothing })
   const stale = (await take(a)) as Lease
   await expire(shop)
   await take(b)
   const [before] = await shop.query('select owner, fence, lease_until from ~consumers')
 
-  await look(consumers.log, a, ['totals'], [{ lease: stale, leaseMs: 600_000 }])
+  await heartbeat(
+    consumers.log,
+    { ...entered, leaseMs, serves: servesNothing },
+    ['totals'],
+    [{ lease: stale, leaseMs: 600_000 }],
+  )
 
   expect(await shop.query('select owner, fence, lease_until from ~consumers')).toEqual([before])
 })
@@ -116,7 +122,7 @@ test.runIf(onServer)('RB-10: two processes that run at once apply each of 1000 e
 
   await Promise.all(
     workers.map(({ consumers, consumer }) =>
-      waitUntil(async () => (await tickOnce(consumers, consumer)).result === 'idle', { deadlineMs: 60_000 }),
+      waitUntil(async () => (await runOnce(consumers, consumer)).result === 'idle', { deadlineMs: 60_000 }),
     ),
   )
 
@@ -139,10 +145,10 @@ test.runIf(onServer)(
       },
     })
 
-    const late = outcome(tickOnce(frozen, sleeper))
+    const late = outcome(runOnce(frozen, sleeper))
     await entered.promise
     await expire(shop)
-    const tick = await tickOnce(other, recorder(shop, 'totals'))
+    const tick = await runOnce(other, recorder(shop, 'totals'))
     wake.resolve()
 
     expect(tick).toEqual({ result: 'processed', count: 2 })

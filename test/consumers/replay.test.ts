@@ -149,8 +149,8 @@ test('a handler that does not return is cut off, and the dead letter records tha
   const result = await replayRequested(shop, stuck, await shop.hold())
 
   expect(result).toMatchObject({ replayed: 0, failed: 1 })
-  expect(await reported.promise).toMatchObject({ code: 'handler_timeout', consumer: 'mailer', timeoutMs: 100 })
-  expect((await shop.deadLetters.show('mailer', event.id)).lastError).toMatchObject({ code: 'handler_timeout' })
+  expect(await reported.promise).toMatchObject({ code: 'consumer_timeout', consumer: 'mailer', timeoutMs: 100 })
+  expect((await shop.deadLetters.show('mailer', event.id)).lastError).toMatchObject({ code: 'consumer_timeout' })
 })
 
 test('an event that cannot be decoded fails again, without a call of its handler', async () => {

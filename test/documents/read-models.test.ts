@@ -12,7 +12,7 @@ test('the documents of a projection are read as a collection, and written only b
   await store.projections.register(orders)
   const collection = store.documents<Order>('orders')
   await store.events.append('order-1', [placed(10, { userId: 'ada' }), paid])
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
 
   expect(await collection.get('order-1')).toMatchObject({
     data: { total: 10, isPaid: true },
@@ -46,7 +46,7 @@ test('store.documents gives the documents of a projection by its definition, wit
   await store.register(orders)
   await store.events.append('order-1', [placed(10, { userId: 'ada' }), paid])
   await store.events.append('order-2', placed(20))
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
   const read = store.documents(orders)
 
   expect(await read.get('order-1')).toMatchObject({ id: 'order-1', version: 2, createdBy: 'ada', data: { total: 10 } })
@@ -96,7 +96,7 @@ test('documents of a projection are queried by the indexes it declares', async (
   })
   await shop.store.register(byNote)
   await shop.store.events.append('order-1', { type: 'OrderPlaced', data: { total: 1, note: 'cups of tea' } })
-  await shop.store.projections.runUntilIdle()
+  await shop.store.consumers.runUntilIdle()
   await shop.store.projections.rebuild(byNote)
 
   const read = shop.store.documents(byNote)

@@ -288,7 +288,7 @@ test('an inline projection that does not return is rolled back, and its handle r
 
   const { error } = await outcome(events.append('order-1', placed()))
 
-  expect(error).toMatchObject({ code: 'inline_projection_failed', cause: { code: 'handler_timeout', timeoutMs: 100 } })
+  expect(error).toMatchObject({ code: 'inline_projection_failed', cause: { code: 'consumer_timeout', timeoutMs: 100 } })
   expect(await late.promise).toMatchObject({ error: { code: 'transaction_closed' } })
   expect(await rows()).toEqual([])
   expect(await events.append('order-1', paid)).toMatchObject({ version: 1 })

@@ -13,7 +13,6 @@ import { replayRequested } from '../../src/consumers/dead-letters/replay.ts'
 import { pause, reset, resume } from '../../src/consumers/operator.ts'
 import { type Lease, newOwner, release as releaseLeases, take as takeLease } from '../../src/consumers/row.ts'
 import { applyPage } from '../../src/consumers/run/batch.ts'
-import { deadLetter } from '../../src/consumers/run/policy.ts'
 import { deferred } from '../../src/core/lifecycle.ts'
 import type { Log } from '../../src/events/log.ts'
 import { settle } from '../../src/events/order/order.ts'
@@ -292,7 +291,7 @@ async function openWalk(
   retries: number,
 ): Promise<Real> {
   const { log } = first
-  await ensureConsumer(log, { name, kind: 'projection', startFrom: 'now' })
+  await ensureConsumer(log, { name, kind: 'projection', from: 'now' })
   const both = {
     a: { consumers: first, owner: newOwner(log) },
     b: { consumers: second, owner: newOwner(log) },
@@ -326,7 +325,7 @@ function begin(
         }
       },
     },
-    { leaseMs, timeoutMs: leaseMs, policy: deadLetter({ retries, ...quick }) },
+    { leaseMs, timeoutMs: leaseMs, retries: retries, backoff: quick, onFailure: 'deadLetter' },
   )
   const { database } = log
   const transaction: typeof database.transaction = async (inside, options) => {

@@ -8,6 +8,7 @@ import { defineHandler } from '../../src/workflows/handler.ts'
 import { defineJoin } from '../../src/workflows/joins/join.ts'
 import { defineSchedule } from '../../src/workflows/schedules/schedule.ts'
 import type { Customer } from '../documents/customers.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { paid, placed, type ShopMap, shipped, shopEvents, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { checkEvents, fanOut, items, settled, workflowsOf } from '../workflows/order-checks.ts'
@@ -47,7 +48,7 @@ export async function useEveryPart(store: Store<ShopMap>): Promise<void> {
   await store.events.append('ada-1', placed())
   await Promise.all(Array.from({ length: 5 }, (_, n) => store.events.append(`bob-${n}`, [placed(n), shipped()])))
   await useDocuments(store)
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
   await take(store.subscribe('mailer'), 3)
   await useWorkflows(store)
   await store.streams.archive('ada-1')
@@ -90,7 +91,7 @@ async function useWorkflows(store: Store<ShopMap>): Promise<void> {
     }),
   )
   flows.register(defineSchedule('restock', { everyMs: 20, run: () => void runs++ }))
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
   await settled(await flows.publish('OrderPlaced', { items }))
   await waitUntil(() => runs > 0)

@@ -1,5 +1,4 @@
 import { expect, test } from 'vitest'
-import { failFast } from '../../src/consumers/run/policy.ts'
 import type { Transaction } from '../../src/database/database.ts'
 import { defineDocumentProjection } from '../../src/projections/document-projection.ts'
 import { tableNames } from '../../src/projections/table.ts'
@@ -12,7 +11,7 @@ test('events are folded into a document of their stream, and null deletes it', a
   await store.events.append('order-1', [placed(10), placed(5), paid])
   await store.events.append('order-2', [placed(1), shipped()])
 
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
 
   expect((await store.documents(orders).get('order-1'))?.data).toEqual({ total: 15, note: null, isPaid: true })
   expect((await store.documents(orders).get('order-2'))?.data).toBeUndefined()
@@ -23,10 +22,10 @@ test('a document has the layout of a collection: version of its stream, and when
   const { store, query } = await openShop()
   await store.projections.register(orders)
   await store.events.append('order-1', placed(10, { userId: 'ada' }))
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
   await store.events.append('order-1', [paid, placed(5, { userId: 'bob' })])
 
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
 
   const events = await store.events.read('order-1').toArray()
   expect(await query('select * from ~orders')).toEqual([
@@ -48,7 +47,7 @@ test('a deleted document starts anew', async () => {
   await store.projections.register(orders)
   await store.events.append('order-1', [placed(10, { userId: 'ada' }), shipped(), placed(7, { userId: 'bob' })])
 
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
 
   expect(await query('select body, version, created_by from ~orders')).toEqual([
     { body: { total: 7, note: null, isPaid: false }, version: 3, created_by: 'bob' },
@@ -77,7 +76,7 @@ test('with an identity, events of several streams are folded into one document, 
   await store.events.append('order-2', placed(5, { headers: { customers: ['ada'] } }))
   await store.events.append('order-3', placed(1))
 
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
 
   expect((await store.documents(customers).get('ada'))?.data).toEqual({ orders: 2, spent: 15 })
   expect(await query('select id, version from ~customers order by id')).toEqual([
@@ -89,7 +88,7 @@ test('with an identity, events of several streams are folded into one document, 
 test('the documents of a batch are read and written once, however many events it has', async () => {
   const { store, schema } = await openShop()
   await store.projections.register(orders)
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
   const many = Array.from({ length: 100 }, () => placed(1))
   await store.events.append('order-1', many)
   await store.events.append('order-2', [...many, shipped()])
@@ -128,7 +127,7 @@ test('RB-81: nulls stay null, and missing fields stay missing', async () => {
   await store.projections.register(notes)
   await store.events.append('order-1', placed(1))
 
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
 
   expect(await query('select body from ~notes')).toEqual([{ body: { note: null } }])
 })
@@ -140,16 +139,17 @@ test.each([
 ])('a handler that returns %s fails on its event, which the error names', async (_, handler, message) => {
   const { store } = await openShop()
   const broken = defineDocumentProjection('broken', {
-    policy: failFast(),
+    retries: 0,
+    onFailure: 'stop',
     initial: () => null as object | null,
     evolve: { OrderPlaced: handler as unknown as () => object },
   })
   await store.projections.register(broken)
   await store.events.append('order-1', placed())
 
-  expect(await store.projections.tickOnce('broken')).toMatchObject({ result: 'stopped' })
+  expect(await store.consumers.runOnce('broken')).toMatchObject({ result: 'stopped' })
 
-  const { lastError, checkpoint } = await store.projections.status('broken')
+  const { lastError, checkpoint } = await store.consumers.status('broken')
   expect(lastError).toMatchObject({ code: 'invalid_projection_value', message: expect.stringMatching(message) })
   expect(checkpoint).toBe(0)
 })
@@ -158,7 +158,7 @@ test('an event that cannot be folded is dead-lettered, and the events around it 
   const { store } = await openShop()
   const careful = defineDocumentProjection('careful', {
     events: shopEvents,
-    policy: { ...failFast(), end: 'dead-letter' },
+    retries: 0,
     initial: (): Order => ({ total: 0, note: null, isPaid: false }),
     evolve: {
       OrderPlaced: (order, event) => {
@@ -170,17 +170,17 @@ test('an event that cannot be folded is dead-lettered, and the events around it 
   await store.projections.register(careful)
   await store.events.append('order-1', [placed(1), placed(-5), placed(2)])
 
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
 
   expect((await store.documents(careful).get('order-1'))?.data?.total).toBe(3)
-  expect((await store.projections.status('careful')).deadLetters).toBe(1)
+  expect((await store.consumers.status('careful')).deadLetters).toBe(1)
 })
 
 test('a document can be read within a transaction', async () => {
   const { store } = await openShop()
   await store.projections.register(orders)
   await store.events.append('order-1', placed(10))
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
 
   const read = await store.transaction(tx =>
     store

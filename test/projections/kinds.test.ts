@@ -12,7 +12,7 @@ test('a projection keeps its own table up to date', async () => {
   await shop.store.events.append('order-1', [placed(10), placed(5), paid])
   await shop.store.events.append('order-2', placed(1))
 
-  expect(await shop.store.projections.runUntilIdle()).toBe(3)
+  expect(await shop.store.consumers.runUntilIdle()).toBe(3)
 
   expect(await totalRows(shop)).toEqual([
     { stream: 'order-1', orders: 2, total: '15' },
@@ -36,7 +36,7 @@ test('RB-24: a handler gets the full envelope and the context', async () => {
   const envelope = { headers: { channel: 'web' }, correlationId: 'cart-7', causationId: 'click-1', userId: 'ada' }
   const { position } = await store.events.append('order-1', placed(10, envelope))
 
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
 
   expect(seen).toHaveLength(1)
   expect(seen[0]!.event).toMatchObject({ stream: 'order-1', version: 1, position, ...envelope })
@@ -53,10 +53,10 @@ test('RB-25: a projection reads the types it has handlers for, and its checkpoin
   )
   await store.events.append('order-1', [placed(), paid, shipped(), paid])
 
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
 
   expect(types).toEqual(['OrderShipped'])
-  const { checkpoint, head, lag } = await store.projections.status('shipping')
+  const { checkpoint, head, lag } = await store.consumers.status('shipping')
   expect(checkpoint).toBe(head)
   expect(lag).toBe(0)
 })
@@ -75,7 +75,7 @@ test("the handler '*' gets events of types without their own handler", async () 
   )
   await store.events.append('order-1', [placed(), paid, shipped()])
 
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
 
   expect(calls).toEqual(['placed', '* OrderPaid', '* OrderShipped'])
 })
@@ -86,12 +86,12 @@ test('RB-81: tables are created once, before the first event, and never by a han
   expect((await shop.store.schema.state()).pending).toEqual(['table order_totals', 'index order_totals_total'])
   await shop.store.events.append('order-1', placed(10))
 
-  await shop.store.projections.runUntilIdle()
+  await shop.store.consumers.runUntilIdle()
 
   expect(await shop.store.schema.state()).toEqual({ status: 'current', pending: [] })
   const [{ oid }] = (await shop.query(`select '~order_totals'::regclass::oid::text as oid`)) as [{ oid: string }]
   await shop.store.events.append('order-1', placed(10))
-  await shop.store.projections.runUntilIdle()
+  await shop.store.consumers.runUntilIdle()
   expect(await shop.query(`select '~order_totals'::regclass::oid::text as oid`)).toEqual([{ oid }])
 })
 
@@ -101,13 +101,13 @@ test('if a store may not change the schema, a projection without its tables name
   await other.projections.register(totals())
   await other.events.append('order-1', placed(10))
 
-  await expect(other.projections.tickOnce('order-totals')).rejects.toMatchObject({
+  await expect(other.consumers.runOnce('order-totals')).rejects.toMatchObject({
     code: 'projection_not_synced',
     missing: ['table order_totals', 'index order_totals_total'],
   })
   await other.schema.sync()
 
-  expect(await other.projections.tickOnce('order-totals')).toEqual({ result: 'processed', count: 1 })
+  expect(await other.consumers.runOnce('order-totals')).toEqual({ result: 'processed', count: 1 })
   expect(await totalRows(shop)).toEqual([{ stream: 'order-1', orders: 1, total: '10' }])
 })
 
@@ -118,8 +118,8 @@ test('RB-81: projections belong to the store they are registered in', async () =
 
   await other.projections.register(totals())
 
-  await expect(other.projections.tickOnce('missing')).rejects.toMatchObject({ code: 'consumer_not_found' })
-  expect((await shop.store.projections.list()).map(each => each.name)).toEqual(['order-totals'])
+  await expect(other.consumers.runOnce('missing')).rejects.toMatchObject({ code: 'consumer_not_found' })
+  expect((await shop.store.consumers.list()).items.map(each => each.name)).toEqual(['order-totals'])
 })
 
 test('version 2 of a projection runs next to version 1, with its own checkpoint and tables', async () => {
@@ -128,9 +128,9 @@ test('version 2 of a projection runs next to version 1, with its own checkpoint 
   await shop.store.projections.register(totals({ version: 2 }))
   await shop.store.events.append('order-1', placed(10))
 
-  await shop.store.projections.runUntilIdle()
+  await shop.store.consumers.runUntilIdle()
 
-  const names = (await shop.store.projections.list()).map(each => each.name)
+  const names = (await shop.store.consumers.list()).items.map(each => each.name)
   expect(names).toEqual(['order-totals', 'order-totals@2'])
   expect(await shop.query('select total from ~order_totals_v2')).toEqual([{ total: '10' }])
   expect(await totalRows(shop)).toHaveLength(1)
@@ -151,7 +151,7 @@ test('two projections cannot write the same table', async () => {
   )
 
   // A refused one leaves nothing behind.
-  expect((await store.projections.list()).map(each => each.name)).toEqual(['order-totals'])
+  expect((await store.consumers.list()).items.map(each => each.name)).toEqual(['order-totals'])
 })
 
 test('what cannot be a projection is refused when it is defined', () => {
@@ -191,7 +191,7 @@ test('a table that was not declared is refused with the nearest name', async () 
   )
   await store.events.append('order-1', placed())
 
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
 
   expect(error).toMatchObject({ code: 'invalid_option' })
   expect(String(error)).toContain('Did you mean "order_totals"?')

@@ -30,8 +30,8 @@ test('an inline projection is written with the append, and fails the append if i
   await expect(failing).rejects.toMatchObject({ code: 'inline_projection_failed', projection: 'order-totals' })
   expect((await totalRows(shop)).map(row => row.stream)).toEqual(['order-1'])
   expect(await shop.store.events.readAll().toArray()).toHaveLength(1)
-  expect(await shop.store.projections.tickOnce('order-totals')).toEqual({ result: 'inline', count: 0 })
-  expect(await shop.store.projections.status('order-totals')).toMatchObject({ state: 'inline', lag: 0 })
+  expect(await shop.store.consumers.runOnce('order-totals')).toEqual({ result: 'inline', count: 0 })
+  expect(await shop.store.consumers.status('order-totals')).toMatchObject({ state: 'inline', lag: 0 })
 })
 
 test('documents that are folded inline are read like others', async () => {
@@ -99,16 +99,16 @@ test('switched from async to inline and back, and rebuilt meanwhile, while two s
   const writing = Promise.all([write(shop.store, 'order-1'), write(second, 'order-2')])
 
   await shop.store.projections.switch('order-totals', { lifecycle: 'inline' })
-  const states = [(await shop.store.projections.status('order-totals')).state]
+  const states = [(await shop.store.consumers.status('order-totals')).state]
   await shop.store.projections.rebuild('order-totals')
   await shop.store.projections.switch('order-totals', { lifecycle: 'async' })
-  states.push((await shop.store.projections.status('order-totals')).state)
+  states.push((await shop.store.consumers.status('order-totals')).state)
   await shop.store.projections.switch('order-totals', { lifecycle: 'inline' })
   await shop.store.projections.switch('order-totals', { lifecycle: 'async' })
   isWriting = false
   await writing
 
-  await shop.store.projections.runUntilIdle()
+  await shop.store.consumers.runUntilIdle()
   const counted = (await totalRows(shop)).reduce((sum, row) => sum + Number(row.orders), 0)
   expect(states).toEqual(['inline', 'active'])
   expect(counted).toBe(written)
@@ -135,8 +135,8 @@ test('an inline projection whose code was removed can be made async, so that app
   await later.projections.switch('order-totals', { lifecycle: 'async' })
 
   await later.events.append('order-1', placed(2))
-  expect(await later.projections.status('order-totals')).toMatchObject({ state: 'active', checkpoint: 1, lag: 1 })
-  await shop.store.projections.runUntilIdle()
+  expect(await later.consumers.status('order-totals')).toMatchObject({ state: 'active', checkpoint: 1, lag: 1 })
+  await shop.store.consumers.runUntilIdle()
   expect(await totalRows(shop)).toEqual([{ stream: 'order-1', orders: 2, total: '3' }])
 })
 
@@ -144,7 +144,7 @@ test('projections that cannot be inline are refused', async () => {
   const { store } = await openShop()
   const chosen = defineProjection('chosen', { filter: { categories: ['order'] }, on: { OrderPlaced: () => {} } })
   await store.projections.register(totals())
-  await store.projections.pause('order-totals')
+  await store.consumers.pause('order-totals')
 
   expect(() => store.projections.register({ ...chosen, lifecycle: 'inline' })).toThrow(/by types alone/)
   await expect(store.projections.switch('order-totals', { lifecycle: 'inline' })).rejects.toThrow(/Resume it first/)
@@ -173,11 +173,11 @@ test('opening a store changes neither the lifecycle nor the version of a project
 
   await later.events.append('order-1', placed(4))
   expect((await later.documents(second).get('order-1'))?.data).toEqual({ doubled: 10 })
-  expect(await later.projections.status('orders')).toMatchObject({ state: 'active' })
+  expect(await later.consumers.status('orders')).toMatchObject({ state: 'active' })
 
   const last = await other(shop)
   await last.register({ ...second, lifecycle: 'async' })
-  expect(await last.projections.status('orders@2')).toMatchObject({ state: 'inline' })
+  expect(await last.consumers.status('orders@2')).toMatchObject({ state: 'inline' })
   await last.projections.switch(second, { lifecycle: 'async' })
-  expect(await last.projections.status('orders@2')).toMatchObject({ state: 'active' })
+  expect(await last.consumers.status('orders@2')).toMatchObject({ state: 'active' })
 })

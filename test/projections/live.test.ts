@@ -44,7 +44,7 @@ test('a document projection of one stream can also be live: it stores nothing th
   await store.projections.register({ ...orders, lifecycle: 'live' })
   await store.events.append('order-1', [placed(10), paid])
 
-  expect(await store.projections.runUntilIdle()).toBe(0)
+  expect(await store.consumers.runUntilIdle()).toBe(0)
 
   expect((await store.documents(orders).get('order-1'))?.data).toEqual({ total: 10, note: null, isPaid: true })
   expect(await query(`select to_regclass('~orders') as found`)).toEqual([{ found: null }])

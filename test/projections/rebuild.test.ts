@@ -1,5 +1,4 @@
 import { expect, test } from 'vitest'
-import { deadLetter, failFast } from '../../src/consumers/run/policy.ts'
 import { defineProjection } from '../../src/projections/projection.ts'
 import type { RebuildProgress } from '../../src/projections/rebuild/build.ts'
 import { onServer, openShop, placed, shipped, shopEvents } from '../support/shop.ts'
@@ -9,7 +8,7 @@ test('RB-17: a rebuild gives the same as a fresh build, and counts nothing twice
   const shop = await openShop()
   await shop.store.projections.register(totals())
   await shop.store.events.append('order-1', [placed(1), placed(2)])
-  await shop.store.projections.runUntilIdle()
+  await shop.store.consumers.runUntilIdle()
   await shop.query(`update ~order_totals set total = 1000`)
   await shop.query(`insert into ~order_totals values ('order-stray', 1, 1)`)
 
@@ -17,9 +16,9 @@ test('RB-17: a rebuild gives the same as a fresh build, and counts nothing twice
 
   expect(await totalRows(shop)).toEqual([{ stream: 'order-1', orders: 2, total: '3' }])
   expect(events).toBe(2)
-  expect(await shop.store.projections.status('order-totals')).toMatchObject({ checkpoint: position, state: 'active' })
+  expect(await shop.store.consumers.status('order-totals')).toMatchObject({ checkpoint: position, state: 'active' })
   await shop.store.events.append('order-1', placed(4))
-  await shop.store.projections.runUntilIdle()
+  await shop.store.consumers.runUntilIdle()
   expect(await totalRows(shop)).toEqual([{ stream: 'order-1', orders: 3, total: '7' }])
 })
 
@@ -28,7 +27,7 @@ test('a rebuild leaves nothing behind: names, indexes and schema are as before',
   await shop.store.projections.register(totals())
   await shop.store.projections.register(orders)
   await shop.store.events.append('order-1', placed(1))
-  await shop.store.projections.runUntilIdle()
+  await shop.store.consumers.runUntilIdle()
   const relations = `
     select c.relname::text as name
     from pg_class as c
@@ -43,7 +42,7 @@ test('a rebuild leaves nothing behind: names, indexes and schema are as before',
 
   expect(await shop.query(relations, [shop.schema])).toEqual(before)
   expect(await shop.store.schema.plan()).toEqual({ steps: [], problems: [] })
-  expect((await shop.store.projections.list()).map(each => each.name)).toEqual(['order-totals', 'orders'])
+  expect((await shop.store.consumers.list()).items.map(each => each.name)).toEqual(['order-totals', 'orders'])
   expect((await shop.store.documents(orders).get('order-1'))?.data).toMatchObject({ total: 1 })
 })
 
@@ -70,7 +69,7 @@ test('the old read model serves reads until the new one is switched in', async (
     }),
   )
   await shop.store.events.append('order-1', [placed(1), placed(2)])
-  await shop.store.projections.runUntilIdle()
+  await shop.store.consumers.runUntilIdle()
   isWatching = true
 
   await shop.store.projections.rebuild('order-totals')
@@ -96,7 +95,7 @@ test('a rebuild that was stopped continues where it was, and the old read model 
   await shop.store.projections.register(orders)
   const streams = Array.from({ length: 5 }, (_, i) => ({ stream: `order-${i}`, events: [placed(1), placed(2)] }))
   await shop.store.events.append(streams)
-  await shop.store.projections.runUntilIdle()
+  await shop.store.consumers.runUntilIdle()
   await shop.query(`update ~orders set body = '{"total": 1000}'`)
   const stop = new AbortController()
   const onProgress = (): void => stop.abort()
@@ -162,7 +161,8 @@ test('dead letters of events that the rebuild applied are closed, and those of e
   const bad = new Set([2, 3])
   await shop.store.projections.register(
     totals({
-      policy: deadLetter({ retries: 0 }),
+      retries: 0,
+      onFailure: 'deadLetter',
       on: {
         OrderPlaced: (event, ctx) => {
           if (bad.has(event.data.total)) throw new Error(`no ${event.data.total}`)
@@ -175,8 +175,8 @@ test('dead letters of events that the rebuild applied are closed, and those of e
     }),
   )
   await shop.store.events.append([1, 2, 3].map(n => ({ stream: `order-${n}`, events: placed(n) })))
-  await shop.store.projections.runUntilIdle()
-  expect((await shop.store.projections.status('order-totals')).deadLetters).toBe(2)
+  await shop.store.consumers.runUntilIdle()
+  expect((await shop.store.consumers.status('order-totals')).deadLetters).toBe(2)
   bad.delete(2)
 
   await shop.store.projections.rebuild('order-totals')
@@ -194,7 +194,8 @@ test('a rebuild stopped by its policy leaves the old read model as it is', async
   let isBroken = false
   await shop.store.projections.register(
     totals({
-      policy: failFast(),
+      retries: 0,
+      onFailure: 'stop',
       on: {
         OrderPlaced: (event, ctx) => {
           if (isBroken) throw new Error('broken')
@@ -204,7 +205,7 @@ test('a rebuild stopped by its policy leaves the old read model as it is', async
     }),
   )
   await shop.store.events.append('order-1', placed(1))
-  await shop.store.projections.runUntilIdle()
+  await shop.store.consumers.runUntilIdle()
   isBroken = true
 
   await expect(shop.store.projections.rebuild('order-totals')).rejects.toThrow('broken')
@@ -212,7 +213,7 @@ test('a rebuild stopped by its policy leaves the old read model as it is', async
   expect(await totalRows(shop)).toHaveLength(1)
   isBroken = false
   await shop.store.events.append('order-2', placed(1))
-  await shop.store.projections.runUntilIdle()
+  await shop.store.consumers.runUntilIdle()
   expect(await totalRows(shop)).toHaveLength(2)
   expect((await shop.store.projections.rebuild('order-totals')).events).toBe(2)
 })
@@ -231,7 +232,7 @@ test('RB-17: a projection with only a reset hook is emptied and filled in place,
     }),
   )
   await shop.store.events.append('order-1', [placed(1), placed(2)])
-  await shop.store.projections.runUntilIdle()
+  await shop.store.consumers.runUntilIdle()
   await shop.store.events.append('order-2', placed(1))
 
   const { position } = await shop.store.projections.rebuild('in-place')
@@ -241,8 +242,8 @@ test('RB-17: a projection with only a reset hook is emptied and filled in place,
     'order-1 true',
     'order-2 true',
   ])
-  await shop.store.projections.waitFor('in-place', position)
-  expect((await shop.store.projections.status('in-place')).state).toBe('active')
+  await shop.store.consumers.waitFor('in-place', position)
+  expect((await shop.store.consumers.status('in-place')).state).toBe('active')
 })
 
 test('an in-place rebuild that was stopped stays marked, and continues when it is called again', async () => {
@@ -262,16 +263,16 @@ test('an in-place rebuild that was stopped stays marked, and continues when it i
     }),
   )
   await shop.store.events.append('order-1', [placed(1), placed(2)])
-  await shop.store.projections.runUntilIdle()
+  await shop.store.consumers.runUntilIdle()
   await shop.store.events.append('order-2', shipped())
   const stop = new AbortController()
   const interrupted = { onProgress: () => stop.abort(), signal: stop.signal }
 
   await expect(shop.store.projections.rebuild('in-place', interrupted)).rejects.toMatchObject({ code: 'aborted' })
 
-  expect((await shop.store.projections.status('in-place')).state).toBe('rebuilding')
-  expect(await shop.store.projections.tickOnce('in-place')).toEqual({ result: 'rebuilding', count: 0 })
-  const waiting = shop.store.projections.waitFor('in-place', 1, { timeoutMs: 20 })
+  expect((await shop.store.consumers.status('in-place')).state).toBe('rebuilding')
+  expect(await shop.store.consumers.runOnce('in-place')).toEqual({ result: 'rebuilding', count: 0 })
+  const waiting = shop.store.consumers.waitFor('in-place', 1, { timeoutMs: 20 })
   await expect(waiting).rejects.toMatchObject({ code: 'timed_out' })
   await shop.store.projections.rebuild('in-place')
   expect(resets).toBe(1)

@@ -62,7 +62,7 @@ async function openSales(): Promise<Shop> {
   await shop.store.events.append('ada', [orders(5, 'a gift of Tea'), orders(7)])
   await shop.store.events.append('bob', [orders(1, 'teapots')])
   await shop.store.events.append('Eve', [orders(12)])
-  await shop.store.projections.runUntilIdle()
+  await shop.store.consumers.runUntilIdle()
   return shop
 }
 
@@ -250,7 +250,7 @@ test('a projection that never ran has no rows, inside and outside of a transacti
 
   await store.register(sales)
   await store.events.append('ada', placed(5))
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
   expect(await rows.count()).toBe(1)
 })
 
@@ -264,7 +264,7 @@ test('rows are those of the version, and of the store, that is asked', async () 
     on: { OrderPlaced: ({ stream }, row) => row({ customer: stream }, { increment: { orders: 1 } }) },
   })
   await one.store.register(second)
-  await one.store.projections.runUntilIdle()
+  await one.store.consumers.runUntilIdle()
   await two.store.register(sales)
 
   expect(
@@ -357,7 +357,7 @@ test.runIf(onServer)('a condition on a column is served by an index on it', asyn
   await store.events.append(
     Array.from({ length: 3_000 }, (_, i) => ({ stream: `c${i}`, events: [orders(i, `n${i}`)] })),
   )
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
   await store.transaction(tx => tx.query(`analyze "${store.schema.name}".sales`))
   const rows = store.rows(sales)
 

@@ -9,7 +9,7 @@ test('all granted privileges are kept', async () => {
   const role = `reader_${randomBytes(6).toString('hex')}`
   await shop.store.projections.register(totals())
   await shop.store.events.append('order-1', placed(1))
-  await shop.store.projections.runUntilIdle()
+  await shop.store.consumers.runUntilIdle()
   await shop.query(`create role ${role}`)
   onTestFinished(async () => {
     await shop.query(`drop owned by ${role}`)
@@ -37,7 +37,7 @@ test('a table that a view depends on is not switched, and the view is named', as
   const shop = await openShop()
   await shop.store.projections.register(totals())
   await shop.store.events.append('order-1', placed(1))
-  await shop.store.projections.runUntilIdle()
+  await shop.store.consumers.runUntilIdle()
   await shop.query('create view ~best_orders as select * from ~order_totals where total > 100')
 
   const rebuilding = shop.store.projections.rebuild('order-totals')
@@ -52,7 +52,7 @@ test('a table that a view depends on is not switched, and the view is named', as
 test('a foreign key or a trigger of the user is named as well', async () => {
   const shop = await openShop()
   await shop.store.projections.register(totals())
-  await shop.store.projections.runUntilIdle()
+  await shop.store.consumers.runUntilIdle()
   await shop.query('create table ~notes (stream text references ~order_totals)')
 
   await expect(shop.store.projections.rebuild('order-totals')).rejects.toThrow(/constraint notes_stream_fkey/)
@@ -67,7 +67,7 @@ test.runIf(onServer)('the switch waits for a reader in short tries, and appends 
   const shop = await openShop()
   await shop.store.projections.register(totals())
   await shop.store.events.append('order-1', placed(1))
-  await shop.store.projections.runUntilIdle()
+  await shop.store.consumers.runUntilIdle()
   const reader = await connect()
   await reader.query('begin')
   await reader.query(shop.named('select * from ~order_totals'))
@@ -87,8 +87,7 @@ test('rebuilt while others write and a runner follows, each event counts once', 
   const writer = await shop.sibling()
   await shop.store.projections.register(totals())
   await shop.store.projections.register(orders)
-  await using daemon = shop.store.daemon()
-  await daemon.start()
+  await using _runner = await shop.store.start()
   let isWriting = true
   let written = 0
   const writing = (async () => {
@@ -101,8 +100,8 @@ test('rebuilt while others write and a runner follows, each event counts once', 
   await writing
 
   const { position } = await shop.store.events.append('order-0', placed(1))
-  await shop.store.projections.waitFor('order-totals', position)
-  await shop.store.projections.waitFor('orders', position)
+  await shop.store.consumers.waitFor('order-totals', position)
+  await shop.store.consumers.waitFor('orders', position)
   const sums = await shop.query(`
     select
       (select sum(orders)::integer from ~order_totals) as totals,

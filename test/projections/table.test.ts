@@ -1,5 +1,4 @@
 import { expect, test } from 'vitest'
-import { failFast } from '../../src/consumers/run/policy.ts'
 import type { NewEvent } from '../../src/events/definition.ts'
 import { defineTableProjection } from '../../src/projections/table-projection.ts'
 import { openShop, placed, type ShopMap, shipped, shopEvents } from '../support/shop.ts'
@@ -47,7 +46,7 @@ test('columns are set and incremented, numbers exactly and from 0, others from n
   await store.events.append('ada-1', [placed(0.1), placed(0.2)])
   await store.events.append('bob-1', [shipped('parcel-7'), shipped('')])
 
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
 
   expect(await query(rows)).toEqual([
     { customer: 'ada', orders: 2, total: '0.3', last_parcel: null },
@@ -64,10 +63,10 @@ test('later batches continue from earlier ones', async () => {
   const { store, query } = await openShop()
   await store.projections.register(customers)
   await store.events.append('ada-1', placed(1))
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
   await store.events.append('ada-2', [placed(2), shipped()])
 
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
 
   expect(await query(rows)).toEqual([{ customer: 'ada', orders: 2, total: '3', last_parcel: 'parcel-1' }])
 })
@@ -77,11 +76,11 @@ test('a deleted row is gone, and starts anew when it comes back', async () => {
   await store.projections.register(customers)
   await store.events.append('ada-1', [placed(1), shipped()])
   await store.events.append('bob-1', placed(1))
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
   await store.events.append('ada-1', [placed(5), paid, placed(7)])
   await store.events.append('bob-1', [placed(1), paid])
 
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
 
   expect(await query(rows)).toEqual([{ customer: 'ada', orders: 1, total: '7', last_parcel: null }])
 })
@@ -108,7 +107,7 @@ test('in one batch a set value replaces earlier increments, and later ones are a
     placed(-3),
   ])
 
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
 
   expect(await query('select item, day, count from ~stock')).toEqual([{ item: 'chair', day: 1, count: 98 }])
 })
@@ -118,15 +117,16 @@ test('only finite numbers are stored in a column', async () => {
   const broken = defineTableProjection('broken', {
     columns: { id: 'text', total: 'double precision' },
     primaryKey: ['id'],
-    policy: failFast(),
+    retries: 0,
+    onFailure: 'stop',
     on: { OrderPlaced: (event, row) => row({ id: event.stream }, { increment: { total: Number.NaN } }) },
   })
   await store.projections.register(broken)
   await store.events.append('order-1', placed())
 
-  expect(await store.projections.tickOnce('broken')).toMatchObject({ result: 'stopped' })
+  expect(await store.consumers.runOnce('broken')).toMatchObject({ result: 'stopped' })
 
-  const { lastError } = await store.projections.status('broken')
+  const { lastError } = await store.consumers.status('broken')
   expect(lastError).toMatchObject({ code: 'invalid_projection_value' })
   expect(await query('select * from ~broken')).toEqual([])
 })

@@ -1,5 +1,4 @@
 import { expect, onTestFinished, test } from 'vitest'
-import { deadLetter } from '../../src/consumers/run/policy.ts'
 import { defineProjection } from '../../src/projections/projection.ts'
 import { fakeClock } from '../../src/testing/fake-clock.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
@@ -7,6 +6,8 @@ import { quick } from '../support/consumer-parts.ts'
 import { openDatabase } from '../support/engines.ts'
 import { type Metrics, parseMetrics } from '../support/parse-metrics.ts'
 import { pausableDatabase } from '../support/pausable-database.ts'
+import { runSubscription } from '../support/run-subscription.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, outcome, paid, placed, type Shop, shopEvents } from '../support/shop.ts'
 import { openTenantStore } from '../support/tenant-store.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -84,19 +85,18 @@ test('a consumer shows its lag in events and seconds, its applied events, its fa
       if (data.total === 13) throw new Error('unlucky')
     },
   }
-  const policy = deadLetter({ retries: 1, ...quick })
-  await store.projections.register(defineProjection('totals', { events: shopEvents, on, policy }))
-  await store.projections.runUntilIdle()
+  await store.projections.register(defineProjection('totals', { events: shopEvents, on, retries: 1, backoff: quick }))
+  await store.consumers.runUntilIdle()
   const about = { consumer: 'totals' }
 
   await store.events.append('order-1', [placed(1), placed(13), placed(2)])
   const before = await scrape()
   await waitUntil(async () => {
-    await store.projections.runUntilIdle()
-    return (await store.projections.status('totals')).lag === 0
+    await store.consumers.runUntilIdle()
+    return (await store.consumers.status('totals')).lag === 0
   })
   const after = await scrape()
-  await store.projections.pause('totals')
+  await store.consumers.pause('totals')
   const paused = await scrape()
 
   expect(before.value('rillflow_consumer_lag_events', { ...about, kind: 'projection' })).toBe(3)
@@ -123,15 +123,14 @@ test('held leases, live runners and events in flight to a subscriber are shown',
   await store.projections.register(
     defineProjection('totals', { events: shopEvents, on: { OrderPaid: async () => {} } }),
   )
-  await using daemon = store.daemon()
-  await daemon.start()
-  const subscription = store.subscribe('mailer', { onEvent: () => held })
+  await using _runner = await store.start()
+  const subscription = runSubscription(store, 'mailer', { run: () => held })
 
   await store.events.append('order-1', placed())
 
   await waitUntil(async () => (await scrape()).value('rillflow_deliveries_in_flight', { subscription: 'mailer' }) === 1)
   await waitUntil(async () => (await scrape()).value('rillflow_consumer_leased', { consumer: 'totals' }) === 1)
-  expect((await scrape()).value('rillflow_daemons', { role: 'hot' })).toBeGreaterThanOrEqual(1)
+  expect((await scrape()).value('rillflow_runners', { role: 'active' })).toBeGreaterThanOrEqual(1)
   release()
   await waitUntil(async () => (await scrape()).value('rillflow_deliveries_in_flight', { subscription: 'mailer' }) === 0)
   expect((await scrape()).value('rillflow_deliveries_total', { subscription: 'mailer' })).toBe(1)
@@ -155,7 +154,7 @@ test('workflows show the queue, its waiting time, the running time, and failures
       },
     }),
   )
-  const worker = flows.worker()
+  const worker = workerOf(shop.store)
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await flow.waitUntilSettled({ timeoutMs: 60_000 })
@@ -189,7 +188,7 @@ test('names with quotes and backslashes stay one label', async () => {
   await shop.store.projections.register(
     defineProjection(name, { events: shopEvents, on: { OrderPaid: async () => {} } }),
   )
-  await shop.store.projections.runUntilIdle()
+  await shop.store.consumers.runUntilIdle()
 
   const { value } = await (await scraped(shop))()
 
@@ -221,7 +220,7 @@ test('tenants are distinguished, and one that lags makes the whole not ready', a
   for (const tenant of ['acme', 'globex']) await store.tenants.ensure(tenant)
   await store.tenant('acme').events.append('order-1', placed())
   await store.tenant('globex').events.append('order-1', [placed(), placed()])
-  for (const tenant of ['acme', 'globex']) await store.tenant(tenant).projections.runUntilIdle()
+  for (const tenant of ['acme', 'globex']) await store.tenant(tenant).consumers.runUntilIdle()
   const scrape = await scraped({ store })
   const { url } = await store.server({ port: 0, cacheMs: 0, maxLagEvents: 0 })
 

@@ -66,7 +66,7 @@ test('it is not ready while a consumer is further behind than its limit, unless 
   const { store } = await openShop({ clock })
   const totals = defineProjection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } })
   await store.projections.register(totals)
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
   const { url } = await store.server({ port: 0, cacheMs: 0, maxLagEvents: 2 })
   const patient = await store.server({
     port: 0,
@@ -79,10 +79,10 @@ test('it is not ready while a consumer is further behind than its limit, unless 
   const before = await ready(url)
   await store.events.append('order-1', [placed(), placed(), placed()])
   const behind = await Promise.all([url, patient.url, hasty.url].map(ready))
-  await store.projections.pause('totals')
+  await store.consumers.pause('totals')
   const paused = await ready(url)
-  await store.projections.resume('totals')
-  await store.projections.runUntilIdle()
+  await store.consumers.resume('totals')
+  await store.consumers.runUntilIdle()
   const after = await Promise.all([url, hasty.url].map(ready))
 
   expect(before[0]).toBe(200)

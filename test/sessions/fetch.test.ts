@@ -65,7 +65,7 @@ test.for(['inline', 'async'] as const)(
     const Total = defineProjectedAggregate('order', { projection: totals, decide: (parcel: string) => shipped(parcel) })
     await store.projections.register({ ...totals, lifecycle })
     await store.events.append('order-1', [placed(1), paid])
-    await store.projections.runUntilIdle()
+    await store.consumers.runUntilIdle()
     await store.events.append('order-1', [placed(2), paid])
     const session = store.session()
 
@@ -77,7 +77,7 @@ test.for(['inline', 'async'] as const)(
     await session.save()
 
     expect(order).toMatchObject({ version: 6, events: [], state: { total: 7, parcels: 1 } })
-    await store.projections.runUntilIdle()
+    await store.consumers.runUntilIdle()
     expect((await store.documents(totals).get('order-1'))?.data).toEqual({ total: 7, parcels: 1 })
     order.append(paid)
     await store.events.append('order-1', paid)

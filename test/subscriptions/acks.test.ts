@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { connect, onServer, openShop, outcome, paid, placed, shipped, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
-import { quick, several } from './deliveries.ts'
+import { groupStatus, quick, several } from './deliveries.ts'
 
 const manual = { ack: 'manual' } as const
 
@@ -24,9 +24,9 @@ test('acknowledgements in any order move the checkpoint only over acknowledged e
 
   await three!.ack()
   await two!.ack()
-  const before = await store.subscriptions.status('mailer')
+  const before = await groupStatus(store, 'mailer')
   await one!.ack()
-  const after = await store.subscriptions.status('mailer')
+  const after = await groupStatus(store, 'mailer')
 
   expect(before).toMatchObject({ checkpoint: position - 3, partitions: [{ acked: 2 }] })
   expect(after).toMatchObject({ checkpoint: position, lag: 0, partitions: [{ acked: 0 }] })
@@ -86,7 +86,7 @@ test('an acknowledgement and the effects of its transaction are stored together,
   await store.events.append('order-1', [placed(), paid])
   const seen: number[] = []
 
-  for await (const event of store.subscribe('mailer', { ...manual, policy: quick })) {
+  for await (const event of store.subscribe('mailer', { ...manual, ...quick })) {
     seen.push(event.version)
     const isFirst = seen.length === 1
     await outcome(
@@ -101,7 +101,7 @@ test('an acknowledgement and the effects of its transaction are stored together,
 
   expect(seen.toSorted()).toEqual([1, 1, 2])
   expect(await query('select version from ~mails order by 1')).toEqual([{ version: 1 }, { version: 2 }])
-  await waitUntil(async () => (await store.subscriptions.status('mailer')).partitions[0]!.givenBack === 0)
+  await waitUntil(async () => (await groupStatus(store, 'mailer')).partitions[0]!.givenBack === 0)
 })
 
 test('an acknowledgement inside an open transaction of the store needs that transaction', async () => {
@@ -142,7 +142,7 @@ if (onServer) {
     const { store } = await openShop()
     const client = await connect()
     const { position } = await store.events.append('order-1', [placed(), paid])
-    const deliveries = store.subscribe('mailer', { ...manual, policy: quick })[Symbol.asyncIterator]()
+    const deliveries = store.subscribe('mailer', { ...manual, ...quick })[Symbol.asyncIterator]()
     const [one, two] = await several(deliveries, 2)
 
     await client.query('begin')
@@ -155,7 +155,7 @@ if (onServer) {
     await again!.ack()
 
     expect(again).toMatchObject({ version: 2, deliveries: 2 })
-    await waitUntil(async () => (await store.subscriptions.status('mailer')).checkpoint === position)
+    await waitUntil(async () => (await store.consumers.status('mailer')).checkpoint === position)
     await deliveries.return!()
   })
 
@@ -197,6 +197,6 @@ test('a burst of acknowledgements is stored with a few statements', async () => 
   await Promise.all(all.map(delivery => delivery.ack()))
 
   expect((await query('select * from ~writes')).length).toBeLessThan(30)
-  expect(await store.subscriptions.status('mailer')).toMatchObject({ checkpoint: position })
+  expect(await store.consumers.status('mailer')).toMatchObject({ checkpoint: position })
   await deliveries.return!()
 })

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { postgresUrl } from '../support/engines.ts'
+import { runSubscription } from '../support/run-subscription.ts'
 import { connect, onServer, openShop, paid, placed, shipped } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { several } from './deliveries.ts'
@@ -10,7 +11,7 @@ if (onServer) {
     const killer = await connect()
     const working = await sibling({ url: `${postgresUrl()}?application_name=${schema}`, pollMs: 50 })
     const seen = new Set<number>()
-    await using worker = working.subscribe('mailer', { onEvent: event => void seen.add(event.version) })
+    await using worker = runSubscription(working, 'mailer', { run: event => void seen.add(event.version) })
     let failure: unknown
     worker.ended.catch(error => {
       failure = error
@@ -21,7 +22,7 @@ if (onServer) {
       await killer.query('select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1', [schema])
     }
     await store.events.append('order-1', placed())
-    await waitUntil(async () => failure !== undefined || (await store.subscriptions.status('mailer')).lag === 0)
+    await waitUntil(async () => failure !== undefined || (await store.consumers.status('mailer')).lag === 0)
 
     expect(failure).toBeUndefined()
     expect([...seen].sort((a, b) => a - b)).toEqual(Array.from({ length: 16 }, (_, n) => n + 1))
@@ -37,12 +38,12 @@ if (onServer) {
     await client.query(named('select 1 from ~consumers for share'))
 
     const acking = Promise.all([one!.ack(), two!.ack()])
-    const held = await store.subscriptions.status('mailer')
+    const held = await store.consumers.status('mailer')
     await client.query('rollback')
     await acking
 
     expect(held.checkpoint).toBe(0)
-    expect(await store.subscriptions.status('mailer')).toMatchObject({ checkpoint: position })
+    expect(await store.consumers.status('mailer')).toMatchObject({ checkpoint: position })
     await deliveries.return!()
   })
 }
@@ -53,14 +54,14 @@ test('works with one connection', async () => {
   await store.events.append('order-1', [placed(), paid, shipped()])
   const seen: number[] = []
 
-  await using _worker = narrow.subscribe('mailer', {
+  await using _worker = runSubscription(narrow, 'mailer', {
     ack: 'manual',
-    async onEvent(event) {
+    async run(event) {
       seen.push(event.version)
       await narrow.transaction(tx => event.ack(tx))
     },
   })
-  await waitUntil(async () => (await store.subscriptions.status('mailer')).lag === 0)
+  await waitUntil(async () => (await store.consumers.status('mailer')).lag === 0)
 
   expect(seen).toEqual([1, 2, 3])
 })

@@ -1,11 +1,10 @@
 import { expect, test } from 'vitest'
-import { deadLetter } from '../../src/consumers/run/policy.ts'
 import type { Delivery } from '../../src/subscriptions/delivery.ts'
 import { openShop, outcome, paid, placed, type Shop, type ShopMap } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { several } from './deliveries.ts'
 
-const manual = { ack: 'manual', policy: deadLetter({ retries: 0 }) } as const
+const manual = { ack: 'manual', retries: 0, onFailure: 'deadLetter' } as const
 const consumer = 'mailer/default'
 
 test('a requested dead letter is delivered once more, and closed by its acknowledgement', async () => {

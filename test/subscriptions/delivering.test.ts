@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import type { RecordedEvent } from '../../src/events/definition.ts'
+import { runSubscription } from '../support/run-subscription.ts'
 import { openShop, paid, placed, type ShopMap, shipped, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -44,8 +45,8 @@ test('a delivery looks like its event, and can be acknowledged or rejected', asy
 test('events are delivered to a callback until it is stopped', async () => {
   const { store } = await openShop()
   const seen: string[] = []
-  const mailer = store.subscribe('mailer', {
-    onEvent: async event => {
+  const mailer = runSubscription(store, 'mailer', {
+    run: async event => {
       seen.push(`${event.stream}/${event.version}`)
     },
   })
@@ -69,18 +70,21 @@ test('each group gets every event', async () => {
   const stats = await take(store.subscribe('orders', { group: 'stats' }), 2)
 
   expect(names(mails)).toEqual(names(stats))
-  expect((await store.subscriptions.list()).map(each => each.groups)).toEqual([['mail', 'stats']])
+  expect((await store.consumers.list()).items.map(each => [each.name, each.group])).toEqual([
+    ['orders', 'mail'],
+    ['orders', 'stats'],
+  ])
 })
 
 test('a new group begins at the start, now, or after a position', async () => {
   const { store } = await openShop()
   const { position } = await store.events.append('order-1', [placed(), paid])
-  await store.subscriptions.create('late', { startFrom: 'now' })
+  await store.subscriptions.create('late', { from: 'now' })
   await store.events.append('order-2', placed())
 
   expect(names(await take(store.subscribe('late'), 1))).toEqual(['order-2/1'])
-  expect(names(await take(store.subscribe('after', { startFrom: position - 1 }), 1))).toEqual(['order-1/2'])
-  expect(names(await take(store.subscribe('all', { startFrom: 'beginning' }), 1))).toEqual(['order-1/1'])
+  expect(names(await take(store.subscribe('after', { from: position - 1 }), 1))).toEqual(['order-1/2'])
+  expect(names(await take(store.subscribe('all', { from: 'start' }), 1))).toEqual(['order-1/1'])
 })
 
 test('RB-77: a filter delivers exactly the matching events', async () => {

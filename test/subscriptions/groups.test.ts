@@ -1,9 +1,11 @@
 import { expect, test } from 'vitest'
 import type { Store } from '../../src/store.ts'
-import type { RunningSubscription } from '../../src/subscriptions/consume.ts'
-import { partitionOf } from '../../src/subscriptions/hash.ts'
+import { partitionOf } from '../../src/subscriptions/reader.ts'
+import type { RunningSubscription } from '../support/run-subscription.ts'
+import { runSubscription } from '../support/run-subscription.ts'
 import { openShop, outcome, paid, placed, type ShopMap, shipped, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
+import { groupStatus } from './deliveries.ts'
 
 test('RB-72: a consumer that takes over continues at the stored checkpoint', async () => {
   const { store, sibling } = await openShop()
@@ -11,10 +13,10 @@ test('RB-72: a consumer that takes over continues at the stored checkpoint', asy
   await store.events.append('order-1', [placed(), paid])
   const first: number[] = []
   const second: number[] = []
-  const holder = store.subscribe('mailer', { onEvent: event => void first.push(event.version) })
+  const holder = runSubscription(store, 'mailer', { run: event => void first.push(event.version) })
   await waitUntil(() => first.length === 2)
-  await using _next = standby.subscribe('mailer', { onEvent: event => void second.push(event.version) })
-  await waitUntil(async () => (await store.subscriptions.status('mailer')).lag === 0)
+  await using _next = runSubscription(standby, 'mailer', { run: event => void second.push(event.version) })
+  await waitUntil(async () => (await store.consumers.status('mailer')).lag === 0)
 
   await holder.stop()
   await store.events.append('order-1', shipped())
@@ -41,14 +43,14 @@ test('partitions are shared by the consumers of a group, and the order of each s
   const seen: Seen = []
   const workers = [work(store, seen, 'a', { partitions: 6 }), work(other, seen, 'b', { partitions: 6 })]
   await waitUntil(async () => {
-    const { partitions } = await store.subscriptions.status('mailer', 'workers')
+    const { partitions } = await groupStatus(store, 'mailer', 'workers')
     const owners = partitions.map(each => each.owner)
     const shares = [...new Set(owners)].map(owner => owners.filter(each => each === owner).length)
     return !owners.includes(undefined) && shares.join() === '3,3'
   })
 
   await appendOrders(store, 24, 4)
-  await waitUntil(async () => (await store.subscriptions.status('mailer', 'workers')).lag === 0)
+  await waitUntil(async () => (await store.consumers.status('mailer', { group: 'workers' })).lag === 0)
   await Promise.all(workers.map(worker => worker.stop()))
 
   expect(seen).toHaveLength(96)
@@ -65,14 +67,14 @@ test('a key function keeps the events of one key in order, whatever their stream
   const seen: { total: number; stream: string }[] = []
   for (let n = 0; n < 20; n++) await store.events.append(`order-${n}`, placed(n % 2))
 
-  await using _worker = store.subscribe('mailer', {
+  await using _worker = runSubscription(store, 'mailer', {
     types: ['OrderPlaced'],
     partitions: 3,
     partitionBy: event => `customer ${event.data.total}`,
     concurrency: 4,
-    onEvent: event => void seen.push({ total: event.data.total, stream: event.stream }),
+    run: event => void seen.push({ total: event.data.total, stream: event.stream }),
   })
-  await waitUntil(async () => (await store.subscriptions.status('mailer')).lag === 0)
+  await waitUntil(async () => (await store.consumers.status('mailer')).lag === 0)
 
   for (const total of [0, 1]) {
     const streams = seen.filter(each => each.total === total).map(each => Number(each.stream.slice(6)))
@@ -88,9 +90,9 @@ test('concurrent calls never have the same key', async () => {
   const faults: string[] = []
   let most = 0
 
-  await using _worker = store.subscribe('mailer', {
+  await using _worker = runSubscription(store, 'mailer', {
     concurrency: 3,
-    async onEvent({ stream }) {
+    async run({ stream }) {
       if (running.has(stream)) faults.push(stream)
       running.add(stream)
       most = Math.max(most, running.size)
@@ -99,7 +101,7 @@ test('concurrent calls never have the same key', async () => {
       running.delete(stream)
     },
   })
-  await waitUntil(async () => (await store.subscriptions.status('mailer')).lag === 0)
+  await waitUntil(async () => (await store.consumers.status('mailer')).lag === 0)
 
   expect(faults).toEqual([])
   expect(most).toBe(3)
@@ -118,13 +120,13 @@ test('the number of partitions changes at one position, so that nothing is lost,
   const seen: Seen = []
   const worker = work(store, seen, 'a', { partitions: 2 })
   await appendOrders(store, 10, 2)
-  await waitUntil(async () => (await store.subscriptions.status('mailer', 'workers')).lag === 0)
+  await waitUntil(async () => (await store.consumers.status('mailer', { group: 'workers' })).lag === 0)
 
-  const changing = operator.subscriptions.repartition('mailer', 'workers', 5)
+  const changing = operator.subscriptions.repartition('mailer', 5, { group: 'workers' })
   await appendOrders(operator, 10, 2)
   await changing
   await waitUntil(async () => {
-    const { lag, partitions } = await store.subscriptions.status('mailer', 'workers')
+    const { lag, partitions } = await groupStatus(store, 'mailer', 'workers')
     return lag === 0 && partitions.length === 5
   })
   await worker.stop()
@@ -142,8 +144,8 @@ test('partitions that are not brought to one position are not changed, and conti
   await store.subscriptions.create('mailer', { partitions: 2 })
   await query(`update ~consumers set checkpoint = $1 where name like '%#1'`, [position])
 
-  const { error } = await outcome(store.subscriptions.repartition('mailer', 'default', 3, { timeoutMs: 50 }))
-  const { partitions } = await store.subscriptions.status('mailer')
+  const { error } = await outcome(store.subscriptions.repartition('mailer', 3, { group: 'default', timeoutMs: 50 }))
+  const { partitions } = await groupStatus(store, 'mailer')
   await take(store.subscribe('mailer', { partitions: 2 }), partitionOf('order-1', 2) === 0 ? 2 : 0)
 
   expect(error).toMatchObject({ code: 'timed_out' })
@@ -170,20 +172,22 @@ test('groups with similar names have separate rows', async () => {
   await take(store.subscribe('a', { group: 'b', partitions: 2 }), 1)
   await take(store.subscribe('a', { group: 'b#0' }), 1)
 
-  const listed = await store.subscriptions.list()
-  expect(listed.map(each => [each.name, each.groups.toSorted()])).toEqual([
-    ['a', ['b', 'b#0', 'b/c']],
-    ['a/b', ['c']],
+  const { items } = await store.consumers.list({ kind: 'subscription' })
+  expect(items.map(each => [each.name, each.group]).sort()).toEqual([
+    ['a', 'b'],
+    ['a', 'b#0'],
+    ['a', 'b/c'],
+    ['a/b', 'c'],
   ])
 })
 
 type Seen = { by: string; stream: string; version: number }[]
 
 function work(store: Store<ShopMap>, seen: Seen, by: string, options: { partitions: number }): RunningSubscription {
-  return store.subscribe('mailer', {
+  return runSubscription(store, 'mailer', {
     group: 'workers',
     ...options,
-    onEvent: ({ stream, version }) => void seen.push({ by, stream, version }),
+    run: ({ stream, version }) => void seen.push({ by, stream, version }),
   })
 }
 

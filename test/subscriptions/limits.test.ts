@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest'
+import { runSubscription } from '../support/run-subscription.ts'
 import { openShop, outcome, paid, placed, shipped } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
-import { several } from './deliveries.ts'
+import { groupStatus, several } from './deliveries.ts'
 
 const manual = { ack: 'manual' } as const
 
@@ -20,7 +21,7 @@ test('RB-75: at most maxInFlight events are in flight, counted in events, also w
   // Acknowledged after an open event, it still occupies its place.
   await two!.ack()
   await three!.ack()
-  await store.subscriptions.status('mailer')
+  await store.consumers.status('mailer')
   const whileFull = fourth
   await one!.ack()
 
@@ -37,10 +38,10 @@ test('the limit of a group is stored, and can be changed while it runs', async (
   await several(deliveries, 1)
   const coming = several(deliveries, 2)
 
-  await operator.subscriptions.setMaxInFlight('mailer', 'default', 3)
+  await operator.subscriptions.setMaxInFlight('mailer', 3, { group: 'default' })
 
   expect((await coming).map(event => event.version)).toEqual([2, 3])
-  expect(await store.subscriptions.status('mailer')).toMatchObject({ maxInFlight: 3 })
+  expect(await groupStatus(store, 'mailer')).toMatchObject({ maxInFlight: 3 })
   await deliveries.return!()
 })
 
@@ -60,15 +61,15 @@ test('with a limit of one, automatic acknowledgement still delivers everything',
 test('RB-76: the checkpoint moves past filtered events, so that they are not read again and the lag is true', async () => {
   const { store } = await openShop()
   for (let n = 0; n < 5; n++) await store.events.append(`order-${n}`, [placed(n), paid])
-  await using _mailer = store.subscribe('mailer', { types: ['OrderShipped'], onEvent: () => {} })
+  await using _mailer = runSubscription(store, 'mailer', { types: ['OrderShipped'], run: () => {} })
 
-  await waitUntil(async () => (await store.subscriptions.status('mailer')).lag === 0)
-  const before = await store.subscriptions.status('mailer')
+  await waitUntil(async () => (await store.consumers.status('mailer')).lag === 0)
+  const before = await store.consumers.status('mailer')
   const { position } = await store.events.append('order-9', placed())
-  await waitUntil(async () => (await store.subscriptions.status('mailer')).lag === 0)
+  await waitUntil(async () => (await store.consumers.status('mailer')).lag === 0)
 
   expect(before).toMatchObject({ checkpoint: position - 1, lagSeconds: 0 })
-  expect(await store.subscriptions.status('mailer')).toMatchObject({ checkpoint: position })
+  expect(await store.consumers.status('mailer')).toMatchObject({ checkpoint: position })
 })
 
 test('AB-16: filtered events below an event in flight are passed, the event itself is not', async () => {
@@ -79,10 +80,10 @@ test('AB-16: filtered events below an event in flight are passed, the event itse
   const deliveries = store.subscribe('mailer', { ...manual, types: ['OrderShipped'] })[Symbol.asyncIterator]()
   const [one] = await several(deliveries, 1)
 
-  await waitUntil(async () => (await store.subscriptions.status('mailer')).checkpoint === position - 1)
+  await waitUntil(async () => (await store.consumers.status('mailer')).checkpoint === position - 1)
   await one!.ack()
 
-  await waitUntil(async () => (await store.subscriptions.status('mailer')).lag === 0)
+  await waitUntil(async () => (await store.consumers.status('mailer')).lag === 0)
   await deliveries.return!()
 })
 
@@ -91,7 +92,7 @@ test('an invalid limit, group or number is refused immediately', async () => {
   const subscribe = (name: string, options: object) => outcome((async () => store.subscribe(name, options))())
 
   for (const [option, value] of Object.entries({
-    ...{ maxInFlight: 0, partitions: 1.5, leaseMs: 1, drainMs: -1, ack: 'never', startFrom: -1 },
+    ...{ maxInFlight: 0, partitions: 1.5, leaseMs: 1, drainMs: -1, ack: 'never', from: -1 },
     ...{ partitionBy: 'customer', maxDeliveries: 0, onEvent: 'mail' },
   })) {
     const { error } = await subscribe('mailer', { [option]: value })

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { openShop, outcome, paid, placed, shipped, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
-import { several } from './deliveries.ts'
+import { groupStatus, several } from './deliveries.ts'
 
 const manual = { ack: 'manual' } as const
 
@@ -13,22 +13,22 @@ test('a paused group delivers nothing, accepts acknowledgements of events in fli
   const [one] = await several(deliveries, 1)
   let next: unknown
 
-  await operator.subscriptions.pause('mailer')
+  await operator.consumers.pause('mailer')
   await one!.ack()
   const coming = several(deliveries, 1).then(([delivery]) => {
     next = delivery
     return delivery!
   })
-  await waitUntil(async () => (await operator.subscriptions.status('mailer')).partitions[0]!.owner === undefined)
+  await waitUntil(async () => (await groupStatus(operator, 'mailer')).partitions[0]!.owner === undefined)
   const whilePaused = next
-  const paused = await operator.subscriptions.status('mailer')
-  await operator.subscriptions.resume('mailer')
+  const paused = await operator.consumers.status('mailer')
+  await operator.consumers.resume('mailer')
   const two = await coming
   await two.ack()
 
   expect(whilePaused).toBeUndefined()
   expect(paused).toMatchObject({ isPaused: true, checkpoint: position - 1 })
-  expect(await operator.subscriptions.status('mailer')).toMatchObject({ isPaused: false, lag: 0 })
+  expect(await operator.consumers.status('mailer')).toMatchObject({ isPaused: false, lag: 0 })
   await deliveries.return!()
 })
 
@@ -41,7 +41,7 @@ test('a reset wins over running deliveries: it restarts at the position, and lat
   await one!.ack()
   await three!.ack()
 
-  await operator.subscriptions.reset('mailer', 0)
+  await operator.consumers.reset('mailer', 0)
   const late = await outcome(two!.ack())
   const again = await several(deliveries, 3)
 
@@ -55,8 +55,8 @@ test('a reset forwards skips the events between; one beyond the head is refused'
   const { position } = await store.events.append('order-1', [placed(), paid, shipped()])
   await store.subscriptions.create('mailer')
 
-  await store.subscriptions.reset('mailer', position - 1)
-  const { error } = await outcome(store.subscriptions.reset('mailer', position + 1))
+  await store.consumers.reset('mailer', position - 1)
+  const { error } = await outcome(store.consumers.reset('mailer', position + 1))
 
   expect((await take(store.subscribe('mailer'), 1))[0]).toMatchObject({ version: 3 })
   expect(error).toMatchObject({ code: 'invalid_option', option: 'position' })
@@ -87,8 +87,8 @@ test('a filter is stored; another one is refused unless replacing is requested',
   expect(other.error).toMatchObject({ code: 'subscription_mismatch', what: 'filter' })
   expect(otherGroup.error).toMatchObject({ code: 'subscription_mismatch' })
   expect(replaced[0]).toMatchObject({ type: 'OrderShipped' })
-  expect(await store.subscriptions.list()).toEqual([
-    { name: 'mailer', filter: { types: ['OrderShipped'] }, groups: ['default'] },
+  expect(await store.subscriptions.groups('mailer')).toMatchObject([
+    { subscription: 'mailer', filter: { types: ['OrderShipped'] }, group: 'default' },
   ])
 })
 
@@ -116,11 +116,11 @@ test('a deleted group is gone, and its running consumers get an error', async ()
   const [, two] = await several(deliveries, 2)
   await two!.ack()
 
-  await store.subscriptions.delete('mailer')
+  await store.consumers.remove('mailer')
   const { error } = await outcome(deliveries.next())
 
-  expect(error).toMatchObject({ code: 'subscription_not_found', subscription: 'mailer' })
-  expect(await store.subscriptions.list()).toEqual([])
+  expect(error).toMatchObject({ code: 'consumer_not_found', consumer: 'mailer' })
+  expect((await store.consumers.list()).items).toEqual([])
   expect(await query('select consumer from ~deliveries union all select name from ~consumers')).toEqual([])
 })
 
@@ -128,12 +128,12 @@ test('an unknown name is refused with the nearest one', async () => {
   const { store } = await openShop()
   await store.subscriptions.create('mailer', { group: 'workers' })
 
-  const name = await outcome(store.subscriptions.pause('mailre'))
-  const group = await outcome(store.subscriptions.status('mailer', 'worker'))
-  const limit = await outcome(store.subscriptions.setMaxInFlight('mailer', 'workers', 0))
+  const name = await outcome(store.consumers.pause('mailre'))
+  const group = await outcome(store.consumers.status('mailer', { group: 'worker' }))
+  const limit = await outcome(store.subscriptions.setMaxInFlight('mailer', 0, { group: 'workers' }))
 
-  expect(name.error).toMatchObject({ code: 'subscription_not_found', nearest: 'mailer' })
-  expect(group.error).toMatchObject({ code: 'subscription_not_found', group: 'worker', nearest: 'workers' })
+  expect(name.error).toMatchObject({ code: 'consumer_not_found', nearest: 'mailer' })
+  expect(group.error).toMatchObject({ code: 'consumer_not_found', group: 'worker', nearest: 'workers' })
   expect(limit.error).toMatchObject({ code: 'invalid_option', option: 'maxInFlight' })
 })
 

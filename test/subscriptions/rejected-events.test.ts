@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
-import { custom, failFast, logAndSkip } from '../../src/consumers/run/policy.ts'
+import type { Failure } from '../../src/consumers/run/policy.ts'
 import { upcaster } from '../../src/events/read/upcast.ts'
+import { runSubscription } from '../support/run-subscription.ts'
 import { openShop, outcome, paid, placed, shipped, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { quick, several } from './deliveries.ts'
@@ -26,7 +27,7 @@ test('a rejected event holds up its stream, and other streams continue', async (
 test('a rejected event is delivered again before the events of its stream that wait for it', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', [placed(), paid, shipped()])
-  const deliveries = store.subscribe('mailer', { ...manual, policy: quick })[Symbol.asyncIterator]()
+  const deliveries = store.subscribe('mailer', { ...manual, ...quick })[Symbol.asyncIterator]()
   const seen: string[] = []
 
   for (const outcome of ['nack', 'nack', 'ack', 'ack', 'ack'] as const) {
@@ -61,21 +62,21 @@ test('AB-15: after the maximum of deliveries only that event is dead-lettered, a
   await store.events.append('order-1', [placed(), paid])
   const seen: string[] = []
 
-  await using mailer = store.subscribe('mailer:eu', {
-    maxDeliveries: 3,
-    policy: quick,
-    onEvent: event => {
+  await using mailer = runSubscription(store, 'mailer:eu', {
+    ...quick,
+    retries: 2,
+    run: event => {
       seen.push(`${event.version} (${event.deliveries})`)
       if (event.type === 'OrderPlaced') throw new Error('no such address')
     },
   })
-  await waitUntil(async () => (await store.subscriptions.status('mailer:eu')).lag === 0)
+  await waitUntil(async () => (await store.consumers.status('mailer:eu')).lag === 0)
   await mailer.stop()
 
   expect(seen).toEqual(['1 (1)', '1 (2)', '1 (3)', '2 (1)'])
   const deadLetters = await query('select consumer, version, attempts, state from ~dead_letters')
   expect(deadLetters).toEqual([{ consumer: 'mailer:eu/default', version: 1, attempts: 3, state: 'open' }])
-  expect(await store.subscriptions.status('mailer:eu')).toMatchObject({ deadLetters: 1 })
+  expect(await store.consumers.status('mailer:eu')).toMatchObject({ deadLetters: 1 })
 })
 
 test('by default an event is delivered at most four times', async () => {
@@ -100,14 +101,14 @@ test('a policy can skip an event, or end the subscription with its error', async
     throw new Error('no such address')
   }
 
-  const skipping = store.subscribe('skipping', { policy: logAndSkip(), onEvent: fail })
-  const stopping = store.subscribe('stopping', { policy: failFast(), onEvent: fail })
+  const skipping = runSubscription(store, 'skipping', { retries: 0, onFailure: 'skip', run: fail })
+  const stopping = runSubscription(store, 'stopping', { retries: 0, onFailure: 'stop', run: fail })
   const { error } = await outcome(stopping.ended)
-  await waitUntil(async () => (await store.subscriptions.status('skipping')).lag === 0)
+  await waitUntil(async () => (await store.consumers.status('skipping')).lag === 0)
   await skipping.stop()
 
   expect(error).toMatchObject({ message: 'no such address' })
-  expect(await store.subscriptions.status('stopping')).toMatchObject({
+  expect(await store.consumers.status('stopping')).toMatchObject({
     checkpoint: 0,
     lastError: { message: 'no such address' },
   })
@@ -118,14 +119,12 @@ test('a custom policy gets the attempt and the error', async () => {
   const { store, query } = await openShop()
   await store.events.append('order-1', placed())
   const asked: string[] = []
-  const policy = custom(
-    ({ attempt, error }) => {
-      asked.push(`${attempt} ${String(error)}`)
-      return attempt < 2 ? 'retry' : 'dead-letter'
-    },
-    { baseMs: 1, maxMs: 1 },
-  )
-  const deliveries = store.subscribe('mailer', { ...manual, policy })[Symbol.asyncIterator]()
+  const onFailure = ({ attempt, error }: Failure): 'retry' | 'deadLetter' => {
+    asked.push(`${attempt} ${String(error)}`)
+    return attempt < 2 ? 'retry' : 'deadLetter'
+  }
+  const backoff = { baseMs: 1, maxMs: 1 }
+  const deliveries = store.subscribe('mailer', { ...manual, onFailure, backoff })[Symbol.asyncIterator]()
 
   for (let n = 1; n <= 2; n++) await (await several(deliveries, 1))[0]!.nack({ reason: 'busy' })
 
@@ -147,8 +146,8 @@ test('an event that cannot be read, or whose filter fails, is dead-lettered and 
   }
 
   const seen = await take(reading.subscribe('mailer', { where, ack: 'auto' }), 2)
-  await using _rest = reading.subscribe('mailer', { where, onEvent: () => {} })
-  await waitUntil(async () => (await store.subscriptions.status('mailer')).lag === 0)
+  await using _rest = runSubscription(reading, 'mailer', { where, run: () => {} })
+  await waitUntil(async () => (await store.consumers.status('mailer')).lag === 0)
 
   expect(seen.map(event => event.version)).toEqual([1, 3])
   const deadLetters = await query<{ version: number }>('select version from ~dead_letters order by version')
@@ -166,11 +165,11 @@ test('AB-14: a group processes ten thousand events, including rejected ones', as
   const seen = new Map<string, number[]>()
   const given = new Set<number>()
 
-  await using drain = store.subscribe('drain', {
+  await using drain = runSubscription(store, 'drain', {
     group: 'workers',
     types: ['OrderPlaced'],
-    policy: quick,
-    onEvent: event => {
+    ...quick,
+    run: event => {
       const { total } = event.data
       if (total % 997 === 0 && !given.has(total)) {
         given.add(total)
@@ -179,7 +178,9 @@ test('AB-14: a group processes ten thousand events, including rejected ones', as
       seen.set(event.stream, [...(seen.get(event.stream) ?? []), event.version])
     },
   })
-  await waitUntil(async () => (await store.subscriptions.status('drain', 'workers')).lag === 0, { deadlineMs: 50_000 })
+  await waitUntil(async () => (await store.consumers.status('drain', { group: 'workers' })).lag === 0, {
+    deadlineMs: 50_000,
+  })
   await drain.stop()
 
   const versions = [...seen.values()]

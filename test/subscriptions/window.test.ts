@@ -16,7 +16,7 @@ const step: fc.Arbitrary<Step> = fc.record({
 test('for any sequence of calls the limit holds, keys stay in order, and the checkpoint passes only acknowledged events', () => {
   fc.assert(
     fc.property(fc.array(step, { minLength: 60, maxLength: 200 }), fc.integer({ min: 1, max: 6 }), (steps, limit) => {
-      const window = openWindow({ checkpoint: 0, limit, buffer: 8, remnants: new Map() })
+      const window = openWindow({ checkpoint: 0, limit, maxBuffered: 8, remnants: new Map() })
       const out: Entry[] = []
       const open = new Map<number, string>()
       const delivered = new Set<number>()
@@ -44,7 +44,7 @@ test('for any sequence of calls the limit holds, keys stay in order, and the che
           const [entry] = out.splice(which % out.length, 1)
           if (what === 'giveBack') window.giveBack(entry!, 0)
           else {
-            window.finish(entry!)
+            window.complete(entry!)
             open.delete(entry!.event.position)
           }
         }
@@ -70,7 +70,7 @@ test('events left by an earlier holder are delivered neither twice nor too early
     [2, { isDone: true, deliveries: 1, dueAt: 0 }],
     [3, { isDone: false, deliveries: 2, dueAt: 50 }],
   ])
-  const window = openWindow({ checkpoint: 0, limit: 10, buffer: 8, remnants })
+  const window = openWindow({ checkpoint: 0, limit: 10, maxBuffered: 8, remnants })
   for (const position of [1, 2, 3, 4]) window.add(event(position, 'order-1'), 'order-1')
 
   const now = window.take(10, false)
@@ -86,7 +86,7 @@ test('events left by an earlier holder are delivered neither twice nor too early
 })
 
 test('after moving back the same events are not delivered twice', () => {
-  const window = openWindow({ checkpoint: 0, limit: 10, buffer: 8, remnants: new Map() })
+  const window = openWindow({ checkpoint: 0, limit: 10, maxBuffered: 8, remnants: new Map() })
   window.add(event(1, 'order-1'), 'order-1')
   window.reach(9)
   const first = window.take(0, false)

@@ -1,16 +1,18 @@
 /**
  * The parts of a store that run consumers, without a store around them.
  *
- *     const { register, daemon } = openConsumerParts(shop)
+ *     const { register, start } = openConsumerParts(shop)
  *
  * Two calls on one shop act like two processes on one database.
  */
 import { onTestFinished } from 'vitest'
 import { type Consumer, type ConsumerOptions, consumer } from '../../src/consumers/consumer.ts'
 import { type Consumers, openConsumers } from '../../src/consumers/consumers.ts'
-import { openDaemons } from '../../src/consumers/runners/daemon.ts'
+import { runnableConsumers } from '../../src/consumers/runners/runnable.ts'
+import { type OpenRunners, openRunners } from '../../src/consumers/runners/runners.ts'
 import { type Clock, systemClock } from '../../src/core/clock.ts'
 import { uuidv7Ids } from '../../src/core/id.ts'
+import { openServices } from '../../src/core/service.ts'
 import type { Database, Transaction } from '../../src/database/database.ts'
 import type { RecordedEvent } from '../../src/events/definition.ts'
 import { inlineRegistry } from '../../src/events/inline/registry.ts'
@@ -21,9 +23,7 @@ import { type Upcaster, upcasters } from '../../src/events/read/upcast.ts'
 import { type Logger, openTelemetry } from '../../src/telemetry/telemetry.ts'
 import type { Shop } from './shop.ts'
 
-export interface ConsumerParts extends Consumers {
-  daemon: ReturnType<typeof openDaemons>['daemon']
-}
+export interface ConsumerParts extends Consumers, OpenRunners {}
 
 export interface ConsumerPartsOptions {
   readonly pollMs?: number
@@ -38,13 +38,14 @@ export function openConsumerParts(shop: Shop, options: ConsumerPartsOptions = {}
   const wake = openWake(log)
   const watch = watchLog(log, wake, options.pollMs ?? 50)
   const consumers = openConsumers({ log, wake, watch })
-  const daemons = openDaemons(consumers)
+  const services = openServices()
+  const runners = openRunners({ log, wake, services, runnables: runnableConsumers(consumers) })
   onTestFinished(async () => {
-    await daemons.stopAll()
+    await services.close({ timeoutMs: 5_000 })
     watch.close(new Error('the test is over'))
     await wake.close()
   })
-  return { ...consumers, daemon: daemons.daemon }
+  return { ...consumers, ...runners }
 }
 
 export function logOf({ database, schema }: Shop, options: ConsumerPartsOptions = {}): Log {
@@ -55,7 +56,7 @@ export function logOf({ database, schema }: Shop, options: ConsumerPartsOptions 
     channel: 'rillflow_events',
     clock: options.clock ?? systemClock,
     ids: uuidv7Ids({ clock: systemClock }),
-    telemetry: openTelemetry(options.logger),
+    telemetry: openTelemetry(options.logger ?? false),
     schemas: new Map(),
     upcasters: upcasters(options.upcasters ?? []),
     inline: inlineRegistry(),

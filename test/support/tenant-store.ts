@@ -13,8 +13,10 @@ export async function openTenantStore(options: Partial<StoreOptions<ShopMap>> = 
   const given = { events: shopEvents, tenantPrefix, migrate: true, ...options, database }
   const store = await openStore<ShopMap>({ ...given, tenancy: 'schema' })
   onTestFinished(async () => {
-    const names = (await store.tenants.list()).map(({ schema }) => schema)
-    await store.close()
+    // A test may have closed it.
+    const listing = await openStore<ShopMap>({ ...given, tenancy: 'schema' })
+    const names = (await listing.tenants.list()).map(({ schema }) => schema)
+    await Promise.all([store.close(), listing.close()])
     for (const name of names)
       await database.run({ label: 'test.drop', text: `drop schema ${identifier(name)} cascade`, values: [] })
   })

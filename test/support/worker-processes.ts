@@ -9,9 +9,9 @@
 import type { Database } from '../../src/database/database.ts'
 import { openPostgres } from '../../src/database/postgres/postgres.ts'
 import { openStore, type Store } from '../../src/store.ts'
-import type { Worker, WorkerOptions } from '../../src/workflows/work/worker.ts'
 import { postgresUrl } from './engines.ts'
 import { type PausableDatabase, pausableDatabase } from './pausable-database.ts'
+import { type Worker, type WorkerOptions, workerOf } from './run-worker.ts'
 import { onServer, type Shop, type ShopMap, shopEvents } from './shop.ts'
 
 export interface WorkerProcess {
@@ -53,7 +53,7 @@ export async function openWorkerProcesses(
       const store = await openStore<ShopMap>(given)
       const process = { name, database, store, running: new Set<string>() }
       register(process)
-      const worker = store.workflows.worker({ concurrency: 4, pollMs: 50, drainMs: 0, ...options })
+      const worker = workerOf(store, { concurrency: 4, pollMs: 50, drainMs: 0, ...options })
       await worker.start()
       const started = { ...process, worker }
       all.push({ ...started, connections })

@@ -5,6 +5,7 @@ import { channels } from '../../src/telemetry/telemetry.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { defineSchedule } from '../../src/workflows/schedules/schedule.ts'
 import { parseSequence } from '../support/parse-sequence-diagram.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, outcome, paid, placed, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -61,13 +62,13 @@ test('effects are traced while it runs: projections, handlers and their emitted 
     }),
   )
   flows.register(defineHandler('ship', { on: 'OrderPaid', run: async () => {} }))
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   const traced = store.trace(async () => {
     const flow = await flows.publish('OrderPlaced', { total: 1 })
     await flow.waitUntilSettled({ timeoutMs: 60_000 })
-    await store.projections.runUntilIdle()
+    await store.consumers.runUntilIdle()
     return flow.correlationId
   })
   const other = await flows.publish('OrderPlaced', { total: 2 })
@@ -167,7 +168,7 @@ test('a schedule run by a worker that the request started is traced with its emi
   )
 
   const { crumbs, mermaid } = await store.trace(async () => {
-    await using worker = store.workflows.worker()
+    await using worker = workerOf(store)
     await worker.start()
     await store.workflows.schedules.trigger('nightly')
     for await (const _ of store.subscribe('mailer')) break

@@ -7,11 +7,12 @@ import {
   SimpleSpanProcessor,
 } from '@opentelemetry/sdk-trace-base'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
-import { deadLetter } from '../../src/consumers/run/policy.ts'
 import { connectOpenTelemetry } from '../../src/integrations/otel.ts'
 import { defineProjection } from '../../src/projections/projection.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { defineSchedule } from '../../src/workflows/schedules/schedule.ts'
+import { runSubscription } from '../support/run-subscription.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, outcome, placed, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -82,12 +83,12 @@ test('the trace goes from the append through projection and handler to the emitt
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   const { value: flow, traceId } = await inRequest(() => flows.publish('OrderPlaced', { total: 1 }))
   await flow.waitUntilSettled({ timeoutMs: 60_000 })
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
   await waitUntil(() => spansOf('workflows.run ship').length > 0)
 
   const [append] = spansOf('events.append')
@@ -114,7 +115,7 @@ test('a batch of events from several traces has a link to each, and its own trac
   const first = await inRequest(() => store.events.append('order-1', placed()))
   const second = await inRequest(() => store.events.append('order-2', placed()))
 
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
 
   const [batch] = spansOf('consumers.batch totals')
   expect(batch!.links.map(link => link.context.traceId)).toEqual([first.traceId, second.traceId])
@@ -152,10 +153,10 @@ test('failures are marked as failed: a refused append, a handler that throws, a 
       },
     }),
   )
-  await using worker = store.workflows.worker()
+  await using worker = workerOf(store)
   await worker.start()
-  await using subscription = store.subscribe('mailer', {
-    onEvent: () => {
+  await using subscription = runSubscription(store, 'mailer', {
+    run: () => {
       throw new Error('bounced')
     },
   })
@@ -207,7 +208,7 @@ test('a run of a schedule begins a new trace, and its events carry it on', async
     }),
   )
   flows.register(defineHandler('charge', { on: 'OrderPlaced', run: () => {} }))
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   const { traceId } = await inRequest(() => worker.start())
 
   await flows.schedules.trigger('nightly')
@@ -232,14 +233,12 @@ test('a retried dead letter continues the trace of its event', async () => {
   const handle = async (): Promise<void> => {
     if (isBroken) throw new Error('declined')
   }
-  const policy = deadLetter({ retries: 0 })
   await store.projections.register(
-    defineProjection('totals', { events: shopEvents, on: { OrderPlaced: handle }, policy }),
+    defineProjection('totals', { events: shopEvents, on: { OrderPlaced: handle }, retries: 0 }),
   )
   const { traceId } = await inRequest(() => store.events.append('order-1', placed()))
-  await store.projections.runUntilIdle()
-  await using daemon = store.daemon()
-  await daemon.start()
+  await store.consumers.runUntilIdle()
+  await using _runner = await store.start()
 
   await store.deadLetters.retryAll({ of: 'totals' })
   await waitUntil(() => spansOf('consumers.replay totals').length === 1)
@@ -264,7 +263,7 @@ test('without a bridge the context of an event is still passed on to emitted eve
       run: (_, { emit }) => emit('OrderPaid', { method: 'card' }),
     }),
   )
-  await using worker = store.workflows.worker()
+  await using worker = workerOf(store)
   await worker.start()
   const headers = { traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', tracestate: 'shop=1' }
 
@@ -282,7 +281,7 @@ test('invalid trace headers cause no error, and own headers are kept', async () 
   )
   await store.events.append('order-1', placed(1, { headers: { traceparent: 'nonsense' } }))
 
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
 
   const [event] = await store.events.read('order-1').toArray()
   expect(event!.headers).toEqual({ traceparent: 'nonsense' })

@@ -3,6 +3,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { channels } from '../../src/telemetry/telemetry.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { freshSchema } from '../support/engines.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, outcome, paid, placed, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -107,7 +108,7 @@ test('events are counted for every writer, also handlers, but not those of a tra
       run: (_, { emit }) => emit('OrderPaid', { method: 'card' }),
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })

@@ -1,5 +1,4 @@
 import { expect, test } from 'vitest'
-import { deadLetter, failFast } from '../../src/consumers/run/policy.ts'
 import type { Database } from '../../src/database/database.ts'
 import { identifier, type Statement } from '../../src/database/sql.ts'
 import { defineProjection } from '../../src/projections/projection.ts'
@@ -8,7 +7,7 @@ import { fakeClock } from '../../src/testing/fake-clock.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { orders } from '../aggregates/orders.ts'
 import { openDatabase } from '../support/engines.ts'
-import { placed, type ShopMap, shopEvents } from '../support/shop.ts'
+import { outcome, placed, type ShopMap, shopEvents } from '../support/shop.ts'
 import { openTenantStore, prefixOf } from '../support/tenant-store.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -37,12 +36,11 @@ test('RB-26: one runner serves all tenants, also those created while it runs', a
   const store = await openTenantStore({ register, pollMs: 50 })
   for (const tenant of names) await store.tenants.ensure(tenant)
   for (const tenant of names) await store.tenant(tenant).events.append('order-1', placed())
-  await using daemon = store.tenants.daemon({ pollMs: 20, worker: { concurrency: 2 } })
+  await using runner = await store.start({ pollMs: 20, concurrency: 2 })
 
-  await daemon.start()
   await waitUntil(() => names.every(tenant => of(tenant).includes('projected order-1')))
   await store.tenants.ensure('umbrella')
-  await waitUntil(() => daemon.awake().includes('umbrella'))
+  await waitUntil(() => runner.active().includes('umbrella'))
   for (const tenant of [...names, 'umbrella']) await store.tenant(tenant).workflows.publish('OrderPlaced', { total: 1 })
 
   await waitUntil(() => [...names, 'umbrella'].every(tenant => of(tenant).some(line => line.startsWith('handled'))))
@@ -52,8 +50,7 @@ test('the snapshotters of all tenants run, each on its own streams', async () =>
   const register = (store: Store<ShopMap>): Promise<void> => store.register(orders({ every: 3, lifecycle: 'async' }))
   const store = await openTenantStore({ register, pollMs: 50 })
   for (const tenant of ['acme', 'globex']) await store.tenants.ensure(tenant)
-  await using daemon = store.tenants.daemon({ pollMs: 20 })
-  await daemon.start()
+  await using _runner = await store.start({ pollMs: 20 })
 
   await store.tenant('acme').events.append('order-1', [placed(), placed(), placed()])
   await store.tenant('globex').events.append('order-1', placed())
@@ -76,13 +73,12 @@ test('a tenant without work sleeps, and is woken by events: here, in another pro
   const store = await openTenantStore({ register, pollMs: 50 })
   await store.tenants.ensure('acme')
   const other = await openTenantStore({ tenantPrefix: prefixOf(await store.tenants.list()) })
-  await using daemon = store.tenants.daemon({ pollMs: 20, restMs: 50, worker: {} })
-  await daemon.start()
-  await waitUntil(() => daemon.awake().length === 0)
+  await using runner = await store.start({ pollMs: 20, idleMs: 50 })
+  await waitUntil(() => runner.active().length === 0)
 
   await other.tenant('acme').events.append('order-1', placed())
   await waitUntil(() => of('acme').includes('projected order-1') && of('acme').includes('handled order-1'))
-  await waitUntil(() => daemon.awake().length === 0)
+  await waitUntil(() => runner.active().length === 0)
   store.tenant('acme').workflows.register(defineHandler('later', { on: 'OrderPaid', delayMs: 400, run: () => {} }))
   await store.tenant('acme').workflows.sync()
   const flow = await store.tenant('acme').workflows.publish('OrderPaid', { method: 'card' })
@@ -96,9 +92,8 @@ test('retention also applies to a tenant that sleeps', async () => {
   const store = await openTenantStore({ clock, register, pollMs: 50, retention: { idempotencyKeysMs: 0 } })
   const { schema } = await store.tenants.ensure('acme')
   await store.tenant('acme').events.append('order-1', placed(), { idempotencyKey: 'first' })
-  await using daemon = store.tenants.daemon({ pollMs: 20, restMs: 50 })
-  await daemon.start()
-  await waitUntil(() => daemon.awake().length === 0)
+  await using runner = await store.start({ pollMs: 20, idleMs: 50 })
+  await waitUntil(() => runner.active().length === 0)
   const database = await openDatabase()
   const text = `select 1 from ${identifier(schema, 'idempotency_keys')}`
   const keys = () => database.runArrays({ label: 'test.keys', text, values: [] })
@@ -113,8 +108,7 @@ test('runners can be limited to some tenants', async () => {
   const { register, seen } = watching()
   const store = await openTenantStore({ register, pollMs: 50 })
   for (const tenant of names) await store.tenants.ensure(tenant)
-  await using daemon = store.tenants.daemon({ tenants: ['acme', 'globex'], pollMs: 20 })
-  await daemon.start()
+  await using _runner = await store.start({ tenants: ['acme', 'globex'], pollMs: 20 })
 
   for (const tenant of names) await store.tenant(tenant).events.append('order-1', placed())
 
@@ -130,7 +124,8 @@ test('a tenant whose projection fails holds up no other tenant, and the failure 
     register: tenant =>
       void tenant.projections.register(
         defineProjection('orders', {
-          policy: failFast(),
+          retries: 0,
+          onFailure: 'stop',
           on: {
             OrderPlaced: () => {
               if (tenant.schema.name.endsWith('acme')) throw new Error('broken')
@@ -141,8 +136,7 @@ test('a tenant whose projection fails holds up no other tenant, and the failure 
       ),
   })
   for (const tenant of names) await store.tenants.ensure(tenant)
-  await using daemon = store.tenants.daemon({ pollMs: 20, onFailure: tenant => failures.push(tenant) })
-  await daemon.start()
+  await using _runner = await store.start({ pollMs: 20, onFailure: tenant => failures.push(tenant) })
 
   for (const tenant of names) await store.tenant(tenant).events.append('order-1', placed())
 
@@ -153,8 +147,7 @@ test('a tenant that was dropped and created again is served again', async () => 
   const { register, of } = watching()
   const store = await openTenantStore({ register, pollMs: 50 })
   await store.tenants.ensure('acme')
-  await using daemon = store.tenants.daemon({ pollMs: 500 })
-  await daemon.start()
+  await using _runner = await store.start({ pollMs: 500 })
   await store.tenant('acme').events.append('order-1', placed())
   await waitUntil(() => of('acme').includes('projected order-1'))
 
@@ -170,15 +163,14 @@ test('a dead letter that another process was retrying when it ended wakes its te
   const fixed = (): void => {
     if (!isMended) throw new Error('broken')
   }
-  const orders = defineProjection('orders', { policy: deadLetter({ retries: 0 }), on: { OrderPlaced: fixed } })
+  const orders = defineProjection('orders', { retries: 0, onFailure: 'deadLetter', on: { OrderPlaced: fixed } })
   const store = await openTenantStore({ register: own => own.projections.register(orders), pollMs: 50 })
   const { schema } = await store.tenants.ensure('acme')
   const acme = store.tenant('acme')
   await acme.events.append('order-1', placed())
-  await acme.projections.runUntilIdle()
-  await using daemon = store.tenants.daemon({ pollMs: 20, restMs: 50 })
-  await daemon.start()
-  await waitUntil(() => daemon.awake().length === 0)
+  await acme.consumers.runUntilIdle()
+  await using runner = await store.start({ pollMs: 20, idleMs: 50 })
+  await waitUntil(() => runner.active().length === 0)
 
   isMended = true
   const deadLetters = identifier(schema, 'dead_letters')
@@ -208,15 +200,16 @@ test('a runner that is stopped while it starts runs nothing', async () => {
   const { register } = watching()
   const store = await openTenantStore({ register, database })
   await store.tenants.ensure('acme')
-  await using daemon = store.tenants.daemon()
 
-  const starting = daemon.start()
+  const starting = outcome(store.start())
   await waitUntil(() => asked.some(({ label }) => label === 'tenants.idle'))
-  await Promise.all([daemon.stop(), starting])
+  await store.close()
 
-  const acme = store.tenant('acme')
-  await acme.events.append('order-1', placed())
-  expect([daemon.isRunning, await acme.projections.runUntilIdle()]).toEqual([false, 1])
+  const { error } = await starting
+  expect(error).toMatchObject({ code: 'store_closed' })
+  const before = asked.length
+  await new Promise(resolve => setTimeout(resolve, 100))
+  expect(asked).toHaveLength(before)
 })
 
 test('the number of queries while all tenants sleep does not depend on their number, and each gets its turn', async () => {
@@ -224,10 +217,9 @@ test('the number of queries while all tenants sleep does not depend on their num
   const { register } = watching()
   const store = await openTenantStore({ register, database })
   for (const tenant of [...names, 'umbrella']) await store.tenants.ensure(tenant)
-  await using daemon = store.tenants.daemon({ pollMs: 20, restMs: 20, worker: {} })
-  await daemon.start()
+  await using runner = await store.start({ pollMs: 20, idleMs: 20 })
   const count = (label: string): number => asked.filter(each => each.label === label).length
-  await waitUntil(() => daemon.awake().length === 0)
+  await waitUntil(() => runner.active().length === 0)
 
   const looks = (): Statement[] => asked.filter(({ label }) => label === 'tenants.idle')
   const labels = new Set(['tenants.heads', 'tenants.idle', 'tenants.schemas'])

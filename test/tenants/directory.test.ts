@@ -12,6 +12,7 @@ import { defineHandler } from '../../src/workflows/handler.ts'
 import { startProxy } from '../chaos/tcp-proxy.ts'
 import { freshSchema, postgresUrl } from '../support/engines.ts'
 import { startServer } from '../support/postgres-server.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { connect, outcome, placed, type ShopMap, shopEvents } from '../support/shop.ts'
 import { totals } from '../support/tenant-store.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -96,10 +97,9 @@ test('a tenant is moved under writes, projections and handlers without loss or d
   }
   const { store, another } = await openCountry({ register })
   await store.tenants.ensure('acme', { server: 'eu-1' })
-  const [writer, runner] = [await another({ register: () => {} }), await another()]
-  await using daemon = runner.tenants.daemon({ pollMs: 50, worker: {} })
-  await daemon.start()
-  await waitUntil(() => daemon.awake().includes('acme'))
+  const [writer, running] = [await another({ register: () => {} }), await another()]
+  await using runner = await running.start({ pollMs: 50 })
+  await waitUntil(() => runner.active().includes('acme'))
   const done = new AbortController()
   const acknowledged: number[] = []
   const refusals = new Set<string>()
@@ -129,9 +129,8 @@ test('a tenant is moved under writes, projections and handlers without loss or d
   expect([...refusals].filter(code => code !== 'tenant_moving')).toEqual([])
   const sorted = (list: readonly number[]): number[] => [...list].sort((a, b) => a - b)
   expect(sorted(await totals(store.tenant('acme')))).toEqual(sorted(acknowledged))
-  await waitUntil(() => seen.length >= acknowledged.length && handled.length >= acknowledged.length, {
-    deadlineMs: 60_000,
-  })
+  const all = acknowledged.length
+  await waitUntil(() => new Set(seen).size >= all && new Set(handled).size >= all, { deadlineMs: 60_000 })
   expect(new Set(seen)).toEqual(new Set(acknowledged))
   expect(new Set(handled)).toEqual(new Set(acknowledged))
   const positions: number[] = []
@@ -188,7 +187,7 @@ test.each(['while', 'after'] as const)(
     // This process learns of the move only by its outcome.
     const acme = (await another({ pollMs: 600_000 })).tenant('acme')
     await acme.transaction(tx => tx.query(`create table ${receipts(acme.schema.name)} (handler text primary key)`))
-    await using worker = acme.workflows.worker({ pollMs: 600_000, leaseMs: 600_000 })
+    await using worker = workerOf(acme, { pollMs: 600_000, leaseMs: 600_000 })
     await worker.start()
     const flow = await acme.workflows.publish('OrderPlaced', { total: 1 })
     await waitUntil(() => runs.length === 3)
@@ -306,20 +305,17 @@ test('a server that accepts connections and never answers holds up only its own 
   await store.tenants.ensure('acme', { server: 'eu-1' })
   await store.tenants.ensure('globex', { server: 'eu-3' })
   proxy.hold('up', { newLinks: true })
-  const runner = await another({ connectTimeoutMs: 60_000 })
-  await using daemon = runner.tenants.daemon({ pollMs: 20, restMs: 600_000 })
+  const running = await another({ connectTimeoutMs: 60_000 })
 
-  const starting = daemon.start()
+  const starting = running.start({ pollMs: 20, idleMs: 600_000 })
   await store.tenant('acme').events.append('order-1', placed())
-  await waitUntil(() => seen.includes('order-1') && daemon.awake().length > 0)
-  const awake = daemon.awake()
+  await waitUntil(() => seen.includes('order-1'))
   proxy.release()
-  await starting
+  await using runner = await starting
 
-  expect(awake).toEqual(['acme'])
   // A visit that has timed out by now is repeated in the next round.
-  await waitUntil(() => daemon.awake().length > 1)
-  expect(daemon.awake().sort()).toEqual(['acme', 'globex'])
+  await waitUntil(() => runner.active().length > 1)
+  expect(runner.active().sort()).toEqual(['acme', 'globex'])
 })
 
 test('a directory that cannot be reached, or does not exist, is reported', async () => {

@@ -82,8 +82,7 @@ test.runIf(onServer)('RB-70: tenants are created, saved to and run on a pool of 
   const store = await openTenantStore({ database, register })
 
   await Promise.all(names.map(name => store.tenants.ensure(name)))
-  await using daemon = store.tenants.daemon({ pollMs: 20, worker: {} })
-  await daemon.start()
+  await using _runner = await store.start({ pollMs: 20 })
   await Promise.all(
     names.map(async (tenant, at) => {
       const session = store.session({ tenant })

@@ -1,5 +1,4 @@
 import { expect, test } from 'vitest'
-import { failFast, retryWithBackoff } from '../../src/consumers/run/policy.ts'
 import { defineDocumentProjection } from '../../src/projections/document-projection.ts'
 import type { ProjectionOptions } from '../../src/projections/projection.ts'
 import { settle } from '../../src/testing/testing.ts'
@@ -35,8 +34,7 @@ test('if a runner runs the projections, settle waits for it', async () => {
   const { store } = await openShop()
   const projection = totals()
   await store.projections.register(projection)
-  await using daemon = store.daemon()
-  await daemon.start()
+  await using _runner = await store.start()
   await store.events.append('order-1', placed(1))
 
   await settle(store, { timeoutMs: 60_000 })
@@ -47,7 +45,7 @@ test('if a runner runs the projections, settle waits for it', async () => {
 test('settle waits for an event that is retried', async () => {
   const { store } = await openShop()
   let failures = 2
-  const projection = totals({ policy: retryWithBackoff({ retries: 5, baseMs: 1, maxMs: 2 }) }, () => {
+  const projection = totals({ retries: 5, backoff: { baseMs: 1, maxMs: 2 }, onFailure: 'stop' }, () => {
     if (failures-- > 0) throw new Error('not yet')
   })
   await store.projections.register(projection)
@@ -61,13 +59,13 @@ test('settle waits for an event that is retried', async () => {
 test('a projection that cannot reach the end is named, or its error thrown', async () => {
   const { store } = await openShop()
   const cause = new Error('out of paper')
-  const projection = totals({ policy: failFast() }, () => {
+  const projection = totals({ retries: 0, onFailure: 'stop' }, () => {
     throw cause
   })
   await store.projections.register(projection)
   await store.events.append('order-1', placed(1))
 
   await expect(settle(store, { timeoutMs: 60_000 })).rejects.toBe(cause)
-  await store.projections.pause('totals')
+  await store.consumers.pause('totals')
   await expect(settle(store, { timeoutMs: 60_000 })).rejects.toMatchObject({ code: 'not_settled', consumer: 'totals' })
 })

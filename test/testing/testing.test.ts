@@ -99,7 +99,7 @@ if (onServer) {
         position,
         version,
         repeated,
-        await store.projections.list(),
+        (await store.consumers.list()).items,
         (await store.streams.list()).length,
       ])
       await leave(store)

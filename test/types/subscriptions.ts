@@ -2,10 +2,12 @@
  * What must compile and what must not, of subscriptions. Nothing here runs: the type check of the project is the test, and
  * a `@ts-expect-error` that expects in vain fails it.
  */
+
 import { defineEvents } from '../../src/events/definition.ts'
 import { openStore } from '../../src/store.ts'
-import type { RunningSubscription, Subscription } from '../../src/subscriptions/consume.ts'
 import type { Delivery } from '../../src/subscriptions/delivery.ts'
+import type { SubscriptionIteration } from '../../src/subscriptions/iterate.ts'
+import { defineSubscription } from '../../src/subscriptions/subscription.ts'
 
 type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false
 const same = <A, B>(_: Equal<A, B>): void => {}
@@ -14,7 +16,8 @@ type ShopEvent =
   | { type: 'OrderPlaced'; data: { total: number } }
   | { type: 'OrderPaid'; data: { method: 'card' | 'cash' } }
 
-const shop = await openStore({ events: defineEvents<ShopEvent>() })
+const events = defineEvents<ShopEvent>()
+const shop = await openStore({ events })
 const untyped = await openStore()
 
 // ── The types of a filter are those of the events ───────────────────────────────────────────────────────────────────
@@ -41,34 +44,42 @@ shop.subscribe('mailer', { types: ['OrderLost'] })
 
 // ── Two forms ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const running = shop.subscribe('mailer', { onEvent: event => void event.position })
-same<typeof running, RunningSubscription>(true)
+const mailer = defineSubscription('mailer', { events, types: ['OrderPlaced'], run: event => void event.data.total })
+await shop.register(mailer)
+await shop.start({ only: ['subscriptions', mailer] })
+for await (const event of shop.subscribe(mailer)) same<typeof event.data, { total: number }>(true)
 const iterated = shop.subscribe('mailer')
 same<
   typeof iterated,
-  Subscription<Delivery<{ readonly OrderPlaced: { total: number }; readonly OrderPaid: { method: 'card' | 'cash' } }>>
+  SubscriptionIteration<
+    Delivery<{ readonly OrderPlaced: { total: number }; readonly OrderPaid: { method: 'card' | 'cash' } }>
+  >
 >(true)
 
-shop.subscribe('mailer', {
+defineSubscription('mailer', {
+  events,
   types: ['OrderPlaced'],
   where: event => event.data.total > 10,
   partitionBy: event => `${event.data.total}`,
-  onEvent: async event => void event.data.total.toFixed(),
+  run: async event => void event.data.total.toFixed(),
 })
 
-// @ts-expect-error: calls at once are for callbacks
+// @ts-expect-error: calls at the same time are for definitions with `run`
 shop.subscribe('mailer', { concurrency: 4 })
 // @ts-expect-error: a key is text
 shop.subscribe('mailer', { partitionBy: event => event.position })
 // @ts-expect-error: a position is a number
-shop.subscribe('mailer', { startFrom: 5n })
+shop.subscribe('mailer', { from: 5n })
 
 // ── Operators ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const { lag, partitions } = await shop.subscriptions.status('mailer', 'workers')
+const { lag } = await shop.consumers.status(mailer, { group: 'workers' })
+const [{ partitions } = { partitions: [] }] = await shop.subscriptions.groups(mailer)
 same<typeof lag, number>(true)
 same<(typeof partitions)[number]['owner'], string | undefined>(true)
 await shop.subscriptions.create('mailer', { types: ['OrderPaid'], partitions: 4 })
-await shop.subscriptions.reset('mailer', 0, 'workers')
-// @ts-expect-error: running is for subscribe
-await shop.subscriptions.create('mailer', { onEvent: () => {} })
+await shop.consumers.reset('mailer', 0, { group: 'workers' })
+// @ts-expect-error: a group is made without code
+await shop.subscriptions.create('mailer', { run: () => {} })
+// @ts-expect-error: there is no such kind
+await shop.start({ only: ['projection'] })

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest'
-import { failFast } from '../../src/consumers/run/policy.ts'
 import { defineProjection } from '../../src/projections/projection.ts'
 import type { DoctorOptions, Finding } from '../../src/upkeep/doctor/doctor.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { postgresUrl } from '../support/engines.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { connect, onServer, openShop, placed, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -132,12 +132,14 @@ test('consumers that stopped, lag, or were abandoned are found, with the fix', a
   const fail = () => {
     throw new Error('out of paper')
   }
-  await store.projections.register(defineProjection('stopped', { policy: failFast(), on: { OrderPlaced: fail } }))
+  await store.projections.register(
+    defineProjection('stopped', { retries: 0, onFailure: 'stop', on: { OrderPlaced: fail } }),
+  )
   await store.projections.register(defineProjection('paused', { on: { OrderPlaced: () => {} } }))
-  await store.subscriptions.create('mailer', { startFrom: 'beginning' })
+  await store.subscriptions.create('mailer', { from: 'start' })
   await store.events.append('order-1', [placed()])
-  await store.projections.tickAll()
-  await store.projections.pause('paused')
+  await store.consumers.runUntilIdle()
+  await store.consumers.pause('paused')
   await query(`update ~events set created_at = now() - interval '10 minutes'`)
   await query(
     `update ~consumers set owner = 'somebody', lease_until = now() - interval '1 minute' where name = 'paused'`,
@@ -167,7 +169,7 @@ test('consumers that stopped, lag, or were abandoned are found, with the fix', a
   ])
   expect(leases).toMatchObject([{ message: expect.stringContaining('"paused" was abandoned by somebody') }])
   expect((await store.doctor()).isHealthy).toBe(false)
-  await store.subscriptions.delete('mailer', 'default')
+  await store.consumers.remove('mailer', { group: 'default' })
   await query(`delete from ~consumers where name = 'stopped'`)
   expect(await troubles(shop, 'consumers.lag')).toEqual([])
 })
@@ -184,7 +186,7 @@ test('open dead letters, executions without code and dead workers are found', as
       },
     }),
   )
-  await using worker = store.workflows.worker()
+  await using worker = workerOf(store)
   await worker.start()
   await (await store.workflows.publish('OrderPlaced', { total: 1 })).waitUntilSettled({ timeoutMs: 60_000 })
   await worker.stop()

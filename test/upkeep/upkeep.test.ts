@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
-import { deadLetter } from '../../src/consumers/run/policy.ts'
 import { defineProjection } from '../../src/projections/projection.ts'
 import { fakeClock } from '../../src/testing/fake-clock.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { onServer, openShop, placed, type Shop, shopEvents, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -48,7 +48,8 @@ test('idempotency keys are deleted after their time, and a repeat is a new appen
 test('closed dead letters are deleted after some time; open ones stay, however old', async () => {
   const { store, query } = await openShop({ retention: { deadLettersMs: day } })
   const fails = defineProjection('fails', {
-    policy: deadLetter({ retries: 0 }),
+    retries: 0,
+    onFailure: 'deadLetter',
     on: {
       OrderPlaced: () => {
         throw new Error('no')
@@ -57,7 +58,7 @@ test('closed dead letters are deleted after some time; open ones stay, however o
   })
   await store.projections.register(fails)
   const first = await store.events.append('order-1', [placed(), placed(), placed()])
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
   await store.deadLetters.resolve('fails', first.eventIds[0]!, { note: 'long ago' })
   await query(`update ~dead_letters set last_failed_at = now() - interval '9 days'`)
   await query(`update ~dead_letters set history = jsonb_set(history, '{-1, at}', '"2001-01-01"') where history <> '[]'`)
@@ -93,7 +94,7 @@ test('replaced versions of documents are deleted after some time; every moment s
 test('the activity of workflows is deleted after attemptsMs', async () => {
   const { store, query } = await openShop({ retention: { attemptsMs: day } })
   store.workflows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => {} }))
-  await using worker = store.workflows.worker()
+  await using worker = workerOf(store)
   await worker.start()
   await (await store.workflows.publish('OrderPlaced', { total: 1 })).waitUntilSettled({ timeoutMs: 60_000 })
   await query(`update ~workflow_activity set at = now() - interval '2 days'`)
@@ -178,18 +179,18 @@ test('AB-17: nothing is deleted past the slowest consumer: not a paused projecti
   await archived(shop, 'order-1', 2)
   await archived(shop, 'order-2', 2)
   await store.projections.register(defineProjection('totals', { on: { OrderPlaced: () => {} } }))
-  await store.projections.runUntilIdle()
-  await store.subscriptions.create('mailer', { startFrom: 2, partitions: 2, group: 'eu' })
+  await store.consumers.runUntilIdle()
+  await store.subscriptions.create('mailer', { from: 2, partitions: 2, group: 'eu' })
 
   const first = await store.upkeep()
 
   expect(first).toMatchObject({ archivedStreams: 1, archivedEvents: 2, slowest: { name: 'mailer/eu#0', position: 2 } })
-  await store.subscriptions.delete('mailer')
+  await store.consumers.remove('mailer')
   await query(`update ~consumers set state = 'emptying'`)
   expect(await store.upkeep()).toMatchObject({ archivedStreams: 0, slowest: { name: 'totals', position: 0 } })
   await query(`update ~consumers set definition = '{}', state = 'active', paused_at = now(), checkpoint = 3`)
   expect(await store.upkeep()).toMatchObject({ archivedStreams: 0, slowest: { name: 'totals', position: 3 } })
-  await store.projections.reset('totals', 4)
+  await store.consumers.reset('totals', 4)
   expect(await store.upkeep()).toMatchObject({ archivedStreams: 1, archivedEvents: 2 })
 })
 
@@ -197,13 +198,13 @@ test('AB-17: a consumer that has read nothing yet counts: everything is kept for
   const shop = await openShop({ retention: { archivedStreamsMs: day } })
   const { store } = shop
   await archived(shop, 'order-1', 2)
-  await store.subscriptions.create('mailer', { startFrom: 'beginning' })
+  await store.subscriptions.create('mailer', { from: 'start' })
 
   const report = await store.upkeep()
 
   expect(report).toMatchObject({ ...nothing, slowest: { name: 'mailer/default', position: 0 } })
   expect(await take(store.subscribe('mailer'), 2)).toMatchObject([{ stream: 'order-1' }, { stream: 'order-1' }])
-  await store.subscriptions.delete('mailer')
+  await store.consumers.remove('mailer')
   expect(await store.upkeep()).toMatchObject({ archivedStreams: 1, archivedEvents: 2 })
 })
 
@@ -213,7 +214,8 @@ test('an open dead letter alone keeps its stream, until it is closed', async () 
   await store.projections.register(
     defineProjection('fails', {
       events: shopEvents,
-      policy: deadLetter({ retries: 0 }),
+      retries: 0,
+      onFailure: 'deadLetter',
       on: {
         OrderPlaced: event => {
           if (event.data.total === 13) throw new Error('no')
@@ -224,7 +226,7 @@ test('an open dead letter alone keeps its stream, until it is closed', async () 
   const { eventIds } = await store.events.append('order-1', [placed(13)])
   await archived(shop, 'order-1', 2)
   await archived(shop, 'order-2', 2)
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
 
   const report = await store.upkeep()
 
@@ -245,7 +247,7 @@ test('events that a workflow or a handler that catches up still needs are kept',
       run: async (_event, ctx) => void (await ctx.sleep('long', 60_000)),
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
   await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'flow-1', stream: 'order-1' })
   await waitUntil(
@@ -320,22 +322,21 @@ test('misuse is refused: an invalid age, a call inside a transaction, a signal t
   await expect(store.upkeep({ signal: AbortSignal.abort() })).rejects.toMatchObject({ code: 'aborted' })
 })
 
-test.each(['daemon', 'worker'] as const)(
-  'a %s runs retention by itself, first within an hour, and until it ends',
-  async who => {
+test.each(['everything', 'upkeep'] as const)(
+  'a runner of %s runs retention by itself, first within an hour, and until it ends',
+  async what => {
     const clock = fakeClock()
     const { store, query } = await openShop({ clock, retention: { idempotencyKeysMs: 0 } })
     store.workflows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => {} }))
-    const runs = who === 'daemon' ? store.daemon() : store.workflows.worker()
     const keys = async (): Promise<number> => (await query('select * from ~idempotency_keys')).length
-    await runs.start()
+    const runner = await store.start(what === 'upkeep' ? { only: ['upkeep'] } : {})
     await store.events.append('order-1', [placed()], { idempotencyKey: 'one' })
     await query(`update ~idempotency_keys set created_at = created_at - interval '1 second'`)
 
     clock.advance(60 * 60_000)
 
     await waitUntil(async () => (await keys()) === 0)
-    await runs.stop()
+    await runner.stop()
     await store.events.append('order-1', [placed()], { idempotencyKey: 'two' })
     clock.advance(24 * 60 * 60_000)
     expect(await keys()).toBe(1)

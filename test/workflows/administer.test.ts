@@ -3,6 +3,7 @@ import { deferred } from '../../src/core/lifecycle.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import type { HandlerDescription } from '../../src/workflows/insight/handlers.ts'
 import type { Workflows } from '../../src/workflows/workflows.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, outcome, shopEvents } from '../support/shop.ts'
 import { executionStates } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -20,7 +21,7 @@ test('a paused handler gets events that queue, and continues when it is resumed,
     defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', run: event => void seen.push(event.data.total) }),
   )
   flows.register(defineHandler('weigh', { on: 'OrderPlaced', run: () => {} }))
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
   const operator = (await sibling()).workflows
 
@@ -51,7 +52,7 @@ test('a paused inline handler is not run by the dispatcher either, and keeps its
     }),
   )
   flows.register(defineHandler('weigh', { on: 'OrderPlaced', run: () => {} }))
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
   await flows.handlers.pause('book')
   for (const total of [1, 2, 3]) await flows.publish('OrderPlaced', { total }, { correlationId: 'order-1' })
@@ -81,11 +82,11 @@ test('executions that a worker holds behind the head of a lane do not begin once
       },
     }),
   )
-  await using dispatching = flows.worker({ handlers: [] })
+  await using dispatching = workerOf(shop.store, { handlers: [] })
   await dispatching.start()
   for (const total of [1, 2, 3]) await flows.publish('OrderPlaced', { total }, { correlationId: 'order-1' })
   await waitUntil(async () => (await executionStates(shop)) === '2 blocked, 1 ready')
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   await waitUntil(async () => (await executionStates(shop)) === '2 held, 1 running')
 
@@ -109,7 +110,7 @@ test('a retired handler gets no more events, completes its executions, and retur
   )
   flows.register(defineHandler('weigh', { on: 'OrderPlaced', run: () => {} }))
   await flows.handlers.pause('pay').catch(() => {})
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
   await flows.handlers.pause('pay')
   const first = await flows.publish('OrderPlaced', { total: 1 })
@@ -159,7 +160,8 @@ test('a handler whose code no worker has shows its waiting executions, and none 
     }),
   )
   await old.sync()
-  const newer = (await sibling()).workflows
+  const newerStore = await sibling()
+  const newer = newerStore.workflows
   newer.register(
     defineHandler('ship', {
       events: shopEvents,
@@ -168,7 +170,7 @@ test('a handler whose code no worker has shows its waiting executions, and none 
       run: event => void seen.push(event.type),
     }),
   )
-  await using worker = newer.worker({ node: 'new' })
+  await using worker = workerOf(newerStore, { name: 'new' })
   await worker.start()
   const flow = await newer.publish('OrderPlaced', { total: 1 })
   await waitUntil(() => seen.length === 1)
@@ -176,7 +178,7 @@ test('a handler whose code no worker has shows its waiting executions, and none 
   const orphan = await handlerOf(newer, 'pay')
   const served = await handlerOf(newer, 'ship')
   old.register(defineHandler('thank', { on: 'OrderShipped', run: () => {} }))
-  await using again = old.worker()
+  await using again = workerOf(store)
   await again.start()
   await flow.waitUntilSettled()
 
@@ -196,12 +198,12 @@ test('live workers are listed with their handlers and their running executions',
   const released = deferred<void>()
   flows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => released.promise }))
   flows.register(defineHandler('ship', { on: 'OrderPaid', run: () => {} }))
-  await using first = flows.worker({ node: 'a', concurrency: 3 })
-  await using second = flows.worker({ node: 'b', handlers: ['ship'] })
+  await using first = workerOf(store, { name: 'a', concurrency: 3 })
+  await using second = workerOf(store, { name: 'b', handlers: ['ship'] })
   await first.start()
   await second.start()
-  await query(`insert into ~workflow_workers (heartbeat_at, lease_ms, concurrency, owner, node, routes)
-    values (now() - interval '1 hour', 1000, 1, 'gone/1', 'c', '{}')`)
+  await query(`insert into ~runners (id, name, fence, role, started_at, consumers, lease_ms, concurrency, routes, heartbeat_at)
+    values ('gone/1', 'c', 0, 'active', now(), '{}', 1000, 1, '{}', now() - interval '1 hour')`)
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await waitUntil(async () => (await flows.workers())[0]?.running === 1)
 
@@ -210,8 +212,8 @@ test('live workers are listed with their handlers and their running executions',
   await flow.waitUntilSettled()
 
   expect(workers).toMatchObject([
-    { id: first.id, node: 'a', concurrency: 3, running: 1, held: 0, heartbeatAgeMs: expect.any(Number) },
-    { id: second.id, node: 'b', handlers: [{ handler: 'ship', version: 1 }], running: 0 },
+    { id: first.id, name: 'a', concurrency: 3, running: 1, held: 0, heartbeatAgeMs: expect.any(Number) },
+    { id: second.id, name: 'b', handlers: [{ handler: 'ship', version: 1 }], running: 0 },
   ])
   expect(workers[0]!.handlers.map(each => each.handler)).toEqual(['pay', 'ship'])
 })

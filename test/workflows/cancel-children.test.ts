@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { inconsistentCounters } from '../support/counters-consistency.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, placed, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -26,7 +27,7 @@ async function statesOf({ query }: Shop): Promise<Record<string, string>> {
 test('cancellation reaches the children of a workflow, and their children', async () => {
   const shop = await openWaitingShop()
   const flows = shop.store.workflows
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   await start(shop, 'order')
   for (const child of ['gift', 'mail']) await start(shop, child, 'order')
@@ -50,7 +51,7 @@ test('cancellation reaches the children of a workflow, and their children', asyn
 test('a child that has ended stays as it is, but its own children are cancelled', async () => {
   const shop = await openWaitingShop()
   const flows = shop.store.workflows
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   await start(shop, 'order')
   const headers = { workflow: { parent: 'order' } }
@@ -68,7 +69,7 @@ test('a child that has ended stays as it is, but its own children are cancelled'
 test('a child that is dispatched after its parent was cancelled never begins', async () => {
   const shop = await openWaitingShop()
   const flows = shop.store.workflows
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   await start(shop, 'order')
   await waitUntil(async () => Object.keys(await statesOf(shop)).length === 1)
@@ -83,8 +84,7 @@ test('a child that is dispatched after its parent was cancelled never begins', a
 
 test('a cancellation that was interrupted before it reached the children is completed by any worker', async () => {
   const shop = await openWaitingShop()
-  const flows = shop.store.workflows
-  const before = flows.worker()
+  const before = workerOf(shop.store)
   await before.start()
   await start(shop, 'order')
   await start(shop, 'gift', 'order')
@@ -96,7 +96,7 @@ test('a cancellation that was interrupted before it reached the children is comp
   await shop.query(`update ~workflows set state = 'cancelled', open = 0, is_spreading = true
     where correlation_id = 'order'`)
 
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
 
   await waitUntil(async () => (await shop.query('select * from ~workflows where is_spreading')).length === 0)
@@ -106,7 +106,7 @@ test('a cancellation that was interrupted before it reached the children is comp
 test('workflows that have started each other in a cycle are all cancelled', async () => {
   const shop = await openWaitingShop()
   const flows = shop.store.workflows
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   await start(shop, 'order', 'gift')
   await start(shop, 'gift', 'order')

@@ -3,6 +3,7 @@ import { defineUndo } from '../../src/workflows/cancel/undo.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { defineJoin } from '../../src/workflows/joins/join.ts'
 import { inconsistentCounters } from '../support/counters-consistency.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { waitUntil } from '../support/wait.ts'
 import { checkEvents, fanOut, items, type OrderChecks, openOrderChecks } from './order-checks.ts'
 
@@ -35,7 +36,7 @@ test('a join of a cancelled workflow never runs, whatever arrives and however lo
       run: events => void runs.push(events),
     }),
   )
-  await using worker = flows.worker({ pollMs: 20 })
+  await using worker = workerOf(checks.store, { pollMs: 20 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { items })
   await waitUntil(async () => (await statesOf(checks))[0] === 'open 1')
@@ -79,7 +80,7 @@ test('a join that fails for good compensates the workflow, if it is configured t
   )
   flows.register(defineJoin('clear', { on: 'OrderChecked', onDeadLetter: 'compensate', run: () => {} }))
   flows.register(defineUndo('put-back', { run: data => void undone.push(data) }))
-  await using worker = flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { items })

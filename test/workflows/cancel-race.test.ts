@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { type Deferred, deferred } from '../../src/core/lifecycle.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { inconsistentCounters } from '../support/counters-consistency.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, type Shop, shopEvents } from '../support/shop.ts'
 
 const turn = (): Promise<void> => new Promise(resolve => setImmediate(resolve))
@@ -49,7 +50,7 @@ test('of a simultaneous completion and cancellation exactly one counts', async (
     }),
   )
   flows.register(defineHandler('ship', { on: 'OrderPaid', ordered: true, run: () => {} }))
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
 
   const race = async (round: number): Promise<void> => {

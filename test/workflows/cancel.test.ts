@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { inconsistentCounters } from '../support/counters-consistency.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -29,7 +30,7 @@ test('waiting executions of a cancelled workflow are removed, whatever their sta
   const shop = await openIdleShop()
   const flows = shop.store.workflows
   flows.register(defineHandler('pay', { on: 'OrderPlaced', delayMs: 60_000, run: () => {} }))
-  await using worker = flows.worker({ handlers: ['idle'] })
+  await using worker = workerOf(shop.store, { handlers: ['idle'] })
   await worker.start()
   const states = ['ready', 'delayed', 'suspended', 'parked', 'unkeyed']
   for (const state of states) await flows.publish('OrderPlaced', { total: 1 }, { correlationId: state })
@@ -69,7 +70,7 @@ test('a running attempt is notified by its signal, and its outcome is refused', 
       },
     }),
   )
-  await using worker = flows.worker({ pollMs: 60_000, leaseMs: 60_000 })
+  await using worker = workerOf(shop.store, { pollMs: 60_000, leaseMs: 60_000 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await begun.promise
@@ -105,7 +106,7 @@ test('the result of a cancelled attempt that was not notified is refused as well
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -138,7 +139,7 @@ test('events of a cancelled workflow run no more handlers, and other workflows c
     }),
   )
   flows.register(defineHandler('wait', { on: 'OrderPaid', delayMs: 60_000, run: () => {} }))
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   const flow = await flows.publish('OrderPaid', { method: 'card' }, { correlationId: 'order-1' })
   await waitUntil(async () => (await flow.status()).pending === 1)
@@ -163,7 +164,7 @@ test('a workflow can be cancelled before any of it was dispatched', async () => 
   const early = await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'early' })
 
   const status = await early.cancel({ reason: 'too late' })
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   await (await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'later' })).waitUntilSettled()
   const settled = await early.waitUntilSettled()
@@ -181,7 +182,7 @@ test('a workflow that has ended, or is unknown, has nothing to cancel', async ()
   flows.register(
     defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', run: event => void seen.push(event.data.total) }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await flow.waitUntilSettled()
@@ -209,7 +210,7 @@ test('a workflow that has failed can be cancelled, and once cancelled it stays s
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   expect(await flow.waitUntilSettled()).toMatchObject({ state: 'failed' })
@@ -247,7 +248,7 @@ test('a lane continues with other workflows when its head, or a queued execution
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'a' })
   await waitUntil(() => seen.length === 1)
@@ -282,12 +283,12 @@ test('an execution that a worker holds behind the head of a lane does not run on
       },
     }),
   )
-  await using idleWorker = flows.worker({ handlers: [] })
+  await using idleWorker = workerOf(shop.store, { handlers: [] })
   await idleWorker.start()
   for (const correlationId of ['a', 'b', 'c', 'd']) await flows.publish('OrderPlaced', { total: 1 }, { correlationId })
   await waitUntil(async () => (await statesOf(shop)).length === 4)
   // The whole lane is claimed at once: the head runs, the others are held behind it.
-  await using worker = flows.worker({ pollMs: 60_000, leaseMs: 60_000 })
+  await using worker = workerOf(shop.store, { pollMs: 60_000, leaseMs: 60_000 })
   await worker.start()
   await waitUntil(async () => (await statesOf(shop)).join() === 'running,held,held,held')
 
@@ -304,7 +305,7 @@ test('open joins of a cancelled workflow are closed, and no longer counted', asy
   const shop = await openIdleShop()
   const flows = shop.store.workflows
   flows.register(defineHandler('pay', { on: 'OrderPlaced', delayMs: 60_000, run: () => {} }))
-  await using worker = flows.worker({ handlers: ['idle'] })
+  await using worker = workerOf(shop.store, { handlers: ['idle'] })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'order-1' })
   await waitUntil(async () => (await flow.status()).pending === 1)
@@ -328,7 +329,7 @@ test('a dead letter that is being retried is open again', async () => {
   const shop = await openIdleShop()
   const flows = shop.store.workflows
   flows.register(defineHandler('pay', { on: 'OrderPlaced', delayMs: 60_000, run: () => {} }))
-  await using worker = flows.worker({ handlers: ['idle'] })
+  await using worker = workerOf(shop.store, { handlers: ['idle'] })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'order-1' })
   await waitUntil(async () => (await flow.status()).pending === 1)
@@ -361,7 +362,7 @@ test('a lane parked for a dead letter continues when the workflow of the dead le
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   for (const correlationId of ['a', 'b']) await flows.publish('OrderPlaced', { total: 1 }, { correlationId })
   await flows.get('a').waitUntilSettled()

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { defineHandler } from '../../src/workflows/handler.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, outcome, shopEvents } from '../support/shop.ts'
 import { executionStates, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -28,7 +29,7 @@ test('a handler starts a workflow, waits for its end without occupying a worker,
     release = resolve
   })
   flows.register(defineHandler('deliver', { on: 'OrderShipped', run: () => held }))
-  await using running = flows.worker({ ...worker, pollMs: 2_000 })
+  await using running = workerOf(shop.store, { ...worker, pollMs: 2_000 })
   await running.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
 
@@ -69,7 +70,7 @@ test('a child workflow is started once, however often its parent is run', async 
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(shop.store, worker)
   await running.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
@@ -109,7 +110,7 @@ test('a child that fails has also settled, and its result says so', async () => 
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(store, worker)
   await running.start()
 
   const status = await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()
@@ -133,7 +134,7 @@ test('a child settles when its own children have', async () => {
       },
     }),
   )
-  await using running = flows.worker({ ...worker, concurrency: 1 })
+  await using running = workerOf(shop.store, { ...worker, concurrency: 1 })
   await running.start()
 
   const status = await (await flows.publish('OrderPlaced', { total: 3 })).waitUntilSettled()
@@ -167,7 +168,7 @@ test('many children are started and awaited at once; one without handlers settle
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(shop.store, worker)
   await running.start()
 
   const status = await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()
@@ -204,14 +205,14 @@ test('the wait for a child survives the end of its worker', async () => {
       },
     }),
   )
-  const first = flows.worker(worker)
+  const first = workerOf(shop.store, worker)
   await first.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop, 2)
   const [child] = await shop.query<{ child: string }>('select child from ~workflow_waits where child is not null')
   await first.stop()
 
-  await using second = flows.worker(worker)
+  await using second = workerOf(shop.store, worker)
   await second.start()
   await flows.get(child!.child).signal('OrderPaid', { method: 'card' })
   const status = await flow.waitUntilSettled()
@@ -234,7 +235,7 @@ test('workflows that start each other are limited in depth', async () => {
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(store, worker)
   await running.start()
 
   await flows.publish('OrderPlaced', { total: 0 })
@@ -265,7 +266,7 @@ test('invalid child workflows are refused', async () => {
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(shop.store, worker)
   await running.start()
 
   await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()

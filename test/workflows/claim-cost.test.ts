@@ -5,6 +5,7 @@ import { defineHandler } from '../../src/workflows/handler.ts'
 import type { Claimed } from '../../src/workflows/work/claim.ts'
 import { logOf } from '../support/consumer-parts.ts'
 import { freshSchema } from '../support/engines.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, type Shop } from '../support/shop.ts'
 
 /** Number of execution rows that a claim of ten reads. */
@@ -33,8 +34,8 @@ test('SB-41: a claim reads as many rows with thousands pending in one workflow a
   store.workflows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => {} }))
   await store.workflows.sync()
   const [route] = await query<{ id: number }>('select id from ~workflow_routes')
-  await query(`insert into ~workflow_workers (owner, lease_ms, concurrency, routes, heartbeat_at)
-    values ('w-1', 60000, 1, '{}', now())`)
+  await query(`insert into ~runners (id, fence, role, started_at, consumers, lease_ms, concurrency, routes, heartbeat_at)
+    values ('w-1', 0, 'active', now(), '{}', 60000, 1, '{1}', now())`)
   await query(
     `insert into ~workflows (correlation_id, first_position, last_position, last_type) values ('order-1', 1, 1, 'x')`,
   )
@@ -58,7 +59,7 @@ test('SB-42: work is picked up immediately, however seldom a worker polls, and m
   const { store, query } = await openShop()
   const flows = store.workflows
   flows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => {} }))
-  await using worker = flows.worker({ pollMs: 600_000, leaseMs: 600_000 })
+  await using worker = workerOf(store, { pollMs: 600_000, leaseMs: 600_000 })
   await worker.start()
 
   // All at one moment: executions that come one by one may be claimed one by one.

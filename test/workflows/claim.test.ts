@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { connect, onServer, openShop, shopEvents, waitersFor } from '../support/shop.ts'
 import { executionStates } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -21,7 +22,7 @@ test.runIf(onServer)('a claim that had to wait finds the events that were publis
   const client = await connect()
   await client.query('begin')
   await client.query(named('select from ~workflow_routes for update'))
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
   await waitUntil(async () => (await waitersFor(client)) === 1)
   const flow = await flows.publish('OrderPlaced', { total: 7 })
@@ -51,7 +52,7 @@ test('executions claimed ahead behind a slow one are released in time, and do no
       },
     }),
   )
-  await using worker = flows.worker({ concurrency: 1, leaseMs: 600 })
+  await using worker = workerOf(shop.store, { concurrency: 1, leaseMs: 600 })
   await worker.start()
   // A quick worker claims more than it can run at once.
   await Promise.all(Array.from({ length: 60 }, () => flows.publish('OrderPaid', { method: 'card' })))

@@ -3,6 +3,7 @@ import { deferred } from '../../src/core/lifecycle.ts'
 import { defineUndo } from '../../src/workflows/cancel/undo.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { inconsistentCounters } from '../support/counters-consistency.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, shopEvents } from '../support/shop.ts'
 import { letTimePass, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -26,7 +27,7 @@ test('a handler that waits is undone without being run again', async () => {
     }),
   )
   flows.register(defineUndo('refund', { run: (data, step) => void seen.push([data, step]) }))
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await waitUntil(async () => (await flow.status()).state === 'waiting')
@@ -70,7 +71,7 @@ test('the result of a step that had to stop is not stored, and the compensation 
     }),
   )
   flows.register(defineUndo('refund', { run: (_, { isKnown, result }) => void seen.push([isKnown, result]) }))
-  await using worker = flows.worker({ pollMs: 60_000, leaseMs: 60_000 })
+  await using worker = workerOf(shop.store, { pollMs: 60_000, leaseMs: 60_000 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await charging.promise
@@ -101,7 +102,7 @@ test('an attempt that sleeps in memory stops immediately', async () => {
     }),
   )
   flows.register(defineUndo('refund', { run: () => {} }))
-  await using worker = flows.worker({ pollMs: 60_000, leaseMs: 60_000 })
+  await using worker = workerOf(shop.store, { pollMs: 60_000, leaseMs: 60_000 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await charged.promise
@@ -138,7 +139,7 @@ test('a transactional step is undone as well, and an undo has its own steps and 
       },
     }),
   )
-  await using worker = flows.worker({ pollMs: 20 })
+  await using worker = workerOf(shop.store, { pollMs: 20 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await flow.waitUntilSettled()
@@ -172,7 +173,7 @@ test('a parent that waits for its child gets its cancellation', async () => {
     }),
   )
   flows.register(defineHandler('tell', { on: 'OrderShipped', delayMs: 60_000, run: () => {} }))
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await waitUntil(async () => (await flows.get('gift').status()).pending === 1)
@@ -198,7 +199,7 @@ test('cancelling a workflow also cancels the children that its handlers wait for
     }),
   )
   flows.register(defineHandler('tell', { on: 'OrderShipped', delayMs: 60_000, run: () => {} }))
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await waitUntil(async () => (await flows.get('gift').status()).pending === 1)

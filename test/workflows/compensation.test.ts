@@ -4,9 +4,9 @@ import { defineUndo, recordUndo } from '../../src/workflows/cancel/undo.ts'
 import { complete } from '../../src/workflows/emit.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { type Claimed, claim, drawFences } from '../../src/workflows/work/claim.ts'
-import { enterWorker } from '../../src/workflows/work/rescue.ts'
 import { logOf } from '../support/consumer-parts.ts'
 import { inconsistentCounters } from '../support/counters-consistency.ts'
+import { enterWorker, workerOf } from '../support/run-worker.ts'
 import { openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { stepWithUndo } from '../support/step-with-undo.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -51,7 +51,7 @@ test('the steps of a workflow are undone, newest first, each once, with their re
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await flow.waitUntilSettled()
@@ -93,7 +93,7 @@ test('compensation waits for a running attempt, whose undo gets an unknown resul
     }),
   )
   flows.register(defineUndo('refund', { run: (_, reported) => void undone.push(reported) }))
-  await using worker = flows.worker({ pollMs: 60_000, leaseMs: 60_000 })
+  await using worker = workerOf(shop.store, { pollMs: 60_000, leaseMs: 60_000 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await charging.promise
@@ -138,7 +138,7 @@ test('compensation waits for an attempt that ignores its signal until its time l
     }),
   )
   flows.register(defineUndo('refund', { run: () => {} }))
-  await using worker = flows.worker({ pollMs: 20 })
+  await using worker = workerOf(shop.store, { pollMs: 20 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await charging.promise
@@ -160,13 +160,13 @@ async function claimAll(shop: Shop): Promise<Claimed[]> {
   const log = logOf(shop)
   const rows = await shop.query<{ id: number }>('select id from ~workflow_routes')
   const routes = rows.map(({ id }) => id)
-  await enterWorker(log, { owner: 'dead/1', node: undefined, leaseMs: 60_000, concurrency: 1, routes })
+  await enterWorker(log, { owner: 'dead/1', leaseMs: 60_000, concurrency: 1, routes })
   return claim(log, { owner: 'dead/1', fence: await drawFences(log)(), routes, limit: 10, ahead: 0, graceMs: 60_000 })
 }
 
 /** Its heartbeat is older than its lease. */
 async function die({ query }: Shop): Promise<void> {
-  await query(`update ~workflow_workers set heartbeat_at = '-infinity' where owner = 'dead/1'`)
+  await query(`update ~runners set heartbeat_at = '-infinity' where id = 'dead/1'`)
 }
 
 test('compensation does not wait for an attempt whose worker died', async () => {
@@ -175,7 +175,7 @@ test('compensation does not wait for an attempt whose worker died', async () => 
   const undone: unknown[] = []
   flows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => {} }))
   flows.register(defineUndo('refund', { run: (_, reported) => void undone.push(reported) }))
-  await using dispatching = flows.worker({ handlers: [], pollMs: 60_000, leaseMs: 60_000 })
+  await using dispatching = workerOf(shop.store, { handlers: [], pollMs: 60_000, leaseMs: 60_000 })
   await dispatching.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await waitUntil(async () => (await flow.status()).pending === 1)
@@ -185,7 +185,7 @@ test('compensation does not wait for an attempt whose worker died', async () => 
 
   const begun = await flow.cancel({ compensate: true })
   await die(shop)
-  await using worker = flows.worker({ pollMs: 20 })
+  await using worker = workerOf(shop.store, { pollMs: 20 })
   await worker.start()
   const ended = await flow.waitUntilSettled()
 
@@ -209,7 +209,7 @@ test('compensation continues where a worker died in the middle of it', async () 
     }),
   )
   flows.register(defineUndo('refund', { run: (_, { name }, ctx) => void undone.push(`${name} ${ctx.attempt}`) }))
-  const before = flows.worker({ handlers: ['pay'] })
+  const before = workerOf(shop.store, { handlers: ['pay'] })
   await before.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await flow.waitUntilSettled()
@@ -218,7 +218,7 @@ test('compensation continues where a worker died in the middle of it', async () 
 
   const [claimed] = await claimAll(shop)
   await die(shop)
-  await using worker = flows.worker({ pollMs: 20 })
+  await using worker = workerOf(shop.store, { pollMs: 20 })
   await worker.start()
   const ended = await flow.waitUntilSettled()
 
@@ -252,7 +252,7 @@ test('an undo is retried; one that fails for good ends the compensation, and bec
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await flow.waitUntilSettled()
@@ -318,7 +318,7 @@ test('a handler that fails for good compensates the workflow, if it is configure
     }),
   )
   flows.register(defineUndo('refund', { run: (_, { name, isKnown }) => void undone.push(`${name} ${isKnown}`) }))
-  await using worker = flows.worker({ pollMs: 60_000, leaseMs: 60_000 })
+  await using worker = workerOf(shop.store, { pollMs: 60_000, leaseMs: 60_000 })
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -363,7 +363,7 @@ test('events and writes of an undo are stored with its end, and run no handlers'
         ),
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await flow.waitUntilSettled()
@@ -386,7 +386,7 @@ test('a workflow without undos is compensated immediately, and its open executio
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.register(defineHandler('pay', { on: 'OrderPlaced', delayMs: 60_000, run: () => {} }))
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await waitUntil(async () => (await flow.status()).pending === 1)
@@ -413,11 +413,11 @@ test('a lane keeps its place until its stopping attempt has ended', async () => 
       },
     }),
   )
-  await using idle = flows.worker({ handlers: [] })
+  await using idle = workerOf(shop.store, { handlers: [] })
   await idle.start()
   for (const correlationId of ['a', 'b']) await flows.publish('OrderPlaced', { total: 1 }, { correlationId })
   await waitUntil(async () => (await shop.query('select * from ~workflow_executions')).length === 2)
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   await waitUntil(
     async () => (await shop.query(`select * from ~workflow_executions where state = 'held'`)).length === 1,
@@ -448,7 +448,7 @@ test('compensation reaches the children of the workflow, also if they have ended
     }),
   )
   flows.register(defineUndo('refund', { run: (_, __, ctx) => void undone.push(ctx.correlationId) }))
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   const headers = { workflow: { parent: 'order' } }
   const order = await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'order' })

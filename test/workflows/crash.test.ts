@@ -6,6 +6,7 @@ import { defineHandler } from '../../src/workflows/handler.ts'
 import type { WorkflowStatus } from '../../src/workflows/status.ts'
 import { openDatabase } from '../support/engines.ts'
 import { lossyDatabase } from '../support/lossy-database.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { openWorkerProcesses, type WorkerProcessesOptions } from '../support/worker-processes.ts'
@@ -53,7 +54,7 @@ test('a dispatch that a crash of the server undid is made again', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => {} }))
-  await using dispatching = flows.worker({ handlers: [] })
+  await using dispatching = workerOf(shop.store, { handlers: [] })
   await dispatching.start()
   await flows.publish('OrderPlaced', { total: 1 })
   await waitUntil(async () => (await executions(shop)) === 1)
@@ -278,12 +279,13 @@ test('a worker that others considered dead returns, and works again', async () =
   await using workers = await openWorkerProcesses(shop, recorder(seen, { leaseMs: 100 }))
   const paused = await workers.start()
   const id = paused.worker.id
+  const serving = () => shop.query(`select 1 from ~runners where id = $1 and routes <> '{}'`, [id])
   paused.database.pause()
   const other = await workers.start()
-  await waitUntil(async () => (await shop.query('select 1 from ~workflow_workers where owner = $1', [id])).length === 0)
+  await waitUntil(async () => (await serving()).length === 0)
 
   paused.database.resume()
-  await waitUntil(async () => (await shop.query('select 1 from ~workflow_workers where owner = $1', [id])).length === 1)
+  await waitUntil(async () => (await serving()).length === 1)
   await other.worker.stop()
   await (await shop.store.workflows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
 
@@ -306,7 +308,7 @@ test('executions claimed by a call whose answer was lost are free again soon, an
       },
     }),
   )
-  await using worker = flows.worker({ leaseMs: 600, pollMs: 100 })
+  await using worker = workerOf(shop.store, { leaseMs: 600, pollMs: 100 })
   await flows.sync()
   await placed(shop, 1)
 
@@ -335,7 +337,7 @@ test('a lane continues when the answer to the completion of its head is lost', a
       },
     }),
   )
-  await using worker = flows.worker({ leaseMs: 600, pollMs: 100 })
+  await using worker = workerOf(shop.store, { leaseMs: 600, pollMs: 100 })
   await flows.sync()
   for (const total of [1, 2, 3]) await placed(shop, total)
 
@@ -366,7 +368,7 @@ test('SB-39: an outcome that cannot be stored at first is stored later, and the 
       },
     }),
   )
-  await using worker = flows.worker({ leaseMs: 600, pollMs: 100 })
+  await using worker = workerOf(shop.store, { leaseMs: 600, pollMs: 100 })
   await worker.start()
 
   lossy.refuse('workflows.hold', 3)
@@ -397,7 +399,7 @@ test('a completion whose commit was not answered is stored once', async () => {
       },
     }),
   )
-  await using worker = flows.worker({ leaseMs: 600, pollMs: 100 })
+  await using worker = workerOf(shop.store, { leaseMs: 600, pollMs: 100 })
   await worker.start()
 
   lossy.loseAnswerTo('workflows.hold')
@@ -429,7 +431,7 @@ test('when the writes of a head are refused, the next of its lane runs once, aft
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await flows.sync()
   for (const total of [1, 2, 3]) await placed(shop, total)
 

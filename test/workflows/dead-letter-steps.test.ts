@@ -4,6 +4,7 @@ import { expect, test } from 'vitest'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { pruneAttempts } from '../../src/workflows/retention.ts'
 import { logOf } from '../support/consumer-parts.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -43,7 +44,7 @@ async function openDesk(): Promise<Desk> {
       },
     }),
   )
-  const worker = flows.worker()
+  const worker = workerOf(store)
   await worker.start()
   const failures = async (id: string): Promise<number> => {
     const [row] = await query<{ failures: number }>(

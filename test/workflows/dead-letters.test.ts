@@ -1,7 +1,9 @@
 import { expect, test } from 'vitest'
+import { defineProcessor } from '../../src/consumers/processor.ts'
 import { emit } from '../../src/workflows/emit.ts'
 import { WorkflowNotActive } from '../../src/workflows/errors.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, outcome, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { openFailingPayments } from './failing-payments.ts'
@@ -72,7 +74,7 @@ test('SB-23: a retry that several workers see runs once', async () => {
   const ids = []
   for (let total = 1; total <= 5; total++) ids.push(await payments.place(total))
   payments.fix()
-  for (let n = 0; n < 3; n++) await payments.flows.worker({ pollMs: 20 }).start()
+  for (let n = 0; n < 3; n++) await workerOf(payments.store, { pollMs: 20 }).start()
 
   await Promise.all(ids.map(id => payments.store.deadLetters.retry('pay', id)))
   for (const id of ids) await payments.until(id, 'replayed')
@@ -216,7 +218,7 @@ test('similar failures form one group, with the latest error and both times', as
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
   for (const total of [1, 2, 99, 3]) await (await flows.publish('OrderPlaced', { total })).waitUntilSettled()
 
@@ -273,9 +275,8 @@ test('without a worker for the handler a retry reports that, and runs when a wor
 test('a consumer cannot have a name that its dead letters would share with a handler', async () => {
   const { store } = await openShop()
 
-  expect(() => store.processor('handler:pay', { handlers: { OrderPlaced: async () => {} } })).toThrow(
-    expect.objectContaining({ code: 'invalid_name', given: 'handler:pay' }),
-  )
+  const processor = defineProcessor('handler:pay', { on: { OrderPlaced: async () => {} } })
+  await expect(store.register(processor)).rejects.toMatchObject({ code: 'invalid_name', given: 'handler:pay' })
 })
 
 test('requests for missing dead letters fail, or report that there are none', async () => {
@@ -339,7 +340,7 @@ test('requested dead letters of a retired handler do not block others, and are r
   }
   flows.register(defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', retries: 0, run: fail }))
   flows.register(defineHandler('ship', { events: shopEvents, on: 'OrderPaid', retries: 0, run: fail }))
-  await using worker = flows.worker({ pollMs: 100 })
+  await using worker = workerOf(store, { pollMs: 100 })
   await worker.start()
   // More than are queued in one transaction.
   await Promise.all(Array.from({ length: 101 }, (_, total) => flows.publish('OrderPlaced', { total })))
@@ -369,12 +370,12 @@ test('a retry goes to the newest version of the handler', async () => {
       },
     }),
   )
-  const old = store.workflows.worker({ pollMs: 50 })
+  const old = workerOf(store, { pollMs: 50 })
   await old.start()
   const flow = await store.workflows.publish('OrderPlaced', { total: 1 })
   await flow.waitUntilSettled()
-  const flows = (await sibling()).workflows
-  flows.register(
+  const newer = await sibling()
+  newer.workflows.register(
     defineHandler('pay', {
       events: shopEvents,
       on: 'OrderPlaced',
@@ -382,7 +383,7 @@ test('a retry goes to the newest version of the handler', async () => {
       run: (_, ctx) => ctx.emit('OrderShipped', { parcel: `v${ctx.version}` }),
     }),
   )
-  await using worker = flows.worker({ pollMs: 50 })
+  await using worker = workerOf(newer, { pollMs: 50 })
   await worker.start()
   const [deadLetter] = (await store.deadLetters.list()).items
 
@@ -401,7 +402,7 @@ test('the worker that runs a retry may die: another one continues it', async () 
     return runs === 2 ? never : emit('OrderPaid', { method: 'card' as const })
   }
   store.workflows.register(defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', retries: 0, run: pay }))
-  const mortal = store.workflows.worker({ drainMs: 0 })
+  const mortal = workerOf(store, { drainMs: 0 })
   await mortal.start()
   const flow = await store.workflows.publish('OrderPlaced', { total: 1 })
   await flow.waitUntilSettled()
@@ -413,7 +414,7 @@ test('the worker that runs a retry may die: another one continues it', async () 
   const heirs = other.workflows
   heirs.register(defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', retries: 0, run: pay }))
   await query(`update ~workflow_workers set lease_ms = 0`)
-  await using heir = heirs.worker({ pollMs: 20 })
+  await using heir = workerOf(other, { pollMs: 20 })
   await heir.start()
   await flow.waitForEvent('OrderPaid', { timeoutMs: 30_000 })
 

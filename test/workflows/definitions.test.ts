@@ -4,6 +4,7 @@ import { compensate } from '../../src/workflows/emit.ts'
 import { defineHandler, type FailureEnd } from '../../src/workflows/handler.ts'
 import { defineJoin } from '../../src/workflows/joins/join.ts'
 import { defineSchedule } from '../../src/workflows/schedules/schedule.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, outcome, placed, shopEvents } from '../support/shop.ts'
 
 const fails = (): never => {
@@ -40,7 +41,7 @@ test('handlers that a store is opened with get what is appended from then on, al
   const { store } = await openShop({ handlers: [pay] })
 
   await store.events.append('order-1', placed(1, { correlationId: 'order-1' }))
-  await using worker = store.workflows.worker()
+  await using worker = workerOf(store)
   await worker.start()
   await store.workflows.get('order-1').waitUntilSettled()
 
@@ -86,7 +87,7 @@ for (const [end, expected] of Object.entries({
         },
       }),
     )
-    await using worker = store.workflows.worker({ pollMs: 20 })
+    await using worker = workerOf(store, { pollMs: 20 })
     await worker.start()
 
     const flow = await store.workflows.publish('OrderPlaced', { total: 1 })
@@ -101,7 +102,7 @@ test("a handler that says 'stop' is paused, and continues with the same event wh
   await store.register(
     defineHandler('pay', { on: 'OrderPlaced', retries: 0, onFailure: 'stop', run: () => void (isBroken && fails()) }),
   )
-  await using worker = store.workflows.worker({ pollMs: 20 })
+  await using worker = workerOf(store, { pollMs: 20 })
   await worker.start()
   const flow = await store.workflows.publish('OrderPlaced', { total: 1 })
 
@@ -128,7 +129,7 @@ test('a function decides after every failure, and sets the limit itself', async 
       run: fails,
     }),
   )
-  await using worker = store.workflows.worker({ pollMs: 20 })
+  await using worker = workerOf(store, { pollMs: 20 })
   await worker.start()
 
   const status = await (await store.workflows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
@@ -152,7 +153,7 @@ test('a handler that returns compensate() undoes what its workflow has done', as
     }),
     defineHandler('ship', { on: 'OrderPaid', run: () => compensate('no stock left') }),
   )
-  await using worker = store.workflows.worker({ pollMs: 20 })
+  await using worker = workerOf(store, { pollMs: 20 })
   await worker.start()
 
   const status = await (await store.workflows.publish('OrderPlaced', { total: 8 })).waitUntilSettled()

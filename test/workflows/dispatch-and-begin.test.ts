@@ -5,6 +5,7 @@ import type { Database } from '../../src/database/database.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { openDatabase } from '../support/engines.ts'
 import { lossyDatabase } from '../support/lossy-database.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { connect, onServer, openShop, placed, type Shop, shopEvents } from '../support/shop.ts'
 import { executionStates } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -41,8 +42,8 @@ async function dispatchFor(
 
 async function enter({ query }: Pick<Shop, 'query'>, owner: string): Promise<void> {
   await query(
-    `insert into ~workflow_workers (owner, lease_ms, concurrency, routes, heartbeat_at)
-    values ($1, 600000, 1, '{}', now())`,
+    `insert into ~runners (id, fence, role, started_at, consumers, lease_ms, concurrency, routes, heartbeat_at)
+    values ($1, 0, 'active', now(), '{}', 600000, 1, '{1}', now())`,
     [owner],
   )
 }
@@ -95,7 +96,7 @@ test.runIf(onServer)(
     await enter(shop, 'worker-1')
     const taker = await connect()
     await taker.query('begin')
-    await taker.query(shop.named('select from ~workflow_workers for update'))
+    await taker.query(shop.named('select from ~runners for update'))
 
     const begun = await dispatchFor(shop, 'worker-1', 7, 10)
     await taker.query('rollback')
@@ -117,7 +118,7 @@ test('an execution that began for a worker that never got the answer is released
       run: (_, { attempt }) => void attempts.push(attempt),
     }),
   )
-  await using worker = workflows.worker({ pollMs: 10 })
+  await using worker = workerOf(shop.store, { pollMs: 10 })
   await worker.start()
   await (await workflows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
 
@@ -150,7 +151,7 @@ test('an execution that has begun is not released while the answer is on its way
   const { workflows } = shop.store
   let runs = 0
   workflows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => void runs++ }))
-  await using worker = workflows.worker({ pollMs: 10 })
+  await using worker = workerOf(shop.store, { pollMs: 10 })
   await worker.start()
 
   for (let total = 0; total < 3; total++) await (await workflows.publish('OrderPlaced', { total })).waitUntilSettled()
@@ -173,7 +174,7 @@ test('each execution runs once, however often its worker checks its list', async
       },
     }),
   )
-  await using worker = workflows.worker({ concurrency: 4, pollMs: 1 })
+  await using worker = workerOf(shop.store, { concurrency: 4, pollMs: 1 })
   await worker.start()
 
   const orders = Array.from({ length: 300 }, (_, total) => total)
@@ -204,9 +205,9 @@ test('a stopping worker releases executions that are dispatched to it meanwhile'
       },
     }),
   )
-  await using worker = workflows.worker({ concurrency: 2 })
+  await using worker = workerOf(shop.store, { concurrency: 2 })
   await worker.start()
-  await using dispatching = workflows.worker({ handlers: [] })
+  await using dispatching = workerOf(shop.store, { handlers: [] })
   await dispatching.start()
   const publishing = Promise.all(Array.from({ length: 20 }, (_, total) => workflows.publish('OrderPlaced', { total })))
   await waitUntil(() => runs > 0)

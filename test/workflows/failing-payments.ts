@@ -3,8 +3,8 @@ import { onTestFinished } from 'vitest'
 import type { StoreOptions } from '../../src/store.ts'
 import type { AnyHandlerOptions } from '../../src/workflows/handler.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
-import type { Worker } from '../../src/workflows/work/worker.ts'
 import type { Workflow } from '../../src/workflows/workflow.ts'
+import { type Worker, workerOf } from '../support/run-worker.ts'
 import { openShop, type Shop, type ShopMap, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -43,7 +43,7 @@ export async function openFailingPayments(
       },
     }),
   )
-  const worker = flows.worker({ pollMs: 200 })
+  const worker = workerOf(shop.store, { pollMs: 200 })
   await worker.start()
   onTestFinished(() => worker.stop())
   return {

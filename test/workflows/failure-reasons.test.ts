@@ -6,6 +6,7 @@ import { complete, emit } from '../../src/workflows/emit.ts'
 import { NonRetryable, RetryLater } from '../../src/workflows/errors.ts'
 import type { AnyHandlerOptions } from '../../src/workflows/handler.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { executionStates, letTimePass } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -28,7 +29,7 @@ async function letterOf(
       run: run as never,
     }),
   )
-  await using worker = flows.worker({ pollMs: 50 })
+  await using worker = workerOf(store, { pollMs: 50 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await flow.waitUntilSettled()
@@ -79,7 +80,7 @@ test('SB-19: a dead letter has the true reason', async () => {
       run: (_, { emit }) => emit('OrderShipped', { parcel: 'x' }),
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   await (await flows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
@@ -191,7 +192,7 @@ test('an event over which several workers die becomes a dead letter', async () =
   const { store, query } = await openShop()
   const flows = store.workflows
   flows.register(defineHandler('pay', { on: 'OrderPlaced', delayMs: 60_000, run: () => undefined }))
-  await using worker = flows.worker({ pollMs: 20 })
+  await using worker = workerOf(store, { pollMs: 20 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await waitUntil(async () => (await query('select 1 from ~workflow_executions')).length === 1)
@@ -235,7 +236,7 @@ test('an execution whose next attempt is later than its deadline fails at its de
       },
     }),
   )
-  await using worker = flows.worker({ pollMs: 50 })
+  await using worker = workerOf(shop.store, { pollMs: 50 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await waitUntil(async () => (await executionStates(shop)) === '1 delayed')
@@ -250,7 +251,7 @@ test('a deleted event leaves no dead letter, but is shown in the activity', asyn
   const { store, query } = await openShop()
   const flows = store.workflows
   flows.register(defineHandler('pay', { on: 'OrderPlaced', delayMs: 60_000, run: () => undefined }))
-  await using worker = flows.worker({ pollMs: 20 })
+  await using worker = workerOf(store, { pollMs: 20 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await waitUntil(async () => (await query('select 1 from ~workflow_executions')).length === 1)
@@ -293,7 +294,7 @@ test('SB-08: events that cause each other in a cycle end in a dead letter after 
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   const circle = await flows.publish('OrderPlaced', { total: 1 }, { headers: { workflow: { hops: 45 } } })
@@ -325,7 +326,7 @@ test('SB-08: a poison event is dead-lettered after its retries, and its lane con
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   for (const total of [1, 2, 3]) await flows.publish('OrderPlaced', { total }, { correlationId: 'order-1' })
@@ -340,7 +341,7 @@ test('SB-09: the waits between attempts grow up to a limit, and part of each is 
   const flows = store.workflows
   const backoff = { baseMs: 100_000, maxMs: 300_000 }
   flows.register(defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', retries: 4, backoff, run: fails }))
-  await using worker = flows.worker({ pollMs: 10 })
+  await using worker = workerOf(store, { pollMs: 10 })
   await worker.start()
   const orders = 5
   for (let total = 0; total < orders; total++) await flows.publish('OrderPlaced', { total })
@@ -390,7 +391,7 @@ test('an error can say when to try again', async () => {
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
   await flows.publish('OrderPlaced', { total: 1 })
   const waits = () =>
@@ -418,7 +419,7 @@ test('SB-46: the dead letter and the end of the execution are one transaction: n
   const { store, query } = await openShop({ logger: { debug() {}, info() {}, warn() {}, error } })
   const flows = store.workflows
   flows.register(defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', retries: 0, run: fails }))
-  await using worker = flows.worker({ pollMs: 20 })
+  await using worker = workerOf(store, { pollMs: 20 })
   const expire = (): Promise<unknown> => query(`update ~workflow_executions set deadline_at = '-infinity'`)
 
   await query(`alter table ~dead_letters add constraint full_up check (consumer = 'nobody')`)

@@ -4,6 +4,7 @@ import { ConnectionLost } from '../../src/database/errors.ts'
 import { batch, complete, emit } from '../../src/workflows/emit.ts'
 import type { TerminalFailure } from '../../src/workflows/handler.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -38,7 +39,7 @@ test('SB-19: events of onDeadLetter are emitted once, with the dead letter, and 
       run: () => new Promise<never>(() => {}),
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -79,7 +80,7 @@ test('SB-18: events of onDeadLetter never run the handler that failed, whatever 
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -101,7 +102,7 @@ test('onDeadLetter is called each time a dead letter fails again', async () => {
       run: fails,
     }),
   )
-  await using worker = flows.worker({ pollMs: 50 })
+  await using worker = workerOf(shop.store, { pollMs: 50 })
   await worker.start()
   await (await flows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
   const [deadLetter] = (await shop.store.deadLetters.list()).items
@@ -129,7 +130,7 @@ test('writes of onDeadLetter are stored with the dead letter', async () => {
       run: fails,
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   await (await flows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
@@ -177,7 +178,7 @@ for (const [what, { onDeadLetter, noted, clock }] of Object.entries({
         run: fails,
       }),
     )
-    await using worker = flows.worker()
+    await using worker = workerOf(shop.store)
     await worker.start()
 
     const status = await (await flows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
@@ -203,7 +204,7 @@ test('a result that cannot be stored becomes a dead letter, even if onDeadLetter
       run: (_, { emit }) => emit('OrderPaid', { method: 'card' }, nowhere),
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   await (await flows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
@@ -235,7 +236,7 @@ test('an event that exceeded its depth calls onDeadLetter, and handlers that fai
       run: fails,
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
 
   const status = await (await flows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()
@@ -268,7 +269,7 @@ test('an event of onDeadLetter of one of a batch has its place in the batch', as
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
 
   await (await flows.publish('OrderPlaced', { total: 1 })).waitUntilSettled()

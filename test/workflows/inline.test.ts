@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { ConnectionLost } from '../../src/database/errors.ts'
 import { complete } from '../../src/workflows/emit.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -36,7 +37,7 @@ test('an inline handler writes in the transaction that dispatches its event', as
       run: () => complete(tx => tx.query(named('insert into ~ledger (line) values ($1)'), ['paid'])),
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -64,7 +65,7 @@ test('SB-36: an inline handler that fails is queued, and retried by its policy; 
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -90,7 +91,7 @@ test('a handler that writes inline writes the same way when it is queued', async
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -118,7 +119,7 @@ test('while one execution of a workflow is queued, those behind it queue as well
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   for (const total of [1, 2, 3, 4]) await flows.publish('OrderPlaced', { total }, { correlationId: 'order-1' })
@@ -147,7 +148,7 @@ test('an inline handler that takes too long does not hold up the others', async 
     }),
   )
   flows.register(defineHandler('quick', { on: 'OrderPlaced', inline: true, run: () => void seen.push('quick') }))
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -173,7 +174,7 @@ test('an inline handler whose own database is unavailable is queued: the dispatc
     }),
   )
   flows.register(defineHandler('ship', { on: 'OrderPaid', inline: true, run: () => {} }))
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'order-1' })
@@ -198,7 +199,7 @@ test('refused events of an inline handler are retried as an execution', async ()
   )
   let others = 0
   flows.register(defineHandler('other', { on: 'OrderPlaced', inline: true, run: () => void others++ }))
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -217,9 +218,9 @@ test('if the dispatcher lacks the code of an inline handler, it is queued for a 
   other.workflows.register(
     defineHandler('book', { on: 'OrderPlaced', inline: true, run: () => void seen.push('booked') }),
   )
-  await using dispatching = shop.store.workflows.worker()
+  await using dispatching = workerOf(shop.store)
   await dispatching.start()
-  await using worker = other.workflows.worker()
+  await using worker = workerOf(other)
   await worker.start()
 
   const flow = await other.workflows.publish('OrderPlaced', { total: 1 })

@@ -6,8 +6,8 @@ import type { JoinPolicy } from '../../src/workflows/joins/join.ts'
 import { defineJoin } from '../../src/workflows/joins/join.ts'
 import { pruneAttempts } from '../../src/workflows/retention.ts'
 import { claim, drawFences } from '../../src/workflows/work/claim.ts'
-import { enterWorker } from '../../src/workflows/work/rescue.ts'
 import { openConsumerParts } from '../support/consumer-parts.ts'
+import { enterWorker, workerOf } from '../support/run-worker.ts'
 import { waitUntil } from '../support/wait.ts'
 import {
   checkEvents,
@@ -41,18 +41,18 @@ test('SB-13: the run of a join is taken over from a worker that dies', async () 
       },
     }),
   )
-  await using worker = flows.worker({ handlers: ['fan-out', 'check'] })
+  await using worker = workerOf(checks.store, { handlers: ['fan-out', 'check'] })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { items: ['pen', 'ink'] })
   await waitUntil(async () => (await query('select 1 from ~workflow_executions where join_id is not null')).length > 0)
   const { log } = openConsumerParts(checks)
   const [route] = await query<{ id: number }>("select id from ~workflow_routes where handler = 'clear'")
   const dead = { owner: 'gone/1', routes: [route!.id] }
-  await enterWorker(log, { ...dead, node: undefined, leaseMs: 60_000, concurrency: 1 })
+  await enterWorker(log, { ...dead, leaseMs: 60_000, concurrency: 1 })
   const taken = await claim(log, { ...dead, fence: await drawFences(log)(), limit: 1, ahead: 0, graceMs: 0 })
-  await query(`update ~workflow_workers set heartbeat_at = '-infinity' where owner = $1`, [dead.owner])
+  await query(`update ~runners set heartbeat_at = '-infinity' where id = $1`, [dead.owner])
 
-  await using other = flows.worker({ handlers: ['clear'], pollMs: 20 })
+  await using other = workerOf(checks.store, { handlers: ['clear'], pollMs: 20 })
   await other.start()
   await settled(flow)
 
@@ -87,7 +87,7 @@ test('SB-15: a join whose handler fails is retried, then dead-lettered, and leav
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { items: ['pen', 'ink'] })
 
@@ -137,7 +137,7 @@ async function openMendable(policy: JoinPolicy) {
       },
     }),
   )
-  const worker = flows.worker()
+  const worker = workerOf(checks.store)
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { items: ['pen', 'ink'] })
   await waitUntil(async () => (await deadLettersOf(checks)).some(({ consumer }) => consumer === 'handler:check'))
@@ -217,7 +217,7 @@ test('the retried dead letter of an inner join continues in the outer batch', as
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { items: ['pen', 'glue'] })
   await waitUntil(async () => (await deadLettersOf(checks)).length === 1)
@@ -253,7 +253,7 @@ test('the dead letter of a join can be retried with its event edited', async () 
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { items: ['pen', 'inc'] })
   await settled(flow)
@@ -309,7 +309,7 @@ test('onFailure of a join emits into the outer batch', async () => {
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
 
   await settled(await flows.publish('OrderPlaced', { items: ['pen', 'ink'] }))
@@ -345,7 +345,7 @@ test('a retired join still gets the events of its open batches, and opens no mor
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   const first = await flows.publish('OrderPlaced', { items: ['pen', 'ink'] })
   await waitUntil(async () => (await joinsOf(shop)).length === 1)
@@ -385,7 +385,7 @@ test('the state of a join is kept as long as its dead letter is open', async () 
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
   await settled(await flows.publish('OrderPlaced', { items: ['pen', 'ink'] }))
   await query("update ~workflow_joins set closed_at = now() - interval '1 day'")

@@ -11,6 +11,7 @@ import { defineHandler } from '../../src/workflows/handler.ts'
 import { defineJoin } from '../../src/workflows/joins/join.ts'
 import type { Workflows } from '../../src/workflows/workflows.ts'
 import { pick, type Random, seeded } from '../chaos/seeded-random.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { expectNothingOpen, openOrderChecks, settled } from './order-checks.ts'
 
 /** The end of one branch. */
@@ -130,7 +131,7 @@ test('SB-17: nested batches end as their branches end, each join once', async ()
   const flows = checks.flows as unknown as Workflows<TreeMap>
   const lines = new Map<string, string[]>()
   register(flows, lines)
-  await using worker = flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
 
   const orders = Array.from({ length: 12 }, (_, at) => ({ id: `order-${at}`, tree: growBatch(random, 3) }))

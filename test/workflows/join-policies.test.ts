@@ -3,6 +3,7 @@ import { expect, test } from 'vitest'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import type { JoinInfo, JoinPolicy } from '../../src/workflows/joins/join.ts'
 import { defineJoin } from '../../src/workflows/joins/join.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { waitUntil } from '../support/wait.ts'
 import {
   checkEvents,
@@ -57,7 +58,7 @@ async function openPolicy(
 
 test('all: a branch that fails fails the join, whose dead letter says so', async () => {
   const checks = await openPolicy('all', { broken: ['ink'] })
-  await using worker = checks.flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
 
   const status = await settled(await checks.flows.publish('OrderPlaced', { items }))
@@ -76,7 +77,7 @@ test('all: a branch that fails fails the join, whose dead letter says so', async
 
 test('all: if every branch fails, the join that the batch names has one dead letter', async () => {
   const checks = await openPolicy('all', { broken: items })
-  await using worker = checks.flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
 
   await settled(await checks.flows.publish('OrderPlaced', { items }))
@@ -103,7 +104,7 @@ test('all: if every branch fails, the join that their handler emits for has one 
     }),
   )
   flows.register(defineJoin('clear', { on: 'OrderChecked', run: () => {} }))
-  await using worker = flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
 
   await settled(await flows.publish('OrderPlaced', { items }))
@@ -115,7 +116,7 @@ test('all: if every branch fails, the join that their handler emits for has one 
 
 test('all-settled: it runs when every branch has ended, with the outcome of each', async () => {
   const checks = await openPolicy('allSettled', { broken: ['pen', 'tape'], empty: ['paper'] })
-  await using worker = checks.flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
 
   await settled(await checks.flows.publish('OrderPlaced', { items }))
@@ -128,7 +129,7 @@ test('all-settled: it runs when every branch has ended, with the outcome of each
 
 test('all-settled: it also runs if every branch has failed', async () => {
   const checks = await openPolicy('allSettled', { broken: items })
-  await using worker = checks.flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
 
   await settled(await checks.flows.publish('OrderPlaced', { items }))
@@ -139,7 +140,7 @@ test('all-settled: it also runs if every branch has failed', async () => {
 
 test('quorum: it runs with exactly that many, once, and the others arrive late', async () => {
   const checks = await openPolicy({ quorum: 3 }, { broken: ['ink'] })
-  await using worker = checks.flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
 
   await settled(await checks.flows.publish('OrderPlaced', { items }))
@@ -154,7 +155,7 @@ test('quorum: it runs with exactly that many, once, and the others arrive late',
 
 test('quorum: it fails as soon as the quorum cannot be reached', async () => {
   const checks = await openPolicy({ quorum: 3 }, { broken: ['pen', 'ink'], empty: ['glue'] })
-  await using worker = checks.flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
 
   await settled(await checks.flows.publish('OrderPlaced', { items }))
@@ -167,7 +168,7 @@ test('quorum: it fails as soon as the quorum cannot be reached', async () => {
 
 test('first: it runs with one event, whichever others arrive in the same moment', async () => {
   const checks = await openPolicy('first', { broken: ['pen'], empty: ['ink'] })
-  await using worker = checks.flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
 
   await settled(await checks.flows.publish('OrderPlaced', { items }))
@@ -191,7 +192,7 @@ test('SB-12: without any traffic the join times out and runs with the events it 
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
   const batch = { id: randomUUID(), size: 4 }
 
@@ -215,7 +216,7 @@ test('SB-12: without any traffic the join times out and has a dead letter', asyn
   const { flows } = checks
   let runs = 0
   flows.register(defineJoin('clear', { on: 'OrderChecked', joinTimeoutMs: 40, retries: 5, run: () => void runs++ }))
-  await using worker = flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
 
   const flow = await publishChecked(checks, { id: randomUUID(), index: 1, size: 2 }, 'pen')
@@ -247,7 +248,7 @@ test('SB-12: a join that the batch names times out, also if nothing ever arrives
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
 
   await flows.publish('OrderPlaced', { items })

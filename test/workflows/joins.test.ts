@@ -8,6 +8,7 @@ import { defineJoin, type JoinInfo } from '../../src/workflows/joins/join.ts'
 import { moveBatches } from '../../src/workflows/joins/joins.ts'
 import { loadRoutes } from '../../src/workflows/routes.ts'
 import { openConsumerParts } from '../support/consumer-parts.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { waitUntil } from '../support/wait.ts'
 import {
   checkEvents,
@@ -49,7 +50,7 @@ test('SB-10: after a fan-out the join runs once, with all events in the order of
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { items })
@@ -96,7 +97,7 @@ test('fan-out, several steps in each branch, then the join', async () => {
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
 
   const many = Array.from({ length: 10 }, (_, at) => `item ${at}`)
@@ -111,7 +112,7 @@ test('a workflow is not settled while one of its joins waits', async () => {
   const checks = await openOrderChecks()
   const { flows } = checks
   flows.register(defineJoin('clear', { on: 'OrderChecked', run: () => {} }))
-  await using worker = flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
   const place = { id: randomUUID(), size: 2 }
 
@@ -129,7 +130,7 @@ test('SB-14: a duplicate that arrives when the join has closed is ignored, and o
   const { flows } = checks
   let runs = 0
   flows.register(defineJoin('clear', { on: 'OrderChecked', run: () => void runs++ }))
-  await using worker = flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
   const place = { id: randomUUID(), size: 2 }
   await publishChecked(checks, { ...place, index: 0 })
@@ -157,7 +158,7 @@ test('SB-16: a second event of an index is ignored, the first one counts', async
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
   const place = { id: randomUUID(), size: 2 }
 
@@ -190,7 +191,7 @@ test('SB-16: an event with another batch size is logged and does not count; the 
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
   const id = randomUUID()
 
@@ -234,7 +235,7 @@ test('SB-17: a branch that emits nothing, or is filtered out, counts as done', a
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
 
   const status = await settled(await flows.publish('OrderPlaced', { items }))
@@ -260,7 +261,7 @@ test('SB-17: a batch whose branches all end without an event still closes the jo
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
 
   await settled(await flows.publish('OrderPlaced', { items: ['pen', 'ink'] }))
@@ -279,7 +280,7 @@ test('a batch without handlers also closes the join that it names', async () => 
   let runs = 0
   fanOut(flows, { join: 'clear' })
   flows.register(defineJoin('clear', { on: 'OrderChecked', run: () => void runs++ }))
-  await using worker = flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
 
   await settled(await flows.publish('OrderPlaced', { items: ['pen', 'ink'] }))
@@ -308,7 +309,7 @@ test.each(['queued', 'inline'])(
     flows.register(
       defineJoin('clear', { events: checkEvents, on: 'OrderChecked', run: (_, ctx) => void runs.push(ctx.join) }),
     )
-    await using worker = flows.worker()
+    await using worker = workerOf(checks.store)
     await worker.start()
 
     await settled(await flows.publish('OrderPlaced', { items: ['pen', 'ink'] }))
@@ -322,7 +323,7 @@ test('a batch that names an unregistered join fails its handler', async () => {
   const { flows, store } = await openOrderChecks()
   fanOut(flows, { join: 'cleer' })
   flows.register(defineJoin('clear', { on: 'OrderChecked', run: () => {} }))
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   const status = await settled(await flows.publish('OrderPlaced', { items: ['pen'] }))
@@ -359,7 +360,7 @@ test('two joins of one batch each run once', async () => {
       run: events => void runs.push(`count ${events.length}`),
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
 
   await settled(await flows.publish('OrderPlaced', { items }))
@@ -392,7 +393,7 @@ test('two batches of one run are joined separately', async () => {
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
 
   await settled(await flows.publish('OrderPlaced', { items: [] }))
@@ -406,14 +407,14 @@ test('a join that has begun ends with its version', async () => {
   const { flows } = checks
   const runs: string[] = []
   flows.register(defineJoin('clear', { on: 'OrderChecked', run: () => void runs.push('version 1') }))
-  await using worker = flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
   const [old, fresh] = [randomUUID(), randomUUID()]
   await publishChecked(checks, { id: old, index: 0, size: 2 })
   await joined(checks, 1)
   const newer = await checks.second()
-  newer.register(defineJoin('clear', { on: 'OrderChecked', version: 2, run: () => void runs.push('version 2') }))
-  await using second = newer.worker()
+  newer.flows.register(defineJoin('clear', { on: 'OrderChecked', version: 2, run: () => void runs.push('version 2') }))
+  await using second = workerOf(newer.store)
   await second.start()
 
   const flow = await publishChecked(checks, { id: old, index: 1, size: 2 })
@@ -436,12 +437,12 @@ test('a new join can be backfilled with earlier events', async () => {
       run: (event, { emit }) => (event.data.item === 'ink' ? undefined : emit('OrderChecked', event.data)),
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { items: ['pen', 'ink', 'glue'] })
   await settled(flow)
   const newer = await checks.second()
-  newer.register(
+  newer.flows.register(
     defineJoin('clear', {
       events: checkEvents,
       on: 'OrderChecked',
@@ -452,7 +453,7 @@ test('a new join can be backfilled with earlier events', async () => {
     }),
   )
 
-  await using second = newer.worker()
+  await using second = workerOf(newer.store)
   await second.start()
   await waitUntil(() => runs.length > 0)
   await settled(flow)
@@ -475,7 +476,7 @@ test('a branch that emits an event which is already in the log ends with that', 
     }),
   )
   flows.register(defineJoin('clear', { on: 'OrderChecked', run: () => void runs++ }))
-  await using worker = flows.worker({ concurrency: 1 })
+  await using worker = workerOf(checks.store, { concurrency: 1 })
   await worker.start()
 
   await settled(await flows.publish('OrderPlaced', { items: ['pen', 'ink'] }))
@@ -489,7 +490,7 @@ test('a join of a workflow that is cancelled is never run', async () => {
   const { flows, query } = checks
   let runs = 0
   flows.register(defineJoin('clear', { on: 'OrderChecked', joinTimeoutMs: 60_000, run: () => void runs++ }))
-  await using worker = flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
   const place = { id: randomUUID(), size: 2 }
   const flow = await publishChecked(checks, { ...place, index: 0 })
@@ -521,7 +522,7 @@ test('a branch whose failure compensates the workflow opens no join', async () =
     }),
   )
   flows.register(defineJoin('clear', { on: 'OrderChecked', run: () => {} }))
-  await using worker = flows.worker({ concurrency: 1 })
+  await using worker = workerOf(checks.store, { concurrency: 1 })
   await worker.start()
 
   const status = await settled(await flows.publish('OrderPlaced', { items: ['pen', 'ink'] }))

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { defineHandler } from '../../src/workflows/handler.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -30,7 +31,7 @@ test('SB-01: an ordered handler runs one at a time and in the order of the log, 
       },
     }),
   )
-  await using worker = flows.worker({ concurrency: 8 })
+  await using worker = workerOf(store, { concurrency: 8 })
   await worker.start()
 
   const published: Promise<unknown>[] = []
@@ -67,7 +68,7 @@ test('a key function makes lanes across workflows', async () => {
       },
     }),
   )
-  await using worker = flows.worker({ concurrency: 8 })
+  await using worker = workerOf(store, { concurrency: 8 })
   await worker.start()
 
   const all = []
@@ -97,7 +98,7 @@ test('a head that fails blocks its lane until it is retried, and no other lane',
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   for (const total of [1, 2, 3])
@@ -127,7 +128,7 @@ test('a key function that fails is a failure of its event, and of no other', asy
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   for (const total of [1, 2, 3]) await flows.publish('OrderPlaced', { total })

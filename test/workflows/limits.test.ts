@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { openDatabase } from '../support/engines.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { executionStates } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -42,8 +43,8 @@ test('SB-44: at most maxConcurrency attempts of a handler run at once, in all pr
         },
       }),
     )
-  await using first = shop.store.workflows.worker({ concurrency: 8 })
-  await using second = other.workflows.worker({ concurrency: 8 })
+  await using first = workerOf(shop.store, { concurrency: 8 })
+  await using second = workerOf(other, { concurrency: 8 })
   await first.start()
   await second.start()
 
@@ -72,7 +73,7 @@ test('a limit per key does not affect other keys', async () => {
       },
     }),
   )
-  await using worker = flows.worker({ concurrency: 16 })
+  await using worker = workerOf(store, { concurrency: 16 })
   await worker.start()
 
   const totals = Array.from({ length: 60 }, (_, total) => total)
@@ -90,7 +91,7 @@ test('at most as many attempts of a handler begin per interval as its rate allow
   flows.register(
     defineHandler('pay', { on: 'OrderPlaced', rate: { limit: 5, perMs: 3_600_000 }, run: () => void begun++ }),
   )
-  await using worker = flows.worker({ pollMs: 20 })
+  await using worker = workerOf(shop.store, { pollMs: 20 })
   await worker.start()
   const left = (states: string): Promise<void> =>
     waitUntil(async () => (await executionStates(shop)) === states, { what: `${states} left` })
@@ -116,7 +117,7 @@ test('executions beyond the rate of their handler begin on time, however seldom 
   const flows = store.workflows
   let begun = 0
   flows.register(defineHandler('pay', { on: 'OrderPlaced', rate: { limit: 5, perMs: 200 }, run: () => void begun++ }))
-  await using worker = flows.worker({ pollMs: 600_000, leaseMs: 600_000 })
+  await using worker = workerOf(store, { pollMs: 600_000, leaseMs: 600_000 })
   await worker.start()
 
   const totals = Array.from({ length: 15 }, (_, total) => total)
@@ -148,7 +149,7 @@ test('a worker looks again when the next rate-limited execution may begin, not c
   const flows = store.workflows
   let begun = 0
   flows.register(defineHandler('pay', { on: 'OrderPlaced', rate: { limit: 1, perMs: 500 }, run: () => void begun++ }))
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   await Promise.all([1, 2, 3, 4].map(total => flows.publish('OrderPlaced', { total })))
@@ -174,7 +175,7 @@ test('paused executions, and those without room, are not polled continuously bec
     }),
   )
   flows.register(defineHandler('ship', { on: 'OrderPaid', rate, run: () => void begun++ }))
-  await using worker = flows.worker({ concurrency: 2, pollMs: 100 })
+  await using worker = workerOf(store, { concurrency: 2, pollMs: 100 })
   await worker.start()
   await flows.publish('OrderPaid', { method: 'card' })
   await waitUntil(() => begun === 1)
@@ -204,7 +205,7 @@ test('SB-44: a lower priority comes first, and executions that waited long enoug
     }),
   )
   flows.register(defineHandler('quick', { on: 'OrderPaid', priority: 1, run: () => void seen.push('quick') }))
-  await using dispatching = flows.worker({ handlers: [] })
+  await using dispatching = workerOf(store, { handlers: [] })
   await dispatching.start()
   await flows.publish('OrderPlaced', { total: 1 })
   await waitUntil(async () => (await query('select 1 from ~workflow_executions')).length === 1)
@@ -213,7 +214,7 @@ test('SB-44: a lower priority comes first, and executions that waited long enoug
   await flows.publish('OrderPaid', { method: 'card' })
   await waitUntil(async () => (await query('select 1 from ~workflow_executions')).length === 3)
 
-  await using worker = flows.worker({ concurrency: 1 })
+  await using worker = workerOf(store, { concurrency: 1 })
   await worker.start()
   await waitUntil(() => seen.length === 3)
 
@@ -226,7 +227,7 @@ test('SB-38: a delay is exact to the millisecond, not to the second', async () =
   flows.register(defineHandler('pay', { on: 'OrderPlaced', delayMs: 120, run: () => {} }))
   flows.register(defineHandler('remind', { on: 'OrderPlaced', delayMs: 3_600_120, run: () => {} }))
   // So rarely that only its due time can have woken it.
-  await using worker = flows.worker({ pollMs: 600_000, leaseMs: 600_000 })
+  await using worker = workerOf(store, { pollMs: 600_000, leaseMs: 600_000 })
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -261,7 +262,7 @@ test('a delay and a limit per key can be combined', async () => {
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   await Promise.all([1, 2, 3].map(total => flows.publish('OrderPlaced', { total })))

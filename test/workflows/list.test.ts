@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { encodeCursor } from '../../src/core/page.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import type { ListWorkflowsOptions } from '../../src/workflows/insight/list.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, outcome, type Shop, shopEvents } from '../support/shop.ts'
 
 /** Five orders: one failed, one waits for a day, three have settled. */
@@ -20,7 +21,7 @@ async function openOrders(): Promise<Shop & { ids(options: ListWorkflowsOptions)
     }),
   )
   flows.register(defineHandler('ship', { on: 'OrderPaid', delayMs: 86_400_000, run: () => {} }))
-  const worker = flows.worker()
+  const worker = workerOf(shop.store)
   await worker.start()
   for (const total of [1, 2, 3, 4, 5])
     await flows.publish('OrderPlaced', { total }, { correlationId: `order-${total}` })

@@ -1,4 +1,5 @@
 /** A worker that claims and completes only when the test calls it. */
+
 import { newOwner } from '../../src/consumers/row.ts'
 import type { Database } from '../../src/database/database.ts'
 import type { Log } from '../../src/events/log.ts'
@@ -6,8 +7,8 @@ import { workflowHints } from '../../src/workflows/hints.ts'
 import { type Claimed, claim, drawFences } from '../../src/workflows/work/claim.ts'
 import { type Completer, openCompleter } from '../../src/workflows/work/complete.ts'
 import type { Outcome } from '../../src/workflows/work/outcome.ts'
-import { enterWorker } from '../../src/workflows/work/rescue.ts'
 import { openConsumerParts } from '../support/consumer-parts.ts'
+import { enterWorker } from '../support/run-worker.ts'
 import type { Shop } from '../support/shop.ts'
 
 export interface ManualWorker {
@@ -25,7 +26,7 @@ export async function registerManualWorker(
   const { log, wake } = openConsumerParts(shop, { database: seen(shop.database) })
   const owner = newOwner(log)
   const routes = (await shop.query<{ id: number }>('select id from ~workflow_routes')).map(({ id }) => id)
-  await enterWorker(log, { owner, node: undefined, leaseMs: 60_000, concurrency: 16, routes })
+  await enterWorker(log, { owner, leaseMs: 60_000, concurrency: 16, routes })
   const append = (): never => {
     throw new Error('it emits nothing')
   }

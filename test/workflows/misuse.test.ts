@@ -5,6 +5,7 @@ import { batch, complete, emit, type HandlerResult } from '../../src/workflows/e
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { openDatabase } from '../support/engines.ts'
 import { recording } from '../support/query-plans.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, outcome, placed, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -19,7 +20,7 @@ async function reasonFor(shop: Shop, returns: () => unknown): Promise<unknown> {
       run: () => returns() as HandlerResult<never>,
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await flow.waitUntilSettled()
@@ -69,7 +70,7 @@ test('SB-08: events that cause each other in a cycle end in a dead letter', asyn
       run: (_, { emit }) => emit('OrderPlaced', { total: 1 }),
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -90,7 +91,7 @@ test('one run may emit a limited number of events', async () => {
       run: ({ data }, { emit }) => Array.from({ length: data.total }, () => emit('OrderPaid', { method: 'card' })),
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   const few = await flows.publish('OrderPlaced', { total: 3 })
@@ -111,7 +112,7 @@ test('a type that a handler has not declared is not emitted', async () => {
       run: () => emit('OrderPaid', {}) as never,
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 3 })
@@ -142,7 +143,7 @@ test('an attempt that takes too long is aborted, and its late result does not co
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -178,8 +179,8 @@ test('clocks that are off by minutes decide nothing: neither due times nor which
         },
       }),
     )
-  await using first = late.workflows.worker({ leaseMs: 60_000 })
-  await using second = early.workflows.worker({ leaseMs: 60_000 })
+  await using first = workerOf(late, { leaseMs: 60_000 })
+  await using second = workerOf(early, { leaseMs: 60_000 })
   await first.start()
   await second.start()
 
@@ -187,7 +188,7 @@ test('clocks that are off by minutes decide nothing: neither due times nor which
   for (const flow of flows) expect((await flow.waitUntilSettled()).state).toBe('settled')
 
   expect(seen.length).toBe(12)
-  expect(await shop.query('select count(*)::int as n from ~workflow_workers')).toEqual([{ n: 2 }])
+  expect(await shop.query('select count(*)::int as n from ~runners')).toEqual([{ n: 2 }])
 })
 
 test('an execution whose handler no process has stays, and continues when one has it', async () => {
@@ -197,12 +198,12 @@ test('an execution whose handler no process has stays, and continues when one ha
   shop.store.workflows.register(defineHandler('mail', { on: 'OrderPlaced', run: () => {} }))
   other.workflows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => void runs++ }))
   await other.workflows.sync()
-  await using worker = shop.store.workflows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   const flow = await shop.store.workflows.publish('OrderPlaced', { total: 1 })
   await waitUntil(async () => (await flow.status()).pending === 1)
 
-  await using late = other.workflows.worker()
+  await using late = workerOf(other)
   await late.start()
   await flow.waitUntilSettled()
 
@@ -233,7 +234,7 @@ test('writes that a completion did not await are refused, and so are appends in 
         ),
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -262,7 +263,7 @@ test('a handler whose own database is unavailable is retried less and less often
       },
     }),
   )
-  await using worker = flows.worker({ pollMs: 20 })
+  await using worker = workerOf(store, { pollMs: 20 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
 

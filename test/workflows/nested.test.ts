@@ -3,6 +3,7 @@ import { batch, emit } from '../../src/workflows/emit.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import type { JoinPolicy } from '../../src/workflows/joins/join.ts'
 import { defineJoin } from '../../src/workflows/joins/join.ts'
+import { workerOf } from '../support/run-worker.ts'
 import {
   checkEvents,
   expectNothingOpen,
@@ -85,7 +86,7 @@ async function openNested({
 test('SB-17: a batch in a branch is joined separately, and the events of its join belong to the outer batch', async () => {
   const nested = await openNested({})
   const { flows, seen } = nested
-  await using worker = flows.worker()
+  await using worker = workerOf(nested.store)
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { items: ['pen', 'ink', 'glue'] })
@@ -101,7 +102,7 @@ test('SB-17: a batch in a branch is joined separately, and the events of its joi
 test('a failed branch of an inner batch fails its join, and with it the outer branch', async () => {
   const nested = await openNested({ broken: (item, part) => item === 'ink' && part === 'left', outer: 'allSettled' })
   const { flows, seen } = nested
-  await using worker = flows.worker()
+  await using worker = workerOf(nested.store)
   await worker.start()
 
   const status = await settled(await flows.publish('OrderPlaced', { items: ['pen', 'ink', 'glue'] }))
@@ -114,7 +115,7 @@ test('a failed branch of an inner batch fails its join, and with it the outer br
 test('if every inner batch fails, the type their join declares opens the outer join, which fails as well', async () => {
   const nested = await openNested({ broken: () => true })
   const { flows, seen, query } = nested
-  await using worker = flows.worker()
+  await using worker = workerOf(nested.store)
   await worker.start()
 
   await settled(await flows.publish('OrderPlaced', { items: ['pen', 'ink'] }))
@@ -133,7 +134,7 @@ test('if every inner batch fails, the type their join declares opens the outer j
 test('an inner join that tolerates failures lets the outer join continue', async () => {
   const nested = await openNested({ broken: (_, part) => part === 'left', inner: 'allSettled' })
   const { flows, seen } = nested
-  await using worker = flows.worker()
+  await using worker = workerOf(nested.store)
   await worker.start()
 
   await settled(await flows.publish('OrderPlaced', { items: ['pen', 'ink'] }))
@@ -172,7 +173,7 @@ test('an inner batch without a join leaves its branch empty when all of it has e
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
 
   await settled(await flows.publish('OrderPlaced', { items: ['pen', 'ink', 'glue'] }))
@@ -205,7 +206,7 @@ test('one join can close batches at three levels', async () => {
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(checks.store)
   await worker.start()
 
   await settled(await flows.publish('OrderPlaced', { items: [] }))

@@ -28,13 +28,17 @@ export const checkEvents = defineEvents<CheckEvents>()
 
 export interface OrderChecks extends Shop {
   readonly flows: Workflows<CheckEvents>
-  /** The workflows of a second store on the same schema. */
-  second(): Promise<Workflows<CheckEvents>>
+  /** A second store on the same schema. */
+  second(): Promise<{ store: Store<ShopMap>; flows: Workflows<CheckEvents> }>
 }
 
 export async function openOrderChecks(options: StoreOptions<ShopMap> = {}): Promise<OrderChecks> {
   const shop = await openShop(options)
-  return { ...shop, flows: workflowsOf(shop.store), second: async () => workflowsOf(await shop.sibling()) }
+  const second: OrderChecks['second'] = async () => {
+    const store = await shop.sibling()
+    return { store, flows: workflowsOf(store) }
+  }
+  return { ...shop, flows: workflowsOf(shop.store), second }
 }
 
 export function workflowsOf(store: Store<ShopMap>): Workflows<CheckEvents> {

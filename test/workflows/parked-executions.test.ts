@@ -3,6 +3,7 @@ import type { Awaitable } from '../../src/core/core.ts'
 import type { HandlerOptions } from '../../src/workflows/handler.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import type { HandlerContext } from '../../src/workflows/steps/context.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, outcome, type Shop, type ShopMap, shopEvents } from '../support/shop.ts'
 import { executionStates, letTimePass, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -28,7 +29,7 @@ async function replaced(
       },
     }),
   )
-  const running = flows.worker(worker)
+  const running = workerOf(shop.store, worker)
   await running.start()
   const { correlationId } = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
@@ -140,7 +141,7 @@ test('only parked executions can be resumed', async () => {
   flows.register(
     defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', run: (_event, ctx) => ctx.sleep(60_000) }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(shop.store, worker)
   await running.start()
   await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)

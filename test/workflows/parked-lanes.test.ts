@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { complete } from '../../src/workflows/emit.ts'
 import type { AnyHandlerOptions } from '../../src/workflows/handler.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, outcome, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -37,7 +38,7 @@ async function openBooks(options: Partial<AnyHandlerOptions> = {}): Promise<Book
       },
     }),
   )
-  const worker = flows.worker({ pollMs: 50 })
+  const worker = workerOf(shop.store, { pollMs: 50 })
   await worker.start()
   return {
     ...{ ...shop, flows, booked, tried, bad },

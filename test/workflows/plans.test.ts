@@ -15,8 +15,8 @@ async function largeShop(): Promise<Shop> {
   await query(`insert into ~workflow_routes
       (id, handler, version, kind, priority, delay_ms, timeout_ms, start_position, digest, definition)
     values (1, 'ship', 1, 'handler', 0, 0, 30000, 0, '', '{"ordered": true}')`)
-  await query(`insert into ~workflow_workers (owner, heartbeat_at, lease_ms, concurrency, routes)
-    values ('worker', now(), 60000, 10, '{1}')`)
+  await query(`insert into ~runners (id, fence, role, started_at, consumers, lease_ms, concurrency, routes, heartbeat_at)
+    values ('worker', 0, 'active', now(), '{}', 60000, 10, '{1}', now())`)
   await query(`insert into ~workflows (first_position, last_position, correlation_id, last_type, open)
     select n, n, 'checkout-' || n, 'OrderPlaced', 1
     from generate_series(1, 20000) as n`)

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { defineHandler } from '../../src/workflows/handler.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, shopEvents } from '../support/shop.ts'
 
 test('a published event runs its handlers, and their emitted events run others', async () => {
@@ -22,7 +23,7 @@ test('a published event runs its handlers, and their emitted events run others',
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
@@ -43,7 +44,7 @@ test('a hundred workflows settle', async () => {
     }),
   )
   flows.register(defineHandler('ship', { on: 'OrderPaid', ordered: true, run: async () => {} }))
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   const all = await Promise.all(Array.from({ length: 100 }, (_, total) => flows.publish('OrderPlaced', { total })))
@@ -72,7 +73,7 @@ test('a handler that fails is retried, then its event becomes a dead letter', as
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
@@ -90,7 +91,7 @@ test("an event published in a session is stored with the session's writes, or no
   const customers = store.documents<{ orders: number }>('customers')
   let paid = 0
   flows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => void paid++ }))
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
   await using session = store.session()
   session.documents(customers).put('ada', { orders: 1 })
@@ -111,7 +112,7 @@ test('an event published inside a transaction is stored with it, or not at all',
   flows.register(
     defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', run: event => void seen.push(event.data.total) }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
   const failing = store.transaction(async tx => {
     await flows.publish('OrderPlaced', { total: 1 }, { tx })
@@ -139,7 +140,7 @@ test('SB-32: an id is published once, whether published or emitted; with other c
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
   const id = '0192f0c0-0000-7000-8000-000000000001'
 

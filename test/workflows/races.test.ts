@@ -5,6 +5,7 @@ import { complete } from '../../src/workflows/emit.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { rescueExpired, rescueWorker } from '../../src/workflows/work/rescue.ts'
 import { inconsistencies } from '../chaos/workflows/check-workflows.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { onServer, openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { completedOutcome, registerManualWorker } from './manual-worker.ts'
@@ -45,7 +46,7 @@ test.runIf(onServer)(
     await laneOf(shop, 3)
     const dying = await registerManualWorker(shop)
     const [head, next] = await dying.claim()
-    await shop.query(`update ~workflow_workers set heartbeat_at = '-infinity'`)
+    await shop.query(`update ~runners set heartbeat_at = '-infinity'`)
     const [found, goOn] = [deferred<void>(), deferred<void>()]
     const rescuer = await registerManualWorker(shop, database => ({
       ...database,
@@ -86,7 +87,7 @@ test('a worker without a row claims nothing, because its executions would never 
   const shop = await openShop()
   await laneOf(shop, 1)
   const worker = await registerManualWorker(shop)
-  await shop.query('delete from ~workflow_workers')
+  await shop.query('delete from ~runners')
 
   const claimed = await worker.claim()
 
@@ -114,7 +115,7 @@ test.runIf(onServer)(
       }),
     )
     flows.register(defineHandler('file', { on: 'OrderShipped', run: async () => shipped.resolve(tries) }))
-    await using worker = flows.worker({ leaseMs: 400, pollMs: 50 })
+    await using worker = workerOf(shop.store, { leaseMs: 400, pollMs: 50 })
     await worker.start()
     const flow = await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'order' })
     await begun.promise
@@ -144,7 +145,7 @@ test('in an unordered lane a delayed execution takes its place when its time has
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
 
   const all = await Promise.all([1, 2, 3].map(total => flows.publish('OrderPlaced', { total })))
@@ -157,7 +158,7 @@ test('in an unordered lane a delayed execution takes its place when its time has
 test('in an unordered lane an execution released for later makes room, and returns', async () => {
   const shop = await openShop()
   await laneOf(shop, 2, { concurrency: { perKey: 1, key: () => 'shop' } })
-  await using worker = shop.store.workflows.worker({ handlers: ['pay'] })
+  await using worker = workerOf(shop.store, { handlers: ['pay'] })
   await shop.query('update ~workflow_routes set paused_at = now()')
   await worker.start()
   await waitUntil(async () => (await shop.query('select 1 from ~workflow_lanes')).length === 1)
@@ -179,7 +180,7 @@ test('in a lane each execution waits for its own time, however early its turn co
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.register(defineHandler('pay', { on: 'OrderPlaced', ordered: true, delayMs: 150, run: async () => {} }))
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
 
   for (const total of [1, 2, 3]) {
@@ -201,7 +202,7 @@ async function laneOf({ store, query }: Shop, count: number, options: object = {
   const flows = store.workflows
   flows.register(defineHandler('pay', { on: 'OrderPlaced', ...options, run: async () => {} }))
   flows.register(defineHandler('idle', { on: 'OrderShipped', run: async () => {} }))
-  await using dispatching = flows.worker({ handlers: ['idle'] })
+  await using dispatching = workerOf(store, { handlers: ['idle'] })
   await dispatching.start()
   for (let total = 1; total <= count; total++) await flows.publish('OrderPlaced', { total }, { correlationId: 'order' })
   await waitUntil(async () => (await query('select 1 from ~workflow_executions')).length === count)

@@ -3,6 +3,7 @@ import { expect, test } from 'vitest'
 import { isRillflowError } from '../../src/core/errors.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import type { HandlerContext } from '../../src/workflows/steps/context.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, outcome, type ShopMap, shopEvents } from '../support/shop.ts'
 import { executionStates, letTimePass, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -42,7 +43,7 @@ test('a new attempt may take another path, and a wait on that path finds it agai
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(shop.store, worker)
   await running.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
@@ -76,7 +77,7 @@ test('code that awaits calls in another order than they ended in continues after
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(shop.store, worker)
   await running.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
@@ -141,7 +142,7 @@ test('handlers of any shape get the same results in every run of an attempt, and
       },
     }),
   )
-  await using running = flows.worker({ ...worker, concurrency: 8 })
+  await using running = workerOf(shop.store, { ...worker, concurrency: 8 })
   await running.start()
 
   await Promise.all(programs.map((_, total) => flows.publish('OrderPlaced', { total })))

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { pruneAttempts } from '../../src/workflows/retention.ts'
 import { logOf } from '../support/consumer-parts.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, shopEvents } from '../support/shop.ts'
 
 test('traces of workflows are deleted after a while; events, cancelled workflows and open dead letters stay', async () => {
@@ -18,7 +19,7 @@ test('traces of workflows are deleted after a while; events, cancelled workflows
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
   for (const total of [1, 2]) {
     const flow = await flows.publish('OrderPlaced', { total }, { correlationId: `order-${total}` })
@@ -40,7 +41,7 @@ test('SB-34: a handler that is delayed longer than all retention completes', asy
   const flows = shop.store.workflows
   let ran = 0
   flows.register(defineHandler('remind', { on: 'OrderPlaced', delayMs: 300, run: () => void ran++ }))
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })

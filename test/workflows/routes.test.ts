@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { DuplicateHandler } from '../../src/workflows/errors.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, paid, placed, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -15,7 +16,7 @@ test('any event of the log runs its handlers, whichever call appended it', async
       run: event => void seen.push(event.type),
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   await store.events.append('order-1', [placed(), paid], { correlationId: 'order-1' })
@@ -36,7 +37,7 @@ test('a handler of all types runs for each event, and an event without a handler
       run: event => void seen.push(event.type),
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   await store.events.append('order-1', [placed(), paid], { correlationId: 'order-1' })
@@ -56,7 +57,7 @@ test('SB-35: handlers and events need no registration of types, and an emitted e
       run: (_, { emit }) => emit('OrderPaid', { method: 'cash' }),
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -84,7 +85,7 @@ test('SB-37: an emitted event has the event of its handler as its cause, and one
       run: (_, { emit }) => emit('OrderShipped', { parcel: 'p' }),
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -105,7 +106,7 @@ test('a new handler gets events published from then on', async () => {
     defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', run: event => void seen.push(event.data.total) }),
   )
   const flow = await flows.publish('OrderPlaced', { total: 2 })
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   await flow.waitUntilSettled()
@@ -118,7 +119,7 @@ test('a handler that begins at a position gets the earlier events in order, and 
   const flows = store.workflows
   const seen: number[] = []
   flows.register(defineHandler('first', { on: 'OrderPaid', run: () => {} }))
-  await using early = flows.worker()
+  await using early = workerOf(store)
   await early.start()
   for (let total = 1; total <= 20; total++) await flows.publish('OrderPlaced', { total }, { correlationId: 'order-1' })
   await early.stop()
@@ -131,7 +132,7 @@ test('a handler that begins at a position gets the earlier events in order, and 
       run: event => void seen.push(event.data.total),
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   for (let total = 21; total <= 30; total++) await flows.publish('OrderPlaced', { total }, { correlationId: 'order-1' })
@@ -147,13 +148,13 @@ test('in a rolling deployment events go to the stored routes, whatever code the 
   shop.store.workflows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => void seen.push('pay') }))
   other.workflows.register(defineHandler('mail', { on: 'OrderPlaced', run: () => void seen.push('mail') }))
   // The first is the dispatcher, and knows nothing of the second's handler.
-  await using first = shop.store.workflows.worker()
+  await using first = workerOf(shop.store)
   await first.start()
   await other.workflows.sync()
 
   const flow = await shop.store.workflows.publish('OrderPlaced', { total: 1 })
   await waitUntil(async () => seen.length === 1 && (await flow.status()).pending === 1)
-  await using second = other.workflows.worker()
+  await using second = workerOf(other)
   await second.start()
   await flow.waitUntilSettled()
 
@@ -183,11 +184,11 @@ test('an execution ends on the version it was dispatched to, and new events go t
   )
   await other.workflows.sync()
   const after = await old.publish('OrderPlaced', { total: 2 })
-  await using worker = old.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
 
   await before.waitUntilSettled()
-  await using newer = other.workflows.worker()
+  await using newer = workerOf(other)
   await newer.start()
   await after.waitUntilSettled()
 
@@ -212,7 +213,7 @@ test('init is called when a worker starts, before it claims anything', async () 
     defineHandler('pay', { on: 'OrderPlaced', init: () => void seen.push('init'), run: () => void seen.push('run') }),
   )
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   await flow.waitUntilSettled()

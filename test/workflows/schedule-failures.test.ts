@@ -6,6 +6,7 @@ import type { Statement } from '../../src/database/sql.ts'
 import { emit } from '../../src/workflows/emit.ts'
 import { defineSchedule } from '../../src/workflows/schedules/schedule.ts'
 import { openDatabase } from '../support/engines.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -44,7 +45,7 @@ test('AB-18: an interrupted run is taken over, and its late result is refused', 
   }
   await store.workflows.sync()
   await overdue(shop, 'restock', '1 second')
-  const workers = stores.map(each => each.workflows.worker(soon))
+  const workers = stores.map(each => workerOf(each, soon))
   await Promise.all(workers.map(worker => worker.start()))
   await waitUntil(() => dues.length === 1)
 
@@ -78,7 +79,7 @@ test('AB-18: a run that began on time is taken over, however late that is', asyn
   await overdue(shop, 'nightly', '330 minutes')
   await query(`update ~workflow_schedules set next_at = date_trunc('milliseconds', next_at),
     begun_at = date_trunc('milliseconds', next_at), owner = 'gone', claimed_until = now() + interval '1 hour'`)
-  await using worker = store.workflows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   await waitUntil(async () => (await store.workflows.schedules.history('nightly')).items.length === 2)
@@ -110,10 +111,10 @@ test('a worker that stops lets runs end; one that it cuts off is free for others
   other.workflows.register(
     defineSchedule('stocktaking', { at: new Date(), timeoutMs: 3_600_000, run: () => void taken.push('other') }),
   )
-  await using worker = store.workflows.worker()
+  await using worker = workerOf(store)
   await worker.start()
   await waitUntil(() => begun === 1)
-  await using successor = other.workflows.worker(soon)
+  await using successor = workerOf(other, soon)
 
   await worker.stop({ drainMs: 1 })
   await successor.start()
@@ -141,7 +142,7 @@ test('every due time is run and stored once, whichever answer of the database is
       },
     }),
   )
-  await using worker = store.workflows.worker(soon)
+  await using worker = workerOf(store, soon)
   await worker.start()
 
   await waitUntil(() => dues.length >= 10)

@@ -5,6 +5,7 @@ import { batch, emit } from '../../src/workflows/emit.ts'
 import { DuplicateSchedule, ScheduleNotFound } from '../../src/workflows/errors.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { defineSchedule } from '../../src/workflows/schedules/schedule.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, type Shop, type ShopMap, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -41,7 +42,7 @@ test('a schedule publishes the events it returns, each run into its own workflow
       ],
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   await waitUntil(() => paid.length >= 4)
@@ -74,7 +75,7 @@ test('the next due time follows from the last one, however long a run takes', as
       },
     }),
   )
-  await using worker = store.workflows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   await waitUntil(() => dues.length >= 5)
@@ -88,7 +89,7 @@ test('the clock of a process decides nothing', async () => {
   const dues: Date[] = []
   store.workflows.register(defineSchedule('restock', { everyMs: 20, run: ({ dueAt }) => void dues.push(dueAt) }))
   store.workflows.register(defineSchedule('nightly', { cron: '0 3 * * *', run: () => void dues.push(wrong.now()) }))
-  await using worker = store.workflows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   await waitUntil(() => dues.length >= 3)
@@ -118,8 +119,8 @@ test('AB-18: a long run is not started again meanwhile', async () => {
   let ticks = 0
   for (const each of [store, other])
     each.workflows.register(defineSchedule('tick', { everyMs: 20, run: () => void ticks++ }))
-  await using one = store.workflows.worker(soon)
-  await using two = other.workflows.worker(soon)
+  await using one = workerOf(store, soon)
+  await using two = workerOf(other, soon)
   await Promise.all([one.start(), two.start()])
 
   await waitUntil(() => begun.length > 0)
@@ -149,7 +150,7 @@ test('AB-18: two processes run each due time of a schedule exactly once', async 
         },
       }),
     )
-  const workers = stores.map(store => store.workflows.worker(soon))
+  const workers = stores.map(store => workerOf(store, soon))
   await Promise.all(workers.map(worker => worker.start()))
 
   await waitUntil(() => dues.length >= 25)
@@ -174,7 +175,7 @@ test('AB-19: a one-time schedule runs once, and stays listed as done', async () 
       },
     }),
   )
-  await using worker = store.workflows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   await waitUntil(async () => (await store.workflows.schedules.list()).items[0]!.state === 'done')
@@ -202,7 +203,7 @@ test('AB-20: after a restart nothing is run again, and everything continues', as
     store.workflows.register(
       defineSchedule('nightly', { cron: '0 3 * * *', timeZone: 'Europe/Berlin', run: () => void runs.push('nightly') }),
     )
-    await store.workflows.worker(soon).start()
+    await workerOf(store, soon).start()
     return store
   }
   const state = () => query('select name, next_at, fence from ~workflow_schedules order by name')
@@ -246,7 +247,7 @@ test('AB-21: a run that fails is recorded, and the next one comes when it is due
       },
     }),
   )
-  await using worker = store.workflows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   await waitUntil(() => runs >= 7)
@@ -274,7 +275,7 @@ test.each([
   store.workflows.register(defineSchedule('stocktaking', { everyMs: 3_600_000, missed, run: placed }))
   await store.workflows.sync()
   await overdue(shop, 'stocktaking', '185 minutes')
-  await using worker = store.workflows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   await waitUntil(async () => (await historyOf(store, 'stocktaking')).length >= expected.length)
@@ -293,7 +294,7 @@ test('a one-time schedule whose time has passed is run late, unless it is config
   const ran: string[] = []
   store.workflows.register(defineSchedule('late', { at, run: ({ name }) => void ran.push(name) }))
   store.workflows.register(defineSchedule('never', { at, missed: 'skip', run: ({ name }) => void ran.push(name) }))
-  await using worker = store.workflows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   await waitUntil(async () => (await store.workflows.schedules.list()).items.every(({ state }) => state === 'done'))
@@ -333,7 +334,7 @@ test('a paused schedule does not run, and continues with its next due time', asy
   store.workflows.register(defineSchedule('tick', { everyMs: 10, run: () => void ticks++ }))
   await store.workflows.schedules.pause('restock')
   await overdue(shop, 'restock', '90 minutes')
-  await using worker = store.workflows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   await waitUntil(() => ticks > 3)
@@ -362,7 +363,7 @@ test('a run can be requested by hand, also while the schedule is paused and by a
     }),
   )
   await store.workflows.schedules.pause('nightly')
-  await using worker = store.workflows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   const runs = [
@@ -391,12 +392,12 @@ test('a schedule without code stays listed, and runs when a worker has the code'
   await overdue(shop, 'restock', '1 second')
   const other = await sibling()
   other.workflows.register(defineSchedule('tick', { everyMs: 10, run: () => void ticks++ }))
-  await using stranger = other.workflows.worker()
+  await using stranger = workerOf(other)
   await stranger.start()
   await waitUntil(() => ticks > 3)
   const [waiting] = (await other.workflows.schedules.list()).items
 
-  await using worker = store.workflows.worker()
+  await using worker = workerOf(store)
   await worker.start()
   await waitUntil(async () => (await historyOf(store, 'restock')).length === 1)
 
@@ -406,7 +407,7 @@ test('a schedule without code stays listed, and runs when a worker has the code'
 test('all runs of a schedule can be part of one workflow', async () => {
   const { store } = await openShop()
   store.workflows.register(defineSchedule('restock', { everyMs: 10, correlationId: 'stock', run: placed }))
-  await using worker = store.workflows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   await waitUntil(async () => (await store.events.read('workflow-stock').toArray()).length >= 2)

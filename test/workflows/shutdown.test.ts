@@ -3,6 +3,7 @@ import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { complete } from '../../src/workflows/emit.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -26,7 +27,7 @@ test('SB-40: a worker that stops lets running attempts end, and claims nothing m
       },
     }),
   )
-  const worker = flows.worker({ leaseMs, concurrency: 1 })
+  const worker = workerOf(shop.store, { leaseMs, concurrency: 1 })
   await worker.start()
   const first = await flows.publish('OrderPlaced', { total: 1 })
   await begun.promise
@@ -60,7 +61,7 @@ test('SB-40: executions that a worker had claimed and not begun are free as soon
   )
   await flows.sync()
   for (const total of [1, 2, 3, 4]) await placed(shop, total)
-  const worker = flows.worker({ leaseMs, concurrency: 1 })
+  const worker = workerOf(shop.store, { leaseMs, concurrency: 1 })
   await worker.start()
   await begun.promise
 
@@ -68,7 +69,7 @@ test('SB-40: executions that a worker had claimed and not begun are free as soon
   goOn.resolve()
   await stopped
   const left = await shop.query('select state, worker, attempt from ~workflow_executions')
-  await using next = flows.worker({ leaseMs })
+  await using next = workerOf(shop.store, { leaseMs })
   await next.start()
   await flows.get('order').waitUntilSettled()
 
@@ -94,16 +95,16 @@ test('SB-40: attempts that do not end in time are cut off and free immediately, 
       },
     }),
   )
-  const worker = flows.worker({ leaseMs })
+  const worker = workerOf(shop.store, { leaseMs })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await begun.promise
 
   await worker.stop({ drainMs: 0 })
   const left = await shop.query('select state, worker, attempt from ~workflow_executions')
-  const workers = await shop.query('select owner from ~workflow_workers')
+  const workers = await shop.query('select id from ~runners')
   goOn.resolve()
-  await using next = flows.worker({ leaseMs })
+  await using next = workerOf(shop.store, { leaseMs })
   await next.start()
   const status = await flow.waitUntilSettled()
 
@@ -137,12 +138,12 @@ test('SB-40: a lane that is cut off in the middle continues in order', async () 
   )
   await flows.sync()
   for (const total of [1, 2, 3, 4]) await placed(shop, total)
-  const worker = flows.worker({ leaseMs })
+  const worker = workerOf(shop.store, { leaseMs })
   await worker.start()
   await begun.promise
 
   await worker.stop({ drainMs: 0 })
-  await using next = flows.worker({ leaseMs })
+  await using next = workerOf(shop.store, { leaseMs })
   await next.start()
   await flows.get('order').waitUntilSettled()
 
@@ -162,14 +163,14 @@ test('SB-40: a store that closes stops its workers, and their executions are fre
       },
     }),
   )
-  await other.workflows.worker({ leaseMs, drainMs: 0 }).start()
+  await workerOf(other, { leaseMs, drainMs: 0 }).start()
   await shop.store.workflows.publish('OrderPlaced', { total: 1 })
   await begun.promise
 
   await other.close()
 
   expect(await shop.query('select state, worker from ~workflow_executions')).toEqual([{ state: 'ready', worker: null }])
-  expect(await shop.query('select owner from ~workflow_workers')).toEqual([])
+  expect(await shop.query('select id from ~runners')).toEqual([])
 })
 
 test('SB-47: an event that fails holds up no other, and a wait is for one workflow only', async () => {
@@ -190,7 +191,7 @@ test('SB-47: an event that fails holds up no other, and a wait is for one workfl
     }),
   )
   flows.register(defineHandler('ship', { on: 'OrderPaid', ordered: true, run: async () => {} }))
-  await using worker = flows.worker({ concurrency: 2 })
+  await using worker = workerOf(shop.store, { concurrency: 2 })
   await worker.start()
 
   const bad = await flows.publish('OrderPlaced', { total: 0 })
@@ -223,7 +224,7 @@ test('SB-47: the emitted events of a handler and its completion are stored toget
         ),
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { defineHandler } from '../../src/workflows/handler.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, outcome, shopEvents } from '../support/shop.ts'
 import { executionStates, letTimePass, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -20,7 +21,7 @@ test('a handler waits for an event of its workflow without occupying a worker, a
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(shop.store, worker)
   await running.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
@@ -53,7 +54,7 @@ test('an event that came before the wait is found', async () => {
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(shop.store, worker)
   await running.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
@@ -78,7 +79,7 @@ test('an event older than the event of the handler does not match', async () => 
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(shop.store, worker)
   await running.start()
 
   const flow = await flows.publish('OrderPaid', { method: 'card' })
@@ -105,7 +106,7 @@ test('a wait takes only a matching event; others are left for other waits', asyn
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(shop.store, worker)
   await running.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
@@ -145,7 +146,7 @@ test('two waits take two events, one after the other or both at once', async () 
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(shop.store, worker)
   await running.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop, 2)
@@ -173,7 +174,7 @@ test('a wait without an answer times out, and a later one still gets the event t
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(shop.store, worker)
   await running.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
@@ -199,7 +200,7 @@ test('a short wait also times out by itself', async () => {
       },
     }),
   )
-  await using running = flows.worker({ pollMs: 600_000, leaseMs: 600_000 })
+  await using running = workerOf(shop.store, { pollMs: 600_000, leaseMs: 600_000 })
   await running.start()
 
   await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()
@@ -230,7 +231,7 @@ test('whichever of a sleep, a step and a wait ends first wins a race, in all run
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(shop.store, worker)
   await running.start()
   const orders = await Promise.all([1, 2, 3].map(total => flows.publish('OrderPlaced', { total })))
   await untilSuspended(shop, 3)
@@ -268,7 +269,7 @@ test('no signal is missed, whether it comes before the wait, with it, or after',
       },
     }),
   )
-  await using running = flows.worker({ concurrency: 32 })
+  await using running = workerOf(shop.store, { concurrency: 32 })
   await running.start()
 
   // One of each: all orders of the two signals at all distances.
@@ -314,7 +315,7 @@ test('an event does not wake an execution that waits for its next attempt', asyn
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(shop.store, worker)
   await running.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
@@ -352,7 +353,7 @@ test('an invalid event type, match or time is refused', async () => {
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(store, worker)
   await running.start()
 
   await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()

@@ -4,6 +4,7 @@ import { encodeCursor } from '../../src/core/page.ts'
 import { batch } from '../../src/workflows/emit.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { defineJoin } from '../../src/workflows/joins/join.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, outcome, paid, placed, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -87,7 +88,7 @@ test('SB-21, SB-43: the counters match the tables after a mixed load', async () 
   const shop = await openShop()
   const { workflows: flows } = shop.store
   register(shop)
-  const workers = [flows.worker({ concurrency: 4 }), flows.worker({ concurrency: 4 })]
+  const workers = [workerOf(shop.store, { concurrency: 4 }), workerOf(shop.store, { concurrency: 4 })]
   await Promise.all(workers.map(worker => worker.start()))
   const publish = (total: number) => flows.publish('OrderPlaced', { total })
   const shipped = async (): Promise<number> => {
@@ -135,7 +136,7 @@ test('cancelled executions, dispatched or not, and retried ones are counted as w
   flows.register(defineHandler('thank', { on: 'OrderPaid', delayMs: 86_400_000, run: () => {} }))
   const early = await flows.publish('OrderPaid', { method: 'card' })
   await early.cancel({ reason: 'too early' })
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   const late = await flows.publish('OrderPaid', { method: 'card' })
   const failing = await flows.publish('OrderPlaced', { total: 1 })
@@ -157,14 +158,14 @@ test('an event is counted once, also if it is given to a handler that was added 
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => {} }))
-  const worker = flows.worker()
+  const worker = workerOf(shop.store)
   await worker.start()
   const all = await Promise.all([1, 2, 3].map(total => flows.publish('OrderPlaced', { total })))
   await Promise.all(all.map(flow => flow.waitUntilSettled()))
   await worker.stop()
   const other = await shop.sibling()
   other.workflows.register(defineHandler('audit', { on: '*', from: 'start', run: () => {} }))
-  await using late = other.workflows.worker()
+  await using late = workerOf(other)
   await late.start()
 
   await waitUntil(async () => (await countersOf(shop)).completed === 6)
@@ -181,7 +182,7 @@ test('running, waiting and blocked executions are counted by state', async () =>
     defineHandler('pay', { events: shopEvents, on: 'OrderPlaced', ordered: () => 'till', run: () => open }),
   )
   flows.register(defineHandler('weigh', { on: 'OrderPlaced', concurrency: 1, run: () => open }))
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   for (let n = 0; n < 20; n++) await flows.publish('OrderPlaced', { total: n })
 
@@ -214,7 +215,7 @@ test('batches and their joins are counted, and an execution that waits for a day
   flows.register(
     defineJoin('gather', { events: shopEvents, on: 'OrderShipped', run: async (_, ctx) => ctx.sleep(86_400_000) }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await waitUntil(async () => (await flow.status()).state === 'waiting')
@@ -249,7 +250,7 @@ test('SB-43: a failed workflow shows its latest error by time, and the number of
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   for (const id of ['order-1', 'order-2']) {
     const flow = await flows.publish('OrderPlaced', { total: 1 }, { correlationId: id })
@@ -295,7 +296,7 @@ test('SB-43: attempts are kept, also those of dead letters, newest first, with t
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await flow.waitUntilSettled()
@@ -333,7 +334,7 @@ test('attempts are filtered by workflow, handler, execution and outcome, in page
       run: (_, { emit }) => emit('OrderShipped', { parcel: 'p' }),
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   for (const total of [1, 2, 3]) {
     const flow = await flows.publish('OrderPlaced', { total }, { correlationId: `order-${total}` })

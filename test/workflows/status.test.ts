@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import type { WorkflowStatus } from '../../src/workflows/status.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, paid, placed, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -23,7 +24,7 @@ test('SB-03: the last type of a workflow is that of its latest event, not of its
   )
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   const before = await flow.status()
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   const after = await flow.waitUntilSettled()
@@ -68,7 +69,7 @@ test('SB-04: a workflow is never shown as settled while any part of it is unfini
     }),
   )
   flows.register(defineHandler('archive', { on: 'OrderShipped', ordered: true, run: () => void done.push('archive') }))
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
 
@@ -88,7 +89,7 @@ test('SB-04: an event that is not dispatched yet is unfinished, and so is one th
   const flow = flows.get('order-1')
 
   const undispatched = await flow.status()
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
   await flow.waitUntilSettled()
   await store.events.append('order-1', paid, { correlationId: 'order-1' })
@@ -113,7 +114,7 @@ test('SB-04: a workflow with a requested dead letter is not settled until that w
       },
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   const failed = await flow.waitUntilSettled()

@@ -4,6 +4,7 @@ import { deferred } from '../../src/core/lifecycle.ts'
 import { NonRetryable } from '../../src/workflows/errors.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import type { HandlerContext } from '../../src/workflows/steps/context.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, outcome, shopEvents } from '../support/shop.ts'
 import { executionStates, letTimePass, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -31,7 +32,7 @@ test('a step is run once, and later runs get its result', async () => {
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(store, worker)
   await running.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
@@ -59,7 +60,7 @@ test('the first run sees the result as it is stored, not as the step returned it
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(store, worker)
   await running.start()
 
   await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()
@@ -91,13 +92,13 @@ test('another worker continues where the first one was lost', async () => {
         },
       }),
     )
-  const first = shop.store.workflows.worker(worker)
+  const first = workerOf(shop.store, worker)
   await first.start()
   const flow = await shop.store.workflows.publish('OrderPlaced', { total: 99 })
   await isStuck.promise
 
   hangs = false
-  await using second = other.workflows.worker(worker)
+  await using second = workerOf(other, worker)
   await second.start()
   await first.stop({ drainMs: 0 })
   const status = await flow.waitUntilSettled()
@@ -134,7 +135,7 @@ test('a step whose run was taken over is refused, and the first result stays', a
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(shop.store, worker)
   await running.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await waitUntil(() => results.length === 1)
@@ -171,7 +172,7 @@ test('steps with one name are numbered in the order of their calls', async () =>
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(store, worker)
   await running.start()
 
   await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()
@@ -202,7 +203,7 @@ test('a step that fails is run again by the next attempt, and completed steps ar
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(store, worker)
   await running.start()
 
   const status = await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()
@@ -233,7 +234,7 @@ test('steps that run when the handler fails are awaited, and stored', async () =
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(store, worker)
   await running.start()
 
   const status = await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()
@@ -266,7 +267,7 @@ test('a caught error is thrown again after a wait, and the handler takes the sam
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(shop.store, worker)
   await running.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
@@ -297,7 +298,7 @@ test('the retry information of an error is kept over a wait', async () => {
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(shop.store, worker)
   await running.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
@@ -327,7 +328,7 @@ test.each([
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(store, worker)
   await running.start()
 
   await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()
@@ -351,7 +352,7 @@ test('calls of the context are refused once the handler has ended', async () => 
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(store, worker)
   await running.start()
   await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()
   const late = kept as unknown as HandlerContext
@@ -391,7 +392,7 @@ test('a step that is not awaited, and that fails, ends nothing', async () => {
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(store, worker)
   await running.start()
 
   const status = await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()
@@ -421,7 +422,7 @@ test('time, ids and random numbers are the same in every run, whatever the steps
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(store, worker)
   await running.start()
 
   await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()
@@ -450,14 +451,14 @@ test('no step is left unfinished when a worker is stopped in the middle of one',
       },
     }),
   )
-  const first = flows.worker(worker)
+  const first = workerOf(shop.store, worker)
   await first.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await waitUntil(() => runs.length === 2)
 
   await first.stop({ drainMs: 0 })
   const between = await executionStates(shop)
-  await using second = flows.worker(worker)
+  await using second = workerOf(shop.store, worker)
   await second.start()
   const status = await flow.waitUntilSettled()
 

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, outcome, shopEvents } from '../support/shop.ts'
 import { executionStates, letTimePass, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -23,14 +24,14 @@ test('a sleep survives the end of its worker, and costs no attempt', async () =>
       },
     }),
   )
-  const first = flows.worker(worker)
+  const first = workerOf(shop.store, worker)
   await first.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
   const waiting = await flow.status()
   await first.stop()
 
-  await using second = flows.worker(worker)
+  await using second = workerOf(shop.store, worker)
   await second.start()
   await letTimePass(shop, 86_400_000)
   const status = await flow.waitUntilSettled()
@@ -54,7 +55,7 @@ test('a sleeping execution occupies no place: one at a time, many can sleep', as
       },
     }),
   )
-  await using running = flows.worker({ ...worker, concurrency: 1 })
+  await using running = workerOf(shop.store, { ...worker, concurrency: 1 })
   await running.start()
 
   await Promise.all(Array.from({ length: 40 }, (_, total) => flows.publish('OrderPlaced', { total })))
@@ -81,7 +82,7 @@ test('a short sleep stays in memory', async () => {
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(shop.store, worker)
   await running.start()
 
   await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()
@@ -114,7 +115,7 @@ test('code around a sleep cannot mistake it for a failure', async () => {
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(shop.store, worker)
   await running.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
@@ -151,7 +152,7 @@ test('a run is suspended only when its parallel steps have ended, and no step is
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(shop.store, worker)
   await running.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await waitUntil(() => log.includes('quick 1'))
@@ -186,7 +187,7 @@ test('the winner of a race stays the winner in all later runs', async () => {
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(shop.store, worker)
   await running.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
@@ -217,7 +218,7 @@ test('a long sleep ends in the same run if a step lasts longer than it', async (
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(shop.store, worker)
   await running.start()
 
   await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()
@@ -244,7 +245,7 @@ test('the shortest of several sleeps wakes it, and the others continue', async (
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(shop.store, worker)
   await running.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
 
@@ -277,7 +278,7 @@ test('the time of a handler is that of its last result: after a sleep at least t
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(shop.store, worker)
   await running.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
@@ -309,7 +310,7 @@ test('timeoutMs counts running time, not waiting time', async () => {
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(shop.store, worker)
   await running.start()
 
   const short = await flows.publish('OrderPlaced', { total: 1 })
@@ -343,7 +344,7 @@ test('deadlineMs counts all time: an execution that sleeps beyond it is woken to
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(shop.store, worker)
   await running.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
@@ -372,7 +373,7 @@ test('an ordered lane waits for its sleeping execution, other lanes do not', asy
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(shop.store, worker)
   await running.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
@@ -403,7 +404,7 @@ test('an invalid time is refused', async () => {
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(store, worker)
   await running.start()
 
   await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()
@@ -431,7 +432,7 @@ test('a failed attempt remembers how long it has slept', async () => {
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(shop.store, worker)
   await running.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import type { Transaction } from '../../src/database/database.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { onServer, openShop, outcome, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -32,7 +33,7 @@ test('a transactional step writes once, and its result is stored with its writes
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(store, worker)
   await running.start()
 
   const status = await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()
@@ -62,7 +63,7 @@ test('writes of a failed transactional step are not stored, nor is its result', 
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(store, worker)
   await running.start()
 
   await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()
@@ -89,7 +90,7 @@ test('a result that cannot be stored undoes the writes', async () => {
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(store, worker)
   await running.start()
 
   const status = await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()
@@ -123,13 +124,13 @@ test('a run that was taken over meanwhile writes nothing: writes, result and fen
       },
     }),
   )
-  await using running = flows.worker({ pollMs: 60_000 })
+  await using running = workerOf(store, { pollMs: 60_000 })
   await running.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await waitUntil(() => runs === 1)
 
   await query(`update ~workflow_executions set state = 'ready', worker = null`)
-  await using other = flows.worker(worker)
+  await using other = workerOf(store, worker)
   await other.start()
   await flow.waitUntilSettled()
   release()
@@ -159,7 +160,7 @@ test('the transaction ends with its step', async () => {
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(store, worker)
   await running.start()
 
   await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()
@@ -194,7 +195,7 @@ test('steps and transactional steps may run in parallel', async () => {
       },
     }),
   )
-  await using running = flows.worker(worker)
+  await using running = workerOf(store, worker)
   await running.start()
 
   const status = await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()
@@ -221,7 +222,7 @@ test.runIf(onServer)('a transactional step holds its locks no longer than the le
       },
     }),
   )
-  await using running = flows.worker({ ...worker, leaseMs: 500, drainMs: 0 })
+  await using running = workerOf(store, { ...worker, leaseMs: 500, drainMs: 0 })
   await running.start()
 
   await (await flows.publish('OrderPlaced', { total: 99 })).waitUntilSettled()

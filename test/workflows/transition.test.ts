@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { defineAggregate } from '../../src/aggregates/aggregate.ts'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { transition } from '../../src/workflows/transition.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, paid, placed, shopEvents } from '../support/shop.ts'
 
 const Order = defineAggregate('order', {
@@ -27,7 +28,7 @@ test('a handler may want an event only for its effect on an aggregate', async ()
       run: event => void shipped.push(`${event.stream} ${event.version}`),
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   await store.events.append('order-1', [placed(2), paid, paid, paid], { correlationId: 'order-1' })

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import type { EventNode, HandlerNode, TreeNode } from '../../src/workflows/insight/tree.ts'
 import { mermaidOf } from '../../src/workflows/insight/tree.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, placed, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -50,7 +51,7 @@ test('SB-21, SB-25: the tree of a workflow shows its events, the handlers they r
       run: (_, { emit }) => emit('OrderShipped', { parcel: 'p' }),
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await waitUntil(async () => (await flow.status()).deadLetters === 1 && (await flow.status()).pending === 1)
@@ -93,7 +94,7 @@ test('an execution whose event was deleted is a root', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows
   flows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => {} }))
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await flow.waitUntilSettled()
@@ -143,7 +144,7 @@ test('a workflow can be drawn as a Mermaid flowchart, whatever its handlers are 
       run: (_, { emit }) => emit('OrderPaid', { method: 'card' }),
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await flow.waitUntilSettled()

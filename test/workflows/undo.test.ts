@@ -4,8 +4,8 @@ import { defineUndo, recordUndo, settleUndo, type UndoPlace } from '../../src/wo
 import { defineHandler } from '../../src/workflows/handler.ts'
 import { pruneAttempts } from '../../src/workflows/retention.ts'
 import { claim, drawFences } from '../../src/workflows/work/claim.ts'
-import { enterWorker } from '../../src/workflows/work/rescue.ts'
 import { logOf } from '../support/consumer-parts.ts'
+import { enterWorker, workerOf } from '../support/run-worker.ts'
 import { openShop, type Shop, shopEvents } from '../support/shop.ts'
 import { stepWithUndo } from '../support/step-with-undo.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -15,14 +15,14 @@ async function claimPay(shop: Shop): Promise<UndoPlace> {
   const flows = shop.store.workflows
   flows.register(defineHandler('pay', { on: 'OrderPlaced', run: () => {} }))
   flows.register(defineUndo('refund', { run: () => {} }))
-  const worker = flows.worker({ handlers: [] })
+  const worker = workerOf(shop.store, { handlers: [] })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await waitUntil(async () => (await flow.status()).pending === 1)
   const rows = await shop.query<{ id: number }>('select id from ~workflow_routes')
   const routes = rows.map(({ id }) => id)
   const log = logOf(shop)
-  await enterWorker(log, { owner: 'test/1', node: undefined, leaseMs: 60_000, concurrency: 1, routes })
+  await enterWorker(log, { owner: 'test/1', leaseMs: 60_000, concurrency: 1, routes })
   const [claimed] = await claim(log, {
     owner: 'test/1',
     fence: await drawFences(log)(),
@@ -74,7 +74,7 @@ test('a step that is run again with edited data gets a new undo with its new res
     }),
   )
   flows.register(defineUndo('refund', { run: (_, { isKnown, result }) => void reported.push([isKnown, result]) }))
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
   const id = crypto.randomUUID()
   const flow = await flows.publish('OrderPlaced', { total: 1 }, { id })
@@ -132,7 +132,7 @@ test('the effects of an undo cannot be undone', async () => {
       run: (_, __, ctx) => stepWithUndo(ctx, 'pay back', { by: 'refund' }, () => {}) as Promise<undefined>,
     }),
   )
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await flow.waitUntilSettled()
@@ -171,14 +171,14 @@ test('an undo whose code no worker has waits for one', async () => {
     }),
   )
   flows.register(defineUndo('refund', { run: (_, { name }) => void undone.push(name) }))
-  await using paying = flows.worker({ handlers: ['pay'] })
+  await using paying = workerOf(shop.store, { handlers: ['pay'] })
   await paying.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await flow.waitUntilSettled()
   await flow.cancel({ compensate: true })
 
   const before = await flow.cancel({ reason: 'never mind' })
-  await using refunding = flows.worker({ handlers: ['refund'] })
+  await using refunding = workerOf(shop.store, { handlers: ['refund'] })
   await refunding.start()
   const ended = await flow.waitUntilSettled()
 
@@ -199,7 +199,7 @@ test('undos are kept as long as they can be requested', async () => {
   )
   flows.register(defineHandler('wait', { on: 'OrderPaid', delayMs: 60_000, run: () => {} }))
   flows.register(defineUndo('refund', { run: () => {} }))
-  await using worker = flows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   for (const correlationId of ['over', 'open', 'undone']) {
     await flows.publish('OrderPlaced', { total: 1 }, { correlationId })

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { defineHandler } from '../../src/workflows/handler.ts'
 import type { Activity } from '../../src/workflows/insight/activity.ts'
+import { workerOf } from '../support/run-worker.ts'
 import { openShop, outcome, type Shop, shopEvents, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { positionsOf, writeActivity } from './activity-rows.ts'
@@ -36,7 +37,7 @@ test('SB-02: a watch that begins before a workflow delivers each step once, in o
   const { store } = await openTwoStages()
   const flows = store.workflows
   const watching = take(flows.get('order-1').watch(), 6)
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'order-1' })
@@ -50,7 +51,7 @@ test('SB-02: a watch that begins before a workflow delivers each step once, in o
 test('SB-02: a watch that begins in the middle of a workflow, or after it, misses nothing', async () => {
   const { store } = await openTwoStages()
   const flows = store.workflows
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   const first = await take(flow.watch(), 2)
@@ -65,7 +66,7 @@ test('SB-02: a watch that begins in the middle of a workflow, or after it, misse
 test('watching until settled ends after the last line, also where no handler ran', async () => {
   const { store } = await openTwoStages()
   const flows = store.workflows
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -104,7 +105,7 @@ test('SB-29: past and new lines have one order, and every position leads to exac
 test('SB-30: there is no gap between past and new lines, and a filter applies to both', async () => {
   const { store } = await openTwoStages({ pollMs: never })
   const flows = store.workflows
-  await using worker = flows.worker()
+  await using worker = workerOf(store)
   await worker.start()
   const first = await flows.publish('OrderPlaced', { total: 1 })
   const second = await flows.publish('OrderPlaced', { total: 2 })

@@ -10,7 +10,8 @@
  * What can fail: a projection that is not known; the error suggests the nearest name. Without code, commands that need it
  * fail with `NothingRegistered`.
  */
-import type { Tick } from '../../consumers/run/run.ts'
+import type { RunResult } from '../../consumers/run/run.ts'
+import { onAbort } from '../../core/abort.ts'
 import { nearestName } from '../../core/nearest.ts'
 import { kebabCase } from '../arguments.ts'
 import {
@@ -47,17 +48,17 @@ const list = listCommand({
   description: 'CODE is "here" if the configuration has the projection, and "elsewhere" if only the database knows it.',
   examples: ['rillflow projections list', 'rillflow projections list --json'],
   empty: 'There are no projections.',
-  list: store => store.projections.list(),
+  list: async store => (await store.consumers.list({ kind: 'projection', limit: 1_000 })).items,
   columns: () => [
     { title: 'PROJECTION', of: ({ name }) => name, cut: true, paint: (_, colour) => colour.cyan },
     {
       title: 'STATE',
-      of: ({ status }) => stateOf(status),
-      paint: ({ status }, colour) => paintState(stateOf(status), colour),
+      of: stateOf,
+      paint: (status, colour) => paintState(stateOf(status), colour),
     },
-    { title: 'CHECKPOINT', of: ({ status }) => status?.checkpoint, right: true },
-    { title: 'LAG', of: ({ status }) => (status === undefined ? undefined : lagOf(status)), right: true },
-    { title: 'DEAD LETTERS', of: ({ status }) => status?.deadLetters, right: true },
+    { title: 'CHECKPOINT', of: ({ checkpoint }) => checkpoint, right: true },
+    { title: 'LAG', of: lagOf, right: true },
+    { title: 'DEAD LETTERS', of: ({ deadLetters }) => deadLetters, right: true },
     {
       title: 'CODE',
       of: ({ isRegistered }) => (isRegistered ? 'here' : 'elsewhere'),
@@ -71,7 +72,7 @@ const status = defineCommand({
   examples: ['rillflow projections status order-totals'],
   async run({ out, open, arguments: { name } }) {
     const { store } = await open()
-    const status = await store.projections.status(name)
+    const status = await store.consumers.status(name)
     out.print(status, style => {
       const state = stateOf(status)
       const { lease, retryInMs } = status
@@ -85,7 +86,7 @@ const status = defineCommand({
         failures: status.attempts === 0 ? undefined : `${status.attempts} in a row`,
         'next try': retryInMs === undefined ? undefined : `in ${duration(retryInMs)}`,
         'last error': errorLine(status.lastError),
-        progressed: ago(status.progressedAt, style.now),
+        progressed: status.progressedAt === undefined ? undefined : ago(status.progressedAt, style.now),
       })
     })
   },
@@ -96,7 +97,13 @@ const metrics = defineCommand({
   examples: ['rillflow projections metrics', 'rillflow projections metrics order-totals --json'],
   async run({ out, open, arguments: { name } }) {
     const { store } = await open()
-    const all = await store.projections.metrics()
+    const { items } = await store.consumers.list({ kind: 'projection', limit: 1_000 })
+    const all = Object.fromEntries(
+      items.map(({ name, lag, lagSeconds, deadLetters, attempts, isPaused }) => [
+        name,
+        { lag, lagSeconds, deadLetters, attempts, isPaused },
+      ]),
+    )
     if (name !== undefined && all[name] === undefined) {
       const nearest = nearestName(name, Object.keys(all))
       const hint = `rillflow projections metrics ${nearest ?? ''}`.trim()
@@ -121,8 +128,8 @@ const pause = defineCommand({
   examples: ['rillflow projections pause order-totals'],
   async run({ out, open, arguments: { name } }) {
     const { store } = await open()
-    await store.projections.pause(name)
-    out.print(await store.projections.status(name), () => `Paused ${name}.`)
+    await store.consumers.pause(name)
+    out.print(await store.consumers.status(name), () => `Paused ${name}.`)
   },
 })
 
@@ -132,8 +139,8 @@ const resume = defineCommand({
   examples: ['rillflow projections resume order-totals'],
   async run({ out, open, arguments: { name } }) {
     const { store } = await open()
-    await store.projections.resume(name)
-    out.print(await store.projections.status(name), () => `Resumed ${name}.`)
+    await store.consumers.resume(name)
+    out.print(await store.consumers.status(name), () => `Resumed ${name}.`)
   },
 })
 
@@ -152,11 +159,11 @@ const reset = defineCommand({
   destructive: true,
   async run({ out, open, confirm, arguments: { name, position } }) {
     const { store } = await open()
-    const { checkpoint } = await store.projections.status(name)
+    const { checkpoint } = await store.consumers.status(name)
     const action = `move the checkpoint of ${name} from ${checkpoint} to ${position} without changing its read model`
     if (!(await confirm(action))) return
-    await store.projections.reset(name, position)
-    out.print(await store.projections.status(name), () => `Reset ${name} from ${checkpoint} to ${position}.`)
+    await store.consumers.reset(name, position)
+    out.print(await store.consumers.status(name), () => `Reset ${name} from ${checkpoint} to ${position}.`)
   },
 })
 
@@ -195,12 +202,10 @@ const runOnce = defineCommand({
   arguments: [oneProjection],
   examples: ['rillflow projections run-once', 'rillflow projections run-once order-totals'],
   async run({ out, arguments: { name }, signal, open, config }) {
-    const { store } = await openWithProjections({ open, config })
-    const { projections } = store
-    const batches =
-      name === undefined
-        ? await projections.tickAll({ signal })
-        : { [name]: await projections.tickOnce(name, { signal }) }
+    const { store, projectionNames } = await openWithProjections({ open, config })
+    const batches: Record<string, RunResult> = {}
+    for (const each of name === undefined ? projectionNames : [name])
+      batches[each] = await store.consumers.runOnce(each, { signal })
     return reportBatches(out, batches)
   },
 })
@@ -212,14 +217,14 @@ const runUntilIdle = defineCommand({
   async run({ out, arguments: { name: only }, signal, open, config }) {
     const { store, projectionNames } = await openWithProjections({ open, config })
     const bar = out.progress('Applying')
-    const totals: Record<string, Tick> = {}
+    const totals: Record<string, RunResult> = {}
     let applied = 0
     try {
       for (const name of only === undefined ? projectionNames : [only]) {
-        let batch: Tick
+        let batch: RunResult
         let count = 0
         do {
-          batch = await store.projections.tickOnce(name, { signal })
+          batch = await store.consumers.runOnce(name, { signal })
           count += batch.count
           applied += batch.count
           bar.update(applied, undefined, 'event')
@@ -242,7 +247,9 @@ const run = defineCommand({
     const { store, projectionNames } = await openWithProjections({ open, config }, options)
     const names = projectionNames.join(', ')
     out.note(`Running ${count(projectionNames.length, 'projection')}: ${names}. Press Ctrl-C to stop.`)
-    await store.projections.run(signal)
+    const runner = await store.start({ only: ['projections'] })
+    await new Promise<void>(resolve => onAbort(signal, resolve))
+    await runner.stop()
   },
 })
 
@@ -265,14 +272,14 @@ async function openWithProjections(
   options?: OpenOptions,
 ): Promise<Opened & { readonly projectionNames: readonly string[] }> {
   const opened = await open(options)
-  const all = await opened.store.projections.list()
-  const projectionNames = all.filter(({ isRegistered }) => isRegistered).map(({ name }) => name)
+  const { items } = await opened.store.consumers.list({ kind: 'projection', limit: 1_000 })
+  const projectionNames = items.filter(({ isRegistered }) => isRegistered).map(({ name }) => name)
   if (projectionNames.length === 0) throw new NothingRegistered({ what: 'projections', path: (await config())?.path })
   return { ...opened, projectionNames }
 }
 
 /** The command fails if a batch has stopped its projection. */
-function reportBatches(out: Output, batches: Readonly<Record<string, Tick>>): ExitCode {
+function reportBatches(out: Output, batches: Readonly<Record<string, RunResult>>): ExitCode {
   const rows = Object.entries(batches).map(([projection, { result, count, error }]) => ({
     projection,
     result,

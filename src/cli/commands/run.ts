@@ -1,9 +1,8 @@
 /**
  * `rillflow run`: runs everything in the configuration in one process, until Ctrl-C.
  *
- *     projections, snapshotters ──► daemon ─┐
- *     handlers, schedules ────────► worker ─┼─► the first Ctrl-C lets all of them end their running work
- *     subscriptions ────────────────────────┘
+ *     store.start() ──► a runner: projections, processors, subscriptions, handlers, schedules, snapshots, upkeep
+ *                         └── the first Ctrl-C lets all of them complete their running work
  *
  *     --once          ends when there is nothing left to do now
  *     tenants         one process runs all tenants of a store, also those that are created later
@@ -13,16 +12,15 @@
  * - Several processes may run the same configuration: they share the work and take over from each other.
  * - /metrics cannot be reached from other machines without a token; this is checked before the store is opened.
  *
- * What can fail: the configuration has nothing to run (`NothingRegistered`). A subscription that stops with an error ends the
- * command. With --once, a tenant that fails does not stop the others.
+ * What can fail: the configuration has nothing to run (`NothingRegistered`). With --once, a tenant that fails does not stop the others.
  */
 import type { Snapshotter } from '../../aggregates/snapshotter.ts'
+import type { Runner } from '../../consumers/runners/runner.ts'
 import { isRillflowError } from '../../core/errors.ts'
 import { onAbort, sleep, throwIfAborted } from '../../core/lifecycle.ts'
 import { isLoopback } from '../../server/access.ts'
 import type { StoreServer } from '../../server/server.ts'
-import type { Store } from '../../store.ts'
-import type { RunningSubscription } from '../../subscriptions/consume.ts'
+import type { Store, TenantedStore } from '../../store.ts'
 import type { HandlerDescription } from '../../workflows/insight/handlers.ts'
 import {
   type Command,
@@ -61,13 +59,13 @@ export const run: Command = defineCommand({
   options: {
     once: { kind: 'flag', summary: 'End when there is nothing left to do now: for a cron job' },
     ...workerOptions,
-    standby: { kind: 'flag', summary: 'Run no consumers while another runner does; needs --node' },
+    standby: { kind: 'flag', summary: 'Run nothing while another runner with a name does; needs --name' },
     ...healthOptions,
   },
   examples: [
     'rillflow run',
     'rillflow run --once',
-    'rillflow run --node west-1 --standby',
+    'rillflow run --name west-1 --standby',
     'rillflow run --health-bind 127.0.0.1:9464',
   ],
   async run({ out, open, config, options, signal }) {
@@ -99,9 +97,9 @@ export const run: Command = defineCommand({
       return undefined
     }
     if (address !== undefined) await startHealth(store, address, out)
-    const running = await startAll(opened, work, { ...options, out })
+    const runner = await startRunner(store, options)
     out.note(`Running ${work.summary.join(', ')}. Press Ctrl-C to stop.`)
-    await runUntilAborted(running, signal)
+    await runUntilAborted(runner, signal)
     return undefined
   },
 })
@@ -118,7 +116,8 @@ export async function workOf(
   { store, config }: Pick<Opened, 'store' | 'config'>,
   snapshotters: readonly Snapshotter[],
 ): Promise<Work> {
-  const projections = (await store.projections.list()).filter(({ isRegistered }) => isRegistered)
+  const { items } = await store.consumers.list({ kind: 'projection', limit: 1_000 })
+  const projections = items.filter(({ isRegistered }) => isRegistered)
   await store.workflows.sync()
   const schedules = (await store.workflows.schedules.list()).items.filter(({ isHere }) => isHere)
   const handlers = store.workflows.handlers.registered()
@@ -127,7 +126,8 @@ export async function workOf(
     ['snapshotter', snapshotters.map(({ name }) => name)],
     ['handler', handlers],
     ['schedule', schedules.map(({ name }) => name)],
-    ['subscription', Object.keys(config.subscriptions ?? {})],
+    ['processor', (config.processors ?? []).map(({ name }) => name)],
+    ['subscription', (config.subscriptions ?? []).map(({ name }) => name)],
   ]
   const summary = groups
     .filter(([, names]) => names.length > 0)
@@ -135,50 +135,24 @@ export async function workOf(
   return { summary, needsWorker: handlers.length + schedules.length > 0, snapshotters }
 }
 
-export interface Running {
-  /** One for each subscription. It resolves when the subscription ends, and rejects with the error that stopped it. */
-  readonly ended: readonly Promise<void>[]
-  stop(): Promise<void>
-}
-
-export async function startAll(
-  opened: Pick<Opened, 'store' | 'config'>,
-  { needsWorker }: Pick<Work, 'needsWorker'>,
+export function startRunner(
+  store: Store,
   {
-    out,
-    node,
+    name,
     standby,
     concurrency,
   }: {
-    readonly out: Output
     readonly concurrency: number
-    readonly node?: string | undefined
+    readonly name?: string | undefined
     readonly standby?: boolean | undefined
   },
-): Promise<Running> {
-  const { store } = opened
-  const onFailure = (name: string, error: unknown): void => out.note(`${name} has stopped: ${String(error)}`)
-  const daemon = store.daemon({ node, standby, onFailure })
-  const worker = needsWorker ? store.workflows.worker({ concurrency, node }) : undefined
-  await daemon.start()
-  await worker?.start()
-  const subscriptions = startSubscriptions(opened)
-  return {
-    ended: subscriptions.map(({ ended }) => ended),
-    async stop() {
-      await Promise.all([daemon.stop(), worker?.stop(), ...subscriptions.map(subscription => subscription.stop())])
-    },
-  }
+): Promise<Runner> {
+  return store.start({ name, standby, concurrency })
 }
 
-export async function runUntilAborted({ ended, stop }: Running, signal: AbortSignal): Promise<void> {
-  const aborted = new Promise<void>(resolve => onAbort(signal, resolve))
-  await Promise.race([aborted, ...ended])
-  await stop()
-}
-
-function startSubscriptions({ store, config }: Pick<Opened, 'store' | 'config'>): RunningSubscription[] {
-  return Object.entries(config.subscriptions ?? {}).map(([name, options]) => store.subscribe(name, options))
+export async function runUntilAborted(runner: Runner, signal: AbortSignal): Promise<void> {
+  await new Promise<void>(resolve => onAbort(signal, resolve))
+  await runner.stop()
 }
 
 interface RanOnce {
@@ -194,15 +168,9 @@ async function runOnce(
 ): Promise<RanOnce> {
   const { store } = opened
   if (needsWorker) await runHandlersUntilIdle(store, signal)
-  const events = await store.projections.runUntilIdle({ signal })
   let snapshots = 0
   for (const snapshotter of snapshotters) snapshots += await snapshotter.runUntilIdle({ signal })
-  const subscriptions = startSubscriptions(opened)
-  try {
-    await Promise.race([waitForDeliveries(opened, signal), ...subscriptions.map(({ ended }) => ended)])
-  } finally {
-    await Promise.all(subscriptions.map(subscription => subscription.stop()))
-  }
+  const events = await store.consumers.runUntilIdle(undefined, { signal })
   return { events, snapshots }
 }
 
@@ -211,16 +179,15 @@ const pollMs = 50
 /** Until the whole log has been dispatched and no workflow is running. A workflow that waits for a time does not count. */
 async function runHandlersUntilIdle(store: Store, signal: AbortSignal): Promise<void> {
   const { dispatcherName } = await import('../../workflows/routes.ts')
-  const worker = store.workflows.worker()
-  await worker.start()
+  const runner = await store.start({ only: ['handlers', 'schedules'] })
   try {
-    await store.projections.waitFor(dispatcherName, await store.events.head(), { signal })
+    await store.consumers.waitFor(dispatcherName, await store.events.head(), { signal })
     // A new handler may still have to be given events that were dispatched before it existed.
     while ((await store.workflows.handlers.list()).items.some(isCatchingUp)) await sleep(pollMs, { signal })
     while ((await store.workflows.list({ state: 'running', limit: 1 })).items.length > 0)
       await sleep(pollMs, { signal })
   } finally {
-    await worker.stop()
+    await runner.stop()
   }
 }
 
@@ -228,25 +195,7 @@ function isCatchingUp({ isBackfilling, pausedAt, retiredAt }: HandlerDescription
   return isBackfilling && pausedAt === undefined && retiredAt === undefined
 }
 
-async function waitForDeliveries(
-  { store, config }: Pick<Opened, 'store' | 'config'>,
-  signal: AbortSignal,
-): Promise<void> {
-  for (const [name, { group }] of Object.entries(config.subscriptions ?? {}))
-    while (await isBehind(store, name, group)) await sleep(pollMs, { signal })
-}
-
-async function isBehind(store: Store, name: string, group: string | undefined): Promise<boolean> {
-  try {
-    return (await store.subscriptions.status(name, group)).lag > 0
-  } catch (error) {
-    // A subscription that was just started may not be stored yet.
-    if (isRillflowError(error, 'subscription_not_found')) return true
-    throw error
-  }
-}
-
-interface OpenedTenants extends Pick<Opened, 'config'> {
+interface OpenedTenants extends Pick<Opened, 'config' | 'store'> {
   readonly tenancy: OpenedTenancy
   /** Fails if there is nothing to run. */
   workFor(store: Store): Promise<Work>
@@ -280,43 +229,31 @@ async function runTenantsOnce(
   return failed.length === 0 ? 0 : 1
 }
 
-/** Runs all tenants: the tenants that have work share one daemon and the concurrency of one worker. */
+/** Runs all tenants: those that have work share the concurrency of one runner. */
 async function runTenants(
-  { tenancy: { tenants, storeOf }, config, workFor }: OpenedTenants,
+  { tenancy: { tenants, storeOf }, store, workFor }: OpenedTenants,
   {
     out,
     signal,
-    options: { node, standby, concurrency },
+    options: { name, standby, concurrency },
   }: Pick<Invocation, 'out' | 'signal'> & {
     readonly options: {
-      readonly node: string | undefined
+      readonly name: string | undefined
       readonly standby: boolean
       readonly concurrency: number
     }
   },
 ): Promise<void> {
-  refuseSubscriptions(config)
   const onFailure = (tenant: string, error: unknown): void =>
     out.note(`${tenant === '*' ? 'Running the tenants' : `Running tenant ${tenant}`} has failed: ${String(error)}`)
-  const daemon = tenants.daemon({ node, standby, worker: { concurrency, node }, onFailure })
   const names = (await tenants.list()).map(({ tenant }) => tenant)
   const { summary } = names[0] === undefined ? { summary: [] } : await workFor(await storeOf(names[0]))
-  await daemon.start()
+  const runner = await (store as TenantedStore).start({ name, standby, concurrency, onFailure })
   const work = summary.length === 0 ? 'everything in the configuration' : summary.join(', ')
   const whose = `${count(names.length, 'tenant')}, and for tenants that are created later`
   out.note(`Running ${work} for ${whose}. Press Ctrl-C to stop.`)
   await new Promise<void>(resolve => onAbort(signal, resolve))
-  await daemon.stop()
-}
-
-/** Each subscription would need a connection and a poll for each tenant, so the cost would grow with the number of tenants. */
-function refuseSubscriptions({ subscriptions = {} }: Opened['config']): void {
-  const names = Object.keys(subscriptions)
-  if (names.length === 0) return
-  throw new WrongUsage({
-    reason: `Subscriptions (${names.join(', ')}) can be run only for one tenant at a time`,
-    hint: 'rillflow run --tenant NAME, or rillflow run --once',
-  })
+  await runner.stop()
 }
 
 export interface Address {

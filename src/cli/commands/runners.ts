@@ -5,7 +5,7 @@
  *     promote   make a standby the runner that works
  *     demote    make the runner that works a standby
  *
- * Promoting and demoting need the name that a runner was started with: `rillflow run --node west-1 --standby`.
+ * Promoting and demoting need the name that a runner was started with: `rillflow run --name west-1 --standby`.
  *
  * What can fail: no living runner has the name; the error suggests the nearest one.
  */
@@ -16,10 +16,10 @@ import { ago, duration } from '../output/amount.ts'
 const list = listCommand({
   examples: ['rillflow runners list', 'rillflow runners list --json'],
   empty: 'No runner is running.',
-  list: store => store.daemons.list(),
+  list: async store => (await store.runners.list()).items,
   columns: ({ now }) => [
-    { title: 'NAME', of: runner => runner.node, paint: (_, colour) => colour.cyan },
-    { title: 'ID', of: runner => runner.owner, cut: true },
+    { title: 'NAME', of: runner => runner.name, paint: (_, colour) => colour.cyan },
+    { title: 'ID', of: runner => runner.id, cut: true },
     { title: 'ROLE', of: runner => runner.role },
     {
       title: 'ALIVE',
@@ -28,7 +28,7 @@ const list = listCommand({
     },
     { title: 'HEARTBEAT', of: runner => `${duration(runner.heartbeatAgeMs)} ago`, paint: (_, colour) => colour.dim },
     { title: 'STARTED', of: runner => ago(runner.startedAt, now), paint: (_, colour) => colour.dim },
-    { title: 'HOLDS', of: runner => runner.leases.join(', '), cut: true },
+    { title: 'HOLDS', of: runner => runner.holds.join(', '), cut: true },
   ],
 })
 
@@ -40,8 +40,8 @@ const promote = defineCommand({
   examples: ['rillflow runners promote west-1'],
   async run({ out, open, arguments: { name } }) {
     const { store } = await open()
-    await store.daemons.promote(name)
-    out.print(await store.daemons.list(), () => `Runner "${name}" is active.`)
+    await store.runners.promote(name)
+    out.print((await store.runners.list()).items, () => `Runner "${name}" is active.`)
   },
 })
 
@@ -51,8 +51,8 @@ const demote = defineCommand({
   examples: ['rillflow runners demote west-1'],
   async run({ out, open, arguments: { name } }) {
     const { store } = await open()
-    await store.daemons.demote(name)
-    out.print(await store.daemons.list(), () => `Runner "${name}" is a standby.`)
+    await store.runners.demote(name)
+    out.print((await store.runners.list()).items, () => `Runner "${name}" is a standby.`)
   },
 })
 

@@ -2,6 +2,7 @@
  * `rillflow status`: the store at a glance: the log, the consumers and how far they are, and what has failed. It also saves the
  * names that it finds, for completion in the shell.
  */
+import type { ConsumerKind } from '../../consumers/consumer.ts'
 import type { LogState } from '../../events/events.ts'
 import type { Store } from '../../store.ts'
 import type { WorkflowStats } from '../../workflows/insight/stats.ts'
@@ -11,7 +12,6 @@ import { count, digits } from '../output/amount.ts'
 import type { Style } from '../output/output.ts'
 import { lagOf, paintState, stateOf } from '../output/state.ts'
 import { type Column, fields, table } from '../output/table.ts'
-import { groupStateOf } from './subscriptions.ts'
 
 export const status: Command = defineCommand({
   description:
@@ -42,12 +42,12 @@ export interface Status {
     readonly open: WorkflowStats['executions']['open']
     readonly deadLetters: WorkflowStats['deadLetters']
   }
-  readonly daemons: number
+  readonly runners: number
   readonly workers: number
 }
 
 interface ConsumerLine {
-  readonly kind: 'projection' | 'subscription'
+  readonly kind: ConsumerKind
   readonly name: string
   readonly state: string
   readonly checkpoint: number | undefined
@@ -61,41 +61,29 @@ export async function readStatus({ store, where }: Pick<Opened, 'store' | 'where
   return {
     store: { engine: store.engine, where, schema: store.schema.name, state: (await store.schema.state()).status },
     log: { head, settled, heldBackBy },
-    consumers: [...(await projectionLines(store)), ...(await groupLines(store))],
+    consumers: await consumerLines(store),
     deadLetters: { open: (await store.deadLetters.stats()).reduce((sum, { open }) => sum + open, 0) },
     workflows: { ...workflows, open: executions.open, deadLetters },
-    daemons: (await store.daemons.list()).filter(({ isAlive }) => isAlive).length,
+    runners: (await store.runners.list()).items.filter(({ isAlive }) => isAlive).length,
     workers: (await store.workflows.workers()).length,
   }
 }
 
-async function projectionLines(store: Store): Promise<ConsumerLine[]> {
-  return (await store.projections.list()).map(({ name, status }) => ({
-    kind: 'projection',
-    name,
-    state: stateOf(status),
-    checkpoint: status?.checkpoint,
-    lag: status === undefined ? undefined : lagOf(status),
-    deadLetters: status?.deadLetters ?? 0,
-  }))
+async function consumerLines(store: Store): Promise<ConsumerLine[]> {
+  const { items } = await store.consumers.list({ limit: 1_000 })
+  return items
+    .filter(({ kind }) => kind !== 'dispatcher')
+    .map(status => ({
+      kind: status.kind,
+      name: status.group === undefined || status.group === 'default' ? status.name : `${status.name}/${status.group}`,
+      state: stateOf(status),
+      checkpoint: status.progressedAt === undefined ? undefined : status.checkpoint,
+      lag: status.progressedAt === undefined ? undefined : lagOf(status),
+      deadLetters: status.deadLetters,
+    }))
 }
 
-async function groupLines(store: Store): Promise<ConsumerLine[]> {
-  const lines: ConsumerLine[] = []
-  for (const { name } of await store.subscriptions.list())
-    for (const status of await store.subscriptions.groups(name))
-      lines.push({
-        kind: 'subscription',
-        name: status.group === 'default' ? name : `${name}/${status.group}`,
-        state: groupStateOf(status),
-        checkpoint: status.checkpoint,
-        lag: lagOf(status),
-        deadLetters: status.deadLetters,
-      })
-  return lines
-}
-
-function statusText(style: Style, { store, log, consumers, deadLetters, workflows, daemons, workers }: Status): string {
+function statusText(style: Style, { store, log, consumers, deadLetters, workflows, runners, workers }: Status): string {
   const { colour } = style
   const settled = log.settled < log.head ? `, settled up to ${digits(log.settled)}` : ''
   const open = Object.values(workflows.open).reduce((sum, executions) => sum + executions, 0)
@@ -105,7 +93,7 @@ function statusText(style: Style, { store, log, consumers, deadLetters, workflow
     log: `position ${digits(log.head)}${settled}`,
     workflows: `${digits(workflows.active)} active, ${digits(workflows.settled)} settled, ${count(open, 'open execution')}`,
     'dead letters': deadLetters.open === 0 ? '0' : colour.red(`${digits(deadLetters.open)} open`),
-    running: `${count(daemons, 'runner')}, ${count(workers, 'worker')}`,
+    running: `${count(runners, 'runner')}, ${count(workers, 'worker')}`,
   })
   const columns: Column<ConsumerLine>[] = [
     { title: 'CONSUMER', of: ({ name }) => name, cut: true, paint: (_, { cyan }) => cyan },

@@ -9,6 +9,9 @@
  *
  * What can fail: a subscription or group that is not known; the error suggests the nearest name.
  */
+import type { From } from '../../consumers/consumer.ts'
+import { ConsumerNotFound } from '../../consumers/errors.ts'
+import { nearestName } from '../../core/nearest.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { EventFilter } from '../../events/read/log.ts'
 import type { Store } from '../../store.ts'
@@ -40,25 +43,25 @@ const create = defineCommand({
   options: {
     ...eventFilterOptions,
     group: whichGroup,
-    startFrom: {
+    from: {
       kind: 'text',
       value: 'POSITION',
-      default: 'beginning',
-      summary: 'Where to begin: beginning, now, or after a position',
+      default: 'start',
+      summary: 'Where to begin: start, now, or after a position',
     },
     maxInFlight: { kind: 'whole', value: 'COUNT', summary: 'The maximum number of events in flight' },
     partitions: { kind: 'whole', value: 'COUNT', summary: 'The number of partitions, which can run at the same time' },
   },
   examples: [
     'rillflow subscriptions create mailer --type OrderShipped',
-    'rillflow subscriptions create audit --start-from now',
+    'rillflow subscriptions create audit --from now',
   ],
   async run({ out, open, arguments: { name }, options }) {
-    const startFrom = parseStart(options.startFrom)
+    const from = parseFrom(options.from)
     const { group, maxInFlight, partitions } = options
     const { store } = await open()
-    await store.subscriptions.create(name, { ...eventFilter(options), group, startFrom, maxInFlight, partitions })
-    const status = await store.subscriptions.status(name, group)
+    await store.subscriptions.create(name, { ...eventFilter(options), group, from, maxInFlight, partitions })
+    const status = await groupStatusOf(store, name, group)
     out.print(status, () => `Created group ${group} of ${name}, which begins after position ${status.checkpoint}.`)
   },
 })
@@ -66,7 +69,7 @@ const create = defineCommand({
 const list = listCommand({
   examples: ['rillflow subscriptions list'],
   empty: 'There are no subscriptions.',
-  list: store => store.subscriptions.list(),
+  list: listSubscriptions,
   columns: () => [
     { title: 'SUBSCRIPTION', of: ({ name }) => name, paint: (_, colour) => colour.cyan },
     { title: 'GROUPS', of: ({ groups }) => groups.join(', '), cut: true },
@@ -84,7 +87,7 @@ const status = defineCommand({
   examples: ['rillflow subscriptions status mailer'],
   async run({ out, open, arguments: { name }, options: { group } }) {
     const { store } = await open()
-    const status = await store.subscriptions.status(name, group)
+    const status = await groupStatusOf(store, name, group)
     out.print(status, style => groupInFull(style, status))
   },
 })
@@ -96,7 +99,7 @@ const pause = defineCommand({
   examples: ['rillflow subscriptions pause mailer', 'rillflow subscriptions pause mailer --group audit'],
   async run({ out, open, arguments: { name }, options: { group } }) {
     const { store } = await open()
-    await store.subscriptions.pause(name, group)
+    await store.consumers.pause(name, { group })
     out.print(await store.subscriptions.groups(name), () => `Paused ${groupOf(name, group)}.`)
   },
 })
@@ -108,7 +111,7 @@ const resume = defineCommand({
   examples: ['rillflow subscriptions resume mailer', 'rillflow subscriptions resume mailer --group audit'],
   async run({ out, open, arguments: { name }, options: { group } }) {
     const { store } = await open()
-    await store.subscriptions.resume(name, group)
+    await store.consumers.resume(name, { group })
     out.print(await store.subscriptions.groups(name), () => `Resumed ${groupOf(name, group)}.`)
   },
 })
@@ -132,7 +135,7 @@ const reset = defineCommand({
     const groups = (await store.subscriptions.groups(name)).map(status => status.group)
     const target = group === undefined ? `${name} (${groups.join(', ')})` : groupOf(name, group)
     if (!(await confirm(`move the checkpoint of ${target} to ${position}`))) return
-    await store.subscriptions.reset(name, position, group)
+    await store.consumers.reset(name, position, { group })
     out.print(await store.subscriptions.groups(name), () => `Reset ${target} to ${position}.`)
   },
 })
@@ -156,8 +159,9 @@ const tail = defineCommand({
   async run({ out, open, arguments: { name }, options: { group, ack, follow, limit }, signal }) {
     const { store } = await open()
     const print = (event: RecordedEvent): void => out.line(event, style => eventLine(style, event))
-    const { checkpoint, partitions } = await store.subscriptions.status(name, group)
-    const { filter } = (await store.subscriptions.list()).find(each => each.name === name)! as { filter: EventFilter }
+    const status = await groupStatusOf(store, name, group)
+    const { checkpoint, partitions } = status
+    const filter: EventFilter = status.filter
     if (ack) {
       const options = { filter, group, signal }
       if (follow) return acknowledge(store, name, options, Number.POSITIVE_INFINITY, print)
@@ -192,7 +196,7 @@ const groupStatus = defineCommand({
   examples: ['rillflow subscriptions group-status mailer default'],
   async run({ out, open, arguments: { name, group } }) {
     const { store } = await open()
-    const status = await store.subscriptions.status(name, group)
+    const status = await groupStatusOf(store, name, group)
     out.print(status, style => groupInFull(style, status))
   },
 })
@@ -213,8 +217,8 @@ const setGroupMaxInFlight = defineCommand({
   examples: ['rillflow subscriptions set-group-max-in-flight mailer default 50'],
   async run({ out, open, arguments: { name, group, value = defaultMaxInFlight } }) {
     const { store } = await open()
-    await store.subscriptions.setMaxInFlight(name, group, value)
-    const status = await store.subscriptions.status(name, group)
+    await store.subscriptions.setMaxInFlight(name, value, { group })
+    const status = await groupStatusOf(store, name, group)
     out.print(status, () => `Group ${group} of ${name} may have ${status.maxInFlight} events in flight.`)
   },
 })
@@ -232,10 +236,39 @@ export const subscriptions: Commands = defineVerbs({
   'set-group-max-in-flight': ['Limit the events that a group has in flight', setGroupMaxInFlight],
 })
 
-function parseStart(text: string): 'beginning' | 'now' | number {
-  if (text === 'beginning' || text === 'now') return text
+interface SubscriptionLine {
+  readonly name: string
+  readonly groups: readonly string[]
+  readonly filter: object
+}
+
+async function listSubscriptions(store: Store): Promise<SubscriptionLine[]> {
+  const { items } = await store.consumers.list({ kind: 'subscription', limit: 1_000 })
+  const names = [...new Set(items.map(({ name }) => name))]
+  return Promise.all(
+    names.map(async name => {
+      const groups = await store.subscriptions.groups(name)
+      return { name, groups: groups.map(({ group }) => group), filter: groups[0]!.filter }
+    }),
+  )
+}
+
+/** The status of the group with its partitions; of one that is not there the error suggests the nearest name. */
+async function groupStatusOf(store: Store, name: string, group: string): Promise<GroupStatus> {
+  const groups = await store.subscriptions.groups(name)
+  const found = groups.find(each => each.group === group)
+  if (found !== undefined) return found
+  const nearest = nearestName(
+    group,
+    groups.map(each => each.group),
+  )
+  throw new ConsumerNotFound({ consumer: name, group, nearest })
+}
+
+function parseFrom(text: string): From {
+  if (text === 'start' || text === 'now') return text
   if (/^\d{1,15}$/.test(text)) return Number(text)
-  throw new WrongUsage({ reason: `--start-from must be beginning, now or a position, not ${JSON.stringify(text)}` })
+  throw new WrongUsage({ reason: `--from must be start, now or a position, not ${JSON.stringify(text)}` })
 }
 
 /** Consumes events of a group until `count` of them are acknowledged. */

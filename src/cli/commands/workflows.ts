@@ -40,10 +40,10 @@ export const workerOptions = {
     env: 'RILLFLOW_CONCURRENCY',
     summary: 'The maximum number of handlers that run at the same time',
   },
-  node: {
+  name: {
     kind: 'text',
     value: 'NAME',
-    env: 'RILLFLOW_NODE',
+    env: 'RILLFLOW_NAME',
     summary: 'The name of this runner, the same each time it is started',
   },
 } as const
@@ -317,7 +317,7 @@ const workers = defineCommand({
       const { now } = style
       const workerColumns: Column<(typeof workers)[number]>[] = [
         { title: 'WORKER', of: ({ id }) => id, cut: true, paint: (_, colour) => colour.cyan },
-        { title: 'NAME', of: ({ node }) => node },
+        { title: 'NAME', of: ({ name }) => name },
         { title: 'RUNNING', of: ({ running, concurrency }) => `${running} of ${concurrency}`, right: true },
         {
           title: 'HEARTBEAT',
@@ -336,15 +336,14 @@ const run = defineCommand({
   description: 'Shares the work with workers elsewhere. Use `rillflow run` to also run projections and subscriptions.',
   options: workerOptions,
   examples: ['rillflow workflows run --concurrency 32'],
-  async run({ out, open, config, options: { concurrency, node }, signal }) {
+  async run({ out, open, config, options: { concurrency, name }, signal }) {
     const { store } = await open({ logger: warningLogger(out), create: true })
     const handlers = store.workflows.handlers.registered()
     if (handlers.length === 0) throw new NothingRegistered({ what: 'handlers', path: (await config())?.path })
-    const worker = store.workflows.worker({ concurrency, node })
-    await worker.start()
+    const runner = await store.start({ only: ['handlers', 'schedules'], concurrency, name })
     out.note(`Running ${count(handlers.length, 'handler')}: ${handlers.join(', ')}. Press Ctrl-C to stop.`)
     await new Promise<void>(resolve => onAbort(signal, resolve))
-    await worker.stop()
+    await runner.stop()
   },
 })
 

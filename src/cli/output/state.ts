@@ -3,8 +3,8 @@ import type { ConsumerStatus, StoredError } from '../../consumers/status.ts'
 import { digits, duration } from './amount.ts'
 import type { Colours } from './output.ts'
 
-export function stateOf(status: ConsumerStatus | undefined): string {
-  if (status === undefined) return 'new'
+export function stateOf(status: ConsumerStatus): string {
+  if (status.progressedAt === undefined) return 'new'
   if (status.isPaused) return 'paused'
   if (status.state !== 'active') return status.state
   if (status.attempts > 0) return 'failing'

@@ -9,7 +9,7 @@
  * Locks are taken in the order of the consumer's batches: the dead letter, then the consumer's row at the end.
  */
 
-import { HandlerTimeout, isRillflowError } from '../../core/errors.ts'
+import { ConsumerTimeout, isRillflowError } from '../../core/errors.ts'
 import { onAbort } from '../../core/lifecycle.ts'
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
@@ -18,7 +18,7 @@ import { eventColumns, eventsOfRows } from '../../events/read/rows.ts'
 import type { Consumer } from '../consumer.ts'
 import { refuseInterruption } from '../run/batch.ts'
 import { isInterruption } from '../run/failure.ts'
-import type { Hold } from '../runners/host.ts'
+import type { HeldLease } from '../runners/runnable.ts'
 import { close, putBack, reopenAbandoned, type TakenDeadLetter, take } from './row.ts'
 
 export interface Replayed {
@@ -35,7 +35,7 @@ export interface Replayed {
 export async function replayRequested(
   { log }: { readonly log: Log },
   consumer: Consumer,
-  hold: Hold,
+  hold: HeldLease,
   { limit = 100 }: { limit?: number | undefined } = {},
 ): Promise<Replayed> {
   await reopenAbandoned(log, hold.lease)
@@ -50,7 +50,7 @@ export async function replayRequested(
   return { replayed, failed, nextInMs: 0 }
 }
 
-async function replay(log: Log, consumer: Consumer, hold: Hold, deadLetter: TakenDeadLetter): Promise<boolean> {
+async function replay(log: Log, consumer: Consumer, hold: HeldLease, deadLetter: TakenDeadLetter): Promise<boolean> {
   const { eventId } = deadLetter
   const about = { schema: log.schema, consumer: consumer.name, eventId }
   try {
@@ -65,7 +65,7 @@ async function replay(log: Log, consumer: Consumer, hold: Hold, deadLetter: Take
   }
 }
 
-async function apply(log: Log, consumer: Consumer, hold: Hold, deadLetter: TakenDeadLetter): Promise<void> {
+async function apply(log: Log, consumer: Consumer, hold: HeldLease, deadLetter: TakenDeadLetter): Promise<void> {
   const { telemetry, schema } = log
   const event = await readEvent(log, deadLetter)
   const attempt = deadLetter.attempts + 1
@@ -78,7 +78,7 @@ async function apply(log: Log, consumer: Consumer, hold: Hold, deadLetter: Taken
 async function applyEvent(
   log: Log,
   consumer: Consumer,
-  { lease, lost }: Hold,
+  { lease, lost }: HeldLease,
   event: RecordedEvent,
   attempt: number,
 ): Promise<void> {
@@ -99,7 +99,7 @@ async function applyEvent(
     )
   } catch (error) {
     const reason = isRillflowError(error, 'transaction_timeout')
-      ? new HandlerTimeout({ consumer: consumer.name, timeoutMs: (error as { timeoutMs?: number }).timeoutMs! }, error)
+      ? new ConsumerTimeout({ consumer: consumer.name, timeoutMs: (error as { timeoutMs?: number }).timeoutMs! }, error)
       : error
     ended.abort(reason)
     throw reason

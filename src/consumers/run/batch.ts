@@ -12,7 +12,7 @@
  * What says nothing about the event (a lost connection, a lost lease) is thrown on and counts as no attempt.
  */
 
-import { HandlerTimeout, isRillflowError } from '../../core/errors.ts'
+import { ConsumerTimeout, isRillflowError } from '../../core/errors.ts'
 import { abortable } from '../../core/lifecycle.ts'
 import type { Transaction } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
@@ -24,8 +24,8 @@ import { channels } from '../../telemetry/telemetry.ts'
 import type { Consumer } from '../consumer.ts'
 import { type Held, save } from '../row.ts'
 import type { Breaker } from './breaker.ts'
-import { type Conclusion, conclude } from './conclude.ts'
 import { isInterruption } from './failure.ts'
+import { applyPolicy, type PolicyOutcome } from './policy.ts'
 
 /** A consumer at work. */
 export interface Work {
@@ -43,7 +43,7 @@ export interface Work {
   readonly faults?: ReadonlyMap<number, unknown> | undefined
 }
 
-export interface BatchOutcome extends Conclusion {
+export interface BatchOutcome extends PolicyOutcome {
   /** Events that are done with: applied, skipped or set aside. */
   readonly processed: number
 }
@@ -135,7 +135,7 @@ async function failAt(work: Work, events: readonly RecordedEvent[], at: number, 
   try {
     const conclusion = await attempt.run(async tx => {
       if (before.length > 0) await attempt.handle(tx, before)
-      return conclude(work, tx, events[at]!, error, at === 0 ? work.attempts + 1 : 1)
+      return applyPolicy(work, tx, events[at]!, error, at === 0 ? work.attempts + 1 : 1)
     })
     return { ...conclusion, processed: at + (conclusion.end === undefined ? 0 : conclusion.end === 'stop' ? 0 : 1) }
   } catch (failed) {
@@ -164,8 +164,8 @@ async function oneByOne(
         } catch (error) {
           if (!attempt.hasThrown(error)) await refuseInterruption(tx, error)
           const isLast = !goesOn || at === events.length - 1 || performance.now() > until
-          const conclusion = await conclude(work, tx, event, error, at === 0 ? work.attempts + 1 : 1, isLast)
-          const isDone = conclusion.end === 'skip' || conclusion.end === 'dead-letter'
+          const conclusion = await applyPolicy(work, tx, event, error, at === 0 ? work.attempts + 1 : 1, isLast)
+          const isDone = conclusion.end === 'skip' || conclusion.end === 'deadLetter'
           if (isLast || !isDone) return { ...conclusion, processed: at + (isDone ? 1 : 0) }
         }
       }
@@ -244,7 +244,7 @@ class Attempt {
     if (lost.aborted || (!isOver && isInterruption(error)) || isRillflowError(error, 'circuit_open')) throw error
     const at = this.#current === undefined ? -1 : this.#events.indexOf(this.#current)
     const { timeoutMs } = limits(this.#work)
-    const told = isOver ? new HandlerTimeout({ consumer: consumer.name, timeoutMs }, error) : error
+    const told = isOver ? new ConsumerTimeout({ consumer: consumer.name, timeoutMs }, error) : error
     // A handler that swallowed the failure of its own statement is found out by the next one of ours.
     const isKnown = at >= 0 && (isOver || this.#thrown !== undefined)
     if (isOver && !isKnown && this.#events.length > 1) throw told

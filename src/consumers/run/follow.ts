@@ -19,7 +19,7 @@ import type { Consumer } from '../consumer.ts'
 import { replayRequested } from '../dead-letters/replay.ts'
 import { CheckpointBeyondHead, LeaseLost } from '../errors.ts'
 import { reportError, save } from '../row.ts'
-import type { Hold } from '../runners/host.ts'
+import type { HeldLease } from '../runners/runnable.ts'
 import { consumerNames } from '../schema.ts'
 import { applyPage } from './batch.ts'
 import { circuitBreaker } from './breaker.ts'
@@ -51,7 +51,7 @@ const replayEveryMs = 100
 const troubleBackoff = { baseMs: 50, factor: 2, maxMs: 30_000, jitter: 0.3 }
 
 /** Returns when the lease is to be given back or is lost, or the consumer was paused; rejects if its policy stops it. */
-export async function follow(parts: FollowParts, consumer: Consumer, hold: Hold): Promise<void> {
+export async function follow(parts: FollowParts, consumer: Consumer, hold: HeldLease): Promise<void> {
   const { log } = parts
   const { lease, drain, lost } = hold
   const breaker = consumer.breaker && circuitBreaker(consumer.name, log.clock, consumer.breaker)
@@ -78,8 +78,8 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: Hold)
       } catch (error) {
         if (lost.aborted || isRillflowError(error, 'lease_lost') || isRillflowError(error, 'store_closed')) return
         if (error instanceof Stopped) throw error.cause
-        // What else is held up waits for it to be mended; a processor's program is there to hear of it.
-        if (isRillflowError(error, 'dead_letter_unwritable') && consumer.kind === 'processor') throw error
+        // A program that waits for the error decides; a runner waits until the table can be written again.
+        if (isRillflowError(error, 'dead_letter_unwritable') && !consumer.pausesWhenStopped) throw error
         pages.forget()
         place = undefined
         parts.feed.forget()
@@ -125,7 +125,7 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: Hold)
     const started = performance.now()
     const work = { log, consumer, lease, attempts: at.attempts, breaker, lost }
     const outcome = await applyPage(work, page).catch((error: unknown) => {
-      if (isRillflowError(error, 'handler_timeout')) pace.tooLong(page.events.length)
+      if (isRillflowError(error, 'consumer_timeout')) pace.tooLong(page.events.length)
       throw error
     })
     if (outcome.error === undefined) pace.took(outcome.processed, performance.now() - started)
@@ -171,7 +171,7 @@ class Stopped extends Error {
 }
 
 /** Where the row says that the consumer is; undefined if it is paused. */
-async function findPlace(log: Log, { lease }: Hold): Promise<Place | undefined> {
+async function findPlace(log: Log, { lease }: HeldLease): Promise<Place | undefined> {
   const [row] = await log.database.run<{
     checkpoint: number
     attempts: number
@@ -196,7 +196,7 @@ async function findPlace(log: Log, { lease }: Hold): Promise<Place | undefined> 
 }
 
 /** For `status`; a database that is away cannot be told that it is. */
-async function noteError(log: Log, { lease }: Hold, error: unknown): Promise<void> {
+async function noteError(log: Log, { lease }: HeldLease, error: unknown): Promise<void> {
   await reportError(log, lease, describeError(error)).catch(() => {})
 }
 
@@ -216,7 +216,7 @@ interface Interruption {
 }
 
 /** What ends a wait early: the lease is to be given back or is lost, or somebody asked for something. */
-function interruptible({ drain, lost, onRequest }: Hold): Interruption {
+function interruptible({ drain, lost, onRequest }: HeldLease): Interruption {
   let isAsked = true
   let current: AbortController | undefined
   let asking: NodeJS.Timeout | undefined

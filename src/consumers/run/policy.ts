@@ -1,21 +1,36 @@
 /**
- * What becomes of an event whose handler failed: how often it is tried again and after which waits, and what happens at
- * the end. One shape for everybody; the names are shorthands for it.
+ * The failure policy: what happens to an event whose handler failed.
  *
- *     deadLetter()                                     3 retries, then set aside and go on: the default of projections
- *     failFast()                                       stop at the first failure: the default of processors
- *     retryWithBackoff({ retries: 10, end: 'skip' })
- *     custom(({ error, attempt }) => (attempt < 5 && isTemporary(error) ? 'retry' : 'dead-letter'))
- *     deadLetter({ byType: { OrderShipped: failFast() } })
+ *     failed ──► the breaker opened ──────► wait until it lets a trial through; it does not count as an attempt
+ *            ──► retries are left ────────► wait (backoff), then the same event again; the consumer waits with it
+ *            ──► none is left, onFailure:
+ *                  'deadLetter'  record a dead letter, continue after the event
+ *                  'skip'        continue after the event
+ *                  'stop'        stay before the event, and stop the consumer
+ *                  a function    is asked after every failure, and says one of these or 'retry'
+ *
+ * Everything that follows the log has these options in one shape. Options for some types of events (`byType`) replace
+ * those of the definition, one by one.
+ *
+ *     defineProcessor('mailer', { on: …, retries: 10, onFailure: 'skip', byType: { OrderShipped: { onFailure: 'stop' } } })
+ *
+ * The outcome is written in the transaction that keeps the events before the failed one.
  */
 import type { Awaitable } from '../../core/core.ts'
 import { InvalidOption } from '../../core/errors.ts'
+import { describe, refuseUnknownOptions } from '../../core/options.ts'
 import { type Backoff, delay } from '../../core/retry.ts'
+import type { Transaction } from '../../database/database.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
+import { channels } from '../../telemetry/telemetry.ts'
+import { record } from '../dead-letters/row.ts'
+import { DeadLetterUnwritable } from '../errors.ts'
+import { save } from '../row.ts'
+import type { Work } from './batch.ts'
+import { describeError, isInterruption } from './failure.ts'
 
-export type FailureEnd = 'stop' | 'skip' | 'dead-letter'
-
-export type Decision = FailureEnd | 'retry'
+/** What happens after the last attempt. */
+export type FailureEnd = 'deadLetter' | 'skip' | 'stop'
 
 /** One failure of one event. */
 export interface Failure {
@@ -26,95 +41,149 @@ export interface Failure {
   readonly attempt: number
 }
 
+export interface FailureOptions {
+  /** How many more times after the first attempt. Default 3. */
+  retries?: number | undefined
+  /** The waits between attempts. Default: 1 s, doubling up to 30 s, a tenth of it left to chance. */
+  backoff?: Partial<Backoff> | undefined
+  /** False for an error that no further attempt can cure. Default: every error is retried. */
+  isRetryable?: ((error: unknown) => boolean) | undefined
+  /**
+   * What happens after the last attempt. Default 'deadLetter'; a processor's is 'stop'. A function is asked after every
+   * failure, and sets the limit itself.
+   */
+  onFailure?: FailureEnd | ((failure: Failure) => Awaitable<FailureEnd | 'retry'>) | undefined
+  /** Other options for events of some types; an option that is left out is that of the definition. */
+  byType?: Readonly<Record<string, Omit<FailureOptions, 'byType'>>> | undefined
+}
+
+/** The names of `FailureOptions`, for definitions that have further options. */
+export const failureOptionNames: readonly (keyof FailureOptions)[] = [
+  'retries',
+  'backoff',
+  'isRetryable',
+  'onFailure',
+  'byType',
+]
+
+/** The options in full. */
 export interface FailurePolicy {
-  /** How many more times after the first try. */
   readonly retries: number
   readonly backoff: Backoff
-  /** What happens after the last try, or a function that decides after each. */
-  readonly end: FailureEnd | ((failure: Failure) => Awaitable<Decision>)
-  /** Other policies for some types of events. */
-  readonly byType?: Readonly<Record<string, FailurePolicy>> | undefined
+  readonly isRetryable: (error: unknown) => boolean
+  readonly onFailure: NonNullable<FailureOptions['onFailure']>
+  readonly byType: ReadonlyMap<string, FailurePolicy>
 }
 
-export interface PolicyOptions {
-  /** How many more times after the first try. Default 3. */
-  retries?: number | undefined
-  /** The wait after the first failure; it doubles with each one. Default 1000. */
-  baseMs?: number | undefined
-  /** The longest wait. Default 30 000. */
-  maxMs?: number | undefined
-  /** The share of a wait that is left to chance, 0 to 1. Default 0.1. */
-  jitter?: number | undefined
-  /** Other policies for some types of events. */
-  byType?: Readonly<Record<string, FailurePolicy>> | undefined
+/** `what` is the definition, as messages name it: `Projection "sales"`. */
+export function failurePolicy(
+  what: string,
+  options: FailureOptions,
+  otherwise: FailureEnd = 'deadLetter',
+): FailurePolicy {
+  const { byType = {}, ...own } = options
+  const policies = Object.entries(byType).map(([type, given]) => {
+    refuseUnknownOptions(`The failure policy of ${type} in ${what}`, given, failureOptionNames.slice(0, -1))
+    return [type, policyOf(what, { ...own, ...given }, otherwise)] as const
+  })
+  return { ...policyOf(what, own, otherwise), byType: new Map(policies) }
 }
 
-/** Stops the consumer at the first failure. */
-export function failFast(options: PolicyOptions = {}): FailurePolicy {
-  return policy({ retries: 0, ...options }, 'stop')
-}
-
-/** Goes on after the first failure, and says so to the logger. */
-export function logAndSkip(options: PolicyOptions = {}): FailurePolicy {
-  return policy({ retries: 0, ...options }, 'skip')
-}
-
-/** Tries again, then sets the event aside as a dead letter and goes on. */
-export function deadLetter(options: PolicyOptions = {}): FailurePolicy {
-  return policy(options, 'dead-letter')
-}
-
-/** Tries again with growing waits, then does what `end` says. Default 'stop'. */
-export function retryWithBackoff(options: PolicyOptions & { end?: FailureEnd | undefined } = {}): FailurePolicy {
-  const { end = 'stop', ...rest } = options
-  return policy(rest, end)
-}
-
-/** Asks after each failure; there is no limit but the one it sets. */
-export function custom(decide: (failure: Failure) => Awaitable<Decision>, options: PolicyOptions = {}): FailurePolicy {
-  if (typeof decide !== 'function') throw new InvalidOption({ option: 'policy', reason: 'custom takes a function' })
-  return policy({ retries: 0, ...options }, decide)
-}
-
-export function policyFor(given: FailurePolicy, type: string): FailurePolicy {
-  const { byType } = given
-  return byType !== undefined && Object.hasOwn(byType, type) ? byType[type]! : given
-}
-
-/** What happens now, and after which wait if it is tried again. */
-export async function decide(
-  given: FailurePolicy,
-  failure: Failure,
-): Promise<{ decision: FailureEnd } | { decision: 'retry'; delayMs: number }> {
-  const { retries, backoff, end } = policyFor(given, failure.event.type)
-  const delayMs = delay(backoff, failure.attempt)
-  if (typeof end !== 'function') return failure.attempt <= retries ? { decision: 'retry', delayMs } : { decision: end }
-  const decision: unknown = await end(failure)
-  if (decision === 'retry') return { decision, delayMs }
-  if (decision === 'stop' || decision === 'skip' || decision === 'dead-letter') return { decision }
-  throw new InvalidOption({ option: 'policy', reason: `${String(decision)} is no decision: ${decisions}` })
-}
-
-/** Refuses what came from JavaScript, or from a file, and is no policy. */
-export function checkPolicy(given: FailurePolicy): FailurePolicy {
-  const { retries, backoff, end, byType } = given ?? {}
-  const known = typeof end === 'function' || (ends as readonly unknown[]).includes(end)
-  if (!known) throw new InvalidOption({ option: 'policy', reason: `has an unknown end, ${String(end)}: ${decisions}` })
+function policyOf(what: string, options: FailureOptions, otherwise: FailureEnd): FailurePolicy {
+  const { retries = 3, isRetryable = () => true, onFailure = otherwise } = options
+  const backoff = { baseMs: 1_000, factor: 2, maxMs: 30_000, jitter: 0.1, ...options.backoff }
+  const refuse = (option: string, reason: string): never => {
+    throw new InvalidOption({ option, reason: `${what} ${reason}` })
+  }
   if (!Number.isSafeInteger(retries) || retries < 0)
-    throw new InvalidOption({ option: 'policy', reason: `retries must be a whole number from 0, not ${retries}` })
-  if (!(backoff.baseMs >= 0 && backoff.maxMs >= 0 && backoff.factor >= 1 && backoff.jitter >= 0 && backoff.jitter <= 1))
-    throw new InvalidOption({
-      option: 'policy',
-      reason: 'needs waits from 0, a factor from 1, and a jitter from 0 to 1',
-    })
-  for (const each of Object.values(byType ?? {})) checkPolicy(each)
-  return given
+    refuse('retries', `has ${describe(retries)} as "retries". It must be a whole number from 0.`)
+  const { baseMs, factor, maxMs, jitter } = backoff
+  if (!(baseMs >= 0 && maxMs >= 0 && factor >= 1 && jitter >= 0 && jitter <= 1))
+    refuse('backoff', 'has a "backoff" that cannot be: waits begin at 0, its factor at 1, its jitter is from 0 to 1.')
+  if (typeof isRetryable !== 'function')
+    refuse('isRetryable', `has ${describe(isRetryable)} as "isRetryable". It must be a function.`)
+  if ((onFailure as unknown) === 'park')
+    refuse('onFailure', `cannot have onFailure: 'park'. Only ordered handlers can park the key of a failed event.`)
+  if (typeof onFailure !== 'function' && !ends.includes(onFailure))
+    refuse('onFailure', `has ${describe(onFailure)} as "onFailure". It must be ${endNames}, or a function.`)
+  return { retries, backoff, isRetryable, onFailure, byType: new Map() }
 }
 
-const ends = ['stop', 'skip', 'dead-letter'] as const
-const decisions = 'it is stop, skip, retry or dead-letter'
+const ends: readonly FailureEnd[] = ['deadLetter', 'skip', 'stop']
+const endNames = `'deadLetter', 'skip' or 'stop'`
 
-function policy(options: PolicyOptions, end: FailurePolicy['end']): FailurePolicy {
-  const { retries = 3, baseMs = 1_000, maxMs = 30_000, jitter = 0.1, byType } = options
-  return checkPolicy({ retries, backoff: { baseMs, factor: 2, maxMs, jitter }, end, byType })
+export type Decision = { readonly decision: FailureEnd } | { readonly decision: 'retry'; readonly delayMs: number }
+
+/** What happens now, and after which wait if the event is tried again. */
+export async function decide(policy: FailurePolicy, failure: Failure): Promise<Decision> {
+  const { retries, backoff, isRetryable, onFailure } = policy.byType.get(failure.event.type) ?? policy
+  const { attempt, error, consumer } = failure
+  const again = { decision: 'retry', delayMs: delay(backoff, attempt) } as const
+  if (typeof onFailure !== 'function') return attempt <= retries && isRetryable(error) ? again : { decision: onFailure }
+  const decision: unknown = await onFailure(failure)
+  if (decision === 'retry') return again
+  if ((ends as readonly unknown[]).includes(decision)) return { decision: decision as FailureEnd }
+  const reason = `"onFailure" of "${consumer}" returned ${describe(decision)}. It must return ${endNames}, or 'retry'.`
+  throw new InvalidOption({ option: 'onFailure', reason: `The function ${reason}` })
+}
+
+/** What became of a failed event. */
+export interface PolicyOutcome {
+  readonly checkpoint: number
+  /** How often the event after the checkpoint has failed. */
+  readonly attempts: number
+  /** How long it has to wait before it is tried again. */
+  readonly retryInMs: number
+  readonly isPaused: boolean
+  /** Undefined if there was no failure, or the event is tried again. */
+  readonly end: FailureEnd | undefined
+  readonly error: unknown
+}
+
+/**
+ * Does what the policy says, as the last statements of the transaction. `savesPassed` false: if the event is passed and
+ * others follow in the same transaction, the caller saves the checkpoint after them.
+ */
+export async function applyPolicy(
+  work: Work,
+  tx: Transaction,
+  event: RecordedEvent,
+  error: unknown,
+  attempt: number,
+  savesPassed = true,
+): Promise<PolicyOutcome> {
+  const { log, consumer, lease, breaker } = work
+  const { telemetry } = log
+  const about = { schema: log.schema, consumer: consumer.name, eventId: event.id, position: event.position, attempt }
+  const stored = { ...describeError(error), eventId: event.id, position: event.position, attempt }
+  const before = event.position - 1
+  telemetry.count('consumer_failures_total', 1, consumer.name)
+
+  const wait = async (attempts: number, retryInMs: number): Promise<PolicyOutcome> => {
+    const { isPaused } = await save(log, lease, { checkpoint: before, attempts, retryInMs, error: stored }, tx)
+    return { checkpoint: before, attempts, retryInMs, isPaused, end: undefined, error }
+  }
+
+  // A breaker that this failure has opened says that the target is down, not that the event is bad.
+  if (breaker !== undefined && breaker.openings() > work.openings) return wait(attempt - 1, breaker.retryInMs())
+
+  const decided = await decide(consumer.policy, { consumer: consumer.name, event, error, attempt })
+  const { decision } = decided
+  telemetry.publish(channels.failure, () => ({ ...about, error, decision }))
+  telemetry.log.warn({ ...about, error, decision }, 'an event could not be applied')
+  if (decided.decision === 'retry') return wait(attempt, decided.delayMs)
+
+  if (decision === 'deadLetter')
+    await record(log, lease, { event, error, attempts: attempt }, tx).catch((cause: unknown) => {
+      if (isInterruption(cause)) throw cause
+      throw new DeadLetterUnwritable({ consumer: consumer.name, eventId: event.id }, cause)
+    })
+  const end = decided.decision
+  const isStopped = end === 'stop'
+  const checkpoint = isStopped ? before : event.position
+  const attempts = isStopped ? attempt : 0
+  if (!isStopped && !savesPassed) return { checkpoint, attempts, retryInMs: 0, isPaused: false, end, error }
+  const progress = { checkpoint, attempts, error: stored, pause: isStopped && consumer.pausesWhenStopped }
+  const { isPaused } = await save(log, lease, progress, tx)
+  return { checkpoint, attempts, retryInMs: 0, isPaused, end, error }
 }

@@ -1,96 +1,133 @@
-/** The daemons of all processes: who is there, in which role, with which consumers. */
-
+/**
+ * Runners: the processes that run what was defined, and how they share it.
+ *
+ *     store.start() ─► runner ─► parts: consumers, subscriptions, handlers and schedules, upkeep   (runnable.ts)
+ *                        │
+ *                        ├─ heartbeat ─► [runners]     which runners are alive, and in which role  (row.ts)
+ *                        └─ leases ────► [consumers]   which runner holds which consumer           (leases.ts, balance.ts)
+ *
+ * Guarantees:
+ * - Many processes share the work: each consumer is held by one runner at a time, and the runners hold about the same
+ *   number of them. When a process dies, others take over within the time of a lease; when one joins, it gets its share.
+ * - Runners talk through rows only. A hint makes the next look come at once; without it, it comes in time.
+ * - `standby` holds for everything: such a runner runs nothing until no active runner with a name is alive.
+ *
+ * What can fail: see `runner.ts`. An operator can move the active role between runners with names (`promote`,
+ * `demote`); work that is running completes first.
+ */
+import { type Named, nameOf } from '../../core/definition.ts'
 import { nearestName } from '../../core/nearest.ts'
+import { decodeCursor, type Page, type PageOptions, pageOf } from '../../core/page.ts'
+import type { Services } from '../../core/service.ts'
+import { checkWhole } from '../../core/whole.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import type { Wake } from '../../events/order/wake.ts'
-import { NodeNotFound } from '../errors.ts'
+import { RunnerNotFound } from '../errors.ts'
 import { consumerNames } from '../schema.ts'
-import type { Role } from './members.ts'
+import { demote, isAlive, promote, type RunnerRole } from './row.ts'
+import { type Runner, type RunnerHooks, type RunnerOptions, type RunnerParts, startRunner } from './runner.ts'
 
-export interface DaemonDescription {
+export interface RunnerDescription {
   /** A random id, a new one with each start. */
-  readonly owner: string
-  readonly node: string | undefined
-  readonly role: Role
+  readonly id: string
+  readonly name: string | undefined
+  readonly role: RunnerRole
   readonly startedAt: Date
-  /** How long ago it gave the last sign of life. */
   readonly heartbeatAgeMs: number
-  /** Whether it counts as running. */
+  /** Whether its heartbeat is fresh. */
   readonly isAlive: boolean
   /** The consumers whose leases it holds. */
-  readonly leases: readonly string[]
+  readonly holds: readonly string[]
+  /** The most handlers it runs at the same time; undefined if it runs none. */
+  readonly concurrency: number | undefined
 }
 
-export interface Daemons {
-  list(): Promise<DaemonDescription[]>
-  /** Makes a node hot, and the hot node there is a standby. */
-  promote(node: string): Promise<void>
-  /** Makes a node a standby; the longest waiting other one becomes hot. */
-  demote(node: string): Promise<void>
+/** The runners of all processes. */
+export interface Runners {
+  list(options?: PageOptions): Promise<Page<RunnerDescription>>
+  /** Makes a runner active, by its name; the active one with a name becomes a standby. */
+  promote(runner: Named): Promise<void>
+  /** Makes a runner a standby, by its name; the one that has waited longest becomes active. */
+  demote(runner: Named): Promise<void>
 }
 
-export function administerDaemons({ log, wake }: { readonly log: Log; readonly wake: Wake }): Daemons {
-  const list = async (): Promise<DaemonDescription[]> => {
-    const rows = await log.database.run<{
-      owner: string
-      node: string | null
-      role: Role
-      started_at: Date
-      age_ms: number
-      alive: boolean
-      leases: string[] | null
-    }>(sql`/* daemons.list */
-      select
-        d.owner,
-        d.node,
-        d.role,
-        d.started_at,
-        greatest(0, extract(epoch from ${log.names.clock}(d.heartbeat_at) - d.heartbeat_at) * 1000)::float8 as age_ms,
-        d.heartbeat_at >= ${log.names.clock}(d.heartbeat_at) - make_interval(secs => d.lease_ms / 1000.0) as alive,
-        (select array_agg(c.name order by c.name)
-          from ${consumerNames(log).consumers} as c
-          where c.owner = d.owner
-            and c.lease_until > ${log.names.clock}(c.lease_until)) as leases
-      from ${consumerNames(log).daemons} as d
-      order by d.node nulls last, d.started_at, d.owner`)
-    const sign = log.database.soleUser
-    return rows.map(row => ({
-      owner: row.owner,
-      node: row.node ?? undefined,
-      role: row.role,
-      startedAt: row.started_at,
-      heartbeatAgeMs: row.age_ms,
-      isAlive: row.alive && (sign === undefined || row.owner.startsWith(`${sign}/`)),
-      leases: row.leases ?? [],
-    }))
-  }
+export interface OpenRunners {
+  start(options?: RunnerOptions, hooks?: RunnerHooks): Promise<Runner>
+  readonly runners: Runners
+}
 
-  const refuseUnknown = async (node: string): Promise<void> => {
-    const nodes = (await list()).flatMap(each => (each.isAlive && each.node !== undefined ? [each.node] : []))
-    if (!nodes.includes(node)) throw new NodeNotFound({ node, nearest: nearestName(node, nodes) })
-  }
-
+export function openRunners(parts: RunnerParts & { readonly services: Services }): OpenRunners {
+  const { log, wake, services } = parts
   return {
-    list,
-    async promote(node) {
-      await refuseUnknown(node)
-      await log.database.run(sql`/* daemons.promote */
-        update ${consumerNames(log).daemons}
-        set role = case when node = ${node}::text then 'hot' else 'standby' end
-        where node is not null
-          and (node = ${node}::text or role = 'hot')`)
-      wake.changed()
+    async start(options = {}, hooks) {
+      log.database.refuseInsideTransaction('start')
+      return startRunner(services, parts, options, hooks)
     },
-    async demote(node) {
-      await refuseUnknown(node)
-      // Last in the line of those who wait to become hot.
-      await log.database.run(sql`/* daemons.demote */
-        update ${consumerNames(log).daemons}
-        set role = 'standby',
-          started_at = ${log.names.clock}(started_at)
-        where node = ${node}::text`)
-      wake.changed()
+    runners: {
+      list: (options = {}) => listRunners(log, options),
+      async promote(runner) {
+        await promote(log, await knownName(log, nameOf(runner)))
+        wake.changed()
+      },
+      async demote(runner) {
+        await demote(log, await knownName(log, nameOf(runner)))
+        wake.changed()
+      },
     },
   }
+}
+
+interface ListedRow {
+  readonly id: string
+  readonly name: string | null
+  readonly role: RunnerRole
+  readonly started_at: Date
+  readonly started_text: string
+  readonly age_ms: number
+  readonly alive: boolean
+  readonly concurrency: number | null
+  readonly holds: string[] | null
+}
+
+/** Those with names first, by name; then the others, by age. */
+async function listRunners(log: Log, { after, limit = 100 }: PageOptions): Promise<Page<RunnerDescription>> {
+  checkWhole('limit', limit, 1, 10_000)
+  const { consumers, runners } = consumerNames(log)
+  const { clock } = log.names
+  const [hasNoName, name, startedAt, id] = after === undefined ? [] : decodeCursor(after, 4)
+  const rows = await log.database.run<ListedRow>(sql`/* runners.list */
+    select
+      r.id, r.name, r.role, r.started_at, r.started_at::text as started_text, r.concurrency,
+      greatest(0, extract(epoch from ${clock}(r.fence) - r.heartbeat_at) * 1000)::float8 as age_ms,
+      ${isAlive(log)} as alive,
+      (select array_agg(c.name order by c.name)
+        from ${consumers} as c
+        where c.owner = r.id
+          and c.lease_until > ${clock}(c.fence)) as holds
+    from ${runners} as r
+    where ${after === undefined}::boolean
+      or (r.name is null, coalesce(r.name, ''), r.started_at, r.id)
+        > (${hasNoName ?? null}::boolean, ${name ?? null}::text, ${startedAt ?? null}::timestamptz, ${id ?? null}::text)
+    order by r.name is null, coalesce(r.name, ''), r.started_at, r.id
+    limit ${limit + 1}::integer`)
+  const opening = log.database.soleUser
+  const page = pageOf(rows, limit, row => [row.name === null, row.name ?? '', row.started_text, row.id])
+  const items = page.items.map(row => ({
+    id: row.id,
+    name: row.name ?? undefined,
+    role: row.role,
+    startedAt: row.started_at,
+    heartbeatAgeMs: row.age_ms,
+    isAlive: row.alive && (opening === undefined || row.id.startsWith(`${opening}/`)),
+    holds: row.holds ?? [],
+    concurrency: row.concurrency ?? undefined,
+  }))
+  return { items, next: page.next }
+}
+
+async function knownName(log: Log, name: string): Promise<string> {
+  const { items } = await listRunners(log, { limit: 10_000 })
+  const names = items.flatMap(each => (each.isAlive && each.name !== undefined ? [each.name] : []))
+  if (names.includes(name)) return name
+  throw new RunnerNotFound({ runner: name, nearest: nearestName(name, names) })
 }

@@ -9,7 +9,7 @@
  * change one document wait for each other before positions are drawn: what a projection does to a document, it does in
  * the order of positions.
  */
-import { HandlerTimeout, isRillflowError, type RillflowError } from '../../core/errors.ts'
+import { ConsumerTimeout, isRillflowError, type RillflowError } from '../../core/errors.ts'
 import { abortable, onAbort } from '../../core/lifecycle.ts'
 import type { Transaction } from '../../database/database.ts'
 import { lendTransaction } from '../../database/handle.ts'
@@ -131,7 +131,7 @@ async function applyWanted(
   const timeoutMs = timeoutOf(log, projection)
   const controller = new AbortController()
   const { handle, shut } = lendTransaction(tx)
-  const late = new HandlerTimeout({ consumer: name, timeoutMs })
+  const late = new ConsumerTimeout({ consumer: name, timeoutMs })
   const timer = log.clock.setTimeout(() => controller.abort(late), timeoutMs)
   const release = over && onAbort(over, () => controller.abort(over.reason))
   try {

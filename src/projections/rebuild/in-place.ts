@@ -72,8 +72,8 @@ async function resetModel(
   lease: Lease,
   signal: AbortSignal | undefined,
 ): Promise<Lease> {
-  const { startFrom, timeoutMs } = projection.options
-  const checkpoint = typeof startFrom === 'number' ? startFrom : 0
+  const { from, timeoutMs } = projection.options
+  const checkpoint = typeof from === 'number' ? from : 0
   for (let attempt = 1; ; attempt++) {
     try {
       await log.database.transaction(

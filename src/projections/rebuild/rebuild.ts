@@ -10,7 +10,7 @@
  * Guarantees:
  * - The result is that of a fresh build, whatever is appended meanwhile.
  * - A rebuild that was interrupted, by a signal or a crash, is resumed by the next call if the code is the same; `restart`
- *   discards it. It starts at the beginning of the log, or at the position given as `startFrom`.
+ *   discards it. It starts at the beginning of the log, or at the position given as `from`.
  * - While it runs it holds a lease, so that a second one is refused (`RebuildRunning`).
  *
  * A rebuild is *pending* where the log was cut at a position that the projection had passed: its read model shows events that

@@ -86,8 +86,8 @@ async function beginShadow(log: Log, projection: Projection, restart: boolean): 
       if (row?.held === true) throw new RebuildRunning({ projection: projection.name })
       if (row !== undefined && row.print === print && !restart) return
       if (row !== undefined) await forgetShadow(log, tx, projection)
-      const { startFrom } = projection.options
-      const checkpoint = typeof startFrom === 'number' ? startFrom : 0
+      const { from } = projection.options
+      const checkpoint = typeof from === 'number' ? from : 0
       const definition = { rebuilds: projection.name, fingerprint: print }
       const [made] = await ensure(log, [{ name, kind: 'projection', checkpoint, definition }], tx)
       // Another process has just begun.

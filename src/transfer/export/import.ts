@@ -8,7 +8,7 @@
  * run afterwards, as they did in every other store.
  */
 import { freeAll } from '../../consumers/operator.ts'
-import { removeAllRunners } from '../../consumers/runners/members.ts'
+import { removeAllRunners } from '../../consumers/runners/row.ts'
 import { consumerNames } from '../../consumers/schema.ts'
 import { throwIfAborted } from '../../core/abort.ts'
 import type { Executor, Transaction } from '../../database/database.ts'

@@ -6,17 +6,17 @@ import {
   readWaitingRebuilds,
   type WaitingRebuild,
 } from '../../consumers/insight.ts'
-import { type ConsumerStatus, readStatus } from '../../consumers/status.ts'
+import { type RowStatus, readStatus } from '../../consumers/status.ts'
 import type { Log } from '../../events/log.ts'
 import type { Check, DoctorLimits, FoundProblem } from './doctor.ts'
 
 export function checkConsumers(log: Log, { lagMs }: DoctorLimits): Check[] {
-  let statuses: Promise<ConsumerStatus[]> | undefined
-  const readOnce = (): Promise<ConsumerStatus[]> => {
+  let statuses: Promise<RowStatus[]> | undefined
+  const readOnce = (): Promise<RowStatus[]> => {
     statuses ??= readStatus(log)
     return statuses
   }
-  const ofEach = (find: (status: ConsumerStatus) => FoundProblem | undefined) => async (): Promise<FoundProblem[]> =>
+  const ofEach = (find: (status: RowStatus) => FoundProblem | undefined) => async (): Promise<FoundProblem[]> =>
     (await readOnce()).flatMap(status => find(status) ?? [])
   return [
     { name: 'consumers.stopped', ok: 'No consumer is stopped, paused or failing.', find: ofEach(findStopped) },
@@ -31,7 +31,7 @@ export function checkConsumers(log: Log, { lagMs }: DoctorLimits): Check[] {
   ]
 }
 
-function findStopped(status: ConsumerStatus): FoundProblem | undefined {
+function findStopped(status: RowStatus): FoundProblem | undefined {
   const { name, isPaused, lastError, attempts, checkpoint } = status
   const error = lastError === undefined ? '' : ` (${lastError.name}: ${lastError.message})`
   if (isPaused && attempts > 0)
@@ -50,7 +50,7 @@ function findStopped(status: ConsumerStatus): FoundProblem | undefined {
   }
 }
 
-function findLag(status: ConsumerStatus, lagMs: number): FoundProblem | undefined {
+function findLag(status: RowStatus, lagMs: number): FoundProblem | undefined {
   const { name, lag, lagSeconds, lease } = status
   if (lagSeconds * 1000 <= lagMs) return undefined
   const holder = lease === undefined ? 'no runner runs it' : `${lease.owner} runs it`
@@ -66,7 +66,7 @@ function findLag(status: ConsumerStatus, lagMs: number): FoundProblem | undefine
 }
 
 /** The call of `store.consumers` that names this consumer. */
-function callOf(verb: 'resume' | 'remove', { kind, name }: ConsumerStatus): string {
+function callOf(verb: 'resume' | 'remove', { kind, name }: RowStatus): string {
   if (kind !== 'subscription') return `store.consumers.${verb}(${JSON.stringify(name)})`
   const [subscription, group] = name.replace(/#\d+$/, '').split('/').map(decodeURIComponent)
   return `store.consumers.${verb}(${JSON.stringify(subscription)}, { group: ${JSON.stringify(group)} })`

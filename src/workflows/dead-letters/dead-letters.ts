@@ -15,6 +15,8 @@
  */
 
 import type { DeadLetterKind } from '../../consumers/dead-letters/retry.ts'
+import { isAlive } from '../../consumers/runners/row.ts'
+import { consumerNames } from '../../consumers/schema.ts'
 import { fragment, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { HandlerNotFound, WorkflowNotActive } from '../errors.ts'
@@ -36,19 +38,17 @@ export function ofHandlers(log: Log): DeadLetterKind {
         where x.id = d.execution
           and x.is_retry)`,
     async isServed(handler) {
-      const instanceId = log.database.soleUser ?? null
       const [row] = await log.database.run<{ served: boolean }>(sql`/* workflows.is_served */
-        select r.paused_at is null
+        select route.paused_at is null
           and exists (
             select
-            from ${names.workflow_workers} as w
-            where r.id = any(w.routes)
-              and w.heartbeat_at > ${log.names.clock}(w.heartbeat_at) - make_interval(secs => w.lease_ms / 1000.0)
-              and (${instanceId}::text is null or split_part(w.owner, '/', 1) = ${instanceId}::text)) as served
-        from ${names.workflow_routes} as r
-        where r.handler = ${handler}::text
-          and r.retired_at is null
-        order by r.version desc
+            from ${consumerNames(log).runners} as r
+            where route.id = any(r.routes)
+              and ${isAlive(log)}) as served
+        from ${names.workflow_routes} as route
+        where route.handler = ${handler}::text
+          and route.retired_at is null
+        order by route.version desc
         limit 1`)
       return row?.served
     },

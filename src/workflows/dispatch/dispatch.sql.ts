@@ -94,7 +94,7 @@ export const admit: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly }
  *
  * Not flushed to the disk, for the reasons that the dispatcher and the claim have.
  */
-export const dispatch: SqlFunction = plpgsql({ revision: 1, settings: [...byIndexOnly, "lock_timeout = '10s'"] })`
+export const dispatch: SqlFunction = plpgsql({ revision: 2, settings: [...byIndexOnly, "lock_timeout = '10s'"] })`
   create function ~workflow_dispatch(
     p_consumer text,
     p_fence bigint,
@@ -164,8 +164,9 @@ export const dispatch: SqlFunction = plpgsql({ revision: 1, settings: [...byInde
     if p_limit > 0 then
       -- A worker that takes over from it holds its row, and waits for the workflows held here: it is not waited for.
       perform
-        from ~workflow_workers as w
-        where w.owner = p_worker
+        from ~runners as r
+        where r.id = p_worker
+          and r.routes <> '{}'
         for key share skip locked;
       takes := found and not exists (
         select

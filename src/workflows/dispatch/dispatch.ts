@@ -17,7 +17,6 @@
  */
 import { type BatchContext, type Consumer, consumer } from '../../consumers/consumer.ts'
 import { isInterruption } from '../../consumers/run/failure.ts'
-import { custom } from '../../consumers/run/policy.ts'
 import { consumerNames } from '../../consumers/schema.ts'
 import type { Executor, Transaction } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
@@ -96,7 +95,7 @@ export function dispatcher(parts: DispatcherParts): Consumer {
         return done
       },
     },
-    { policy: custom(() => 'retry', { baseMs: 50, maxMs: 5_000 }), startFrom: 'now' },
+    { onFailure: () => 'retry', backoff: { baseMs: 50, maxMs: 5_000 }, from: 'now' },
   )
 }
 

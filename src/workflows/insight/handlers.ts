@@ -3,6 +3,8 @@
  * what an operator does to a handler. That is stored, so it holds in all processes and after a restart. It is done under the
  * dispatcher's row: an event is dispatched before or after it.
  */
+import { isAlive } from '../../consumers/runners/row.ts'
+import { consumerNames } from '../../consumers/schema.ts'
 import { type Named, nameOf } from '../../core/definition.ts'
 import { nearestName } from '../../core/nearest.ts'
 import { decodeCursor, type Page, type PageOptions, pageOf } from '../../core/page.ts'
@@ -81,20 +83,18 @@ export async function listHandlers(
 ): Promise<Page<HandlerDescription>> {
   checkCount('A list of handlers', 'limit', limit, 1, maxListed)
   const [handler, version] = after === undefined ? ['', 0] : (decodeCursor(after, 2) as [string, number])
-  const { workflow_workers, workflow_routes } = workflowNames(log)
-  const opening = log.database.soleUser ?? null
+  const { workflow_routes } = workflowNames(log)
   const rows = await log.database.run<HandlerRow>(sql`/* workflows.handlers */
     select
-      r.id, r.handler, r.version, r.kind, to_jsonb(r.types) as types, r.paused_at, r.retired_at, r.created_at,
-      r.backfill_position is not null as backfilling,
+      route.id, route.handler, route.version, route.kind, to_jsonb(route.types) as types, route.paused_at,
+      route.retired_at, route.created_at, route.backfill_position is not null as backfilling,
       (select count(*)
-        from ${workflow_workers} as w
-        where r.id = any(w.routes)
-          and w.heartbeat_at >= ${log.names.clock}(w.heartbeat_at) - make_interval(secs => w.lease_ms / 1000.0)
-          and coalesce(split_part(w.owner, '/', 1) = ${opening}::text, true)) as workers
-    from ${workflow_routes} as r
-    where (r.handler, r.version) > (${handler}::text, ${version}::integer)
-    order by r.handler, r.version
+        from ${consumerNames(log).runners} as r
+        where route.id = any(r.routes)
+          and ${isAlive(log)}) as workers
+    from ${workflow_routes} as route
+    where (route.handler, route.version) > (${handler}::text, ${version}::integer)
+    order by route.handler, route.version
     limit ${limit + 1}::integer`)
   const open = await countOpen(log)
   // A route that was stored between the two statements has no counts yet: it comes with the next call.

@@ -8,6 +8,8 @@
  *
  * Here: what a store has of it, of all workflows and of one; and the workers that run.
  */
+import { isAlive } from '../../consumers/runners/row.ts'
+import { consumerNames } from '../../consumers/schema.ts'
 import { StoreClosed } from '../../core/errors.ts'
 import type { Page } from '../../core/page.ts'
 import { sql } from '../../database/sql.ts'
@@ -93,7 +95,7 @@ function listen(hints: WorkflowHints, listener: () => void): () => void {
 export interface WorkerDescription {
   /** A random id, a new one with each start. */
   readonly id: string
-  readonly node: string | undefined
+  readonly name: string | undefined
   readonly startedAt: Date
   /** The age of its last heartbeat. */
   readonly heartbeatAgeMs: number
@@ -106,8 +108,8 @@ export interface WorkerDescription {
 }
 
 interface WorkerRow {
-  owner: string
-  node: string | null
+  id: string
+  name: string | null
   started_at: Date
   age_ms: number
   concurrency: number
@@ -117,9 +119,7 @@ interface WorkerRow {
 }
 
 export async function listWorkers(log: Log): Promise<WorkerDescription[]> {
-  const { workflow_workers, workflow_routes, workflow_executions } = workflowNames(log)
-  // Embedded, a worker of an earlier opening of the database is dead, whatever its last heartbeat.
-  const opening = log.database.soleUser ?? null
+  const { workflow_routes, workflow_executions } = workflowNames(log)
   const rows = await log.database.run<WorkerRow>(sql`/* workflows.workers */
     with busy as (
       select x.worker,
@@ -129,21 +129,22 @@ export async function listWorkers(log: Log): Promise<WorkerDescription[]> {
       where x.worker is not null
       group by x.worker)
     select
-      w.owner, w.node, w.started_at, w.concurrency,
-      greatest(0, extract(epoch from ${log.names.clock}(w.heartbeat_at) - w.heartbeat_at) * 1000)::float8 as age_ms,
-      (select jsonb_agg(jsonb_build_object('handler', r.handler, 'version', r.version) order by r.handler, r.version)
-        from ${workflow_routes} as r
-        where r.id = any(w.routes)) as handlers,
+      r.id, r.name, r.started_at, r.concurrency,
+      greatest(0, extract(epoch from ${log.names.clock}(r.fence) - r.heartbeat_at) * 1000)::float8 as age_ms,
+      (select jsonb_agg(
+          jsonb_build_object('handler', route.handler, 'version', route.version) order by route.handler, route.version)
+        from ${workflow_routes} as route
+        where route.id = any(r.routes)) as handlers,
       coalesce(busy.running, 0) as running,
       coalesce(busy.held, 0) as held
-    from ${workflow_workers} as w
-    left join busy on busy.worker = w.owner
-    where w.heartbeat_at >= ${log.names.clock}(w.heartbeat_at) - make_interval(secs => w.lease_ms / 1000.0)
-      and coalesce(split_part(w.owner, '/', 1) = ${opening}::text, true)
-    order by w.node nulls last, w.started_at, w.owner`)
+    from ${consumerNames(log).runners} as r
+    left join busy on busy.worker = r.id
+    where r.concurrency is not null
+      and ${isAlive(log)}
+    order by r.name nulls last, r.started_at, r.id`)
   return rows.map(row => ({
-    id: row.owner,
-    node: row.node ?? undefined,
+    id: row.id,
+    name: row.name ?? undefined,
     startedAt: row.started_at,
     heartbeatAgeMs: row.age_ms,
     concurrency: row.concurrency,

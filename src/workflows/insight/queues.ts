@@ -2,6 +2,7 @@
  * What operators see of the work that waits: the numbers behind `/metrics`, and what a doctor looks for. Each is one
  * statement, bounded by the number of handlers and never by the number of executions.
  */
+import { isAlive } from '../../consumers/runners/row.ts'
 import { consumerNames } from '../../consumers/schema.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
@@ -60,17 +61,14 @@ export async function readHandlerQueues(log: Log): Promise<HandlerQueue[]> {
 
 /** Workers without a heartbeat that still have executions. Any other worker will take those over. */
 export async function readLostWorkers(log: Log): Promise<{ worker: string; executions: number }[]> {
-  const { database, names } = log
-  const instanceId = database.soleUser ?? null
-  return database.run<{ worker: string; executions: number }>(sql`/* workflows.lost_workers */
+  return log.database.run<{ worker: string; executions: number }>(sql`/* workflows.lost_workers */
     select x.worker, count(*) as executions
     from ${workflowNames(log).workflow_executions} as x
-    left join ${workflowNames(log).workflow_workers} as w
-      on w.owner = x.worker
-      and w.heartbeat_at >= ${names.clock}(w.heartbeat_at) - make_interval(secs => w.lease_ms / 1000.0)
-      and (${instanceId}::text is null or split_part(w.owner, '/', 1) = ${instanceId}::text)
+    left join ${consumerNames(log).runners} as r
+      on r.id = x.worker
+      and ${isAlive(log)}
     where x.worker is not null
-      and w.owner is null
+      and r.id is null
     group by x.worker
     order by x.worker`)
 }
@@ -85,20 +83,14 @@ export async function readParkedLanes(log: Log): Promise<{ lane: string; executi
     limit 20`)
 }
 
-/** Runners and workers with a heartbeat, in all processes. */
-export async function countAlive(log: Log): Promise<{ hot: number; standby: number; workers: number }> {
-  const { database, names } = log
-  const instanceId = database.soleUser ?? null
-  const [row] = await database.run<{ hot: number; standby: number; workers: number }>(sql`/* workflows.alive */
+/** Runners by role, and workers, with a heartbeat, in all processes. */
+export async function countAlive(log: Log): Promise<{ active: number; standby: number; workers: number }> {
+  const [row] = await log.database.run<{ active: number; standby: number; workers: number }>(sql`/* workflows.alive */
     select
-      count(*) filter (where d.role = 'hot') as hot,
-      count(*) filter (where d.role = 'standby') as standby,
-      (select count(*)
-        from ${workflowNames(log).workflow_workers} as w
-        where w.heartbeat_at >= ${names.clock}(w.heartbeat_at) - make_interval(secs => w.lease_ms / 1000.0)
-          and (${instanceId}::text is null or split_part(w.owner, '/', 1) = ${instanceId}::text)) as workers
-    from ${consumerNames(log).daemons} as d
-    where d.heartbeat_at >= ${names.clock}(d.heartbeat_at) - make_interval(secs => d.lease_ms / 1000.0)
-      and (${instanceId}::text is null or split_part(d.owner, '/', 1) = ${instanceId}::text)`)
+      count(*) filter (where r.role = 'active') as active,
+      count(*) filter (where r.role = 'standby') as standby,
+      count(*) filter (where r.concurrency is not null) as workers
+    from ${consumerNames(log).runners} as r
+    where ${isAlive(log)}`)
   return row!
 }

@@ -2,6 +2,7 @@
  * Claiming schedules that are due: one statement, decided by the database's clock and the row alone. Only the holder of the
  * row's fence can end the run; the claim is free again when it has expired, or when its worker is dead.
  */
+import { isAlive } from '../../consumers/runners/row.ts'
 import { consumerNames } from '../../consumers/schema.ts'
 import { sql } from '../../database/sql.ts'
 import { byBytes } from '../../events/append/send.ts'
@@ -37,7 +38,6 @@ const graceMs = 10_000
 
 /** Runs asked for by hand come first. */
 export async function claimSchedules(log: Log, { owner, names, limit }: ScheduleClaim): Promise<ClaimedSchedule[]> {
-  const opening = log.database.soleUser ?? null
   const rows = await log.database.run<ClaimedRow>(sql`/* workflows.claim_schedules */
     with due as (
       select s.name, s.begun_at
@@ -50,9 +50,9 @@ export async function claimSchedules(log: Log, { owner, names, limit }: Schedule
           or s.owner = ${owner}::text
           or (s.owner is not null and not exists (
             select
-            from ${workflowNames(log).workflow_workers} as w
-            where w.owner = s.owner))
-          or split_part(s.owner, '/', 1) <> ${opening}::text)
+            from ${consumerNames(log).runners} as r
+            where r.id = s.owner
+              and ${isAlive(log)})))
       order by least(s.next_at, s.triggers[1])
       limit ${limit}::integer
       for update of s skip locked)

@@ -22,6 +22,8 @@ export interface SchedulerParts {
 /** The worker on whose behalf schedules are run. */
 export interface ScheduleWorker {
   readonly owner: string
+  /** Whether this worker runs the schedule. */
+  runsSchedule(schedule: string): boolean
   /** The worker looks again within `ms`. */
   lookIn(ms: number): void
 }
@@ -30,6 +32,8 @@ export interface Scheduler {
   add(schedule: Schedule): void
   /** Whether the code of this schedule is here. */
   has(name: string): boolean
+  /** Those whose code is here. */
+  all(): readonly string[]
   /** Those that can begin here: they are stored, their code is here, and they do not run here already. */
   names(): readonly string[]
   /** Stores those that are not stored yet. */
@@ -66,6 +70,7 @@ export function openScheduler(parts: SchedulerParts): Scheduler {
       schedules.set(schedule.name, schedule)
     },
     has: name => schedules.has(name),
+    all: () => [...schedules.keys()],
     names,
     async register() {
       const missing = [...schedules.values()].filter(({ name }) => !stored.has(name))
@@ -79,7 +84,11 @@ export function openScheduler(parts: SchedulerParts): Scheduler {
       const limit = maxAtOnce - running.size
       // A run that ends has the worker look again.
       if (limit <= 0 || runs.isDraining) return Number.POSITIVE_INFINITY
-      const claims = await claimSchedules(log, { owner: worker.owner, names: names(), limit })
+      const claims = await claimSchedules(log, {
+        owner: worker.owner,
+        names: names().filter(worker.runsSchedule),
+        limit,
+      })
       for (const claimed of claims) {
         running.add(claimed.name)
         const run = runWhileDue(claimed, worker, runs).finally(() => runs.all.delete(run))

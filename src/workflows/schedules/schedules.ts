@@ -16,7 +16,10 @@
  * Here: the schedules that are stored, also those whose code is elsewhere: their status, their runs, and what an operator
  * does to them. Every change hints the workers.
  */
+
 import type { ErrorDescription } from '../../consumers/run/failure.ts'
+import { isAlive } from '../../consumers/runners/row.ts'
+import { consumerNames } from '../../consumers/schema.ts'
 import { type Named, nameOf } from '../../core/definition.ts'
 import { Overloaded } from '../../core/errors.ts'
 import { nearestName } from '../../core/nearest.ts'
@@ -160,7 +163,7 @@ async function listSchedules(
   { after, limit = 1000 }: PageOptions,
 ): Promise<Page<ScheduleStatus>> {
   checkCount('A list of schedules', 'limit', limit, 1, 10_000)
-  const { workflow_schedules, workflow_workers } = workflowNames(log)
+  const { workflow_schedules } = workflowNames(log)
   const rows = await log.database.run<{
     name: string
     definition: StoredSchedule
@@ -176,8 +179,9 @@ async function listSchedules(
       coalesce(s.claimed_until > ${log.names.clock}(s.claimed_until), false)
         and exists (
           select
-          from ${workflow_workers} as w
-          where w.owner = s.owner) as running,
+          from ${consumerNames(log).runners} as r
+          where r.id = s.owner
+            and ${isAlive(log)}) as running,
       cardinality(s.triggers) as triggered
     from ${workflow_schedules} as s
     where s.name > ${after === undefined ? '' : (decodeCursor(after, 1)[0] as string)}::text

@@ -47,7 +47,7 @@ export function beginExecutions({ set, where }: { set: Fragment; where: Fragment
  * attempt may last before it counts as lost. Each comes with its event, and with the edited event of a dead letter, read
  * in here: the statement around a call has an older snapshot, which may lack an event published meanwhile.
  */
-export const claim: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly })`
+export const claim: SqlFunction = plpgsql({ revision: 3, settings: byIndexOnly })`
   create function ~workflow_claim(
     p_owner text,
     p_fence bigint,
@@ -68,10 +68,12 @@ export const claim: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly }
     claimed uuid[];
     held uuid[];
   begin
-    -- A worker whose row is gone counts as dead and gets nothing: no other worker would ever take it over from it.
+    -- A worker without a row, or without routes, counts as dead and gets nothing: no other worker would ever take it
+    -- over from it.
     perform
-      from ~workflow_workers as w
-      where w.owner = p_owner
+      from ~runners as r
+      where r.id = p_owner
+        and r.routes <> '{}'
       for key share;
     if not found then
       return;

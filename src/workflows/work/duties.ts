@@ -6,14 +6,15 @@
  *
  * Guarantees:
  * - Looking costs one statement, however many duties there are.
- * - Looking changes nothing but the heartbeat. Any number of workers may find the same duty due; the first one that gets
+ * - Looking changes nothing. Any number of workers may find the same duty due; the first one that gets
  *   hold of the rows does it, and the others find nothing left to do.
- * - No duty waits for a lock for long. Rows that another transaction holds are left for the next look, so a worker never
- *   misses its own heartbeat because of a duty, and a worker that is stopped in the middle of one is cut off by the server.
+ * - No duty waits for a lock for long. Rows that another transaction holds are left for the next look, so a worker is
+ *   never late because of a duty, and a worker that is stopped in the middle of one is cut off by the server.
  *
  * What can fail: a duty. A lock that could not be taken in time is not a failure; any other error ends this look, and the
  * loop looks again after a backoff.
  */
+import { isAlive } from '../../consumers/runners/row.ts'
 import { consumerNames } from '../../consumers/schema.ts'
 import { isRillflowError } from '../../core/errors.ts'
 import { openLoop } from '../../core/loop.ts'
@@ -21,6 +22,7 @@ import type { Backoff } from '../../core/retry.ts'
 import { type Fragment, fragment, joinFragments, sql } from '../../database/sql.ts'
 import { lockNotAvailable } from '../../database/sqlstate.ts'
 import type { Log } from '../../events/log.ts'
+import { moment } from '../../schema/clock.sql.ts'
 import { reachAllChildren } from '../cancel/cancel.ts'
 import { confirmStopped } from '../cancel/compensate.ts'
 import { retryDeadLetters } from '../dead-letters/retry.ts'
@@ -148,8 +150,8 @@ export const duties: readonly Duty[] = [
   {
     // Executions of a worker whose heartbeat is too old become ready again.
     name: 'take over from dead workers',
-    dueInMs: (worker, now) => fragment`(select 0 from ${deadWorkers(worker, now)} limit 1)`,
-    items: (worker, now) => fragment`(select array_agg(w.owner) from ${deadWorkers(worker, now)})`,
+    dueInMs: worker => fragment`(select 0 from ${deadWorkers(worker)} limit 1)`,
+    items: worker => fragment`(select array_agg(r.id) from ${deadWorkers(worker)})`,
     async run({ log }, { items }) {
       let count = 0
       for (const owner of items) count += await rescueWorker(log, owner)
@@ -167,8 +169,9 @@ export const duties: readonly Duty[] = [
           and (x.deadline_at < ${now}
             or (x.state = 'stopping' and not exists (
               select
-              from ${workflowNames(log).workflow_workers} as w
-              where w.owner = x.worker)))
+              from ${consumerNames(log).runners} as r
+              where r.id = x.worker
+                and r.routes <> '{}')))
         limit 1)`,
     run: ({ log }) => rescueExpired(log),
   },
@@ -234,22 +237,24 @@ export const duties: readonly Duty[] = [
   },
   {
     name: 'run schedules',
-    dueInMs: ({ log, owner, scheduler }, now) => fragment`
+    dueInMs: ({ log, owner, scheduler, runsSchedule }, now) => fragment`
       (select ${msUntil(
         fragment`min(greatest(
           least(s.triggers[1], case when s.paused_at is null then s.next_at end),
           case
             when s.owner is null
               or (s.owner <> ${owner}::text
-                and exists (select from ${workflowNames(log).workflow_workers} as w where w.owner = s.owner)
-                and split_part(s.owner, '/', 1)
-                  = coalesce(${log.database.soleUser ?? null}::text, split_part(s.owner, '/', 1)))
+                and exists (
+                  select
+                  from ${consumerNames(log).runners} as r
+                  where r.id = s.owner
+                    and ${isAlive(log)}))
             then s.claimed_until
           end))`,
         now,
       )}
         from ${workflowNames(log).workflow_schedules} as s
-        where s.name = any(${scheduler.names()}::text[])
+        where s.name = any(${scheduler.names().filter(runsSchedule)}::text[])
           and (cardinality(s.triggers) > 0 or (s.paused_at is null and s.next_at is not null)))`,
     run: async worker => ({ count: 0, nextInMs: await worker.scheduler.begin(worker) }),
   },
@@ -269,37 +274,23 @@ export const duties: readonly Duty[] = [
   },
 ]
 
-export interface Look {
-  /** False if the row of this worker is gone: other workers took it for dead, and it has to enter again. */
-  readonly isKnown: boolean
-  readonly due: readonly DueDuty[]
-}
-
-/** The heartbeat of the worker, and when each duty is due, in one statement. A duty that is never due is left out. */
-export async function readDue(worker: DutyWorker, list: readonly Duty[] = duties): Promise<Look> {
-  const { log, owner } = worker
-  const { clock } = log.names
+/** When each duty is due, in one statement. A duty that is never due is left out. */
+export async function readDue(worker: DutyWorker, list: readonly Duty[] = duties): Promise<readonly DueDuty[]> {
+  const { log } = worker
   const lookedAt = performance.now()
-  const now = fragment`(select at from heartbeat)`
+  const now = fragment`(select moment.at from moment)`
   const columns = list.flatMap(duty => [
     fragment`(${duty.dueInMs(worker, now)})::float8`,
     duty.items === undefined ? fragment`null::text[]` : duty.items(worker, now),
   ])
   const [row] = await log.database.runArrays(sql`/* workflows.due */
-    with heartbeat as (
-      update ${workflowNames(log).workflow_workers} as w
-      set heartbeat_at = ${clock}(w.heartbeat_at),
-        routes = ${routesOf(worker)}::integer[]
-      where w.owner = ${owner}::text
-      returning w.heartbeat_at as at)
-    select exists (select from heartbeat),
-      ${joinFragments(columns, ',\n      ')}`)
-  const [isKnown, ...cells] = row as [boolean, ...(number | string[] | null)[]]
-  const due = list.flatMap((duty, at): DueDuty[] => {
+    with moment as materialized (select at from ${moment(log.names.clock)})
+    select ${joinFragments(columns, ',\n      ')}`)
+  const cells = row as (number | string[] | null)[]
+  return list.flatMap((duty, at): DueDuty[] => {
     const [inMs, items] = [cells[2 * at] as number | null, cells[2 * at + 1] as string[] | null]
     return inMs === null ? [] : [{ duty, inMs, items: items ?? [], lookedAt }]
   })
-  return { isKnown, due }
 }
 
 /**
@@ -345,13 +336,12 @@ async function unlessLocked<T>(work: () => Promise<T>): Promise<T | 0> {
   }
 }
 
-/** Embedded, a worker of an earlier opening of the database is dead, however fresh its heartbeat looks. */
-function deadWorkers({ log, owner }: DutyWorker, now: Fragment): Fragment {
-  const opening = log.database.soleUser ?? null
-  return fragment`${workflowNames(log).workflow_workers} as w
-        where w.owner <> ${owner}::text
-          and (w.heartbeat_at < ${now} - make_interval(secs => w.lease_ms / 1000.0)
-            or split_part(w.owner, '/', 1) <> ${opening}::text)`
+/** Runners whose heartbeat is too old, and whose executions are not released yet. */
+function deadWorkers({ log, owner }: DutyWorker): Fragment {
+  return fragment`${consumerNames(log).runners} as r
+        where r.id <> ${owner}::text
+          and r.routes <> '{}'
+          and not ${isAlive(log)}`
 }
 
 function msUntil(time: Fragment, now: Fragment): Fragment {
@@ -374,14 +364,12 @@ export interface Duties {
 export interface DutiesOptions extends Omit<DutyWorker, keyof DispatchParts | 'hints' | 'scheduler' | 'lookIn'> {
   readonly pollMs: number
   readonly backoff: Backoff
-  /** Stores the row of the worker again. */
-  enter(): Promise<void>
   onFailure(error: unknown): void
 }
 
 export function openDuties(
   parts: Pick<DutyWorker, keyof DispatchParts | 'hints' | 'scheduler'>,
-  { pollMs, backoff, enter, onFailure, ...options }: DutiesOptions,
+  { pollMs, backoff, onFailure, ...options }: DutiesOptions,
 ): Duties {
   const { clock } = parts.log
   const loop = openLoop({ look, pollMs, backoff, clock, onFailure })
@@ -400,12 +388,10 @@ export function openDuties(
   }
 
   async function look(): Promise<number> {
-    const { isKnown, due } = await readDue(worker)
-    if (!isKnown) await enter()
+    const due = await readDue(worker)
     afterEndMs = due.find(({ duty }) => duty.afterEndMs !== undefined)?.duty.afterEndMs
     const { count, nextInMs } = await runDuties(worker, due)
     if (count > 0) worker.claimSoon()
-    if (count > 0 || !isKnown) return 0
-    return Math.min(Math.ceil(nextInMs) + 1, worker.leaseMs / 3)
+    return count > 0 ? 0 : Math.min(Math.ceil(nextInMs) + 1, pollMs)
   }
 }

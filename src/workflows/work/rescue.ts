@@ -1,44 +1,25 @@
 /**
- * The rows of workers, and taking over from workers that are gone.
+ * Taking over from workers that are gone. The row of its runner says whether a worker is alive.
  *
- *     enterWorker ─► [heartbeat with every look] ─► removeWorker: leaves
- *                                   └── too old ─► rescueWorker, by any other worker: its executions are ready again
+ *     [heartbeat] ─► releaseOwn: it stops
+ *            └── too old ─► rescueWorker, by any other worker: its executions are ready again
  *
  * Executions that a dead worker ran are released, and that counts as a crash of each; those it only held behind another one
- * of their lane do not count. A worker that was merely slow finds its fences refused, and enters again.
+ * of their lane do not count. A worker that was merely slow finds its fences refused.
  */
 import { describeError } from '../../consumers/run/failure.ts'
+import { lockServing, servesNoMore } from '../../consumers/runners/row.ts'
+import { consumerNames } from '../../consumers/schema.ts'
 import type { Transaction } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import { byBytes } from '../../events/append/send.ts'
 import type { Log } from '../../events/log.ts'
-import { moment } from '../../schema/clock.sql.ts'
 import { confirmStopped } from '../cancel/compensate.ts'
 import { WorkerCrashed } from '../errors.ts'
 import { workflowNames } from '../schema.ts'
 
-export interface WorkerRow {
-  readonly owner: string
-  readonly node: string | undefined
-  readonly leaseMs: number
-  readonly concurrency: number
-  readonly routes: readonly number[]
-}
-
-export async function enterWorker(log: Log, { owner, node, leaseMs, concurrency, routes }: WorkerRow): Promise<void> {
-  const { workflow_workers } = workflowNames(log)
-  await log.database.run(sql`/* workflows.enter */
-    insert into ${workflow_workers} (owner, node, lease_ms, concurrency, routes, heartbeat_at, started_at)
-    select ${owner}::text, ${node ?? null}::text, ${leaseMs}::integer, ${concurrency}::integer, ${routes}::integer[],
-      moment.at, moment.at
-    from ${moment(log.names.clock)}
-    on conflict (owner) do update
-    set heartbeat_at = excluded.heartbeat_at,
-      routes = excluded.routes`)
-}
-
-/** A worker leaves: its row is deleted, its counters become part of the total, and what it still has is ready again. */
-export async function removeWorker(log: Log, owner: string): Promise<void> {
+/** A worker stops: its counters become part of the total, and what it still has is ready again. */
+export async function releaseOwn(log: Log, owner: string): Promise<void> {
   await clearWorker(log, owner, 'left')
 }
 
@@ -61,41 +42,22 @@ type Reason = 'left' | 'dead'
 
 /**
  * Repeated until nothing is left: a statement that the worker sent before it was lost may still be carried out, and begin
- * the next execution of a lane. The row is deleted last, so that no worker ever has executions without having a row.
+ * the next execution of a lane. The routes of the row are emptied last, so that no worker ever has executions without
+ * having routes, and none is claimed for it after that.
  */
 async function clearWorker(log: Log, owner: string, reason: Reason): Promise<number> {
   for (let count = 0; ; ) {
     const released = await log.database.transaction(async tx => {
-      if (!(await lockWorker(log, tx, owner, reason))) return undefined
+      if (!(await lockServing(log, tx, owner, reason === 'dead' ? 'dead' : 'own'))) return undefined
       const left = await executionsLeft(log, tx, owner)
       if (left.length > 0) return release(log, tx, owner, left, reason)
-      await deleteWorker(log, tx, owner)
+      await foldCounters(log, tx, owner)
+      await servesNoMore(log, tx, owner)
       return undefined
     })
     if (released === undefined) return count
     count += released
   }
-}
-
-/** Whether its row is there, and, if it is said to be dead, its heartbeat too old. */
-async function lockWorker(log: Log, tx: Transaction, owner: string, reason: Reason): Promise<boolean> {
-  const { workflow_workers } = workflowNames(log)
-  const opening = log.database.soleUser ?? null
-  const rows =
-    reason === 'left'
-      ? await tx.run(sql`/* workflows.own_worker */
-          select owner
-          from ${workflow_workers}
-          where owner = ${owner}::text
-          for update`)
-      : await tx.run(sql`/* workflows.dead_worker */
-          select owner
-          from ${workflow_workers}
-          where owner = ${owner}::text
-            and (heartbeat_at < ${log.names.clock}(heartbeat_at) - make_interval(secs => lease_ms / 1000.0)
-              or split_part(owner, '/', 1) <> ${opening}::text)
-          for update skip locked`)
-  return rows.length > 0
 }
 
 function executionsLeft(log: Pick<Log, 'schema'>, tx: Transaction, owner: string): Promise<LeftExecution[]> {
@@ -106,7 +68,7 @@ function executionsLeft(log: Pick<Log, 'schema'>, tx: Transaction, owner: string
       and state in ('running', 'held')`)
 }
 
-async function deleteWorker(log: Pick<Log, 'schema'>, tx: Transaction, owner: string): Promise<void> {
+async function foldCounters(log: Pick<Log, 'schema'>, tx: Transaction, owner: string): Promise<void> {
   const names = workflowNames(log)
   await tx.run(sql`/* workflows.fold_counters */
     with gone as (
@@ -115,9 +77,6 @@ async function deleteWorker(log: Pick<Log, 'schema'>, tx: Transaction, owner: st
       returning name, value)
     select ${names.workflow_count}(p_owner => 'total', p_names => array_agg(name), p_by => array_agg(value))
     from gone`)
-  await tx.run(sql`/* workflows.leave */
-    delete from ${names.workflow_workers}
-    where owner = ${owner}::text`)
 }
 
 /**
@@ -128,7 +87,8 @@ export async function releaseWorkers(log: Pick<Log, 'schema'>, tx: Transaction):
   const names = workflowNames(log)
   const owners = await tx.run<{ owner: string }>(sql`/* workflows.workers_left */
     select owner
-    from ${names.workflow_workers}
+    from ${names.workflow_counters}
+    where owner <> 'total'
     union
     select worker
     from ${names.workflow_executions}
@@ -138,7 +98,7 @@ export async function releaseWorkers(log: Pick<Log, 'schema'>, tx: Transaction):
   for (const { owner } of owners) {
     const left = await executionsLeft(log, tx, owner)
     if (left.length > 0) await release(log, tx, owner, left, 'left')
-    await deleteWorker(log, tx, owner)
+    await foldCounters(log, tx, owner)
   }
 }
 
@@ -172,8 +132,9 @@ export async function rescueExpired(log: Log): Promise<number> {
       and (x.deadline_at < ${log.names.clock}(x.deadline_at)
         or (x.state = 'stopping' and not exists (
           select
-          from ${names.workflow_workers} as w
-          where w.owner = x.worker)))
+          from ${consumerNames(log).runners} as r
+          where r.id = x.worker
+            and r.routes <> '{}')))
     limit 1000`)
   const stopped = rows.filter(({ state }) => state === 'stopping')
   let count = await confirmStopped(

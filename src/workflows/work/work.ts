@@ -16,6 +16,8 @@
  * What can fail: storing an outcome. It is stored as the failure it is. If that cannot be stored either, the execution is
  * not released, or it would run again and again: another worker takes it over when its time is over.
  */
+
+import type { ConcurrencyShare } from '../../consumers/runners/concurrency.ts'
 import { Cutoff } from '../../core/cutoff.ts'
 import { isRillflowError } from '../../core/errors.ts'
 import { abortable, type Deferred, deferred, once, settledWithin } from '../../core/lifecycle.ts'
@@ -25,7 +27,6 @@ import type { Handler } from '../handler.ts'
 import { type AttemptParts, runAttempt } from './attempt.ts'
 import { type Claimed, groupByLane } from './claim.ts'
 import type { Completed, Completer } from './complete.ts'
-import type { ConcurrencyShare } from './concurrency.ts'
 import { type Outcome, refusedOutcome } from './outcome.ts'
 
 export interface Work {

@@ -12,24 +12,24 @@ test(
     await a.ready
     const b = scenario.start({ name: 'b', node: 'b', standby: true })
     await b.ready
-    await roles(scenario, { a: 'hot', b: 'standby' })
+    await roles(scenario, { a: 'active', b: 'standby' })
     await holding([a, b], [3, 0])
 
-    await scenario.store.daemons.promote('b')
+    await scenario.store.runners.promote('b')
     await holding([b], [3])
-    await roles(scenario, { a: 'standby', b: 'hot' })
-    await scenario.store.daemons.demote('b')
+    await roles(scenario, { a: 'standby', b: 'active' })
+    await scenario.store.runners.demote('b')
     await holding([a], [3])
-    await roles(scenario, { a: 'hot', b: 'standby' })
+    await roles(scenario, { a: 'active', b: 'standby' })
     a.freeze()
     await holding([b], [3])
     a.thaw()
-    await roles(scenario, { a: 'standby', b: 'hot' })
+    await roles(scenario, { a: 'standby', b: 'active' })
     await holding([a, b], [0, 3])
     await scenario.progress(20)
     await b.kill()
     await holding([a], [3])
-    await roles(scenario, { a: 'hot' })
+    await roles(scenario, { a: 'active' })
 
     expect(await scenario.finish()).toEqual(noErrors)
   },
@@ -51,7 +51,7 @@ test(
     await scenario.progress(20)
     const third = scenario.start({ name: 'third', node: 'a' })
     await holding([third], [3])
-    await roles(scenario, { a: 'hot' })
+    await roles(scenario, { a: 'active' })
     await waitUntil(async () => !(await second.ask({ kind: 'holds' })).isRunning, {
       deadlineMs,
       what: 'the second to stop',
@@ -67,8 +67,8 @@ test(
 async function roles({ store }: Scenario, wanted: Record<string, string>): Promise<void> {
   await waitUntil(
     async () => {
-      const alive = (await store.daemons.list()).filter(each => each.isAlive)
-      const seen = Object.fromEntries(alive.map(({ node, role }) => [String(node), String(role)]))
+      const alive = (await store.runners.list()).items.filter(each => each.isAlive)
+      const seen = Object.fromEntries(alive.map(({ name, role }) => [String(name), String(role)]))
       expect(seen).toEqual(wanted)
       return true
     },

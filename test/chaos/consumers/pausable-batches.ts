@@ -47,7 +47,7 @@ export function pausableBatches(database: Database, { isUnfenced }: { readonly i
       ...database,
       transaction,
       async run(statement) {
-        if (statement.label !== 'consumers.look') return database.run(statement)
+        if (statement.label !== 'runners.heartbeat') return database.run(statement)
         await ended
         renewals++
         return database.run<never>(statement).finally(() => renewals--)

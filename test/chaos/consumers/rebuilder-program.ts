@@ -34,7 +34,7 @@ async function start({ url, schema, leaseMs }: RebuilderOptions): Promise<void> 
   const store = await openStore({ url, schema, channel: schema, migrate: true, maxConnections: 6 })
   const say = (message: Message): void => void process.send!(message)
   await store.projections.register(sales)
-  await store.daemon({ leaseMs }).start()
+  await store.start({ leaseMs })
   process.on('message', () => {
     let hasBegun = false
     const onProgress = (): void => {

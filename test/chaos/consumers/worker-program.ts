@@ -1,5 +1,5 @@
 /**
- * The program of a worker: a daemon whose consumers write one row per event.
+ * The program of a worker: a runner whose consumers write one row per event.
  *
  * Its batches can be paused at the worst moment: after it has read its events and before it has begun to apply them. While
  * a batch is paused the process does not renew its leases either, so that only the fence can stop the late batch. Without
@@ -10,10 +10,13 @@ import { fileURLToPath } from 'node:url'
 import { type Consumer, consumer } from '../../../src/consumers/consumer.ts'
 import { openConsumers } from '../../../src/consumers/consumers.ts'
 import { pause, reset, resume } from '../../../src/consumers/operator.ts'
-import { type Daemon, openDaemons } from '../../../src/consumers/runners/daemon.ts'
+import { runnableConsumers } from '../../../src/consumers/runners/runnable.ts'
+import type { Runner } from '../../../src/consumers/runners/runner.ts'
+import { openRunners } from '../../../src/consumers/runners/runners.ts'
 import { readStatus } from '../../../src/consumers/status.ts'
 import { systemClock } from '../../../src/core/clock.ts'
 import { uuidv7Ids } from '../../../src/core/id.ts'
+import { openServices } from '../../../src/core/service.ts'
 import { openPglite } from '../../../src/database/pglite/pglite.ts'
 import { openPostgres } from '../../../src/database/postgres/postgres.ts'
 import { identifier } from '../../../src/database/sql.ts'
@@ -72,7 +75,7 @@ export interface Answer {
 interface Work {
   readonly log: Log
   readonly wake: Wake
-  readonly daemon: Daemon
+  readonly runner: Runner
   readonly batches: PausableBatches
   readonly store: Store | undefined
   appended: number
@@ -91,7 +94,7 @@ async function start(options: WorkerOptions): Promise<Work> {
     channel: schema,
     clock: systemClock,
     ids: uuidv7Ids({ clock: systemClock }),
-    telemetry: openTelemetry(undefined),
+    telemetry: openTelemetry(false),
     schemas: new Map(),
     upcasters: upcasters([]),
     inline: inlineRegistry(),
@@ -106,9 +109,10 @@ async function start(options: WorkerOptions): Promise<Work> {
   const wake = openWake(log)
   const consumers = openConsumers({ log, wake, watch: watchLog(log, wake, 200) })
   for (const name of options.consumers) consumers.register(recorder(name, options))
-  const daemon = openDaemons(consumers).daemon({ node, standby, leaseMs })
-  await daemon.start()
-  return { log, wake, daemon, batches, store, appended: 0 }
+  const runnables = runnableConsumers(consumers)
+  const { start } = openRunners({ log, wake, services: openServices(), runnables })
+  const runner = await start({ name: node, standby, leaseMs })
+  return { log, wake, runner, batches, store, appended: 0 }
 }
 
 export function effectsTable(schema: string): string {
@@ -137,7 +141,7 @@ function recorder(name: string, { schema, leaseMs, batchSize = 20, name: worker 
 }
 
 async function perform(work: Work, task: Task): Promise<Answer> {
-  const { log, wake, daemon, batches, store } = work
+  const { log, wake, runner, batches, store } = work
   if (task.kind === 'resume batches') batches.resume()
   if (task.kind === 'append')
     for (const caller of times(task.callers, each => each))
@@ -154,9 +158,9 @@ async function perform(work: Work, task: Task): Promise<Answer> {
   const read = task.kind === 'read' ? await readAll(work) : { events: [], effects: [] }
   return {
     ...read,
-    holds: daemon.holds(),
-    role: daemon.role,
-    isRunning: daemon.isRunning,
+    holds: runner.holds(),
+    role: runner.role,
+    isRunning: runner.isRunning,
     paused: batches.paused(),
     ends: batches.ends(),
     appended: work.appended,

@@ -12,6 +12,7 @@ import { isStoreMissing, writeMovedMarker } from '../../../src/transfer/move/mov
 import { withWritersStopped } from '../../../src/transfer/move/stop-writers.ts'
 import { defineHandler } from '../../../src/workflows/handler.ts'
 import { totals } from '../../projections/read-models.ts'
+import { workerOf } from '../../support/run-worker.ts'
 import { paid, placed } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { contentsOf } from '../../transfer/move/schema-contents.ts'
@@ -182,12 +183,12 @@ async function work(
 async function hire(first: OpenMove['store'], second: OpenMove['store']): Promise<{ dismiss(): Promise<void> }> {
   await first.projections.register(totals())
   second.workflows.register(defineHandler('pack', { on: 'OrderPaid', run: async () => {} }))
-  const daemon = first.daemon({ leaseMs: 1_000 })
-  const worker = second.workflows.worker({ concurrency: 4, pollMs: 50, leaseMs: 1_000 })
-  await Promise.all([daemon.start(), worker.start()])
+  const runner = await first.start({ leaseMs: 1_000 })
+  const worker = workerOf(second, { concurrency: 4, pollMs: 50, leaseMs: 1_000 })
+  await worker.start()
   return {
     async dismiss() {
-      await Promise.allSettled([daemon.stop({ stopMs: 500 }), worker.stop({ drainMs: 500 })])
+      await Promise.allSettled([runner.stop({ timeoutMs: 500 }), worker.stop({ drainMs: 500 })])
     },
   }
 }

@@ -47,13 +47,14 @@ async function killed(scenario: Scenario, victim: WorkerProcess): Promise<void> 
 async function stopped(scenario: Scenario, zombie: WorkerProcess): Promise<void> {
   const alive = (): Promise<object[]> =>
     scenario.query(
-      'select 1 from ~workflow_workers where heartbeat_at >= clock_timestamp() - make_interval(secs => lease_ms / 1000.0)',
+      'select 1 from ~runners where concurrency is not null and heartbeat_at >= clock_timestamp() - make_interval(secs => lease_ms / 1000.0)',
     )
   await scenario.isAtWork(zombie)
   zombie.freeze()
   const others = scenario.processes.length - 1
   const isMissed = async (): Promise<boolean> =>
-    (await alive()).length === others && (await scenario.query('select 1 from ~workflow_workers')).length === others
+    (await alive()).length === others &&
+    (await scenario.query('select 1 from ~runners where concurrency is not null')).length === others
   await waitUntil(isMissed, { deadlineMs, what: 'others to take over' })
   await scenario.progress(20)
   zombie.thaw()

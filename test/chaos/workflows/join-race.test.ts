@@ -19,6 +19,7 @@ import { loadRoutes, type Route } from '../../../src/workflows/routes.ts'
 import { workflowNames } from '../../../src/workflows/schema.ts'
 import { openConsumerParts } from '../../support/consumer-parts.ts'
 import { postgresUrl } from '../../support/engines.ts'
+import { workerOf } from '../../support/run-worker.ts'
 import { onServer } from '../../support/shop.ts'
 import {
   checkEvents,
@@ -160,7 +161,7 @@ test('SB-11: events of many batches, published at once by two processes, are joi
   const checks = await openOrderChecks()
   const other = await checks.second()
   const seen = new Map<string, number[][]>()
-  for (const flows of [checks.flows, other]) {
+  for (const flows of [checks.flows, other.flows]) {
     flows.register(
       defineHandler('check', {
         events: checkEvents,
@@ -180,8 +181,8 @@ test('SB-11: events of many batches, published at once by two processes, are joi
       }),
     )
   }
-  await using worker = checks.flows.worker()
-  await using second = other.worker()
+  await using worker = workerOf(checks.store)
+  await using second = workerOf(other.store)
   await Promise.all([worker.start(), second.start()])
 
   for (let n = 0; n < batches; n += 4) {
@@ -197,7 +198,7 @@ test('SB-11: events of many batches, published at once by two processes, are joi
   async function publishAll(correlationId: string): Promise<void> {
     const id = randomUUID()
     const publish = (index: number, type: 'CheckAsked' | 'OrderChecked'): Promise<unknown> =>
-      (index % 2 === 0 ? checks.flows : other).publish(
+      (index % 2 === 0 ? checks.flows : other.flows).publish(
         type,
         { item: String(index) },
         { correlationId, batch: { id, index, size: width } },

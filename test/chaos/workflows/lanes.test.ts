@@ -145,7 +145,8 @@ async function comeBackLate(
   const begun = [...running]
   database.pause()
   const isReplaced = async (): Promise<boolean> => {
-    if (!isDone) return (await query('select 1 from ~workflow_workers where owner = $1', [worker.id])).length === 0
+    if (!isDone)
+      return (await query(`select 1 from ~runners where id = $1 and routes <> '{}'`, [worker.id])).length === 0
     const left = await query('select 1 from ~workflow_executions where id = any($1)', [begun])
     return left.length === 0
   }

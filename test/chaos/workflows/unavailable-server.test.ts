@@ -6,6 +6,7 @@ import { complete } from '../../../src/workflows/emit.ts'
 import { defineHandler } from '../../../src/workflows/handler.ts'
 import { freshSchema } from '../../support/engines.ts'
 import { type PostgresServer, startServer } from '../../support/postgres-server.ts'
+import { workerOf } from '../../support/run-worker.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { long, major } from '../chaos.ts'
 
@@ -60,7 +61,7 @@ test.each(['stopped', 'killed'] as const)(
       }),
     )
     const names = ['emitting', 'ordered', 'plain', 'stepping', 'writing']
-    await using worker = flows.worker({ leaseMs: 60_000 })
+    await using worker = workerOf(store, { leaseMs: 60_000 })
     await worker.start()
 
     for (let round = 0; round < (long ? 10 : 1); round++) {

@@ -2,6 +2,7 @@
 import { fileURLToPath } from 'node:url'
 import { openStore, type Store } from '../../../src/store.ts'
 import type { Workflows } from '../../../src/workflows/workflows.ts'
+import { workerOf } from '../../support/run-worker.ts'
 import { seeded, times } from '../seeded-random.ts'
 import { effectsTable } from './check-workflows.ts'
 import { moreTables, type OrderMap, registerOrders } from './orders.ts'
@@ -49,7 +50,7 @@ async function start({ schema, name, seed, leaseMs, url, folder }: ProcessOption
   const inHand = new Set<string>()
   if (folder !== undefined) await makeTables(store, schema)
   registerOrders(store, { schema, worker: name, random: seeded(seed), inHand })
-  await store.workflows.worker({ concurrency: 8, leaseMs, pollMs: 200 }).start()
+  await workerOf(store, { concurrency: 8, leaseMs, pollMs: 200 }).start()
   return { store, inHand, published: [], folder, schema }
 }
 

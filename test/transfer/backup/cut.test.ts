@@ -4,6 +4,7 @@ import { defineProjection, type Projection, type ProjectionContext } from '../..
 import type { Store } from '../../../src/store.ts'
 import { cutLog } from '../../../src/transfer/backup/cut-log.ts'
 import { defineHandler } from '../../../src/workflows/handler.ts'
+import { workerOf } from '../../support/run-worker.ts'
 import { openShop, paid, placed, type Shop, type ShopMap, shipped, shopEvents, take } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
 
@@ -79,9 +80,9 @@ test('projections beyond the position are rebuilt before they continue; other co
   const { store, query } = shop
   await query('create table ~by_hand (id integer primary key, total bigint)')
   await Promise.all(register(store, shop))
-  await store.subscriptions.create('mailer', { startFrom: 'beginning' })
+  await store.subscriptions.create('mailer', { from: 'start' })
   await store.events.append('order-1', [placed(1), placed(10), placed(100)])
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
   await take(store.subscribe('mailer'), 3)
   const before = await Promise.all(['beside', 'by_hand', 'inlined'].map(name => totalOf(shop, name)))
 
@@ -93,10 +94,9 @@ test('projections beyond the position are rebuilt before they continue; other co
   expect(findings.filter(({ check, level }) => check === 'consumers.rebuilds' && level === 'warning')).toHaveLength(3)
   await Promise.all(register(after, shop))
   expect(await totalOf(shop, 'inlined')).toBe(11)
-  await using daemon = after.daemon()
-  await daemon.start()
+  await using _runner = await after.start()
   const { position } = await after.events.append('order-1', [placed(1000)])
-  for (const name of ['beside', 'in_place']) await after.projections.waitFor(name, position)
+  for (const name of ['beside', 'in_place']) await after.consumers.waitFor(name, position)
   for (const name of ['beside', 'by_hand', 'inlined']) expect(await totalOf(shop, name)).toBe(1011)
   expect(await take(after.subscribe('mailer'), 1)).toMatchObject([{ position, data: { total: 1000 } }])
   expect((await after.doctor()).findings.find(({ check }) => check === 'consumers.rebuilds')?.level).toBe('ok')
@@ -128,7 +128,7 @@ test('workflows begun later are removed, running executions are cancelled, and t
   }
   const { workflows } = shop.store
   handle(shop.store)
-  const worker = workflows.worker()
+  const worker = workerOf(shop.store)
   await worker.start()
   const suspended = async (): Promise<number> =>
     (await query(`select * from ~workflow_executions where state = 'suspended'`)).length
@@ -147,7 +147,7 @@ test('workflows begun later are removed, running executions are cancelled, and t
 
   expect(cut).toMatchObject({ events: 2, removedWorkflows: 1, cancelledWorkflows: 1 })
   const reported = handle(after)
-  await using again = after.workflows.worker()
+  await using again = workerOf(after)
   await again.start()
   await after.workflows.get('waits').signal('OrderPaid', { method: 'card' })
   await after.workflows.get('waits').waitUntilSettled({ timeoutMs: 60_000 })

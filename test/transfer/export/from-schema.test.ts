@@ -58,7 +58,7 @@ test('the new store continues above the old positions, and its read models are b
   await using store = await openStore(place)
   await store.projections.register(totals)
   const { position } = await store.events.append('acme-1', placed(4), { expected: 3 })
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
   const repeated = await store.events.append('acme-1', [placed(1), paid], { idempotencyKey: 'acme-first' })
 
   expect(position).toBe(8)

@@ -14,6 +14,7 @@ import { readShapes } from '../../../src/transfer/table-shape.ts'
 import type { StoreLocation } from '../../../src/transfer/transfer.ts'
 import { defineHandler } from '../../../src/workflows/handler.ts'
 import { freshSchema, openDatabase } from '../../support/engines.ts'
+import { workerOf } from '../../support/run-worker.ts'
 import { onServer, openShop, paid, placed, type Shop, type ShopMap, shopEvents, take } from '../../support/shop.ts'
 
 /** A path that does not exist yet. */
@@ -104,7 +105,7 @@ export async function openFullShop(): Promise<Shop> {
   await store.events.append('order-3', [placed(3), paid])
   await store.streams.archive('order-2', { reason: 'old' })
   await store.streams.resolve('first-order', { category: 'order' })
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
   await take(store.subscribe('mailer'), 2)
   return shop
 }
@@ -112,7 +113,7 @@ export async function openFullShop(): Promise<Shop> {
 /** A workflow that has ended. */
 async function runWorkflow(store: Store<ShopMap>): Promise<void> {
   store.workflows.register(defineHandler('ship', { on: 'OrderPaid', run: () => {} }))
-  await using worker = store.workflows.worker()
+  await using worker = workerOf(store)
   await worker.start()
   const flow = await store.workflows.publish('OrderPaid', { method: 'card' }, { correlationId: 'flow-1' })
   await flow.waitUntilSettled({ timeoutMs: 60_000 })

@@ -8,6 +8,7 @@ import { exportStore } from '../../../src/transfer/export/export.ts'
 import { importStore } from '../../../src/transfer/export/import.ts'
 import type { StoreLocation } from '../../../src/transfer/transfer.ts'
 import { defineHandler } from '../../../src/workflows/handler.ts'
+import { workerOf } from '../../support/run-worker.ts'
 import { onServer, openShop, paid, placed, type ShopMap, shopEvents, take } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { freshPath, freshPlace, openFullShop, rowsOf, totals, useOtherEngine } from './full-shop.ts'
@@ -43,7 +44,7 @@ test('projections and subscriptions continue after their last event, without rep
   await store.projections.register(totals)
 
   await store.events.append('order-7', placed(7))
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
   const delivered = await take(store.subscribe('mailer'), 6)
 
   expect(delivered.map(event => event.position)).toEqual([2, 3, 4, 5, 6, 7])
@@ -67,7 +68,7 @@ test('running executions are taken over by another worker elsewhere, at the same
   const shop = await openShop()
   const held = deferred<void>()
   shop.store.workflows.register(defineHandler('pay', { on: 'OrderPlaced', ordered: true, run: () => held.promise }))
-  await using worker = shop.store.workflows.worker()
+  await using worker = workerOf(shop.store)
   await worker.start()
   for (const total of [1, 2, 3]) await shop.store.workflows.publish('OrderPlaced', { total }, { correlationId: 'flow' })
   await waitUntil(
@@ -89,12 +90,12 @@ test('running executions are taken over by another worker elsewhere, at the same
       },
     }),
   )
-  await using other = store.workflows.worker()
+  await using other = workerOf(store)
   await other.start()
   await store.workflows.get('flow').waitUntilSettled({ timeoutMs: 60_000 })
   held.resolve()
 
-  expect([brought.workflow_workers, brought.daemons]).toEqual([[], []])
+  expect([brought.workflow_workers, brought.runners]).toEqual([[], []])
   expect(brought.consumers!.filter(row => !row.includes('"owner":null'))).toEqual([])
   expect(seen.map(([total]) => total)).toEqual([1, 2, 3])
   expect(seen[0]).toEqual([1, 1])

@@ -7,6 +7,7 @@ import { ada, bob, type Customer } from '../../documents/customers.ts'
 import { totals } from '../../projections/read-models.ts'
 import { several } from '../../subscriptions/deliveries.ts'
 import { freshSchema } from '../../support/engines.ts'
+import { workerOf } from '../../support/run-worker.ts'
 import { connect, paid, placed, type Shop } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { completedOutcome, type ManualWorker, registerManualWorker } from '../../workflows/manual-worker.ts'
@@ -69,9 +70,9 @@ export const writes: Record<string, LateWrite> = {
     await store.projections.register(totals({ leaseMs: 600_000 }))
     await store.schema.sync()
     await store.events.append('order-1', placed())
-    await store.projections.runUntilIdle()
+    await store.consumers.runUntilIdle()
     await store.events.append('order-1', placed())
-    return () => store.projections.tickOnce('order-totals')
+    return () => store.consumers.runOnce('order-totals')
   },
   'an acknowledgement': async ({ store }) => {
     await store.events.append('order-1', [placed(), paid, paid])
@@ -170,7 +171,7 @@ async function enterLate({ store, source, move }: OpenMove): Promise<ManualWorke
   const query = <R extends object>(text: string): Promise<R[]> => source.query<R>(move.source.schema, text)
   flows.register(defineHandler('follow', { on: 'OrderShipped', run: async () => {} }))
   flows.register(defineHandler('idle', { on: 'OrderPaid', run: async () => {} }))
-  await using dispatching = flows.worker({ handlers: ['idle'] })
+  await using dispatching = workerOf(store, { handlers: ['idle'] })
   await dispatching.start()
   const correlationId = freshSchema()
   const parcels = Array.from({ length: 12 }, (_, n) => `parcel-${n}`)

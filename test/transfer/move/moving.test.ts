@@ -25,7 +25,7 @@ async function fill({ store }: OpenMove): Promise<void> {
   session.documents(customers).put('bob', bob)
   session.events.append('order-2', paid)
   await session.save()
-  await store.projections.runUntilIdle()
+  await store.consumers.runUntilIdle()
 }
 
 test('a store is moved with its whole content, and continues above its positions', async () => {

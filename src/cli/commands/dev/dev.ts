@@ -30,8 +30,8 @@ import {
   healthOptions,
   parseAddress,
   runUntilAborted,
-  startAll,
   startHealth,
+  startRunner,
   type Work,
   workOf,
 } from '../run.ts'
@@ -69,7 +69,7 @@ export const dev: Command = defineCommand({
     const work = await workOf(opened, createSnapshotters(store, opened.config))
     const { url } = await startHealthSomewhere(store, address, out)
     const after = (await store.events.settled()).settled
-    const running = await startAll(opened, work, { out, concurrency: options.concurrency })
+    const running = await startRunner(store, { concurrency: options.concurrency })
     out.line({ ready: { url, where, schema: store.schema.name, running: work.summary } }, style =>
       introduction(style, { opened, work, url, isShop }),
     )

@@ -1,0 +1,229 @@
+/**
+ * What operators and programs do with consumers, by definition or name: `store.consumers`. One administration for
+ * projections, processors, subscriptions, snapshotters and the dispatcher of workflows.
+ *
+ *     list · status                        how far each is, and what holds it up            (status.ts)
+ *     pause · resume · reset · remove      changes its row; the operator wins over a batch  (operator.ts)
+ *     waitFor                              until it has applied a position                  (wait-for.ts)
+ *     runOnce · runUntilIdle · run         by hand, in this process                         (run/run.ts)
+ *
+ * A subscription may have groups: `{ group }` names one; without it a change is for all of them, a status for the group
+ * 'default'.
+ */
+import { type Named, nameOf } from '../core/definition.ts'
+import { onAbort } from '../core/lifecycle.ts'
+import { nearestName } from '../core/nearest.ts'
+import type { Page } from '../core/page.ts'
+import type { Services } from '../core/service.ts'
+import type { Executor } from '../database/database.ts'
+import { settle } from '../events/order/order.ts'
+import { checkPosition } from '../events/read/log.ts'
+import { beyondHead, type Consumer, ensureConsumer } from './consumer.ts'
+import type { Consumers } from './consumers.ts'
+import { ConsumerNotFound } from './errors.ts'
+import * as operator from './operator.ts'
+import { readRows } from './row-names.ts'
+import { follow } from './run/follow.ts'
+import { type RunOptions, type RunResult, runOnce, runUntilIdle } from './run/run.ts'
+import type { Runnable } from './runners/runnable.ts'
+import { startRunner } from './runners/runner.ts'
+import {
+  type ConsumerStatus,
+  type ListConsumersOptions,
+  listConsumers,
+  notFound,
+  readGroupStatus,
+  readStatus,
+} from './status.ts'
+import { type WaitForOptions, waitForConsumer } from './wait-for.ts'
+
+export interface GroupOption {
+  /** The group of a subscription. */
+  group?: string | undefined
+}
+
+export interface ConsumerAdministration {
+  /** Those of all processes, by name: also those that only the database knows. */
+  list(options?: ListConsumersOptions): Promise<Page<ConsumerStatus>>
+  status(consumer: Named, options?: GroupOption): Promise<ConsumerStatus>
+  /** The batch that is running completes; none begins after it. */
+  pause(consumer: Named, options?: GroupOption): Promise<void>
+  /** Continues at once: a wait after failures is over, too. */
+  resume(consumer: Named, options?: GroupOption): Promise<void>
+  /** Moves the checkpoint only: events after it come again, and a read model may count them twice. */
+  reset(consumer: Named, position: number, options?: GroupOption): Promise<void>
+  /** Deletes the checkpoint and the dead letters. A read model, and its tables, stay. */
+  remove(consumer: Named, options?: GroupOption): Promise<void>
+  /** Resolves when it has applied a position: how to read your own writes. */
+  waitFor(consumer: Named, position: number, options?: WaitForOptions): Promise<void>
+  /** One batch, here; of a subscription what is settled now. Reports what failed. */
+  runOnce(consumer: Named, options?: RunOptions): Promise<RunResult>
+  /** Batches until nothing is left that could be done now, of one or of all; returns how many events were passed. */
+  runUntilIdle(consumer?: Named, options?: RunOptions): Promise<number>
+  /** Runs it here until the signal aborts; rejects with the error that stopped it. */
+  run(consumer: Named, options?: RunOptions): Promise<void>
+}
+
+export interface AdministrationParts {
+  readonly consumers: Consumers
+  readonly services: Services
+  readonly runnables: readonly Runnable[]
+}
+
+export function openAdministration({ consumers, services, runnables }: AdministrationParts): ConsumerAdministration {
+  const { log, wake } = consumers
+
+  const isDivided = (name: string): boolean => consumers.divided?.names().includes(name) === true
+
+  /** Changes the row of a consumer, or the rows of a divided one. A registered consumer has a row from now on. */
+  const change = async (
+    of: Named,
+    { group }: GroupOption,
+    work: (rows: string[], tx: Executor, isDivided: boolean) => Promise<void>,
+  ): Promise<void> => {
+    const name = nameOf(of)
+    const registered = consumers.get(name)
+    if (registered !== undefined) await ensureConsumer(log, registered)
+    const isOne = registered !== undefined || (await readStatus(log, { names: [name] })).length > 0
+    if (isOne) await work([name], log.database, false)
+    else
+      await log.database.transaction(async tx => {
+        const rows = await readRows(log, name, group, tx)
+        if (rows.length === 0) throw await notFound(consumers, name, group, tx)
+        await work(rows, tx, true)
+      })
+    wake.changed()
+  }
+
+  const administration: ConsumerAdministration = {
+    list: (options = {}) => listConsumers(consumers, options),
+    status: async (of, { group = 'default' } = {}) => readGroupStatus(consumers, nameOf(of), group),
+    pause: (of, options = {}) => change(of, options, (rows, tx) => operator.pause(log, rows, tx)),
+    resume: (of, options = {}) =>
+      // A subscription keeps what it has delivered, so that it can still be acknowledged.
+      change(of, options, (rows, tx, isDivided) => operator.resume(log, rows, tx, { keepsHolder: isDivided })),
+    async reset(of, position, options = {}) {
+      checkPosition('position', position)
+      const { head } = await settle(log)
+      if (position > head) throw beyondHead(nameOf(of), 'position', position, head)
+      await change(of, options, async (rows, tx, isDivided) => {
+        if (isDivided) await consumers.divided?.forget(rows, tx)
+        await operator.reset(log, rows, position, tx)
+      })
+    },
+    remove: (of, options = {}) =>
+      change(of, options, async (rows, tx, isDivided) => {
+        if (isDivided) await consumers.divided?.forget(rows, tx)
+        await operator.remove(log, rows, tx)
+      }),
+    waitFor: async (of, position, options) => waitForConsumer(consumers, nameOf(of), position, options),
+    async runOnce(of, options = {}) {
+      log.database.refuseInsideTransaction('runOnce')
+      const name = nameOf(of)
+      if (isDivided(name)) return consumers.divided!.runUntilIdle(name, options)
+      return runOnce(consumers, findHere(name), options)
+    },
+    async runUntilIdle(of, options = {}) {
+      log.database.refuseInsideTransaction('runUntilIdle')
+      if (of === undefined) {
+        let total = await runUntilIdle(consumers, byHand(), options)
+        for (const name of consumers.divided?.names() ?? [])
+          total += (await consumers.divided!.runUntilIdle(name, options)).count
+        return total
+      }
+      const name = nameOf(of)
+      if (isDivided(name)) return (await consumers.divided!.runUntilIdle(name, options)).count
+      return runUntilIdle(consumers, [findHere(name)], options)
+    },
+    async run(of, { signal } = {}) {
+      log.database.refuseInsideTransaction('run')
+      if (signal?.aborted) return
+      const name = nameOf(of)
+      let failure: { readonly error: unknown } | undefined
+      let end = (): void => {}
+      const ended = new Promise<void>(resolve => {
+        end = resolve
+      })
+      const onFailure = (_: string, error: unknown): void => {
+        failure ??= { error }
+        end()
+      }
+      // The runner is also stopped by the store.
+      const runnable = onStopped(runnableAlone(name), end)
+      const runner = await startRunner(services, { log, wake, runnables: [runnable] }, {}, { onFailure })
+      const release = signal === undefined ? () => {} : onAbort(signal, end)
+      await ended
+      release()
+      await runner.stop()
+      if (failure !== undefined) throw failure.error
+    },
+  }
+  return administration
+
+  /** The dispatcher is not run by hand: what it dispatches needs a runner with handlers. */
+  function byHand(): Consumer[] {
+    return consumers.list().filter(each => each.kind !== 'dispatcher')
+  }
+
+  function findHere(name: string): Consumer {
+    const found = consumers.get(name)
+    if (found !== undefined) return found
+    const names = [...consumers.list().map(each => each.name), ...(consumers.divided?.names() ?? [])]
+    throw new ConsumerNotFound({ consumer: name, nearest: nearestName(name, names) })
+  }
+
+  /** One definition; if its policy stops it, it is as it says itself, because the caller waits for the error. */
+  function runnableAlone(name: string): Runnable {
+    if (isDivided(name)) {
+      const runnable = runnables.find(each => each.names('subscriptions').includes(name))!
+      return {
+        ...runnable,
+        start: context => runnable.start({ ...context, isWanted: (_, wanted) => wanted === name }),
+      }
+    }
+    const consumer = findHere(name)
+    const { kind, from, leaseMs } = consumer
+    let isOver = false
+    return {
+      kinds: ['processors'],
+      names: () => [name],
+      async start() {
+        return {
+          // Code that has failed is not started again by a look that was running when it did.
+          leased: () =>
+            isOver
+              ? []
+              : [
+                  {
+                    ...{ name, kind, from, leaseMs },
+                    async run(held) {
+                      if (isOver) return
+                      await follow(consumers, consumer, held).catch((error: unknown) => {
+                        isOver = true
+                        throw error
+                      })
+                    },
+                  },
+                ],
+          stop: async () => {},
+        }
+      },
+    }
+  }
+}
+
+function onStopped(runnable: Runnable, listener: () => void): Runnable {
+  return {
+    ...runnable,
+    async start(context) {
+      const part = await runnable.start(context)
+      return {
+        ...part,
+        stop(cutOff) {
+          listener()
+          return part.stop(cutOff)
+        },
+      }
+    },
+  }
+}

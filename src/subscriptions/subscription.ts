@@ -1,0 +1,51 @@
+/**
+ * A subscription as it is defined: events that code of yours gets, one by one, and acknowledges.
+ *
+ *     export const mailer = defineSubscription('mailer', { events, types: ['OrderShipped'], run: event => mail(event) })
+ *
+ * With `run` a runner delivers to it (`store.start()`); without, a program iterates over it (`store.subscribe(mailer)`).
+ */
+import type { Awaitable } from '../core/core.ts'
+import type { Definition } from '../core/definition.ts'
+import { InvalidOption } from '../core/errors.ts'
+import { describe } from '../core/options.ts'
+import { checkWhole } from '../core/whole.ts'
+import type { EventDefinitions, EventMap, UntypedEvents } from '../events/definition.ts'
+import type { Delivery } from './delivery.ts'
+import { type SubscribeOptions, type SubscriptionOptions, subscriptionOptions } from './options.ts'
+
+export interface SubscriptionDefinition<M extends EventMap, T extends keyof M & string>
+  extends Omit<SubscribeOptions<M, T>, 'signal'> {
+  /** The events there are; only their types are used. */
+  readonly events?: EventDefinitions<M> | undefined
+  /** Called with each event. The event is acknowledged when it has returned, and given back if it throws. */
+  readonly run?: ((event: Delivery<Pick<M, T>>) => Awaitable<void>) | undefined
+  /** How many calls of `run` at the same time, never two of one key. Default 1. */
+  readonly concurrency?: number | undefined
+}
+
+export interface Subscription<M extends EventMap = never, T extends keyof M & string = keyof M & string>
+  extends Definition<'subscription'> {
+  /** Never there at run time: it carries the types. A subscription to some of a store's events fits that store. */
+  readonly '~events'?: ((map: M) => T) | undefined
+  readonly options: SubscriptionOptions
+  readonly run: ((event: Delivery) => Awaitable<void>) | undefined
+  readonly concurrency: number
+}
+
+export function defineSubscription<M extends EventMap = UntypedEvents, T extends keyof M & string = keyof M & string>(
+  name: string,
+  definition: SubscriptionDefinition<M, T>,
+): Subscription<M, T> {
+  const { events: _, run, concurrency = 1, ...rest } = definition
+  const options = subscriptionOptions(name, rest as unknown as SubscribeOptions, ['events', 'run', 'concurrency'])
+  checkWhole('concurrency', concurrency, 1)
+  if (run !== undefined && typeof run !== 'function') {
+    const reason = `Subscription "${name}" has ${describe(run)} as "run". It must be a function: run(event) { … }.`
+    throw new InvalidOption({ option: 'run', reason })
+  }
+  return Object.freeze({
+    ...{ kind: 'subscription' as const, name, options, concurrency },
+    run: run as unknown as Subscription['run'],
+  })
+}
