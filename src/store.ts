@@ -37,6 +37,7 @@ import { openWake } from './events/order/wake.ts'
 import { watchLog } from './events/order/watch.ts'
 import { type Upcaster, upcasters } from './events/read/upcast.ts'
 import { openStreams, type Streams } from './events/streams/streams.ts'
+import { library } from './parts.ts'
 import { openProjections, type Projections } from './projections/projections.ts'
 import type { Step } from './schema/difference.ts'
 import { type MigrateMode, openSchema, type Schema } from './schema/schema.ts'
@@ -228,7 +229,7 @@ async function openTenanted<M extends EventMap>(tenancy: Tenancy, options: Store
     database: () =>
       options.database === undefined ? openDatabase(pool) : Promise.resolve(lendDatabase(options.database)),
     assemble(tenant, schema, gateOf) {
-      const gate = gateOf(raw => makeUsable(openSchema(raw, { schema, tables }), migrateMode(raw, options)))
+      const gate = gateOf(raw => makeUsable(openSchema(raw, { schema, tables, library }), migrateMode(raw, options)))
       const parts = assemble(gate.database, schema, openTelemetry(options.logger, telemetry), options)
       const { store, tables, close } = parts
       // A tenant that is not there, say, is told to whoever calls; only who makes one waits for this.
@@ -294,7 +295,7 @@ function assemble<M extends EventMap>(
     telemetry.log.info({ schema: schemaName, object, reason }, 'a step of the schema was made')
   }
   const tables = new TableRegistry()
-  const schema = openSchema(database, { schema: schemaName, tables, onStep })
+  const schema = openSchema(database, { schema: schemaName, tables, library, onStep })
   const clock = options.clock ?? systemClock
   const log: Log = {
     database,

@@ -2,7 +2,7 @@
 import pg from 'pg'
 import type { CustomerStore } from '../customers.ts'
 
-const columns = 'id, body, version, created_at, modified_at, created_by, modified_by, deleted_at'
+const columns = 'id, body, version, created_at, updated_at, created_by, updated_by, deleted_at'
 
 /** The table of ours must be there: this one is made like it. */
 export async function openByHand(
@@ -20,13 +20,13 @@ export async function openByHand(
     (await pool.query({ name: `${name} ${table}`, text, values })).rows
   const upsert = `
     on conflict (id) do update
-    set version = d.version + 1, modified_at = now(), deleted_at = null, body = excluded.body
+    set version = d.version + 1, updated_at = now(), deleted_at = null, body = excluded.body
     returning id, version`
   return {
     get: id =>
       run(
         'get',
-        `select body, version, created_at, modified_at, created_by, modified_by
+        `select body, version, created_at, updated_at, created_by, updated_by
         from ${table}
         where id = $1 and deleted_at is null`,
         [id],
@@ -39,7 +39,7 @@ export async function openByHand(
         `update ${table}
         set body = jsonb_set(
             jsonb_set(body, '{tier}', $2::jsonb), '{visits}', to_jsonb((body ->> 'visits')::numeric + 1)),
-          version = version + 1, modified_at = now()
+          version = version + 1, updated_at = now()
         where id = $1 and deleted_at is null
         returning version`,
         [id, JSON.stringify(tier)],
@@ -72,5 +72,5 @@ export async function makeTable(pool: pg.Pool, table: string, like: string, gin:
 }
 
 function insertInto(table: string): string {
-  return `insert into ${table} as d (id, body, version, created_at, modified_at)`
+  return `insert into ${table} as d (id, body, version, created_at, updated_at)`
 }

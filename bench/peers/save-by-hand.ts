@@ -17,7 +17,7 @@ function insert(id: string, data: Customer): pg.QueryConfig {
   return {
     name: 'insert',
     text: `
-      insert into byhand.saved (id, body, version, created_at, modified_at)
+      insert into byhand.saved (id, body, version, created_at, updated_at)
       values ($1, $2, 1, now(), now())
       on conflict (id) do nothing
       returning version`,

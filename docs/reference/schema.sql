@@ -1,4 +1,4 @@
--- All that a new store in schema "rillflow" is made of; generated from src/schema/migrations.
+-- All that a new store in schema "rillflow" is made of; text to paste, generated from the folders of src.
 
 -- schema rillflow
 
@@ -14,12 +14,13 @@ create table "rillflow"."migrations" (
   checksum text not null
 );
 
--- migration 1 (events)
+-- migration 1 (baseline)
 
 create sequence "rillflow"."events_position"
   as bigint
   increment by 1
   minvalue 1
+  maxvalue 9007199254740991
   start with 1
   cache 1
   no cycle;
@@ -62,7 +63,8 @@ create table "rillflow"."idempotency_keys" (
   created_at timestamptz not null default now(),
   key text collate "C" primary key,
   digest text not null,
-  event_ids uuid[] not null
+  event_ids uuid[] not null,
+  documents jsonb
 );
 
 create table "rillflow"."stream_aliases" (
@@ -78,417 +80,25 @@ create table "rillflow"."imports" (
   digest text not null
 );
 
-insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (1, 'events', '06d7496425887c4c8d3dd70ba89fe03498321475482be47dee42ddf191d0f11a', true);
+create table "rillflow"."inline_projections" (
+  activated_at timestamptz not null default now(),
+  version integer not null,
+  name text collate "C" primary key,
+  types text[]
+);
 
--- migration 2 (settle)
+create table "rillflow"."inline_changes" (
+  changes bigint not null,
+  id integer primary key
+);
 
-create function "rillflow"."signed32"(value bigint) returns integer
-language sql immutable parallel safe
-return ((value & 4294967295) - case when value & 2147483648 <> 0 then 4294967296 else 0 end)::integer;
-
-create function "rillflow"."announce"() returns void
-language plpgsql volatile
-as '
-declare
-  sequence_oid constant bigint := ''"rillflow"."events_position"''::regclass::oid::bigint;
-  announced constant text := ''rillflow.announced_'' || sequence_oid;
-  bound bigint;
-begin
-  if coalesce(current_setting(announced, true), '''') <> '''' then
-    return;
-  end if;
-  select case when is_called then last_value else last_value - 1 end
-    into bound
-    from "rillflow"."events_position";
-  perform pg_advisory_xact_lock_shared(
-    "rillflow"."signed32"(sequence_oid),
-    "rillflow"."signed32"(bound));
-  perform set_config(announced, bound::text, true);
-end
-';
-
-create function "rillflow"."settle"(out head bigint, out settled bigint, out timeline text, out session text)
-language plpgsql volatile
-as '
-declare
-  sequence_oid constant bigint := ''"rillflow"."events_position"''::regclass::oid::bigint;
-  bound bigint;
-begin
-  if pg_is_in_recovery() then
-    raise exception ''settle() needs the primary'' using errcode = ''RF001'';
-  end if;
-  if current_setting(''transaction_isolation'') <> ''read committed'' then
-    raise exception ''settle() needs read committed'' using errcode = ''RF002'';
-  end if;
-  timeline := left(pg_walfile_name(pg_current_wal_lsn()), 8);
-  session := pg_backend_pid() || coalesce(
-    (select ''@'' || extract(epoch from backend_start) from pg_stat_get_activity(pg_backend_pid())), '''');
-  select case when is_called then last_value else last_value - 1 end
-    into head
-    from "rillflow"."events_position";
-  select min(head + "rillflow"."signed32"(locks.objid::bigint - head))
-    into bound
-    from pg_locks as locks
-    where locks.locktype = ''advisory''
-      and locks.database = (select oid from pg_database where datname = current_database())
-      and locks.classid::bigint = sequence_oid
-      and locks.objsubid = 2
-      and locks.mode = ''ShareLock'';
-  settled := least(head, bound);
-end
-';
-
-insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (2, 'settle', 'ddcbfa0f9585829fa4d4e0a30c25bb55e8b9d4a6641851df7c6bf4e618bd3703', true);
-
--- migration 3 (append)
-
-create function "rillflow"."append_one"(
-  p_stream text,
-  p_expected bigint,
-  p_allow_archived boolean,
-  p_ids uuid[],
-  p_types text[],
-  p_schema_versions integer[],
-  p_data jsonb,
-  p_headers jsonb,
-  p_correlations text[],
-  p_causations text[],
-  p_users text[],
-  out outcome integer,
-  out at_version bigint,
-  out at_position bigint)
-language plpgsql volatile
-as '
-declare
-  p_count constant integer := cardinality(p_ids);
-  found_stream "rillflow"."streams";
-begin
-  outcome := 0;
-  loop
-    update "rillflow"."streams" as s
-      set version = s.version + p_count
-      where s.stream = p_stream
-        and (s.version = p_expected or p_expected = -1 or (p_expected = -2 and s.version > 0))
-        and s.tombstoned_at is null
-        and (s.archived_at is null or p_allow_archived)
-      returning s.version into at_version;
-    exit when found;
-    if p_expected in (-1, 0) then
-      insert into "rillflow"."streams" (stream, version)
-        values (p_stream, p_count)
-        on conflict do nothing
-        returning version into at_version;
-      exit when found;
-    end if;
-    select * into found_stream
-      from "rillflow"."streams" as s
-      where s.stream = p_stream
-      for update;
-    at_version := coalesce(found_stream.version, 0);
-    if found_stream.tombstoned_at is not null then
-      outcome := 3;
-      return;
-    elsif found_stream.archived_at is not null and not p_allow_archived then
-      outcome := 2;
-      return;
-    elsif (p_expected >= 0 and at_version <> p_expected) or (p_expected = -2 and at_version = 0) then
-      outcome := 1;
-      return;
-    end if;
-    -- It changed between the statements so that it fits now: once more.
-  end loop;
-  perform "rillflow"."announce"();
-  with inserted as (
-    insert into "rillflow"."events" (
-      position, stream, version, event_id, type, schema_version, data, headers,
-      correlation_id, causation_id, user_id, created_at)
-    select
-      nextval(''"rillflow"."events_position"''), p_stream, at_version - p_count + e.n, e.id, e.t,
-      coalesce(e.v, 1), e.d, nullif(e.h, ''null''), coalesce(e.co, e.id::text), e.ca, e.u, clock_timestamp()
-    from rows from (
-      unnest(p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
-      jsonb_array_elements(p_data),
-      jsonb_array_elements(p_headers)) with ordinality as e(id, t, v, co, ca, u, d, h, n)
-    returning position)
-  select max(position) into at_position from inserted;
-end
-';
-
-create function "rillflow"."append_batch"(
-  p_streams text[],
-  p_part_append integer[],
-  p_part_stream integer[],
-  p_part_expected bigint[],
-  p_part_count integer[],
-  p_allow_archived boolean[],
-  p_check_ids boolean[],
-  p_keys text[],
-  p_digests text[],
-  p_simple boolean,
-  p_wait boolean,
-  p_event_part integer[],
-  p_event_number integer[],
-  p_ids uuid[],
-  p_types text[],
-  p_schema_versions integer[],
-  p_data jsonb,
-  p_headers jsonb,
-  p_correlations text[],
-  p_causations text[],
-  p_users text[],
-  out outcomes integer[],
-  out failed_parts integer[],
-  out versions bigint[],
-  out positions bigint[])
-language plpgsql volatile
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-as '
-declare
-  appends constant integer := cardinality(p_allow_archived);
-  parts constant integer := cardinality(p_part_append);
-  -- By stream: the version it is at (null: somebody else holds it), whether its row was there, 2 archived, 3 tombstoned.
-  current bigint[];
-  known boolean[];
-  marks integer[];
-  -- By part: the version before its first event, null if it is refused.
-  base bigint[];
-  passed_over boolean[];
-  new_keys text[];
-  r record;
-  p integer;
-  q integer;
-  s integer;
-  wanted bigint;
-  made bigint;
-begin
-  if not p_wait then
-    perform set_config(''lock_timeout'', ''50ms'', true);
-  end if;
-
-  outcomes := array_fill(0, array[appends]);
-  -- Keys. Inserting one waits for whoever is just using it; what is then there was used before.
-  if p_keys is not null then
-    with inserted as (
-      insert into "rillflow"."idempotency_keys" (key, digest, event_ids)
-      select k.key, k.digest, array(
-          select e.id
-          from unnest(p_event_part, p_ids) as e(p, id)
-          where p_part_append[e.p] = k.a)
-      from unnest(p_keys, p_digests) with ordinality as k(key, digest, a)
-      where k.key is not null
-      order by k.key collate "C"
-      on conflict do nothing
-      returning key)
-    select array_agg(key) into new_keys from inserted;
-    for r in
-      select k.a, stored.digest = k.digest as same, not exists (
-          select
-          from unnest(p_event_part, p_ids) as e(p, id)
-          where p_part_append[e.p] = k.a
-            and e.id <> all(stored.event_ids)) as own
-      from unnest(p_keys, p_digests) with ordinality as k(key, digest, a)
-      join "rillflow"."idempotency_keys" as stored on stored.key = k.key
-    loop
-      -- The same events under the same key: this very append, sent before. Their ids tell what became of it.
-      if not (r.own and r.same) then
-        outcomes[r.a] := case when r.same then 5 else 6 end;
-      end if;
-    end loop;
-  end if;
-
-  -- Streams. In a batch those that exist are locked unless somebody else has them.
-  if p_wait then
-    insert into "rillflow"."streams" (stream, version)
-      select u.stream, 0
-      from unnest(p_streams) with ordinality as u(stream, i)
-      where exists (
-        select
-        from unnest(p_part_stream, p_part_expected) as x(i, expected)
-        where x.i = u.i
-          and x.expected in (-1, 0))
-      order by u.i
-      on conflict do nothing;
-    select array_agg(t.version), array_agg(t.mark), array_agg(t.version is not null)
-      into current, marks, known
-      from unnest(p_streams) as u(stream)
-      left join lateral (
-        select s.version, case when s.tombstoned_at is not null then 3 when s.archived_at is not null then 2 else 0 end as mark
-        from "rillflow"."streams" as s
-        where s.stream = u.stream
-        for update) as t on true;
-  else
-    select array_agg(t.version), array_agg(t.mark), array_agg(t.version is not null)
-      into current, marks, known
-      from unnest(p_streams) as u(stream)
-      left join lateral (
-        select s.version, case when s.tombstoned_at is not null then 3 when s.archived_at is not null then 2 else 0 end as mark
-        from "rillflow"."streams" as s
-        where s.stream = u.stream
-        for update skip locked) as t on true;
-  end if;
-  -- What is still unknown does not exist yet (version 0), or is held by somebody (stays null).
-  if false = any(known) then
-    select array_agg(case
-        when u.version is null and not exists (
-          select
-          from "rillflow"."streams" as s
-          where s.stream = u.stream) then 0
-        else u.version end)
-      into current
-      from unnest(p_streams, current) as u(stream, version);
-  end if;
-
-  -- Ids, where the events may have been stored before.
-  if p_check_ids is not null then
-    for r in
-      select
-        p_part_append[e.p] as a,
-        count(stored.event_id) as present,
-        count(*) as wanted,
-        bool_and(stored.event_id is null or (
-          stored.stream = p_streams[p_part_stream[e.p]] and stored.type = e.t and stored.data = e.d)) as same
-      from rows from (unnest(p_event_part, p_ids, p_types), jsonb_array_elements(p_data)) as e(p, id, t, d)
-      left join "rillflow"."events" as stored on stored.event_id = e.id
-      where p_check_ids[p_part_append[e.p]]
-      group by 1
-    loop
-      if outcomes[r.a] = 0 and r.present > 0 then
-        outcomes[r.a] := case when r.same and r.present = r.wanted then 7 else 8 end;
-      end if;
-    end loop;
-  end if;
-
-  -- Versions.
-  versions := current;
-  if p_simple then
-    select array_agg(u.outcome), array_agg(case when u.outcome = 0 then u.version end)
-      into outcomes, base
-      from (
-        select x.version, case
-          when x.version is null then 4
-          when x.mark = 3 or (x.mark = 2 and not x.allow) then x.mark
-          when (x.expected >= 0 and x.version <> x.expected) or (x.expected = -2 and x.version = 0) then 1
-          else 0 end as outcome
-        from unnest(current, marks, p_part_expected, p_allow_archived) as x(version, mark, expected, allow)) as u;
-    select array_agg(coalesce(u.base + u.count, u.version))
-      into current
-      from unnest(current, base, p_part_count) as u(version, base, count);
-  else
-    -- Append by append, since one may follow another on the same stream.
-    failed_parts := array_fill(0, array[appends]);
-    versions := array_fill(null::bigint, array[parts]);
-    base := array_fill(null::bigint, array[parts]);
-    passed_over := array_fill(false, array[cardinality(p_streams)]);
-    p := 1;
-    for a in 1 .. appends loop
-      q := p;
-      while q <= parts and p_part_append[q] = a loop
-        s := p_part_stream[q];
-        versions[q] := current[s];
-        if outcomes[a] = 0 then
-          outcomes[a] := case
-            when current[s] is null or passed_over[s] then 4
-            when marks[s] = 3 or (marks[s] = 2 and not p_allow_archived[a]) then marks[s]
-            when (p_part_expected[q] >= 0 and current[s] <> p_part_expected[q])
-              or (p_part_expected[q] = -2 and current[s] = 0) then 1
-            else 0 end;
-          if outcomes[a] <> 0 then
-            failed_parts[a] := q;
-          end if;
-        end if;
-        q := q + 1;
-      end loop;
-      if outcomes[a] = 0 then
-        for i in p .. q - 1 loop
-          s := p_part_stream[i];
-          base[i] := current[s];
-          versions[i] := current[s];
-          current[s] := current[s] + p_part_count[i];
-        end loop;
-      elsif outcomes[a] = 4 then
-        -- What comes after it on one of its streams must not overtake it.
-        for i in p .. q - 1 loop
-          passed_over[p_part_stream[i]] := true;
-        end loop;
-      end if;
-      p := q;
-    end loop;
-  end if;
-
-  if 0 = any(outcomes) then
-    update "rillflow"."streams" as t
-      set version = u.version
-      from unnest(p_streams, known, current) as u(stream, known, version)
-      where t.stream = u.stream
-        and u.known
-        and t.version < u.version;
-    if false = any(known) then
-      select count(*) into wanted
-        from unnest(known, current) as u(known, version)
-        where not u.known
-          and u.version > 0;
-      insert into "rillflow"."streams" (stream, version)
-        select u.stream, u.version
-        from unnest(p_streams, known, current) with ordinality as u(stream, known, version, i)
-        where not u.known
-          and u.version > 0
-        order by u.i
-        on conflict do nothing;
-      get diagnostics made = row_count;
-      if made < wanted then
-        raise exception ''a stream was created by another append'' using errcode = ''55P03'';
-      end if;
-    end if;
-    perform "rillflow"."announce"();
-    with inserted as (
-      insert into "rillflow"."events" (
-        position, stream, version, event_id, type, schema_version, data, headers,
-        correlation_id, causation_id, user_id, created_at)
-      select
-        nextval(''"rillflow"."events_position"''), p_streams[p_part_stream[e.p]], base[e.p] + e.n, e.id, e.t,
-        coalesce(e.v, 1), e.d, nullif(e.h, ''null''), coalesce(e.co, e.id::text), e.ca, e.u, clock_timestamp()
-      from rows from (
-        unnest(
-          p_event_part, p_event_number, p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
-        jsonb_array_elements(p_data),
-        jsonb_array_elements(p_headers)) as e(p, n, id, t, v, co, ca, u, d, h)
-      where base[e.p] is not null
-      returning position)
-    select array_agg(position) into positions from inserted;
-  end if;
-
-  -- What a refused append has left behind: the key it brought, and streams made for it while waiting.
-  if 0 <> any(outcomes) then
-    if p_keys is not null then
-      delete from "rillflow"."idempotency_keys" as k
-        using unnest(p_keys, outcomes) as u(key, outcome)
-        where k.key = u.key
-          and k.key = any(new_keys)
-          and u.outcome in (1, 2, 3, 4, 8);
-    end if;
-    if p_wait then
-      delete from "rillflow"."streams" as t
-        using unnest(p_streams) as u(stream)
-        where t.stream = u.stream
-          and t.version = 0;
-    end if;
-  end if;
-end
-';
-
-insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (3, 'append', 'afd2860fd71c511e395da0cd2e72db21ee07e783aa8e8b147a4b226670bfd988', true);
-
--- migration 4 (consumers)
+insert into "rillflow"."inline_changes" (id, changes) values (1, 0);
 
 create sequence "rillflow"."consumers_fence"
   as bigint
   increment by 1
   minvalue 1
+  maxvalue 9007199254740991
   start with 1
   cache 1
   no cycle;
@@ -538,6 +148,12 @@ create table "rillflow"."dead_letters" (
   note text,
   errors jsonb not null,
   history jsonb not null default '[]',
+  execution uuid,
+  correlation_id text collate "C",
+  reason text,
+  fingerprint text collate "C",
+  edited jsonb,
+  failures integer not null default 1,
   primary key (consumer, event_id)
 );
 
@@ -545,611 +161,12 @@ create index dead_letters_position on "rillflow"."dead_letters" (consumer, posit
 
 create index dead_letters_requested on "rillflow"."dead_letters" (consumer, retry_at) where retry_at is not null;
 
-insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (4, 'consumers', '4555c2912744559dbc7987dfeaf325499a1f2f5b34001e01864f7b6afacb5515', false);
+create index dead_letters_execution on "rillflow"."dead_letters" (execution) where execution is not null;
 
--- migration 5 (subscriptions)
+create index dead_letters_correlation on "rillflow"."dead_letters" (correlation_id)
+  where correlation_id is not null and state in ('open', 'retrying');
 
-create table "rillflow"."deliveries" (
-  position bigint not null,
-  acked_at timestamptz,
-  retry_at timestamptz,
-  deliveries integer not null,
-  consumer text collate "C" not null,
-  last_error jsonb,
-  primary key (consumer, position)
-) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
-
-insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (5, 'subscriptions', 'cc2074c7429b7e6c4ddf39163573743f3713c1bcb72dd52fe461bcc72640dd5b', false);
-
--- migration 6 (inline)
-
-create table "rillflow"."inline_projections" (
-  activated_at timestamptz not null default now(),
-  version integer not null,
-  name text collate "C" primary key,
-  types text[]
-);
-
-create table "rillflow"."inline_changes" (
-  changes bigint not null,
-  id integer primary key
-);
-
-insert into "rillflow"."inline_changes" (id, changes) values (1, 0);
-
-create or replace function "rillflow"."append_one"(
-  p_stream text,
-  p_expected bigint,
-  p_allow_archived boolean,
-  p_ids uuid[],
-  p_types text[],
-  p_schema_versions integer[],
-  p_data jsonb,
-  p_headers jsonb,
-  p_correlations text[],
-  p_causations text[],
-  p_users text[],
-  out outcome integer,
-  out at_version bigint,
-  out at_position bigint)
-language plpgsql volatile
-as '
-declare
-  p_count constant integer := cardinality(p_ids);
-  found_stream "rillflow"."streams";
-begin
-  if current_setting(''transaction_isolation'') <> ''read committed'' then
-    perform
-      from "rillflow"."inline_projections"
-      limit 0;
-    perform
-      from "rillflow"."inline_changes"
-      where id = 1
-      for share;
-  end if;
-  if exists (
-      select
-      from "rillflow"."inline_projections" as i
-      where i.types is null
-        or i.types && p_types) then
-    outcome := 9;
-    return;
-  end if;
-  outcome := 0;
-  loop
-    update "rillflow"."streams" as s
-      set version = s.version + p_count
-      where s.stream = p_stream
-        and (s.version = p_expected or p_expected = -1 or (p_expected = -2 and s.version > 0))
-        and s.tombstoned_at is null
-        and (s.archived_at is null or p_allow_archived)
-      returning s.version into at_version;
-    exit when found;
-    if p_expected in (-1, 0) then
-      insert into "rillflow"."streams" (stream, version)
-        values (p_stream, p_count)
-        on conflict do nothing
-        returning version into at_version;
-      exit when found;
-    end if;
-    select * into found_stream
-      from "rillflow"."streams" as s
-      where s.stream = p_stream
-      for update;
-    at_version := coalesce(found_stream.version, 0);
-    if found_stream.tombstoned_at is not null then
-      outcome := 3;
-      return;
-    elsif found_stream.archived_at is not null and not p_allow_archived then
-      outcome := 2;
-      return;
-    elsif (p_expected >= 0 and at_version <> p_expected) or (p_expected = -2 and at_version = 0) then
-      outcome := 1;
-      return;
-    end if;
-    -- It changed between the statements so that it fits now: once more.
-  end loop;
-  perform "rillflow"."announce"();
-  with inserted as (
-    insert into "rillflow"."events" (
-      position, stream, version, event_id, type, schema_version, data, headers,
-      correlation_id, causation_id, user_id, created_at)
-    select
-      nextval(''"rillflow"."events_position"''), p_stream, at_version - p_count + e.n, e.id, e.t,
-      coalesce(e.v, 1), e.d, nullif(e.h, ''null''), coalesce(e.co, e.id::text), e.ca, e.u, clock_timestamp()
-    from rows from (
-      unnest(p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
-      jsonb_array_elements(p_data),
-      jsonb_array_elements(p_headers)) with ordinality as e(id, t, v, co, ca, u, d, h, n)
-    returning position)
-  select max(position) into at_position from inserted;
-end
-';
-
-create or replace function "rillflow"."append_batch"(
-  p_streams text[],
-  p_part_append integer[],
-  p_part_stream integer[],
-  p_part_expected bigint[],
-  p_part_count integer[],
-  p_allow_archived boolean[],
-  p_check_ids boolean[],
-  p_keys text[],
-  p_digests text[],
-  p_simple boolean,
-  p_wait boolean,
-  p_event_part integer[],
-  p_event_number integer[],
-  p_ids uuid[],
-  p_types text[],
-  p_schema_versions integer[],
-  p_data jsonb,
-  p_headers jsonb,
-  p_correlations text[],
-  p_causations text[],
-  p_users text[],
-  out outcomes integer[],
-  out failed_parts integer[],
-  out versions bigint[],
-  out positions bigint[])
-language plpgsql volatile
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-as '
-declare
-  appends constant integer := cardinality(p_allow_archived);
-  parts constant integer := cardinality(p_part_append);
-  -- By stream: the version it is at (null: somebody else holds it), whether its row was there, 2 archived, 3 tombstoned.
-  current bigint[];
-  known boolean[];
-  marks integer[];
-  -- By part: the version before its first event, null if it is refused.
-  base bigint[];
-  passed_over boolean[];
-  new_keys text[];
-  -- The appends that an inline projection wants an event of.
-  met integer[];
-  r record;
-  p integer;
-  q integer;
-  s integer;
-  wanted bigint;
-  made bigint;
-begin
-  -- Before the short lock_timeout: a batch waits at the barrier as a whole instead of being split.
-  if current_setting(''transaction_isolation'') <> ''read committed'' then
-    perform
-      from "rillflow"."inline_projections"
-      limit 0;
-    perform
-      from "rillflow"."inline_changes"
-      where id = 1
-      for share;
-  end if;
-  if exists (
-      select
-      from "rillflow"."inline_projections" as i
-      where i.types is null
-        or i.types && p_types) then
-    select array_agg(distinct p_part_append[e.p])
-      into met
-      from unnest(p_event_part, p_types) as e(p, t)
-      where exists (
-        select
-        from "rillflow"."inline_projections" as i
-        where i.types is null
-          or e.t = any(i.types));
-  end if;
-  if not p_wait then
-    perform set_config(''lock_timeout'', ''50ms'', true);
-  end if;
-
-  outcomes := array_fill(0, array[appends]);
-  -- Keys. Inserting one waits for whoever is just using it; what is then there was used before.
-  if p_keys is not null then
-    with inserted as (
-      insert into "rillflow"."idempotency_keys" (key, digest, event_ids)
-      select k.key, k.digest, array(
-          select e.id
-          from unnest(p_event_part, p_ids) as e(p, id)
-          where p_part_append[e.p] = k.a)
-      from unnest(p_keys, p_digests) with ordinality as k(key, digest, a)
-      where k.key is not null
-      order by k.key collate "C"
-      on conflict do nothing
-      returning key)
-    select array_agg(key) into new_keys from inserted;
-    for r in
-      select k.a, stored.digest = k.digest as same, not exists (
-          select
-          from unnest(p_event_part, p_ids) as e(p, id)
-          where p_part_append[e.p] = k.a
-            and e.id <> all(stored.event_ids)) as own
-      from unnest(p_keys, p_digests) with ordinality as k(key, digest, a)
-      join "rillflow"."idempotency_keys" as stored on stored.key = k.key
-    loop
-      -- The same events under the same key: this very append, sent before. Their ids tell what became of it.
-      if not (r.own and r.same) then
-        outcomes[r.a] := case when r.same then 5 else 6 end;
-      end if;
-    end loop;
-  end if;
-
-  -- Streams. In a batch those that exist are locked unless somebody else has them.
-  if p_wait then
-    insert into "rillflow"."streams" (stream, version)
-      select u.stream, 0
-      from unnest(p_streams) with ordinality as u(stream, i)
-      where exists (
-        select
-        from unnest(p_part_stream, p_part_expected) as x(i, expected)
-        where x.i = u.i
-          and x.expected in (-1, 0))
-      order by u.i
-      on conflict do nothing;
-    select array_agg(t.version), array_agg(t.mark), array_agg(t.version is not null)
-      into current, marks, known
-      from unnest(p_streams) as u(stream)
-      left join lateral (
-        select s.version, case when s.tombstoned_at is not null then 3 when s.archived_at is not null then 2 else 0 end as mark
-        from "rillflow"."streams" as s
-        where s.stream = u.stream
-        for update) as t on true;
-  else
-    select array_agg(t.version), array_agg(t.mark), array_agg(t.version is not null)
-      into current, marks, known
-      from unnest(p_streams) as u(stream)
-      left join lateral (
-        select s.version, case when s.tombstoned_at is not null then 3 when s.archived_at is not null then 2 else 0 end as mark
-        from "rillflow"."streams" as s
-        where s.stream = u.stream
-        for update skip locked) as t on true;
-  end if;
-  -- What is still unknown does not exist yet (version 0), or is held by somebody (stays null).
-  if false = any(known) then
-    select array_agg(case
-        when u.version is null and not exists (
-          select
-          from "rillflow"."streams" as s
-          where s.stream = u.stream) then 0
-        else u.version end)
-      into current
-      from unnest(p_streams, current) as u(stream, version);
-  end if;
-
-  -- Ids, where the events may have been stored before.
-  if p_check_ids is not null then
-    for r in
-      select
-        p_part_append[e.p] as a,
-        count(stored.event_id) as present,
-        count(*) as wanted,
-        bool_and(stored.event_id is null or (
-          stored.stream = p_streams[p_part_stream[e.p]] and stored.type = e.t and stored.data = e.d)) as same
-      from rows from (unnest(p_event_part, p_ids, p_types), jsonb_array_elements(p_data)) as e(p, id, t, d)
-      left join "rillflow"."events" as stored on stored.event_id = e.id
-      where p_check_ids[p_part_append[e.p]]
-      group by 1
-    loop
-      if outcomes[r.a] = 0 and r.present > 0 then
-        outcomes[r.a] := case when r.same and r.present = r.wanted then 7 else 8 end;
-      end if;
-    end loop;
-  end if;
-
-  if met is not null then
-    select array_agg(case when u.outcome = 0 and u.a = any(met) then 9 else u.outcome end order by u.a)
-      into outcomes
-      from unnest(outcomes) with ordinality as u(outcome, a);
-  end if;
-
-  -- Versions.
-  versions := current;
-  if p_simple and met is null then
-    select array_agg(u.outcome), array_agg(case when u.outcome = 0 then u.version end)
-      into outcomes, base
-      from (
-        select x.version, case
-          when x.version is null then 4
-          when x.mark = 3 or (x.mark = 2 and not x.allow) then x.mark
-          when (x.expected >= 0 and x.version <> x.expected) or (x.expected = -2 and x.version = 0) then 1
-          else 0 end as outcome
-        from unnest(current, marks, p_part_expected, p_allow_archived) as x(version, mark, expected, allow)) as u;
-    select array_agg(coalesce(u.base + u.count, u.version))
-      into current
-      from unnest(current, base, p_part_count) as u(version, base, count);
-  else
-    -- Append by append, since one may follow another on the same stream.
-    failed_parts := array_fill(0, array[appends]);
-    versions := array_fill(null::bigint, array[parts]);
-    base := array_fill(null::bigint, array[parts]);
-    passed_over := array_fill(false, array[cardinality(p_streams)]);
-    p := 1;
-    for a in 1 .. appends loop
-      q := p;
-      while q <= parts and p_part_append[q] = a loop
-        s := p_part_stream[q];
-        versions[q] := current[s];
-        if outcomes[a] = 0 then
-          outcomes[a] := case
-            when current[s] is null or passed_over[s] then 4
-            when marks[s] = 3 or (marks[s] = 2 and not p_allow_archived[a]) then marks[s]
-            when (p_part_expected[q] >= 0 and current[s] <> p_part_expected[q])
-              or (p_part_expected[q] = -2 and current[s] = 0) then 1
-            else 0 end;
-          if outcomes[a] <> 0 then
-            failed_parts[a] := q;
-          end if;
-        end if;
-        q := q + 1;
-      end loop;
-      if outcomes[a] = 0 then
-        for i in p .. q - 1 loop
-          s := p_part_stream[i];
-          base[i] := current[s];
-          versions[i] := current[s];
-          current[s] := current[s] + p_part_count[i];
-        end loop;
-      elsif outcomes[a] in (4, 9) then
-        -- What comes after it on one of its streams must not overtake it.
-        for i in p .. q - 1 loop
-          passed_over[p_part_stream[i]] := true;
-        end loop;
-      end if;
-      p := q;
-    end loop;
-  end if;
-
-  if 0 = any(outcomes) then
-    update "rillflow"."streams" as t
-      set version = u.version
-      from unnest(p_streams, known, current) as u(stream, known, version)
-      where t.stream = u.stream
-        and u.known
-        and t.version < u.version;
-    if false = any(known) then
-      select count(*) into wanted
-        from unnest(known, current) as u(known, version)
-        where not u.known
-          and u.version > 0;
-      insert into "rillflow"."streams" (stream, version)
-        select u.stream, u.version
-        from unnest(p_streams, known, current) with ordinality as u(stream, known, version, i)
-        where not u.known
-          and u.version > 0
-        order by u.i
-        on conflict do nothing;
-      get diagnostics made = row_count;
-      if made < wanted then
-        raise exception ''a stream was created by another append'' using errcode = ''55P03'';
-      end if;
-    end if;
-    perform "rillflow"."announce"();
-    with inserted as (
-      insert into "rillflow"."events" (
-        position, stream, version, event_id, type, schema_version, data, headers,
-        correlation_id, causation_id, user_id, created_at)
-      select
-        nextval(''"rillflow"."events_position"''), p_streams[p_part_stream[e.p]], base[e.p] + e.n, e.id, e.t,
-        coalesce(e.v, 1), e.d, nullif(e.h, ''null''), coalesce(e.co, e.id::text), e.ca, e.u, clock_timestamp()
-      from rows from (
-        unnest(
-          p_event_part, p_event_number, p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
-        jsonb_array_elements(p_data),
-        jsonb_array_elements(p_headers)) as e(p, n, id, t, v, co, ca, u, d, h)
-      where base[e.p] is not null
-      returning position)
-    select array_agg(position) into positions from inserted;
-  end if;
-
-  -- What a refused append has left behind: the key it brought, and streams made for it while waiting.
-  if 0 <> any(outcomes) then
-    if p_keys is not null then
-      delete from "rillflow"."idempotency_keys" as k
-        using unnest(p_keys, outcomes) as u(key, outcome)
-        where k.key = u.key
-          and k.key = any(new_keys)
-          and u.outcome in (1, 2, 3, 4, 8, 9);
-    end if;
-    if p_wait then
-      delete from "rillflow"."streams" as t
-        using unnest(p_streams) as u(stream)
-        where t.stream = u.stream
-          and t.version = 0;
-    end if;
-  end if;
-end
-';
-
-create function "rillflow"."append_check"(
-  p_streams text[],
-  p_part_stream integer[],
-  p_part_expected bigint[],
-  p_part_count integer[],
-  p_allow_archived boolean,
-  p_check_ids boolean,
-  p_key text,
-  p_digest text,
-  p_event_part integer[],
-  p_ids uuid[],
-  p_types text[],
-  p_data jsonb,
-  out outcome integer,
-  out failed_part integer,
-  out versions bigint[],
-  out created_at timestamptz,
-  out inline_names text[],
-  out inline_versions integer[])
-language plpgsql volatile
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-as '
-declare
-  stored_key "rillflow"."idempotency_keys";
-  is_new_key boolean := false;
-  current bigint[];
-  marks integer[];
-  is_missing boolean;
-  present bigint;
-  is_same boolean;
-  s integer;
-begin
-  if current_setting(''transaction_isolation'') <> ''read committed'' then
-    perform
-      from "rillflow"."inline_projections"
-      limit 0;
-    perform
-      from "rillflow"."inline_changes"
-      where id = 1
-      for share;
-  end if;
-  select array_agg(i.name order by i.name), array_agg(i.version order by i.name)
-    into inline_names, inline_versions
-    from "rillflow"."inline_projections" as i
-    where i.types is null
-      or i.types && p_types;
-  outcome := 0;
-  failed_part := 0;
-
-  while p_key is not null loop
-    insert into "rillflow"."idempotency_keys" (key, digest, event_ids)
-      values (p_key, p_digest, p_ids)
-      on conflict do nothing;
-    is_new_key := found;
-    exit when is_new_key;
-    select * into stored_key
-      from "rillflow"."idempotency_keys"
-      where key = p_key;
-    if found then
-      -- The same events under the same key: this very append, sent before. Their ids tell what became of it.
-      if stored_key.digest <> p_digest then
-        outcome := 6;
-        return;
-      elsif not p_ids <@ stored_key.event_ids then
-        outcome := 5;
-        return;
-      end if;
-      exit;
-    end if;
-    -- Whoever had it was refused and took it away again: once more.
-  end loop;
-
-  loop
-    insert into "rillflow"."streams" (stream, version)
-      select u.stream, 0
-      from unnest(p_streams) with ordinality as u(stream, i)
-      where exists (
-        select
-        from unnest(p_part_stream, p_part_expected) as x(i, expected)
-        where x.i = u.i
-          and x.expected in (-1, 0))
-      order by u.i
-      on conflict do nothing;
-    select array_agg(coalesce(t.version, 0)), array_agg(coalesce(t.mark, 0)), bool_or(t.version is null and exists (
-        select
-        from unnest(p_part_stream, p_part_expected) as x(i, expected)
-        where x.i = u.i
-          and x.expected in (-1, 0)))
-      into current, marks, is_missing
-      from unnest(p_streams) with ordinality as u(stream, i)
-      left join lateral (
-        select s.version, case when s.tombstoned_at is not null then 3 when s.archived_at is not null then 2 else 0 end as mark
-        from "rillflow"."streams" as s
-        where s.stream = u.stream
-        for update) as t on true;
-    exit when not is_missing;
-    -- Made by somebody who was refused and took it away again: once more.
-  end loop;
-
-  if p_check_ids then
-    select count(stored.event_id), bool_and(stored.event_id is null or (
-        stored.stream = p_streams[p_part_stream[e.p]] and stored.type = e.t and stored.data = e.d))
-      into present, is_same
-      from rows from (unnest(p_event_part, p_ids, p_types), jsonb_array_elements(p_data)) as e(p, id, t, d)
-      left join "rillflow"."events" as stored on stored.event_id = e.id;
-    if present > 0 then
-      outcome := case when is_same and present = cardinality(p_ids) then 7 else 8 end;
-    end if;
-  end if;
-
-  for p in 1 .. cardinality(p_part_stream) loop
-    s := p_part_stream[p];
-    versions[p] := current[s];
-    if outcome = 0 then
-      outcome := case
-        when marks[s] = 3 or (marks[s] = 2 and not p_allow_archived) then marks[s]
-        when (p_part_expected[p] >= 0 and current[s] <> p_part_expected[p])
-          or (p_part_expected[p] = -2 and current[s] = 0) then 1
-        else 0 end;
-      if outcome <> 0 then
-        failed_part := p;
-      end if;
-    end if;
-  end loop;
-
-  if outcome = 0 then
-    update "rillflow"."streams" as t
-      set version = t.version + x.count
-      from unnest(p_part_stream, p_part_count) as x(i, count)
-      where t.stream = p_streams[x.i];
-    -- To the millisecond, so that the projections see the very time that is stored.
-    created_at := date_trunc(''milliseconds'', clock_timestamp());
-    return;
-  end if;
-  if is_new_key and outcome <> 7 then
-    delete from "rillflow"."idempotency_keys"
-      where key = p_key;
-  end if;
-  delete from "rillflow"."streams" as t
-    using unnest(p_streams) as u(stream)
-    where t.stream = u.stream
-      and t.version = 0;
-end
-';
-
-create function "rillflow"."append_store"(
-  p_part_streams text[],
-  p_part_versions bigint[],
-  p_created_at timestamptz,
-  p_event_part integer[],
-  p_event_number integer[],
-  p_ids uuid[],
-  p_types text[],
-  p_schema_versions integer[],
-  p_data jsonb,
-  p_headers jsonb,
-  p_correlations text[],
-  p_causations text[],
-  p_users text[],
-  out positions bigint[])
-language plpgsql volatile
-as '
-begin
-  perform "rillflow"."announce"();
-  with inserted as (
-    insert into "rillflow"."events" (
-      position, stream, version, event_id, type, schema_version, data, headers,
-      correlation_id, causation_id, user_id, created_at)
-    select
-      nextval(''"rillflow"."events_position"''), p_part_streams[e.p], p_part_versions[e.p] + e.n, e.id, e.t,
-      coalesce(e.v, 1), e.d, nullif(e.h, ''null''), coalesce(e.co, e.id::text), e.ca, e.u, p_created_at
-    from rows from (
-      unnest(p_event_part, p_event_number, p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
-      jsonb_array_elements(p_data),
-      jsonb_array_elements(p_headers)) as e(p, n, id, t, v, co, ca, u, d, h)
-    returning position)
-  select array_agg(position) into positions from inserted;
-end
-';
-
-insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (6, 'inline', '0a07890ab969d024d96506a8dbc27820dbf4bfa05f06e0c53389da0426c412e6', true);
-
--- migration 7 (snapshots)
+create index dead_letters_state on "rillflow"."dead_letters" (state) where correlation_id is not null;
 
 create table "rillflow"."snapshots" (
   version bigint not null,
@@ -1161,409 +178,21 @@ create table "rillflow"."snapshots" (
   primary key (stream, state_version)
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
 
-insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (7, 'snapshots', '927a86926a1b55673d9df0f2158ed36595c2aa99ca80a819926f143877b35132', false);
-
--- migration 8 (sessions)
-
-alter table "rillflow"."idempotency_keys" add column documents jsonb;
-
-create or replace function "rillflow"."save_check"(
-  p_streams text[],
-  p_part_append integer[],
-  p_part_stream integer[],
-  p_part_expected bigint[],
-  p_part_count integer[],
-  p_allow_archived boolean[],
-  p_check_ids boolean[],
-  p_keys text[],
-  p_digests text[],
-  p_simple boolean,
-  p_wait boolean,
-  p_event_part integer[],
-  p_event_number integer[],
-  p_ids uuid[],
-  p_types text[],
-  p_schema_versions integer[],
-  p_data jsonb,
-  p_headers jsonb,
-  p_correlations text[],
-  p_causations text[],
-  p_users text[],
-  out outcomes integer[],
-  out failed_parts integer[],
-  out versions bigint[],
-  out base bigint[])
-language plpgsql volatile
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-as '
-declare
-  appends constant integer := cardinality(p_allow_archived);
-  parts constant integer := cardinality(p_part_append);
-  -- By stream: the version it is at (null: somebody else holds it), whether its row was there, 2 archived, 3 tombstoned.
-  current bigint[];
-  known boolean[];
-  marks integer[];
-  -- By part: the version before its first event, null if it is refused.
-  passed_over boolean[];
-  new_keys text[];
-  -- The appends that an inline projection wants an event of.
-  met integer[];
-  r record;
-  p integer;
-  q integer;
-  s integer;
-  wanted bigint;
-  made bigint;
-begin
-  -- Before the short lock_timeout: a batch waits at the barrier as a whole instead of being split.
-  if current_setting(''transaction_isolation'') <> ''read committed'' then
-    perform
-      from "rillflow"."inline_projections"
-      limit 0;
-    perform
-      from "rillflow"."inline_changes"
-      where id = 1
-      for share;
-  end if;
-  if exists (
-      select
-      from "rillflow"."inline_projections" as i
-      where i.types is null
-        or i.types && p_types) then
-    select array_agg(distinct p_part_append[e.p])
-      into met
-      from unnest(p_event_part, p_types) as e(p, t)
-      where exists (
-        select
-        from "rillflow"."inline_projections" as i
-        where i.types is null
-          or e.t = any(i.types));
-  end if;
-  if not p_wait then
-    perform set_config(''lock_timeout'', ''50ms'', true);
-  end if;
-
-  outcomes := array_fill(0, array[appends]);
-  -- Keys. Inserting one waits for whoever is just using it; what is then there was used before.
-  if p_keys is not null then
-    with inserted as (
-      insert into "rillflow"."idempotency_keys" (key, digest, event_ids)
-      select k.key, k.digest, array(
-          select e.id
-          from unnest(p_event_part, p_ids) as e(p, id)
-          where p_part_append[e.p] = k.a)
-      from unnest(p_keys, p_digests) with ordinality as k(key, digest, a)
-      where k.key is not null
-      order by k.key collate "C"
-      on conflict do nothing
-      returning key)
-    select array_agg(key) into new_keys from inserted;
-    for r in
-      select k.a, stored.digest = k.digest as same, not exists (
-          select
-          from unnest(p_event_part, p_ids) as e(p, id)
-          where p_part_append[e.p] = k.a
-            and e.id <> all(stored.event_ids)) as own
-      from unnest(p_keys, p_digests) with ordinality as k(key, digest, a)
-      join "rillflow"."idempotency_keys" as stored on stored.key = k.key
-    loop
-      -- The same events under the same key: this very append, sent before. Their ids tell what became of it.
-      if not (r.own and r.same) then
-        outcomes[r.a] := case when r.same then 5 else 6 end;
-      end if;
-    end loop;
-  end if;
-
-  -- Streams. In a batch those that exist are locked unless somebody else has them.
-  if p_wait then
-    insert into "rillflow"."streams" (stream, version)
-      select u.stream, 0
-      from unnest(p_streams) with ordinality as u(stream, i)
-      where exists (
-        select
-        from unnest(p_part_stream, p_part_expected) as x(i, expected)
-        where x.i = u.i
-          and x.expected in (-1, 0))
-      order by u.i
-      on conflict do nothing;
-    select array_agg(t.version), array_agg(t.mark), array_agg(t.version is not null)
-      into current, marks, known
-      from unnest(p_streams) as u(stream)
-      left join lateral (
-        select s.version, case when s.tombstoned_at is not null then 3 when s.archived_at is not null then 2 else 0 end as mark
-        from "rillflow"."streams" as s
-        where s.stream = u.stream
-        for update) as t on true;
-  else
-    select array_agg(t.version), array_agg(t.mark), array_agg(t.version is not null)
-      into current, marks, known
-      from unnest(p_streams) as u(stream)
-      left join lateral (
-        select s.version, case when s.tombstoned_at is not null then 3 when s.archived_at is not null then 2 else 0 end as mark
-        from "rillflow"."streams" as s
-        where s.stream = u.stream
-        for update skip locked) as t on true;
-  end if;
-  -- What is still unknown does not exist yet (version 0), or is held by somebody (stays null).
-  if false = any(known) then
-    select array_agg(case
-        when u.version is null and not exists (
-          select
-          from "rillflow"."streams" as s
-          where s.stream = u.stream) then 0
-        else u.version end)
-      into current
-      from unnest(p_streams, current) as u(stream, version);
-  end if;
-
-  -- Ids, where the events may have been stored before.
-  if p_check_ids is not null then
-    for r in
-      select
-        p_part_append[e.p] as a,
-        count(stored.event_id) as present,
-        count(*) as wanted,
-        bool_and(stored.event_id is null or (
-          stored.stream = p_streams[p_part_stream[e.p]] and stored.type = e.t and stored.data = e.d)) as same
-      from rows from (unnest(p_event_part, p_ids, p_types), jsonb_array_elements(p_data)) as e(p, id, t, d)
-      left join "rillflow"."events" as stored on stored.event_id = e.id
-      where p_check_ids[p_part_append[e.p]]
-      group by 1
-    loop
-      if outcomes[r.a] = 0 and r.present > 0 then
-        outcomes[r.a] := case when r.same and r.present = r.wanted then 7 else 8 end;
-      end if;
-    end loop;
-  end if;
-
-  if met is not null then
-    select array_agg(case when u.outcome = 0 and u.a = any(met) then 9 else u.outcome end order by u.a)
-      into outcomes
-      from unnest(outcomes) with ordinality as u(outcome, a);
-  end if;
-
-  -- Versions.
-  versions := current;
-  if p_simple and met is null then
-    select array_agg(u.outcome), array_agg(case when u.outcome = 0 then u.version end)
-      into outcomes, base
-      from (
-        select x.version, case
-          when x.version is null then 4
-          when x.mark = 3 or (x.mark = 2 and not x.allow) then x.mark
-          when (x.expected >= 0 and x.version <> x.expected) or (x.expected = -2 and x.version = 0) then 1
-          else 0 end as outcome
-        from unnest(current, marks, p_part_expected, p_allow_archived) as x(version, mark, expected, allow)) as u;
-    select array_agg(coalesce(u.base + u.count, u.version))
-      into current
-      from unnest(current, base, p_part_count) as u(version, base, count);
-  else
-    -- Append by append, since one may follow another on the same stream.
-    failed_parts := array_fill(0, array[appends]);
-    versions := array_fill(null::bigint, array[parts]);
-    base := array_fill(null::bigint, array[parts]);
-    passed_over := array_fill(false, array[cardinality(p_streams)]);
-    p := 1;
-    for a in 1 .. appends loop
-      q := p;
-      while q <= parts and p_part_append[q] = a loop
-        s := p_part_stream[q];
-        versions[q] := current[s];
-        if outcomes[a] = 0 then
-          outcomes[a] := case
-            when current[s] is null or passed_over[s] then 4
-            when marks[s] = 3 or (marks[s] = 2 and not p_allow_archived[a]) then marks[s]
-            when (p_part_expected[q] >= 0 and current[s] <> p_part_expected[q])
-              or (p_part_expected[q] = -2 and current[s] = 0) then 1
-            else 0 end;
-          if outcomes[a] <> 0 then
-            failed_parts[a] := q;
-          end if;
-        end if;
-        q := q + 1;
-      end loop;
-      if outcomes[a] = 0 then
-        for i in p .. q - 1 loop
-          s := p_part_stream[i];
-          base[i] := current[s];
-          versions[i] := current[s];
-          current[s] := current[s] + p_part_count[i];
-        end loop;
-      elsif outcomes[a] in (4, 9) then
-        -- What comes after it on one of its streams must not overtake it.
-        for i in p .. q - 1 loop
-          passed_over[p_part_stream[i]] := true;
-        end loop;
-      end if;
-      p := q;
-    end loop;
-  end if;
-
-  if 0 = any(outcomes) then
-    update "rillflow"."streams" as t
-      set version = u.version
-      from unnest(p_streams, known, current) as u(stream, known, version)
-      where t.stream = u.stream
-        and u.known
-        and t.version < u.version;
-    if false = any(known) then
-      select count(*) into wanted
-        from unnest(known, current) as u(known, version)
-        where not u.known
-          and u.version > 0;
-      insert into "rillflow"."streams" (stream, version)
-        select u.stream, u.version
-        from unnest(p_streams, known, current) with ordinality as u(stream, known, version, i)
-        where not u.known
-          and u.version > 0
-        order by u.i
-        on conflict do nothing;
-      get diagnostics made = row_count;
-      if made < wanted then
-        raise exception ''a stream was created by another append'' using errcode = ''55P03'';
-      end if;
-    end if;
-  end if;
-
-  -- What a refused append has left behind: the key it brought, and streams made for it while waiting.
-  if 0 <> any(outcomes) then
-    if p_keys is not null then
-      delete from "rillflow"."idempotency_keys" as k
-        using unnest(p_keys, outcomes) as u(key, outcome)
-        where k.key = u.key
-          and k.key = any(new_keys)
-          and u.outcome in (1, 2, 3, 4, 8, 9);
-    end if;
-    if p_wait then
-      delete from "rillflow"."streams" as t
-        using unnest(p_streams) as u(stream)
-        where t.stream = u.stream
-          and t.version = 0;
-    end if;
-  end if;
-end
-';
-
-create function "rillflow"."save_one_check"(
-  p_stream text,
-  p_expected bigint,
-  p_count integer,
-  p_types text[],
-  out outcome integer,
-  out at_version bigint)
-language plpgsql volatile
-as '
-declare
-  found_stream "rillflow"."streams";
-begin
-  if current_setting(''transaction_isolation'') <> ''read committed'' then
-    perform
-      from "rillflow"."inline_projections"
-      limit 0;
-    perform
-      from "rillflow"."inline_changes"
-      where id = 1
-      for share;
-  end if;
-  if exists (
-      select
-      from "rillflow"."inline_projections" as i
-      where i.types is null
-        or i.types && p_types) then
-    outcome := 9;
-    return;
-  end if;
-  perform set_config(''lock_timeout'', ''50ms'', true);
-  outcome := 0;
-  loop
-    update "rillflow"."streams" as s
-      set version = s.version + p_count
-      where s.stream = p_stream
-        and (s.version = p_expected or p_expected = -1 or (p_expected = -2 and s.version > 0))
-        and s.tombstoned_at is null
-        and s.archived_at is null
-      returning s.version into at_version;
-    exit when found;
-    if p_expected in (-1, 0) then
-      insert into "rillflow"."streams" (stream, version)
-        values (p_stream, p_count)
-        on conflict do nothing
-        returning version into at_version;
-      exit when found;
-    end if;
-    select * into found_stream
-      from "rillflow"."streams" as s
-      where s.stream = p_stream
-      for update;
-    at_version := coalesce(found_stream.version, 0);
-    if found_stream.tombstoned_at is not null then
-      outcome := 3;
-      return;
-    elsif found_stream.archived_at is not null then
-      outcome := 2;
-      return;
-    elsif (p_expected >= 0 and at_version <> p_expected) or (p_expected = -2 and at_version = 0) then
-      outcome := 1;
-      return;
-    end if;
-    -- It changed between the statements so that it fits now: once more.
-  end loop;
-end
-';
-
-create function "rillflow"."save_store"(
-  p_refused text,
-  p_part_streams text[],
-  p_base bigint[],
-  p_event_part integer[],
-  p_event_number integer[],
-  p_ids uuid[],
-  p_types text[],
-  p_schema_versions integer[],
-  p_data jsonb,
-  p_headers jsonb,
-  p_correlations text[],
-  p_causations text[],
-  p_users text[],
-  out positions bigint[])
-language plpgsql volatile
-as '
-begin
-  if p_refused is not null then
-    raise exception ''documents were refused'' using errcode = ''RF003'', detail = p_refused;
-  end if;
-  if num_nonnulls(variadic p_base) > 0 then
-    perform "rillflow"."announce"();
-    with inserted as (
-      insert into "rillflow"."events" (
-        position, stream, version, event_id, type, schema_version, data, headers,
-        correlation_id, causation_id, user_id, created_at)
-      select
-        nextval(''"rillflow"."events_position"''), p_part_streams[e.p], p_base[e.p] + e.n, e.id, e.t,
-        coalesce(e.v, 1), e.d, nullif(e.h, ''null''), coalesce(e.co, e.id::text), e.ca, e.u, clock_timestamp()
-      from rows from (
-        unnest(p_event_part, p_event_number, p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
-        jsonb_array_elements(p_data),
-        jsonb_array_elements(p_headers)) as e(p, n, id, t, v, co, ca, u, d, h)
-      where p_base[e.p] is not null
-      returning position)
-    select array_agg(position) into positions from inserted;
-  end if;
-end
-';
-
-insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (8, 'sessions', 'ba5c61ebeae283b9f252df791c0e456e14d995e451f9b60e767be012cc5ba37f', false);
-
--- migration 9 (workflows)
+create table "rillflow"."deliveries" (
+  position bigint not null,
+  acked_at timestamptz,
+  retry_at timestamptz,
+  deliveries integer not null,
+  consumer text collate "C" not null,
+  last_error jsonb,
+  primary key (consumer, position)
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
 
 create sequence "rillflow"."workflow_routes_id"
   as bigint
   increment by 1
   minvalue 1
+  maxvalue 9007199254740991
   start with 1
   cache 1
   no cycle;
@@ -1572,6 +201,7 @@ create sequence "rillflow"."workflow_activity_position"
   as bigint
   increment by 1
   minvalue 1
+  maxvalue 9007199254740991
   start with 1
   cache 1
   no cycle;
@@ -1580,6 +210,7 @@ create sequence "rillflow"."workflow_undos_id"
   as bigint
   increment by 1
   minvalue 1
+  maxvalue 9007199254740991
   start with 1
   cache 1
   no cycle;
@@ -1845,34 +476,1089 @@ create table "rillflow"."workflow_counters" (
   primary key (owner, name)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
-alter table "rillflow"."dead_letters" add column execution uuid;
+insert into "rillflow"."migrations" (id, name, checksum, breaking)
+values (1, 'baseline', 'c28173d43aff217c09ef665ef1086526ef31a173f7fad307a34e40304c5cc2c1', true);
 
-alter table "rillflow"."dead_letters" add column correlation_id text collate "C";
+-- function clock
 
-alter table "rillflow"."dead_letters" add column reason text;
+create or replace function "rillflow"."clock"(p_column anyelement)
+returns timestamptz
+language plpgsql immutable parallel safe
+as $body$
+-- revision 1
+begin
+  return clock_timestamp()
+    + make_interval(secs => coalesce(nullif(current_setting('rillflow.clock_offset_ms', true), '')::float8, 0) / 1000);
+end
+$body$;
 
-alter table "rillflow"."dead_letters" add column fingerprint text collate "C";
+-- function signed32
 
-alter table "rillflow"."dead_letters" add column edited jsonb;
+create or replace function "rillflow"."signed32"(value bigint)
+returns integer
+language sql immutable parallel safe
+as $body$
+-- revision 1
+select ((value & 4294967295) - case when value & 2147483648 <> 0 then 4294967296 else 0 end)::integer
+$body$;
 
-alter table "rillflow"."dead_letters" add column failures integer not null default 1;
+-- function announce
 
-create index dead_letters_execution on "rillflow"."dead_letters" (execution) where execution is not null;
-
-create index dead_letters_correlation on "rillflow"."dead_letters" (correlation_id)
-  where correlation_id is not null and state in ('open', 'retrying');
-
-create index dead_letters_state on "rillflow"."dead_letters" (state) where correlation_id is not null;
-
-create function "rillflow"."workflow_announce"() returns void
+create or replace function "rillflow"."announce"()
+returns void
 language plpgsql volatile
-as '
+set jit = off
+as $body$
+-- revision 1
 declare
-  sequence_oid constant bigint := ''"rillflow"."workflow_activity_position"''::regclass::oid::bigint;
-  announced constant text := ''rillflow.announced_'' || sequence_oid;
+  sequence_oid constant bigint := '"rillflow"."events_position"'::regclass::oid::bigint;
+  announced constant text := 'rillflow.announced_' || sequence_oid;
   bound bigint;
 begin
-  if coalesce(current_setting(announced, true), '''') <> '''' then
+  if coalesce(current_setting(announced, true), '') <> '' then
+    return;
+  end if;
+  select case when is_called then last_value else last_value - 1 end
+    into bound
+    from "rillflow"."events_position";
+  perform pg_advisory_xact_lock_shared(
+    "rillflow"."signed32"(sequence_oid),
+    "rillflow"."signed32"(bound));
+  perform set_config(announced, bound::text, true);
+end
+$body$;
+
+-- function settle
+
+create or replace function "rillflow"."settle"(out head bigint, out settled bigint, out timeline text, out session text)
+language plpgsql volatile
+set jit = off
+as $body$
+-- revision 1
+declare
+  sequence_oid constant bigint := '"rillflow"."events_position"'::regclass::oid::bigint;
+  bound bigint;
+begin
+  if pg_is_in_recovery() then
+    raise exception 'settle() needs the primary' using errcode = 'RF001';
+  end if;
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'settle() needs read committed' using errcode = 'RF002';
+  end if;
+  timeline := left(pg_walfile_name(pg_current_wal_lsn()), 8);
+  session := pg_backend_pid() || coalesce(
+    (select '@' || extract(epoch from backend_start) from pg_stat_get_activity(pg_backend_pid())), '');
+  select case when is_called then last_value else last_value - 1 end
+    into head
+    from "rillflow"."events_position";
+  select min(head + "rillflow"."signed32"(locks.objid::bigint - head))
+    into bound
+    from pg_locks as locks
+    where locks.locktype = 'advisory'
+      and locks.database = (select oid from pg_database where datname = current_database())
+      and locks.classid::bigint = sequence_oid
+      and locks.objsubid = 2
+      and locks.mode = 'ShareLock';
+  settled := least(head, bound);
+end
+$body$;
+
+-- function append_one
+
+create or replace function "rillflow"."append_one"(
+  p_stream text,
+  p_expected bigint,
+  p_allow_archived boolean,
+  p_ids uuid[],
+  p_types text[],
+  p_schema_versions integer[],
+  p_data jsonb,
+  p_headers jsonb,
+  p_correlations text[],
+  p_causations text[],
+  p_users text[],
+  out outcome integer,
+  out at_version bigint,
+  out at_position bigint)
+language plpgsql volatile
+set jit = off
+as $body$
+-- revision 1
+declare
+  p_count constant integer := cardinality(p_ids);
+  found_stream "rillflow"."streams";
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform
+      from "rillflow"."inline_projections"
+      limit 0;
+    perform
+      from "rillflow"."inline_changes"
+      where id = 1
+      for share;
+  end if;
+  if exists (
+      select
+      from "rillflow"."inline_projections" as i
+      where i.types is null
+        or i.types && p_types) then
+    outcome := 9;
+    return;
+  end if;
+  outcome := 0;
+  loop
+    update "rillflow"."streams" as s
+      set version = s.version + p_count
+      where s.stream = p_stream
+        and (s.version = p_expected or p_expected = -1 or (p_expected = -2 and s.version > 0))
+        and s.tombstoned_at is null
+        and (s.archived_at is null or p_allow_archived)
+      returning s.version into at_version;
+    exit when found;
+    if p_expected in (-1, 0) then
+      insert into "rillflow"."streams" (stream, version)
+        values (p_stream, p_count)
+        on conflict do nothing
+        returning version into at_version;
+      exit when found;
+    end if;
+    select * into found_stream
+      from "rillflow"."streams" as s
+      where s.stream = p_stream
+      for update;
+    at_version := coalesce(found_stream.version, 0);
+    if found_stream.tombstoned_at is not null then
+      outcome := 3;
+      return;
+    elsif found_stream.archived_at is not null and not p_allow_archived then
+      outcome := 2;
+      return;
+    elsif (p_expected >= 0 and at_version <> p_expected) or (p_expected = -2 and at_version = 0) then
+      outcome := 1;
+      return;
+    end if;
+    -- It changed between the statements so that it fits now: once more.
+  end loop;
+  perform "rillflow"."announce"();
+  with inserted as (
+    insert into "rillflow"."events" (
+      position, stream, version, event_id, type, schema_version, data, headers,
+      correlation_id, causation_id, user_id, created_at)
+    select
+      nextval('"rillflow"."events_position"'), p_stream, at_version - p_count + e.n, e.id, e.t,
+      coalesce(e.v, 1), e.d, nullif(e.h, 'null'), coalesce(e.co, e.id::text), e.ca, e.u, "rillflow"."clock"(e.id)
+    from rows from (
+      unnest(p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
+      jsonb_array_elements(p_data),
+      jsonb_array_elements(p_headers)) with ordinality as e(id, t, v, co, ca, u, d, h, n)
+    returning position)
+  select max(position) into at_position from inserted;
+end
+$body$;
+
+-- function append_batch
+
+create or replace function "rillflow"."append_batch"(
+  p_streams text[],
+  p_part_append integer[],
+  p_part_stream integer[],
+  p_part_expected bigint[],
+  p_part_count integer[],
+  p_allow_archived boolean[],
+  p_check_ids boolean[],
+  p_keys text[],
+  p_digests text[],
+  p_simple boolean,
+  p_wait boolean,
+  p_event_part integer[],
+  p_event_number integer[],
+  p_ids uuid[],
+  p_types text[],
+  p_schema_versions integer[],
+  p_data jsonb,
+  p_headers jsonb,
+  p_correlations text[],
+  p_causations text[],
+  p_users text[],
+  out outcomes integer[],
+  out failed_parts integer[],
+  out versions bigint[],
+  out positions bigint[])
+language plpgsql volatile
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $body$
+-- revision 1
+declare
+  appends constant integer := cardinality(p_allow_archived);
+  parts constant integer := cardinality(p_part_append);
+  -- By stream: the version it is at (null: somebody else holds it), whether its row was there, 2 archived, 3 tombstoned.
+  current bigint[];
+  known boolean[];
+  marks integer[];
+  -- By part: the version before its first event, null if it is refused.
+  base bigint[];
+  passed_over boolean[];
+  new_keys text[];
+  -- The appends that an inline projection wants an event of.
+  met integer[];
+  r record;
+  p integer;
+  q integer;
+  s integer;
+  wanted bigint;
+  made bigint;
+begin
+  -- Before the short lock_timeout: a batch waits at the barrier as a whole instead of being split.
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform
+      from "rillflow"."inline_projections"
+      limit 0;
+    perform
+      from "rillflow"."inline_changes"
+      where id = 1
+      for share;
+  end if;
+  if exists (
+      select
+      from "rillflow"."inline_projections" as i
+      where i.types is null
+        or i.types && p_types) then
+    select array_agg(distinct p_part_append[e.p])
+      into met
+      from unnest(p_event_part, p_types) as e(p, t)
+      where exists (
+        select
+        from "rillflow"."inline_projections" as i
+        where i.types is null
+          or e.t = any(i.types));
+  end if;
+  if not p_wait then
+    perform set_config('lock_timeout', '50ms', true);
+  end if;
+
+  outcomes := array_fill(0, array[appends]);
+  -- Keys. Inserting one waits for whoever is just using it; what is then there was used before.
+  if p_keys is not null then
+    with inserted as (
+      insert into "rillflow"."idempotency_keys" (key, digest, event_ids)
+      select k.key, k.digest, array(
+          select e.id
+          from unnest(p_event_part, p_ids) as e(p, id)
+          where p_part_append[e.p] = k.a)
+      from unnest(p_keys, p_digests) with ordinality as k(key, digest, a)
+      where k.key is not null
+      order by k.key collate "C"
+      on conflict do nothing
+      returning key)
+    select array_agg(key) into new_keys from inserted;
+    for r in
+      select k.a, stored.digest = k.digest as same, not exists (
+          select
+          from unnest(p_event_part, p_ids) as e(p, id)
+          where p_part_append[e.p] = k.a
+            and e.id <> all(stored.event_ids)) as own
+      from unnest(p_keys, p_digests) with ordinality as k(key, digest, a)
+      join "rillflow"."idempotency_keys" as stored on stored.key = k.key
+    loop
+      -- The same events under the same key: this very append, sent before. Their ids tell what became of it.
+      if not (r.own and r.same) then
+        outcomes[r.a] := case when r.same then 5 else 6 end;
+      end if;
+    end loop;
+  end if;
+
+  -- Streams. In a batch those that exist are locked unless somebody else has them.
+  if p_wait then
+    insert into "rillflow"."streams" (stream, version)
+      select u.stream, 0
+      from unnest(p_streams) with ordinality as u(stream, i)
+      where exists (
+        select
+        from unnest(p_part_stream, p_part_expected) as x(i, expected)
+        where x.i = u.i
+          and x.expected in (-1, 0))
+      order by u.i
+      on conflict do nothing;
+    select array_agg(t.version), array_agg(t.mark), array_agg(t.version is not null)
+      into current, marks, known
+      from unnest(p_streams) as u(stream)
+      left join lateral (
+        select s.version, case when s.tombstoned_at is not null then 3 when s.archived_at is not null then 2 else 0 end as mark
+        from "rillflow"."streams" as s
+        where s.stream = u.stream
+        for update) as t on true;
+  else
+    select array_agg(t.version), array_agg(t.mark), array_agg(t.version is not null)
+      into current, marks, known
+      from unnest(p_streams) as u(stream)
+      left join lateral (
+        select s.version, case when s.tombstoned_at is not null then 3 when s.archived_at is not null then 2 else 0 end as mark
+        from "rillflow"."streams" as s
+        where s.stream = u.stream
+        for update skip locked) as t on true;
+  end if;
+  -- What is still unknown does not exist yet (version 0), or is held by somebody (stays null).
+  if false = any(known) then
+    select array_agg(case
+        when u.version is null and not exists (
+          select
+          from "rillflow"."streams" as s
+          where s.stream = u.stream) then 0
+        else u.version end)
+      into current
+      from unnest(p_streams, current) as u(stream, version);
+  end if;
+
+  -- Ids, where the events may have been stored before.
+  if p_check_ids is not null then
+    for r in
+      select
+        p_part_append[e.p] as a,
+        count(stored.event_id) as present,
+        count(*) as wanted,
+        bool_and(stored.event_id is null or (
+          stored.stream = p_streams[p_part_stream[e.p]] and stored.type = e.t and stored.data = e.d)) as same
+      from rows from (unnest(p_event_part, p_ids, p_types), jsonb_array_elements(p_data)) as e(p, id, t, d)
+      left join "rillflow"."events" as stored on stored.event_id = e.id
+      where p_check_ids[p_part_append[e.p]]
+      group by 1
+    loop
+      if outcomes[r.a] = 0 and r.present > 0 then
+        outcomes[r.a] := case when r.same and r.present = r.wanted then 7 else 8 end;
+      end if;
+    end loop;
+  end if;
+
+  if met is not null then
+    select array_agg(case when u.outcome = 0 and u.a = any(met) then 9 else u.outcome end order by u.a)
+      into outcomes
+      from unnest(outcomes) with ordinality as u(outcome, a);
+  end if;
+
+  -- Versions.
+  versions := current;
+  if p_simple and met is null then
+    select array_agg(u.outcome), array_agg(case when u.outcome = 0 then u.version end)
+      into outcomes, base
+      from (
+        select x.version, case
+          when x.version is null then 4
+          when x.mark = 3 or (x.mark = 2 and not x.allow) then x.mark
+          when (x.expected >= 0 and x.version <> x.expected) or (x.expected = -2 and x.version = 0) then 1
+          else 0 end as outcome
+        from unnest(current, marks, p_part_expected, p_allow_archived) as x(version, mark, expected, allow)) as u;
+    select array_agg(coalesce(u.base + u.count, u.version))
+      into current
+      from unnest(current, base, p_part_count) as u(version, base, count);
+  else
+    -- Append by append, since one may follow another on the same stream.
+    failed_parts := array_fill(0, array[appends]);
+    versions := array_fill(null::bigint, array[parts]);
+    base := array_fill(null::bigint, array[parts]);
+    passed_over := array_fill(false, array[cardinality(p_streams)]);
+    p := 1;
+    for a in 1 .. appends loop
+      q := p;
+      while q <= parts and p_part_append[q] = a loop
+        s := p_part_stream[q];
+        versions[q] := current[s];
+        if outcomes[a] = 0 then
+          outcomes[a] := case
+            when current[s] is null or passed_over[s] then 4
+            when marks[s] = 3 or (marks[s] = 2 and not p_allow_archived[a]) then marks[s]
+            when (p_part_expected[q] >= 0 and current[s] <> p_part_expected[q])
+              or (p_part_expected[q] = -2 and current[s] = 0) then 1
+            else 0 end;
+          if outcomes[a] <> 0 then
+            failed_parts[a] := q;
+          end if;
+        end if;
+        q := q + 1;
+      end loop;
+      if outcomes[a] = 0 then
+        for i in p .. q - 1 loop
+          s := p_part_stream[i];
+          base[i] := current[s];
+          versions[i] := current[s];
+          current[s] := current[s] + p_part_count[i];
+        end loop;
+      elsif outcomes[a] in (4, 9) then
+        -- What comes after it on one of its streams must not overtake it.
+        for i in p .. q - 1 loop
+          passed_over[p_part_stream[i]] := true;
+        end loop;
+      end if;
+      p := q;
+    end loop;
+  end if;
+
+  if 0 = any(outcomes) then
+    update "rillflow"."streams" as t
+      set version = u.version
+      from unnest(p_streams, known, current) as u(stream, known, version)
+      where t.stream = u.stream
+        and u.known
+        and t.version < u.version;
+    if false = any(known) then
+      select count(*) into wanted
+        from unnest(known, current) as u(known, version)
+        where not u.known
+          and u.version > 0;
+      insert into "rillflow"."streams" (stream, version)
+        select u.stream, u.version
+        from unnest(p_streams, known, current) with ordinality as u(stream, known, version, i)
+        where not u.known
+          and u.version > 0
+        order by u.i
+        on conflict do nothing;
+      get diagnostics made = row_count;
+      if made < wanted then
+        raise exception 'a stream was created by another append' using errcode = '55P03';
+      end if;
+    end if;
+    perform "rillflow"."announce"();
+    with inserted as (
+      insert into "rillflow"."events" (
+        position, stream, version, event_id, type, schema_version, data, headers,
+        correlation_id, causation_id, user_id, created_at)
+      select
+        nextval('"rillflow"."events_position"'), p_streams[p_part_stream[e.p]], base[e.p] + e.n, e.id, e.t,
+        coalesce(e.v, 1), e.d, nullif(e.h, 'null'), coalesce(e.co, e.id::text), e.ca, e.u, "rillflow"."clock"(e.id)
+      from rows from (
+        unnest(
+          p_event_part, p_event_number, p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
+        jsonb_array_elements(p_data),
+        jsonb_array_elements(p_headers)) as e(p, n, id, t, v, co, ca, u, d, h)
+      where base[e.p] is not null
+      returning position)
+    select array_agg(position) into positions from inserted;
+  end if;
+
+  -- What a refused append has left behind: the key it brought, and streams made for it while waiting.
+  if 0 <> any(outcomes) then
+    if p_keys is not null then
+      delete from "rillflow"."idempotency_keys" as k
+        using unnest(p_keys, outcomes) as u(key, outcome)
+        where k.key = u.key
+          and k.key = any(new_keys)
+          and u.outcome in (1, 2, 3, 4, 8, 9);
+    end if;
+    if p_wait then
+      delete from "rillflow"."streams" as t
+        using unnest(p_streams) as u(stream)
+        where t.stream = u.stream
+          and t.version = 0;
+    end if;
+  end if;
+end
+$body$;
+
+-- function append_check
+
+create or replace function "rillflow"."append_check"(
+  p_streams text[],
+  p_part_stream integer[],
+  p_part_expected bigint[],
+  p_part_count integer[],
+  p_allow_archived boolean,
+  p_check_ids boolean,
+  p_key text,
+  p_digest text,
+  p_event_part integer[],
+  p_ids uuid[],
+  p_types text[],
+  p_data jsonb,
+  out outcome integer,
+  out failed_part integer,
+  out versions bigint[],
+  out created_at timestamptz,
+  out inline_names text[],
+  out inline_versions integer[])
+language plpgsql volatile
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $body$
+-- revision 1
+declare
+  stored_key "rillflow"."idempotency_keys";
+  is_new_key boolean := false;
+  current bigint[];
+  marks integer[];
+  is_missing boolean;
+  present bigint;
+  is_same boolean;
+  s integer;
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform
+      from "rillflow"."inline_projections"
+      limit 0;
+    perform
+      from "rillflow"."inline_changes"
+      where id = 1
+      for share;
+  end if;
+  select array_agg(i.name order by i.name), array_agg(i.version order by i.name)
+    into inline_names, inline_versions
+    from "rillflow"."inline_projections" as i
+    where i.types is null
+      or i.types && p_types;
+  outcome := 0;
+  failed_part := 0;
+
+  while p_key is not null loop
+    insert into "rillflow"."idempotency_keys" (key, digest, event_ids)
+      values (p_key, p_digest, p_ids)
+      on conflict do nothing;
+    is_new_key := found;
+    exit when is_new_key;
+    select * into stored_key
+      from "rillflow"."idempotency_keys"
+      where key = p_key;
+    if found then
+      -- The same events under the same key: this very append, sent before. Their ids tell what became of it.
+      if stored_key.digest <> p_digest then
+        outcome := 6;
+        return;
+      elsif not p_ids <@ stored_key.event_ids then
+        outcome := 5;
+        return;
+      end if;
+      exit;
+    end if;
+    -- Whoever had it was refused and took it away again: once more.
+  end loop;
+
+  loop
+    insert into "rillflow"."streams" (stream, version)
+      select u.stream, 0
+      from unnest(p_streams) with ordinality as u(stream, i)
+      where exists (
+        select
+        from unnest(p_part_stream, p_part_expected) as x(i, expected)
+        where x.i = u.i
+          and x.expected in (-1, 0))
+      order by u.i
+      on conflict do nothing;
+    select array_agg(coalesce(t.version, 0)), array_agg(coalesce(t.mark, 0)), bool_or(t.version is null and exists (
+        select
+        from unnest(p_part_stream, p_part_expected) as x(i, expected)
+        where x.i = u.i
+          and x.expected in (-1, 0)))
+      into current, marks, is_missing
+      from unnest(p_streams) with ordinality as u(stream, i)
+      left join lateral (
+        select s.version, case when s.tombstoned_at is not null then 3 when s.archived_at is not null then 2 else 0 end as mark
+        from "rillflow"."streams" as s
+        where s.stream = u.stream
+        for update) as t on true;
+    exit when not is_missing;
+    -- Made by somebody who was refused and took it away again: once more.
+  end loop;
+
+  if p_check_ids then
+    select count(stored.event_id), bool_and(stored.event_id is null or (
+        stored.stream = p_streams[p_part_stream[e.p]] and stored.type = e.t and stored.data = e.d))
+      into present, is_same
+      from rows from (unnest(p_event_part, p_ids, p_types), jsonb_array_elements(p_data)) as e(p, id, t, d)
+      left join "rillflow"."events" as stored on stored.event_id = e.id;
+    if present > 0 then
+      outcome := case when is_same and present = cardinality(p_ids) then 7 else 8 end;
+    end if;
+  end if;
+
+  for p in 1 .. cardinality(p_part_stream) loop
+    s := p_part_stream[p];
+    versions[p] := current[s];
+    if outcome = 0 then
+      outcome := case
+        when marks[s] = 3 or (marks[s] = 2 and not p_allow_archived) then marks[s]
+        when (p_part_expected[p] >= 0 and current[s] <> p_part_expected[p])
+          or (p_part_expected[p] = -2 and current[s] = 0) then 1
+        else 0 end;
+      if outcome <> 0 then
+        failed_part := p;
+      end if;
+    end if;
+  end loop;
+
+  if outcome = 0 then
+    update "rillflow"."streams" as t
+      set version = t.version + x.count
+      from unnest(p_part_stream, p_part_count) as x(i, count)
+      where t.stream = p_streams[x.i];
+    -- To the millisecond, so that the projections see the very time that is stored.
+    created_at := date_trunc('milliseconds', "rillflow"."clock"(p_ids));
+    return;
+  end if;
+  if is_new_key and outcome <> 7 then
+    delete from "rillflow"."idempotency_keys"
+      where key = p_key;
+  end if;
+  delete from "rillflow"."streams" as t
+    using unnest(p_streams) as u(stream)
+    where t.stream = u.stream
+      and t.version = 0;
+end
+$body$;
+
+-- function append_store
+
+create or replace function "rillflow"."append_store"(
+  p_part_streams text[],
+  p_part_versions bigint[],
+  p_created_at timestamptz,
+  p_event_part integer[],
+  p_event_number integer[],
+  p_ids uuid[],
+  p_types text[],
+  p_schema_versions integer[],
+  p_data jsonb,
+  p_headers jsonb,
+  p_correlations text[],
+  p_causations text[],
+  p_users text[],
+  out positions bigint[])
+language plpgsql volatile
+set jit = off
+as $body$
+-- revision 1
+begin
+  perform "rillflow"."announce"();
+  with inserted as (
+    insert into "rillflow"."events" (
+      position, stream, version, event_id, type, schema_version, data, headers,
+      correlation_id, causation_id, user_id, created_at)
+    select
+      nextval('"rillflow"."events_position"'), p_part_streams[e.p], p_part_versions[e.p] + e.n, e.id, e.t,
+      coalesce(e.v, 1), e.d, nullif(e.h, 'null'), coalesce(e.co, e.id::text), e.ca, e.u, p_created_at
+    from rows from (
+      unnest(p_event_part, p_event_number, p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
+      jsonb_array_elements(p_data),
+      jsonb_array_elements(p_headers)) as e(p, n, id, t, v, co, ca, u, d, h)
+    returning position)
+  select array_agg(position) into positions from inserted;
+end
+$body$;
+
+-- function save_check
+
+create or replace function "rillflow"."save_check"(
+  p_streams text[],
+  p_part_append integer[],
+  p_part_stream integer[],
+  p_part_expected bigint[],
+  p_part_count integer[],
+  p_allow_archived boolean[],
+  p_check_ids boolean[],
+  p_keys text[],
+  p_digests text[],
+  p_simple boolean,
+  p_wait boolean,
+  p_event_part integer[],
+  p_event_number integer[],
+  p_ids uuid[],
+  p_types text[],
+  p_schema_versions integer[],
+  p_data jsonb,
+  p_headers jsonb,
+  p_correlations text[],
+  p_causations text[],
+  p_users text[],
+  out outcomes integer[],
+  out failed_parts integer[],
+  out versions bigint[],
+  out base bigint[])
+language plpgsql volatile
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $body$
+-- revision 1
+declare
+  appends constant integer := cardinality(p_allow_archived);
+  parts constant integer := cardinality(p_part_append);
+  -- By stream: the version it is at (null: somebody else holds it), whether its row was there, 2 archived, 3 tombstoned.
+  current bigint[];
+  known boolean[];
+  marks integer[];
+  -- By part: the version before its first event, null if it is refused.
+  passed_over boolean[];
+  new_keys text[];
+  -- The appends that an inline projection wants an event of.
+  met integer[];
+  r record;
+  p integer;
+  q integer;
+  s integer;
+  wanted bigint;
+  made bigint;
+begin
+  -- Before the short lock_timeout: a batch waits at the barrier as a whole instead of being split.
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform
+      from "rillflow"."inline_projections"
+      limit 0;
+    perform
+      from "rillflow"."inline_changes"
+      where id = 1
+      for share;
+  end if;
+  if exists (
+      select
+      from "rillflow"."inline_projections" as i
+      where i.types is null
+        or i.types && p_types) then
+    select array_agg(distinct p_part_append[e.p])
+      into met
+      from unnest(p_event_part, p_types) as e(p, t)
+      where exists (
+        select
+        from "rillflow"."inline_projections" as i
+        where i.types is null
+          or e.t = any(i.types));
+  end if;
+  if not p_wait then
+    perform set_config('lock_timeout', '50ms', true);
+  end if;
+
+  outcomes := array_fill(0, array[appends]);
+  -- Keys. Inserting one waits for whoever is just using it; what is then there was used before.
+  if p_keys is not null then
+    with inserted as (
+      insert into "rillflow"."idempotency_keys" (key, digest, event_ids)
+      select k.key, k.digest, array(
+          select e.id
+          from unnest(p_event_part, p_ids) as e(p, id)
+          where p_part_append[e.p] = k.a)
+      from unnest(p_keys, p_digests) with ordinality as k(key, digest, a)
+      where k.key is not null
+      order by k.key collate "C"
+      on conflict do nothing
+      returning key)
+    select array_agg(key) into new_keys from inserted;
+    for r in
+      select k.a, stored.digest = k.digest as same, not exists (
+          select
+          from unnest(p_event_part, p_ids) as e(p, id)
+          where p_part_append[e.p] = k.a
+            and e.id <> all(stored.event_ids)) as own
+      from unnest(p_keys, p_digests) with ordinality as k(key, digest, a)
+      join "rillflow"."idempotency_keys" as stored on stored.key = k.key
+    loop
+      -- The same events under the same key: this very append, sent before. Their ids tell what became of it.
+      if not (r.own and r.same) then
+        outcomes[r.a] := case when r.same then 5 else 6 end;
+      end if;
+    end loop;
+  end if;
+
+  -- Streams. In a batch those that exist are locked unless somebody else has them.
+  if p_wait then
+    insert into "rillflow"."streams" (stream, version)
+      select u.stream, 0
+      from unnest(p_streams) with ordinality as u(stream, i)
+      where exists (
+        select
+        from unnest(p_part_stream, p_part_expected) as x(i, expected)
+        where x.i = u.i
+          and x.expected in (-1, 0))
+      order by u.i
+      on conflict do nothing;
+    select array_agg(t.version), array_agg(t.mark), array_agg(t.version is not null)
+      into current, marks, known
+      from unnest(p_streams) as u(stream)
+      left join lateral (
+        select s.version, case when s.tombstoned_at is not null then 3 when s.archived_at is not null then 2 else 0 end as mark
+        from "rillflow"."streams" as s
+        where s.stream = u.stream
+        for update) as t on true;
+  else
+    select array_agg(t.version), array_agg(t.mark), array_agg(t.version is not null)
+      into current, marks, known
+      from unnest(p_streams) as u(stream)
+      left join lateral (
+        select s.version, case when s.tombstoned_at is not null then 3 when s.archived_at is not null then 2 else 0 end as mark
+        from "rillflow"."streams" as s
+        where s.stream = u.stream
+        for update skip locked) as t on true;
+  end if;
+  -- What is still unknown does not exist yet (version 0), or is held by somebody (stays null).
+  if false = any(known) then
+    select array_agg(case
+        when u.version is null and not exists (
+          select
+          from "rillflow"."streams" as s
+          where s.stream = u.stream) then 0
+        else u.version end)
+      into current
+      from unnest(p_streams, current) as u(stream, version);
+  end if;
+
+  -- Ids, where the events may have been stored before.
+  if p_check_ids is not null then
+    for r in
+      select
+        p_part_append[e.p] as a,
+        count(stored.event_id) as present,
+        count(*) as wanted,
+        bool_and(stored.event_id is null or (
+          stored.stream = p_streams[p_part_stream[e.p]] and stored.type = e.t and stored.data = e.d)) as same
+      from rows from (unnest(p_event_part, p_ids, p_types), jsonb_array_elements(p_data)) as e(p, id, t, d)
+      left join "rillflow"."events" as stored on stored.event_id = e.id
+      where p_check_ids[p_part_append[e.p]]
+      group by 1
+    loop
+      if outcomes[r.a] = 0 and r.present > 0 then
+        outcomes[r.a] := case when r.same and r.present = r.wanted then 7 else 8 end;
+      end if;
+    end loop;
+  end if;
+
+  if met is not null then
+    select array_agg(case when u.outcome = 0 and u.a = any(met) then 9 else u.outcome end order by u.a)
+      into outcomes
+      from unnest(outcomes) with ordinality as u(outcome, a);
+  end if;
+
+  -- Versions.
+  versions := current;
+  if p_simple and met is null then
+    select array_agg(u.outcome), array_agg(case when u.outcome = 0 then u.version end)
+      into outcomes, base
+      from (
+        select x.version, case
+          when x.version is null then 4
+          when x.mark = 3 or (x.mark = 2 and not x.allow) then x.mark
+          when (x.expected >= 0 and x.version <> x.expected) or (x.expected = -2 and x.version = 0) then 1
+          else 0 end as outcome
+        from unnest(current, marks, p_part_expected, p_allow_archived) as x(version, mark, expected, allow)) as u;
+    select array_agg(coalesce(u.base + u.count, u.version))
+      into current
+      from unnest(current, base, p_part_count) as u(version, base, count);
+  else
+    -- Append by append, since one may follow another on the same stream.
+    failed_parts := array_fill(0, array[appends]);
+    versions := array_fill(null::bigint, array[parts]);
+    base := array_fill(null::bigint, array[parts]);
+    passed_over := array_fill(false, array[cardinality(p_streams)]);
+    p := 1;
+    for a in 1 .. appends loop
+      q := p;
+      while q <= parts and p_part_append[q] = a loop
+        s := p_part_stream[q];
+        versions[q] := current[s];
+        if outcomes[a] = 0 then
+          outcomes[a] := case
+            when current[s] is null or passed_over[s] then 4
+            when marks[s] = 3 or (marks[s] = 2 and not p_allow_archived[a]) then marks[s]
+            when (p_part_expected[q] >= 0 and current[s] <> p_part_expected[q])
+              or (p_part_expected[q] = -2 and current[s] = 0) then 1
+            else 0 end;
+          if outcomes[a] <> 0 then
+            failed_parts[a] := q;
+          end if;
+        end if;
+        q := q + 1;
+      end loop;
+      if outcomes[a] = 0 then
+        for i in p .. q - 1 loop
+          s := p_part_stream[i];
+          base[i] := current[s];
+          versions[i] := current[s];
+          current[s] := current[s] + p_part_count[i];
+        end loop;
+      elsif outcomes[a] in (4, 9) then
+        -- What comes after it on one of its streams must not overtake it.
+        for i in p .. q - 1 loop
+          passed_over[p_part_stream[i]] := true;
+        end loop;
+      end if;
+      p := q;
+    end loop;
+  end if;
+
+  if 0 = any(outcomes) then
+    update "rillflow"."streams" as t
+      set version = u.version
+      from unnest(p_streams, known, current) as u(stream, known, version)
+      where t.stream = u.stream
+        and u.known
+        and t.version < u.version;
+    if false = any(known) then
+      select count(*) into wanted
+        from unnest(known, current) as u(known, version)
+        where not u.known
+          and u.version > 0;
+      insert into "rillflow"."streams" (stream, version)
+        select u.stream, u.version
+        from unnest(p_streams, known, current) with ordinality as u(stream, known, version, i)
+        where not u.known
+          and u.version > 0
+        order by u.i
+        on conflict do nothing;
+      get diagnostics made = row_count;
+      if made < wanted then
+        raise exception 'a stream was created by another append' using errcode = '55P03';
+      end if;
+    end if;
+  end if;
+
+  -- What a refused append has left behind: the key it brought, and streams made for it while waiting.
+  if 0 <> any(outcomes) then
+    if p_keys is not null then
+      delete from "rillflow"."idempotency_keys" as k
+        using unnest(p_keys, outcomes) as u(key, outcome)
+        where k.key = u.key
+          and k.key = any(new_keys)
+          and u.outcome in (1, 2, 3, 4, 8, 9);
+    end if;
+    if p_wait then
+      delete from "rillflow"."streams" as t
+        using unnest(p_streams) as u(stream)
+        where t.stream = u.stream
+          and t.version = 0;
+    end if;
+  end if;
+end
+$body$;
+
+-- function save_one_check
+
+create or replace function "rillflow"."save_one_check"(
+  p_stream text,
+  p_expected bigint,
+  p_count integer,
+  p_types text[],
+  out outcome integer,
+  out at_version bigint)
+language plpgsql volatile
+set jit = off
+as $body$
+-- revision 1
+declare
+  found_stream "rillflow"."streams";
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform
+      from "rillflow"."inline_projections"
+      limit 0;
+    perform
+      from "rillflow"."inline_changes"
+      where id = 1
+      for share;
+  end if;
+  if exists (
+      select
+      from "rillflow"."inline_projections" as i
+      where i.types is null
+        or i.types && p_types) then
+    outcome := 9;
+    return;
+  end if;
+  perform set_config('lock_timeout', '50ms', true);
+  outcome := 0;
+  loop
+    update "rillflow"."streams" as s
+      set version = s.version + p_count
+      where s.stream = p_stream
+        and (s.version = p_expected or p_expected = -1 or (p_expected = -2 and s.version > 0))
+        and s.tombstoned_at is null
+        and s.archived_at is null
+      returning s.version into at_version;
+    exit when found;
+    if p_expected in (-1, 0) then
+      insert into "rillflow"."streams" (stream, version)
+        values (p_stream, p_count)
+        on conflict do nothing
+        returning version into at_version;
+      exit when found;
+    end if;
+    select * into found_stream
+      from "rillflow"."streams" as s
+      where s.stream = p_stream
+      for update;
+    at_version := coalesce(found_stream.version, 0);
+    if found_stream.tombstoned_at is not null then
+      outcome := 3;
+      return;
+    elsif found_stream.archived_at is not null then
+      outcome := 2;
+      return;
+    elsif (p_expected >= 0 and at_version <> p_expected) or (p_expected = -2 and at_version = 0) then
+      outcome := 1;
+      return;
+    end if;
+    -- It changed between the statements so that it fits now: once more.
+  end loop;
+end
+$body$;
+
+-- function save_store
+
+create or replace function "rillflow"."save_store"(
+  p_refused text,
+  p_part_streams text[],
+  p_base bigint[],
+  p_event_part integer[],
+  p_event_number integer[],
+  p_ids uuid[],
+  p_types text[],
+  p_schema_versions integer[],
+  p_data jsonb,
+  p_headers jsonb,
+  p_correlations text[],
+  p_causations text[],
+  p_users text[],
+  out positions bigint[])
+language plpgsql volatile
+set jit = off
+as $body$
+-- revision 1
+begin
+  if p_refused is not null then
+    raise exception 'documents were refused' using errcode = 'RF003', detail = p_refused;
+  end if;
+  if num_nonnulls(variadic p_base) > 0 then
+    perform "rillflow"."announce"();
+    with inserted as (
+      insert into "rillflow"."events" (
+        position, stream, version, event_id, type, schema_version, data, headers,
+        correlation_id, causation_id, user_id, created_at)
+      select
+        nextval('"rillflow"."events_position"'), p_part_streams[e.p], p_base[e.p] + e.n, e.id, e.t,
+        coalesce(e.v, 1), e.d, nullif(e.h, 'null'), coalesce(e.co, e.id::text), e.ca, e.u, "rillflow"."clock"(e.id)
+      from rows from (
+        unnest(p_event_part, p_event_number, p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
+        jsonb_array_elements(p_data),
+        jsonb_array_elements(p_headers)) as e(p, n, id, t, v, co, ca, u, d, h)
+      where p_base[e.p] is not null
+      returning position)
+    select array_agg(position) into positions from inserted;
+  end if;
+end
+$body$;
+
+-- function workflow_announce
+
+create or replace function "rillflow"."workflow_announce"()
+returns void
+language plpgsql volatile
+set jit = off
+as $body$
+-- revision 1
+declare
+  sequence_oid constant bigint := '"rillflow"."workflow_activity_position"'::regclass::oid::bigint;
+  announced constant text := 'rillflow.announced_' || sequence_oid;
+  bound bigint;
+begin
+  if coalesce(current_setting(announced, true), '') <> '' then
     return;
   end if;
   select case when is_called then last_value else last_value - 1 end
@@ -1883,50 +1569,59 @@ begin
     "rillflow"."signed32"(bound));
   perform set_config(announced, bound::text, true);
 end
-';
+$body$;
 
-create function "rillflow"."workflow_settle"(
-  out head bigint,
-  out settled bigint,
-  out timeline text,
-  out session text)
+-- function workflow_settle
+
+create or replace function "rillflow"."workflow_settle"(out head bigint, out settled bigint, out timeline text, out session text)
 language plpgsql volatile
-as '
+set jit = off
+as $body$
+-- revision 1
 declare
-  sequence_oid constant bigint := ''"rillflow"."workflow_activity_position"''::regclass::oid::bigint;
+  sequence_oid constant bigint := '"rillflow"."workflow_activity_position"'::regclass::oid::bigint;
   bound bigint;
 begin
   if pg_is_in_recovery() then
-    raise exception ''workflow_settle() needs the primary'' using errcode = ''RF001'';
+    raise exception 'settle() needs the primary' using errcode = 'RF001';
   end if;
-  if current_setting(''transaction_isolation'') <> ''read committed'' then
-    raise exception ''workflow_settle() needs read committed'' using errcode = ''RF002'';
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'settle() needs read committed' using errcode = 'RF002';
   end if;
   timeline := left(pg_walfile_name(pg_current_wal_lsn()), 8);
   session := pg_backend_pid() || coalesce(
-    (select ''@'' || extract(epoch from backend_start) from pg_stat_get_activity(pg_backend_pid())), '''');
+    (select '@' || extract(epoch from backend_start) from pg_stat_get_activity(pg_backend_pid())), '');
   select case when is_called then last_value else last_value - 1 end
     into head
     from "rillflow"."workflow_activity_position";
   select min(head + "rillflow"."signed32"(locks.objid::bigint - head))
     into bound
     from pg_locks as locks
-    where locks.locktype = ''advisory''
+    where locks.locktype = 'advisory'
       and locks.database = (select oid from pg_database where datname = current_database())
       and locks.classid::bigint = sequence_oid
       and locks.objsubid = 2
-      and locks.mode = ''ShareLock'';
+      and locks.mode = 'ShareLock';
   settled := least(head, bound);
 end
-';
+$body$;
 
-create function "rillflow"."workflow_queued_ms"(p_at timestamptz, p_rank bigint, p_priority integer) returns integer
-language sql stable
-return least(2147483647, greatest(0, (extract(epoch from p_at) * 1000)::bigint - p_rank + p_priority * 10000))::integer;
+-- function workflow_queued_ms
 
-create function "rillflow"."workflow_count"(p_owner text, p_names text[], p_by bigint[]) returns void
+create or replace function "rillflow"."workflow_queued_ms"(p_at timestamptz, p_rank bigint, p_priority integer) returns integer
+language sql immutable parallel safe
+as $body$
+-- revision 1
+select least(2147483647, greatest(0, (extract(epoch from p_at at time zone 'UTC') * 1000)::bigint - p_rank + p_priority * 10000))::integer
+$body$;
+
+-- function workflow_count
+
+create or replace function "rillflow"."workflow_count"(p_owner text, p_names text[], p_by bigint[]) returns void
 language plpgsql volatile
-as '
+set jit = off
+as $body$
+-- revision 1
 begin
   insert into "rillflow"."workflow_counters" as c (owner, name, value)
     select p_owner, u.name, u.by
@@ -1936,13 +1631,20 @@ begin
     on conflict (owner, name) do update
     set value = c.value + excluded.value;
 end
-';
+$body$;
 
-create function "rillflow"."workflow_rank"(p_priority integer) returns bigint
-language sql volatile
-return (extract(epoch from clock_timestamp()) * 1000)::bigint + p_priority * 10000;
+-- function workflow_rank
 
-create function "rillflow"."workflow_admit"(
+create or replace function "rillflow"."workflow_rank"(p_at timestamptz, p_priority integer) returns bigint
+language sql immutable parallel safe
+as $body$
+-- revision 1
+select (extract(epoch from p_at at time zone 'UTC') * 1000)::bigint + p_priority * 10000
+$body$;
+
+-- function workflow_admit
+
+create or replace function "rillflow"."workflow_admit"(
   p_owner text,
   p_ids text[],
   p_wanted boolean[],
@@ -1956,8 +1658,11 @@ language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
-as '
+set jit = off
+as $body$
+-- revision 1
 declare
+  moment timestamptz;
   known text[];
   grown text[];
   made integer := 0;
@@ -1971,12 +1676,13 @@ begin
       order by w.correlation_id
       for update) as l
     where l.id = any(p_ids);
+  moment := "rillflow"."clock"(p_owner);
   if known is not null then
     with touched as (
       update "rillflow"."workflows" as w
       set last_position = u.last_position,
         last_type = u.type,
-        updated_at = clock_timestamp()
+        updated_at = moment
       from unnest(p_ids, p_lasts, p_types) as u(id, last_position, type)
       where w.correlation_id = u.id
         and u.id = any(known)
@@ -1985,14 +1691,15 @@ begin
     select array_agg(t.id) into grown from touched as t;
   end if;
   if cardinality(p_ids) > coalesce(cardinality(known), 0) then
-    insert into "rillflow"."workflows" (correlation_id, first_position, last_position, last_type, parent, state, reason)
-      select u.id, u.first_position, u.last_position, u.type, u.parent,
-        case when p.state <> ''active'' then ''cancelled'' else ''active'' end, p.reason
+    insert into "rillflow"."workflows" (
+        correlation_id, first_position, last_position, last_type, parent, started_at, updated_at, state, reason)
+      select u.id, u.first_position, u.last_position, u.type, u.parent, moment, moment,
+        case when p.state <> 'active' then 'cancelled' else 'active' end, p.reason
       from unnest(p_ids, p_wanted, p_firsts, p_lasts, p_types, p_parents)
         as u(id, is_wanted, first_position, last_position, type, parent)
       left join "rillflow"."workflows" as p on p.correlation_id = u.parent
       where u.is_wanted
-        and u.id <> all(coalesce(known, ''{}''))
+        and u.id <> all(coalesce(known, '{}'))
       -- One that was cancelled before it was dispatched has a row by now.
       on conflict do nothing;
     get diagnostics made = row_count;
@@ -2001,33 +1708,37 @@ begin
   select sum(u.n) into counted
     from unnest(p_ids, p_wanted, p_counts) as u(id, is_wanted, n)
     where u.id = any(grown)
-      or (u.is_wanted and u.id <> all(coalesce(known, ''{}'')));
+      or (u.is_wanted and u.id <> all(coalesce(known, '{}')));
   if counted > 0 then
-    perform "rillflow"."workflow_count"(p_owner, array[''events'', ''workflows''], array[counted, made]);
+    perform "rillflow"."workflow_count"(p_owner, array['events', 'workflows'], array[counted, made]);
   end if;
   return query
-    select w.correlation_id, w.state, w.correlation_id <> all(coalesce(known, ''{}''))
+    select w.correlation_id, w.state, w.correlation_id <> all(coalesce(known, '{}'))
     from "rillflow"."workflows" as w
     where w.correlation_id = any(p_ids);
 end
-';
+$body$;
 
-create function "rillflow"."workflow_widen"(p_routes integer[], p_lanes text[], p_letters boolean[]) returns void
+-- function workflow_widen
+
+create or replace function "rillflow"."workflow_widen"(p_routes integer[], p_lanes text[], p_letters boolean[]) returns void
 language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
-as '
+set jit = off
+as $body$
+-- revision 1
 begin
   insert into "rillflow"."workflow_lanes" as l (lane, ordered, width, open, active, granted)
     select g.lane, g.ordered, g.width, g.n, least(g.width, g.due), least(g.width, g.due)
     from (
       select u.lane,
-        bool_or((r.definition->>''ordered'')::boolean) as ordered,
-        max(coalesce((r.definition->>''keyConcurrency'')::integer, 1)) as width,
+        bool_or((r.definition->>'ordered')::boolean) as ordered,
+        max(coalesce((r.definition->>'keyConcurrency')::integer, 1)) as width,
         count(*) as n,
         -- Where the order does not matter, one that is for later takes its place when its time has come.
-        count(*) filter (where r.delay_ms = 0 or u.is_letter or (r.definition->>''ordered'')::boolean) as due
+        count(*) filter (where r.delay_ms = 0 or u.is_letter or (r.definition->>'ordered')::boolean) as due
       from unnest(p_routes, p_lanes, p_letters) as u(route, lane, is_letter)
       join "rillflow"."workflow_routes" as r on r.id = u.route
       where u.lane is not null
@@ -2043,30 +1754,36 @@ begin
         when l.parked then 0
         else greatest(0, least(excluded.width - l.active, excluded.granted)) end;
 end
-';
+$body$;
 
-create function "rillflow"."workflow_assign"(p_ids uuid[], p_lanes text[], out assigned integer)
+-- function workflow_assign
+
+create or replace function "rillflow"."workflow_assign"(p_ids uuid[], p_lanes text[], out assigned integer)
 language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
-as '
+set jit = off
+as $body$
+-- revision 1
+declare
+  moment constant timestamptz := "rillflow"."clock"(p_ids);
 begin
   perform "rillflow"."workflow_widen"(
       array_agg(x.route order by u.n),
-      array_agg(case when x.state = ''unkeyed'' then u.lane end order by u.n),
+      array_agg(case when x.state = 'unkeyed' then u.lane end order by u.n),
       array_agg(x.is_letter order by u.n))
     from unnest(p_ids, p_lanes) with ordinality as u(id, lane, n)
     join "rillflow"."workflow_executions" as x on x.id = u.id;
   update "rillflow"."workflow_executions" as x
     set lane = g.lane,
-      rank = "rillflow"."workflow_rank"(g.priority),
+      rank = "rillflow"."workflow_rank"(moment, g.priority),
       run_at = case when g.delay_ms > 0 and g.is_active
         then x.queued_at + make_interval(secs => g.delay_ms / 1000.0) end,
       state = case
-        when not g.is_active then ''blocked''
-        when g.delay_ms > 0 then ''delayed''
-        else ''ready'' end
+        when not g.is_active then 'blocked'
+        when g.delay_ms > 0 then 'delayed'
+        else 'ready' end
     from (
       select w.id, w.lane, w.priority, w.delay_ms,
         w.lane is null
@@ -2080,17 +1797,19 @@ begin
         join "rillflow"."workflow_executions" as k on k.id = u.id
         join "rillflow"."workflow_routes" as r on r.id = k.route
         left join "rillflow"."workflow_lanes" as l on l.lane = u.lane
-        where k.state = ''unkeyed'') as w) as g
+        where k.state = 'unkeyed') as w) as g
     where x.id = g.id;
   get diagnostics assigned = row_count;
-  perform "rillflow"."workflow_advance"('''', array_agg(l.lane), null, 0)
+  perform "rillflow"."workflow_advance"('', array_agg(l.lane), null, 0)
     from "rillflow"."workflow_lanes" as l
     where l.lane = any(p_lanes)
       and l.parked;
 end
-';
+$body$;
 
-create function "rillflow"."workflow_enqueue"(
+-- function workflow_enqueue
+
+create or replace function "rillflow"."workflow_enqueue"(
   p_owner text,
   p_ids uuid[],
   p_positions bigint[],
@@ -2106,8 +1825,11 @@ language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
-as '
+set jit = off
+as $body$
+-- revision 1
 declare
+  moment constant timestamptz := "rillflow"."clock"(p_owner);
   woken integer;
 begin
   if p_lanes is not null then
@@ -2120,18 +1842,19 @@ begin
   perform "rillflow"."workflow_announce"();
   with added as (
     insert into "rillflow"."workflow_executions" as x (
-      id, position, route, correlation_id, lane, join_id, undo_id, is_letter, rank, run_at, expires_at, state)
+      id, position, route, correlation_id, lane, join_id, undo_id, is_letter, rank, queued_at, run_at, expires_at, state)
     select
       g.id, g.position, g.route, g.correlation_id, g.lane, g.join_id, g.undo_id, coalesce(g.is_letter, false),
-      "rillflow"."workflow_rank"(g.priority),
-      case when g.state = ''ready'' and g.delay_ms > 0 and (g.lane is null or g.place <= g.granted)
-        then clock_timestamp() + make_interval(secs => g.delay_ms / 1000.0) end,
-      clock_timestamp() + make_interval(secs => g.deadline_ms / 1000.0),
+      "rillflow"."workflow_rank"(moment, g.priority),
+      moment,
+      case when g.state = 'ready' and g.delay_ms > 0 and (g.lane is null or g.place <= g.granted)
+        then moment + make_interval(secs => g.delay_ms / 1000.0) end,
+      moment + make_interval(secs => g.deadline_ms / 1000.0),
       case
-        when g.state <> ''ready'' then g.state
-        when g.lane is not null and g.place > g.granted then ''blocked''
-        when g.delay_ms > 0 then ''delayed''
-        else ''ready'' end
+        when g.state <> 'ready' then g.state
+        when g.lane is not null and g.place > g.granted then 'blocked'
+        when g.delay_ms > 0 then 'delayed'
+        else 'ready' end
     from (
       select u.*, r.priority, d.delay_ms, r.deadline_ms,
         case when d.delay_ms > 0 and not l.ordered then 2147483647 else coalesce(l.granted, 0) end as granted,
@@ -2150,8 +1873,8 @@ begin
     returning x.id, x.position, x.route, x.correlation_id, x.join_id, x.is_letter),
   told as (
     insert into "rillflow"."workflow_activity" (
-      position, event_position, execution, version, attempt, kind, handler, correlation_id)
-    select nextval(''"rillflow"."workflow_activity_position"''), a.position, a.id, r.version, 0, ''dispatched'',
+      position, at, event_position, execution, version, attempt, kind, handler, correlation_id)
+    select nextval('"rillflow"."workflow_activity_position"'), moment, a.position, a.id, r.version, 0, 'dispatched',
       r.handler, a.correlation_id
     from added as a
     join "rillflow"."workflow_routes" as r on r.id = a.route
@@ -2166,29 +1889,34 @@ begin
   moved as (
     update "rillflow"."workflows" as w
     set open = w.open + c.n,
-      updated_at = clock_timestamp()
+      updated_at = moment
     from counted as c
     where w.correlation_id = c.correlation_id
     returning w.open = c.n as is_woken)
   select (select count(*) from added), (select count(*) from moved where is_woken)
     into enqueued, woken;
-  perform "rillflow"."workflow_count"(p_owner, array[''active'', ''dispatched''], array[woken, enqueued]);
+  perform "rillflow"."workflow_count"(p_owner, array['active', 'dispatched'], array[woken, enqueued]);
   if p_letters is not null then
-    perform "rillflow"."workflow_advance"('''', array_agg(l.lane), null, 0)
+    perform "rillflow"."workflow_advance"('', array_agg(l.lane), null, 0)
       from "rillflow"."workflow_lanes" as l
       where l.lane = any(p_lanes)
         and l.parked;
   end if;
 end
-';
+$body$;
 
-create function "rillflow"."workflow_wake"(p_ids uuid[], p_patient boolean default true, out woken integer)
+-- function workflow_wake
+
+create or replace function "rillflow"."workflow_wake"(p_ids uuid[], p_patient boolean default true, out woken integer)
 language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
-as '
+set jit = off
+as $body$
+-- revision 1
 declare
+  moment timestamptz;
   lanes text[];
 begin
   select array_agg(distinct x.lane) into lanes
@@ -2210,25 +1938,26 @@ begin
         order by l.lane
         for update skip locked) as f;
   end if;
+  moment := "rillflow"."clock"(p_ids);
   with due as (
     select x.id, x.route, x.lane, coalesce(l.ordered, true) as keeps, l.width - l.active as free,
       row_number() over (partition by x.lane order by x.position) as place
     from "rillflow"."workflow_executions" as x
     left join "rillflow"."workflow_lanes" as l on l.lane = x.lane
     where x.id = any(p_ids)
-      and x.state in (''delayed'', ''suspended'')
+      and x.state in ('delayed', 'suspended')
       and (x.lane is null or x.lane = any(lanes))),
   locked as (
     select x.id
     from "rillflow"."workflow_executions" as x
     where x.id in (select due.id from due)
-      and x.state in (''delayed'', ''suspended'')
+      and x.state in ('delayed', 'suspended')
     for update skip locked),
   changed as (
     update "rillflow"."workflow_executions" as x
-    set state = case when due.keeps or due.lane is null or due.place <= due.free then ''ready'' else ''blocked'' end,
+    set state = case when due.keeps or due.lane is null or due.place <= due.free then 'ready' else 'blocked' end,
       run_at = null,
-      rank = "rillflow"."workflow_rank"(r.priority)
+      rank = "rillflow"."workflow_rank"(moment, r.priority)
     from due
     join locked on locked.id = due.id
     join "rillflow"."workflow_routes" as r on r.id = due.route
@@ -2242,14 +1971,16 @@ begin
       from changed
       where lane is not null
         and not keeps
-        and state = ''ready''
+        and state = 'ready'
       group by lane) as c
     where l.lane = c.lane)
   select count(*) into woken from changed;
 end
-';
+$body$;
 
-create function "rillflow"."workflow_dispatch"(
+-- function workflow_dispatch
+
+create or replace function "rillflow"."workflow_dispatch"(
   p_consumer text,
   p_fence bigint,
   p_version integer,
@@ -2282,7 +2013,9 @@ set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 set lock_timeout = '10s'
-as '
+set jit = off
+as $body$
+-- revision 1
 declare
   dispatcher "rillflow"."consumers";
   known text[];
@@ -2297,9 +2030,9 @@ begin
     where c.name = p_consumer
     for update;
   outcome := case
-    when dispatcher.fence is distinct from p_fence then ''lost''
-    when dispatcher.checkpoint < p_reached or dispatcher.checkpoint >= p_first then ''moved''
-    when coalesce((dispatcher.definition->>''routes'')::integer, 0) <> p_version then ''outdated'' end;
+    when dispatcher.fence is distinct from p_fence then 'lost'
+    when dispatcher.checkpoint < p_reached or dispatcher.checkpoint >= p_first then 'moved'
+    when coalesce((dispatcher.definition->>'routes')::integer, 0) <> p_version then 'outdated' end;
   if outcome is not null then
     return;
   end if;
@@ -2311,16 +2044,16 @@ begin
       where w.correlation_id = any(p_workflows)
       order by w.correlation_id
       for update) as l;
-  if states <> array[''active''] or exists (
+  if states <> array['active'] or exists (
       select
       from "rillflow"."workflow_waits" as w
       where w.correlation_id = any(known)
         and w.type is not null) then
-    outcome := ''involved'';
+    outcome := 'involved';
     return;
   end if;
 
-  begun_at := clock_timestamp();
+  begun_at := "rillflow"."clock"(p_consumer);
   if p_limit > 0 then
     -- Whoever takes over from it holds its row, and waits for the workflows held here: it is not waited for.
     perform
@@ -2331,9 +2064,9 @@ begin
       select
       from "rillflow"."workflow_executions" as x
       where x.route = any(p_worker_routes)
-        and x.state = ''ready'');
+        and x.state = 'ready');
   end if;
-  perform set_config(''synchronous_commit'', ''off'', true);
+  perform set_config('synchronous_commit', 'off', true);
   perform "rillflow"."workflow_announce"();
   with given as materialized (
     select g.*, g.fits and row_number() over (partition by g.fits order by g.priority, g.position, g.id) <= p_limit as begins
@@ -2372,11 +2105,12 @@ begin
       and f.id = any(known)
     returning f.events, w.open, f.n > 0 and w.open = f.n as is_woken),
   added as (
-    insert into "rillflow"."workflows" (correlation_id, first_position, last_position, last_type, open, updated_at)
-    select f.id, f.first_position, f.last_position, f.type, f.n, begun_at
+    insert into "rillflow"."workflows" (
+      correlation_id, first_position, last_position, last_type, open, started_at, updated_at)
+    select f.id, f.first_position, f.last_position, f.type, f.n, begun_at, begun_at
     from flows as f
     where f.is_wanted
-      and f.id <> all(coalesce(known, ''{}''))
+      and f.id <> all(coalesce(known, '{}'))
     returning open),
   executions as (
     insert into "rillflow"."workflow_executions" (
@@ -2387,7 +2121,7 @@ begin
       begun_at,
       case when g.delay_ms > 0 then begun_at + make_interval(secs => g.delay_ms / 1000.0) end,
       begun_at + make_interval(secs => g.deadline_ms / 1000.0),
-      case when g.begins then ''running'' when g.delay_ms > 0 then ''delayed'' else ''ready'' end,
+      case when g.begins then 'running' when g.delay_ms > 0 then 'delayed' else 'ready' end,
       case when g.begins then p_worker_fence else 0 end,
       case when g.begins then p_worker end,
       case when g.begins then 1 else 0 end,
@@ -2397,16 +2131,16 @@ begin
     order by g.position),
   told as (
     insert into "rillflow"."workflow_activity" (
-      position, event_position, execution, version, attempt, queued_ms, kind, handler, correlation_id, worker)
-    select nextval(''"rillflow"."workflow_activity_position"''), t.*
+      position, at, event_position, execution, version, attempt, queued_ms, kind, handler, correlation_id, worker)
+    select nextval('"rillflow"."workflow_activity_position"'), begun_at, t.*
     from (
-      select g.position, g.id, g.version, 0, null::integer, ''dispatched'', g.handler, g.correlation_id, null::text
+      select g.position, g.id, g.version, 0, null::integer, 'dispatched', g.handler, g.correlation_id, null::text
       from given as g
       order by g.position, g.route) as t
     union all
-    select nextval(''"rillflow"."workflow_activity_position"''), t.*
+    select nextval('"rillflow"."workflow_activity_position"'), begun_at, t.*
     from (
-      select g.position, g.id, g.version, 1, 0, ''started'', g.handler, g.correlation_id, p_worker
+      select g.position, g.id, g.version, 1, 0, 'started', g.handler, g.correlation_id, p_worker
       from given as g
       where g.begins
       order by g.priority, g.position, g.id) as t)
@@ -2415,12 +2149,12 @@ begin
       (select array_agg(g.id order by g.priority, g.position, g.id) from given as g where g.begins),
       (select count(*) from added),
       coalesce((select sum(g.events) from grown as g), 0)
-        + coalesce((select sum(f.events) from flows as f where f.is_wanted and f.id <> all(coalesce(known, ''{}''))), 0),
+        + coalesce((select sum(f.events) from flows as f where f.is_wanted and f.id <> all(coalesce(known, '{}'))), 0),
       (select count(*) from grown as g where g.is_woken) + (select count(*) from added as a where a.open > 0),
       exists (select from grown as g where g.open = 0) or exists (select from added as a where a.open = 0)
     into queued, begun, made, counted, woken, is_idle;
   perform "rillflow"."workflow_count"(
-    ''dispatcher'', array[''active'', ''dispatched'', ''events'', ''workflows''], array[woken, queued, counted, made]);
+    'dispatcher', array['active', 'dispatched', 'events', 'workflows'], array[woken, queued, counted, made]);
   update "rillflow"."consumers" as c
     set checkpoint = p_checkpoint,
       attempts = 0,
@@ -2428,11 +2162,13 @@ begin
       progressed_at = begun_at
     where c.name = p_consumer;
   is_paused := dispatcher.paused_at is not null;
-  outcome := ''done'';
+  outcome := 'done';
 end
-';
+$body$;
 
-create function "rillflow"."workflow_claim"(
+-- function workflow_claim
+
+create or replace function "rillflow"."workflow_claim"(
   p_owner text,
   p_fence bigint,
   p_routes integer[],
@@ -2444,8 +2180,11 @@ language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
-as '
+set jit = off
+as $body$
+-- revision 1
 declare
+  moment timestamptz;
   offered_routes integer[];
   offered_most integer[];
   limited "rillflow"."workflow_routes";
@@ -2489,13 +2228,14 @@ begin
       most := least(most, limited.concurrency - running);
     end if;
     if limited.rate_limit is not null then
+      moment := "rillflow"."clock"(limited.id);
       tokens := least(limited.rate_limit, coalesce(limited.rate_tokens, limited.rate_limit)
-        + extract(epoch from clock_timestamp() - coalesce(limited.rate_at, clock_timestamp())) * 1000
+        + extract(epoch from moment - coalesce(limited.rate_at, moment)) * 1000
           * limited.rate_limit / limited.rate_per_ms);
       most := least(most, floor(tokens)::integer);
       update "rillflow"."workflow_routes" as r
         set rate_tokens = tokens,
-          rate_at = clock_timestamp()
+          rate_at = moment
         where r.id = limited.id;
     end if;
     if most > 0 then
@@ -2514,7 +2254,7 @@ begin
       select x.id, x.rank
       from "rillflow"."workflow_executions" as x
       where x.route = o.route
-        and x.state = ''ready''
+        and x.state = 'ready'
       order by x.rank, x.id
       limit o.most) as c
     order by c.rank, c.id
@@ -2524,7 +2264,7 @@ begin
       select x.id
       from offered as o
       join "rillflow"."workflow_executions" as x on x.id = o.id
-      where x.state = ''ready''
+      where x.state = 'ready'
       order by o.rank, o.id
       limit p_limit
       for update of x skip locked) as l;
@@ -2532,26 +2272,27 @@ begin
     return;
   end if;
 
-  perform set_config(''synchronous_commit'', ''off'', true);
+  moment := "rillflow"."clock"(p_owner);
+  perform set_config('synchronous_commit', 'off', true);
   perform "rillflow"."workflow_announce"();
   with begun as (
     update "rillflow"."workflow_executions" as x
-    set state = ''running'',
+    set state = 'running',
       fence = p_fence,
       worker = p_owner,
       attempt = x.attempt + 1,
-      started_at = clock_timestamp(),
-      deadline_at = clock_timestamp()
+      started_at = moment,
+      deadline_at = moment
         + make_interval(secs => (greatest(0, r.timeout_ms - x.ran_ms)::bigint + p_grace_ms) / 1000.0)
     from "rillflow"."workflow_routes" as r
     where x.id = any(claimed)
       and r.id = x.route
     returning x.id, x.position, x.attempt, x.correlation_id, x.rank, r.handler, r.version, r.priority)
   insert into "rillflow"."workflow_activity" (
-    position, event_position, execution, version, attempt, queued_ms, kind, handler, correlation_id, worker)
-  select nextval(''"rillflow"."workflow_activity_position"''), b.position, b.id, b.version, b.attempt,
-    "rillflow"."workflow_queued_ms"(clock_timestamp(), b.rank, b.priority),
-    ''started'', b.handler, b.correlation_id, p_owner
+    position, at, event_position, execution, version, attempt, queued_ms, kind, handler, correlation_id, worker)
+  select nextval('"rillflow"."workflow_activity_position"'), moment, b.position, b.id, b.version, b.attempt,
+    "rillflow"."workflow_queued_ms"(moment, b.rank, b.priority),
+    'started', b.handler, b.correlation_id, p_owner
   from begun as b;
 
   if p_ahead > 0 then
@@ -2564,7 +2305,7 @@ begin
         and r.rate_limit is null
         and r.delay_ms = 0
       cross join lateral (
-        select x.id, x.lane, x.position, x.state = ''blocked'' and x.route = h.route as fits
+        select x.id, x.lane, x.position, x.state = 'blocked' and x.route = h.route as fits
         from "rillflow"."workflow_executions" as x
         where x.lane = h.lane
           and x.position > h.position
@@ -2576,7 +2317,7 @@ begin
       select x.id
       from "rillflow"."workflow_executions" as x
       where x.id in (select follows.id from follows where follows.fits)
-        and x.state = ''blocked''
+        and x.state = 'blocked'
       for update skip locked)
     select array_agg(u.id) into held
       from (
@@ -2587,7 +2328,7 @@ begin
       where u.is_next;
     if held is not null then
       update "rillflow"."workflow_executions" as x
-        set state = ''held'',
+        set state = 'held',
           fence = p_fence,
           worker = p_owner
         where x.id = any(held);
@@ -2619,15 +2360,17 @@ begin
     left join "rillflow"."events" as e on e.position = x.position
     left join "rillflow"."dead_letters" as d
       on x.is_letter
-      and d.consumer = ''handler:'' || r.handler
+      and d.consumer = 'handler:' || r.handler
       and d.event_id = e.event_id
-      and d.state = ''retrying''
+      and d.state = 'retrying'
     where x.id = any(claimed || held)
     order by x.rank, x.position;
 end
-';
+$body$;
 
-create function "rillflow"."workflow_hold"(
+-- function workflow_hold
+
+create or replace function "rillflow"."workflow_hold"(
   p_correlations text[],
   p_lanes text[],
   p_ids uuid[],
@@ -2637,7 +2380,9 @@ language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
-as '
+set jit = off
+as $body$
+-- revision 1
 begin
   perform
     from "rillflow"."workflows" as w
@@ -2657,12 +2402,14 @@ begin
       from unnest(p_ids, p_fences) as u(id, fence)
       join "rillflow"."workflow_executions" as x on x.id = u.id
       where x.fence = u.fence
-        and x.state = ''running''
+        and x.state = 'running'
       for update of x) as x;
 end
-';
+$body$;
 
-create function "rillflow"."workflow_finish"(
+-- function workflow_finish
+
+create or replace function "rillflow"."workflow_finish"(
   p_owner text,
   p_correlations text[],
   p_lanes text[],
@@ -2684,8 +2431,11 @@ language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
-as '
+set jit = off
+as $body$
+-- revision 1
 declare
+  moment timestamptz;
   gone uuid[];
   ended integer;
   settled integer;
@@ -2700,13 +2450,14 @@ begin
     return;
   end if;
 
+  moment := "rillflow"."clock"(p_owner);
   perform "rillflow"."workflow_announce"();
   insert into "rillflow"."workflow_activity" (
-    position, event_position, execution, version, attempt, queued_ms, running_ms, kind, outcome, handler,
+    position, at, event_position, execution, version, attempt, queued_ms, running_ms, kind, outcome, handler,
     correlation_id, worker, result, error)
-  select nextval(''"rillflow"."workflow_activity_position"''), x.position, x.id, r.version, x.attempt,
+  select nextval('"rillflow"."workflow_activity_position"'), moment, x.position, x.id, r.version, x.attempt,
     "rillflow"."workflow_queued_ms"(x.started_at, x.rank, r.priority), u.running_ms, u.told, u.outcome, r.handler,
-    x.correlation_id, p_owner, nullif(u.result, ''null''), nullif(u.error, ''null'')
+    x.correlation_id, p_owner, nullif(u.result, 'null'), nullif(u.error, 'null')
   from rows from (
     unnest(p_ids, p_told, p_outcomes, p_running_ms),
     jsonb_array_elements(p_results),
@@ -2723,8 +2474,8 @@ begin
         active = l.active - case when l.ordered then c.done else c.ended end
       from (
         select x.lane,
-          count(*) filter (where u.kind = ''done'') as done,
-          count(*) filter (where u.kind in (''done'', ''retry'', ''suspend'', ''park'') or u.delay_ms > 0) as ended
+          count(*) filter (where u.kind = 'done') as done,
+          count(*) filter (where u.kind in ('done', 'retry', 'suspend', 'park') or u.delay_ms > 0) as ended
         from unnest(p_ids, p_kinds, p_delays) as u(id, kind, delay_ms)
         join "rillflow"."workflow_executions" as x on x.id = u.id
         where u.id = any(accepted)
@@ -2735,7 +2486,7 @@ begin
 
   select array_agg(u.id) into gone
     from unnest(p_ids, p_kinds) as u(id, kind)
-    where u.kind = ''done''
+    where u.kind = 'done'
       and u.id = any(accepted);
   if gone is not null then
     if p_clean then
@@ -2744,7 +2495,7 @@ begin
         using unnest(p_ids, p_told) as u(id, told)
         where s.execution = u.id
           and u.id = any(gone)
-          and u.told <> ''failed'';
+          and u.told <> 'failed';
       delete from "rillflow"."workflow_waits" as w
         where w.execution = any(gone);
     end if;
@@ -2759,7 +2510,7 @@ begin
     moved as (
       update "rillflow"."workflows" as w
       set open = w.open - c.n,
-        updated_at = clock_timestamp()
+        updated_at = moment
       from counted as c
       where w.correlation_id = c.correlation_id
       returning w.open = 0 as is_settled)
@@ -2767,38 +2518,38 @@ begin
       into ended, settled;
     select count(*) into failures
       from unnest(p_ids, p_kinds, p_told) as u(id, kind, told)
-      where u.kind = ''done''
-        and u.told = ''failed''
+      where u.kind = 'done'
+        and u.told = 'failed'
         and u.id = any(accepted);
     perform "rillflow"."workflow_count"(
-      p_owner, array[''active'', ''completed'', ''failed''], array[-settled, ended - failures, failures]);
+      p_owner, array['active', 'completed', 'failed'], array[-settled, ended - failures, failures]);
   end if;
   if cardinality(accepted) > coalesce(cardinality(gone), 0) then
     update "rillflow"."workflow_executions" as x
       set state = case u.kind
-          when ''retry'' then ''delayed''
-          when ''suspend'' then ''suspended''
-          when ''park'' then ''parked''
-          else case when u.delay_ms > 0 then ''delayed'' else ''ready'' end end,
+          when 'retry' then 'delayed'
+          when 'suspend' then 'suspended'
+          when 'park' then 'parked'
+          else case when u.delay_ms > 0 then 'delayed' else 'ready' end end,
         run_at = case
-          when u.kind = ''suspend'' then least(
-            clock_timestamp() + make_interval(secs => u.delay_ms / 1000.0), x.expires_at)
-          when u.kind = ''retry'' or u.delay_ms > 0
-          then clock_timestamp() + make_interval(secs => u.delay_ms / 1000.0) end,
-        attempt = x.attempt - case when u.kind in (''suspend'', ''release'', ''park'') then 1 else 0 end,
-        crashes = x.crashes + case when u.kind = ''crash'' then 1 else 0 end,
+          when u.kind = 'suspend' then least(
+            moment + make_interval(secs => u.delay_ms / 1000.0), x.expires_at)
+          when u.kind = 'retry' or u.delay_ms > 0
+          then moment + make_interval(secs => u.delay_ms / 1000.0) end,
+        attempt = x.attempt - case when u.kind in ('suspend', 'release', 'park') then 1 else 0 end,
+        crashes = x.crashes + case when u.kind = 'crash' then 1 else 0 end,
         -- Above zero, whoever goes on with this attempt looks for what it has left behind.
         ran_ms = case u.kind
-          when ''suspend'' then x.ran_ms + greatest(1, u.running_ms)
-          when ''release'' then greatest(1, x.ran_ms)
-          when ''park'' then greatest(1, x.ran_ms)
+          when 'suspend' then x.ran_ms + greatest(1, u.running_ms)
+          when 'release' then greatest(1, x.ran_ms)
+          when 'park' then greatest(1, x.ran_ms)
           else 0 end,
         worker = null,
         started_at = null,
         deadline_at = null
       from unnest(p_ids, p_kinds, p_delays, p_running_ms) as u(id, kind, delay_ms, running_ms)
       where x.id = u.id
-        and u.kind <> ''done''
+        and u.kind <> 'done'
         and x.id = any(accepted);
   end if;
 
@@ -2806,9 +2557,11 @@ begin
     begun := "rillflow"."workflow_advance"(p_owner, p_lanes, p_next, p_grace_ms);
   end if;
 end
-';
+$body$;
 
-create function "rillflow"."workflow_advance"(
+-- function workflow_advance
+
+create or replace function "rillflow"."workflow_advance"(
   p_owner text,
   p_lanes text[],
   p_next uuid[],
@@ -2818,22 +2571,25 @@ language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
-as '
+set jit = off
+as $body$
+-- revision 1
 declare
+  moment constant timestamptz := "rillflow"."clock"(p_owner);
   taken text[];
 begin
   if p_next is not null then
     perform "rillflow"."workflow_announce"();
     with started as (
       update "rillflow"."workflow_executions" as x
-      set state = ''running'',
+      set state = 'running',
         attempt = x.attempt + 1,
-        started_at = clock_timestamp(),
-        deadline_at = clock_timestamp()
+        started_at = moment,
+        deadline_at = moment
           + make_interval(secs => (greatest(0, r.timeout_ms - x.ran_ms)::bigint + p_grace_ms) / 1000.0)
       from "rillflow"."workflow_routes" as r, "rillflow"."workflow_lanes" as l
       where x.id = any(p_next)
-        and x.state = ''held''
+        and x.state = 'held'
         and x.worker = p_owner
         and r.id = x.route
         and l.lane = x.lane
@@ -2844,9 +2600,9 @@ begin
         r.priority),
     told as (
       insert into "rillflow"."workflow_activity" (
-        position, event_position, execution, version, attempt, queued_ms, kind, handler, correlation_id, worker)
-      select nextval(''"rillflow"."workflow_activity_position"''), s.position, s.id, s.version, s.attempt,
-        "rillflow"."workflow_queued_ms"(s.started_at, s.rank, s.priority), ''started'', s.handler, s.correlation_id, p_owner
+        position, at, event_position, execution, version, attempt, queued_ms, kind, handler, correlation_id, worker)
+      select nextval('"rillflow"."workflow_activity_position"'), moment, s.position, s.id, s.version, s.attempt,
+        "rillflow"."workflow_queued_ms"(s.started_at, s.rank, s.priority), 'started', s.handler, s.correlation_id, p_owner
       from started as s)
     select array_agg(s.id), array_agg(s.lane) into begun, taken from started as s;
     update "rillflow"."workflow_lanes" as l
@@ -2855,15 +2611,15 @@ begin
   end if;
   -- What is held behind one that is not done any more, or is not to be started here, queues again.
   update "rillflow"."workflow_executions" as x
-    set state = ''blocked'',
+    set state = 'blocked',
       worker = null
     where x.lane = any(p_lanes)
-      and x.state = ''held''
+      and x.state = 'held'
       and not exists (
         select
         from "rillflow"."workflow_executions" as h
         where h.lane = x.lane
-          and h.state = ''running''
+          and h.state = 'running'
           and h.fence = x.fence);
   with free as (
     select l.lane, l.parked, l.width - l.active as places
@@ -2871,13 +2627,13 @@ begin
     where l.lane = any(p_lanes)
       and l.width > l.active),
   next as (
-    select n.id, r.priority, n.due_at, coalesce(n.due_at > clock_timestamp(), false) as is_early
+    select n.id, r.priority, n.due_at, coalesce(n.due_at > moment, false) as is_early
     from free
     cross join lateral (
       select x.id, x.route, x.queued_at, x.is_letter
       from "rillflow"."workflow_executions" as x
       where x.lane = free.lane
-        and x.state = ''blocked''
+        and x.state = 'blocked'
         and (x.is_letter or not free.parked)
       order by x.position
       limit free.places) as b
@@ -2888,12 +2644,12 @@ begin
   promoted as (
     -- One whose time has not come keeps its place in the lane until then.
     update "rillflow"."workflow_executions" as x
-    set state = case when next.is_early then ''delayed'' else ''ready'' end,
+    set state = case when next.is_early then 'delayed' else 'ready' end,
       run_at = case when next.is_early then next.due_at end,
-      rank = "rillflow"."workflow_rank"(next.priority)
+      rank = "rillflow"."workflow_rank"(moment, next.priority)
     from next
     where x.id = next.id
-      and x.state = ''blocked''
+      and x.state = 'blocked'
     returning x.lane)
   update "rillflow"."workflow_lanes" as l
     set active = l.active + c.n
@@ -2907,9 +2663,11 @@ begin
       and l.open = 0
       and not l.parked;
 end
-';
+$body$;
 
-create function "rillflow"."workflow_cancel"(
+-- function workflow_cancel
+
+create or replace function "rillflow"."workflow_cancel"(
   p_owner text,
   p_correlation text,
   p_dispatcher text,
@@ -2921,7 +2679,9 @@ language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
-as '
+set jit = off
+as $body$
+-- revision 1
 declare
   flow "rillflow"."workflows";
   newest bigint;
@@ -2957,7 +2717,7 @@ begin
       from "rillflow"."consumers" as c
       where c.name = p_dispatcher;
   end if;
-  if flow.state <> ''active'' then
+  if flow.state <> 'active' then
     return;
   end if;
   if flow.open = 0
@@ -2966,8 +2726,8 @@ begin
       select
       from "rillflow"."dead_letters" as d
       where d.correlation_id = p_correlation
-        and d.state in (''open'', ''retrying''))
-    and (p_state = ''cancelled'' or not exists (
+        and d.state in ('open', 'retrying'))
+    and (p_state = 'cancelled' or not exists (
       select
       from "rillflow"."workflow_undos" as u
       where u.correlation_id = p_correlation)) then
@@ -2991,10 +2751,10 @@ begin
     where w.correlation_id = p_correlation;
   with closed as (
     update "rillflow"."workflow_joins" as j
-    set state = ''cancelled'',
-      closed_at = clock_timestamp()
+    set state = 'cancelled',
+      closed_at = "rillflow"."clock"(j.closed_at)
     where j.correlation_id = p_correlation
-      and j.state = ''open''
+      and j.state = 'open'
     returning j.id)
   select count(*) into joins from closed;
   -- Whoever cancels it has decided about what its lanes were parked for.
@@ -3014,26 +2774,28 @@ begin
   update "rillflow"."dead_letters" as d
     set retry_at = null
     where d.correlation_id = p_correlation
-      and d.state = ''open''
+      and d.state = 'open'
       and d.retry_at is not null;
-  if p_state = ''compensating'' then
+  if p_state = 'compensating' then
     update "rillflow"."workflow_executions" as x
-      set state = ''stopping'',
-        fence = nextval(''"rillflow"."consumers_fence"'')
+      set state = 'stopping',
+        fence = nextval('"rillflow"."consumers_fence"')
       where x.correlation_id = p_correlation
-        and x.state = ''running''
+        and x.state = 'running'
         and x.id is distinct from p_except;
   end if;
   select array_agg(x.id) into removed
     from "rillflow"."workflow_executions" as x
     where x.correlation_id = p_correlation
-      and x.state <> ''stopping''
+      and x.state <> 'stopping'
       and x.id is distinct from p_except;
   perform "rillflow"."workflow_remove"(p_owner, p_correlation, removed, lanes, joins);
 end
-';
+$body$;
 
-create function "rillflow"."workflow_stopped"(
+-- function workflow_stopped
+
+create or replace function "rillflow"."workflow_stopped"(
   p_owner text,
   p_correlation text,
   p_ids uuid[],
@@ -3042,7 +2804,9 @@ language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
-as '
+set jit = off
+as $body$
+-- revision 1
 declare
   lanes text[];
   gone uuid[];
@@ -3058,24 +2822,31 @@ begin
       from "rillflow"."workflow_executions" as x
       where x.id = any(p_ids)
         and x.correlation_id = p_correlation
-        and x.state = ''stopping''
+        and x.state = 'stopping'
       for update) as s;
   removed := coalesce(cardinality(gone), 0);
   if removed > 0 then
     perform "rillflow"."workflow_remove"(p_owner, p_correlation, gone, lanes, 0);
   end if;
 end
-';
+$body$;
 
-create function "rillflow"."workflow_make"(p_owner text, p_correlation text) returns void
+-- function workflow_make
+
+create or replace function "rillflow"."workflow_make"(p_owner text, p_correlation text) returns void
 language plpgsql volatile
-as '
+set jit = off
+as $body$
+-- revision 1
 declare
+  moment constant timestamptz := "rillflow"."clock"(p_owner);
   made bigint;
 begin
-  insert into "rillflow"."workflows" as w (correlation_id, first_position, last_position, last_type, parent)
+  insert into "rillflow"."workflows" as w (
+    correlation_id, first_position, last_position, last_type, parent, started_at, updated_at)
     -- Nothing of it is dispatched yet.
-    select p_correlation, first.position, first.position - 1, last.type, first.headers->''workflow''->>''parent''
+    select p_correlation, first.position, first.position - 1, last.type, first.headers->'workflow'->>'parent', moment,
+      moment
     from (
       select e.position, e.headers
       from "rillflow"."events" as e
@@ -3090,16 +2861,20 @@ begin
       limit 1) as last
     on conflict (correlation_id) do nothing;
   get diagnostics made = row_count;
-  perform "rillflow"."workflow_count"(p_owner, array[''workflows''], array[made]);
+  perform "rillflow"."workflow_count"(p_owner, array['workflows'], array[made]);
 end
-';
+$body$;
 
-create function "rillflow"."workflow_hold_lanes"(p_correlation text, out lanes text[])
+-- function workflow_hold_lanes
+
+create or replace function "rillflow"."workflow_hold_lanes"(p_correlation text, out lanes text[])
 language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
-as '
+set jit = off
+as $body$
+-- revision 1
 begin
   select array_agg(u.lane) into lanes
     from (
@@ -3112,16 +2887,18 @@ begin
       from "rillflow"."dead_letters" as d
       join "rillflow"."workflow_lanes" as l on l.parked and l.parked_by = d.execution
       where d.correlation_id = p_correlation
-        and d.state in (''open'', ''retrying'')) as u;
+        and d.state in ('open', 'retrying')) as u;
   perform
     from "rillflow"."workflow_lanes" as l
     where l.lane = any(lanes)
     order by l.lane
     for update;
 end
-';
+$body$;
 
-create function "rillflow"."workflow_remove"(
+-- function workflow_remove
+
+create or replace function "rillflow"."workflow_remove"(
   p_owner text,
   p_correlation text,
   p_ids uuid[],
@@ -3132,18 +2909,22 @@ language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
-as '
+set jit = off
+as $body$
+-- revision 1
 declare
+  moment constant timestamptz := "rillflow"."clock"(p_owner);
   removed integer := 0;
   settled integer := 0;
 begin
   if p_ids is not null then
     perform "rillflow"."workflow_announce"();
     insert into "rillflow"."workflow_activity" (
-      position, event_position, execution, version, attempt, running_ms, kind, outcome, handler, correlation_id, worker)
-    select nextval(''"rillflow"."workflow_activity_position"''), x.position, x.id, r.version, x.attempt,
-      least(2147483647, extract(epoch from clock_timestamp() - x.started_at) * 1000)::integer,
-      ''cancelled'', x.state, r.handler, x.correlation_id, x.worker
+      position, at, event_position, execution, version, attempt, running_ms, kind, outcome, handler, correlation_id,
+      worker)
+    select nextval('"rillflow"."workflow_activity_position"'), moment, x.position, x.id, r.version, x.attempt,
+      least(2147483647, extract(epoch from moment - x.started_at) * 1000)::integer,
+      'cancelled', x.state, r.handler, x.correlation_id, x.worker
     from "rillflow"."workflow_executions" as x
     join "rillflow"."workflow_routes" as r on r.id = x.route
     where x.id = any(p_ids)
@@ -3154,8 +2935,8 @@ begin
         active = l.active - case when l.ordered then c.placed else c.busy end
       from (
         select x.lane, count(*) as n,
-          count(*) filter (where x.state not in (''blocked'', ''held'')) as placed,
-          count(*) filter (where x.state in (''ready'', ''running'', ''stopping'')) as busy
+          count(*) filter (where x.state not in ('blocked', 'held')) as placed,
+          count(*) filter (where x.state in ('ready', 'running', 'stopping')) as busy
         from "rillflow"."workflow_executions" as x
         where x.id = any(p_ids)
           and x.lane is not null
@@ -3166,12 +2947,12 @@ begin
     delete from "rillflow"."workflow_waits" as w
       where w.execution = any(p_ids);
     update "rillflow"."dead_letters" as d
-      set state = ''open'',
+      set state = 'open',
         retry_at = null,
         history = case when jsonb_array_length(d.history) < 20 then d.history else d.history - 0 end
-          || jsonb_build_array(jsonb_build_object(''at'', clock_timestamp(), ''from'', ''retrying'', ''to'', ''open''))
+          || jsonb_build_array(jsonb_build_object('at', moment, 'from', 'retrying', 'to', 'open'))
       where d.correlation_id = p_correlation
-        and d.state = ''retrying''
+        and d.state = 'retrying'
         and d.execution = any(p_ids);
     delete from "rillflow"."workflow_executions" as x
       where x.id = any(p_ids);
@@ -3179,28 +2960,25 @@ begin
   end if;
   update "rillflow"."workflows" as w
     set open = w.open - removed - p_joins,
-      updated_at = clock_timestamp()
+      updated_at = moment
     where w.correlation_id = p_correlation
     returning case when w.open = 0 and removed + p_joins > 0 then 1 else 0 end into settled;
-  perform "rillflow"."workflow_count"(p_owner, array[''active'', ''cancelled''], array[-settled, removed]::bigint[]);
+  perform "rillflow"."workflow_count"(p_owner, array['active', 'cancelled'], array[-settled, removed]::bigint[]);
   if p_lanes is null then
     return;
   end if;
   -- Of other workflows: held by a worker behind one that it does not run any more.
   update "rillflow"."workflow_executions" as x
-    set state = ''blocked'',
+    set state = 'blocked',
       worker = null
     where x.lane = any(p_lanes)
-      and x.state = ''held''
+      and x.state = 'held'
       and not exists (
         select
         from "rillflow"."workflow_executions" as h
         where h.lane = x.lane
-          and h.state = ''running''
+          and h.state = 'running'
           and h.fence = x.fence);
   perform "rillflow"."workflow_advance"(p_owner, p_lanes, null, 0);
 end
-';
-
-insert into "rillflow"."migrations" (id, name, checksum, breaking)
-values (9, 'workflows', '0d6cd334a16a31da0ff84d5cf4237c197819cbadd2c8dc6cfc47cd35d78479c8', false);
+$body$;

@@ -52,7 +52,7 @@ export async function ensureConsumer(
  * Takes the lease if it is free, has expired, or is ours already (then under a new fence). A row that its former holder
  * still has locked, because it was stopped in the middle of a commit, counts as held.
  */
-export const takeLease = take
+export const takeLease: typeof take = take
 export async function releaseLeases(log: Log, leases: readonly Lease[]): Promise<void> {
   await release(log, leases)
 }

@@ -136,7 +136,7 @@ interface Found {
 
 async function lookFor({ parts, declared }: CollectionBase, executor: Executor): Promise<Found> {
   if (declared.length === 0) return { steps: [], missing: [], lacking: [] }
-  const target = { schema: parts.schema.name, migrations: [], tables: declared }
+  const target = { schema: parts.schema.name, tables: declared }
   const { steps, problems } = await planTables(executor, target)
   const lacking = problems.filter(each => each.kind === 'column_missing').map(each => each.object)
   const made = steps.filter(step => step.kind !== 'index').map(step => step.object)

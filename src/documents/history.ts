@@ -32,7 +32,7 @@ export async function readHistory(
     collection,
     executor,
     sql`/* documents.history */
-    select id, body, version, created_at, modified_at, created_by, modified_by, deleted_at
+    select id, body, version, created_at, updated_at, created_by, updated_by, deleted_at
     from ${history}
     where id = ${id}::text
       and version > ${after}::bigint
@@ -57,14 +57,14 @@ export async function getEarlier(
     executor,
     'at' in when
       ? sql`/* documents.as_of */
-          select id, body, version, created_at, modified_at, created_by, modified_by, deleted_at
+          select id, body, version, created_at, updated_at, created_by, updated_by, deleted_at
           from ${history}
           where id = ${id}::text
-            and date_trunc('milliseconds', modified_at) <= ${timeText(when.at)}::timestamptz
+            and date_trunc('milliseconds', updated_at) <= ${timeText(when.at)}::timestamptz
           order by version desc
           limit 1`
       : sql`/* documents.at_version */
-          select id, body, version, created_at, modified_at, created_by, modified_by, deleted_at
+          select id, body, version, created_at, updated_at, created_by, updated_by, deleted_at
           from ${history}
           where id = ${id}::text
             and version = ${checkExpected(when.version) ?? 0}::bigint`,

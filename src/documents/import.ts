@@ -142,7 +142,7 @@ async function copyChunk(
   const lines = chunk.map(
     ({ id, body }) => `1\t${row!.now}\t${row!.now}\t${copyField(id)}\t${actor}\t${actor}\t${copyField(body)}\n`,
   )
-  const columns = ['version', 'created_at', 'modified_at', 'id', 'created_by', 'modified_by', 'body']
+  const columns = ['version', 'created_at', 'updated_at', 'id', 'created_by', 'updated_by', 'body']
   try {
     await tx.copyIn(collection.table.quoted, columns, lines.join(''))
   } catch (error) {

@@ -42,7 +42,7 @@ export function keepingEnd(collection: CollectionBase, statement: Statement, use
       ${text}
       returning d.id, d.version, d.created_at, d.created_by
     ), kept as (
-      insert into ${historyTable} (id, version, created_at, created_by, modified_at, modified_by, deleted_at)
+      insert into ${historyTable} (id, version, created_at, created_by, updated_at, updated_by, deleted_at)
       select id, version + 1, created_at, created_by, now(), $${values.length + 1}::text, now()
       from written
     )
@@ -61,4 +61,4 @@ export function firstVersion({ historyTable }: CollectionBase, id: string): Iden
 const one = new Identifier('1')
 
 /** What a version consists of, in the history as in the collection. */
-const columns = ['id', 'version', 'created_at', 'created_by', 'modified_at', 'modified_by', 'deleted_at', 'body']
+const columns = ['id', 'version', 'created_at', 'created_by', 'updated_at', 'updated_by', 'deleted_at', 'body']

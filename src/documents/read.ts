@@ -36,11 +36,11 @@ export async function getDocument(
     executor,
     options.includeDeleted === true
       ? sql`/* documents.get_any */
-          select body, version, created_at, modified_at, created_by, modified_by, deleted_at
+          select body, version, created_at, updated_at, created_by, updated_by, deleted_at
           from ${collection.table}
           where id = ${id}::text`
       : sql`/* documents.get */
-          select body, version, created_at, modified_at, created_by, modified_by
+          select body, version, created_at, updated_at, created_by, updated_by
           from ${collection.table}
           where id = ${id}::text
             and deleted_at is null`,
@@ -61,7 +61,7 @@ export async function getDocuments(
     collection,
     executor,
     sql`/* documents.get_many */
-    select id, body, version, created_at, modified_at, created_by, modified_by, deleted_at
+    select id, body, version, created_at, updated_at, created_by, updated_by, deleted_at
     from ${collection.table}
     where id = any(${ids}::text[])
       and (deleted_at is null or ${options.includeDeleted === true}::boolean)`,

@@ -98,7 +98,7 @@ export function isRefusal(change: Change, { outcome }: ChangeOutcome): boolean {
 /** Upserts need no judging. */
 function putAll(collection: CollectionBase, changes: readonly Change[], userId: string | null): Statement {
   return sql`/* documents.put_many */
-    insert into ${collection.table} as d (version, created_at, modified_at, id, created_by, modified_by, body)
+    insert into ${collection.table} as d (version, created_at, updated_at, id, created_by, updated_by, body)
     select ${firstVersion(collection, 'item.id')}, now(), now(), item.id, ${userId}::text, ${userId}::text, item.body
     from rows from (
       unnest(${changes.map(change => change.id)}::text[]),
@@ -106,9 +106,9 @@ function putAll(collection: CollectionBase, changes: readonly Change[], userId: 
     order by item.id collate "C"
     on conflict (id) do update
     set version = d.version + 1,
-      modified_at = now(),
+      updated_at = now(),
       deleted_at = null,
-      modified_by = excluded.modified_by,
+      updated_by = excluded.updated_by,
       body = excluded.body`
 }
 
@@ -125,7 +125,7 @@ function judgeAll(
 ): Statement {
   const { table, historyTable } = collection
   const first = firstVersion(collection, 'fine.id')
-  const written = 'd.id, d.version, d.created_at, d.created_by, d.modified_at, d.modified_by, d.deleted_at, d.body'
+  const written = 'd.id, d.version, d.created_at, d.created_by, d.updated_at, d.updated_by, d.deleted_at, d.body'
   const columns = written.replaceAll('d.', '')
   const values = [
     changes.map(change => change.id),
@@ -186,9 +186,9 @@ function judgeAll(
     ), changed as (
       update ${table} as d
       set version = d.version + 1,
-        modified_at = now(),
+        updated_at = now(),
         deleted_at = case when fine.kind = 'softDelete' then now() end,
-        modified_by = $5::text,
+        updated_by = $5::text,
         body = coalesce(fine.body, d.body)
       from fine
       where d.id = fine.id
@@ -196,7 +196,7 @@ function judgeAll(
         and fine.kind <> 'delete'
       returning ${written}
     ), made as (
-      insert into ${table} as d (version, created_at, modified_at, id, created_by, modified_by, body)
+      insert into ${table} as d (version, created_at, updated_at, id, created_by, updated_by, body)
       select ${first}, now(), now(), fine.id, $5::text, $5::text, fine.body
       from fine
       where fine.before is null
@@ -204,13 +204,13 @@ function judgeAll(
       order by fine.id collate "C"
       on conflict (id) do update
       set version = d.version + 1,
-        modified_at = now(),
+        updated_at = now(),
         deleted_at = null,
-        modified_by = excluded.modified_by,
+        updated_by = excluded.updated_by,
         body = excluded.body
       returning ${written}
     ), inserted as (
-      insert into ${table} as d (version, created_at, modified_at, id, created_by, modified_by, body)
+      insert into ${table} as d (version, created_at, updated_at, id, created_by, updated_by, body)
       select ${first}, now(), now(), fine.id, $5::text, $5::text, fine.body
       from fine
       where fine.before is null

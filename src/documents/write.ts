@@ -34,7 +34,7 @@ export async function insertDocument(
   const statement = keepingVersions(
     collection,
     sql`/* documents.insert */
-    insert into ${collection.table} as d (version, created_at, modified_at, id, created_by, modified_by, body)
+    insert into ${collection.table} as d (version, created_at, updated_at, id, created_by, updated_by, body)
     values (${firstVersion(collection, '$1::text')}, now(), now(), ${id}::text, ${userId}::text, ${userId}::text, ${body}::jsonb)
     on conflict (id) do nothing`,
   )
@@ -63,13 +63,13 @@ export async function putDocument(
   const statement = keepingVersions(
     collection,
     sql`/* documents.put */
-    insert into ${collection.table} as d (version, created_at, modified_at, id, created_by, modified_by, body)
+    insert into ${collection.table} as d (version, created_at, updated_at, id, created_by, updated_by, body)
     values (${firstVersion(collection, '$1::text')}, now(), now(), ${id}::text, ${userId}::text, ${userId}::text, ${body}::jsonb)
     on conflict (id) do update
     set version = d.version + 1,
-      modified_at = now(),
+      updated_at = now(),
       deleted_at = null,
-      modified_by = excluded.modified_by,
+      updated_by = excluded.updated_by,
       body = excluded.body`,
   )
   const [row] = await runWrite(collection, executor, statement, [body])
@@ -88,8 +88,8 @@ export async function replaceDocument(
     sql`/* documents.replace */
     update ${collection.table} as d
     set version = d.version + 1,
-      modified_at = now(),
-      modified_by = ${userId}::text,
+      updated_at = now(),
+      updated_by = ${userId}::text,
       body = ${body}::jsonb
     where d.id = ${id}::text
       and d.version = ${expected}::bigint
@@ -163,18 +163,18 @@ async function hideOrShow(
     ? sql`/* documents.soft_delete */
         update ${collection.table} as d
         set version = d.version + 1,
-          modified_at = now(),
+          updated_at = now(),
           deleted_at = now(),
-          modified_by = ${userId}::text
+          updated_by = ${userId}::text
         where d.id = ${id}::text
           and d.deleted_at is null
           and d.version = coalesce(${expected ?? null}::bigint, d.version)`
     : sql`/* documents.restore */
         update ${collection.table} as d
         set version = d.version + 1,
-          modified_at = now(),
+          updated_at = now(),
           deleted_at = null,
-          modified_by = ${userId}::text
+          updated_by = ${userId}::text
         where d.id = ${id}::text
           and d.deleted_at is not null
           and d.version = coalesce(${expected ?? null}::bigint, d.version)`

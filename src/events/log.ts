@@ -30,6 +30,7 @@ export interface Log {
 export type LogNames = Readonly<Record<(typeof objects)[number], Identifier>>
 
 const objects = [
+  'clock',
   'events',
   'streams',
   'idempotency_keys',

@@ -17,8 +17,8 @@ export interface StoredDocument {
   readonly version: number
   readonly createdAt: Date
   readonly createdBy: string | undefined
-  readonly modifiedAt: Date
-  readonly modifiedBy: string | undefined
+  readonly updatedAt: Date
+  readonly updatedBy: string | undefined
 }
 
 /** Wide columns first, so that none needs padding. */
@@ -27,11 +27,11 @@ export function documentTable(name: string): DeclaredTable {
     columns: {
       version: 'bigint',
       created_at: 'timestamptz',
-      modified_at: 'timestamptz',
+      updated_at: 'timestamptz',
       deleted_at: { type: 'timestamptz', nullable: true },
       id: 'text collate "C"',
       created_by: { type: 'text', nullable: true },
-      modified_by: { type: 'text', nullable: true },
+      updated_by: { type: 'text', nullable: true },
       body: 'jsonb',
     },
     primaryKey: ['id'],
@@ -51,7 +51,7 @@ export async function loadDocuments(
 ): Promise<Map<string, StoredDocument>> {
   if (isInline)
     await executor.run(sql`/* projections.claim_documents */
-      insert into ${documents} (version, created_at, modified_at, id, body)
+      insert into ${documents} (version, created_at, updated_at, id, body)
       select 0, now(), now(), id, 'null'
       from unnest(${ids}::text[]) as wanted(id)
       order by id collate "C"
@@ -59,21 +59,21 @@ export async function loadDocuments(
   const rows = await executor.runArrays(
     isInline
       ? sql`/* projections.lock_documents */
-          select id, body, version, created_at, created_by, modified_at, modified_by
+          select id, body, version, created_at, created_by, updated_at, updated_by
           from ${documents}
           where id = any(${ids}::text[])
           order by id
           for update`
       : sql`/* projections.load_documents */
-          select id, body, version, created_at, created_by, modified_at, modified_by
+          select id, body, version, created_at, created_by, updated_at, updated_by
           from ${documents}
           where id = any(${ids}::text[])`,
   )
   const loaded = new Map<string, StoredDocument>()
   for (const row of rows) {
-    const [id, body, version, createdAt, createdBy, modifiedAt, modifiedBy] = row as DocumentRow
-    const people = { createdBy: createdBy ?? undefined, modifiedBy: modifiedBy ?? undefined }
-    loaded.set(id, { body: body ?? undefined, version, createdAt, modifiedAt, ...people })
+    const [id, body, version, createdAt, createdBy, updatedAt, updatedBy] = row as DocumentRow
+    const people = { createdBy: createdBy ?? undefined, updatedBy: updatedBy ?? undefined }
+    loaded.set(id, { body: body ?? undefined, version, createdAt, updatedAt, ...people })
   }
   return loaded
 }
@@ -98,23 +98,23 @@ export async function writeDocuments(
   const column = <T>(take: (document: StoredDocument) => T): T[] => kept.map(([, document]) => take(document))
   const bodies = kept.map(([id, document]) => encodeBody(projection, id, document.body))
   await executor.run(sql`/* projections.write_documents */
-    insert into ${table} (version, created_at, modified_at, id, created_by, modified_by, body)
-    select version, created_at, modified_at, id, created_by, modified_by, body::jsonb
+    insert into ${table} (version, created_at, updated_at, id, created_by, updated_by, body)
+    select version, created_at, updated_at, id, created_by, updated_by, body::jsonb
     from unnest(
       ${column(document => document.version)}::bigint[],
       ${column(document => document.createdAt.toISOString())}::timestamptz[],
-      ${column(document => document.modifiedAt.toISOString())}::timestamptz[],
+      ${column(document => document.updatedAt.toISOString())}::timestamptz[],
       ${kept.map(([id]) => id)}::text[],
       ${column(document => document.createdBy ?? null)}::text[],
-      ${column(document => document.modifiedBy ?? null)}::text[],
-      ${bodies}::text[]) as document(version, created_at, modified_at, id, created_by, modified_by, body)
+      ${column(document => document.updatedBy ?? null)}::text[],
+      ${bodies}::text[]) as document(version, created_at, updated_at, id, created_by, updated_by, body)
     on conflict (id) do update
     set version = excluded.version,
       created_at = excluded.created_at,
-      modified_at = excluded.modified_at,
+      updated_at = excluded.updated_at,
       deleted_at = null,
       created_by = excluded.created_by,
-      modified_by = excluded.modified_by,
+      updated_by = excluded.updated_by,
       body = excluded.body`)
 }
 

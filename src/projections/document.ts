@@ -177,8 +177,8 @@ function after(
     version: reached,
     createdAt: known?.createdAt ?? event.createdAt,
     createdBy: known === undefined ? event.userId : known.createdBy,
-    modifiedAt: event.createdAt,
-    modifiedBy: event.userId,
+    updatedAt: event.createdAt,
+    updatedBy: event.userId,
   }
 }
 

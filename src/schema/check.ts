@@ -1,32 +1,36 @@
 /**
- * Is the schema still what its migrations and declarations made? For people (`problem`, `fix`) and machines (`kind`).
+ * Is the schema still what its migrations, functions and declarations made? For people (`problem`, `fix`) and machines
+ * (`kind`).
  *
- * Found are: migrations that are pending, changed or of a newer library; objects the migrations make that are missing
- * or were altered; triggers and rules, which change what our statements mean; a sequence that would hand out positions
- * out of order or twice; and where declared tables differ.
+ * Found are: migrations that are pending, changed or of a newer library; objects of the library that are missing or were
+ * altered; triggers and rules, which change what our statements mean; a sequence that would hand out positions out of
+ * order or twice; and where declared tables differ.
  *
  * The objects are compared only when the schema's migrations are exactly this library's: with one pending or one
- * unknown, they are rightly different.
+ * unknown, they are rightly different. So is a function of a higher revision.
  */
 import type { Executor } from '../database/database.ts'
 import { identifier, sql } from '../database/sql.ts'
 import { type Problem, report, type Step } from './difference.ts'
 import { expected } from './expected.ts'
-import { type History, readHistory } from './history.ts'
-import { migrationName } from './migrations.ts'
+import { functionName, type History, readHistory } from './history.ts'
+import { migrationName } from './migration.ts'
 import { planTables, type Target } from './plan.ts'
 import { bodyHashes, type FoundShape, readShape, type SchemaShape, shapeOf } from './shape.ts'
 
 export interface CheckResult {
   readonly ok: boolean
   readonly problems: readonly Problem[]
-  /** Migrations of a newer library that this one can work with. Their objects, and so all of ours, are not compared. */
+  /**
+   * Migrations and functions of a newer library that this one can work with. Such a function is not compared, and with
+   * such a migration no object is.
+   */
   readonly newer: readonly string[]
 }
 
 export async function checkSchema(executor: Executor, target: Target): Promise<CheckResult> {
-  const { schema, migrations } = target
-  const history = await readHistory(executor, schema, migrations)
+  const { schema, library } = target
+  const history = await readHistory(executor, schema, library)
   if (!history.hasStore) {
     const told = history.hasSchema ? 'has no store in it' : 'does not exist'
     return { ok: false, problems: [report('schema_missing', `schema ${schema}`, told, bySync)], newer: [] }
@@ -34,14 +38,15 @@ export async function checkSchema(executor: Executor, target: Target): Promise<C
   const problems = historyProblems(history)
   if (problems.length === 0 && history.unknown.length === 0) {
     const found = await readShape(executor, schema, expected)
-    problems.push(...shapeProblems(found, bodyHashes(migrations, schema)))
+    problems.push(...shapeProblems(found, bodyHashes(library.functions, schema), history))
     const isReadable = !problems.some(each => vital.includes(each.object) && each.kind !== 'sequence_changed')
     if (isReadable) problems.push(...(await positionProblems(executor, schema)))
   }
   const declared = await planTables(executor, target)
   const lacking = new Map(declared.steps.map(step => [step.object, lack(step)]))
   problems.push(...lacking.values(), ...declared.problems)
-  const newer = history.unknown.filter(each => !each.breaking).map(migrationName)
+  const unknown = history.unknown.filter(each => !each.breaking).map(migrationName)
+  const newer = [...unknown, ...history.newer.map(name => functionName({ name }))]
   return { ok: problems.length === 0, problems, newer }
 }
 
@@ -62,15 +67,30 @@ function historyProblems({ pending, changed, unknown }: History): Problem[] {
   ]
 }
 
-function shapeProblems(found: FoundShape, bodies: ReadonlyMap<string, string>): Problem[] {
+function shapeProblems(found: FoundShape, bodies: ReadonlyMap<string, string>, history: History): Problem[] {
   const actual = shapeOf(found)
   const problems = Object.keys(expected.tables).flatMap(name => tableProblems(name, found, actual))
   problems.push(...compare('sequence', '', expected.sequences, actual.sequences))
-  problems.push(...compare('function', '', expected.functions, actual.functions))
+  return [...problems, ...functionProblems(found, actual, bodies, history)]
+}
+
+function functionProblems(
+  found: FoundShape,
+  actual: SchemaShape,
+  bodies: ReadonlyMap<string, string>,
+  { outdated, newer }: History,
+): Problem[] {
+  const others = new Set([...outdated.map(each => each.name), ...newer])
+  const wanted = Object.entries(expected.functions).filter(([name]) => !others.has(name))
+  const problems = compare('function', '', Object.fromEntries(wanted), actual.functions)
+  for (const each of outdated) {
+    const isThere = found.objects.some(object => object.kind === 'function' && object.name === each.name)
+    const [kind, told] = isThere ? (['changed', 'has another body'] as const) : (['missing', 'is missing'] as const)
+    problems.push(report(`function_${kind}`, functionName(each), told, bySync))
+  }
   for (const { name, bodyHash } of found.objects) {
-    const body = bodies.get(name)
-    if (body !== undefined && bodyHash !== null && body !== bodyHash)
-      problems.push(report('function_changed', `function ${name}`, 'has another body', byHand))
+    if (others.has(name) || !bodies.has(name) || bodyHash === null || bodies.get(name) === bodyHash) continue
+    problems.push(report('function_changed', functionName({ name }), 'has another body', byHand))
   }
   return problems
 }

@@ -6,7 +6,7 @@ export interface Difference {
 
 /** One statement that a sync runs. */
 export interface Step {
-  readonly kind: 'schema' | 'migration' | 'table' | 'column' | 'index'
+  readonly kind: 'schema' | 'migration' | 'function' | 'table' | 'column' | 'index'
   /** What it makes: `table customers`. */
   readonly object: string
   readonly reason: string

@@ -1,5 +1,5 @@
 /**
- * Every object that the migrations make, in PostgreSQL's words. Generated: change the migrations, then run
+ * Every object of the library itself, in PostgreSQL's words. Generated: change a table or a function, then run
  * RILLFLOW_UPDATE=1 npx vitest run --project postgres-18 test/schema
  */
 import { expectedWorkflows } from './expected-workflows.ts'
@@ -207,29 +207,29 @@ const others: SchemaShape = {
     },
   },
   sequences: {
-    consumers_fence: 'bigint increment 1 minvalue 1 maxvalue 9223372036854775807 cache 1 no cycle',
-    events_position: 'bigint increment 1 minvalue 1 maxvalue 9223372036854775807 cache 1 no cycle',
+    consumers_fence: 'bigint increment 1 minvalue 1 maxvalue 9007199254740991 cache 1 no cycle',
+    events_position: 'bigint increment 1 minvalue 1 maxvalue 9007199254740991 cache 1 no cycle',
   },
   functions: {
-    announce: '() returns void language plpgsql volatile',
+    announce: '() returns void language plpgsql volatile set jit=off',
     append_batch:
-      '(p_streams text[], p_part_append integer[], p_part_stream integer[], p_part_expected bigint[], p_part_count integer[], p_allow_archived boolean[], p_check_ids boolean[], p_keys text[], p_digests text[], p_simple boolean, p_wait boolean, p_event_part integer[], p_event_number integer[], p_ids uuid[], p_types text[], p_schema_versions integer[], p_data jsonb, p_headers jsonb, p_correlations text[], p_causations text[], p_users text[], OUT outcomes integer[], OUT failed_parts integer[], OUT versions bigint[], OUT positions bigint[]) returns record language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off',
+      '(p_streams text[], p_part_append integer[], p_part_stream integer[], p_part_expected bigint[], p_part_count integer[], p_allow_archived boolean[], p_check_ids boolean[], p_keys text[], p_digests text[], p_simple boolean, p_wait boolean, p_event_part integer[], p_event_number integer[], p_ids uuid[], p_types text[], p_schema_versions integer[], p_data jsonb, p_headers jsonb, p_correlations text[], p_causations text[], p_users text[], OUT outcomes integer[], OUT failed_parts integer[], OUT versions bigint[], OUT positions bigint[]) returns record language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set jit=off',
     append_check:
-      '(p_streams text[], p_part_stream integer[], p_part_expected bigint[], p_part_count integer[], p_allow_archived boolean, p_check_ids boolean, p_key text, p_digest text, p_event_part integer[], p_ids uuid[], p_types text[], p_data jsonb, OUT outcome integer, OUT failed_part integer, OUT versions bigint[], OUT created_at timestamp with time zone, OUT inline_names text[], OUT inline_versions integer[]) returns record language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off',
+      '(p_streams text[], p_part_stream integer[], p_part_expected bigint[], p_part_count integer[], p_allow_archived boolean, p_check_ids boolean, p_key text, p_digest text, p_event_part integer[], p_ids uuid[], p_types text[], p_data jsonb, OUT outcome integer, OUT failed_part integer, OUT versions bigint[], OUT created_at timestamp with time zone, OUT inline_names text[], OUT inline_versions integer[]) returns record language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set jit=off',
     append_one:
-      '(p_stream text, p_expected bigint, p_allow_archived boolean, p_ids uuid[], p_types text[], p_schema_versions integer[], p_data jsonb, p_headers jsonb, p_correlations text[], p_causations text[], p_users text[], OUT outcome integer, OUT at_version bigint, OUT at_position bigint) returns record language plpgsql volatile',
+      '(p_stream text, p_expected bigint, p_allow_archived boolean, p_ids uuid[], p_types text[], p_schema_versions integer[], p_data jsonb, p_headers jsonb, p_correlations text[], p_causations text[], p_users text[], OUT outcome integer, OUT at_version bigint, OUT at_position bigint) returns record language plpgsql volatile set jit=off',
     append_store:
-      '(p_part_streams text[], p_part_versions bigint[], p_created_at timestamp with time zone, p_event_part integer[], p_event_number integer[], p_ids uuid[], p_types text[], p_schema_versions integer[], p_data jsonb, p_headers jsonb, p_correlations text[], p_causations text[], p_users text[], OUT positions bigint[]) returns bigint[] language plpgsql volatile',
+      '(p_part_streams text[], p_part_versions bigint[], p_created_at timestamp with time zone, p_event_part integer[], p_event_number integer[], p_ids uuid[], p_types text[], p_schema_versions integer[], p_data jsonb, p_headers jsonb, p_correlations text[], p_causations text[], p_users text[], OUT positions bigint[]) returns bigint[] language plpgsql volatile set jit=off',
+    clock: '(p_column anyelement) returns timestamp with time zone language plpgsql immutable',
     save_check:
-      '(p_streams text[], p_part_append integer[], p_part_stream integer[], p_part_expected bigint[], p_part_count integer[], p_allow_archived boolean[], p_check_ids boolean[], p_keys text[], p_digests text[], p_simple boolean, p_wait boolean, p_event_part integer[], p_event_number integer[], p_ids uuid[], p_types text[], p_schema_versions integer[], p_data jsonb, p_headers jsonb, p_correlations text[], p_causations text[], p_users text[], OUT outcomes integer[], OUT failed_parts integer[], OUT versions bigint[], OUT base bigint[]) returns record language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off',
+      '(p_streams text[], p_part_append integer[], p_part_stream integer[], p_part_expected bigint[], p_part_count integer[], p_allow_archived boolean[], p_check_ids boolean[], p_keys text[], p_digests text[], p_simple boolean, p_wait boolean, p_event_part integer[], p_event_number integer[], p_ids uuid[], p_types text[], p_schema_versions integer[], p_data jsonb, p_headers jsonb, p_correlations text[], p_causations text[], p_users text[], OUT outcomes integer[], OUT failed_parts integer[], OUT versions bigint[], OUT base bigint[]) returns record language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set jit=off',
     save_one_check:
-      '(p_stream text, p_expected bigint, p_count integer, p_types text[], OUT outcome integer, OUT at_version bigint) returns record language plpgsql volatile',
+      '(p_stream text, p_expected bigint, p_count integer, p_types text[], OUT outcome integer, OUT at_version bigint) returns record language plpgsql volatile set jit=off',
     save_store:
-      '(p_refused text, p_part_streams text[], p_base bigint[], p_event_part integer[], p_event_number integer[], p_ids uuid[], p_types text[], p_schema_versions integer[], p_data jsonb, p_headers jsonb, p_correlations text[], p_causations text[], p_users text[], OUT positions bigint[]) returns bigint[] language plpgsql volatile',
+      '(p_refused text, p_part_streams text[], p_base bigint[], p_event_part integer[], p_event_number integer[], p_ids uuid[], p_types text[], p_schema_versions integer[], p_data jsonb, p_headers jsonb, p_correlations text[], p_causations text[], p_users text[], OUT positions bigint[]) returns bigint[] language plpgsql volatile set jit=off',
     settle:
-      '(OUT head bigint, OUT settled bigint, OUT timeline text, OUT session text) returns record language plpgsql volatile',
-    signed32:
-      "(value bigint) returns integer language sql immutable RETURN (((value & '4294967295'::bigint) - CASE WHEN ((value & '2147483648'::bigint) <> 0) THEN '4294967296'::bigint ELSE (0)::bigint END))::integer",
+      '(OUT head bigint, OUT settled bigint, OUT timeline text, OUT session text) returns record language plpgsql volatile set jit=off',
+    signed32: '(value bigint) returns integer language sql immutable',
   },
 }
 

@@ -1,17 +1,22 @@
 /**
- * The numbered part of a schema: which migrations it has had, against those this library knows.
+ * The library's own objects in a schema: which migrations it has had and which revision of each function it has, against
+ * those that this library brings.
  *
- * The table that remembers them is made like any other step of a plan, and so is the row of each: the SQL of a plan
- * run by hand leaves the same schema behind as `sync` does.
+ *     migrations   in their table, by number and checksum: what is missing is run, in order, once
+ *     functions    in the catalogue, by the revision in their body: what is lower is replaced, what is higher is left
+ *
+ * The table of migrations is made like any other step of a plan, and so is the row of each: the SQL of a plan run by
+ * hand leaves the same schema behind as `sync` does.
  */
 
 import type { Executor } from '../database/database.ts'
 import { DatabaseFailed } from '../database/errors.ts'
-import { identifier, sql } from '../database/sql.ts'
+import { identifier, literal, sql } from '../database/sql.ts'
 import type { Step } from './difference.ts'
 import { SchemaDrift, SchemaNewer } from './errors.ts'
-import { checksum, type Migration, renderMigration } from './migration.ts'
-import { migrationName } from './migrations.ts'
+import { checksum, type Migration, migrationName, renderMigration } from './migration.ts'
+import type { Library } from './part.ts'
+import type { SqlFunction } from './plpgsql.ts'
 
 interface AppliedMigration {
   readonly id: number
@@ -30,10 +35,14 @@ export interface History {
   readonly changed: readonly AppliedMigration[]
   /** Applied by a newer library. Those that are not breaking may be worked with. */
   readonly unknown: readonly AppliedMigration[]
+  /** Missing, or of a lower revision. */
+  readonly outdated: readonly SqlFunction[]
+  /** The names of functions that a newer library has replaced by a higher revision. */
+  readonly newer: readonly string[]
 }
 
 /** Reads in steps that cannot fail for a missing table, since a failed statement would end a transaction. */
-export async function readHistory(executor: Executor, schema: string, known: readonly Migration[]): Promise<History> {
+export async function readHistory(executor: Executor, schema: string, library: Library): Promise<History> {
   const [found] = await executor.run<{ has_schema: boolean; has_store: boolean }>(sql`/* schema.exists */
     select
       exists (
@@ -45,38 +54,35 @@ export async function readHistory(executor: Executor, schema: string, known: rea
         where n.nspname = ${schema}::text
           and c.relname = 'migrations') as has_store`)
   const hasStore = found?.has_store === true
-  const applied = hasStore ? await readApplied(executor, schema) : []
-  return { ...compare(applied, known), hasSchema: found?.has_schema === true, hasStore }
+  const made = hasStore ? await readMade(executor, schema, library) : nothingMade
+  return { ...compare(made, library), hasSchema: found?.has_schema === true, hasStore }
 }
 
 /** The same with one query where there is a store already; not inside a transaction. */
-export async function glanceAtHistory(
-  executor: Executor,
-  schema: string,
-  known: readonly Migration[],
-): Promise<History> {
+export async function glanceAtHistory(executor: Executor, schema: string, library: Library): Promise<History> {
   try {
-    return { ...compare(await readApplied(executor, schema), known), hasSchema: true, hasStore: true }
+    return { ...compare(await readMade(executor, schema, library), library), hasSchema: true, hasStore: true }
   } catch (error) {
     if (!(error instanceof DatabaseFailed) || error.sqlState !== undefinedTable) throw error
-    return { ...compare([], known), hasSchema: false, hasStore: false }
+    return { ...compare(nothingMade, library), hasSchema: false, hasStore: false }
   }
 }
 
 /** Nothing may be changed, and no store opened, on top of a history that is not this library's. */
-export function refuseForeignHistory(history: History, schema: string, known: readonly Migration[]): void {
+export function refuseForeignHistory(history: History, schema: string, library: Library): void {
   if (history.changed.length > 0) {
     const problems = history.changed.map(each => `${migrationName(each)} had another text when it was applied`)
     throw new SchemaDrift({ schema, problems })
   }
   const breaking = history.unknown.filter(each => each.breaking).map(each => each.id)
   if (breaking.length > 0) {
-    throw new SchemaNewer({ schema, found: Math.max(...breaking), known: Math.max(0, ...known.map(each => each.id)) })
+    const known = Math.max(0, ...library.migrations.map(each => each.id))
+    throw new SchemaNewer({ schema, found: Math.max(...breaking), known })
   }
 }
 
-/** All that the pending migrations take, from the schema itself to the row that remembers each. */
-export function historySteps(history: Omit<History, 'changed' | 'unknown'>, schema: string): Step[] {
+/** All that is missing of the library's own: the schema itself, migrations with their rows, functions. */
+export function historySteps(history: Omit<History, 'changed' | 'unknown' | 'newer'>, schema: string): Step[] {
   const steps: Step[] = []
   if (!history.hasSchema) {
     const text = `create schema if not exists ${identifier(schema).quoted}`
@@ -91,7 +97,21 @@ export function historySteps(history: Omit<History, 'changed' | 'unknown'>, sche
       steps.push({ kind: 'migration', object: migrationName(migration), reason: 'not applied yet', sql: text })
     }
   }
+  for (const each of history.outdated) {
+    const step = { object: functionName(each), reason: `revision ${each.revision} is needed` } as const
+    steps.push({ kind: 'function', ...step, sql: each.create(schema) })
+  }
   return steps
+}
+
+/** What a schema lacks that has nothing of the library yet. */
+export function emptyHistory(library: Library): History {
+  return { ...compare(nothingMade, library), hasSchema: false, hasStore: false }
+}
+
+/** As it is called in plans, errors and the log: `function append_one`. */
+export function functionName({ name }: Pick<SqlFunction, 'name'>): string {
+  return `function ${name}`
 }
 
 const undefinedTable = '42P01'
@@ -101,8 +121,8 @@ const memory: Migration = {
   id: 0,
   name: 'migrations',
   breaking: true,
-  statements: ({ name }) => [
-    `create table ${name('migrations')} (
+  statements: [
+    `create table ~migrations (
   applied_at timestamptz not null default now(),
   id integer primary key,
   breaking boolean not null,
@@ -113,34 +133,56 @@ const memory: Migration = {
 }
 
 function remember(migration: Migration): Migration {
-  const statement: Migration['statements'] = ({ name, literal }) => [
-    `insert into ${name('migrations')} (id, name, checksum, breaking)
-values (${migration.id}, ${literal(migration.name)}, ${literal(checksum(migration))}, ${migration.breaking})`,
-  ]
-  return { ...migration, statements: statement }
+  const { id, name, breaking } = migration
+  const statement = `insert into ~migrations (id, name, checksum, breaking)
+values (${id}, ${literal(name)}, ${literal(checksum(migration))}, ${breaking})`
+  return { ...migration, statements: [statement] }
 }
 
-async function readApplied(executor: Executor, schema: string): Promise<AppliedMigration[]> {
+/** What is there of the library's own: applied migrations, and the revision of each function by its name. */
+interface Made {
+  readonly migrations: readonly AppliedMigration[]
+  readonly revisions: Readonly<Record<string, number>>
+}
+
+const nothingMade: Made = { migrations: [], revisions: {} }
+
+/** In one query, since every opening of a store asks it. A body without a revision counts as revision 0. */
+async function readMade(executor: Executor, schema: string, library: Library): Promise<Made> {
   try {
-    return await executor.run<AppliedMigration>(sql`/* schema.migrations */
-      select id, name, checksum, breaking
-      from ${identifier(schema, 'migrations')}
-      order by id`)
+    const [row] = await executor.run<Made>(sql`/* schema.migrations */
+      select
+        (select coalesce(json_agg(json_build_object(
+            'id', m.id, 'name', m.name, 'checksum', m.checksum, 'breaking', m.breaking) order by m.id), '[]')
+          from ${identifier(schema, 'migrations')} as m) as migrations,
+        (select coalesce(json_object_agg(f.name, f.revision), '{}')
+          from (
+            select p.proname as name,
+              max(coalesce(substring(p.prosrc from '^[[:space:]]*-- revision ([0-9]+)')::integer, 0)) as revision
+            from pg_proc as p
+            join pg_namespace as n on n.oid = p.pronamespace
+            where n.nspname = ${schema}::text
+              and p.proname = any(${library.functions.map(each => each.name)}::text[]::name[])
+            group by p.proname) as f) as revisions`)
+    return row!
   } catch (error) {
     if (!(error instanceof DatabaseFailed) || error.sqlState !== undefinedColumn) throw error
-    throw new SchemaDrift({ schema, problems: ['its table "migrations" belongs to somebody else'] }, error)
+    throw new SchemaDrift({ schema, problems: ['its table "migrations" belongs to another program'] }, error)
   }
 }
 
-function compare(applied: readonly AppliedMigration[], known: readonly Migration[]) {
-  const appliedById = new Map(applied.map(each => [each.id, each]))
-  const knownById = new Map(known.map(each => [each.id, each]))
+function compare(made: Made, library: Library) {
+  const appliedById = new Map(made.migrations.map(each => [each.id, each]))
+  const knownById = new Map(library.migrations.map(each => [each.id, each]))
+  const revision = ({ name }: SqlFunction): number => made.revisions[name] ?? 0
   return {
-    pending: known.filter(each => !appliedById.has(each.id)),
-    changed: applied.filter(each => {
+    pending: library.migrations.filter(each => !appliedById.has(each.id)),
+    changed: made.migrations.filter(each => {
       const migration = knownById.get(each.id)
       return migration !== undefined && checksum(migration) !== each.checksum
     }),
-    unknown: applied.filter(each => !knownById.has(each.id)),
+    unknown: made.migrations.filter(each => !knownById.has(each.id)),
+    outdated: library.functions.filter(each => revision(each) < each.revision),
+    newer: library.functions.filter(each => revision(each) > each.revision).map(each => each.name),
   }
 }

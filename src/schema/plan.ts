@@ -1,5 +1,6 @@
 /**
- * What a sync would do, as SQL: pending migrations first, then what declared tables lack. `sync` runs exactly this
+ * What a sync would do, as SQL: pending migrations first, then functions, then what declared
+ * tables lack. `sync` runs exactly this
  * list, made anew under its lock, so that a plan shown to a person and the work done cannot differ in kind.
  */
 import type { Executor } from '../database/database.ts'
@@ -7,30 +8,34 @@ import { hasRows, readTables } from './catalogue.ts'
 import { dependsOnRows, diffTable } from './diff.ts'
 import { type Difference, join, nothing } from './difference.ts'
 import { historySteps, readHistory, refuseForeignHistory } from './history.ts'
-import type { Migration } from './migration.ts'
+import type { Library } from './part.ts'
 import { type DeclaredTable, indexesOf } from './table.ts'
 
 /** One schema, and what it should hold. */
-export interface Target {
+export interface Target extends DeclaredTarget {
+  readonly library: Library
+}
+
+/** The same without what is the library's own. */
+export interface DeclaredTarget {
   readonly schema: string
-  readonly migrations: readonly Migration[]
   readonly tables: readonly DeclaredTable[]
   /** Whether there is a second connection to build indexes on, while writers write. Default false. */
   readonly concurrently?: boolean | undefined
 }
 
-/** `steps` is what would be run, in order; `problems` what no sync will mend. */
+/** `steps` is what would be run, in order; `problems` what no sync will fix. */
 export type Plan = Difference
 
 export async function makePlan(executor: Executor, target: Target): Promise<Plan> {
-  const { schema, migrations } = target
-  const history = await readHistory(executor, schema, migrations)
-  refuseForeignHistory(history, schema, migrations)
+  const { schema, library } = target
+  const history = await readHistory(executor, schema, library)
+  refuseForeignHistory(history, schema, library)
   return join([{ steps: historySteps(history, schema), problems: [] }, await planTables(executor, target)])
 }
 
 /** The part of a plan that concerns declared tables. One query, unless it matters whether there are rows. */
-export async function planTables(executor: Executor, target: Target): Promise<Difference> {
+export async function planTables(executor: Executor, target: DeclaredTarget): Promise<Difference> {
   const { schema, tables, concurrently = false } = target
   if (tables.length === 0) return nothing
   const names = tables.flatMap(table => [table.name, ...indexesOf(table).map(index => index.name)])

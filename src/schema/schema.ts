@@ -2,8 +2,9 @@
  * The schema: everything of a store lives in one schema of the database, and this folder makes it, extends it and
  * tells whether it is still what it should be.
  *
- *     migrations/0001-…   the library's own tables and functions: numbered, checksummed, never changed once released
- *     TableRegistry       tables that users' collections and projections declare: compared with what is there
+ *     migrations       the library's own tables: numbered, checksummed, never changed once released
+ *     functions        in their current text: replaced where the schema has a lower revision
+ *     TableRegistry    tables that users' collections and projections declare: compared with what is there
  *            │
  *            ▼  makePlan: what is missing, as statements
  *          plan() ──────────────► shown                      check(): is it still what they made?
@@ -33,10 +34,10 @@ import { type CheckResult, checkSchema } from './check.ts'
 import type { Step } from './difference.ts'
 import { dropSchema } from './drop.ts'
 import { SchemaMissing, SchemaOutdated } from './errors.ts'
-import { glanceAtHistory, refuseForeignHistory } from './history.ts'
+import { functionName, glanceAtHistory, refuseForeignHistory } from './history.ts'
 import { migrate, type SyncOptions } from './migrate.ts'
-import type { Migration } from './migration.ts'
-import { migrations as allMigrations, migrationName } from './migrations.ts'
+import { migrationName } from './migration.ts'
+import type { Library } from './part.ts'
 import { makePlan, type Plan, planTables, type Target } from './plan.ts'
 import type { TableRegistry } from './table.ts'
 
@@ -58,7 +59,7 @@ export interface Schema {
 
 export interface SchemaState {
   readonly status: 'missing' | 'outdated' | 'current'
-  /** What a sync would make: `migration 3 (append)`, `table customers`. */
+  /** What a sync would make: `migration 3 (append)`, `function append_one`, `table customers`. */
   readonly pending: readonly string[]
 }
 
@@ -68,24 +69,25 @@ export type MigrateMode = 'auto' | 'check' | 'manual'
 export interface SchemaOptions {
   readonly schema: string
   readonly tables: TableRegistry
-  /** Default: all of the library's. */
-  readonly migrations?: readonly Migration[] | undefined
+  /** What the library itself keeps there: `library` of `src/parts.ts`. */
+  readonly library: Library
   /** Told of each step that a sync has run. */
   readonly onStep?: ((step: Step) => void) | undefined
 }
 
 export function openSchema(database: Database, options: SchemaOptions): Schema {
-  const { schema, migrations = allMigrations, tables, onStep } = options
+  const { schema, library, tables, onStep } = options
   checkSchemaName(schema)
   // Tables may be declared at any time, so each call sees those of its moment.
   const concurrently = database.engine === 'postgres' && database.maxConnections > 1
-  const target = (): Target => ({ schema, migrations, tables: tables.list(), concurrently })
+  const target = (): Target => ({ schema, library, tables: tables.list(), concurrently })
 
   const state = async (): Promise<SchemaState> => {
-    const history = await glanceAtHistory(database, schema, migrations)
-    refuseForeignHistory(history, schema, migrations)
+    const history = await glanceAtHistory(database, schema, library)
+    refuseForeignHistory(history, schema, library)
     const declared = history.hasStore ? (await planTables(database, target())).steps.map(step => step.object) : []
-    const pending = [...history.pending.map(migrationName), ...new Set(declared)]
+    const own = [...history.pending.map(migrationName), ...history.outdated.map(functionName)]
+    const pending = [...own, ...new Set(declared)]
     const status = !history.hasStore ? 'missing' : pending.length > 0 ? 'outdated' : 'current'
     return { status, pending }
   }

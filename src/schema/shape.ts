@@ -1,16 +1,14 @@
 /**
- * The objects that the migrations make, each as a line of text: what `expected.ts` holds and `check` compares.
+ * The objects of the library itself, each as a line of text: what `expected.ts` holds and `check` compares.
  *
- * The expected shape is read from a freshly migrated database and written into `expected.ts`, and a test on every
- * engine holds the two equal. So the migrations stay the one source, and checking a store takes neither the right to
- * make a second schema nor an engine of its own. Only the bodies of functions come from the migrations at run time,
- * because they carry the schema's name.
+ * The expected shape is read from a new schema and written into `expected.ts`, and a test on every engine holds the two
+ * equal. So tables and functions are written once, and checking a store takes neither the right to make a second schema
+ * nor an engine of its own. Only the bodies of functions are rendered at run time, because they carry the schema's name.
  */
 import { createHash } from 'node:crypto'
 import type { Executor } from '../database/database.ts'
-import { identifier } from '../database/sql.ts'
 import { type FoundObject, type FoundTable, readObjects, readTables } from './catalogue.ts'
-import { type Migration, renderMigration } from './migration.ts'
+import type { SqlFunction } from './plpgsql.ts'
 
 export interface SchemaShape {
   readonly tables: Readonly<Record<string, TableShape>>
@@ -47,18 +45,9 @@ export function shapeOf({ tables, objects }: FoundShape): SchemaShape {
   }
 }
 
-/** The hash of each function's body as the migrations write it for this schema, by the function's name. */
-export function bodyHashes(migrations: readonly Migration[], schema: string): Map<string, string> {
-  const hashes = new Map<string, string>()
-  const prefix = identifier(schema).quoted
-  for (const statement of migrations.flatMap(migration => renderMigration(migration, schema))) {
-    const head = /^create (?:or replace )?function /.exec(statement)?.[0]
-    if (head === undefined || !statement.startsWith(prefix, head.length)) continue
-    const name = /^\."([^"]+)"/.exec(statement.slice(head.length + prefix.length))?.[1]
-    const body = /\nas (E?)'([\s\S]*)'$/.exec(statement)
-    if (name !== undefined && body !== null) hashes.set(name, sha256(unquote(body[2]!, body[1] === 'E')))
-  }
-  return hashes
+/** The hash of each function's body as this library writes it for this schema, by the function's name. */
+export function bodyHashes(functions: readonly SqlFunction[], schema: string): Map<string, string> {
+  return new Map(functions.map(each => [each.name, sha256(each.body(schema))]))
 }
 
 function tableShape({ columns, indexes }: FoundTable): TableShape {
@@ -70,12 +59,6 @@ function tableShape({ columns, indexes }: FoundTable): TableShape {
     columns: Object.fromEntries(columns.map(column => [column.name, columnText(column)])),
     indexes: Object.fromEntries(indexes.map(index => [index.name, indexText(index)])),
   }
-}
-
-/** The text that a migration's `literal` was given. */
-function unquote(quoted: string, escaped: boolean): string {
-  const single = quoted.replaceAll("''", "'")
-  return escaped ? single.replaceAll('\\\\', '\\') : single
 }
 
 function sha256(text: string): string {

@@ -190,8 +190,8 @@ export function writing({ collection: { table }, kind }: Place, first: number, c
   if (kind === 'replace')
     return `update ${table} as d
       set version = d.version + 1,
-        modified_at = now(),
-        modified_by = item.by,
+        updated_at = now(),
+        updated_by = item.by,
         body = item.body
       from checked
       cross join rows from (
@@ -206,11 +206,11 @@ export function writing({ collection: { table }, kind }: Place, first: number, c
       ? 'do nothing'
       : `do update
       set version = d.version + 1,
-        modified_at = now(),
+        updated_at = now(),
         deleted_at = null,
-        modified_by = excluded.modified_by,
+        updated_by = excluded.updated_by,
         body = excluded.body`
-  return `insert into ${table} as d (version, created_at, modified_at, id, created_by, modified_by, body)
+  return `insert into ${table} as d (version, created_at, updated_at, id, created_by, updated_by, body)
       select 1, now(), now(), item.id, item.by, item.by, item.body
       from checked
       cross join rows from (

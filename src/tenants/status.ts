@@ -34,7 +34,7 @@ export async function readTenant(
   const [row] = await database.run<{ version: number; bytes: number; events: number; head: number }>(
     sql`/* tenants.size */
       select
-        (select max(id) from ${identifier(placement.schema, 'migrations')}) as version,
+        (select coalesce(max(id), 0) from ${identifier(placement.schema, 'migrations')}) as version,
         (select coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
           from pg_class as c
           join pg_namespace as n on n.oid = c.relnamespace

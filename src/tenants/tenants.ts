@@ -25,6 +25,7 @@ import { InvalidOption } from '../core/errors.ts'
 import { throwIfAborted } from '../core/lifecycle.ts'
 import { checkWhole } from '../core/whole.ts'
 import { identifier } from '../database/sql.ts'
+import { library } from '../parts.ts'
 import { openSchema } from '../schema/schema.ts'
 import { TableRegistry } from '../schema/table.ts'
 import { type ExportOptions, exportArchive } from '../transfer/export/export.ts'
@@ -154,12 +155,12 @@ export function openTenants<S>(parts: TenantsParts<S>): { tenants: Tenants; stop
     const { tenant, server, schema } = placement
     const database = await placements.databaseOf(server)
     // What is registered for a tenant may have to be stored: its schema comes first.
-    const made = await openSchema(database, { schema, tables: new TableRegistry() }).sync({ signal })
+    const made = await openSchema(database, { schema, tables: new TableRegistry(), library }).sync({ signal })
     // Who had asked for the tenant before it was there could not register anything for it.
     if (!(await instanceOf(tenant).registered)) await parts.release(tenant)
     const { tables, registered } = instanceOf(tenant)
     await registered
-    const added = await openSchema(database, { schema, tables }).sync({ signal })
+    const added = await openSchema(database, { schema, tables, library }).sync({ signal })
     return [...made.steps, ...added.steps].map(({ object }) => object)
   }
 
@@ -213,7 +214,7 @@ export function openTenants<S>(parts: TenantsParts<S>): { tenants: Tenants; stop
       const { tables, log } = instanceOf(tenant)
       // Not by the tenant's own way, which is closed to one that is not ready for use.
       const database = await placements.databaseOf(placement.server)
-      const schema = openSchema(database, { schema: placement.schema, tables })
+      const schema = openSchema(database, { schema: placement.schema, tables, library })
       return readTenant(placement, { database, schema, log: { ...log, database } })
     },
     async sync({ tenants: chosen, concurrency = 4, onProgress, signal } = {}) {

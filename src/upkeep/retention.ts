@@ -101,7 +101,7 @@ function replacedVersions({ schema }: Log, table: string): OldRows {
           from ${identifier(schema, table)} as n
           where n.id = t.id
             and n.version = t.version + 1
-            and n.modified_at < $1)`,
+            and n.updated_at < $1)`,
   }
 }
 

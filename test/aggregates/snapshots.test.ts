@@ -252,7 +252,7 @@ test('a state that JSON would change is not written: the commit goes without, an
   const warned: object[] = []
   const logger = { debug() {}, info() {}, warn: (fields: object) => void warned.push(fields), error() {} }
   const shop = await openShop({ logger })
-  for (const value of [new Date(0), new Map(), Number.NaN, 1, { toJSON: () => 1 }, new (class Money {})()]) {
+  for (const value of [new Date(0), new Map(), Number.NaN, 1n, { toJSON: () => 1 }, new (class Money {})()]) {
     const holding = decider({
       initial: (): { held: { value: unknown } } => ({ held: { value: null } }),
       evolve: (_, event: { type: 'Held'; data: object }) => ({ held: { value: event && value } }),

@@ -32,7 +32,7 @@ test('RB-80: projections of the configuration are really run', async () => {
 test('projections tell how far they are', async () => {
   await shop.shows('projections status order-totals', {
     text: [/projection +order-totals\nstate +stopped\ncheckpoint +5 of 5\nlag +0/, /dead letters +1/],
-    json: { name: 'order-totals', checkpoint: '5', lag: '0', deadLetters: 1 },
+    json: { name: 'order-totals', checkpoint: 5, lag: 0, deadLetters: 1 },
   })
   await shop.shows('projections metrics orders', {
     text: [/^PROJECTION +LAG .*\norders +0 +0\.0 +0 +0 +no\n$/],

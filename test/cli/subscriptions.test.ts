@@ -19,7 +19,7 @@ beforeAll(async () => {
 test('subscriptions are created, listed and described', async () => {
   await shop.shows('subscriptions create parcels --event-type OrderShipped --max-in-flight 5', {
     text: ['Created group default of parcels, after position 0.'],
-    json: { subscription: 'parcels', group: 'default', maxInFlight: 5, checkpoint: '0' },
+    json: { subscription: 'parcels', group: 'default', maxInFlight: 5, checkpoint: 0 },
   })
   await shop.shows('subscriptions list', {
     text: [/^SUBSCRIPTION +GROUPS +WANTS\nparcels +default +\{"types":\["OrderShipped"\]\}/],
@@ -27,7 +27,7 @@ test('subscriptions are created, listed and described', async () => {
   })
   await shop.shows('subscriptions status parcels', {
     text: [/subscription +parcels\ngroup +default\nstate +stopped\ncheckpoint +0 of 6\nlag +6/],
-    json: { subscription: 'parcels', lag: '6' },
+    json: { subscription: 'parcels', lag: 6 },
   })
   await shop.shows('subscriptions groups parcels', {
     text: [/^GROUP +STATE .*\ndefault +stopped +0 +6 .* +5 +1 +0\n$/],
@@ -74,7 +74,7 @@ test('subscriptions are paused, resumed, limited and reset', async () => {
   })
   await shop.shows('subscriptions reset parcels 4 --yes', {
     text: ['Reset parcels (default) to 4.'],
-    json: [{ checkpoint: '4' }],
+    json: [{ checkpoint: 4 }],
   })
 
   const unasked = await shop.run('subscriptions reset parcels 0')

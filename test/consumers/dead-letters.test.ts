@@ -72,7 +72,7 @@ test('whatever is thrown can be kept', async () => {
       },
     },
   )
-  const thrown = [undefined, null, 'declined', 42, Symbol('s'), () => 1, circular, endless, hostile, 'NUL \0 \ud800']
+  const thrown = [undefined, null, 'declined', 42n, Symbol('s'), () => 1, circular, endless, hostile, 'NUL \0 \ud800']
   const event = await fail('order-1', placed(), { error: new Error('x'.repeat(100_000)) })
 
   for (const error of thrown) await failAgain(event, { error })
@@ -171,8 +171,8 @@ test('RB-16: a letter is shown with the whole event as it is stored', async () =
     ...{ type: 'OrderPlaced', state: 'open', attempts: 1, retryAt: undefined, note: undefined, history: [] },
   })
   expect(JSON.parse(JSON.stringify(letter))).toMatchObject({
-    position: `${event.position}`,
-    event: { headers: { region: 'eu' }, position: `${event.position}` },
+    position: event.position,
+    event: { headers: { region: 'eu' }, position: event.position },
   })
 })
 

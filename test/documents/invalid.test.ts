@@ -47,7 +47,7 @@ test('what is no document is refused with its place, and nothing is sent', async
     [{ email: undefined, visits: Number.NaN }, 'data.visits'],
     [{ profile: { name: 'a\0b' } }, 'data.profile.name'],
     [{ tags: ['\ud800'] }, 'data.tags[0]'],
-    [{ visits: 1 }, 'data.visits'],
+    [{ visits: 1n }, 'data.visits'],
     [{ visit: () => {} }, 'data.visit'],
     [cyclic, 'data.self'],
     [JSON.parse('{"a": [{"__proto__": {"isAdmin": true}}]}'), 'data.a[0].__proto__'],

@@ -215,7 +215,7 @@ test('a path or value that cannot be is refused before anything is sent', async 
     ['a.__proto__.b', 1, /__proto__/],
     ['a\0b', 1, /NUL/],
     ['a', Number.NaN, /NaN/],
-    ['a', { b: [1] }, /BigInt/],
+    ['a', { b: [1n] }, /BigInt/],
     ['a', () => 1, /function/],
     ['a', JSON.parse('{"__proto__": {"isAdmin": true}}'), /not allowed/],
     ['a', rename('__proto__'), /__proto__/],

@@ -248,7 +248,7 @@ test('an append without events stores nothing and still looks at what was expect
 test('an expected version that is none is refused', async () => {
   const { store } = await openShop()
 
-  for (const expected of [-1, 1.5, Number.NaN, 'never', null, 2]) {
+  for (const expected of [-1, 1.5, Number.NaN, 'never', null, 2n]) {
     const appending = store.events.append('order-42', placed(), { expected: expected as Expected })
 
     await expect(appending, String(expected)).rejects.toMatchObject({ code: 'invalid_option', option: 'expected' })
@@ -265,14 +265,14 @@ test('results, events and errors survive JSON.stringify', async () => {
   const progress = await store.events.import([{ stream: 'order-43', ...placed() }])
   const stream = await store.streams.describe('order-42')
 
-  const [told, toldNothing, toldEvent, toldError, toldState, toldProgress, toldStream] = JSON.parse(
+  const [sent, sentNothing, sentEvent, sentError, sentState, sentProgress, sentStream] = JSON.parse(
     JSON.stringify([result, nothing, event, error, state, progress, stream]),
   )
 
-  expect(told).toEqual({ ...result, position: `${result.position}` })
-  expect(toldNothing.position).toBe(`${result.position}`)
-  expect(toldEvent).toMatchObject({ position: `${result.position}`, createdAt: event!.createdAt.toISOString() })
-  expect(toldError).toEqual({
+  expect(sent).toEqual({ ...result })
+  expect(sentNothing.position).toBe(result.position)
+  expect(sentEvent).toMatchObject({ position: result.position, createdAt: event!.createdAt.toISOString() })
+  expect(sentError).toEqual({
     name: 'VersionConflict',
     code: 'version_conflict',
     retryable: false,
@@ -281,7 +281,7 @@ test('results, events and errors survive JSON.stringify', async () => {
     expected: 'empty',
     actual: 1,
   })
-  expect(toldState).toMatchObject({ head: `${result.position}`, settled: `${result.position}`, heldBackBy: [] })
-  expect(toldProgress.position).toBe(`${progress.position}`)
-  expect(toldStream.lastPosition).toBe(`${result.position}`)
+  expect(sentState).toMatchObject({ head: result.position, settled: result.position, heldBackBy: [] })
+  expect(sentProgress.position).toBe(progress.position)
+  expect(sentStream.lastPosition).toBe(result.position)
 })

@@ -143,9 +143,9 @@ test('a reading of the log can be left, and begun again', async () => {
 test('a reading of the log whose options make no sense is refused by the name of the option', async () => {
   const { store } = await openShop()
   const wrong: [string, object][] = [
-    ['after', { after: 5 }],
+    ['after', { after: 5n }],
     ['after', { after: -1 }],
-    ['to', { to: 5 }],
+    ['to', { to: 5n }],
     ['limit', { limit: -1 }],
     ['limit', { limit: Number.NaN }],
     ['pageSize', { pageSize: 0 }],

@@ -59,7 +59,7 @@ test('waiting too long ends with TimedOut, and an abort with Aborted', async () 
 
   expect((await late).error).toMatchObject({ code: 'timed_out', timeoutMs: 20, retryable: true })
   expect((await aborted).error).toMatchObject({ code: 'aborted' })
-  await expect(store.events.waitFor(5 as never)).rejects.toMatchObject({ code: 'invalid_option', option: 'position' })
+  await expect(store.events.waitFor(5n as never)).rejects.toMatchObject({ code: 'invalid_option', option: 'position' })
 })
 
 test('the time limit of a wait is told by the clock of the store', async () => {

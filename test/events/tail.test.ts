@@ -130,7 +130,7 @@ test('a tail ends with its signal, while it waits and before it begins, and othe
 test('a tail from what is no position is refused', async () => {
   const { store } = await openShop()
 
-  for (const after of [5, -1, 'yesterday']) {
+  for (const after of [5n, -1, 'yesterday']) {
     const { error } = await outcome(take(store.events.tail({ after: after as 'now' }), 1))
 
     expect(error).toMatchObject({ code: 'invalid_option', option: 'after' })

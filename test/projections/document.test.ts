@@ -36,8 +36,8 @@ test('a document has the layout of a collection: version of its stream, when and
       version: 3,
       created_at: events[0]!.createdAt,
       created_by: 'ada',
-      modified_at: events[2]!.createdAt,
-      modified_by: 'bob',
+      updated_at: events[2]!.createdAt,
+      updated_by: 'bob',
       deleted_at: null,
     },
   ])

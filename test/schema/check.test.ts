@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest'
 import type { ProblemKind } from '../../src/schema/difference.ts'
-import { migrations } from '../../src/schema/migrations.ts'
-import { useDatabase } from './fixture.ts'
+import { migrations, useDatabase } from './fixture.ts'
 
 const { make } = useDatabase()
 
@@ -9,6 +8,8 @@ interface Drift {
   readonly byHand: string
   readonly kind: ProblemKind
   readonly object: string
+  /** A function that is not there, or has no revision, is made again by the next sync. */
+  readonly isMadeAgain?: true
 }
 
 const drifts: Record<string, Drift> = {
@@ -72,16 +73,23 @@ const drifts: Record<string, Drift> = {
     kind: 'index_invalid',
     object: 'index events_correlation',
   },
-  'a function that is gone': { byHand: 'drop function ~settle()', kind: 'function_missing', object: 'function settle' },
+  'a function that is gone': {
+    byHand: 'drop function ~settle()',
+    kind: 'function_missing',
+    object: 'function settle',
+    isMadeAgain: true,
+  },
   'a function with another body': {
     byHand: `create or replace function ~announce() returns void language plpgsql volatile as 'begin end'`,
     kind: 'function_changed',
     object: 'function announce',
+    isMadeAgain: true,
   },
   'a function with another body in place of an expression': {
     byHand: 'create or replace function ~signed32(value bigint) returns integer language sql immutable return 1',
     kind: 'function_changed',
     object: 'function signed32',
+    isMadeAgain: true,
   },
   'a function that now reads the locks and the events of one moment': {
     byHand: 'alter function ~settle() stable',
@@ -114,7 +122,7 @@ const drifts: Record<string, Drift> = {
     object: 'sequence events_position',
   },
   'a sequence of smaller numbers': {
-    byHand: 'alter sequence ~events_position as integer',
+    byHand: 'alter sequence ~events_position as integer maxvalue 2147483647',
     kind: 'sequence_changed',
     object: 'sequence events_position',
   },
@@ -143,7 +151,7 @@ const drifts: Record<string, Drift> = {
   },
 }
 
-for (const [what, { byHand, kind, object }] of Object.entries(drifts)) {
+for (const [what, { byHand, kind, object, isMadeAgain }] of Object.entries(drifts)) {
   test(`RB-56: ${what} is found, named and not hidden by an empty plan`, async () => {
     const fixture = make()
     await fixture.schema.sync()
@@ -156,7 +164,11 @@ for (const [what, { byHand, kind, object }] of Object.entries(drifts)) {
     expect(problems.map(each => [each.kind, each.object])).toEqual([[kind, object]])
     expect(problems[0]!.problem).not.toBe('')
     expect(problems[0]!.fix).not.toBe('')
-    expect(await fixture.schema.plan()).toEqual({ steps: [], problems: [] })
+    const { steps } = await fixture.schema.plan()
+    expect(steps.map(step => step.object)).toEqual(isMadeAgain ? [object] : [])
+    if (!isMadeAgain) return
+    await fixture.schema.sync()
+    expect(await fixture.schema.check()).toMatchObject({ ok: true })
   })
 }
 
@@ -210,9 +222,9 @@ test('a schema that is missing, or lacks migrations, is told as such and not obj
     problems: [{ kind: 'schema_missing', object: `schema ${name}` }],
   })
 
-  await as({ migrations: migrations.slice(0, 1) }).sync()
+  await as({ migrations: [], functions: [] }).sync()
   expect((await schema.check()).problems.map(each => [each.kind, each.object])).toEqual(
-    migrations.slice(1).map(each => ['migration_pending', `migration ${each.id} (${each.name})`]),
+    migrations.map(each => ['migration_pending', `migration ${each.id} (${each.name})`]),
   )
 })
 

@@ -17,6 +17,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ['aggregates'],
   ['projections', 'subscriptions', 'workflows'],
   ['sessions'],
+  ['parts.ts'],
   ['transfer'],
   ['upkeep'],
   ['tenants'],

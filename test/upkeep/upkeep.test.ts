@@ -76,7 +76,7 @@ test('versions of documents go some time after they were replaced; every moment 
   for (const name of ['Ann', 'Anna', 'Anne']) await customers.put('c-1', { name })
   await customers.put('c-2', { name: 'Bob' })
   await customers.delete('c-2')
-  await query(`update ~customers__history set modified_at = now() - interval '2 days' where version < 3`)
+  await query(`update ~customers__history set updated_at = now() - interval '2 days' where version < 3`)
   const dayAgo = new Date(Date.now() - 0.9 * day)
 
   const dry = await store.upkeep({ dryRun: true })
@@ -112,7 +112,7 @@ test('events, open letters and histories are kept for ever unless told otherwise
   const customers = shop.store.documents<{ name: string }>('customers', { history: true })
   await customers.put('c-1', { name: 'Ann' })
   await customers.put('c-1', { name: 'Anna' })
-  await shop.query(`update ~customers__history set modified_at = now() - interval '4000 days'`)
+  await shop.query(`update ~customers__history set updated_at = now() - interval '4000 days'`)
 
   expect(await shop.store.upkeep()).toMatchObject(nothing)
 })

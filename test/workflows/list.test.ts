@@ -38,7 +38,7 @@ test('workflows are listed with their status, the newest first, page by page', a
   expect(pages).toEqual([['order-5', 'order-4'], ['order-3', 'order-2'], ['order-1']])
   expect(third.next).toBeUndefined()
   expect(second.workflows[1]).toEqual(await flows.flow('order-2').status())
-  expect(JSON.parse(JSON.stringify(first))).toMatchObject({ next: `${first.next}` })
+  expect(JSON.parse(JSON.stringify(first))).toMatchObject({ next: first.next })
 })
 
 test('workflows are found by their state', async () => {
@@ -100,6 +100,6 @@ test('what cannot be listed is refused', async () => {
 
   expect(await refused({ state: 'asleep' })).toMatchObject({ code: 'invalid_option', option: 'state' })
   expect(await refused({ limit: 0 })).toMatchObject({ code: 'invalid_option', option: 'limit' })
-  expect(await refused({ after: 5 })).toMatchObject({ code: 'invalid_option', option: 'after' })
+  expect(await refused({ after: '5' })).toMatchObject({ code: 'invalid_option', option: 'after' })
   expect(await refused({ startedAfter: 'today' })).toMatchObject({ code: 'invalid_option', option: 'startedAfter' })
 })

@@ -43,7 +43,7 @@ test('SB-19: a letter says truly why it is there', async () => {
     throw new NonRetryable({ reason: 'the card is stolen' })
   })
   flows.on('OrderPlaced', { ...retries, name: 'invalid_result' }, () => ({ paid: true }) as never)
-  flows.on('OrderPlaced', { ...retries, name: 'invalid_emission' }, () => emit('OrderPaid', { method: 1 as never }))
+  flows.on('OrderPlaced', { ...retries, name: 'invalid_emission' }, () => emit('OrderPaid', { method: 1n as never }))
   flows.on('OrderPlaced', { ...retries, name: 'too_many_emitted' }, () => [paid, paid, paid])
   flows.on(['OrderPlaced', 'OrderShipped'], { ...retries, name: 'hops' }, () => emit('OrderShipped', { parcel: 'x' }))
   await using worker = flows.worker()
@@ -149,7 +149,7 @@ test('other data is checked as the event was', async () => {
   const { flows, place } = await openTill({}, { events: events as never })
   const id = await place(1)
 
-  for (const data of [{ total: 'many' }, { total: 1 }, undefined])
+  for (const data of [{ total: 'many' }, { total: 1n }, undefined])
     await expect(flows.deadLetters.retry('pay', id, { data })).rejects.toMatchObject({ code: 'invalid_event' })
   expect(await flows.deadLetters.show('pay', id)).toMatchObject({ state: 'open', retryAt: undefined })
 })

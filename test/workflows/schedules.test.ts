@@ -203,7 +203,7 @@ test('AB-21: a run that fails is recorded, and the next one comes when it is due
     if (runs === 1) throw new Error('the supplier is closed', { cause: new Error('holiday') })
     if (runs === 2) await new Promise(() => {})
     if (runs === 3) return batch([placed()]) as never
-    if (runs === 4) return emit('OrderPlaced', { total: 1 as never })
+    if (runs === 4) return emit('OrderPlaced', { total: 1n as never })
     if (runs === 5) return emit('OrderPlaced', { total: 5 }, { stream: 'order-5', expected: 7 })
     return placed()
   })

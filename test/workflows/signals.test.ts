@@ -270,7 +270,7 @@ test('what is not an event type, a match or a time is refused', async () => {
       () => ctx.waitFor('' as 'OrderPaid'),
       () => ctx.waitFor('OrderPaid', { timeoutMs: -1 }),
       () => ctx.waitFor('OrderPaid', { match: [] as never }),
-      () => ctx.waitFor('OrderPaid', { match: { total: 1 } }),
+      () => ctx.waitFor('OrderPaid', { match: { total: 1n } }),
     ]
     for (const call of calls) codes.push(((await outcome(call())).error as { code: string }).code)
   })

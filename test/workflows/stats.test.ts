@@ -250,7 +250,7 @@ test('attempts are found by workflow, handler, execution and outcome, page by pa
   expect(await found({ executionId })).toEqual(['pay order-2'])
   expect(await found({ outcome: 'inline', correlationId: 'order-2' })).toEqual(['book order-2'])
   expect(await found({ handler: 'pay', before: first.next })).toEqual(['pay order-1'])
-  expect(JSON.parse(JSON.stringify(first))).toMatchObject({ next: `${first.next}` })
+  expect(JSON.parse(JSON.stringify(first))).toMatchObject({ next: first.next })
   expect((await outcome(flows.attempts({ executionId: 'x' }))).error).toMatchObject({ option: 'executionId' })
 })
 

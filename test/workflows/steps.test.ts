@@ -245,7 +245,7 @@ test('what an error says of further tries is kept over a wait', async () => {
 
 test.each([
   ['a function', () => () => 1, 'result is a function'],
-  ['a big number', () => ({ n: 1 }), 'result.n is a BigInt'],
+  ['a big number', () => ({ n: 1n }), 'result.n is a BigInt'],
   ['too much', () => 'x'.repeat(2_000), 'takes more than 1000 bytes'],
 ])('a result that cannot be remembered ends the execution: %s', async (_what, run, said) => {
   const { store } = await openShop({ maxEventBytes: 1_000 })

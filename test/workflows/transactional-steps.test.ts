@@ -63,7 +63,7 @@ test('a result that cannot be remembered takes back what was written', async () 
   flows.on('OrderPlaced', { name: 'pay' }, async (_event, ctx) => {
     await ctx.tx('book', async tx => {
       await tx.query(book, ['lost'])
-      return { amount: 1 }
+      return { amount: 1n }
     })
   })
   await using running = flows.worker(worker)

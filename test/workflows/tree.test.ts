@@ -46,7 +46,7 @@ test('SB-21, SB-25: the tree of a workflow shows its events, the handlers they r
   expect(pay).toMatchObject({ state: 'completed', attempts: 2, isDead: false, version: 1 })
   expect(ship).toMatchObject({ state: 'failed', isDead: true, error: { message: 'no van' }, events: [] })
   expect(words(paid!.handlers.toSorted(byName))).toBe('book:completed (OrderShipped), ship:failed, thank:delayed')
-  expect(JSON.parse(JSON.stringify(tree)).roots[0].position).toBe(`${root.position}`)
+  expect(JSON.parse(JSON.stringify(tree)).roots[0].position).toBe(root.position)
 })
 
 function byName(a: HandlerNode, b: HandlerNode): number {

@@ -104,7 +104,7 @@ test('an undo that nobody has registered, or whose data is no data, is refused b
   await expect(misspelt).rejects.toMatchObject({ code: 'handler_not_found', nearest: 'refund' })
   const handler = recordUndo(log, shop.database, place, { handler: 'pay' })
   await expect(handler).rejects.toMatchObject({ code: 'handler_not_found' })
-  const data = recordUndo(log, shop.database, place, { handler: 'refund', data: { total: 1 } })
+  const data = recordUndo(log, shop.database, place, { handler: 'refund', data: { total: 1n } })
   await expect(data).rejects.toMatchObject({ code: 'invalid_event' })
 })
 

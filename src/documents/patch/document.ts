@@ -84,8 +84,8 @@ function patchStatement(
   const text = `/* documents.patch */
     update ${collection.table} as d
     set version = d.version + 1,
-      modified_at = now(),
-      modified_by = ${bind(userId)}::text,
+      updated_at = now(),
+      updated_by = ${bind(userId)}::text,
       body = ${patch.body}
     where d.id = ${bind(id)}::text
       and d.deleted_at is null${version}
@@ -136,8 +136,8 @@ async function patchSelected(
       )
       update ${collection.table} as d
       set version = d.version + 1,
-        modified_at = now(),
-        modified_by = ${bind(userId)}::text,
+        updated_at = now(),
+        updated_by = ${bind(userId)}::text,
         body = ${rendered.body}
       from wanted
       where d.id = wanted.id

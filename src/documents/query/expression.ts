@@ -20,8 +20,8 @@ export const metaColumns: Readonly<Record<keyof MetaFields, { column: string; ki
   version: { column: 'version', kind: 'number' },
   createdAt: { column: 'created_at', kind: 'time' },
   createdBy: { column: 'created_by', kind: 'text' },
-  updatedAt: { column: 'modified_at', kind: 'time' },
-  updatedBy: { column: 'modified_by', kind: 'text' },
+  updatedAt: { column: 'updated_at', kind: 'time' },
+  updatedBy: { column: 'updated_by', kind: 'text' },
   deletedAt: { column: 'deleted_at', kind: 'time' },
 }
 

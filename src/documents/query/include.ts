@@ -22,7 +22,7 @@ export function renderIncluded({ source, state, local, foreign, many }: Included
     select jsonb_agg(each.value order by each.id)
     from (
       select ${alias}id as id, jsonb_build_array(${alias}id, ${alias}body, ${alias}version, ${ms('created_at')},
-        ${ms('modified_at')}, ${alias}created_by, ${alias}modified_by, ${ms('deleted_at')}) as value
+        ${ms('updated_at')}, ${alias}created_by, ${alias}updated_by, ${ms('deleted_at')}) as value
       ${renderFrom(source, state, inner, joins)}
       order by ${alias}id
       ${many ? '' : 'limit 1'}) as each)`

@@ -9,16 +9,7 @@ import { cursorColumns, type Part, renderOrder, renderPart } from './order.ts'
 import type { Writing } from './render.ts'
 import { type QuerySource, type QueryState, renderFrom, type Written, write } from './state.ts'
 
-const documentColumns = [
-  'id',
-  'body',
-  'version',
-  'created_at',
-  'modified_at',
-  'created_by',
-  'modified_by',
-  'deleted_at',
-]
+const documentColumns = ['id', 'body', 'version', 'created_at', 'updated_at', 'created_by', 'updated_by', 'deleted_at']
 
 export interface SelectOptions {
   /** Ask for what a cursor needs, too. */

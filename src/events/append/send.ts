@@ -1,6 +1,6 @@
 /**
  * Sending appends: one alone by `append_one`, several in one call by `append_batch`.
- * The functions themselves, and the order in which they lock and check, are in the schema's `append` migration.
+ * The functions themselves, and the order in which they lock and check, are in the `.sql.ts` files of this folder.
  */
 import type { Executor, Transaction } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'

@@ -1,6 +1,6 @@
 /**
  * How far the log is settled: every event at or below that position is visible now or will never exist. The function
- * that finds out, and why it is right, is in the schema's `settle` migration. Here: calling it, and naming who holds
+ * that finds out, and why it is right, is in `order.sql.ts`. Here: calling it, and naming who holds
  * it back.
  */
 import type { Executor } from '../../database/database.ts'

@@ -16,7 +16,7 @@ export function preparation(database: Database, schema: Schema, syncs: boolean):
   return async projection => {
     if (projection.tables.length === 0 || prepared.has(projection)) return
     const tables = projection.tables.map(table => table.declared)
-    const { steps } = await planTables(database, { schema: schema.name, migrations: [], tables })
+    const { steps } = await planTables(database, { schema: schema.name, tables })
     if (steps.length > 0 && !syncs) {
       const missing = [...new Set(steps.map(step => step.object))]
       throw new ProjectionNotSynced({ projection: projection.name, missing })

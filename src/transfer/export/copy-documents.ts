@@ -53,7 +53,7 @@ export async function copyDocuments(
 }
 
 /** All of a name, whatever its version. */
-const lastVersion = `${2 ** 63 - 1}`
+const lastVersion = `${Number.MAX_SAFE_INTEGER}`
 
 function documentOf(line: string): SelectedDocument {
   const { id, version, body, deleted_at: deletedAt } = JSON.parse(line)

@@ -2,7 +2,7 @@
 
 import type { Transaction } from '../../database/database.ts'
 import { type Identifier, identifier, sql } from '../../database/sql.ts'
-import { migrations } from '../../schema/migrations.ts'
+import { library } from '../../parts.ts'
 import type { Place } from '../place.ts'
 import type { TableShape } from '../table-shape.ts'
 import { SchemaNotEmpty } from './errors.ts'
@@ -56,7 +56,7 @@ export async function beginCopy(
   const state: CopyState = { source: source.schema, collections, position: `${position}`, ...none }
   const { schema } = target
   const begin = async (tx: Transaction): Promise<void> => {
-    await prepareSchema(tx, schema, migrations)
+    await prepareSchema(tx, schema, library)
     const known = new Set((await readShapes(tx, schema)).map(table => table.name))
     for (const table of tables.filter(({ name }) => !known.has(name))) {
       await makeTable(tx, schema, table)

@@ -4,10 +4,10 @@ import { type FileHandle, lstat, mkdir, mkdtemp, open, rename, rm } from 'node:f
 import { dirname, join, resolve } from 'node:path'
 import type { Executor, Transaction } from '../../database/database.ts'
 import { identifier, sql } from '../../database/sql.ts'
+import { library } from '../../parts.ts'
 import { SchemaMissing } from '../../schema/errors.ts'
 import { expected } from '../../schema/expected.ts'
 import { readHistory, refuseForeignHistory } from '../../schema/history.ts'
-import { migrations } from '../../schema/migrations.ts'
 import type { Place } from '../place.ts'
 import { ArchiveExists, NotArchivable } from './errors.ts'
 import { linesOf, writeExactly } from './lines.ts'
@@ -71,9 +71,9 @@ async function writeArchive(tx: Transaction, place: Place, folder: string, optio
   const { schema, database } = place
   await tx.query('set transaction read only')
   await writeExactly(tx)
-  const history = await readHistory(tx, schema, migrations)
+  const history = await readHistory(tx, schema, library)
   if (!history.hasStore) throw new SchemaMissing({ schema })
-  refuseForeignHistory(history, schema, migrations)
+  refuseForeignHistory(history, schema, library)
   const shapes = await readShapes(tx, schema)
   const total = { rows: 0, bytes: 0 }
   const tables: ArchivedTable[] = []

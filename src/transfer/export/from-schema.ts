@@ -17,6 +17,7 @@
  */
 import { InvalidOption } from '../../core/errors.ts'
 import { throwIfAborted } from '../../core/lifecycle.ts'
+import { library } from '../../parts.ts'
 import { openSchema } from '../../schema/schema.ts'
 import { TableRegistry } from '../../schema/table.ts'
 import type { Place } from '../place.ts'
@@ -63,7 +64,7 @@ export async function importFromSchema(source: Place, target: Place, options: Se
       option: 'select.document',
       reason: 'needs select.collections, the collections to look into',
     })
-  await openSchema(source.database, { schema: source.schema, tables: new TableRegistry() }).ensure('check')
+  await openSchema(source.database, { schema: source.schema, tables: new TableRegistry(), library }).ensure('check')
   const shapes = new Map((await readShapes(source.database, source.schema)).map(shape => [shape.name, shape]))
   const tables = collections.flatMap(name => documentTables(shapes, name))
   const copy = (await resumeCopy(source, target, collections)) ?? (await beginCopy(source, target, collections, tables))

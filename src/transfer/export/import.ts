@@ -2,8 +2,8 @@
 
 import type { Executor, Transaction } from '../../database/database.ts'
 import { identifier, sql } from '../../database/sql.ts'
+import { library } from '../../parts.ts'
 import { type FoundTable, readTables } from '../../schema/catalogue.ts'
-import { migrations } from '../../schema/migrations.ts'
 import type { Place } from '../place.ts'
 import { type IndexShape, storedColumns } from '../table-shape.ts'
 import { ArchiveForeign } from './errors.ts'
@@ -40,7 +40,8 @@ async function loadArchive(
 ): Promise<void> {
   // The rows are those of the archive's version; what came since is done to them afterwards, as it was to everybody's.
   const version = Math.max(...manifest.migrations.map(each => each.id))
-  const past = migrations.filter(each => each.id <= version)
+  // Functions come at the end: they are written for the tables of now.
+  const past = { migrations: library.migrations.filter(each => each.id <= version), functions: [] }
   await prepareSchema(tx, schema, past)
   const found = await readTables(
     tx,
@@ -70,7 +71,7 @@ async function loadArchive(
     await makeIndexes(tx, schema, { name: table.name, indexes })
   }
   await setSequences(tx, schema, manifest.sequences)
-  await migrateWithin(tx, schema, migrations)
+  await migrateWithin(tx, schema, library)
   await endProcesses(tx, schema)
 }
 

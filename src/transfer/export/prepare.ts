@@ -6,12 +6,12 @@ import { toRillflowError } from '../../database/sqlstate.ts'
 import { hasRows } from '../../schema/catalogue.ts'
 import { readHistory } from '../../schema/history.ts'
 import { lockKey } from '../../schema/migrate.ts'
-import type { Migration } from '../../schema/migration.ts'
+import type { Library } from '../../schema/part.ts'
 import { makePlan } from '../../schema/plan.ts'
 import { SchemaNotEmpty } from './errors.ts'
 
-/** Leaves the schema with exactly these migrations applied, without rows of others, and held against others until the end. */
-export async function prepareSchema(tx: Transaction, schema: string, migrations: readonly Migration[]): Promise<void> {
+/** Leaves the schema with exactly these objects of the library, without rows of others, and held against others until the end. */
+export async function prepareSchema(tx: Transaction, schema: string, library: Library): Promise<void> {
   await tx.run(sql`/* archive.lock */
     select pg_advisory_xact_lock(${lockKey(schema)}::bigint)`)
   const tables = await tx.run<{ name: string }>(sql`/* archive.occupied */
@@ -25,15 +25,15 @@ export async function prepareSchema(tx: Transaction, schema: string, migrations:
     await refuseOccupied(
       tx,
       schema,
-      migrations,
+      library,
       tables.map(({ name }) => name),
     )
-  await migrateWithin(tx, schema, migrations)
+  await migrateWithin(tx, schema, library)
 }
 
-/** Runs what is pending of these migrations, as a part of the transaction. */
-export async function migrateWithin(tx: Transaction, schema: string, migrations: readonly Migration[]): Promise<void> {
-  const { steps } = await makePlan(tx, { schema, migrations, tables: [] })
+/** Makes what is missing of the library, as a part of the transaction. */
+export async function migrateWithin(tx: Transaction, schema: string, library: Library): Promise<void> {
+  const { steps } = await makePlan(tx, { schema, library, tables: [] })
   for (const step of steps)
     await tx.query(step.sql).catch(error => {
       throw toRillflowError(error, step.object)
@@ -46,13 +46,13 @@ export const filledByMigrations: readonly string[] = ['migrations', 'inline_chan
 async function refuseOccupied(
   tx: Transaction,
   schema: string,
-  migrations: readonly Migration[],
+  library: Library,
   names: readonly string[],
 ): Promise<void> {
   const refuse = (reason: string): never => {
     throw new SchemaNotEmpty({ schema, reason })
   }
-  const history = await readHistory(tx, schema, migrations)
+  const history = await readHistory(tx, schema, library)
   if (!history.hasStore) refuse(`has a table "${names[0]}"`)
   if (history.pending.length > 0 || history.changed.length > 0 || history.unknown.length > 0)
     refuse('has a store of another version')

@@ -4,8 +4,8 @@ import { createReadStream } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { basename, join, resolve } from 'node:path'
 import { throwIfAborted } from '../../core/lifecycle.ts'
-import { checksum } from '../../schema/migration.ts'
-import { migrationName, migrations } from '../../schema/migrations.ts'
+import { library } from '../../parts.ts'
+import { checksum, migrationName } from '../../schema/migration.ts'
 import { ArchiveDamaged, ArchiveForeign, ArchiveNewer } from './errors.ts'
 import { type ArchivedFile, digestOf, formatName, formatVersion, type Manifest, manifestFile } from './manifest.ts'
 
@@ -47,10 +47,10 @@ async function readManifest(input: string): Promise<Manifest> {
 
 function refuseMigrations(input: string, manifest: Manifest): void {
   const found = Math.max(...manifest.migrations.map(each => each.id))
-  const known = Math.max(...migrations.map(each => each.id))
+  const known = Math.max(...library.migrations.map(each => each.id))
   if (found > known) throw new ArchiveNewer({ input, what: 'migration', found, known })
   const changed = manifest.migrations.find(
-    each => !migrations.some(ours => ours.id === each.id && checksum(ours) === each.checksum),
+    each => !library.migrations.some(ours => ours.id === each.id && checksum(ours) === each.checksum),
   )
   if (changed === undefined) return
   const reason = `its ${migrationName(changed)} is another one than that of this library`

@@ -5,17 +5,17 @@
  */
 import type { Executor, Transaction } from '../../database/database.ts'
 import { identifier } from '../../database/sql.ts'
+import { library } from '../../parts.ts'
 import { glanceAtHistory, type History, historySteps, readHistory } from '../../schema/history.ts'
 import type { Migration } from '../../schema/migration.ts'
-import { migrations } from '../../schema/migrations.ts'
 
-const movedAway: Migration = { id: 1_000_000, name: 'moved away', breaking: true, statements: () => [] }
+const movedAway: Migration = { id: 1_000_000, name: 'moved away', breaking: true, statements: [] }
 
 /** `live`: a store. `closed`: its door. `other`: something that is not ours, or an empty schema. */
 export type Occupant = 'none' | 'live' | 'closed' | 'other'
 
 export async function occupantOf(executor: Executor, schema: string): Promise<Occupant> {
-  const history = await readHistory(executor, schema, migrations)
+  const history = await readHistory(executor, schema, library)
   if (!history.hasSchema) return 'none'
   if (!history.hasStore) return 'other'
   return hasMovedAway(history) ? 'closed' : 'live'
@@ -23,7 +23,7 @@ export async function occupantOf(executor: Executor, schema: string): Promise<Oc
 
 /** Not inside a transaction: somebody else may open it between two looks, so this is one. */
 export async function isClosedNow(executor: Executor, schema: string): Promise<boolean> {
-  return hasMovedAway(await glanceAtHistory(executor, schema, migrations))
+  return hasMovedAway(await glanceAtHistory(executor, schema, library))
 }
 
 function hasMovedAway({ unknown }: History): boolean {
@@ -31,7 +31,7 @@ function hasMovedAway({ unknown }: History): boolean {
 }
 
 export async function closeDoor(tx: Transaction, schema: string): Promise<void> {
-  const nothing = { hasSchema: false, hasStore: false, pending: [movedAway] }
+  const nothing = { hasSchema: false, hasStore: false, pending: [movedAway], outdated: [] }
   for (const step of historySteps(nothing, schema)) await tx.query(step.sql)
 }
 

@@ -9,9 +9,10 @@
 import type { Executor, Transaction } from '../../database/database.ts'
 import { identifier, sql } from '../../database/sql.ts'
 import { toRillflowError } from '../../database/sqlstate.ts'
-import { historySteps, readHistory } from '../../schema/history.ts'
+import { library } from '../../parts.ts'
+import { emptyHistory, functionName, historySteps, readHistory } from '../../schema/history.ts'
 import { lockKey } from '../../schema/migrate.ts'
-import { migrationName, migrations } from '../../schema/migrations.ts'
+import { migrationName } from '../../schema/migration.ts'
 import type { Place } from '../place.ts'
 import { alone, type Claim, dayMs, isIncoming, newClaim, writeMark } from './claim.ts'
 import { closeDoor, isClosedNow, occupantOf, openDoor } from './door.ts'
@@ -47,15 +48,17 @@ async function refuseUnfit({ source, target }: Move): Promise<void> {
   if (!isServer || source.database === target.database) refuse('only from one server to another')
   if ((await occupantOf(source.database, source.schema)) !== 'live')
     refuse('there is no store of that name on the source')
-  const history = await readHistory(source.database, source.schema, migrations)
-  const strange = [...history.pending, ...history.changed, ...history.unknown].map(migrationName)
+  const history = await readHistory(source.database, source.schema, library)
+  const strange = [
+    ...[...history.pending, ...history.changed, ...history.unknown].map(migrationName),
+    ...[...history.outdated.map(each => each.name), ...history.newer].map(name => functionName({ name })),
+  ]
   if (strange.length > 0) refuse(`it is not of this library's version (${strange.join(', ')}): sync it first`)
 }
 
 async function make(tx: Transaction, { target, incoming }: Move, isClosed: boolean): Promise<void> {
   if (isClosed) await openDoor(tx, target.schema)
-  const pending = { hasSchema: false, hasStore: false, pending: migrations }
-  for (const step of historySteps(pending, target.schema)) await tx.query(step.sql)
+  for (const step of historySteps(emptyHistory(library), target.schema)) await tx.query(step.sql)
   await tx.query(`alter schema ${identifier(target.schema)} rename to ${identifier(incoming)}`)
   if (isClosed) await closeDoor(tx, target.schema)
 }

@@ -1,6 +1,6 @@
 /**
  * The activity: what happened to executions, line by line, in an order of its own. Its positions are announced and settled
- * as those of the log are (see the schema's `settle` migration), so who reads up to `settled` has missed nothing.
+ * as those of the log are (see `events/order/order.sql.ts`), so who reads up to `settled` has missed nothing.
  */
 import type { ErrorDescription } from '../../consumers/run/failure.ts'
 import { sql } from '../../database/sql.ts'

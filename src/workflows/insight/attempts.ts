@@ -52,7 +52,7 @@ export async function listAttempts(log: Log, options: AttemptsOptions): Promise<
   if (handler !== undefined) checkName('Handler', handler)
   const rows = await readAttempts(log, { ...options, executionId: executionOf(options.executionId) }, limit)
   const last = rows.at(-1)
-  const isMore = last !== undefined && (rows.length === limit || last.n === Number(mostLooked))
+  const isMore = last !== undefined && (rows.length === limit || last.n === mostLooked)
   return {
     attempts: rows.filter(row => row.fits).map(row => activityOf(row) as Attempt),
     next: isMore ? last.position : undefined,

@@ -57,7 +57,7 @@ export async function listWorkflows(log: Log, options: ListWorkflowsOptions): Pr
       if (workflows.length === limit) return pageOf(workflows, wanted[at]!.first_position)
     }
     const last = rows.at(-1)
-    const isTired = last?.n === Number(mostLooked)
+    const isTired = last?.n === mostLooked
     if (last === undefined || (rows.length < chunk && !isTired)) return pageOf(workflows, undefined)
     below = last.first_position
     if (isTired) break

@@ -14,7 +14,7 @@ async function openLarge(customers: number, noteLength: number): Promise<OpenMov
   await store.schema.sync()
   await source.query(
     move.source.schema,
-    `insert into ~customers (id, version, created_at, modified_at, body)
+    `insert into ~customers (id, version, created_at, updated_at, body)
     select 'customer-' || n, 1, now(), now(), jsonb_build_object('email', n || '@example.org', 'note', repeat('x', ${noteLength}))
     from generate_series(1, ${customers}) as n`,
   )
@@ -30,7 +30,7 @@ test('of a large table only the rows that changed are copied again, also where a
   const still = await livePass(mover)
   await change(`delete from ~customers where id in ('customer-5', 'customer-77')`)
   await change(`update ~customers set body = '{"email": "5@example.org"}', version = 2 where id = 'customer-6'`)
-  await change(`insert into ~customers (id, version, created_at, modified_at, body)
+  await change(`insert into ~customers (id, version, created_at, updated_at, body)
     values ('tab\t"and"', 1, now(), now(), '{"email": "6@example.org"}')`)
 
   const second = await livePass(mover)

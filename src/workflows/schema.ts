@@ -1,42 +1,30 @@
 /**
- * Workflows: what is to be done because of an event, by whom, and what came of it.
+ * Workflows in the database: what is to be done because of an event, and the outcome.
  *
  * An execution is one handler for one event: a narrow row without payload, which is deleted when it is done. What happened
- * to it is kept in `workflow_activity`, append-only and in an order of its own that readers can follow as they follow the
- * log. Locks are always taken in this order: workflows, lanes, executions; each sorted.
+ * to it is recorded in `workflow_activity`, append-only and in an order of its own that readers can follow as they follow
+ * the log. Locks are always taken in this order: workflows, lanes, executions; each sorted.
  *
  *     ready ──► running ──► (deleted)      unkeyed ──► ready · blocked     its lane is not known yet
  *     delayed, suspended ──► ready         held ──► running · blocked      claimed together with the head of its lane
- *     blocked ──► ready                    parked                          waits for a person
+ *     blocked ──► ready                    parked                          waits for an operator
  *     stopping ──► (deleted)               its workflow compensates: waits for its attempt to be over
  */
-import type { Migration } from '../migration.ts'
-import { activityFunctions } from './0009-workflows-activity.ts'
-import { cancelFunctions } from './0009-workflows-cancel.ts'
-import { claimFunctions } from './0009-workflows-claim.ts'
-import { dispatchFunctions } from './0009-workflows-dispatch.ts'
-import { enqueueFunctions } from './0009-workflows-enqueue.ts'
-import { finishFunctions } from './0009-workflows-finish.ts'
+import { type Part, sequence } from '../schema/part.ts'
+import { cancel, holdLanes, make, remove, stopped } from './cancel/cancel.sql.ts'
+import { admit, dispatch } from './dispatch/dispatch.sql.ts'
+import { assign, enqueue, rank, wake, widen } from './dispatch/enqueue.sql.ts'
+import { announceActivity, count, queuedMs, settleActivity } from './insight/activity.sql.ts'
+import { claim } from './work/claim.sql.ts'
+import { advance, finish, hold } from './work/complete.sql.ts'
 
-const sequences = ['workflow_routes_id', 'workflow_activity_position', 'workflow_undos_id']
-
-export const workflows: Migration = {
-  id: 9,
+export const workflowsPart: Part = {
   name: 'workflows',
-  breaking: false,
-  statements: quote => {
-    const { name } = quote
-    return [
-      ...sequences.map(
-        sequence => `create sequence ${name(sequence)}
-  as bigint
-  increment by 1
-  minvalue 1
-  start with 1
-  cache 1
-  no cycle`,
-      ),
-      `create table ${name('workflow_routes')} (
+  tables: [
+    sequence('workflow_routes_id'),
+    sequence('workflow_activity_position'),
+    sequence('workflow_undos_id'),
+    `create table ~workflow_routes (
   start_position bigint not null,
   backfill_position bigint,
   rate_at timestamptz,
@@ -59,10 +47,10 @@ export const workflows: Migration = {
   digest text not null,
   definition jsonb not null
 )`,
-      `create unique index workflow_routes_handler on ${name('workflow_routes')} (handler, version)`,
-      // Most are changed once, when they settle: with room for a second version of every row in its page, no index hears of it
-      // (with a fillfactor of 70 half of them did not fit, and a backlog took a tenth longer).
-      `create table ${name('workflows')} (
+    `create unique index workflow_routes_handler on ~workflow_routes (handler, version)`,
+    // Most are changed once, when they settle: with room for a second version of every row in its page, no index has to
+    // be changed (with a fillfactor of 70 half of them did not fit, and a backlog took a tenth longer).
+    `create table ~workflows (
   first_position bigint not null,
   last_position bigint not null,
   started_at timestamptz not null default now(),
@@ -75,11 +63,11 @@ export const workflows: Migration = {
   parent text collate "C",
   reason text
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05)`,
-      `create index workflows_first_position on ${name('workflows')} (first_position)`,
-      `create index workflows_parent on ${name('workflows')} (parent, first_position) where parent is not null`,
-      // Cancelled, but not all of its children may know.
-      `create index workflows_spreading on ${name('workflows')} (correlation_id) where is_spreading`,
-      `create table ${name('workflow_executions')} (
+    `create index workflows_first_position on ~workflows (first_position)`,
+    `create index workflows_parent on ~workflows (parent, first_position) where parent is not null`,
+    // Cancelled, but not all of its children may know.
+    `create index workflows_spreading on ~workflows (correlation_id) where is_spreading`,
+    `create table ~workflow_executions (
   position bigint not null,
   rank bigint not null,
   fence bigint not null default 0,
@@ -101,18 +89,18 @@ export const workflows: Migration = {
   lane text collate "C",
   worker text collate "C"
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02)`,
-      `create index workflow_executions_ready on ${name('workflow_executions')} (route, rank, id) where state = 'ready'`,
-      `create index workflow_executions_due on ${name('workflow_executions')} (run_at) where run_at is not null`,
-      `create index workflow_executions_worker on ${name('workflow_executions')} (route, worker)
+    `create index workflow_executions_ready on ~workflow_executions (route, rank, id) where state = 'ready'`,
+    `create index workflow_executions_due on ~workflow_executions (run_at) where run_at is not null`,
+    `create index workflow_executions_worker on ~workflow_executions (route, worker)
   where worker is not null`,
-      `create index workflow_executions_unkeyed on ${name('workflow_executions')} (route, position)
+    `create index workflow_executions_unkeyed on ~workflow_executions (route, position)
   where state = 'unkeyed'`,
-      // Together with those above: how many there are in each state can be counted without a look at the others.
-      `create index workflow_executions_idle on ${name('workflow_executions')} (route, state)
+    // Together with those above: how many there are in each state can be counted without a look at the others.
+    `create index workflow_executions_idle on ~workflow_executions (route, state)
   where state in ('delayed', 'suspended', 'blocked', 'parked', 'stopping')`,
-      `create index workflow_executions_correlation on ${name('workflow_executions')} (correlation_id)`,
-      `create index workflow_executions_lane on ${name('workflow_executions')} (lane, position) where lane is not null`,
-      `create table ${name('workflow_lanes')} (
+    `create index workflow_executions_correlation on ~workflow_executions (correlation_id)`,
+    `create index workflow_executions_lane on ~workflow_executions (lane, position) where lane is not null`,
+    `create table ~workflow_lanes (
   open integer not null,
   active integer not null,
   width integer not null,
@@ -122,8 +110,8 @@ export const workflows: Migration = {
   parked_by uuid,
   lane text collate "C" primary key
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)`,
-      `create index workflow_lanes_parked on ${name('workflow_lanes')} (lane) where parked`,
-      `create table ${name('workflow_activity')} (
+    `create index workflow_lanes_parked on ~workflow_lanes (lane) where parked`,
+    `create table ~workflow_activity (
   position bigint primary key,
   event_position bigint not null,
   at timestamptz not null default clock_timestamp(),
@@ -140,12 +128,12 @@ export const workflows: Migration = {
   result jsonb,
   error jsonb
 ) with (autovacuum_vacuum_insert_scale_factor = 0.1)`,
-      `create index workflow_activity_correlation on ${name('workflow_activity')} (correlation_id, position)`,
-      `create index workflow_activity_handler on ${name('workflow_activity')} (handler, position)
+    `create index workflow_activity_correlation on ~workflow_activity (correlation_id, position)`,
+    `create index workflow_activity_handler on ~workflow_activity (handler, position)
   where kind in ('completed', 'failed')`,
-      // One row per call a handler has made of its context. Its number in the order of calls and the turn at which its end was
-      // heard are those of the newest track; a row of an older one is known by kind and name alone.
-      `create table ${name('workflow_steps')} (
+    // One row per call a handler has made of its context. Its number in the order of calls and the turn at which it ended
+    // are those of the newest track; a row of an older one is known by kind and name alone.
+    `create table ~workflow_steps (
   position bigint,
   at timestamptz not null,
   due_at timestamptz,
@@ -159,7 +147,7 @@ export const workflows: Migration = {
   result jsonb,
   primary key (execution, kind, name)
 )`,
-      `create table ${name('workflow_waits')} (
+    `create table ~workflow_waits (
   since bigint not null,
   execution uuid not null,
   ordinal integer not null,
@@ -171,9 +159,9 @@ export const workflows: Migration = {
   match jsonb,
   primary key (execution, kind, name)
 )`,
-      `create index workflow_waits_signal on ${name('workflow_waits')} (correlation_id, type) where type is not null`,
-      `create index workflow_waits_child on ${name('workflow_waits')} (child) where child is not null`,
-      `create table ${name('workflow_undos')} (
+    `create index workflow_waits_signal on ~workflow_waits (correlation_id, type) where type is not null`,
+    `create index workflow_waits_child on ~workflow_waits (child) where child is not null`,
+    `create table ~workflow_undos (
   id bigint primary key,
   position bigint not null,
   at timestamptz not null default clock_timestamp(),
@@ -187,9 +175,9 @@ export const workflows: Migration = {
   data jsonb,
   result jsonb
 )`,
-      `create unique index workflow_undos_step on ${name('workflow_undos')} (execution, kind, step)`,
-      `create index workflow_undos_correlation on ${name('workflow_undos')} (correlation_id, id)`,
-      `create table ${name('workflow_joins')} (
+    `create unique index workflow_undos_step on ~workflow_undos (execution, kind, step)`,
+    `create index workflow_undos_correlation on ~workflow_undos (correlation_id, id)`,
+    `create table ~workflow_joins (
   position bigint not null,
   deadline_at timestamptz,
   opened_at timestamptz not null default clock_timestamp(),
@@ -205,17 +193,17 @@ export const workflows: Migration = {
   correlation_id text collate "C" not null,
   outer_batches jsonb not null default '[]'
 ) with (fillfactor = 70)`,
-      `create index workflow_joins_batch on ${name('workflow_joins')} (batch_id)`,
-      `create index workflow_joins_correlation on ${name('workflow_joins')} (correlation_id) where state = 'open'`,
-      `create index workflow_joins_deadline on ${name('workflow_joins')} (deadline_at) where state = 'open'`,
-      `create table ${name('workflow_join_entries')} (
+    `create index workflow_joins_batch on ~workflow_joins (batch_id)`,
+    `create index workflow_joins_correlation on ~workflow_joins (correlation_id) where state = 'open'`,
+    `create index workflow_joins_deadline on ~workflow_joins (deadline_at) where state = 'open'`,
+    `create table ~workflow_join_entries (
   position bigint,
   join_id uuid not null,
   index integer not null,
   outcome text not null,
   primary key (join_id, index)
 )`,
-      `create table ${name('workflow_branches')} (
+    `create table ~workflow_branches (
   position bigint not null,
   batch_id uuid not null,
   index integer not null,
@@ -225,7 +213,7 @@ export const workflows: Migration = {
   correlation_id text collate "C" not null,
   primary key (batch_id, index, correlation_id)
 ) with (fillfactor = 70)`,
-      `create table ${name('workflow_schedules')} (
+    `create table ~workflow_schedules (
   next_at timestamptz,
   begun_at timestamptz,
   last_at timestamptz,
@@ -240,7 +228,7 @@ export const workflows: Migration = {
   triggers timestamptz[] not null default '{}',
   definition jsonb not null
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)`,
-      `create table ${name('workflow_schedule_runs')} (
+    `create table ~workflow_schedule_runs (
   due_at timestamptz not null,
   started_at timestamptz not null,
   ended_at timestamptz not null default clock_timestamp(),
@@ -252,7 +240,7 @@ export const workflows: Migration = {
   error jsonb,
   primary key (schedule, due_at, is_manual)
 )`,
-      `create table ${name('workflow_workers')} (
+    `create table ~workflow_workers (
   heartbeat_at timestamptz not null,
   started_at timestamptz not null default now(),
   lease_ms integer not null,
@@ -261,28 +249,33 @@ export const workflows: Migration = {
   node text,
   routes integer[] not null
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)`,
-      `create table ${name('workflow_counters')} (
+    `create table ~workflow_counters (
   value bigint not null,
   owner text collate "C" not null,
   name text collate "C" not null,
   primary key (owner, name)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05)`,
-      `alter table ${name('dead_letters')} add column execution uuid`,
-      `alter table ${name('dead_letters')} add column correlation_id text collate "C"`,
-      `alter table ${name('dead_letters')} add column reason text`,
-      `alter table ${name('dead_letters')} add column fingerprint text collate "C"`,
-      `alter table ${name('dead_letters')} add column edited jsonb`,
-      `alter table ${name('dead_letters')} add column failures integer not null default 1`,
-      `create index dead_letters_execution on ${name('dead_letters')} (execution) where execution is not null`,
-      `create index dead_letters_correlation on ${name('dead_letters')} (correlation_id)
-  where correlation_id is not null and state in ('open', 'retrying')`,
-      `create index dead_letters_state on ${name('dead_letters')} (state) where correlation_id is not null`,
-      ...activityFunctions(quote),
-      ...enqueueFunctions(quote),
-      ...dispatchFunctions(quote),
-      ...claimFunctions(quote),
-      ...finishFunctions(quote),
-      ...cancelFunctions(quote),
-    ]
-  },
+  ],
+  functions: [
+    announceActivity,
+    settleActivity,
+    queuedMs,
+    count,
+    rank,
+    admit,
+    widen,
+    assign,
+    enqueue,
+    wake,
+    dispatch,
+    claim,
+    hold,
+    finish,
+    advance,
+    cancel,
+    stopped,
+    make,
+    holdLanes,
+    remove,
+  ],
 }

@@ -2,14 +2,12 @@
  * What a subscription knows beyond its checkpoint: events above it that were acknowledged out of order, and those that
  * were given back, with the time they are due again. Never more rows per consumer than it may have in flight.
  */
-import type { Migration } from '../migration.ts'
+import type { Part } from '../schema/part.ts'
 
-export const subscriptions: Migration = {
-  id: 5,
+export const subscriptionsPart: Part = {
   name: 'subscriptions',
-  breaking: false,
-  statements: ({ name }) => [
-    `create table ${name('deliveries')} (
+  tables: [
+    `create table ~deliveries (
   position bigint not null,
   acked_at timestamptz,
   retry_at timestamptz,
@@ -19,4 +17,5 @@ export const subscriptions: Migration = {
   primary key (consumer, position)
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)`,
   ],
+  functions: [],
 }

@@ -1,0 +1,74 @@
+/**
+ * Consumers of the log in the database. One row holds all that decides about a consumer: which process may work for it
+ * (lease), under which number (fence) and how far it has come (checkpoint). Taking the lease draws a new fence; every
+ * write on behalf of a holder matches it, so a process that has lost the lease without knowing changes nothing.
+ *
+ * No index on columns that change with every batch, and room on each page: the updates stay on their page and leave no
+ * trace in an index. A dead letter names its event; the event itself stays in the log, where it cannot change. The
+ * columns from `execution` on are for dead letters of handlers.
+ */
+import { type Part, sequence } from '../schema/part.ts'
+
+export const consumersPart: Part = {
+  name: 'consumers',
+  tables: [
+    sequence('consumers_fence'),
+    `create table ~consumers (
+  checkpoint bigint not null,
+  fence bigint not null default 0,
+  lease_until timestamptz,
+  retry_at timestamptz,
+  paused_at timestamptz,
+  created_at timestamptz not null default now(),
+  progressed_at timestamptz not null default now(),
+  attempts integer not null default 0,
+  name text collate "C" primary key,
+  kind text not null,
+  state text not null default 'active',
+  owner text,
+  definition jsonb not null default '{}',
+  last_error jsonb
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)`,
+    `create table ~daemons (
+  heartbeat_at timestamptz not null,
+  started_at timestamptz not null default now(),
+  lease_ms integer not null,
+  owner text collate "C" primary key,
+  role text not null,
+  node text collate "C",
+  consumers text[] not null
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)`,
+    `create unique index daemons_node on ~daemons (node) where node is not null`,
+    `create table ~dead_letters (
+  position bigint not null,
+  version bigint not null,
+  fence bigint not null default 0,
+  first_failed_at timestamptz not null default now(),
+  last_failed_at timestamptz not null default now(),
+  retry_at timestamptz,
+  event_id uuid not null,
+  attempts integer not null,
+  consumer text collate "C" not null,
+  state text not null default 'open',
+  stream text collate "C" not null,
+  type text collate "C" not null,
+  note text,
+  errors jsonb not null,
+  history jsonb not null default '[]',
+  execution uuid,
+  correlation_id text collate "C",
+  reason text,
+  fingerprint text collate "C",
+  edited jsonb,
+  failures integer not null default 1,
+  primary key (consumer, event_id)
+)`,
+    `create index dead_letters_position on ~dead_letters (consumer, position)`,
+    `create index dead_letters_requested on ~dead_letters (consumer, retry_at) where retry_at is not null`,
+    `create index dead_letters_execution on ~dead_letters (execution) where execution is not null`,
+    `create index dead_letters_correlation on ~dead_letters (correlation_id)
+  where correlation_id is not null and state in ('open', 'retrying')`,
+    `create index dead_letters_state on ~dead_letters (state) where correlation_id is not null`,
+  ],
+  functions: [],
+}

@@ -1,0 +1,50 @@
+/**
+ * A part of the schema: what one folder of the library keeps in the database, written in that folder.
+ *
+ *     events/schema.ts    ─┐                                 ┌─ tables: together the baseline, migration 1
+ *     consumers/schema.ts ─┼─► src/parts.ts ─► library ─┤
+ *     workflows/schema.ts ─┘                                 └─ functions: each in its current text
+ *
+ * Tables change by numbered migrations once the baseline is released. Functions have no history: a changed one has a
+ * new text and a higher revision.
+ */
+import { clock } from './clock.sql.ts'
+import type { Migration } from './migration.ts'
+import { baseline } from './migrations/0001-baseline.ts'
+import type { SqlFunction } from './plpgsql.ts'
+
+export interface Part {
+  /** The folder. */
+  readonly name: string
+  /**
+   * Sequences, tables, indexes and first rows, one statement each; `~events` is the schema's object of that name.
+   */
+  readonly tables: readonly string[]
+  readonly functions: readonly SqlFunction[]
+}
+
+/** All that a version of the library makes in a schema, and expects to be there. */
+export interface Library {
+  readonly migrations: readonly Migration[]
+  readonly functions: readonly SqlFunction[]
+}
+
+/** Every migration there is, in the order they run. A new one goes to the end; one that was released stays as it is. */
+export function libraryOf(parts: readonly Part[]): Library {
+  return { migrations: [baseline(parts)], functions: [clock, ...parts.flatMap(part => part.functions)] }
+}
+
+/**
+ * A sequence whose numbers never repeat and are never inexact in JavaScript. Drawn one by one (cache 1), so that a
+ * later draw gives a higher number, on whatever connection.
+ */
+export function sequence(name: string): string {
+  return `create sequence ~${name}
+  as bigint
+  increment by 1
+  minvalue 1
+  maxvalue ${Number.MAX_SAFE_INTEGER}
+  start with 1
+  cache 1
+  no cycle`
+}

@@ -1,0 +1,33 @@
+/**
+ * The activity of workflows: an append-only table in an order of its own, which readers follow as they follow the log;
+ * and counters.
+ */
+import { fragment } from '../../database/sql.ts'
+import { orderedLog } from '../../events/order/order.sql.ts'
+import { expression, plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'
+
+/** Adds to counters. Each owner has rows of its own, so that owners do not wait for each other; a total is the sum of all. */
+export const count: SqlFunction = plpgsql({ revision: 1 })`
+  create function ~workflow_count(p_owner text, p_names text[], p_by bigint[]) returns void
+  begin
+    insert into ~workflow_counters as c (owner, name, value)
+      select p_owner, u.name, u.by
+      from unnest(p_names, p_by) as u(name, by)
+      where u.by <> 0
+      order by u.name
+      on conflict (owner, name) do update
+      set value = c.value + excluded.value;
+  end`
+
+/** How long an execution of this rank had been ready when it began. */
+export const queuedMs: SqlFunction = expression({ revision: 1, volatility: 'immutable' })`
+  create function ~workflow_queued_ms(p_at timestamptz, p_rank bigint, p_priority integer) returns integer
+  select least(2147483647, greatest(0, (extract(epoch from p_at at time zone 'UTC') * 1000)::bigint - p_rank + p_priority * 10000))::integer`
+
+const ofActivity = orderedLog({
+  announce: fragment`~workflow_announce`,
+  settle: fragment`~workflow_settle`,
+  sequence: fragment`~workflow_activity_position`,
+})
+export const announceActivity: SqlFunction = ofActivity.announce
+export const settleActivity: SqlFunction = ofActivity.settle

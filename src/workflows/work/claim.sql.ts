@@ -1,0 +1,210 @@
+/**
+ * Claiming: which worker runs which executions, under a fence that every write of the attempt has to match.
+ *
+ * The cost does not depend on the backlog: of each route the first few of an index that holds nothing but what is ready.
+ * What other workers are claiming at the same moment is passed over. Routes with a limit on how many run at once, or how
+ * many in a time, are locked while they are counted; all others never wait.
+ *
+ * A claim is not flushed to the disk: one that a crash of the server takes back has not happened, and the outcome of its
+ * attempt is refused. For that no two claims may ever have one fence, so the worker brings it: fences are drawn before,
+ * and flushed.
+ */
+import { byIndexOnly, plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'
+
+/**
+ * p_ahead: how many of an ordered lane to hold together with its head. p_grace_ms: how much longer than its timeout an
+ * attempt may last before it counts as lost. Each comes with its event, and with the edited event of a dead letter, read
+ * in here: the statement around a call has an older snapshot, which may lack an event published meanwhile.
+ */
+export const claim: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly })`
+  create function ~workflow_claim(
+    p_owner text,
+    p_fence bigint,
+    p_routes integer[],
+    p_limit integer,
+    p_ahead integer,
+    p_grace_ms integer)
+  returns table (execution ~workflow_executions, event ~events, edited jsonb)
+  declare
+    moment timestamptz;
+    offered_routes integer[];
+    offered_most integer[];
+    limited ~workflow_routes;
+    running integer;
+    tokens double precision;
+    most integer;
+    taken integer;
+    claimed uuid[];
+    held uuid[];
+  begin
+    -- One that others take for dead, or that has left, gets nothing: what it would have, nobody would ever miss.
+    perform
+      from ~workflow_workers as w
+      where w.owner = p_owner
+      for key share;
+    if not found then
+      return;
+    end if;
+    select array_agg(r.id), array_agg(p_limit * 2)
+      into offered_routes, offered_most
+      from ~workflow_routes as r
+      where r.id = any(p_routes)
+        and r.paused_at is null
+        and r.concurrency is null
+        and r.rate_limit is null;
+    for limited in
+      select *
+      from ~workflow_routes as r
+      where r.id = any(p_routes)
+        and r.paused_at is null
+        and (r.concurrency is not null or r.rate_limit is not null)
+      order by r.id
+      for update
+    loop
+      most := p_limit;
+      if limited.concurrency is not null then
+        select count(*) into running
+          from ~workflow_executions as x
+          where x.route = limited.id
+            and x.worker is not null;
+        most := least(most, limited.concurrency - running);
+      end if;
+      if limited.rate_limit is not null then
+        moment := ~clock(limited.id);
+        tokens := least(limited.rate_limit, coalesce(limited.rate_tokens, limited.rate_limit)
+          + extract(epoch from moment - coalesce(limited.rate_at, moment)) * 1000
+            * limited.rate_limit / limited.rate_per_ms);
+        most := least(most, floor(tokens)::integer);
+        update ~workflow_routes as r
+          set rate_tokens = tokens,
+            rate_at = moment
+          where r.id = limited.id;
+      end if;
+      if most > 0 then
+        offered_routes := offered_routes || limited.id;
+        offered_most := offered_most || most;
+      end if;
+    end loop;
+    if offered_routes is null then
+      return;
+    end if;
+
+    with offered as materialized (
+      select c.id, c.rank
+      from unnest(offered_routes, offered_most) as o(route, most)
+      cross join lateral (
+        select x.id, x.rank
+        from ~workflow_executions as x
+        where x.route = o.route
+          and x.state = 'ready'
+        order by x.rank, x.id
+        limit o.most) as c
+      order by c.rank, c.id
+      limit p_limit * 2)
+    select array_agg(l.id) into claimed
+      from (
+        select x.id
+        from offered as o
+        join ~workflow_executions as x on x.id = o.id
+        where x.state = 'ready'
+        order by o.rank, o.id
+        limit p_limit
+        for update of x skip locked) as l;
+    if claimed is null then
+      return;
+    end if;
+
+    moment := ~clock(p_owner);
+    perform set_config('synchronous_commit', 'off', true);
+    perform ~workflow_announce();
+    with begun as (
+      update ~workflow_executions as x
+      set state = 'running',
+        fence = p_fence,
+        worker = p_owner,
+        attempt = x.attempt + 1,
+        started_at = moment,
+        deadline_at = moment
+          + make_interval(secs => (greatest(0, r.timeout_ms - x.ran_ms)::bigint + p_grace_ms) / 1000.0)
+      from ~workflow_routes as r
+      where x.id = any(claimed)
+        and r.id = x.route
+      returning x.id, x.position, x.attempt, x.correlation_id, x.rank, r.handler, r.version, r.priority)
+    insert into ~workflow_activity (
+      position, at, event_position, execution, version, attempt, queued_ms, kind, handler, correlation_id, worker)
+    select nextval('~workflow_activity_position'), moment, b.position, b.id, b.version, b.attempt,
+      ~workflow_queued_ms(moment, b.rank, b.priority),
+      'started', b.handler, b.correlation_id, p_owner
+    from begun as b;
+
+    if p_ahead > 0 then
+      with follows as materialized (
+        select f.id, f.lane, f.position, f.fits
+        from ~workflow_executions as h
+        join ~workflow_lanes as l on l.lane = h.lane and l.ordered and not l.parked
+        join ~workflow_routes as r on r.id = h.route
+          and r.concurrency is null
+          and r.rate_limit is null
+          and r.delay_ms = 0
+        cross join lateral (
+          select x.id, x.lane, x.position, x.state = 'blocked' and x.route = h.route as fits
+          from ~workflow_executions as x
+          where x.lane = h.lane
+            and x.position > h.position
+          order by x.position
+          limit p_ahead) as f
+        where h.id = any(claimed)
+          and h.lane is not null),
+      free as materialized (
+        select x.id
+        from ~workflow_executions as x
+        where x.id in (select follows.id from follows where follows.fits)
+          and x.state = 'blocked'
+        for update skip locked)
+      select array_agg(u.id) into held
+        from (
+          select follows.id,
+            bool_and(free.id is not null) over (partition by follows.lane order by follows.position) as is_next
+          from follows
+          left join free on free.id = follows.id) as u
+        where u.is_next;
+      if held is not null then
+        update ~workflow_executions as x
+          set state = 'held',
+            fence = p_fence,
+            worker = p_owner
+          where x.id = any(held);
+      end if;
+    end if;
+
+    for limited in
+      select *
+      from ~workflow_routes as r
+      where r.id = any(p_routes)
+        and r.rate_limit is not null
+      order by r.id
+    loop
+      select count(*) into taken
+        from ~workflow_executions as x
+        where x.id = any(claimed)
+          and x.route = limited.id;
+      if taken > 0 then
+        update ~workflow_routes as r
+          set rate_tokens = r.rate_tokens - taken
+          where r.id = limited.id;
+      end if;
+    end loop;
+
+    return query
+      select x, e, d.edited
+      from ~workflow_executions as x
+      join ~workflow_routes as r on r.id = x.route
+      left join ~events as e on e.position = x.position
+      left join ~dead_letters as d
+        on x.is_letter
+        and d.consumer = 'handler:' || r.handler
+        and d.event_id = e.event_id
+        and d.state = 'retrying'
+      where x.id = any(claimed || held)
+      order by x.rank, x.position;
+  end`
