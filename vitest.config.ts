@@ -41,8 +41,8 @@ const ON_AN_ENGINE = [
 const ONLY_ON_A_SERVER = [
   'test/database/server.test.ts',
   'test/chaos/{held-stream,resend,rewound,server-killed,silent-server}.test.ts',
-  'test/chaos/consumers/{killed,nodes,paused,rebuild,server,spread,zombie}.test.ts',
-  'test/chaos/workflows/{away,storm}.test.ts',
+  'test/chaos/consumers/{frozen-process,killed,nodes,paused,rebuild,server,spread}.test.ts',
+  'test/chaos/workflows/{everything-at-once,unavailable-server}.test.ts',
   'test/tenants/directory.test.ts',
   'test/chaos/tenants/moving.test.ts',
   'test/transfer/move/*.test.ts',
@@ -66,7 +66,7 @@ const ALSO_ON_THE_OLDEST = [
   'test/subscriptions/{acks,groups}.test.ts',
   'test/tenants/tenants.test.ts',
   'test/upkeep/{doctor,upkeep}.test.ts',
-  'test/workflows/{claim,joins,letters,publish,steps}.test.ts',
+  'test/workflows/{claim,dead-letters,joins,publish,steps}.test.ts',
 ]
 
 export interface EngineRun {
@@ -102,9 +102,9 @@ function engineProject(engine: EngineName, run: EngineRun): TestProjectInlineCon
       provide: { engine },
       env: run.env ?? {},
       testTimeout: run.testTimeout ?? patienceMs,
-      setupFiles: ['test/support/statements.ts'],
+      setupFiles: ['test/support/statement-recording.ts'],
       globalSetup: [
-        ...['test/support/program.ts', 'test/support/recording.ts'],
+        ...['test/support/program.ts', 'test/support/statement-recording-setup.ts'],
         ...(engine === 'pglite' ? [] : ['test/support/global-setup.ts']),
       ],
       // The embedded engine computes, and a core is a worker's; tests on a server wait half of the time.
@@ -122,8 +122,8 @@ const portabilityProject: TestProjectInlineConfiguration = {
     include: ['test/portability/**/*.test.ts'],
     provide: { engine: 'pglite' },
     testTimeout: patienceMs,
-    setupFiles: ['test/support/statements.ts'],
-    globalSetup: ['test/support/recording.ts'],
+    setupFiles: ['test/support/statement-recording.ts'],
+    globalSetup: ['test/support/statement-recording-setup.ts'],
     maxWorkers: 1,
     sequence: { groupOrder: 3 },
   },
@@ -135,7 +135,7 @@ export const shared: NonNullable<ViteUserConfig['test']> = {
   maxWorkers: 2,
   sequence: { sequencer: SlowestFirst },
   hookTimeout: patienceMs,
-  reporters: ['default', './test/support/reporter.ts'],
+  reporters: ['default', './test/support/summary-reporter.ts'],
 }
 
 export default defineConfig({

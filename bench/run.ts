@@ -7,8 +7,8 @@
 import { execFileSync } from 'node:child_process'
 import { readdirSync, statSync } from 'node:fs'
 import { parseArgs } from 'node:util'
-import type { Bench } from './bench.ts'
-import { openReport } from './report.ts'
+import type { Bench } from './harness/bench.ts'
+import { openReport } from './harness/report.ts'
 
 const here = import.meta.dirname
 const names = readdirSync(`${here}/benches`).map(file => file.replace(/\.ts$/, ''))

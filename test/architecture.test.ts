@@ -1,16 +1,16 @@
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
-import * as rules from './support/rules.ts'
-import { readSources, type Source } from './support/source.ts'
+import * as rules from './support/architecture-rules.ts'
+import { readSources, type Source } from './support/source-files.ts'
 
 const sources = readSources('src', 'test', 'examples', 'bench', 'scripts')
 const lockFile = { path: 'package-lock.json', text: readFileSync('package-lock.json', 'utf8') }
 
 interface Example {
   rule: rules.Rule
-  /** Made-up files, each of them an offence. */
+  /** Invented files, each of them a violation. */
   caught: Record<string, string>
-  /** Made-up files that look like one and are none. */
+  /** Invented files that look like a violation and are not one. */
   passed: Record<string, string>
   on?: Source[]
 }
@@ -43,12 +43,12 @@ const sentences: Record<string, Example> = {
     caught: { 'src/events/append.ts': 'x\n'.repeat(501), 'test/events/append.test.ts': 'x\n'.repeat(601) },
     passed: { 'src/events/append.ts': 'x\n'.repeat(400), 'test/events/append.test.ts': 'x\n'.repeat(500) },
   },
-  'no file is named after a drawer instead of the thing in it': {
+  'no file has a general name such as utils or helpers': {
     rule: rules.filesAreNamedAfterThings,
     caught: { 'src/core/utils.ts': '', 'test/support/helpers.test.ts': '', 'src/events/append-helper.ts': '' },
     passed: { 'test/types/append.ts': '', 'src/events/event-types.ts': '' },
   },
-  'only src/index.ts gathers exports of other files': {
+  'only src/index.ts re-exports other files': {
     rule: rules.onlyOneBarrel,
     caught: { 'src/events/index.ts': '' },
     passed: { 'src/index.ts': '', 'src/documents/indexes.ts': '' },
@@ -77,7 +77,7 @@ const sentences: Record<string, Example> = {
     caught: { 'src/store.ts': `process.on('SIGTERM', close)`, 'src/core/clock.ts': `process.once('exit', stop)` },
     passed: { 'src/cli/cli.ts': `process.on('SIGINT', close)`, 'src/core/id.ts': 'process.hrtime.bigint()' },
   },
-  'nothing in src is of any type': {
+  'no code in src uses the type any': {
     rule: rules.nothingIsAny,
     caught: {
       'src/core/a.ts': 'function f(x: any) {}',
@@ -91,19 +91,19 @@ const sentences: Record<string, Example> = {
       'src/core/c.ts': 'const any = steps.get(1); return exact ? exact : any',
     },
   },
-  'nothing is left for later': {
+  'no code is marked as left for later': {
     rule: rules.nothingIsLeftForLater,
     caught: { 'src/core/a.ts': `// ${'TO'}${'DO'} later`, 'test/a.test.ts': `/* ${'FIX'}${'ME'} */` },
     passed: { 'src/core/a.ts': 'const todo = 1' },
   },
-  'no test is singled out, left out or only announced': {
+  'no test is focused, skipped or only planned': {
     rule: rules.everyTestRuns,
     caught: {
       'test/a.test.ts': `test.only('a', () => {})`,
       'test/b.test.ts': `describe.concurrent.skip('b', () => {})`,
       'test/c.test.ts': `it.todo('c')`,
     },
-    passed: { 'test/a.test.ts': `test('test.only is caught', () => {})`, 'test/b.test.ts': `policy.skip()` },
+    passed: { 'test/a.test.ts': `test('test.only is detected', () => {})`, 'test/b.test.ts': `policy.skip()` },
   },
   'the lock file holds no download addresses': {
     rule: rules.lockFileHasNoAddresses,
@@ -118,7 +118,7 @@ for (const [sentence, { rule, caught, passed, on }] of Object.entries(sentences)
     expect(rule(on ?? sources)).toEqual([])
   })
 
-  test(`the rule "${sentence}" catches what it is for and nothing else`, () => {
+  test(`the rule "${sentence}" detects violations and nothing else`, () => {
     const offences = rule(madeUp(caught)).join('\n')
 
     for (const path of Object.keys(caught)) expect(offences).toMatch(new RegExp(`^${path}:\\d+ `, 'm'))
@@ -126,7 +126,7 @@ for (const [sentence, { rule, caught, passed, on }] of Object.entries(sentences)
   })
 }
 
-test('an offence names the line it is on', () => {
+test('a violation names its line', () => {
   const [offence] = rules.nothingIsAny(madeUp({ 'src/core/a.ts': '/*\n\n*/\nconst a = `\n`\nlet b: any' }))
 
   expect(offence).toMatch(/^src\/core\/a\.ts:6 /)

@@ -1,18 +1,18 @@
 /** Appending events, at 1 to 256 callers, against Emmett, the naive way, our function without the store, and COPY. */
 import pg from 'pg'
-import type { Appender } from '../appender.ts'
-import type { Bench, BenchContext } from '../bench.ts'
-import { closedLoop, type LoadSample } from '../load.ts'
+import type { Bench, BenchContext } from '../harness/bench.ts'
+import { closedLoop, type LoadSample } from '../harness/closed-loop.ts'
+import type { PeerName } from '../harness/report.ts'
+import type { Store } from '../harness/rillflow.ts'
+import { type Contestant, compare, interleave, median, middle, type Sample } from '../harness/rounds.ts'
+import { type BenchServer, startAfresh, startBenchServer } from '../harness/server.ts'
 import { openAppendCall } from '../peers/append-call.ts'
 import { copyIn, orderRows } from '../peers/copy.ts'
 import { openEmmett } from '../peers/emmett.ts'
+import { storeAppender } from '../peers/rillflow-append.ts'
 import { openRoundTrips } from '../peers/round-trips.ts'
-import { storeAppender } from '../peers/store.ts'
-import type { PeerName } from '../report.ts'
-import type { Store } from '../rillflow.ts'
-import { type Contestant, compare, interleave, median, middle, type Sample } from '../rounds.ts'
-import { type BenchServer, startAfresh, startBenchServer } from '../server.ts'
-import { orderEvents, StreamCursor } from '../workload.ts'
+import type { Appender } from '../rigs/appender.ts'
+import { orderEvents, StreamCursor } from '../workloads/orders.ts'
 
 const cases = [
   { name: '1', callers: 1, events: 1 },
@@ -100,7 +100,7 @@ function appendLoad(appender: Appender, { callers, events }: Case, ms: number): 
   })
 }
 
-/** One statement for the whole time, rows made on the way. */
+/** One statement for the whole time; rows are made while it runs. */
 async function copyLoad(server: BenchServer, ms: number): Promise<Sample> {
   const client = new pg.Client(server.url)
   await client.connect()

@@ -1,11 +1,11 @@
 /** Loading many events: `events.import` against COPY of the same rows into the same table on one connection. */
 import pg from 'pg'
-import type { Bench } from '../bench.ts'
+import type { Bench } from '../harness/bench.ts'
+import { compare, interleave } from '../harness/rounds.ts'
+import { startAfresh, startBenchServer } from '../harness/server.ts'
 import { copyIn, orderRows } from '../peers/copy.ts'
-import { storeTables } from '../peers/store.ts'
-import { compare, interleave } from '../rounds.ts'
-import { startAfresh, startBenchServer } from '../server.ts'
-import { orders } from '../workload.ts'
+import { storeTables } from '../peers/rillflow-append.ts'
+import { orders } from '../workloads/orders.ts'
 
 export const bench: Bench = {
   about: 'events per second loaded, from the first one asked for to the last commit',

@@ -1,14 +1,14 @@
-/** Catching up: the whole log folded into documents, against a statement per event and against Emmett's rebuild. */
+/** Catching up: folding the whole log into documents, against one statement per event and against Emmett's rebuild. */
 import type pg from 'pg'
-import type { Bench } from '../bench.ts'
+import type { Bench } from '../harness/bench.ts'
+import { runProgram } from '../harness/program.ts'
+import type { Report } from '../harness/report.ts'
+import { type Contestant, compare, interleave, median } from '../harness/rounds.ts'
+import { type BenchServer, startBenchServer } from '../harness/server.ts'
 import { fillEmmett } from '../peers/emmett-projection.ts'
 import { makeUpsertTables, upsertTables } from '../peers/upserts.ts'
-import { runProgram } from '../program.ts'
-import type { ProjectorAnswer, ProjectorInput } from '../programs/projector.ts'
-import type { Report } from '../report.ts'
-import { type Contestant, compare, interleave, median } from '../rounds.ts'
-import { type BenchServer, startBenchServer } from '../server.ts'
-import { eventsPerStream, orders } from '../workload.ts'
+import type { CatchUpAnswer, CatchUpInput } from '../programs/projection-catch-up.ts'
+import { eventsPerStream, orders } from '../workloads/orders.ts'
 
 const ways = ['daemon', 'runUntilIdle', 'rebuild'] as const
 
@@ -20,7 +20,7 @@ export const bench: Bench = {
     await fill(server, events)
     await fillEmmett(server.url, events)
     await server.admin.query('vacuum analyze')
-    // Its default, and pages that suit it better: for each it sorts what is left of the log.
+    // Its default page size, and one that suits it better: it sorts the rest of the log for each page.
     const emmettPages = quick ? [1000] : [100, 1000]
     await runAgainstPeers(server, report, { events, emmettPages, rounds: quick ? 1 : 3 })
     if (!quick) await runLong(server, report, 1_000_000)
@@ -40,14 +40,17 @@ async function runAgainstPeers(
   { events, emmettPages, rounds }: { events: number; emmettPages: readonly number[]; rounds: number },
 ): Promise<void> {
   const head = await headOf(server.admin)
-  const contestant = (input: Pick<ProjectorInput, 'who' | 'batchSize'>, name: string): Contestant<ProjectorAnswer> => ({
+  const contestantOf = (
+    input: Pick<CatchUpInput, 'contestant' | 'batchSize'>,
+    name: string,
+  ): Contestant<CatchUpAnswer> => ({
     name,
     run: () => project(server, { url: server.url, head, ...input }, events),
   })
-  const emmetts = emmettPages.map(batchSize => contestant({ who: 'emmett', batchSize }, `emmett ${batchSize}`))
+  const emmetts = emmettPages.map(batchSize => contestantOf({ contestant: 'emmett', batchSize }, `emmett ${batchSize}`))
   const contestants = [
-    ...ways.map(who => contestant({ who }, who)),
-    contestant({ who: 'by hand' }, 'by hand'),
+    ...ways.map(way => contestantOf({ contestant: way }, way)),
+    contestantOf({ contestant: 'by hand' }, 'by hand'),
     ...emmetts,
   ]
   const samples = await interleave(contestants, { rounds, before: () => empty(server.admin) })
@@ -63,34 +66,34 @@ async function runAgainstPeers(
   report.table(`catchup, ${events} events`)
 }
 
-/** Ten times as much, by ours alone: memory must not grow with it. */
+/** Ten times as many events, by the store alone: memory must not grow with the log. */
 async function runLong(server: BenchServer, report: Report, events: number): Promise<void> {
   await server.admin.query('truncate rillflow.events, rillflow.streams, rillflow.idempotency_keys')
   await fill(server, events)
   const head = await headOf(server.admin)
-  for (const who of ways) {
+  for (const way of ways) {
     await empty(server.admin)
-    const seen = await project(server, { who, url: server.url, head }, events)
+    const seen = await project(server, { contestant: way, url: server.url, head }, events)
     const rate = `${Math.round(seen.value)} events/s over ${events} events`
     const heap = `heap up to ${seen.heapEarly.toFixed(0)} MB in the first half, ${seen.heapLate.toFixed(0)} MB in the second`
-    report.say(`  ${who}: ${rate}; ${heap}; peak memory ${seen.rss.toFixed(0)} MB`)
+    report.say(`  ${way}: ${rate}; ${heap}; peak memory ${seen.rss.toFixed(0)} MB`)
   }
 }
 
-async function project(server: BenchServer, input: ProjectorInput, events: number): Promise<ProjectorAnswer> {
-  const seen = await runProgram<ProjectorAnswer>('projector', input)
+async function project(server: BenchServer, input: CatchUpInput, events: number): Promise<CatchUpAnswer> {
+  const seen = await runProgram<CatchUpAnswer>('projection-catch-up', input)
   const tables = { emmett: 'orders', 'by hand': 'byhand.orders' }
-  const table = input.who in tables ? tables[input.who as keyof typeof tables] : 'rillflow.orders'
-  const body = input.who === 'emmett' ? 'data' : 'body'
+  const table = input.contestant in tables ? tables[input.contestant as keyof typeof tables] : 'rillflow.orders'
+  const body = input.contestant === 'emmett' ? 'data' : 'body'
   const { rows } = await server.admin.query(`
     select count(*)::int as documents, sum((${body} ->> 'events')::int)::int as events from ${table}`)
   const { documents, events: folded } = rows[0]
   if (documents !== events / eventsPerStream || folded !== events || seen.events !== events)
-    throw new Error(`${input.who} folded ${seen.events}, and has ${folded} events in ${documents} documents`)
+    throw new Error(`${input.contestant} folded ${seen.events}, and has ${folded} events in ${documents} documents`)
   return seen
 }
 
-/** The read models of all are gone, and so is what they know of how far they came. */
+/** Removes the read models and checkpoints of all contestants. */
 async function empty(admin: pg.Pool): Promise<void> {
   await admin.query('drop table if exists rillflow.orders')
   await admin.query('delete from rillflow.consumers')

@@ -1,10 +1,10 @@
-/** What taking work costs while much or little of it waits: in one workflow, and in as many as there are executions. */
-import type { Bench } from '../bench.ts'
-import { openClaimer } from '../claimer.ts'
-import { shown } from '../report.ts'
-import { compare, interleave, percentile, type Sample } from '../rounds.ts'
-import { type BenchServer, startBenchServer } from '../server.ts'
-import { type OrderEvent, orders } from '../workload.ts'
+/** The time of one claim by the number of pending executions: in one workflow, and in a workflow each. */
+import type { Bench } from '../harness/bench.ts'
+import { shown } from '../harness/report.ts'
+import { compare, interleave, percentile, type Sample } from '../harness/rounds.ts'
+import { type BenchServer, startBenchServer } from '../harness/server.ts'
+import { openClaimer } from '../rigs/claimer.ts'
+import { type OrderEvent, orders } from '../workloads/orders.ts'
 
 const pendings = [0, 1_000, 10_000, 100_000]
 const spreads = ['one', 'many'] as const
@@ -46,7 +46,7 @@ interface Backlog {
   readonly route: number
 }
 
-/** In a schema of its own, so that all of them can be looked at in turn: the pending ones, and those that are claimed. */
+/** Makes a schema with the pending executions and those that are claimed. Each backlog has its own, so that they can alternate. */
 async function fill(server: BenchServer, spread: Spread, pending: number): Promise<Backlog> {
   const schema = `claim_${spread}_${pending}`
   await using store = await server.openStore({ schema })
@@ -69,7 +69,7 @@ function* jobs(count: number, spread: Spread): Generator<OrderEvent & { stream: 
   for (const event of orders(count)) yield spread === 'one' ? Object.assign(event, { correlationId: 'one' }) : event
 }
 
-/** On a connection of its own. What was taken goes to the end again. */
+/** On a new connection. Claimed executions go back to the end of the queue. */
 async function claims(url: string, { schema, route }: Backlog, limit: number, times: number): Promise<Sample> {
   await using claimer = await openClaimer(url, schema)
   const warmUp = 20
@@ -79,7 +79,7 @@ async function claims(url: string, { schema, route }: Backlog, limit: number, ti
     const claimed = await claimer.claim(route, limit)
     if (n >= warmUp) took.push(performance.now() - started)
     if (claimed !== limit) throw new Error(`${claimed} executions were claimed, not ${limit}`)
-    await claimer.giveBack()
+    await claimer.release()
   }
   return { value: percentile(took, 0.5), p50: percentile(took, 0.5), p99: percentile(took, 0.99) }
 }

@@ -1,17 +1,17 @@
-/** Two processes on the same few streams, and a stream that somebody holds: who suffers who did nothing wrong? */
+/** Two processes on the same few streams, and streams held by another transaction: how many unrelated appends suffer? */
 import { readFile } from 'node:fs/promises'
 import pg from 'pg'
-import type { Appender } from '../appender.ts'
-import type { Bench, BenchContext } from '../bench.ts'
-import { closedLoop } from '../load.ts'
+import type { Bench, BenchContext } from '../harness/bench.ts'
+import { closedLoop } from '../harness/closed-loop.ts'
+import { runProgram } from '../harness/program.ts'
+import { type Contestant, compare, compareCounts, interleave, percentile, type Sample } from '../harness/rounds.ts'
+import { type BenchServer, startAfresh, startBenchServer } from '../harness/server.ts'
 import { openAppendCall } from '../peers/append-call.ts'
+import { storeAppender, storeTables } from '../peers/rillflow-append.ts'
 import { openRoundTrips } from '../peers/round-trips.ts'
-import { storeAppender, storeTables } from '../peers/store.ts'
-import { runProgram } from '../program.ts'
-import type { RivalAnswer, RivalInput } from '../programs/rival.ts'
-import { type Contestant, compare, compareCounts, interleave, percentile, type Sample } from '../rounds.ts'
-import { type BenchServer, startAfresh, startBenchServer } from '../server.ts'
-import { orderEvent, StreamCursor } from '../workload.ts'
+import type { CompetingAppenderAnswer, CompetingAppenderInput } from '../programs/competing-appender.ts'
+import type { Appender } from '../rigs/appender.ts'
+import { orderEvent, StreamCursor } from '../workloads/orders.ts'
 
 const delayedMs = 250
 const kinds = ['ours', 'call', 'roundTrips'] as const
@@ -29,38 +29,38 @@ export const bench: Bench = {
   },
 }
 
-interface RivalSample extends Sample, RivalAnswer {
-  /** As the server's log has them: also those that nobody was told of. */
+interface CompetitionSample extends Sample, CompetingAppenderAnswer {
+  /** Counted in the server's log: also those that did not reach a caller. */
   readonly loggedUniqueViolations: number
   readonly brokenStreams: number
 }
 
 async function hotStreams({ quick, report }: BenchContext, server: BenchServer): Promise<void> {
   const ms = quick ? 2000 : 4000
-  const contestants: Contestant<RivalSample>[] = kinds.map(kind => ({
+  const contestants: Contestant<CompetitionSample>[] = kinds.map(kind => ({
     name: kind,
-    run: () => rivalry(server, kind, ms),
+    run: () => compete(server, kind, ms),
   }))
   const samples = await interleave(contestants, {
     rounds: quick ? 2 : 4,
     before: () => startAfresh(server.admin, [...storeTables, 'naive.events']),
   })
   const [ours, call, roundTrips] = kinds.map(kind => samples.get(kind)!) as [
-    RivalSample[],
-    RivalSample[],
-    RivalSample[],
+    CompetitionSample[],
+    CompetitionSample[],
+    CompetitionSample[],
   ]
   const rate = { case: 'hot streams', unit: 'appends/s' }
   report.result({ ...rate, peerName: 'round trips', ...compare(ours, roundTrips) })
   report.result({ ...rate, peerName: 'per-append call', ...compare(ours, call) })
   for (const [name, pick] of [
-    ['deadlocks', (sample: RivalSample) => sample.deadlocks],
-    ['raw unique violations', (sample: RivalSample) => sample.uniqueViolations],
-    ['unique violations in the log', (sample: RivalSample) => sample.loggedUniqueViolations],
-    ['innocent failures', (sample: RivalSample) => sample.innocent],
-    ['streams with gaps', (sample: RivalSample) => sample.brokenStreams],
+    ['deadlocks', (sample: CompetitionSample) => sample.deadlocks],
+    ['raw unique violations', (sample: CompetitionSample) => sample.uniqueViolations],
+    ['unique violations in the log', (sample: CompetitionSample) => sample.loggedUniqueViolations],
+    ['innocent failures', (sample: CompetitionSample) => sample.innocent],
+    ['streams with gaps', (sample: CompetitionSample) => sample.brokenStreams],
   ] as const) {
-    const sum = (list: readonly RivalSample[]): number => list.reduce((all, sample) => all + pick(sample), 0)
+    const sum = (list: readonly CompetitionSample[]): number => list.reduce((all, sample) => all + pick(sample), 0)
     report.result({ case: name, peerName: 'round trips', unit: 'count', ...compareCounts(sum(ours), sum(roundTrips)) })
   }
   report.table('conflict, hot streams')
@@ -69,12 +69,25 @@ async function hotStreams({ quick, report }: BenchContext, server: BenchServer):
   for (const reason of new Set(ours.flatMap(sample => sample.reasons))) report.say(`  ours failed: ${reason}`)
 }
 
-async function rivalry(server: BenchServer, kind: RivalInput['kind'], ms: number): Promise<RivalSample> {
-  const before = await troubles(server)
-  const input = { kind, url: server.url, streams: 20, callers: 32, ms, startAt: Date.now() + 2000 } satisfies RivalInput
-  const [one, two] = await Promise.all([1, 2].map(() => runProgram<RivalAnswer>('rival', input)))
-  const after = await troubles(server)
-  const both = (pick: (answer: RivalAnswer) => number): number => pick(one!) + pick(two!)
+async function compete(
+  server: BenchServer,
+  kind: CompetingAppenderInput['kind'],
+  ms: number,
+): Promise<CompetitionSample> {
+  const before = await countErrors(server)
+  const input = {
+    kind,
+    url: server.url,
+    streams: 20,
+    callers: 32,
+    ms,
+    startAt: Date.now() + 2000,
+  } satisfies CompetingAppenderInput
+  const [one, two] = await Promise.all(
+    [1, 2].map(() => runProgram<CompetingAppenderAnswer>('competing-appender', input)),
+  )
+  const after = await countErrors(server)
+  const both = (pick: (answer: CompetingAppenderAnswer) => number): number => pick(one!) + pick(two!)
   const table = kind === 'roundTrips' ? 'naive.events' : 'rillflow.events'
   const broken = await server.admin.query(
     `select count(*) from (select from ${table} group by stream having count(*) <> max(version)) as broken`,
@@ -92,13 +105,13 @@ async function rivalry(server: BenchServer, kind: RivalInput['kind'], ms: number
   }
 }
 
-async function troubles(server: BenchServer): Promise<{ deadlocks: number; uniqueViolations: number }> {
+async function countErrors(server: BenchServer): Promise<{ deadlocks: number; uniqueViolations: number }> {
   const { rows } = await server.admin.query(`select sum(deadlocks)::int as deadlocks from pg_stat_database`)
   const log = await readFile(`${server.postgres.dataDir}/server.log`, 'utf8')
   return { deadlocks: rows[0].deadlocks, uniqueViolations: log.split('duplicate key value').length - 1 }
 }
 
-/** A caller waits for each of the held streams; 32 others have nothing to do with them. */
+/** One caller waits for each held stream; 32 others append to other streams. */
 async function heldStreams(
   { quick, report }: BenchContext,
   server: BenchServer,
@@ -107,7 +120,7 @@ async function heldStreams(
 ): Promise<void> {
   const contestants: Contestant[] = Object.entries(appenders).map(([name, appender]) => ({
     name,
-    run: () => appendBesideHeld(server, appender, held),
+    run: () => appendWhileHeld(server, appender, held),
   }))
   const samples = await interleave(contestants, {
     rounds: quick ? 2 : 4,
@@ -123,7 +136,7 @@ async function heldStreams(
   report.table(`conflict, ${held} streams held for 2 s, others delayed by more than ${delayedMs} ms`)
 }
 
-async function appendBesideHeld(server: BenchServer, appender: Appender, count: number): Promise<Sample> {
+async function appendWhileHeld(server: BenchServer, appender: Appender, count: number): Promise<Sample> {
   const held = Array.from({ length: count }, (_, at) => `held-${at}`)
   // Also opens all connections before anything is held.
   const first = [...held, ...Array.from({ length: 32 }, (_, at) => `free-${at}`)]

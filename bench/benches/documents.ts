@@ -1,8 +1,18 @@
 /** Documents by id, in bulk and by query, and saves of a document with an event, against Pongo and hand-written SQL. */
 import { randomUUID } from 'node:crypto'
 import { openStore as openSources } from '../../src/store.ts'
-import type { Bench, BenchContext } from '../bench.ts'
-import { buildOurs, buildPongo } from '../building.ts'
+import type { Bench, BenchContext } from '../harness/bench.ts'
+import { closedLoop } from '../harness/closed-loop.ts'
+import type { PeerName } from '../harness/report.ts'
+import type { Store } from '../harness/rillflow.ts'
+import { type Contestant, compare, interleave, type Sample } from '../harness/rounds.ts'
+import { type BenchServer, startAfresh, startBenchServer } from '../harness/server.ts'
+import { openByHand } from '../peers/documents-by-hand.ts'
+import { openPongo, type Pongo, pongoTable } from '../peers/pongo.ts'
+import { storeTables } from '../peers/rillflow-append.ts'
+import { type OurCustomers, openCustomers } from '../peers/rillflow-documents.ts'
+import { makeSavedTable, openFourRoundTrips, openPipelined, type Saver } from '../peers/save-by-hand.ts'
+import { buildOurs, buildPongo } from '../rigs/query-building.ts'
 import {
   type Customer,
   type CustomerStore,
@@ -12,23 +22,13 @@ import {
   emailOf,
   type Item,
   idOf,
-} from '../customers.ts'
-import { closedLoop } from '../load.ts'
-import { type OurCustomers, openCustomers } from '../peers/collection.ts'
-import { openByHand } from '../peers/documents-by-hand.ts'
-import { openPongo, type Pongo, pongoTable } from '../peers/pongo.ts'
-import { makeSavedTable, openFourRoundTrips, openPipelined, type Saver } from '../peers/save-by-hand.ts'
-import { storeTables } from '../peers/store.ts'
-import type { PeerName } from '../report.ts'
-import type { Store } from '../rillflow.ts'
-import { type Contestant, compare, interleave, type Sample } from '../rounds.ts'
-import { type BenchServer, startAfresh, startBenchServer } from '../server.ts'
-import { orderEvent, StreamCursor } from '../workload.ts'
+} from '../workloads/customers.ts'
+import { orderEvent, StreamCursor } from '../workloads/orders.ts'
 
 const poolSize = 32
 const bulk = 10_000
 
-interface Everybody {
+interface CustomerStores {
   readonly ours: OurCustomers
   /** The same without the index on the whole body, as Pongo has none. */
   readonly lean: OurCustomers
@@ -53,13 +53,13 @@ export const bench: Bench = {
     await using byHand = await openByHand(server.url, { ...hand, table: 'byhand.customers', gin: true })
     await using leanByHand = await openByHand(server.url, { ...hand, table: 'byhand.lean_customers', gin: false })
     await using pongo = await openPongo(server.url, poolSize)
-    const everybody = { ours, lean, byHand, leanByHand, pongo }
+    const stores = { ours, lean, byHand, leanByHand, pongo }
 
     const count = context.quick ? 10_000 : 100_000
-    await runBulk(context, server, everybody)
-    await fill(server, everybody, count)
-    await runReads(context, server, everybody, count)
-    await runWrites(context, server, everybody, count)
+    await runBulk(context, server, stores)
+    await fill(server, stores, count)
+    await runReads(context, server, stores, count)
+    await runWrites(context, server, stores, count)
     await runBuilding(context, server)
     await runSaves(context, server, store)
   },
@@ -73,13 +73,13 @@ const tables = [
   pongoTable,
 ]
 
-async function runBulk({ quick, report }: BenchContext, server: BenchServer, everybody: Everybody): Promise<void> {
+async function runBulk({ quick, report }: BenchContext, server: BenchServer, stores: CustomerStores): Promise<void> {
   const items: Item[] = [...customers(bulk)]
-  const contestants = Object.entries(everybody).map(([name, who]: [string, CustomerStore]) => ({
+  const contestants = Object.entries(stores).map(([name, each]: [string, CustomerStore]) => ({
     name,
     async run() {
       const started = performance.now()
-      await who.putMany(items)
+      await each.putMany(items)
       return { value: bulk / ((performance.now() - started) / 1000) }
     },
   }))
@@ -93,12 +93,12 @@ async function runBulk({ quick, report }: BenchContext, server: BenchServer, eve
     ['bulk 10k, gin: false', 'lean', 'leanByHand', 'hand-written'],
     ['bulk 10k, gin: false', 'lean', 'pongo', 'pongo'],
   ]
-  tell(report, samples, pairs)
+  reportPairs(report, samples, pairs)
   report.table('documents, bulk')
 }
 
 /** The same documents for all. */
-async function fill(server: BenchServer, { ours }: Everybody, count: number): Promise<void> {
+async function fill(server: BenchServer, { ours }: CustomerStores, count: number): Promise<void> {
   const { admin } = server
   await startAfresh(admin, tables)
   await ours.collection.importMany(customers(count))
@@ -112,7 +112,7 @@ async function fill(server: BenchServer, { ours }: Everybody, count: number): Pr
 
 type Call = (n: number, caller: number) => Promise<unknown>
 
-async function runReads(context: BenchContext, server: BenchServer, all: Everybody, count: number): Promise<void> {
+async function runReads(context: BenchContext, server: BenchServer, all: CustomerStores, count: number): Promise<void> {
   const { report } = context
   const { ours, byHand, pongo } = all
   await server.admin.query('checkpoint')
@@ -124,7 +124,7 @@ async function runReads(context: BenchContext, server: BenchServer, all: Everybo
       pongo: () => n => pongo.get(idOf(n)),
     }
     const samples = await race(context, calls, { count, callers, before, isShort: true })
-    tell(report, samples, againstBoth(callers === 1 ? 'get' : `get, ${callers} callers`))
+    reportPairs(report, samples, againstBoth(callers === 1 ? 'get' : `get, ${callers} callers`))
   }
   for (const which of ['byEmail', 'byCity'] as const) {
     const operand = (n: number): string => (which === 'byEmail' ? emailOf(n) : cityOf(n))
@@ -137,7 +137,7 @@ async function runReads(context: BenchContext, server: BenchServer, all: Everybo
     }
     const samples = await race(context, calls, { count, callers: 1, before, isShort: true })
     const name = which === 'byEmail' ? 'query of 1' : 'query of 50'
-    tell(report, samples, [
+    reportPairs(report, samples, [
       ...againstBoth(name, 'SQL filter'),
       [`${name}, its filter`, 'ours', 'filtered', 'pongo', 'its filter'],
       [`${name}, compiled`, 'compiled', 'byHand', 'hand-written'],
@@ -148,21 +148,26 @@ async function runReads(context: BenchContext, server: BenchServer, all: Everybo
   report.table(`documents, reading ${count}`)
 }
 
-async function runWrites(context: BenchContext, server: BenchServer, all: Everybody, count: number): Promise<void> {
+async function runWrites(
+  context: BenchContext,
+  server: BenchServer,
+  all: CustomerStores,
+  count: number,
+): Promise<void> {
   const { report } = context
   const before = async (): Promise<void> => {
     for (const table of tables) await server.admin.query(`vacuum ${table}`)
     await server.admin.query('checkpoint')
   }
-  const kinds: Record<string, (who: CustomerStore, n: number) => Promise<unknown>> = {
-    put: (who, n) => who.put(idOf(n), customer(n)),
-    patch: (who, n) => who.patch(idOf(n), 'pro'),
+  const kinds: Record<string, (target: CustomerStore, n: number) => Promise<unknown>> = {
+    put: (target, n) => target.put(idOf(n), customer(n)),
+    patch: (target, n) => target.patch(idOf(n), 'pro'),
   }
   for (const [kind, write] of Object.entries(kinds)) {
-    const names = Object.keys(all) as (keyof Everybody)[]
+    const names = Object.keys(all) as (keyof CustomerStores)[]
     const calls = Object.fromEntries(names.map(name => [name, () => (n: number) => write(all[name], n)]))
     const samples = await race(context, calls, { count, callers: 1, before })
-    tell(report, samples, [
+    reportPairs(report, samples, [
       ...againstBoth(kind, 'no gin'),
       [`${kind}, gin: false`, 'lean', 'leanByHand', 'hand-written'],
       [`${kind}, gin: false`, 'lean', 'pongo', 'pongo'],
@@ -206,7 +211,7 @@ async function runSaves(context: BenchContext, server: BenchServer, store: Store
   for (const { name, callers, peer, peerName, peerNote } of cases) {
     const calls = { ours: savingWith(ours), peer: savingWith(peer.save) }
     const samples = await race(context, calls, { count: 1_000_000_000, callers, before })
-    tell(report, samples, [[name, 'ours', 'peer', peerName, peerNote]])
+    reportPairs(report, samples, [[name, 'ours', 'peer', peerName, peerNote]])
   }
   report.table('documents, saving one with an event')
 }
@@ -260,7 +265,11 @@ function againstBoth(name: string, pongoNote?: string): Pair[] {
   ]
 }
 
-function tell(report: BenchContext['report'], samples: ReadonlyMap<string, Sample[]>, pairs: readonly Pair[]): void {
+function reportPairs(
+  report: BenchContext['report'],
+  samples: ReadonlyMap<string, Sample[]>,
+  pairs: readonly Pair[],
+): void {
   for (const [name, ours, peer, peerName, peerNote] of pairs) {
     const comparison = compare(samples.get(ours)!, samples.get(peer)!)
     report.result({ case: name, peerName, peerNote, unit: name.startsWith('save') ? 'saves/s' : '1/s', ...comparison })

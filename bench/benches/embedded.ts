@@ -2,24 +2,27 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { Bench } from '../bench.ts'
-import { runProgram } from '../program.ts'
-import type { EmbeddedAnswer, EmbeddedInput } from '../programs/embedded.ts'
-import { openStore } from '../rillflow.ts'
-import { compare, interleave, median, type Sample } from '../rounds.ts'
+import type { Bench } from '../harness/bench.ts'
+import { runProgram } from '../harness/program.ts'
+import { openStore } from '../harness/rillflow.ts'
+import { compare, interleave, median, type Sample } from '../harness/rounds.ts'
+import type { EmbeddedAnswer, EmbeddedInput } from '../programs/embedded-engine.ts'
 
 export const bench: Bench = {
-  about: 'events per second in the embedded store; timers are 5 ms long and looked at for how late they fire',
+  about: 'events per second in the embedded store, and how late timers of 5 ms fire meanwhile',
   async run({ quick, report }) {
     const folder = await mkdtemp(join(tmpdir(), 'rf-embedded-'))
     try {
       const store = await openStore({ folder })
       await store.close()
       const input = { folder, ms: quick ? 1000 : 4000, events: quick ? 20_000 : 100_000 }
-      const contestants = (['ours', 'driver'] as const).map(who => ({
-        name: who,
+      const contestants = (['ours', 'driver'] as const).map(contestant => ({
+        name: contestant,
         async run() {
-          const seen = await runProgram<EmbeddedAnswer>('embedded', { who, ...input } satisfies EmbeddedInput)
+          const seen = await runProgram<EmbeddedAnswer>('embedded-engine', {
+            contestant,
+            ...input,
+          } satisfies EmbeddedInput)
           return { value: 0, ...seen }
         },
       }))
@@ -50,7 +53,7 @@ export const bench: Bench = {
         ...late,
       })
       report.table(`embedded, ${input.events} events read`)
-      for (const [who, list] of samples) report.say(`  ${who}: ${latenessOf(list)}`)
+      for (const [name, list] of samples) report.say(`  ${name}: ${latenessOf(list)}`)
     } finally {
       await rm(folder, { recursive: true, force: true })
     }

@@ -1,12 +1,11 @@
-/** Fanning out into 100 parts and joining them again, with the same number of jobs that have nothing to do with each other. */
-import type { Bench } from '../bench.ts'
-import { newerNode } from '../node.ts'
-import { runProgram } from '../program.ts'
-import type { FanoutAnswer, FanoutInput } from '../programs/fanout.ts'
-import { jobTables } from '../queues.ts'
-import { compare, interleave, type Sample } from '../rounds.ts'
-import { startAfresh, startBenchServer } from '../server.ts'
-import { makeJobTables, work } from '../working.ts'
+/** Workflows that fan out into 100 parts and join them, against as many separate jobs. */
+import type { Bench } from '../harness/bench.ts'
+import { newerNode } from '../harness/newer-node.ts'
+import { runProgram } from '../harness/program.ts'
+import { compare, interleave, type Sample } from '../harness/rounds.ts'
+import { startAfresh, startBenchServer } from '../harness/server.ts'
+import type { FanOutAnswer, FanOutInput } from '../programs/fan-out-workflows.ts'
+import { jobTables, loadJobQueue, makeJobTables } from '../rigs/job-queues.ts'
 
 const parts = 100
 const callerNumbers = [1, 8]
@@ -24,8 +23,8 @@ export const bench: Bench = {
     const separate = {
       name: 'separate',
       async run(): Promise<Sample> {
-        const what = { callers: 64, ms }
-        const { value } = await work({ who: 'ours', place: { url: server.url }, setup: {}, what })
+        const load = { callers: 64, ms }
+        const { value } = await loadJobQueue({ contestant: 'ours', place: { url: server.url }, setup: {}, load })
         return { value: value / parts }
       },
     }
@@ -45,6 +44,6 @@ export const bench: Bench = {
   },
 }
 
-function fanOut(input: FanoutInput): Promise<FanoutAnswer> {
-  return runProgram<FanoutAnswer>('fanout', input, { node: newerNode() })
+function fanOut(input: FanOutInput): Promise<FanOutAnswer> {
+  return runProgram<FanOutAnswer>('fan-out-workflows', input, { node: newerNode() })
 }

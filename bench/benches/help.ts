@@ -1,8 +1,8 @@
-/** Help against a Node that does nothing, each from the start of its process to its end; and what help loads. */
+/** `rillflow --help` against a Node that does nothing, from the start of a process to its end; and the files it loads. */
 
 import { filesLoaded, nodeSays } from '../../test/support/fresh-node.ts'
-import type { Bench } from '../bench.ts'
-import { compare, interleave } from '../rounds.ts'
+import type { Bench } from '../harness/bench.ts'
+import { compare, interleave } from '../harness/rounds.ts'
 
 const lines = ['--help', 'events --help', 'status --help', 'bench --help']
 const aimMs = 150
@@ -35,7 +35,7 @@ async function timeOf(args: readonly string[]): Promise<number> {
   return performance.now() - started
 }
 
-/** Fails if it is anything that help has no use for. */
+/** Fails if help loads a file that it does not need. */
 async function loadedBy(line: string): Promise<string[]> {
   const files = await filesLoaded(`
     process.argv.splice(1, 0, '${program}', ...${JSON.stringify(line.split(' '))})

@@ -1,15 +1,15 @@
-/** What a daemon asks of the server while nothing happens: statements a second, as the server's own log counts them. */
+/** Statements per second that an idle daemon sends, as the server's own log counts them. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
-import type { Bench } from '../bench.ts'
-import { ordersProjection } from '../projection.ts'
-import { compare, interleave, type Sample } from '../rounds.ts'
-import { type BenchServer, startBenchServer } from '../server.ts'
-import { statementsPerSecond } from '../statements.ts'
-import { orders } from '../workload.ts'
+import type { Bench } from '../harness/bench.ts'
+import { compare, interleave, type Sample } from '../harness/rounds.ts'
+import { type BenchServer, startBenchServer } from '../harness/server.ts'
+import { statementsPerSecond } from '../harness/statement-rate.ts'
+import { ordersProjection } from '../rigs/orders-projection.ts'
+import { orders } from '../workloads/orders.ts'
 
 const numbers = [1, 12, 100]
-/** As often as ours looks without a hint. */
+/** The poll interval of the store. */
 const pollMs = 1000
 
 export const bench: Bench = {
@@ -19,7 +19,7 @@ export const bench: Bench = {
     await using server = await startBenchServer(report)
     await using store = await server.openStore()
     await store.events.import(orders(1_000))
-    // Leases are looked after every ten seconds: the time must have room for that.
+    // Leases are renewed every ten seconds: the measured time must include a renewal.
     const ms = quick ? 11_000 : 33_000
     for (const consumers of numbers) {
       const contestants = [
@@ -38,7 +38,7 @@ export const bench: Bench = {
   },
 }
 
-/** Runs somebody until he is idle, and counts from then on. */
+/** Runs a contestant until it is idle, and counts its statements from then on. */
 async function counted(
   server: BenchServer,
   ms: number,

@@ -1,8 +1,8 @@
-/** `import 'rillflow'` against `import 'pg'`, each in a fresh process; and what the import loads. */
+/** `import 'rillflow'` against `import 'pg'`, each in a fresh process; and the files it loads. */
 
 import { filesLoaded, nodeSays } from '../../test/support/fresh-node.ts'
-import type { Bench } from '../bench.ts'
-import { compare, interleave } from '../rounds.ts'
+import type { Bench } from '../harness/bench.ts'
+import { compare, interleave } from '../harness/rounds.ts'
 
 const notYet = ['pg', '@electric-sql/pglite', 'pg-copy-streams']
 

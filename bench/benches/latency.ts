@@ -2,14 +2,14 @@
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Bench } from '../bench.ts'
+import type { Bench } from '../harness/bench.ts'
+import type { Store } from '../harness/rillflow.ts'
+import { compare, interleave, percentile, type Sample } from '../harness/rounds.ts'
+import { type BenchServer, startBenchServer } from '../harness/server.ts'
 import { makeUpsertTables, upsertTables } from '../peers/upserts.ts'
-import type { Applied, ProjectingInput } from '../programs/projecting.ts'
-import { applied, startOrders } from '../projection.ts'
-import type { Store } from '../rillflow.ts'
-import { compare, interleave, percentile, type Sample } from '../rounds.ts'
-import { type BenchServer, startBenchServer } from '../server.ts'
-import { orderEvent, StreamCursor } from '../workload.ts'
+import type { Applied, FollowerInput } from '../programs/projection-follower.ts'
+import { onApplied, startOrders } from '../rigs/orders-projection.ts'
+import { orderEvent, StreamCursor } from '../workloads/orders.ts'
 
 /** Low load: one append at a time. */
 const everyMs = 50
@@ -60,10 +60,10 @@ interface LatencySample extends Sample {
 
 async function inSameProcess(server: BenchServer, appends: number): Promise<LatencySample> {
   await using store = await server.openStore()
-  const heard: Applied[] = []
-  const stop = applied((position, at) => heard.push({ position: position.toString(), at }))
+  const commits: Applied[] = []
+  const stop = onApplied((position, at) => commits.push({ position: position.toString(), at }))
   await using _daemon = await startOrders(store)
-  const sample = await measure(store, heard, appends)
+  const sample = await measure(store, commits, appends)
   stop()
   return sample
 }
@@ -71,22 +71,22 @@ async function inSameProcess(server: BenchServer, appends: number): Promise<Late
 async function inTwoProcesses(
   server: BenchServer,
   writer: Store,
-  who: ProjectingInput['who'],
+  contestant: FollowerInput['contestant'],
   appends: number,
 ): Promise<LatencySample> {
-  const child = fork(`${import.meta.dirname}/../programs/projecting.ts`, { serialization: 'advanced' })
-  const heard: Applied[] = []
+  const child = fork(`${import.meta.dirname}/../programs/projection-follower.ts`, { serialization: 'advanced' })
+  const commits: Applied[] = []
   const ended = once(child, 'close')
-  child.send({ who, url: server.url } satisfies ProjectingInput)
+  child.send({ contestant, url: server.url } satisfies FollowerInput)
   await once(child, 'message')
-  child.on('message', message => heard.push(message as Applied))
-  const sample = await measure(writer, heard, appends)
+  child.on('message', message => commits.push(message as Applied))
+  const sample = await measure(writer, commits, appends)
   child.send('stop')
   await ended
   return sample
 }
 
-async function measure(store: Store, heard: Applied[], appends: number): Promise<LatencySample> {
+async function measure(store: Store, commits: Applied[], appends: number): Promise<LatencySample> {
   const cursor = new StreamCursor()
   const sent: { position: number; called: number; answered: number }[] = []
   const warmUp = 10
@@ -99,9 +99,9 @@ async function measure(store: Store, heard: Applied[], appends: number): Promise
     await sleep(everyMs)
   }
   const last = sent.at(-1)!.position
-  while (heard.length === 0 || Number(heard.at(-1)!.position) < last) await sleep(10)
+  while (commits.length === 0 || Number(commits.at(-1)!.position) < last) await sleep(10)
   const ms = (from: number, position: number): number => {
-    const { at } = heard.find(each => Number(each.position) >= position)!
+    const { at } = commits.find(each => Number(each.position) >= position)!
     return Number(at - from) / 1e6
   }
   const whole = sent.map(({ position, called }) => ms(called, position))

@@ -1,14 +1,13 @@
-/** Job queues while another session keeps an old snapshot: what can be vacuumed no more lies in everybody's way. */
-import type { Bench } from '../bench.ts'
-import type { JobQueueSetup } from '../jobs.ts'
-import { newerNode } from '../node.ts'
-import { runProgram } from '../program.ts'
-import type { PinnedAnswer, PinnedInput } from '../programs/pinned.ts'
-import { type JobQueueName, jobTables } from '../queues.ts'
-import { shown } from '../report.ts'
-import { compare, interleave, median, type Sample } from '../rounds.ts'
-import { startAfresh, startBenchServer } from '../server.ts'
-import { makeJobTables } from '../working.ts'
+/** Job queues while another session holds an old snapshot, so that dead rows cannot be vacuumed. */
+import type { Bench } from '../harness/bench.ts'
+import { newerNode } from '../harness/newer-node.ts'
+import { runProgram } from '../harness/program.ts'
+import { shown } from '../harness/report.ts'
+import { compare, interleave, median, type Sample } from '../harness/rounds.ts'
+import { startAfresh, startBenchServer } from '../harness/server.ts'
+import type { SnapshotLoadAnswer, SnapshotLoadInput } from '../programs/job-queue-with-snapshot.ts'
+import type { JobQueueSetup } from '../rigs/job-queue.ts'
+import { type JobQueueName, jobTables, makeJobTables } from '../rigs/job-queues.ts'
 
 const callers = 64
 const setups: Readonly<Record<JobQueueName, JobQueueSetup>> = {
@@ -18,10 +17,10 @@ const setups: Readonly<Record<JobQueueName, JobQueueSetup>> = {
 }
 const peers = ['pg-boss', 'graphile-worker'] as const
 
-interface PinnedSample extends Sample, PinnedAnswer {}
+interface PinnedSample extends Sample, SnapshotLoadAnswer {}
 
 export const bench: Bench = {
-  about: `jobs per second of ${callers} callers while a transaction of another session keeps an old snapshot`,
+  about: `jobs per second of ${callers} callers while a transaction of another session holds an old snapshot`,
   async run({ quick, report }) {
     const [pinnedMs, freeMs] = quick ? [10_000, 3_000] : [60_000, 10_000]
     await using server = await startBenchServer(report)
@@ -30,9 +29,15 @@ export const bench: Bench = {
     const contestants = Object.entries(setups).map(([name, setup]) => ({
       name,
       async run(): Promise<PinnedSample> {
-        const who = name as JobQueueName
-        const input: PinnedInput = { who, url: server.url, setup, callers, freeMs, pinnedMs }
-        const seen = await runProgram<PinnedAnswer>('pinned', input, { node: newerNode() })
+        const input: SnapshotLoadInput = {
+          contestant: name as JobQueueName,
+          url: server.url,
+          setup,
+          callers,
+          freeMs,
+          pinnedMs,
+        }
+        const seen = await runProgram<SnapshotLoadAnswer>('job-queue-with-snapshot', input, { node: newerNode() })
         return { value: seen.pinned, ...seen }
       },
     }))

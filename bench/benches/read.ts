@@ -1,10 +1,10 @@
-/** Reading: the whole log, as a reader and as a rebuild, and single streams, against the driver's own keyset pages. */
-import type { Bench, BenchContext } from '../bench.ts'
-import { runProgram } from '../program.ts'
-import type { ReaderAnswer, ReaderInput } from '../programs/reader.ts'
-import { type Contestant, compare, interleave, median } from '../rounds.ts'
-import { type BenchServer, startBenchServer } from '../server.ts'
-import { orders } from '../workload.ts'
+/** Reading the whole log, as a reader and as a rebuild, and single streams, against keyset pages through the driver. */
+import type { Bench, BenchContext } from '../harness/bench.ts'
+import { runProgram } from '../harness/program.ts'
+import { type Contestant, compare, interleave, median } from '../harness/rounds.ts'
+import { type BenchServer, startBenchServer } from '../harness/server.ts'
+import type { ReaderAnswer, ReaderInput } from '../programs/log-reader.ts'
+import { orders } from '../workloads/orders.ts'
 
 const longStream = 'long-stream'
 
@@ -33,19 +33,19 @@ async function fill(server: BenchServer, events: number, long: number): Promise<
   await server.admin.query('checkpoint')
 }
 
-/** Ours reads each of them; the driver knows one way only. */
+/** The store reads each source; the driver reads the first one, as it has only one way. */
 async function runCases(
   { quick, report }: BenchContext,
   server: BenchServer,
-  cases: readonly ReaderInput['what'][],
+  cases: readonly ReaderInput['source'][],
   streams: readonly string[],
   unit: string,
 ): Promise<void> {
-  const reader = (who: ReaderInput['who'], what: ReaderInput['what']): Contestant<ReaderAnswer> => ({
-    name: who === 'ours' ? what : 'driver',
-    run: () => runProgram('reader', { who, what, url: server.url, streams } satisfies ReaderInput),
+  const reader = (contestant: ReaderInput['contestant'], source: ReaderInput['source']): Contestant<ReaderAnswer> => ({
+    name: contestant === 'ours' ? source : 'driver',
+    run: () => runProgram('log-reader', { contestant, source, url: server.url, streams } satisfies ReaderInput),
   })
-  const contestants = [...cases.map(what => reader('ours', what)), reader('driver', cases[0]!)]
+  const contestants = [...cases.map(source => reader('ours', source)), reader('driver', cases[0]!)]
   const samples = await interleave(contestants, { rounds: quick ? 3 : 5 })
   const driver = samples.get('driver')!
   for (const name of cases) {
@@ -56,9 +56,9 @@ async function runCases(
   }
   const size = unit === 'events/s' ? `${driver[0]!.events} events` : '10 events each, 8 callers'
   report.table(`read, ${cases.join(' and ')}, ${size}`)
-  for (const [who, list] of samples) {
+  for (const [name, list] of samples) {
     const [early, late] = [median(list.map(each => each.heapEarly)), median(list.map(each => each.heapLate))]
-    report.say(`  ${who}: heap up to ${early.toFixed(0)} MB in the first half, ${late.toFixed(0)} MB in the second`)
+    report.say(`  ${name}: heap up to ${early.toFixed(0)} MB in the first half, ${late.toFixed(0)} MB in the second`)
   }
 }
 

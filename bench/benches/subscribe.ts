@@ -1,17 +1,17 @@
 /** Deliveries through `store.subscribe`, against a loop written by hand that stores its checkpoint after each event. */
 import pg from 'pg'
-import type { Bench } from '../bench.ts'
+import type { Bench } from '../harness/bench.ts'
+import type { Store } from '../harness/rillflow.ts'
+import { compare, interleave, type Sample } from '../harness/rounds.ts'
+import { type BenchServer, startBenchServer } from '../harness/server.ts'
 import { makeUpsertTables, nextRows, saveCheckpoint } from '../peers/upserts.ts'
-import type { Store } from '../rillflow.ts'
-import { compare, interleave, type Sample } from '../rounds.ts'
-import { type BenchServer, startBenchServer } from '../server.ts'
-import { orders } from '../workload.ts'
+import { orders } from '../workloads/orders.ts'
 
 export const bench: Bench = {
   about: 'deliveries per second, from the call to the last event acknowledged; the handler does nothing',
   async run({ quick, report }) {
     const events = quick ? 20_000 : 100_000
-    // Who waits for the disk after each event gets fewer of them.
+    // A contestant that waits for the disk after each event gets fewer events.
     const few = quick ? 2_000 : 10_000
     await using server = await startBenchServer(report)
     await using store = await server.openStore()
@@ -70,7 +70,7 @@ async function calledBack(store: Store, partitions: number, events: number): Pro
       partitions,
       concurrency: partitions,
       onEvent() {
-        // Stopping stores what is done with.
+        // Stopping saves the checkpoint.
         if (++seen === events) void running.stop().then(resolve)
       },
     })

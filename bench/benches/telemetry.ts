@@ -1,14 +1,14 @@
-/** What telemetry costs while nobody listens, against the same build with its telemetry taken out; and while somebody does. */
+/** The cost of telemetry without a listener, against the same build without telemetry, and with spans recorded. */
 import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { build, type Plugin } from 'esbuild'
 import { filesLoaded } from '../../test/support/fresh-node.ts'
-import type { Bench } from '../bench.ts'
-import { runProgram } from '../program.ts'
-import type { WatchedAnswer, WatchedInput } from '../programs/watched.ts'
-import type { Report } from '../report.ts'
-import { compare, interleave, type Sample } from '../rounds.ts'
-import { type BenchServer, startAfresh, startBenchServer } from '../server.ts'
+import type { Bench } from '../harness/bench.ts'
+import { runProgram } from '../harness/program.ts'
+import type { Report } from '../harness/report.ts'
+import { compare, interleave, type Sample } from '../harness/rounds.ts'
+import { type BenchServer, startAfresh, startBenchServer } from '../harness/server.ts'
+import type { TracedStoreAnswer, TracedStoreInput } from '../programs/traced-store.ts'
 
 const root = resolve(import.meta.dirname, '../..')
 const tables = ['events', 'streams', 'workflows', 'workflow_executions', 'workflow_activity'].map(
@@ -25,8 +25,8 @@ export const bench: Bench = {
     await (await server.openStore()).close()
     await using without = await buildWithout()
     const cases = [
-      { name: 'append, 64 callers', unit: 'event', what: { callers: 64, ms: quick ? 1500 : 5000 } },
-      { name: 'handlers', unit: 'job', what: { jobs: quick ? 2000 : 10_000 } },
+      { name: 'append, 64 callers', unit: 'event', load: { callers: 64, ms: quick ? 1500 : 5000 } },
+      { name: 'handlers', unit: 'job', load: { jobs: quick ? 2000 : 10_000 } },
     ]
     for (const each of cases) await runCase(each, { rounds: quick ? 3 : 9, without: without.entry, server, report })
   },
@@ -35,7 +35,7 @@ export const bench: Bench = {
 interface Case {
   readonly name: string
   readonly unit: string
-  readonly what: WatchedInput['what']
+  readonly load: TracedStoreInput['load']
 }
 
 interface Around {
@@ -46,12 +46,12 @@ interface Around {
   readonly report: Report
 }
 
-interface WatchedSample extends Sample, WatchedAnswer {}
+interface TracedStoreSample extends Sample, TracedStoreAnswer {}
 
-async function runCase({ name, unit, what }: Case, { rounds, without, server, report }: Around): Promise<void> {
-  const run = async (entry: string, isTraced: boolean): Promise<WatchedSample> => {
-    const input: WatchedInput = { url: server.url, entry, isTraced, what }
-    const seen = await runProgram<WatchedAnswer>('watched', input)
+async function runCase({ name, unit, load }: Case, { rounds, without, server, report }: Around): Promise<void> {
+  const run = async (entry: string, isTraced: boolean): Promise<TracedStoreSample> => {
+    const input: TracedStoreInput = { url: server.url, entry, isTraced, load }
+    const seen = await runProgram<TracedStoreAnswer>('traced-store', input)
     return { value: seen.perSecond, ...seen }
   }
   const built = join(root, 'dist/index.js')
@@ -62,7 +62,7 @@ async function runCase({ name, unit, what }: Case, { rounds, without, server, re
   ]
   const samples = await interleave(contestants, { rounds, before: () => startAfresh(server.admin, tables) })
   const unused = samples.get('unused')!
-  const took = (list: readonly WatchedSample[]): Sample[] => list.map(each => ({ value: each.microseconds }))
+  const took = (list: readonly TracedStoreSample[]): Sample[] => list.map(each => ({ value: each.microseconds }))
   for (const peerNote of ['taken out', 'spans recorded']) {
     const peer = samples.get(peerNote)!
     const shared = { peerName: 'ours', peerNote } as const
@@ -79,7 +79,7 @@ interface Without extends AsyncDisposable {
   readonly entry: string
 }
 
-/** The same code, built the same way, whose telemetry does nothing: it counts, publishes and asks nothing. The calls are still there. */
+/** The same code, built the same way, with telemetry functions that do nothing. The calls are still made. */
 async function buildWithout(): Promise<Without> {
   const results = join(root, '.test-results')
   await mkdir(results, { recursive: true })

@@ -1,27 +1,27 @@
-/** Tenants: making them, many against one, what they cost while nothing happens, and taking them elsewhere. */
+/** Tenants: making them, appending to many and to one, their cost at rest, export and import, and moves. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
-import type { Bench, BenchContext } from '../bench.ts'
-import { closedLoop, type LoadSample } from '../load.ts'
-import { type MoveSample, openMover } from '../moving.ts'
+import type { Bench, BenchContext } from '../harness/bench.ts'
+import { closedLoop, type LoadSample } from '../harness/closed-loop.ts'
+import { runProgram } from '../harness/program.ts'
+import { shown } from '../harness/report.ts'
+import { openStore, type Store, type StoreOptions, type TenantedStore } from '../harness/rillflow.ts'
+import { compare, interleave, median, type Sample } from '../harness/rounds.ts'
+import { type BenchServer, startAfresh, startBenchServer } from '../harness/server.ts'
+import { statementsPerSecond } from '../harness/statement-rate.ts'
 import { copyIn, copyToFile, orderRows } from '../peers/copy.ts'
-import { storeTables } from '../peers/store.ts'
-import { runProgram } from '../program.ts'
-import type { TenantsAnswer, TenantsInput } from '../programs/tenants.ts'
-import { ordersProjection } from '../projection.ts'
-import { shown } from '../report.ts'
-import { openStore, type Store, type StoreOptions, type TenantedStore } from '../rillflow.ts'
-import { compare, interleave, median, type Sample } from '../rounds.ts'
-import { type BenchServer, startAfresh, startBenchServer } from '../server.ts'
-import { statementsPerSecond } from '../statements.ts'
-import { orderEvent, orders, StreamCursor } from '../workload.ts'
+import { storeTables } from '../peers/rillflow-append.ts'
+import type { TenantHeapAnswer, TenantHeapInput } from '../programs/tenant-heap.ts'
+import { ordersProjection } from '../rigs/orders-projection.ts'
+import { type MoveSample, openMover } from '../rigs/tenant-move.ts'
+import { orderEvent, orders, StreamCursor } from '../workloads/orders.ts'
 
 const many = 100
 const callers = 64
-/** Tenants made in one go, before the other way has its turn. */
+/** Number of tenants made in one run of a contestant. */
 const block = 25
 const pool = 32
 
@@ -42,7 +42,7 @@ function openTenanted(server: BenchServer, options: StoreOptions = {}): Promise<
   return openStore({ url: server.url, migrate: true, ...options, tenancy: 'schema' })
 }
 
-/** The tenants that all others use. */
+/** Makes the tenants that the other cases use. */
 async function provision({ quick, report }: BenchContext, server: BenchServer): Promise<string[]> {
   const made: string[] = []
   await using store = await openTenanted(server)
@@ -74,7 +74,7 @@ async function append({ quick, report }: BenchContext, server: BenchServer, tena
   await using single = await server.openStore()
   const groups = new Map<string, { size: number; perSecond: number; cores: number }[]>()
   const ms = quick ? 1_000 : 3_000
-  // A tenant's place and schema are looked at when a process first uses it.
+  // A process looks up a tenant's server and schema when it first uses it.
   for (const tenanted of [store, wider])
     await Promise.all(tenants.map(tenant => tenanted.tenant(tenant).events.append('first', [orderEvent(0)])))
   const contestant = (name: string, whole: Store, storeOf: (at: number) => Store) => ({
@@ -131,7 +131,7 @@ interface RestSample extends Sample {
   readonly connections: number
 }
 
-/** With a projection and a handler each, when all have gone to sleep. */
+/** All tenants have a projection and a handler, and are asleep. */
 async function rest({ quick, report }: BenchContext, server: BenchServer, tenants: string[]): Promise<void> {
   const numbers = quick ? [1, many] : [1, 10, many]
   const contestants = numbers.map(number => ({
@@ -155,7 +155,7 @@ async function rest({ quick, report }: BenchContext, server: BenchServer, tenant
     },
   }))
   const samples = await interleave(contestants, { rounds: quick ? 1 : 3 })
-  const [least, ...others] = numbers.map(number => ({ number, list: samples.get(`${number}`)! }))
+  const [fewest, ...others] = numbers.map(number => ({ number, list: samples.get(`${number}`)! }))
   const against = { peerName: 'ours', peerNote: '1 tenant' } as const
   for (const { number, list } of others) {
     const connections = (of: readonly RestSample[]): Sample[] => of.map(sample => ({ value: sample.connections }))
@@ -163,17 +163,17 @@ async function rest({ quick, report }: BenchContext, server: BenchServer, tenant
       case: `${number} at rest`,
       ...against,
       unit: 'statements/s',
-      ...compare(list, least!.list, 'less'),
+      ...compare(list, fewest!.list, 'less'),
     })
-    const open = compare(connections(list), connections(least!.list), 'less')
+    const open = compare(connections(list), connections(fewest!.list), 'less')
     report.result({ case: `${number} at rest`, ...against, unit: 'connections', ...open })
   }
   report.table('tenants, at rest')
 }
 
 async function heap({ report }: BenchContext, server: BenchServer, tenants: string[]): Promise<void> {
-  const input: TenantsInput = { url: server.url, tenants }
-  const { heapPerTenant } = await runProgram<TenantsAnswer>('tenants', input)
+  const input: TenantHeapInput = { url: server.url, tenants }
+  const { heapPerTenant } = await runProgram<TenantHeapAnswer>('tenant-heap', input)
   report.say(`  heap: ${shown(Math.round(heapPerTenant / 1024))} KB for each tenant that a process uses`)
 }
 
@@ -243,12 +243,12 @@ async function move({ quick, report }: BenchContext, server: BenchServer): Promi
   report.result({
     case: 'pause of a move',
     peerName: 'copy',
-    peerNote: 'nobody writes meanwhile',
+    peerNote: 'no writes meanwhile',
     unit: 'ms',
     ...result,
   })
   report.table(`tenants, a move of ${shown(events)} events`)
   const of = (pick: (sample: MoveSample) => number): string => shown(Math.round(median(ours.map(pick))))
-  const told = `the slowest of ${of(each => each.appends)} appends meanwhile took ${of(each => each.slowest)} ms`
-  report.say(`  the whole move took ${of(each => each.ms)} ms; ${told}`)
+  const slowest = `the slowest of ${of(each => each.appends)} appends meanwhile took ${of(each => each.slowest)} ms`
+  report.say(`  the whole move took ${of(each => each.ms)} ms; ${slowest}`)
 }

@@ -1,39 +1,38 @@
-/** Jobs that callers wait for, and a backlog of jobs: ours with its log and its history, pg-boss and graphile-worker. */
+/** Jobs that callers wait for, and a backlog of jobs: the store with its log and its history, pg-boss and graphile-worker. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { Bench, BenchContext } from '../bench.ts'
-import type { JobQueueSetup } from '../jobs.ts'
-import type { WorkingAnswer, WorkingInput } from '../programs/working.ts'
-import { type JobQueueName, jobTables } from '../queues.ts'
-import { compare, interleave, middle, type Sample } from '../rounds.ts'
-import { type BenchServer, startAfresh, startBenchServer } from '../server.ts'
-import { makeJobTables, work } from '../working.ts'
+import type { Bench, BenchContext } from '../harness/bench.ts'
+import { compare, interleave, middle, type Sample } from '../harness/rounds.ts'
+import { type BenchServer, startAfresh, startBenchServer } from '../harness/server.ts'
+import type { JobQueueLoadAnswer, JobQueueLoadInput } from '../programs/job-queue-load.ts'
+import type { JobQueueSetup } from '../rigs/job-queue.ts'
+import { type JobQueueName, jobTables, loadJobQueue, makeJobTables } from '../rigs/job-queues.ts'
 
 interface Entry {
-  readonly who: JobQueueName
+  readonly contestant: JobQueueName
   readonly note: string
   readonly setup: JobQueueSetup
-  /** Left out of a quick run. */
+  /** Not part of a quick run. */
   readonly isSlow?: boolean
 }
 
-const settled: Entry = { who: 'ours', note: 'settled', setup: {} }
-const handled: Entry = { who: 'ours', note: 'handled', setup: { until: 'handled' } }
+const settled: Entry = { contestant: 'ours', note: 'settled', setup: {} }
+const handled: Entry = { contestant: 'ours', note: 'handled', setup: { until: 'handled' } }
 const calling: readonly Entry[] = [
   settled,
   handled,
-  { who: 'pg-boss', note: '4 workers', setup: {} },
-  { who: 'pg-boss', note: '4 workers, pool of 32', setup: { poolSize: 32 }, isSlow: true },
-  { who: 'pg-boss', note: '1 worker', setup: { workers: 1 } },
-  { who: 'graphile-worker', note: 'default pool', setup: { batchSize: 500 } },
-  { who: 'graphile-worker', note: 'pool of 32', setup: { batchSize: 500, poolSize: 32 }, isSlow: true },
+  { contestant: 'pg-boss', note: '4 workers', setup: {} },
+  { contestant: 'pg-boss', note: '4 workers, pool of 32', setup: { poolSize: 32 }, isSlow: true },
+  { contestant: 'pg-boss', note: '1 worker', setup: { workers: 1 } },
+  { contestant: 'graphile-worker', note: 'default pool', setup: { batchSize: 500 } },
+  { contestant: 'graphile-worker', note: 'pool of 32', setup: { batchSize: 500, poolSize: 32 }, isSlow: true },
 ]
 const draining: readonly Entry[] = [
   settled,
-  { who: 'pg-boss', note: 'batches of 50', setup: {} },
-  { who: 'graphile-worker', note: 'local queue of 50', setup: {} },
-  { who: 'graphile-worker', note: 'local queue of 500', setup: { batchSize: 500 } },
+  { contestant: 'pg-boss', note: 'batches of 50', setup: {} },
+  { contestant: 'graphile-worker', note: 'local queue of 50', setup: {} },
+  { contestant: 'graphile-worker', note: 'local queue of 500', setup: { batchSize: 500 } },
 ]
 const peers = ['pg-boss', 'graphile-worker'] as const
 
@@ -43,14 +42,14 @@ export const bench: Bench = {
     {
       await using server = await startBenchServer(context.report)
       await makeJobTables(server.url)
-      for (const callers of [1, 8, 64]) await called(context, server, callers)
-      await drained(context, server)
+      for (const callers of [1, 8, 64]) await runCalls(context, server, callers)
+      await runBacklog(context, server)
     }
-    await embedded(context)
+    await runEmbedded(context)
   },
 }
 
-async function called({ quick, report }: BenchContext, server: BenchServer, callers: number): Promise<void> {
+async function runCalls({ quick, report }: BenchContext, server: BenchServer, callers: number): Promise<void> {
   const entries = calling.filter(({ isSlow }) => !(quick && isSlow))
   const samples = await runAll(entries, server, { callers, ms: quick ? 600 : 2500 }, quick ? 2 : 5)
   for (const peerName of peers) {
@@ -70,26 +69,26 @@ async function called({ quick, report }: BenchContext, server: BenchServer, call
   report.table(`workflow, ${callers} ${callers === 1 ? 'caller' : 'callers'}`)
 }
 
-async function drained({ quick, report }: BenchContext, server: BenchServer): Promise<void> {
+async function runBacklog({ quick, report }: BenchContext, server: BenchServer): Promise<void> {
   const jobs = quick ? 5_000 : 20_000
   const samples = await runAll(draining, server, { jobs }, quick ? 2 : 5)
-  for (const { who, note } of draining) {
-    if (who === 'ours') continue
+  for (const { contestant, note } of draining) {
+    if (contestant === 'ours') continue
     const result = compare(samples.get(settled)!, samples.get(draining.find(each => each.note === note)!)!)
-    report.result({ case: 'backlog', peerName: who, peerNote: note, unit: 'jobs/s', ...result })
+    report.result({ case: 'backlog', peerName: contestant, peerNote: note, unit: 'jobs/s', ...result })
   }
   report.table(`workflow, a backlog of ${jobs} jobs`)
 }
 
-/** In a folder, with one caller; of the peers, pg-boss runs on PGlite. */
-async function embedded({ quick, report }: BenchContext): Promise<void> {
+/** In a folder, with one caller. Of the peers only pg-boss runs on PGlite. */
+async function runEmbedded({ quick, report }: BenchContext): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), 'rf-workflow-'))
   try {
-    const whats = { '1 caller': { callers: 1, ms: quick ? 1000 : 4000 }, backlog: { jobs: quick ? 1000 : 5000 } }
-    for (const [name, what] of Object.entries(whats)) {
-      const contestants = (['ours', 'pg-boss'] as const).map(who => ({
-        name: who,
-        run: () => work({ who, place: { folder: join(folder, who) }, setup: {}, what }),
+    const loads = { '1 caller': { callers: 1, ms: quick ? 1000 : 4000 }, backlog: { jobs: quick ? 1000 : 5000 } }
+    for (const [name, load] of Object.entries(loads)) {
+      const contestants = (['ours', 'pg-boss'] as const).map(contestant => ({
+        name: contestant,
+        run: () => loadJobQueue({ contestant, place: { folder: join(folder, contestant) }, setup: {}, load }),
       }))
       const samples = await interleave(contestants, { rounds: quick ? 1 : 5 })
       const result = compare(samples.get('ours')!, samples.get('pg-boss')!)
@@ -104,22 +103,22 @@ async function embedded({ quick, report }: BenchContext): Promise<void> {
 async function runAll(
   entries: readonly Entry[],
   server: BenchServer,
-  what: WorkingInput['what'],
+  load: JobQueueLoadInput['load'],
   rounds: number,
-): Promise<Map<Entry, WorkingAnswer[]>> {
-  const nameOf = ({ who, note }: Entry): string => `${who} (${note})`
+): Promise<Map<Entry, JobQueueLoadAnswer[]>> {
+  const nameOf = ({ contestant, note }: Entry): string => `${contestant} (${note})`
   const contestants = entries.map(entry => ({
     name: nameOf(entry),
-    run: () => work({ who: entry.who, place: { url: server.url }, setup: entry.setup, what }),
+    run: () => loadJobQueue({ contestant: entry.contestant, place: { url: server.url }, setup: entry.setup, load }),
   }))
   const samples = await interleave(contestants, { rounds, before: () => startAfresh(server.admin, jobTables) })
   return new Map(entries.map(entry => [entry, samples.get(nameOf(entry))!]))
 }
 
 /** The set-up in which a peer did the most jobs. */
-function best(samples: ReadonlyMap<Entry, Sample[]>, who: JobQueueName): { entry: Entry; list: readonly Sample[] } {
+function best(samples: ReadonlyMap<Entry, Sample[]>, name: JobQueueName): { entry: Entry; list: readonly Sample[] } {
   return [...samples]
-    .filter(([entry]) => entry.who === who)
+    .filter(([entry]) => entry.contestant === name)
     .map(([entry, list]) => ({ entry, list }))
     .reduce((one, other) => (middle(other.list).value > middle(one.list).value ? other : one))
 }

@@ -1,15 +1,15 @@
-/** Our own `append_one` function, called straight through `pg`: one prepared call per append, no store in between. */
+/** Our `append_one` function, called directly through `pg`: one prepared call per append, without the store. */
 import pg from 'pg'
-import { type Appender, Conflict } from '../appender.ts'
-import { eventId, type OrderEvent } from '../workload.ts'
-import { storeTables } from './store.ts'
+import { type Appender, Conflict } from '../rigs/appender.ts'
+import { eventId, type OrderEvent } from '../workloads/orders.ts'
+import { storeTables } from './rillflow-append.ts'
 
 export const appendOne = `
   select outcome, at_version, at_position
   from rillflow.append_one(
     $1::text, $2::bigint, false, $3::uuid[], $4::text[], null, $5::jsonb, $6::jsonb, null, null, null)`
 
-/** What `appendOne` takes: schema version 1, and each event as its own correlation, by default. */
+/** Parameters of `appendOne`: schema version 1, and each event with a correlation of its own, by default. */
 export function appendOneValues(stream: string, version: number | 'any', events: readonly OrderEvent[]): unknown[] {
   return [
     stream,
@@ -21,7 +21,7 @@ export function appendOneValues(stream: string, version: number | 'any', events:
   ]
 }
 
-/** The schema must be there. */
+/** The schema must exist. */
 export function openAppendCall(url: string, poolSize: number): Appender {
   const pool = new pg.Pool({ connectionString: url, max: poolSize, idleTimeoutMillis: 0 })
   return {

@@ -1,6 +1,6 @@
 /**
- * COPY into our events table on one connection: the fastest way in that there is. It checks nothing, locks nothing and
- * writes no streams; positions are counted, not drawn. And COPY out of it, into a file or into another server.
+ * COPY into our events table on one connection: the fastest way to insert. It checks nothing, locks nothing and writes no
+ * streams; positions are counted, not drawn. And COPY out of the table, into a file or into another server.
  */
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
@@ -8,7 +8,7 @@ import { createWriteStream } from 'node:fs'
 import { finished, pipeline } from 'node:stream/promises'
 import type pg from 'pg'
 import { from, to } from 'pg-copy-streams'
-import { eventId, eventsPerStream, type OrderEvent, orderEvent } from '../workload.ts'
+import { eventId, eventsPerStream, type OrderEvent, orderEvent } from '../workloads/orders.ts'
 
 const chunkRows = 250
 const columns = `
@@ -16,7 +16,7 @@ const columns = `
   created_at`
 const copyFrom = `copy rillflow.events (${columns}) from stdin`
 
-/** Copies what it is given, chunk by chunk, in one statement. */
+/** Copies the given chunks in one statement. */
 export async function copyIn(client: pg.ClientBase, chunks: Iterable<string>): Promise<void> {
   const stream = client.query(from(copyFrom))
   const done = finished(stream)
@@ -35,7 +35,7 @@ export async function copyAcross(client: pg.ClientBase, schema: string, other: p
   await pipeline(client.query(to(`copy ${schema}.events (${columns}) to stdout`)), other.query(from(copyFrom)))
 }
 
-/** Rows as COPY takes them, made while they are asked for, until `enough` says so. */
+/** Rows in COPY's text format, made on demand until `enough` returns true. */
 export function* orderRows(enough: (rows: number) => boolean): Generator<string, void, undefined> {
   const createdAt = new Date().toISOString()
   let stream = ''
@@ -62,7 +62,7 @@ export function copyRow(
   return `${position}\t${version}\t${escaped(stream)}\t${id}\t${escaped(type)}\t1\t${json}\t${id}\t\\N\t\\N\t${createdAt}\n`
 }
 
-/** COPY's text form gives a meaning to the backslash and to these three. */
+/** COPY's text format gives these characters a meaning. */
 function escaped(text: string): string {
   if (!/[\\\n\r\t]/.test(text)) return text
   return text.replaceAll('\\', '\\\\').replaceAll('\n', '\\n').replaceAll('\r', '\\r').replaceAll('\t', '\\t')

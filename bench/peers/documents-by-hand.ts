@@ -1,16 +1,16 @@
-/** Documents in hand-written SQL: prepared statements on a table like ours, with indexes as one writes them. */
+/** Documents in hand-written SQL: prepared statements on a table like ours, with plain expression indexes. */
 import pg from 'pg'
-import type { CustomerStore } from '../customers.ts'
+import type { CustomerStore } from '../workloads/customers.ts'
 
 const columns = 'id, body, version, created_at, updated_at, created_by, updated_by, deleted_at'
 
-/** The table of ours must be there: this one is made like it. */
+/** Our table must exist: this one is made like it. */
 export async function openByHand(
   url: string,
   { table, like, gin, poolSize }: { table: string; like: string; gin: boolean; poolSize: number },
 ): Promise<CustomerStore & AsyncDisposable> {
   const pool = new pg.Pool({ connectionString: url, max: poolSize, idleTimeoutMillis: 0 })
-  // The server may be gone before the last idle connection is.
+  // The server may stop before the last idle connection does.
   pool.on('error', () => {})
   await makeTable(pool, table, like, gin)
   await pool.query(`

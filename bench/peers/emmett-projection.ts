@@ -1,16 +1,23 @@
-/** Emmett's own way to fold events into documents (its Pongo projection of one stream), and its own rebuild of it. */
+/** Emmett's projection of events into documents (its single-stream Pongo projection), and its rebuild. */
 import type { Event } from '@event-driven-io/emmett'
 import {
   getPostgreSQLEventStore,
   pongoSingleStreamProjection,
   rebuildPostgreSQLProjections,
 } from '@event-driven-io/emmett-postgresql'
-import { fold, newOrder, type Order } from '../order.ts'
-import { eventsPerStream, type OrderEvent, orders, orderTypes } from '../workload.ts'
+import {
+  eventsPerStream,
+  fold,
+  newOrder,
+  type Order,
+  type OrderEvent,
+  orders,
+  orderTypes,
+} from '../workloads/orders.ts'
 
 /**
- * The same events as ours, in streams of 10. One after the other: what was appended at the same time its rebuild may
- * skip, because it reads in the order of transactions and remembers a position.
+ * The same events as ours, in streams of 10, appended one after the other: its rebuild may skip events that were appended
+ * concurrently, because it reads in the order of transactions and remembers a position.
  */
 export async function fillEmmett(url: string, count: number): Promise<void> {
   const store = getPostgreSQLEventStore(url)

@@ -2,8 +2,8 @@
 import { type Event, STREAM_DOES_NOT_EXIST } from '@event-driven-io/emmett'
 import { getPostgreSQLEventStore } from '@event-driven-io/emmett-postgresql'
 import pg from 'pg'
-import type { Appender } from '../appender.ts'
-import { orderEvent } from '../workload.ts'
+import type { Appender } from '../rigs/appender.ts'
+import { orderEvent } from '../workloads/orders.ts'
 
 export async function openEmmett(url: string, poolSize: 'default' | number): Promise<Appender> {
   const pool =
@@ -14,7 +14,7 @@ export async function openEmmett(url: string, poolSize: 'default' | number): Pro
     const messages = events.map(({ type, data, headers }) => ({ type, data, metadata: headers }) as unknown as Event)
     return store.appendToStream(stream, messages, expected === undefined ? {} : { expectedStreamVersion: expected })
   }
-  // It makes its tables with the first append.
+  // Emmett makes its tables with the first append.
   await append('first', 'any', [orderEvent(0)])
   return {
     tables: ['emt_messages', 'emt_streams'],

@@ -1,7 +1,15 @@
 /** graphile-worker, through its public API: workers fed from a local queue, with completions in batches. */
 import { Logger, makeWorkerUtils, type Runner, run } from 'graphile-worker'
 import pg from 'pg'
-import { defaults, type JobData, type JobQueue, type JobQueueOptions, jobData, jobDataList, Waiting } from '../jobs.ts'
+import {
+  defaults,
+  type JobData,
+  JobEnds,
+  type JobQueue,
+  type JobQueueOptions,
+  jobData,
+  jobDataList,
+} from '../rigs/job-queue.ts'
 
 const task = 'job'
 
@@ -9,13 +17,13 @@ export async function openGraphileWorker({ place, onStart, ...setup }: JobQueueO
   const { workers, poolSize, batchSize } = { poolSize: 10, ...defaults, ...setup }
   if (!('url' in place)) throw new Error('graphile-worker needs a server')
   const pgPool = new pg.Pool({ connectionString: place.url, max: poolSize })
-  // The server may be gone before the last idle connection is. It asks for both.
+  // The server may stop before the last idle connection does. graphile-worker wants both listeners.
   pgPool.on('error', () => {})
   pgPool.on('connect', client => client.on('error', () => {}))
   const logger = new Logger(() => () => {})
   const utils = await makeWorkerUtils({ pgPool, logger })
   await utils.migrate()
-  const waiting = new Waiting()
+  const ends = new JobEnds()
   let runner: Runner | undefined
   const stop = async (): Promise<void> => {
     await runner?.stop()
@@ -32,14 +40,14 @@ export async function openGraphileWorker({ place, onStart, ...setup }: JobQueueO
           [task](payload) {
             const { n } = payload as JobData
             onStart(n)
-            waiting.end(n)
+            ends.end(n)
           },
         },
       })
     },
     stop,
     async run(n) {
-      const done = waiting.until(n)
+      const done = ends.until(n)
       await utils.addJob(task, jobData(n))
       await done
     },

@@ -1,4 +1,4 @@
-/** Reading as one does by hand: the driver's own prepared keyset pages of 1000, rows as objects, its default parsers. */
+/** Reading by hand: prepared keyset pages of 1000 through the driver, rows as objects, its default parsers. */
 import type pg from 'pg'
 
 export interface Row {
@@ -20,7 +20,7 @@ export const logPage = logPageOf(pageSize)
 export const streamPage = `
   select ${columns} from rillflow.events where stream = $1 and version > $2 order by version limit ${pageSize}`
 
-/** Page after page, each asked for when the one before has been dealt with. */
+/** Page after page; each is requested when the one before has been processed. */
 export async function readPages(
   next: (last: Row | undefined) => Promise<readonly Row[]>,
   onRow: (row: Row) => void,

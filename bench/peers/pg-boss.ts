@@ -1,7 +1,15 @@
 /** pg-boss, through its public API: workers that fetch batches, woken by NOTIFY, on a server or on PGlite. */
 import { PGlite } from '@electric-sql/pglite'
 import { fromPglite, PgBoss } from 'pg-boss'
-import { defaults, type JobData, type JobQueue, type JobQueueOptions, jobData, jobDataList, Waiting } from '../jobs.ts'
+import {
+  defaults,
+  type JobData,
+  JobEnds,
+  type JobQueue,
+  type JobQueueOptions,
+  jobData,
+  jobDataList,
+} from '../rigs/job-queue.ts'
 
 const queue = 'jobs'
 
@@ -11,7 +19,7 @@ export async function openPgBoss({ place, onStart, ...setup }: JobQueueOptions):
   const boss = new PgBoss({
     ...('url' in place ? { connectionString: place.url } : { db: fromPglite(pglite!), backend: 'pglite' }),
     useListenNotify: true,
-    // What it does once a minute beside the jobs, and at the start: it would be in some runs and not in others.
+    // Maintenance at the start and once a minute would be part of some runs and not of others.
     supervise: false,
     schedule: false,
     ...(poolSize === undefined ? {} : { max: poolSize }),
@@ -20,7 +28,7 @@ export async function openPgBoss({ place, onStart, ...setup }: JobQueueOptions):
   boss.on('error', error => errors.push(error))
   await boss.start()
   await boss.createQueue(queue, { notify: true })
-  const waiting = new Waiting()
+  const ends = new JobEnds()
   return {
     start: () =>
       boss.work<JobData>(
@@ -35,13 +43,13 @@ export async function openPgBoss({ place, onStart, ...setup }: JobQueueOptions):
         async jobs => {
           for (const { data } of jobs) {
             onStart(data.n)
-            waiting.end(data.n)
+            ends.end(data.n)
           }
         },
       ),
     stop: () => boss.offWork(queue, { wait: true }),
     async run(n) {
-      const end = waiting.until(n)
+      const end = ends.until(n)
       await boss.send(queue, jobData(n))
       await end
     },

@@ -2,7 +2,7 @@
 import { type SQL, sql } from '@event-driven-io/dumbo'
 import { pongoClient } from '@event-driven-io/pongo'
 import pg from 'pg'
-import type { Customer, CustomerStore } from '../customers.ts'
+import type { Customer, CustomerStore } from '../workloads/customers.ts'
 
 export const pongoTable = 'pongo_customers'
 
@@ -13,7 +13,7 @@ export interface Pongo extends CustomerStore, AsyncDisposable {
 
 export async function openPongo(url: string, poolSize: number): Promise<Pongo> {
   const pool = new pg.Pool({ connectionString: url, max: poolSize, idleTimeoutMillis: 0 })
-  // The server may be gone before the last idle connection is.
+  // The server may stop before the last idle connection does.
   pool.on('error', () => {})
   const client = pongoClient(url, { connectionOptions: { pool } })
   const collection = client.db().collection<Customer & { _id?: string }>(pongoTable)

@@ -1,9 +1,9 @@
-/** What one writes first: begin, select the version, insert, commit; prepared, on a table with the shape of ours. */
+/** The naive append: begin, select the version, insert, commit; prepared, on a table with the shape of ours. */
 import pg from 'pg'
-import { type Appender, Conflict } from '../appender.ts'
-import { eventId, type OrderEvent } from '../workload.ts'
+import { type Appender, Conflict } from '../rigs/appender.ts'
+import { eventId, type OrderEvent } from '../workloads/orders.ts'
 
-/** The schema of ours must be there: the table is made like it, indexes included. */
+/** Our schema must exist: the table is made like its events table, indexes included. */
 export async function openRoundTrips(url: string, poolSize: number): Promise<Appender> {
   const pool = new pg.Pool({ connectionString: url, max: poolSize, idleTimeoutMillis: 0 })
   await pool.query('create schema if not exists naive')

@@ -1,7 +1,7 @@
-/** A document and an event in one transaction by hand: in one flush on a pipelining connection, or four round trips. */
+/** A document and an event in one transaction by hand: in one flush on a pipelining connection, or in four round trips. */
 import pg from 'pg'
-import type { Customer } from '../customers.ts'
-import type { OrderEvent } from '../workload.ts'
+import type { Customer } from '../workloads/customers.ts'
+import type { OrderEvent } from '../workloads/orders.ts'
 import { appendOne, appendOneValues } from './append-call.ts'
 import { makeTable } from './documents-by-hand.ts'
 
@@ -29,7 +29,7 @@ function append(stream: string, version: number, event: OrderEvent): pg.QueryCon
   return { name: 'append_one', text: appendOne, values: appendOneValues(stream, version, [event]) }
 }
 
-/** The schema of ours must be there. */
+/** Our schema must exist. */
 export async function makeSavedTable(pool: pg.Pool): Promise<void> {
   await makeTable(pool, 'byhand.saved', 'rillflow.saved', true)
 }
@@ -54,7 +54,7 @@ export async function openPipelined(url: string): Promise<Saver> {
 
 export function openFourRoundTrips(url: string, poolSize: number): Saver {
   const pool = new pg.Pool({ connectionString: url, max: poolSize, idleTimeoutMillis: 0 })
-  // The server may be gone before the last idle connection is.
+  // The server may stop before the last idle connection does.
   pool.on('error', () => {})
   return {
     async save(id, data, stream, version, event) {

@@ -1,4 +1,4 @@
-/** A projection as one writes it first: page after page, a statement per event, a transaction and a checkpoint per page. */
+/** A naive projection: page after page, one statement per event, a transaction and a checkpoint per page. */
 import type pg from 'pg'
 import { logPageOf, type Row } from './keyset.ts'
 
@@ -18,7 +18,7 @@ export async function makeUpsertTables(admin: pg.Pool): Promise<void> {
     create table if not exists byhand.checkpoints (name text primary key, position bigint not null)`)
 }
 
-/** Applies what there is after `from`, and returns how far it came. */
+/** Applies all events after `from`, and returns the last position. */
 export async function applyByHand(client: pg.ClientBase, from: string, onEvent: () => void): Promise<string> {
   for (let last = from; ; ) {
     const rows = await nextRows(client, last)
@@ -49,7 +49,7 @@ export function saveCheckpoint(name: string, position: string): pg.QueryConfig {
   }
 }
 
-/** The fold is made by the statement: no round trip to read the document. */
+/** The statement folds: no round trip to read the document. */
 function upsert({ stream, type, data }: LogRow): pg.QueryConfig {
   return {
     name: 'upsert',

@@ -61,7 +61,8 @@ async function showConflict(): Promise<void> {
     store.events.append(counter, { type: 'OrderShipped', data: { carrier } }, { expected: 1 }).then(
       () => `${carrier}: shipped`,
       error => {
-        if (error instanceof VersionConflict) return `${carrier}: ${error.code}, the stream is at version ${error.actual}`
+        if (error instanceof VersionConflict)
+          return `${carrier}: ${error.code}, the stream is at version ${error.actual}`
         throw error
       },
     )

@@ -20,7 +20,10 @@ test('an order that is paid can be shipped', () => {
 })
 
 test('an order that is not paid cannot be shipped', () => {
-  specify(Order).given([placed]).when({ type: 'Ship', carrier: 'Swift' }).expect(/placed cannot be shipped/)
+  specify(Order)
+    .given([placed])
+    .when({ type: 'Ship', carrier: 'Swift' })
+    .expect(/placed cannot be shipped/)
 })
 
 test('a placed order is charged, packed and shipped', async () => {

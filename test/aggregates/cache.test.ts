@@ -4,7 +4,7 @@ import { StateCache } from '../../src/aggregates/cache.ts'
 import { openShop, paid, placed } from '../support/shop.ts'
 import { listeningDatabase, Order, OrderClass, orderDecider, orders } from './orders.ts'
 
-test('a state in memory saves all but the tail, which is always read', async () => {
+test('a cached state saves all reads but the tail, which is always read', async () => {
   const { database, labels } = await listeningDatabase()
   const { store, sibling } = await openShop({ database })
   const repository = store.aggregates(orders({ cacheSize: 10 }))
@@ -17,11 +17,11 @@ test('a state in memory saves all but the tail, which is always read', async () 
 
   expect(labels).toEqual(['aggregates.tail'])
   expect(order).toMatchObject({ version: 4, state: { status: 'paid', total: 6 } })
-  // The event it was kept at, and the one after it.
+  // The last cached event, and the one after it.
   expect(store.metrics().events_read_total - before).toBe(2)
 })
 
-test('a state in memory that the stream does not lead through any more is forgotten', async () => {
+test('a cached state that no longer matches the stream is dropped', async () => {
   const { store, query } = await openShop()
   const repository = store.aggregates(orders({ cacheSize: 10 }))
   await repository.commit('order-1', [placed(1), placed(2)])
@@ -36,7 +36,7 @@ test('a state in memory that the stream does not lead through any more is forgot
   expect(other).toMatchObject({ version: 2, state: { total: 8 } })
 })
 
-test('what somebody does to a state that was loaded changes nobody else’s', async () => {
+test('changes that a caller makes to a loaded state do not reach other callers', async () => {
   const { store } = await openShop()
   const Mutable = aggregate('order', {
     ...orderDecider,
@@ -55,7 +55,7 @@ test('what somebody does to a state that was loaded changes nobody else’s', as
   expect(await repository.fetchLatest('order-1')).toEqual({ status: 'paid', total: 1, parcels: [] })
 })
 
-test('what a transaction saw that was rolled back is not kept', async () => {
+test('a state seen in a transaction that was rolled back is not cached', async () => {
   const { store } = await openShop()
   const repository = store.aggregates(orders({ cacheSize: 10 }))
   await repository.commit('order-1', placed(1))
@@ -70,7 +70,7 @@ test('what a transaction saw that was rolled back is not kept', async () => {
   expect(await repository.fetchLatest('order-1')).toMatchObject({ total: 1 })
 })
 
-test('RB-82: two stores never see each other’s states, also if their aggregates are the same', async () => {
+test('RB-82: two stores never see each other’s states, even if their aggregates are equal', async () => {
   const [one, two] = [await openShop(), await openShop()]
   await one.store.aggregates(Order).commit('order-1', placed(1))
   await two.store.aggregates(Order).commit('order-1', [placed(2), placed(3)])
@@ -79,7 +79,7 @@ test('RB-82: two stores never see each other’s states, also if their aggregate
   expect(await two.store.aggregates(Order).load('order-1')).toMatchObject({ version: 2, state: { total: 5 } })
 })
 
-test('a class that cannot be hydrated is folded anew each time', async () => {
+test('a class without hydrate is folded again on each load', async () => {
   const { store } = await openShop()
   const repository = store.aggregates(aggregate('order', { class: OrderClass }))
   await repository.commit('order-1', placed(1))
@@ -90,7 +90,7 @@ test('a class that cannot be hydrated is folded anew each time', async () => {
   expect(two).not.toBe(one)
 })
 
-test('the states used least recently make room for new ones', () => {
+test('the least recently used states are evicted first', () => {
   const cache = new StateCache(2)
   const state = (version: number) => ({ version, eventId: 'id', text: '{}' })
   cache.put('order-1', state(1))

@@ -34,7 +34,7 @@ export const orderDecider = decider({
 
 export const Order = aggregate('order', orderDecider)
 
-/** No states in memory: what a load reads is what the database has. */
+/** Without a cache: each load reads the database. */
 export function orders(options: { every?: number; stateVersion?: number; cacheSize?: number } = {}) {
   const { every, stateVersion, cacheSize = 0 } = options
   return aggregate('order', { ...orderDecider, snapshotEvery: every, stateVersion, cacheSize })
@@ -67,7 +67,7 @@ export class KeptOrder extends OrderClass {
   }
 }
 
-/** A database that remembers what it was asked; wake-ups go out by themselves, and are left out. */
+/** A database that records the labels of its statements, without those of wake-ups. */
 export async function listeningDatabase(): Promise<{ database: Database; labels: string[] }> {
   const database = await openDatabase()
   const labels: string[] = []

@@ -32,7 +32,7 @@ function decide(command: 'add' | 'ship', order: Summary | null): ShopEvent {
 
 const Order = aggregate('order', { projection: summaries, decide })
 
-test('a document that is behind is folded on to the head of its stream', async () => {
+test('a document that is behind is folded up to the head of its stream', async () => {
   const { store } = await openShop()
   const orders = store.aggregates(Order)
   await store.projections.register(summaries)
@@ -51,7 +51,7 @@ test('a document that is behind is folded on to the head of its stream', async (
   expect(await orders.fetchLatest('order-1')).toEqual({ total: 7, id: 'order-1' })
 })
 
-test('of what the document has, no event is read again', async () => {
+test('events that the document already contains are not read again', async () => {
   const { database, labels } = await listeningDatabase()
   const { store } = await openShop({ database })
   const orders = store.aggregates(Order)
@@ -67,7 +67,7 @@ test('of what the document has, no event is read again', async () => {
   expect(store.metrics().events_read_total).toBe(before)
 })
 
-test('a live projection is folded from the beginning, and decided on like any other', async () => {
+test('a live projection is folded from the beginning, and decisions are made on it like on any other', async () => {
   const { store } = await openShop()
   const Live = aggregate('order', { projection: liveProjection('live', { events: shopEvents, ...on }), decide })
   const orders = store.aggregates(Live)
@@ -79,7 +79,7 @@ test('a live projection is folded from the beginning, and decided on like any ot
   expect(result.version).toBe(3)
 })
 
-test('a document that is gone is null', async () => {
+test('a deleted document is null', async () => {
   const { store } = await openShop()
   const orders = store.aggregates(Order)
   await store.projections.register(summaries)
@@ -94,7 +94,7 @@ test('a document that is gone is null', async () => {
     .then(/nothing to ship/)
 })
 
-test('one that is out of use is refused, and so is a projection of many streams', async () => {
+test('an archived stream is refused, and so is a projection of several streams', async () => {
   const { store } = await openShop()
   await store.projections.register(summaries)
   await store.events.append('order-1', placed(1))

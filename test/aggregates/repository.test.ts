@@ -20,7 +20,7 @@ test('an order is loaded, decided on and committed, and its version is that of i
   expect(await store.streams.describe('order-1')).toMatchObject({ version: 2 })
 })
 
-test('one that was loaded goes on after its commit', async () => {
+test('a loaded aggregate can be used further after its commit', async () => {
   const { store } = await openShop()
   const orders = store.aggregates(Order)
   const order = await orders.load('order-1')
@@ -35,7 +35,7 @@ test('one that was loaded goes on after its commit', async () => {
   expect(await orders.fetchLatest('order-1')).toEqual({ status: 'paid', total: 1, parcels: [] })
 })
 
-test('of two who decided on one state one commits, the other gets a conflict with the actual version', async () => {
+test('of two callers that decided on the same state one commits, and the other gets a conflict with the actual version', async () => {
   const { store } = await openShop()
   const orders = store.aggregates(Order)
   await store.events.append('order-1', [placed(), paid])
@@ -50,7 +50,7 @@ test('of two who decided on one state one commits, the other gets a conflict wit
   expect(await orders.fetchLatest('order-1')).toMatchObject({ parcels: ['a'] })
 })
 
-test('handle decides anew on the state that somebody else has led to', async () => {
+test('handle decides again on the state that another writer has produced', async () => {
   const { store } = await openShop()
   const orders = store.aggregates(Order)
   await store.events.append('order-1', [placed(), paid])
@@ -68,7 +68,7 @@ test('handle decides anew on the state that somebody else has led to', async () 
   await expect(orders.handle('order-1', { type: 'Ship', parcels: [] })).rejects.toThrow('pay first')
 })
 
-test('a command that leads to nothing appends nothing', async () => {
+test('a command without events appends nothing', async () => {
   const { store } = await openShop()
 
   const { events, result } = await store.aggregates(Order).handle('order-1', { type: 'Pay' })
@@ -78,7 +78,7 @@ test('a command that leads to nothing appends nothing', async () => {
   expect(await store.aggregates(Order).fetchLatest('order-1')).toBeUndefined()
 })
 
-test('a command with an idempotency key is decided once, and answered with the first outcome after that', async () => {
+test('a command with an idempotency key is decided once, and repeats return the first outcome', async () => {
   const { store } = await openShop()
   const orders = store.aggregates(Order)
   await store.events.append('order-1', [placed(), paid])
@@ -97,7 +97,7 @@ test('a command with an idempotency key is decided once, and answered with the f
   ).rejects.toMatchObject({ code: 'idempotency_conflict' })
 })
 
-test('the state as it was at a version, and at a time', async () => {
+test('load returns the state at a version, and at a time', async () => {
   const { store, query } = await openShop()
   const orders = store.aggregates(Order)
   await store.events.append('order-1', placed(5))
@@ -115,7 +115,7 @@ test('the state as it was at a version, and at a time', async () => {
   await expect(orders.load('order-1', { version: 1, at: new Date() })).rejects.toMatchObject({ code: 'invalid_option' })
 })
 
-test('RB-64: the validator sees the state after the new events, and also a plain commit goes through it', async () => {
+test('RB-64: the validator sees the state after the new events, also on a plain commit', async () => {
   const { store } = await openShop()
   const Limited = aggregate('order', {
     ...orderDecider,
@@ -149,7 +149,7 @@ test('a validator may throw, and the error is the cause', async () => {
   expect(error).toMatchObject({ code: 'invalid_aggregate_state', reason: 'never', cause })
 })
 
-test('a plain commit keeps to the version it is told to expect', async () => {
+test('a plain commit expects the version it was given', async () => {
   const { store } = await openShop()
   const orders = store.aggregates(Order)
   const event = { type: 'OrderPlaced' as const, data: { total: 1 } }
@@ -162,7 +162,7 @@ test('a plain commit keeps to the version it is told to expect', async () => {
   expect(await orders.commit('order-1', [event, event], { expected: 1 })).toMatchObject({ version: 3 })
 })
 
-test('a class folds itself, and its methods decide', async () => {
+test('a class folds itself, and its methods make decisions', async () => {
   const { store } = await openShop()
   const orders = store.aggregates(aggregate('order', { class: OrderClass }))
   await store.events.append('order-1', placed(7))
@@ -175,7 +175,7 @@ test('a class folds itself, and its methods decide', async () => {
   await expect(orders.handle('order-2', order => order.ship('a'))).rejects.toThrow('nothing to ship')
 })
 
-test('what is committed in a transaction is there with it, or not at all', async () => {
+test('a commit in a transaction is stored with it, or not at all', async () => {
   const { store } = await openShop()
   const orders = store.aggregates(Order)
 
@@ -191,7 +191,7 @@ test('what is committed in a transaction is there with it, or not at all', async
   expect(await orders.fetchLatest('order-1')).toMatchObject({ total: 2 })
 })
 
-test('inside a transaction a call without it is refused', async () => {
+test('inside a transaction a call without its handle is refused', async () => {
   const { store } = await openShop()
 
   const inside = store.transaction(() => store.aggregates(Order).load('order-1'))
@@ -199,7 +199,7 @@ test('inside a transaction a call without it is refused', async () => {
   await expect(inside).rejects.toMatchObject({ code: 'inside_transaction' })
 })
 
-test('an id is the stream of its category, and any other is refused', async () => {
+test("an id must be a stream of the aggregate's category", async () => {
   const { store } = await openShop()
   const orders = store.aggregates(Order)
 
@@ -210,7 +210,7 @@ test('an id is the stream of its category, and any other is refused', async () =
   expect(() => aggregate('web-order', orderDecider)).toThrow('has a "-" in it')
 })
 
-test('a stream that is out of use is not loaded as if it were new', async () => {
+test('an archived stream is not loaded as a new one', async () => {
   const { store } = await openShop()
   const orders = store.aggregates(Order)
   for (const stream of ['order-1', 'order-2']) await orders.handle(stream, { type: 'Place', total: 1 })
@@ -223,7 +223,7 @@ test('a stream that is out of use is not loaded as if it were new', async () => 
   expect(await orders.load('order-1', { version: 1 })).toMatchObject({ state: { status: 'placed' } })
 })
 
-test('an event that cannot be folded is named, and nothing is committed on what is left', async () => {
+test('an event that cannot be folded is named, and nothing is committed on the partial state', async () => {
   const { store } = await openShop()
   const Picky = aggregate(
     'order',
@@ -259,7 +259,7 @@ test('an event that cannot be folded is named, and nothing is committed on what 
   await expect(orders.load('order-1')).rejects.toMatchObject(failure)
 })
 
-test('a decision that is no event is refused', async () => {
+test('a decision that is not an event is refused', async () => {
   const { store } = await openShop()
   const decide = (given: unknown): never => given as never
   const orders = store.aggregates(aggregate('order', { ...orderDecider, decide }))
@@ -268,7 +268,7 @@ test('a decision that is no event is refused', async () => {
     await expect(orders.handle('order-1', nonsense as never)).rejects.toMatchObject({ code: 'invalid_decision' })
 })
 
-test('what is folded before the commit is what is read after it', async () => {
+test('the state folded before the commit equals the state read after it', async () => {
   const { store } = await openShop()
   const dates = decider({
     initial: (): { at: unknown } => ({ at: undefined }),
@@ -283,7 +283,7 @@ test('what is folded before the commit is what is read after it', async () => {
   expect(await notes.fetchLatest('note-1')).toEqual(state)
 })
 
-test('RB-64: options that make no sense, such as a snapshot every 0 events, are refused when the aggregate is defined', () => {
+test('RB-64: invalid options, such as a snapshot every 0 events, are refused when the aggregate is defined', () => {
   const define = (options: object) => () => aggregate('order', { ...orderDecider, ...options })
 
   expect(define({ snapshotEvery: 0 })).toThrow('snapshotEvery')

@@ -3,7 +3,7 @@ import { aggregate } from '../../src/aggregates/aggregate.ts'
 import { decider } from '../../src/aggregates/decider.ts'
 import { writeSnapshots } from '../../src/aggregates/snapshot.ts'
 import type { ForeignTransaction } from '../../src/database/transaction.ts'
-import { workbench } from '../support/consumers.ts'
+import { openConsumerParts } from '../support/consumer-parts.ts'
 import { connect, onServer, openShop, outcome, paid, placed, type Shop, shipped } from '../support/shop.ts'
 import { KeptOrder, listeningDatabase, OrderClass, orderDecider, orders } from './orders.ts'
 
@@ -20,7 +20,7 @@ function snapshotsIn({ query }: Shop): Promise<SnapshotRow[]> {
   )
 }
 
-test('RB-64: a commit that reaches or steps over a multiple of N writes a snapshot, any other none', async () => {
+test('RB-64: only a commit that reaches or passes a multiple of N writes a snapshot', async () => {
   const shop = await openShop()
   const repository = shop.store.aggregates(orders({ every: 3 }))
   const versions: number[][] = []
@@ -82,7 +82,7 @@ test('RB-63: with a snapshot at the head nothing is folded, and the version is r
   expect(await repository.commit(order)).toMatchObject({ version: 3 })
 })
 
-test('RB-63: under concurrent writers every snapshot is what the events up to its version fold to', async () => {
+test('RB-63: under concurrent writers every snapshot equals the fold of the events up to its version', async () => {
   const shop = await openShop()
   const stores = [shop.store, await shop.sibling(), await shop.sibling()]
   const seen: SnapshotRow[] = []
@@ -107,7 +107,7 @@ test('RB-63: under concurrent writers every snapshot is what the events up to it
 
 test('RB-63: a newer snapshot is never replaced by an older one', async () => {
   const shop = await openShop()
-  const { log } = workbench(shop)
+  const { log } = openConsumerParts(shop)
   const snapshot = (version: number) => ({
     stream: 'order-1',
     version,
@@ -122,7 +122,7 @@ test('RB-63: a newer snapshot is never replaced by an older one', async () => {
   expect(await snapshotsIn(shop)).toEqual([{ stream: 'order-1', version: 5, state_version: 1, body: { v: 5 } }])
 })
 
-test('a snapshot is there if, and only if, its events are', async () => {
+test('a snapshot exists if, and only if, its events do', async () => {
   const shop = await openShop()
   const repository = shop.store.aggregates(orders({ every: 1 }))
   const order = await repository.load('order-1')
@@ -144,7 +144,7 @@ test('a snapshot is there if, and only if, its events are', async () => {
   expect(await snapshotsIn(shop)).toMatchObject([{ version: 2, body: { total: 5 } }])
 })
 
-test('a snapshot beside an inline projection: both are written, or neither is', async () => {
+test('a snapshot and an inline projection are written together, or neither is', async () => {
   const shop = await openShop()
   const { documentProjection } = await import('../../src/projections/document.ts')
   const totals = documentProjection('totals', {
@@ -183,7 +183,7 @@ test('commits that write snapshots and those that do not keep their order in one
   expect(await repository.load('order-1', { version: 3 })).toMatchObject({ state: { total: 6 } })
 })
 
-test('snapshots of another state version are not used, and go when a newer one is written', async () => {
+test('snapshots of another state version are not used, and are deleted when a newer one is written', async () => {
   const shop = await openShop()
   await shop.store.aggregates(orders({ every: 2 })).commit('order-1', [placed(1), placed(2)])
   await shop.query(`update ~snapshots set body = '{"status":"placed","total":1000,"parcels":[]}'`)
@@ -196,7 +196,7 @@ test('snapshots of another state version are not used, and go when a newer one i
   expect(await snapshotsIn(shop)).toMatchObject([{ state_version: 2, version: 4, body: { total: 10 } }])
 })
 
-test('a release with the old state version goes on beside the new one', async () => {
+test('a release with the old state version keeps working next to the new one', async () => {
   const shop = await openShop()
   const [old, changed] = [1, 2].map(stateVersion => shop.store.aggregates(orders({ every: 1, stateVersion })))
   await changed!.commit('order-1', placed(1))
@@ -210,7 +210,7 @@ test('a release with the old state version goes on beside the new one', async ()
   expect(await changed!.fetchLatest('order-1')).toEqual(await old!.fetchLatest('order-1'))
 })
 
-test('RB-61: a class has snapshots only if it can be hydrated, and comes back as itself', async () => {
+test('RB-61: a class has snapshots only if it can be hydrated, and loads as an instance of itself', async () => {
   const shop = await openShop()
   const repository = shop.store.aggregates(aggregate('order', { class: KeptOrder, snapshotEvery: 2, cacheSize: 0 }))
 
@@ -225,7 +225,7 @@ test('RB-61: a class has snapshots only if it can be hydrated, and comes back as
   expect(() => shop.store.snapshotter(aggregate('order', { class: OrderClass }))).toThrow('snapshot and hydrate')
 })
 
-test('RB-61: a snapshot that cannot be read back is passed over, and the stream is folded', async () => {
+test('RB-61: a snapshot that cannot be read is ignored, and the stream is folded', async () => {
   const warned: string[] = []
   const logger = { debug() {}, info() {}, warn: (_: object, text: string) => void warned.push(text), error() {} }
   const shop = await openShop({ logger })
@@ -248,7 +248,7 @@ test('RB-61: a snapshot that cannot be read back is passed over, and the stream 
   expect(warned).toEqual(['a snapshot could not be read: the stream is folded'])
 })
 
-test('a state that JSON would change is not written: the commit goes without, and says so', async () => {
+test('a state that JSON would change is not stored as a snapshot: the commit succeeds without it and a warning is logged', async () => {
   const warned: object[] = []
   const logger = { debug() {}, info() {}, warn: (fields: object) => void warned.push(fields), error() {} }
   const shop = await openShop({ logger })
@@ -273,7 +273,7 @@ test('a state that JSON would change is not written: the commit goes without, an
   expect(shop.store.metrics().snapshots_refused_total).toBe(6)
 })
 
-test('a state comes back from a snapshot with its keys in their order', async () => {
+test('a state loaded from a snapshot keeps the order of its keys', async () => {
   const { store } = await openShop()
   const keys = decider({
     initial: (): Record<string, number> => ({}),
@@ -287,7 +287,7 @@ test('a state comes back from a snapshot with its keys in their order', async ()
   expect(Object.keys((await repository.fetchLatest('bag-1'))!)).toEqual(['zebra', 'b', 'ant'])
 })
 
-test('a stream of many pages folds to the same with and without a snapshot', async () => {
+test('a stream of many pages folds to the same state with and without a snapshot', async () => {
   const { store } = await openShop()
   const size = 2 * (store.engine === 'pglite' ? 500 : 1000) + 3
   await store.events.append(
@@ -305,7 +305,7 @@ test('a stream of many pages folds to the same with and without a snapshot', asy
 })
 
 if (onServer) {
-  test('a snapshot is written in a transaction of the caller, too', async () => {
+  test('a snapshot is also written in a transaction of the caller', async () => {
     const shop = await openShop()
     const client = await connect()
     const repository = shop.store.aggregates(orders({ every: 1 }))

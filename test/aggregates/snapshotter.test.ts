@@ -18,7 +18,7 @@ function snapshotsIn({ query }: Shop): Promise<SnapshotRow[]> {
 
 const many = (count: number) => Array.from({ length: count }, () => placed(1))
 
-test('the snapshotter writes snapshots of streams that are far enough ahead, and leaves the others', async () => {
+test('the snapshotter writes snapshots of streams that are far enough ahead, and of no others', async () => {
   const shop = await openShop()
   const snapshotter = shop.store.snapshotter(orders(), { threshold: 3, batch: 4 })
   for (const [stream, count] of [
@@ -42,7 +42,7 @@ test('the snapshotter writes snapshots of streams that are far enough ahead, and
   expect(await shop.store.aggregates(orders()).load('order-3')).toMatchObject({ version: 7, state: { total: 7 } })
 })
 
-test('compactOnce does one batch, and says what it did', async () => {
+test('compactOnce processes one batch, and reports it', async () => {
   const { store } = await openShop()
   const snapshotter = store.snapshotter(orders(), { threshold: 2, batch: 2 })
   await store.events.append([
@@ -59,7 +59,7 @@ test('compactOnce does one batch, and says what it did', async () => {
   ])
 })
 
-test('it goes on from the snapshot that is there, as the stream grows', async () => {
+test('it continues from the existing snapshot as the stream grows', async () => {
   const shop = await openShop()
   const snapshotter = shop.store.snapshotter(orders(), { threshold: 2 })
   await shop.store.events.append('order-1', many(2))
@@ -77,7 +77,7 @@ test('it goes on from the snapshot that is there, as the stream grows', async ()
   expect(shop.store.metrics().events_read_total - before).toBe(4)
 })
 
-test('RB-62: a stream that cannot be folded gets no snapshot, and the others get theirs', async () => {
+test('RB-62: a stream that cannot be folded gets no snapshot, and the others do', async () => {
   const shop = await openShop()
   const Picky = aggregate('order', {
     ...orderDecider,
@@ -101,7 +101,7 @@ test('RB-62: a stream that cannot be folded gets no snapshot, and the others get
   expect(await snapshotter.metrics()).toMatchObject({ candidates: 1, maxGap: 3 })
 })
 
-test('RB-65: it ends also if no snapshot can ever be written', async () => {
+test('RB-65: it ends even if no snapshot can be written', async () => {
   const { store } = await openShop()
   const Never = aggregate('order', {
     ...orderDecider,
@@ -130,7 +130,7 @@ test('RB-65: the snapshots of a store are in its schema', async () => {
   expect(await snapshotsIn(two)).toEqual([])
 })
 
-test('a stream that is archived is left alone', async () => {
+test('an archived stream gets no snapshot', async () => {
   const shop = await openShop()
   const snapshotter = shop.store.snapshotter(orders(), { threshold: 1 })
   await shop.store.events.append('order-1', many(2))
@@ -142,7 +142,7 @@ test('a stream that is archived is left alone', async () => {
   expect(await snapshotter.metrics()).toMatchObject({ candidates: 0 })
 })
 
-test('a daemon runs it with the other consumers', async () => {
+test('a runner runs it with the other consumers', async () => {
   const shop = await openShop()
   shop.store.snapshotter(orders(), { threshold: 2 })
   await using daemon = shop.store.daemon()
@@ -154,7 +154,7 @@ test('a daemon runs it with the other consumers', async () => {
   expect(await snapshotsIn(shop)).toEqual([{ stream: 'order-1', version: 2, total: 2 }])
 })
 
-test('there is one snapshotter of an aggregate, until it is taken out', async () => {
+test('an aggregate has at most one snapshotter, until it is removed', async () => {
   const { store } = await openShop()
   const snapshotter = store.snapshotter(orders())
 

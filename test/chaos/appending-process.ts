@@ -1,5 +1,5 @@
 /**
- * A process of its own with a store, for races between processes. The same file is the program of the child.
+ * A separate process with a store, for races between processes. The same file is the program of the child.
  *
  *     await using other = startAppending({ url, schema })
  *     await other.ask({ kind: 'race', … })
@@ -9,9 +9,9 @@ import { fileURLToPath } from 'node:url'
 import { isRillflowError } from '../../src/core/errors.ts'
 import { openStore, type Store, type StoreOptions } from '../../src/store.ts'
 import { forkProgram } from '../support/program.ts'
-import { seeded, times } from './pace.ts'
+import { seeded, times } from './seeded-random.ts'
 
-/** Everybody expects the same version, round after round. */
+/** All callers expect the same version, round after round. */
 export interface Race {
   readonly kind: 'race'
   readonly stream: string
@@ -19,7 +19,7 @@ export interface Race {
   readonly callers: number
 }
 
-/** Groups of appends of all kinds to a few hot streams, all the time. */
+/** Groups of all kinds of appends to a few hot streams, continuously. */
 export interface Storm {
   readonly kind: 'storm'
   readonly forMs: number
@@ -28,7 +28,7 @@ export interface Storm {
   readonly seed: number
 }
 
-/** Appends one by one until it is killed, telling each id that was acknowledged. */
+/** Appends one by one until it is killed, and reports each acknowledged id. */
 export interface Endless {
   readonly kind: 'endless'
   readonly callers: number
@@ -37,19 +37,19 @@ export interface Endless {
 export type Task = Race | Storm | Endless
 
 export interface Answer {
-  /** Appends that were acknowledged, and the events of each stream among them. */
+  /** Number of acknowledged appends, and of events per stream among them. */
   readonly stored: number
   readonly eventsByStream: Record<string, number>
-  /** The actual versions that conflicts told. */
+  /** The actual versions in the conflicts. */
   readonly actuals: number[]
-  /** What else was raised: by code and message. */
+  /** Other errors, by code and message. */
   readonly errors: string[]
 }
 
 export interface AppendingProcess extends AsyncDisposable {
   /** Resolves when its store is open. */
   readonly ready: Promise<void>
-  /** The ids that it has said are stored. */
+  /** The ids that it has reported as stored. */
   readonly acknowledged: readonly string[]
   ask(task: Task): Promise<Answer>
   kill(): Promise<void>
@@ -90,7 +90,7 @@ export function startAppending(options: StoreOptions): AppendingProcess {
   }
 }
 
-/** What the child does; also for a store of this process. */
+/** The work of the child; also for a store of this process. */
 export async function perform(store: Store, task: Race | Storm): Promise<Answer> {
   const answer: Answer = { stored: 0, eventsByStream: {}, actuals: [], errors: [] }
   const note = (streams: readonly string[]): void => {
@@ -115,7 +115,7 @@ export async function perform(store: Store, task: Race | Storm): Promise<Answer>
       const hot = (): string => `hot-${Math.floor(random() * task.streams)}`
       for (let at = 0; Date.now() < until; at++) {
         const streams = random() < 0.25 ? [...new Set([hot(), hot(), hot()])] : [hot()]
-        // Streams that nobody has made yet, the same ones in every process.
+        // Streams that do not exist yet, the same ones in every process.
         if (random() < 0.1) streams.push(`new-${caller}-${at}`)
         const expected = random() < 0.3 ? Math.floor(random() * 50) : ('any' as const)
         const key = random() < 0.1 ? { idempotencyKey: `${task.seed}-${caller}-${at}` } : {}

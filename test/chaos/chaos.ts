@@ -1,15 +1,15 @@
-/** What all chaos tests share: how long they go on, whom they connect to, and randomness that a failure can name. */
+/** Shared by all chaos tests: their duration, connections, and random numbers that a failure can name. */
 import pg from 'pg'
 import { inject } from 'vitest'
 import type { Major } from '../support/postgres-binaries.ts'
 
-/** `RILLFLOW_CHAOS=long` for as long as it takes to trust them; otherwise as long as every run can bear. */
+/** `RILLFLOW_CHAOS=long` for a thorough run; otherwise as long as every run can afford. */
 export const long: boolean = process.env.RILLFLOW_CHAOS === 'long'
 
-/** The server's version in this project, for tests that need a server of their own. */
+/** The server's version in this project, for tests that start their own server. */
 export const major: Major = inject('engine') === 'postgres-15' ? 15 : 18
 
-/** A connection of its own. A server that goes away must not end the process. */
+/** A separate connection. The process survives the loss of the server. */
 export async function connect(url: string): Promise<pg.Client> {
   const client = new pg.Client({ connectionString: url, application_name: 'chaos' })
   client.on('error', () => {})
@@ -32,7 +32,7 @@ export function connections(url: string): { open(): Promise<pg.Client> } & Async
   }
 }
 
-/** Prints what was counted, for whoever asks by `RILLFLOW_CHAOS_SHOW=1`. */
+/** Prints the counts if `RILLFLOW_CHAOS_SHOW=1`. */
 export function show(counts: unknown): void {
   if (process.env.RILLFLOW_CHAOS_SHOW) console.table(counts)
 }

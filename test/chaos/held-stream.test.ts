@@ -1,6 +1,6 @@
 /**
- * A stream, or a key, that somebody's open transaction holds delays only its own appends. Told by the order
- * of completion: everything else is done while the holder still holds.
+ * A stream, or a key, held by an open transaction delays only its own appends. Shown by the order of completion:
+ * everything else completes while it is held.
  */
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -8,7 +8,7 @@ import { openStore, type Store } from '../../src/store.ts'
 import { freshSchema, postgresUrl } from '../support/engines.ts'
 import { waitUntil } from '../support/wait.ts'
 import { connect, long } from './chaos.ts'
-import { times } from './pace.ts'
+import { times } from './seeded-random.ts'
 
 const schema = freshSchema()
 const one = { type: 'OrderPlaced', data: { total: 1 } }
@@ -109,7 +109,7 @@ describe.each([1, 2, 3, 10])('with %i connections', maxConnections => {
   })
 })
 
-test('more held streams than connections delay nobody else', async () => {
+test('more held streams than connections do not delay other appends', async () => {
   await using store = await openStore({ url: postgresUrl(), schema, maxConnections: 4, listen: false })
   const name = freshSchema()
   const names = times(30, at => `${name}-held-${at}`)
@@ -125,7 +125,7 @@ test('more held streams than connections delay nobody else', async () => {
       return result
     }),
   )
-  // One by one, so that each is a call of its own.
+  // One by one, so that each is a separate call.
   for (const stream of names.slice(0, 10)) {
     waiting.push(store.events.append(stream, one))
     await store.events.append(`${name}-free`, one)
@@ -140,7 +140,7 @@ test('more held streams than connections delay nobody else', async () => {
   expect(results.map(result => result.version)).toEqual([...times(30, () => 2), ...times(10, () => 3)])
 })
 
-test('what waits for a held stream keeps the order of its calls', async () => {
+test('appends that wait for a held stream keep the order of their calls', async () => {
   await using store = await openStore({ url: postgresUrl(), schema, maxConnections: 4, listen: false })
   const name = freshSchema()
   await setup.events.append(`${name}-held`, one)
@@ -170,7 +170,7 @@ test('what waits for a held stream keeps the order of its calls', async () => {
   }
 })
 
-test('a stream made while an append waits for another one is seen, inside a transaction too', async () => {
+test('a stream created while an append waits for another one is visible, also inside a transaction', async () => {
   const user = await connect(postgresUrl())
   for (const tx of [undefined, user]) {
     const name = freshSchema()
@@ -197,14 +197,14 @@ test('a stream made while an append waits for another one is seen, inside a tran
   await user.end()
 })
 
-test('a store that closes does not wait longer than closeMs for a held stream', async () => {
+test('a store that closes waits at most closeMs for a held stream', async () => {
   let tookMs = Number.POSITIVE_INFINITY
-  // A machine that stalls may make one of them slow, not each.
+  // A machine that stalls may make one of them slow, but not each.
   for (let round = 0; round < 5 && tookMs > 4_000; round++) tookMs = await closeWhileHeld()
   expect(tookMs).toBeLessThan(4_000)
 })
 
-/** How long that took. */
+/** The time that took. */
 async function closeWhileHeld(): Promise<number> {
   const store = await openStore({ url: postgresUrl(), schema, maxConnections: 4, closeMs: 200 })
   const name = freshSchema()
@@ -219,16 +219,16 @@ async function closeWhileHeld(): Promise<number> {
   const errors = await Promise.all([lone, ...queued])
   expect(errors.map(error => error.code).every(code => /outcome_unknown|store_closed/.test(code))).toBe(true)
   await holder.query('rollback')
-  // What is unknown may be there, but not twice.
+  // An append with an unknown outcome may be stored, but not twice.
   const events = await setup.events.read(`${name}-held`).toArray()
   expect(events.length).toBeLessThanOrEqual(7)
   return tookMs
 }
 
-/** How many sessions wait for what this one holds. */
+/** Number of sessions that wait for a lock of this one. */
 async function waitingFor(client: pg.Client): Promise<number> {
   const { rows } = await client.query(
-    // Not pg_stat_activity: inside a transaction that one shows the backends of its first look for ever.
+    // Not pg_stat_activity: inside a transaction it keeps showing the backends of the first query.
     `select count(distinct pid)::integer as count
       from pg_locks
       where not granted

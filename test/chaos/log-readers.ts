@@ -1,20 +1,20 @@
 /**
- * Readers of the log for the ordering torture: those that the store has, and those that look equal and lose events.
+ * Readers of the log for the ordering torture: those of the store, and similar ones that lose events.
  *
- * Each broken one differs from the right one (`settleThenRead`) in one thing only. Where the moment in which it can
- * lose is short, a pause makes it longer; the right one has the same pause, so that it cannot be the pause that loses.
+ * Each broken reader differs from the correct one (`settleThenRead`) in one thing only. Where the window in which it can
+ * lose events is short, a pause makes it longer; the correct reader has the same pause, so that the pause is not the cause.
  */
 import type pg from 'pg'
 import type { Store } from '../../src/store.ts'
-import { pause, type Random } from './pace.ts'
+import { pause, type Random } from './seeded-random.ts'
 
 export interface LogReader {
   readonly name: string
-  /** The positions it gave out, in the order it did. */
+  /** The positions it delivered, in order. */
   readonly delivered: number[]
-  /** Everything up to here it believes to have given out. */
+  /** The position up to which it considers the log delivered. */
   cursor: number
-  /** Reads until it is told to stop; then no further than it has come. */
+  /** Reads until it is stopped; then it does not move further. */
   run(): Promise<void>
   stop(): void
 }
@@ -27,7 +27,7 @@ export interface Verdict {
   readonly disordered: number
 }
 
-/** What the reader made of the log, as far as it has come; `truth` are all positions there are. */
+/** Compares the delivered positions with `truth`, all positions of the log, up to the reader's cursor. */
 export function judge(reader: LogReader, truth: readonly number[]): Verdict {
   const { name, delivered, cursor } = reader
   const given = new Set(delivered)
@@ -42,7 +42,7 @@ export function judge(reader: LogReader, truth: readonly number[]): Verdict {
 
 export const clean = { missed: 0, repeated: 0, disordered: 0 }
 
-/** A reader made of single steps: each gives out what comes after the cursor, and says how far it has come. */
+/** A reader made of single steps: each delivers the events after the cursor, and returns the new cursor. */
 export interface Step {
   readonly positions: readonly number[]
   readonly reached: number
@@ -69,7 +69,7 @@ function stepping(name: string, from: number, random: Random, step: (after: numb
   return reader
 }
 
-// ── Right ────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Correct ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 export function tailing(store: Store, from: number, filter: { types?: string[] } = {}): LogReader {
   const stop = new AbortController()
@@ -99,7 +99,7 @@ export function readingAll(store: Store, from: number, random: Random): LogReade
   })
 }
 
-/** By hand, with a pause between the statements: what they rely on must not be their nearness. */
+/** By hand, with a pause between the statements: their correctness must not depend on timing. */
 export function settleThenRead(client: pg.Client, schema: string, from: number, random: Random): LogReader {
   return stepping('settle, then read', from, random, async after => {
     const settled = await settledBy(client, `select settled from "${schema}".slow_settle()`)
@@ -118,7 +118,7 @@ export function naive(client: pg.Client, schema: string, from: number, random: R
   })
 }
 
-/** The snapshot of the one statement is older than what settling finds. */
+/** The snapshot of the single statement is older than the settled position it finds. */
 export function oneStatement(client: pg.Client, schema: string, from: number, random: Random): LogReader {
   return stepping('settle and read in one statement', from, random, after =>
     together(
@@ -131,7 +131,7 @@ export function oneStatement(client: pg.Client, schema: string, from: number, ra
   )
 }
 
-/** All statements of a STABLE function see with the snapshot of its caller. */
+/** All statements of a STABLE function use the snapshot of its caller. */
 export function stableFunction(client: pg.Client, schema: string, from: number, random: Random): LogReader {
   return stepping('a STABLE function', from, random, after =>
     together(client, after, `select settled, position from "${schema}".stable_read(${after})`),
@@ -164,7 +164,7 @@ export function openedCursor(client: pg.Client, schema: string, from: number, ra
   })
 }
 
-/** Who announces between the two reads has drawn below the head that is read last. */
+/** A writer that announces between the two reads has drawn below the head that is read last. */
 export function locksBeforeHead(client: pg.Client, schema: string, from: number, random: Random): LogReader {
   return stepping('the locks before the head', from, random, async after => {
     const settled = await settledBy(client, `select settled from "${schema}".locks_first()`)
@@ -172,7 +172,7 @@ export function locksBeforeHead(client: pg.Client, schema: string, from: number,
   })
 }
 
-/** What the readers above call: settling with a pause before it, and the variants that are wrong on the server. */
+/** Functions of the readers above: settling with a pause before it, and the variants that are wrong on the server. */
 export function readerFunctions(schema: string): string[] {
   const sequence = `'"${schema}".events_position'::regclass::oid`
   const bounds = `

@@ -1,20 +1,20 @@
 /**
- * Writers for the ordering torture: every way in which a transaction can append, slowly, and the ways of announcing
- * that look equal and let readers pass.
+ * Writers for the ordering torture: every way in which a transaction can append, slowly, and ways of announcing that look
+ * equal and let readers skip events.
  *
  *     announce ── pause ── draw ── pause ── insert ── pause ── commit, or not
  */
 import type pg from 'pg'
 import type { Collection } from '../../src/documents/documents.ts'
 import type { Store } from '../../src/store.ts'
-import { pause, pick, type Random } from './pace.ts'
+import { pause, pick, type Random } from './seeded-random.ts'
 
 export interface Writer {
   readonly client: pg.Client
   readonly store: Store
   readonly schema: string
   readonly random: Random
-  /** Unlike that of any other writer. */
+  /** Different for each writer. */
   readonly name: string
   count: number
 }
@@ -25,7 +25,7 @@ export type Work = (writer: Writer) => Promise<void>
 export const types = ['Packed', 'Shipped'] as const
 const maxPauseMs = 4
 
-// ── Right ────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Correct ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** The protocol by hand, statement by statement. */
 export const slowSteps: Work = async writer => {
@@ -42,7 +42,7 @@ export const grouped: Work = async writer => {
   await pause(writer.random, maxPauseMs)
 }
 
-/** Documents and events of a session, joined with those of others. */
+/** Documents and events of a session, grouped with those of others. */
 export const saved: Work = async writer => {
   const session = writer.store.session()
   session.documents(parcelsOf(writer.store)).insert(nextStream(writer), { weight: 1 })
@@ -56,7 +56,7 @@ export function parcelsOf(store: Store): Collection<{ weight: number }> {
   return store.documents('parcels', { gin: false })
 }
 
-/** Appends of the store inside a transaction that is the user's. */
+/** Appends of the store inside a transaction of the user. */
 export const insideUsersTransaction: Work = async writer => {
   await begin(writer)
   for (let appends = drawsOf(writer); appends > 0; appends--) {
@@ -66,7 +66,7 @@ export const insideUsersTransaction: Work = async writer => {
   await end(writer)
 }
 
-/** What was announced inside a savepoint is gone with it, and must be announced again. */
+/** An announcement inside a savepoint is rolled back with it, and must be repeated. */
 export const savepointRolledBack: Work = async writer => {
   const { client, store } = writer
   await begin(writer)
@@ -81,7 +81,7 @@ export const savepointRolledBack: Work = async writer => {
   await end(writer)
 }
 
-/** The same by an exception block in the database. */
+/** The same with an exception block in the database. */
 export const exceptionBlock: Work = async writer => {
   await begin(writer)
   await writer.client.query(`select "${writer.schema}".append_after_failure($1, $2)`, [
@@ -124,7 +124,7 @@ export const insideStoresTransaction: Work = async writer => {
 
 // ── Broken ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** The client remembers that it has announced; the rollback to a savepoint has taken the lock, not the memory. */
+/** The client remembers its announcement; the rollback to a savepoint has released the lock, but not the memory. */
 export const rememberedInClient: Work = async writer => {
   const { client } = writer
   await begin(writer)
@@ -138,7 +138,7 @@ export const rememberedInClient: Work = async writer => {
 
 const connectionsAnnounced = new WeakSet<pg.Client>()
 
-/** Announced by the first transaction of the connection, which takes the lock with it. */
+/** Announced by the first transaction of the connection, whose end releases the lock. */
 export const oncePerConnection: Work = async writer => {
   await begin(writer)
   if (!connectionsAnnounced.has(writer.client)) await announce(writer)
@@ -147,7 +147,7 @@ export const oncePerConnection: Work = async writer => {
   await end(writer)
 }
 
-/** The bound is then what was drawn, and too late. */
+/** The bound is then the drawn position, and too late. */
 export const afterDrawing: Work = async writer => {
   await begin(writer)
   const position = await draw(writer)
@@ -157,7 +157,7 @@ export const afterDrawing: Work = async writer => {
   await end(writer)
 }
 
-/** Its lock goes with its transaction. */
+/** Its lock is released with its transaction. */
 export const inTransactionOfItsOwn: Work = async writer => {
   await announce(writer)
   await begin(writer)
@@ -165,7 +165,7 @@ export const inTransactionOfItsOwn: Work = async writer => {
   await end(writer)
 }
 
-/** Which part of a statement runs first is not ours to say. */
+/** The order in which the parts of a statement run is undefined. */
 export const inSameStatement: Work = async writer => {
   await begin(writer)
   await writer.client.query(
@@ -184,7 +184,7 @@ export const inSameStatement: Work = async writer => {
 
 // ── Parts ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** What the writers above call. */
+/** Functions of the writers above. */
 export function writerFunctions(schema: string): string[] {
   return [
     `create function "${schema}".append_raw(p_stream text) returns void language plpgsql as $$

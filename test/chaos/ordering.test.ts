@@ -1,6 +1,6 @@
 /**
- * Nothing is skipped, repeated or out of order, whatever the writers do. The torture is trusted only
- * because it catches each relative of the protocol that loses events.
+ * No event is skipped, repeated or out of order, whatever the writers do. The torture is trusted only because it detects
+ * each variant of the protocol that loses events.
  */
 import { expect, test } from 'vitest'
 import { openStore } from '../../src/store.ts'
@@ -37,8 +37,8 @@ import {
   type Work,
   type Writer,
 } from './log-writers.ts'
-import { seeded, times } from './pace.ts'
-import { type TortureParts, torture } from './torture.ts'
+import { type TortureParts, torture } from './ordering-torture.ts'
+import { seeded, times } from './seeded-random.ts'
 
 const everything: Work[] = [
   slowSteps,
@@ -51,7 +51,7 @@ const everything: Work[] = [
   exceptionBlock,
   insideStoresTransaction,
 ]
-/** Longer than any broken variant has ever lived, on a machine that stalls, too. */
+/** Longer than any broken variant has ever survived, also on a machine that stalls. */
 const patienceMs = long ? 600_000 : 90_000
 const limitMs = long ? 3_600_000 : 180_000
 
@@ -61,7 +61,7 @@ function patience(): () => boolean {
 }
 
 if (engine === 'pglite') {
-  test('nothing is missed, repeated or out of order on one connection', async () => {
+  test('on one connection no event is missed, repeated or out of order', async () => {
     await using store = await openStore({ database: await openDatabase(), schema: freshSchema() })
     const readers = [tailing(store, 0), tailing(store, 0), readingAll(store, 0, seeded(1))]
     const reading = readers.map(reader => reader.run())
@@ -104,7 +104,7 @@ if (engine === 'pglite') {
   ]
 
   test(
-    'no reader misses, repeats or reorders an event, and every broken reader is caught missing some',
+    'no reader misses, repeats or reorders an event, and every broken reader is detected',
     async () => {
       const schema = freshSchema()
       const isOver = patience()
@@ -141,7 +141,7 @@ if (engine === 'pglite') {
     ['2^31', 2 ** 31],
     ['2^32', 2 ** 32],
   ])(
-    'nothing is missed across position %s',
+    'no event is missed across position %s',
     async (_, boundary) => {
       const schema = freshSchema()
       const startAt = boundary - 150
@@ -161,14 +161,14 @@ if (engine === 'pglite') {
   )
 
   test(
-    'reading the locks before the head is caught',
+    'reading the locks before the head is detected',
     async () => {
       const schema = freshSchema()
       const isOver = patience()
       const verdicts = await torture({
         url: postgresUrl(),
         schema,
-        // With many writers somebody's older bound is nearly always there, and hides it.
+        // With many writers an older bound is nearly always announced, and hides the fault.
         writers: 2,
         work: [slowSteps],
         broken: ['the locks before the head'],
@@ -195,7 +195,7 @@ if (engine === 'pglite') {
     ['in the same statement as the insert', inSameStatement, []],
     ['but drawing from a sequence that caches', slowSteps, ['cache 20']],
   ])(
-    'announcing %s is caught: a right reader misses events',
+    'announcing %s is detected: a correct reader misses events',
     async (_, broken, sequence) => {
       const schema = freshSchema()
       const isOver = patience()

@@ -1,7 +1,6 @@
 /**
- * One outcome, stored once: appends through a proxy that breaks the connection before they arrive, after
- * they were stored, or while the server still works on them; and that may hand over the original when the store has
- * long sent it again.
+ * One outcome, stored once: appends through a proxy that breaks the connection before they arrive, after they were
+ * stored, or while the server works on them; and that may deliver the original after the store has sent it again.
  */
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -11,8 +10,8 @@ import { openStore, type Store, type StoreOptions } from '../../src/store.ts'
 import { freshSchema, postgresUrl } from '../support/engines.ts'
 import { waitUntil } from '../support/wait.ts'
 import { connect } from './chaos.ts'
-import { times } from './pace.ts'
-import { type Link, startProxy, type TroubleProxy } from './proxy.ts'
+import { times } from './seeded-random.ts'
+import { type Link, startProxy, type TroubleProxy } from './tcp-proxy.ts'
 
 const schema = freshSchema()
 let server: pg.Client
@@ -121,7 +120,7 @@ describe.each(cases)('$title', ({ send, streams, inTransaction }) => {
     await expectStoredOnce(name, await sent)
   })
 
-  test('is stored when it was cut off before it arrived', async () => {
+  test('is stored when the connection was cut before it arrived', async () => {
     await using behind = await openBehindProxy()
     const { proxy, store, name } = behind
     const { sent, links } = await sendIntoHold(proxy, () => send(store, name))
@@ -154,7 +153,7 @@ describe.each(cases)('$title', ({ send, streams, inTransaction }) => {
     sent.catch(() => {})
     await waitUntil(async () => (await waiting()) > 0, { what: 'the original waiting' })
     const links = proxy.cutClients()
-    // Its commit will never come, and only its end lets go of the advisory lock.
+    // Its commit will never come, and only its end releases the advisory lock.
     if (inTransaction) for (const link of links) link.drop()
     const before = store.metrics().event_resends_total
     await waitUntil(() => store.metrics().event_resends_total > before, { what: 'sending again' })
@@ -188,7 +187,7 @@ describe.each(cases)('$title', ({ send, streams, inTransaction }) => {
   }
 })
 
-test('an idempotency key stands after its append was sent again', async () => {
+test('an idempotency key is stored with an append that was sent again', async () => {
   await using behind = await openBehindProxy()
   const { proxy, store, name } = behind
   const send = () => store.events.append(`${name}-old`, one, { idempotencyKey: name })
@@ -202,7 +201,7 @@ test('an idempotency key stands after its append was sent again', async () => {
   expect(await send()).toMatchObject({ repeated: true, eventIds: first.eventIds, version: 3 })
 })
 
-test('a conflict stays a conflict when it was sent again, and the logger hears of the broken connection', async () => {
+test('a conflict is still a conflict after a resend, and the broken connection is logged', async () => {
   const warnings: string[] = []
   const warn = (_fields: object, message: string): void => void warnings.push(message)
   await using behind = await openBehindProxy({ logger: { debug() {}, info() {}, warn, error() {} } })
@@ -214,7 +213,7 @@ test('a conflict stays a conflict when it was sent again, and the logger hears o
   expect(warnings).toContainEqual(expect.stringContaining('sent again'))
 })
 
-test('a refusal that the original, come late, might not meet is no outcome', async () => {
+test('a refusal that the late original might not get is not an outcome', async () => {
   await using behind = await openBehindProxy()
   const { proxy, store, name } = behind
   const { sent, links } = await sendIntoHold(proxy, () => store.events.append(`${name}-old`, one, { expected: 7 }))
@@ -226,7 +225,7 @@ test('a refusal that the original, come late, might not meet is no outcome', asy
   expect(error.cause).toMatchObject({ code: 'version_conflict', actual: 2, expected: 7 })
 })
 
-test('an append that nobody answered for resendMs ends in OutcomeUnknown with its ids', async () => {
+test('an append without an answer for resendMs ends in OutcomeUnknown with its ids', async () => {
   await using behind = await openBehindProxy({ resendMs: 300 })
   const { proxy, store, name } = behind
   proxy.hold('down')
@@ -242,7 +241,7 @@ test('an append that nobody answered for resendMs ends in OutcomeUnknown with it
   expect(await store.events.has(error.eventIds[0])).toBe(true)
 })
 
-test('an append that could never be sent fails as that', async () => {
+test('an append that could never be sent fails with the connection error', async () => {
   await using behind = await openBehindProxy({ resendMs: 300 })
   const { proxy, store, name } = behind
   await proxy[Symbol.asyncDispose]()
@@ -287,7 +286,7 @@ test('a transaction cut off during its commit ends in OutcomeUnknown with the id
   expect(await store.events.has(ids[0]!)).toBe(true)
 })
 
-test('a transaction cut off before its commit is rolled back and says that the connection was lost', async () => {
+test('a transaction cut off before its commit is rolled back and reports the lost connection', async () => {
   await using behind = await openBehindProxy()
   const { proxy, store, name } = behind
   const work = store.transaction(async tx => {
@@ -303,7 +302,7 @@ test('a transaction cut off before its commit is rolled back and says that the c
   expect(await store.events.append(`${name}-old`, one)).toMatchObject({ version: 3 })
 })
 
-/** Sends, and cuts the client off while the statement is in the proxy. */
+/** Sends, and cuts off the client while the statement is in the proxy. */
 async function sendIntoHold<T>(
   proxy: TroubleProxy,
   send: () => Promise<T>,
@@ -319,7 +318,7 @@ function isAppending(link: Link): boolean {
   return /events\.(append|advisory_lock)|begin/.test(link.heldUp)
 }
 
-/** How many of the streams have come to their version. */
+/** Number of streams that have reached their version. */
 async function storedIn(streams: Record<string, number>): Promise<number> {
   const { rows } = await server.query(
     `select count(*)::integer as count from "${schema}".events
@@ -329,7 +328,7 @@ async function storedIn(streams: Record<string, number>): Promise<number> {
   return rows[0].count
 }
 
-/** How many sessions wait for what the holder holds. */
+/** Number of sessions that wait for a lock of the holder. */
 async function waiting(): Promise<number> {
   const { rows } = await server.query(
     `select count(*)::integer as count from pg_stat_activity

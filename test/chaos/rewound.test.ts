@@ -1,6 +1,6 @@
 /**
- * A server put back to an earlier copy of its data, as a restored backup is, or a promoted standby that lacks the last
- * writes: what was read is not the log any more, and who follows it must be told (`LogRewound`), not left to guess.
+ * A server reset to an earlier copy of its data, like a restored backup, or a promoted standby without the last writes:
+ * the log that was read no longer exists, and its followers must get `LogRewound`.
  */
 import { cp, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -11,8 +11,8 @@ import { giveTo, serverAccount } from '../support/postgres-binaries.ts'
 import { type PostgresServer, startServer } from '../support/postgres-server.ts'
 import { waitUntil } from '../support/wait.ts'
 import { connect, major } from './chaos.ts'
-import { follow } from './follow.ts'
-import { times } from './pace.ts'
+import { followLog } from './log-follower.ts'
+import { times } from './seeded-random.ts'
 
 const one = { type: 'OrderPlaced', data: { total: 1 } }
 let server: PostgresServer
@@ -35,9 +35,9 @@ afterEach(async () => {
   await rm(copy, { recursive: true, force: true })
 })
 
-/** Ten events that last, and ten that will be undone; a follower has seen all of them. */
+/** Ten events that stay, and ten that will be undone; a follower has seen all of them. */
 async function appendCopyAppend() {
-  const tail = follow(store)
+  const tail = followLog(store)
   const kept = await appendTen('kept')
   await tail.reached(kept)
   await server.stop()
@@ -66,13 +66,13 @@ async function putBack(prepare: () => Promise<void> = async () => {}): Promise<v
   await server.restart()
 }
 
-test('whoever follows or waits for a log that was put back gets LogRewound, and who begins anew does not', async () => {
+test('tails and waits on a log that was replaced by an earlier copy get LogRewound, and new ones do not', async () => {
   const { tail, kept, lost } = await appendCopyAppend()
-  // One that looks only when it is told to.
+  // One that polls only when it is notified.
   await using quiet = await openStore({ ...options(), pollMs: 600_000, listen: false })
-  const quietTail = follow(quiet)
+  const quietTail = followLog(quiet)
   await quietTail.reached(lost)
-  // One that waits for what is drawn and not settled: a prepared transaction has it, which the end of a session does not end.
+  // One that waits for a position that is drawn and not settled: a prepared transaction holds it, beyond the end of its session.
   const holder = await connect(server.url)
   await holder.query('begin')
   await holder.query(`select "${store.schema.name}".announce()`)
@@ -88,35 +88,35 @@ test('whoever follows or waits for a log that was put back gets LogRewound, and 
 
   await expect(tail.failed).rejects.toMatchObject({ code: 'log_rewound', cursor: lost })
   await expect(waiting).rejects.toMatchObject({ code: 'log_rewound', cursor: drawn })
-  // A position that this log has not come to is refused at once, or its events up to there would be passed over.
-  await expect(follow(store, lost).failed).rejects.toMatchObject({ code: 'log_rewound', cursor: lost })
-  const again = follow(store)
+  // A position beyond this log is refused immediately, or the events up to it would be skipped.
+  await expect(followLog(store, lost).failed).rejects.toMatchObject({ code: 'log_rewound', cursor: lost })
+  const again = followLog(store)
   await again.reached(kept)
   const next = await appendTen('kept')
   await again.reached(next)
   expect(again.ids).toHaveLength(20)
   await again.stop()
 
-  // When the new log has come as far as the old one, its head does not tell any more; the events do.
+  // When the new log is as long as the old one, its head no longer shows the difference; the events do.
   for (let position = next; position <= drawn; ) position = await appendTen('kept')
   await quiet.events.append('kept', one)
   await expect(quietTail.failed).rejects.toMatchObject({ code: 'log_rewound' })
 }, 180_000)
 
-test('a promoted standby that lacks the last writes is told by its timeline', async () => {
+test('a promoted standby without the last writes is detected by its timeline', async () => {
   const { tail } = await appendCopyAppend()
-  // A standby of nobody: it recovers what it has, and waits for more until it is promoted.
+  // A standby without a primary: it recovers its data, and waits until it is promoted.
   await putBack(() => writeFile(join(server.dataDir, 'standby.signal'), ''))
   const admin = await connect(server.url)
   const { rows } = await admin.query('select pg_is_in_recovery() as recovering')
   expect(rows).toEqual([{ recovering: true }])
-  // In recovery nobody can tell what is settled.
+  // In recovery the settled position is unknown.
   await expect(store.events.settled()).rejects.toMatchObject({ code: 'server_in_recovery', retryable: true })
   await admin.query('select pg_promote()')
   await admin.end()
 
   await expect(tail.failed).rejects.toMatchObject({ code: 'log_rewound', message: expect.stringContaining('timeline') })
-  const again = follow(store)
+  const again = followLog(store)
   await again.reached(await appendTen('kept'))
   expect(again.ids).toHaveLength(20)
   await again.stop()

@@ -1,6 +1,6 @@
 /**
- * A server that dies under load, loses its connections, or falls silent: no acknowledged append is lost, none is stored
- * twice, followers go on where they were, and the store works again by itself.
+ * A server that is killed under load, loses its connections, or falls silent: no acknowledged append is lost, none is
+ * stored twice, followers continue where they were, and the store recovers by itself.
  */
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
@@ -10,15 +10,15 @@ import { freshSchema } from '../support/engines.ts'
 import { type PostgresServer, startServer } from '../support/postgres-server.ts'
 import { waitUntil } from '../support/wait.ts'
 import { connect, long, major, show } from './chaos.ts'
-import { follow, type Tail } from './follow.ts'
-import { times } from './pace.ts'
+import { followLog, type LogFollower } from './log-follower.ts'
+import { times } from './seeded-random.ts'
 
 const one = { type: 'OrderPlaced', data: { total: 1 } }
 let server: PostgresServer
 let schema: string
 
 beforeAll(async () => {
-  // What a commit waits for is the disk; what nobody waits for stays in memory for as long as it may.
+  // A commit waits for the disk; everything else stays in memory as long as possible.
   server = await startServer({ major, durable: true, settings: { wal_writer_delay: '10s', autovacuum: 'off' } })
 })
 
@@ -63,9 +63,9 @@ test('backends terminated under load lose no acknowledged append, and followers 
   await expectAllOnce(shop.stores[0]!, load.acknowledged, tails)
 }, 120_000)
 
-test('an event at a position that a crash has given back is not passed over', async () => {
+test('an event at a position that a crash has released is not skipped', async () => {
   await using store = await open({ pollMs: 600_000, listen: false })
-  const tail = follow(store)
+  const tail = followLog(store)
   const first = await store.events.append('order-1', one)
   await tail.reached(first.position)
   const other = await connect(server.url)
@@ -73,10 +73,10 @@ test('an event at a position that a crash has given back is not passed over', as
   other.once('end', () => {
     isCut = true
   })
-  // Stopped: whenever its time comes, it would bring to the disk what must not be there.
+  // Stopped: it might write to the disk what must not be there.
   const walwriter = Number((await asked(`select pid from pg_stat_activity where backend_type = 'walwriter'`)).pid)
   process.kill(walwriter, 'SIGSTOP')
-  // Drawn by a transaction that rolls back, and on no disk: sequences are logged in advance by 32.
+  // Drawn by a transaction that rolls back, and not on disk: sequences are logged 32 values in advance.
   await other.query('begin')
   await other.query(`select "${schema}".announce()`)
   const drawn = await other.query(
@@ -84,19 +84,19 @@ test('an event at a position that a crash has given back is not passed over', as
   )
   await other.query('rollback')
   const highest = Number(drawn.rows.at(-1).position)
-  // It looks when somebody waits: once for the two of them, and once more when it has come to the new end.
+  // It queries while a caller waits: once for both callers, and once more when it has reached the new end.
   const looks = store.metrics().settles_total
   const passing = store.events.waitFor(highest + 1)
   await waitUntil(() => store.metrics().settles_total >= looks + 3, { what: 'the follower to have passed them' })
 
-  // One of its processes dies, and the postmaster starts all others anew. Its own time of start stays.
+  // One of its processes dies, and the postmaster restarts all others. Its own start time stays.
   const startedAt = 'select pg_postmaster_start_time() as started'
   const { rows } = await other.query(startedAt)
   process.kill(walwriter, 'SIGKILL')
   await waitUntil(() => isCut, { what: 'the end of all sessions' })
   await waitUntil(async () => String((await asked(startedAt)).started) === String(rows[0].started))
   await other.end().catch(() => {})
-  // By another store, which wakes nobody, until the head is where it was; then by this one.
+  // By another store, without notifications, until the head is where it was; then by this one.
   const positions: number[] = []
   {
     await using later = await open({ listen: false })
@@ -111,10 +111,10 @@ test('an event at a position that a crash has given back is not passed over', as
   await tail.stop()
 }, 120_000)
 
-test('waitFor outlives a restart of the server', async () => {
+test('waitFor survives a restart of the server', async () => {
   await using store = await open({ pollMs: 100 })
   const { position } = await store.events.append('order-1', one)
-  // A crash may give back up to 32 positions that nobody has used; a restart in good order none.
+  // A crash may release up to 32 unused positions; a clean restart releases none.
   const waiting = store.events.waitFor(position + 1, { timeoutMs: 60_000 })
   await server.stop()
   await server.restart()
@@ -128,10 +128,10 @@ async function open(options: StoreOptions): Promise<Store> {
   return openStore({ url: server.url, schema, migrate: true, ...options })
 }
 
-/** Two stores, followers on both, and callers that append to both all the time. */
+/** Two stores, followers on both, and callers that append to both continuously. */
 async function openShop() {
   const stores = [await open({ pollMs: 200 }), await open({ pollMs: 200, maxConnections: 3 })]
-  const tails = stores.map(store => follow(store))
+  const tails = stores.map(store => followLog(store))
   const load = appendAllTheTime(stores)
   let reading = true
   const readers = stores.map(async store => {
@@ -150,7 +150,7 @@ async function openShop() {
   }
 }
 
-/** A read gives up after some seconds; that is the caller's to repeat. */
+/** A read fails after some seconds; the caller has to repeat it. */
 function expectConnectionLost(error: unknown): void {
   if (!isRillflowError(error, 'connection_lost')) throw error
 }
@@ -182,14 +182,18 @@ function appendAllTheTime(stores: readonly Store[]) {
   }
 }
 
-async function expectAllOnce(store: Store, acknowledged: readonly string[], tails: readonly Tail[]): Promise<void> {
+async function expectAllOnce(
+  store: Store,
+  acknowledged: readonly string[],
+  tails: readonly LogFollower[],
+): Promise<void> {
   const events = await store.events.readAll().toArray()
   const ids = events.map(event => event.id)
   const stored = new Set(ids)
   expect(stored.size).toBe(ids.length)
   expect(acknowledged.filter(id => !stored.has(id))).toEqual([])
   expect(new Set(acknowledged).size).toBe(acknowledged.length)
-  // Every call was answered, so nothing is there that nobody was told of.
+  // Every call was answered, so there is no event without an acknowledgement.
   expect(ids.length).toBe(acknowledged.length)
   for (const tail of tails) {
     await tail.reached(events.at(-1)!.position)

@@ -1,22 +1,22 @@
 /**
- * A server that is there but does not answer, as behind a broken network: whoever waits for it must not wait for ever.
+ * A server that exists but does not answer, like one behind a broken network: callers must not wait forever.
  */
 import { expect, test } from 'vitest'
 import { openStore } from '../../src/store.ts'
 import { freshSchema, postgresUrl } from '../support/engines.ts'
 import { waitUntil } from '../support/wait.ts'
-import { follow } from './follow.ts'
-import { times } from './pace.ts'
-import { startProxy } from './proxy.ts'
+import { followLog } from './log-follower.ts'
+import { times } from './seeded-random.ts'
+import { startProxy } from './tcp-proxy.ts'
 
 const one = { type: 'OrderPlaced', data: { total: 1 } }
 
-test.concurrent('a listener whose connection has fallen silent notices, and hears again', async () => {
+test.concurrent('a listener whose connection has fallen silent detects it, and receives notifications again', async () => {
   const schema = freshSchema()
   await using direct = await openStore({ url: postgresUrl(), schema, channel: schema, migrate: true })
   await using proxy = await startProxy(postgresUrl())
   await using store = await openStore({ url: proxy.url, schema, channel: schema, pollMs: 600_000 })
-  const tail = follow(store)
+  const tail = followLog(store)
   await waitUntil(() => proxy.links.some(link => link.carried(/listen "/)), { what: 'listening' })
   const first = await direct.events.append('order-1', one)
   await tail.reached(first.position)
@@ -26,18 +26,18 @@ test.concurrent('a listener whose connection has fallen silent notices, and hear
 
   const unheard = await direct.events.append('order-1', one)
   await tail.reached(unheard.position)
-  const heard = await direct.events.append('order-1', one)
-  await tail.reached(heard.position)
+  const received = await direct.events.append('order-1', one)
+  await tail.reached(received.position)
   await tail.stop()
 }, 120_000)
 
-test.concurrent('a listener that never hears that it listens tries again', async () => {
+test.concurrent('a listener whose LISTEN is never confirmed tries again', async () => {
   const schema = freshSchema()
   await using direct = await openStore({ url: postgresUrl(), schema, channel: schema, migrate: true })
   await using proxy = await startProxy(postgresUrl())
   proxy.loseAnswerTo(/listen "/)
   await using store = await openStore({ url: proxy.url, schema, channel: schema, pollMs: 600_000 })
-  const tail = follow(store)
+  const tail = followLog(store)
   await waitUntil(() => proxy.links.some(link => link.carried(/listen "/)), { what: 'the first attempt' })
   proxy.loseAnswerTo(/never/)
   const first = proxy.links.find(link => link.carried(/listen "/))
@@ -45,18 +45,18 @@ test.concurrent('a listener that never hears that it listens tries again', async
     what: 'the second one',
   })
 
-  const heard = await direct.events.append('order-1', one)
-  await tail.reached(heard.position)
+  const received = await direct.events.append('order-1', one)
+  await tail.reached(received.position)
   await tail.stop()
 }, 120_000)
 
-test('connections that have fallen silent are given up after answerTimeoutMs, and the work goes on', async () => {
+test('connections that have fallen silent are closed after answerTimeoutMs, and the work continues', async () => {
   await using proxy = await startProxy(postgresUrl())
   const options = { url: proxy.url, schema: freshSchema(), pollMs: 50, answerTimeoutMs: 2_000, listen: false }
-  // Directly: what takes longer than that is no silence.
+  // Directly: a statement that takes longer is not silence.
   await (await openStore({ url: postgresUrl(), schema: options.schema, migrate: true, listen: false })).close()
   await using store = await openStore(options)
-  const tail = follow(store)
+  const tail = followLog(store)
   const first = await store.events.append('order-1', one)
   await tail.reached(first.position)
   proxy.hold('up')
@@ -69,12 +69,12 @@ test('connections that have fallen silent are given up after answerTimeoutMs, an
   expect(tail.ids.length).toBe(21)
 }, 120_000)
 
-test('a store closes within closeMs though nobody answers', async () => {
+test('a store closes within closeMs although the server does not answer', async () => {
   await using proxy = await startProxy(postgresUrl())
   const schema = freshSchema()
   const options = { url: proxy.url, schema, channel: schema, closeMs: 300 }
   await using store = await openStore({ ...options, migrate: true })
-  const tail = follow(store)
+  const tail = followLog(store)
   await tail.reached((await store.events.append('order-1', one)).position)
   proxy.hold('up', { newLinks: true })
   proxy.hold('down', { newLinks: true })

@@ -1,20 +1,20 @@
 import { expect, test } from 'vitest'
 import { deleteConsumer, resetConsumer } from '../../src/consumers/administer.ts'
 import { outcome, placed } from '../support/shop.ts'
-import { type Letters, openLetters } from './letters.ts'
+import { type FailedEvents, openFailedEvents } from './failed-events.ts'
 
-test('a reset closes the letters of events that will come again, and leaves the others', async () => {
-  const { letters, log, fail, hold } = await openLetters()
+test('a reset closes the dead letters of events that will be delivered again, and no others', async () => {
+  const { deadLetters, log, fail, hold } = await openFailedEvents()
   const [first, second] = [await fail('order-1', placed()), await fail('order-2', placed())]
   await hold()
 
   await resetConsumer(log, 'mailer', first.position)
 
-  expect(await states(letters)).toEqual({ [first.id]: 'open', [second.id]: 'resolved' })
+  expect(await states(deadLetters)).toEqual({ [first.id]: 'open', [second.id]: 'resolved' })
 })
 
-test('a reset that cannot be finished changes nothing', async () => {
-  const { letters, log, query, fail, hold } = await openLetters()
+test('a reset that fails halfway changes nothing', async () => {
+  const { deadLetters, log, query, fail, hold } = await openFailedEvents()
   const event = await fail('order-1', placed())
   await hold()
   await query('update ~consumers set checkpoint = 1')
@@ -24,11 +24,11 @@ test('a reset that cannot be finished changes nothing', async () => {
 
   expect(error).toMatchObject({ code: 'database_failed' })
   expect(await query('select checkpoint from ~consumers')).toEqual([{ checkpoint: 1 }])
-  expect(await states(letters)).toEqual({ [event.id]: 'open' })
+  expect(await states(deadLetters)).toEqual({ [event.id]: 'open' })
 })
 
-test('a consumer that cannot be deleted with its letters stays', async () => {
-  const { letters, log, query, fail, hold } = await openLetters()
+test('a consumer whose dead letters cannot be deleted is not deleted', async () => {
+  const { deadLetters, log, query, fail, hold } = await openFailedEvents()
   const event = await fail('order-1', placed())
   await hold()
   await refuse(query, 'delete')
@@ -37,11 +37,11 @@ test('a consumer that cannot be deleted with its letters stays', async () => {
 
   expect(error).toMatchObject({ code: 'database_failed' })
   expect(await query('select name from ~consumers')).toEqual([{ name: 'mailer' }])
-  expect(await states(letters)).toEqual({ [event.id]: 'open' })
+  expect(await states(deadLetters)).toEqual({ [event.id]: 'open' })
 })
 
-test('an unknown consumer is named, with the nearest one, inside of a transaction too', async () => {
-  const { log, database, hold } = await openLetters()
+test('an unknown consumer is refused with the nearest name, also inside a transaction', async () => {
+  const { log, database, hold } = await openFailedEvents()
   await hold()
 
   const resetting = await outcome(database.transaction(tx => resetConsumer(log, 'mailr', 0, tx)))
@@ -51,12 +51,12 @@ test('an unknown consumer is named, with the nearest one, inside of a transactio
   expect(deleting.error).toMatchObject({ code: 'consumer_not_found', consumer: 'mailr', nearest: 'mailer' })
 })
 
-async function states(letters: Letters['letters']): Promise<Record<string, string>> {
-  return Object.fromEntries((await letters.list()).map(letter => [letter.eventId, letter.state]))
+async function states(deadLetters: FailedEvents['deadLetters']): Promise<Record<string, string>> {
+  return Object.fromEntries((await deadLetters.list()).map(deadLetter => [deadLetter.eventId, deadLetter.state]))
 }
 
-/** Lets the database refuse this change of any letter. */
-async function refuse(query: Letters['query'], change: 'update' | 'delete'): Promise<void> {
+/** Makes the database refuse this change of any dead letter. */
+async function refuse(query: FailedEvents['query'], change: 'update' | 'delete'): Promise<void> {
   await query(`create function ~refuse() returns trigger language plpgsql as 'begin raise ''refused''; end'`)
   await query(`create trigger refuse before ${change} on ~dead_letters for each row execute function ~refuse()`)
 }

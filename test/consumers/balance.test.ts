@@ -4,7 +4,7 @@ import { assign } from '../../src/consumers/runners/balance.ts'
 
 const names = (count: number): string[] => Array.from({ length: count }, (_, n) => `c${n}`)
 
-test('nobody gets more than one above the even share, and each consumer goes to one who can run it', () => {
+test('no runner gets more than one above the even share, and each consumer goes to a runner that can run it', () => {
   fc.assert(
     fc.property(
       fc.integer({ min: 1, max: 6 }),
@@ -24,7 +24,7 @@ test('nobody gets more than one above the even share, and each consumer goes to 
   )
 })
 
-test('what is spread evenly stays where it is', () => {
+test('an even distribution does not change', () => {
   const all = new Set(names(6))
   const members = ['h1', 'h2', 'h3'].map(owner => ({ owner, consumers: all }))
   const held = new Map(names(6).map((name, n) => [name, `h${(n % 3) + 1}`]))
@@ -32,7 +32,7 @@ test('what is spread evenly stays where it is', () => {
   expect(assign(held, members)).toEqual(held)
 })
 
-test('a consumer that only one host can run goes there, whatever else that has', () => {
+test('a consumer that only one runner can run goes there, however many that runner has', () => {
   const members = [
     { owner: 'h1', consumers: new Set(['a', 'b', 'c']) },
     { owner: 'h2', consumers: new Set(['c']) },

@@ -2,15 +2,15 @@ import { expect, test } from 'vitest'
 import { deadLetter, failFast, logAndSkip } from '../../src/consumers/run/policy.ts'
 import { runUntilIdle, tickOnce } from '../../src/consumers/run/tick.ts'
 import { readStatus } from '../../src/consumers/status.ts'
-import { effectsOf, makeEffects, quick, recorder, workbench } from '../support/consumers.ts'
+import { effectsOf, makeEffects, openConsumerParts, quick, recorder } from '../support/consumer-parts.ts'
 import { openShop, paid, placed, shipped } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-test('a tick applies a batch and says how many events it was', async () => {
+test('runOnce applies a batch and returns the number of its events', async () => {
   const shop = await openShop()
   await makeEffects(shop)
   await shop.store.events.append('order-1', [placed(), paid, shipped()])
-  const consumers = workbench(shop)
+  const consumers = openConsumerParts(shop)
   const totals = recorder(shop, 'totals', { batchSize: 2 })
 
   const ticks = [
@@ -31,11 +31,11 @@ test('a tick applies a batch and says how many events it was', async () => {
   ])
 })
 
-test('RB-25: a consumer reads only the types it wants, and its checkpoint passes over the others', async () => {
+test('RB-25: a consumer reads only the types it wants, and its checkpoint moves past the others', async () => {
   const shop = await openShop()
   await makeEffects(shop)
   await shop.store.events.append('order-1', [placed(), paid, shipped()])
-  const consumers = workbench(shop)
+  const consumers = openConsumerParts(shop)
   const totals = recorder(shop, 'totals', { types: ['OrderPaid'] })
 
   const count = await runUntilIdle(consumers, [totals])
@@ -46,11 +46,11 @@ test('RB-25: a consumer reads only the types it wants, and its checkpoint passes
   expect(status).toMatchObject({ checkpoint: 3, lag: 0, lagSeconds: 0 })
 })
 
-test('RB-02: after a failure the next tick reports the wait, and waits double up to the cap', async () => {
+test('RB-02: after a failure the next run reports the wait, and waits double up to the cap', async () => {
   const shop = await openShop()
   await makeEffects(shop)
   await shop.store.events.append('order-1', placed())
-  const consumers = workbench(shop)
+  const consumers = openConsumerParts(shop)
   const fail = (): never => {
     throw new Error('no')
   }
@@ -70,11 +70,11 @@ test('RB-02: after a failure the next tick reports the wait, and waits double up
   expect(waits).toEqual([600, 1_200, 1_500, 1_500])
 })
 
-test('RB-03: an event is tried once and then as often as the policy says, while the checkpoint waits', async () => {
+test('RB-03: an event is tried once and then as often as the policy allows, while the checkpoint waits', async () => {
   const shop = await openShop()
   await makeEffects(shop)
   await shop.store.events.append('order-1', [placed(), paid])
-  const consumers = workbench(shop)
+  const consumers = openConsumerParts(shop)
   const attempts: number[] = []
   const totals = recorder(shop, 'totals', {
     policy: deadLetter({ retries: 3, ...quick }),
@@ -96,15 +96,15 @@ test('RB-03: an event is tried once and then as often as the policy says, while 
   expect(new Set(checkpoints)).toEqual(new Set([0, 1, 2]))
   expect(await effectsOf(shop, 'totals')).toMatchObject([{ type: 'OrderPaid' }])
   const errors = ['no 1', 'no 2', 'no 3', 'no 4'].map(message => ({ message }))
-  const letters = await shop.query('select state, attempts, errors from ~dead_letters')
-  expect(letters).toMatchObject([{ state: 'open', attempts: 4, errors }])
+  const deadLetters = await shop.query('select state, attempts, errors from ~dead_letters')
+  expect(deadLetters).toMatchObject([{ state: 'open', attempts: 4, errors }])
 })
 
 test('RB-04: a handler that writes and then throws leaves nothing, and the events before it are kept', async () => {
   const shop = await openShop()
   await makeEffects(shop)
   await shop.store.events.append('order-1', [placed(), paid, shipped()])
-  const consumers = workbench(shop)
+  const consumers = openConsumerParts(shop)
   const totals = recorder(shop, 'totals', {
     policy: failFast(),
     after: event => {
@@ -122,12 +122,12 @@ test.each([
   { name: 'says what it works on', silent: false },
   { name: 'does not say what it works on', silent: true },
 ])(
-  'RB-05, RB-06: SQL that fails in a handler that $name is retried and set aside, and the rest goes on',
+  'RB-05, RB-06: SQL that fails in a handler that $name is retried and dead-lettered, and the rest continues',
   async ({ silent }) => {
     const shop = await openShop()
     await makeEffects(shop)
     await shop.store.events.append('order-1', [placed(), paid, shipped()])
-    const consumers = workbench(shop)
+    const consumers = openConsumerParts(shop)
     const totals = recorder(shop, 'totals', {
       policy: deadLetter({ retries: 1, ...quick }),
       before: async (event, tx) => {
@@ -142,10 +142,10 @@ test.each([
     await waitUntil(async () => (await tickOnce(consumers, silent ? quiet : totals)).result === 'idle')
 
     expect((await effectsOf(shop, 'totals')).map(effect => effect.type)).toEqual(['OrderPlaced', 'OrderShipped'])
-    const letters = await shop.query<{ attempts: number; errors: { code: string }[] }>(
+    const deadLetters = await shop.query<{ attempts: number; errors: { code: string }[] }>(
       'select attempts, errors from ~dead_letters',
     )
-    expect(letters).toMatchObject([{ attempts: 2, errors: [{ code: '23502' }, { code: '23502' }] }])
+    expect(deadLetters).toMatchObject([{ attempts: 2, errors: [{ code: '23502' }, { code: '23502' }] }])
   },
 )
 
@@ -153,7 +153,7 @@ test('a handler that swallows the failure of its own statement fails all the sam
   const shop = await openShop()
   await makeEffects(shop)
   await shop.store.events.append('order-1', [placed(), paid, shipped()])
-  const consumers = workbench(shop)
+  const consumers = openConsumerParts(shop)
   const totals = recorder(shop, 'totals', {
     policy: logAndSkip(),
     after: async (event, tx) => {
@@ -166,11 +166,11 @@ test('a handler that swallows the failure of its own statement fails all the sam
   expect((await effectsOf(shop, 'totals')).map(effect => effect.type)).toEqual(['OrderPlaced', 'OrderShipped'])
 })
 
-test('RB-21: what waits behind a batch that came to nothing is applied before it is called idle', async () => {
+test('RB-21: events behind an empty batch are applied before the consumer counts as idle', async () => {
   const shop = await openShop()
   await makeEffects(shop)
   for (let n = 1; n <= 5; n++) await shop.store.events.append(`order-${n}`, [placed(), paid])
-  const consumers = workbench(shop)
+  const consumers = openConsumerParts(shop)
   const totals = recorder(shop, 'totals', {
     batchSize: 1,
     policy: deadLetter({ retries: 0 }),
@@ -185,12 +185,12 @@ test('RB-21: what waits behind a batch that came to nothing is applied before it
   expect(await effectsOf(shop, 'totals')).toHaveLength(5)
 })
 
-test('RB-20, RB-19: the status of a paused consumer that never failed is told, and only its own schema is asked', async () => {
+test('RB-20, RB-19: a paused consumer that never failed has a status, read from its own schema only', async () => {
   const shop = await openShop()
   const other = await openShop()
   await makeEffects(shop)
   await shop.store.events.append('order-1', placed())
-  const consumers = workbench(shop)
+  const consumers = openConsumerParts(shop)
   const totals = recorder(shop, 'totals')
   await tickOnce(consumers, totals)
 
@@ -200,5 +200,5 @@ test('RB-20, RB-19: the status of a paused consumer that never failed is told, a
   const [status] = await readStatus(consumers.log)
   expect(status).toMatchObject({ name: 'totals', isPaused: true, attempts: 0, deadLetters: 0 })
   expect(status).toMatchObject({ retryInMs: undefined, lease: undefined, lastError: undefined })
-  expect(await readStatus(workbench(other).log)).toEqual([])
+  expect(await readStatus(openConsumerParts(other).log)).toEqual([])
 })

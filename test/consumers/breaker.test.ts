@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest'
 import { type Breaker, type BreakerOptions, circuitBreaker } from '../../src/consumers/run/breaker.ts'
 import { deferred } from '../../src/core/lifecycle.ts'
-import { handClock } from '../core/hand-clock.ts'
+import { manualClock } from '../core/manual-clock.ts'
 import { outcome } from '../support/shop.ts'
 
 function open(options: BreakerOptions) {
-  const clock = handClock(1_000_000)
+  const clock = manualClock(1_000_000)
   const breaker = circuitBreaker('mailer', clock, options)
   return { clock, breaker }
 }
@@ -18,7 +18,7 @@ const fails = (breaker: Breaker) =>
     }),
   )
 
-test('a breaker opens after so many failures in a row, and a success in between starts the count again', async () => {
+test('a breaker opens after so many failures in a row, and a success restarts the count', async () => {
   const { breaker } = open({ failures: 2 })
 
   await fails(breaker)
@@ -31,7 +31,7 @@ test('a breaker opens after so many failures in a row, and a success in between 
   expect(breaker.state()).toBe('open')
 })
 
-test('while it is open nothing is called, and the error says for how long', async () => {
+test('an open breaker calls nothing, and the error says for how long', async () => {
   const { breaker, clock } = open({ failures: 1, openMs: 100 })
   await fails(breaker)
   await clock.advance(30)
@@ -48,7 +48,7 @@ test('while it is open nothing is called, and the error says for how long', asyn
   expect(breaker.retryInMs()).toBe(70)
 })
 
-test('AB-11: half open, no more calls than trials are let through at once', async () => {
+test('AB-11: half open, it lets through at most as many calls as trials at once', async () => {
   const { breaker, clock } = open({ failures: 1, openMs: 100, trials: 2 })
   await fails(breaker)
   await clock.advance(100)
@@ -64,7 +64,7 @@ test('AB-11: half open, no more calls than trials are let through at once', asyn
   expect(breaker.state()).toBe('closed')
 })
 
-test('AB-11: half open, as many successes as trials close it, those of asynchronous calls too', async () => {
+test('AB-11: half open, as many successes as trials close it, also those of asynchronous calls', async () => {
   const { breaker, clock } = open({ failures: 1, openMs: 100, trials: 2 })
   await fails(breaker)
   await clock.advance(100)
@@ -77,7 +77,7 @@ test('AB-11: half open, as many successes as trials close it, those of asynchron
   expect(breaker.state()).toBe('closed')
 })
 
-test('half open, one failure opens it again for the whole time', async () => {
+test('half open, one failure opens it again for the full time', async () => {
   const { breaker, clock } = open({ failures: 3, openMs: 100, trials: 2 })
   for (let i = 0; i < 3; i++) await fails(breaker)
   await clock.advance(100)
@@ -89,7 +89,7 @@ test('half open, one failure opens it again for the whole time', async () => {
   expect(breaker.retryInMs()).toBe(100)
 })
 
-test('AB-11: calls that were under way when it opened neither prolong that nor end it', async () => {
+test('AB-11: calls that were running when it opened neither prolong nor end the open time', async () => {
   const { breaker, clock } = open({ failures: 1, openMs: 100 })
   const [late, later] = [deferred<string>(), deferred<string>()]
   const failing = outcome(breaker.run(() => late.promise))
@@ -106,7 +106,7 @@ test('AB-11: calls that were under way when it opened neither prolong that nor e
   expect(breaker.retryInMs()).toBe(40)
 })
 
-test('a call from before it opened is no trial, whatever becomes of it', async () => {
+test('a call from before it opened is not a trial, whatever its outcome', async () => {
   const { breaker, clock } = open({ failures: 1, openMs: 100 })
   const [late, later] = [deferred<string>(), deferred<string>()]
   const working = breaker.run(() => late.promise)
@@ -122,7 +122,7 @@ test('a call from before it opened is no trial, whatever becomes of it', async (
   expect(breaker.state()).toBe('half-open')
 })
 
-test('a clock that is set back does not keep it open for longer', async () => {
+test('a clock that is set back does not keep it open longer', async () => {
   const { breaker, clock } = open({ failures: 1, openMs: 100 })
   await fails(breaker)
 

@@ -6,22 +6,29 @@ import { readStatus } from '../../src/consumers/status.ts'
 import { waitForConsumer } from '../../src/consumers/wait-for.ts'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { openPostgres } from '../../src/database/postgres/postgres.ts'
-import { effectsOf, makeEffects, quick, recorder, type Workbench, workbench } from '../support/consumers.ts'
+import {
+  type ConsumerParts,
+  effectsOf,
+  makeEffects,
+  openConsumerParts,
+  quick,
+  recorder,
+} from '../support/consumer-parts.ts'
 import { postgresUrl } from '../support/engines.ts'
 import { onServer, openShop, outcome, paid, placed, type Shop, shipped } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 async function openWorkshop(
-  options: Parameters<typeof workbench>[1] = {},
-): Promise<{ shop: Shop; consumers: Workbench }> {
+  options: Parameters<typeof openConsumerParts>[1] = {},
+): Promise<{ shop: Shop; consumers: ConsumerParts }> {
   const shop = await openShop()
   await makeEffects(shop)
-  return { shop, consumers: workbench(shop, options) }
+  return { shop, consumers: openConsumerParts(shop, options) }
 }
 
 const effects = async (shop: Shop, name: string): Promise<number> => (await effectsOf(shop, name)).length
 
-test('a daemon applies what is there and what comes', async () => {
+test('a runner applies existing and new events', async () => {
   const { shop, consumers } = await openWorkshop()
   consumers.register(recorder(shop, 'totals'))
   await shop.store.events.append('order-1', [placed(), paid])
@@ -38,7 +45,7 @@ test('a daemon applies what is there and what comes', async () => {
   ])
 })
 
-test('a daemon runs consumers that are registered later, and stops those that are removed', async () => {
+test('a runner runs consumers that are registered later, and stops those that are removed', async () => {
   const { shop, consumers } = await openWorkshop()
   const daemon = consumers.daemon()
   await daemon.start()
@@ -52,7 +59,7 @@ test('a daemon runs consumers that are registered later, and stops those that ar
   expect(await effects(shop, 'totals')).toBe(1)
 })
 
-test('RB-07: a consumer that fails for ever does not stop the others', async () => {
+test('RB-07: a consumer that fails forever does not stop the others', async () => {
   const { shop, consumers } = await openWorkshop()
   const fail = (): never => {
     throw new Error('no')
@@ -68,7 +75,7 @@ test('RB-07: a consumer that fails for ever does not stop the others', async () 
   expect(await effects(shop, 'broken')).toBe(0)
 })
 
-test('RB-08: of two daemons in one process exactly one holds a consumer', async () => {
+test('RB-08: of two runners in one process exactly one holds a consumer', async () => {
   const { shop, consumers } = await openWorkshop()
   const consumer = recorder(shop, 'totals')
   consumers.register(consumer)
@@ -83,10 +90,10 @@ test('RB-08: of two daemons in one process exactly one holds a consumer', async 
   expect(await effects(shop, 'totals')).toBe(20)
 })
 
-test('two daemons share the consumers evenly, and one that stops leaves its own to the other at once', async () => {
+test('two runners share the consumers evenly, and one that stops hands over its own immediately', async () => {
   const { shop, consumers } = await openWorkshop()
   for (const n of ['a', 'b', 'c', 'd', 'e']) consumers.register(recorder(shop, n))
-  const other = workbench(shop)
+  const other = openConsumerParts(shop)
   for (const n of ['a', 'b', 'c', 'd', 'e']) other.register(recorder(shop, n))
   const [first, second] = [consumers.daemon(), other.daemon()]
   await first.start()
@@ -100,10 +107,10 @@ test('two daemons share the consumers evenly, and one that stops leaves its own 
   expect(second.holds().sort()).toEqual(['a', 'b', 'c', 'd', 'e'])
 })
 
-test('daemons that can run different consumers agree who has which', async () => {
+test('runners that can run different consumers agree on the distribution', async () => {
   const shop = await openShop()
   await makeEffects(shop)
-  const [first, second] = [workbench(shop), workbench(shop)]
+  const [first, second] = [openConsumerParts(shop), openConsumerParts(shop)]
   for (const host of [first, second]) for (const name of ['a', 'b']) host.register(recorder(shop, name))
   const all = first.daemon()
   const some = second.daemon({ consumers: ['b'] })
@@ -130,7 +137,7 @@ test('RB-13: a reset during a running batch wins, and is durable (RB-18)', async
   await shop.store.events.append('order-1', [placed(), paid])
   await tickOnce(consumers, consumer)
   await shop.store.events.append('order-1', shipped())
-  // Embedded, nobody else can reach the database while a transaction is open: the reset comes before or after it.
+  // Embedded, no other call reaches the database while a transaction is open: the reset comes before or after it.
   if (onServer) {
     const ticking = outcome(tickOnce(consumers, consumer))
     await entered.promise
@@ -147,7 +154,7 @@ test('RB-13: a reset during a running batch wins, and is durable (RB-18)', async
   expect((await effectsOf(shop, 'totals')).map(effect => effect.position)).toEqual([1, 2, 2, 3])
 })
 
-test('a reset reaches a daemon that is running', async () => {
+test('a reset reaches a running runner', async () => {
   const { shop, consumers } = await openWorkshop()
   consumers.register(recorder(shop, 'totals'))
   await consumers.daemon().start()
@@ -161,7 +168,7 @@ test('a reset reaches a daemon that is running', async () => {
   expect((await effectsOf(shop, 'totals')).map(effect => effect.position)).toEqual([1, 2, 1, 2])
 })
 
-test('a paused consumer waits, in a daemon too, and goes on where it was', async () => {
+test('a paused consumer waits, also in a runner, and continues where it was', async () => {
   const { shop, consumers } = await openWorkshop()
   consumers.register(recorder(shop, 'totals'))
   const daemon = consumers.daemon()
@@ -181,7 +188,7 @@ test('a paused consumer waits, in a daemon too, and goes on where it was', async
   expect(await effects(shop, 'totals')).toBe(2)
 })
 
-test('a consumer whose policy stops it is paused with its error, and told of', async () => {
+test('a consumer stopped by its policy is paused with its error, and the pause is logged', async () => {
   const { shop, consumers } = await openWorkshop()
   const fail = (): never => {
     throw new Error('the shop is closed')
@@ -197,7 +204,7 @@ test('a consumer whose policy stops it is paused with its error, and told of', a
   expect(status).toMatchObject({ isPaused: true, attempts: 1, lastError: { message: 'the shop is closed' } })
 })
 
-test('RB-22: stop lets a batch end that is under way, and gives back the leases', async () => {
+test('RB-22: stop lets a running batch end, and releases the leases', async () => {
   const { shop, consumers } = await openWorkshop()
   const [entered, go] = [deferred<void>(), deferred<void>()]
   consumers.register(
@@ -223,7 +230,7 @@ test('RB-22: stop lets a batch end that is under way, and gives back the leases'
   expect(daemon.isRunning).toBe(false)
 })
 
-test('RB-22: stop cuts off a handler that does not come back, and its batch is rolled back', async () => {
+test('RB-22: stop cuts off a handler that does not return, and its batch is rolled back', async () => {
   const { shop, consumers } = await openWorkshop()
   const entered = deferred<void>()
   let signal: AbortSignal | undefined
@@ -249,7 +256,7 @@ test('RB-22: stop cuts off a handler that does not come back, and its batch is r
   expect((await readStatus(consumers.log))[0]).toMatchObject({ checkpoint: 0, lease: undefined, attempts: 0 })
 })
 
-test('a daemon can be started again after it was stopped', async () => {
+test('a runner can be started again after it was stopped', async () => {
   const { shop, consumers } = await openWorkshop()
   consumers.register(recorder(shop, 'totals'))
   const daemon = consumers.daemon()
@@ -263,12 +270,12 @@ test('a daemon can be started again after it was stopped', async () => {
   expect(daemon.isRunning).toBe(true)
 })
 
-test.runIf(onServer)('a daemon works with a single connection', async () => {
+test.runIf(onServer)('a runner works with a single connection', async () => {
   const shop = await openShop()
   await makeEffects(shop)
   const database = await openPostgres({ url: postgresUrl(), maxConnections: 1 })
   onTestFinished(() => database.close(1_000))
-  const consumers = workbench(shop, { database })
+  const consumers = openConsumerParts(shop, { database })
   consumers.register(recorder(shop, 'totals', { leaseMs: 1_000 }))
   consumers.register(recorder(shop, 'others', { leaseMs: 1_000 }))
   const daemon = consumers.daemon()
@@ -288,7 +295,7 @@ test('many consumers at the end of the log share one read', async () => {
   await consumers.daemon().start()
   await shop.store.events.append('order-1', placed())
   for (let n = 0; n < 12; n++) await waitForConsumer(consumers, `totals-${n}`, 1)
-  // A consumer that was late has to read by itself: not all of them are late each time.
+  // A consumer that was late has to read separately: not all of them are late each time.
   const readInRound = async (): Promise<number> => {
     const before = consumers.log.telemetry.counters().events_read_total
     const { position } = await shop.store.events.append('order-1', [paid, shipped()])
@@ -298,7 +305,7 @@ test('many consumers at the end of the log share one read', async () => {
   await waitUntil(async () => (await readInRound()) < 12, { what: 'a read that many consumers share' })
 })
 
-test('the store stops its daemons when it is closed', async () => {
+test('the store stops its runners when it is closed', async () => {
   const { store } = await openShop()
   const daemon = store.daemon()
   await daemon.start()

@@ -2,39 +2,39 @@ import { expect, test } from 'vitest'
 import { recordDeadLetter } from '../../src/consumers/dead-letters/dead-letter.ts'
 import { describeError } from '../../src/consumers/run/failure.ts'
 import { outcome, paid, placed, shipped } from '../support/shop.ts'
-import { openLetters } from './letters.ts'
+import { openFailedEvents } from './failed-events.ts'
 
 const nobody = '0190b2f0-6a1c-7def-8123-456789abcdef'
 
-test('AB-09: an event that fails again has one letter, with all attempts and the last error', async () => {
-  const { letters, fail, failAgain } = await openLetters()
+test('AB-09: an event that fails again has one dead letter, with all attempts and the last error', async () => {
+  const { deadLetters, fail, failAgain } = await openFailedEvents()
   const event = await fail('order-1', placed(), { error: new Error('declined') })
 
   await failAgain(event, { error: new TypeError('no total'), attempts: 4 })
 
-  const [letter, ...others] = await letters.list()
+  const [deadLetter, ...others] = await deadLetters.list()
   expect(others).toEqual([])
-  expect(letter).toMatchObject({ consumer: 'mailer', eventId: event.id, state: 'open', attempts: 5 })
-  expect(letter!.lastError).toMatchObject({ name: 'TypeError', message: 'no total', at: expect.any(Date) })
-  const { errors } = await letters.show('mailer', event.id)
+  expect(deadLetter).toMatchObject({ consumer: 'mailer', eventId: event.id, state: 'open', attempts: 5 })
+  expect(deadLetter!.lastError).toMatchObject({ name: 'TypeError', message: 'no total', at: expect.any(Date) })
+  const { errors } = await deadLetters.show('mailer', event.id)
   expect(errors.map(error => error.message)).toEqual(['declined', 'no total'])
 })
 
-test('consumers have letters of their own for one event', async () => {
-  const { letters, fail, failAgain } = await openLetters()
+test('each consumer has its own dead letter for an event', async () => {
+  const { deadLetters, fail, failAgain } = await openFailedEvents()
   const event = await fail('order-1', placed())
 
   await failAgain(event, { consumer: 'printer' })
-  await letters.resolve('printer', event.id, 'printed by hand')
+  await deadLetters.resolve('printer', event.id, 'printed by hand')
 
-  expect((await letters.list()).map(letter => [letter.consumer, letter.state])).toEqual([
+  expect((await deadLetters.list()).map(deadLetter => [deadLetter.consumer, deadLetter.state])).toEqual([
     ['mailer', 'open'],
     ['printer', 'resolved'],
   ])
 })
 
-test('a letter is undone with the transaction it was recorded in', async () => {
-  const { store, database, letters, log } = await openLetters()
+test('a dead letter is rolled back with the transaction it was recorded in', async () => {
+  const { store, database, deadLetters, log } = await openFailedEvents()
   const { eventIds } = await store.events.append('order-1', placed())
   const event = (await store.events.get(eventIds[0]!))!
 
@@ -44,22 +44,22 @@ test('a letter is undone with the transaction it was recorded in', async () => {
   })
 
   await expect(failing).rejects.toThrow('not ours')
-  expect(await letters.list()).toEqual([])
+  expect(await deadLetters.list()).toEqual([])
 })
 
-test('only the last twenty errors are kept', async () => {
-  const { letters, fail, failAgain } = await openLetters()
+test('only the last twenty errors are stored', async () => {
+  const { deadLetters, fail, failAgain } = await openFailedEvents()
   const event = await fail('order-1', placed(), { error: new Error('error 1') })
 
   for (let n = 2; n <= 23; n++) await failAgain(event, { error: new Error(`error ${n}`) })
 
-  const { errors, attempts } = await letters.show('mailer', event.id)
+  const { errors, attempts } = await deadLetters.show('mailer', event.id)
   expect(attempts).toBe(23)
   expect(errors.map(error => error.message)).toEqual(Array.from({ length: 20 }, (_, n) => `error ${n + 4}`))
 })
 
-test('whatever is thrown can be kept', async () => {
-  const { letters, fail, failAgain } = await openLetters()
+test('any thrown value can be stored', async () => {
+  const { deadLetters, fail, failAgain } = await openFailedEvents()
   const circular: Record<string, unknown> = {}
   circular.self = circular
   const endless = new Error('loop')
@@ -77,7 +77,7 @@ test('whatever is thrown can be kept', async () => {
 
   for (const error of thrown) await failAgain(event, { error })
 
-  const { errors } = await letters.show('mailer', event.id)
+  const { errors } = await deadLetters.show('mailer', event.id)
   expect(errors).toHaveLength(thrown.length + 1)
   expect(JSON.stringify(errors).length).toBeLessThan(20_000)
   expect(errors[0]!.message).toHaveLength(2_000)
@@ -85,7 +85,7 @@ test('whatever is thrown can be kept', async () => {
   expect(errors.at(-1)!.message).toBe('NUL \ufffd \ufffd')
 })
 
-test('an error is described with its code and what it came from', () => {
+test('an error is stored with its code and its causes', () => {
   const cause = Object.assign(new Error('duplicate key'), { code: '23505' })
 
   const described = describeError(new Error('not stored', { cause }))
@@ -95,15 +95,15 @@ test('an error is described with its code and what it came from', () => {
   expect(describeError(cause).code).toBe('23505')
 })
 
-test('letters are listed by filter', async () => {
-  const { letters, fail, query } = await openLetters()
+test('dead letters are listed by filter', async () => {
+  const { deadLetters, fail, query } = await openFailedEvents()
   const first = await fail('order-1', placed())
   await query(`update ~dead_letters set last_failed_at = '2020-01-01'`)
   const second = await fail('order-2', paid)
   const third = await fail('order-1', shipped(), { consumer: 'printer' })
-  await letters.resolve('mailer', second.id, 'sent by hand')
-  const ids = async (options: Parameters<typeof letters.list>[0]) =>
-    (await letters.list(options)).map(letter => letter.eventId)
+  await deadLetters.resolve('mailer', second.id, 'sent by hand')
+  const ids = async (options: Parameters<typeof deadLetters.list>[0]) =>
+    (await deadLetters.list(options)).map(deadLetter => deadLetter.eventId)
 
   expect(await ids({})).toEqual([first.id, second.id, third.id])
   expect(await ids({ consumer: 'mailer' })).toEqual([first.id, second.id])
@@ -114,24 +114,24 @@ test('letters are listed by filter', async () => {
   expect(await ids({ consumer: 'mailer', type: 'OrderShipped' })).toEqual([])
 })
 
-test('letters come in pages, each after the last one of the page before', async () => {
-  const { letters, fail, failAgain } = await openLetters()
+test('dead letters are listed in pages, each after the last entry of the page before', async () => {
+  const { deadLetters, fail, failAgain } = await openFailedEvents()
   const events = []
   for (let n = 0; n < 5; n++) events.push(await fail(`order-${n}`, placed(n)))
   await failAgain(events[0]!, { consumer: 'printer' })
   const seen: string[] = []
 
-  let page = await letters.list({ limit: 2 })
+  let page = await deadLetters.list({ limit: 2 })
   while (page.length > 0) {
-    seen.push(...page.map(letter => `${letter.consumer} ${letter.stream}`))
-    page = await letters.list({ limit: 2, after: page.at(-1) })
+    seen.push(...page.map(deadLetter => `${deadLetter.consumer} ${deadLetter.stream}`))
+    page = await deadLetters.list({ limit: 2, after: page.at(-1) })
   }
 
   expect(seen).toEqual([...[0, 1, 2, 3, 4].map(n => `mailer order-${n}`), 'printer order-0'])
 })
 
-test('a list with options that mean nothing is refused', async () => {
-  const { letters } = await openLetters()
+test('a list with invalid options is refused', async () => {
+  const { deadLetters } = await openFailedEvents()
   const refused = {
     limit: [0, 10_001, 1.5],
     state: ['closed'],
@@ -140,44 +140,44 @@ test('a list with options that mean nothing is refused', async () => {
 
   for (const [option, values] of Object.entries(refused))
     for (const value of values) {
-      const { error } = await outcome(letters.list({ [option]: value }))
+      const { error } = await outcome(deadLetters.list({ [option]: value }))
       expect(error).toMatchObject({ code: 'invalid_option', option })
     }
 })
 
-test('the numbers are given by consumer and state', async () => {
-  const { letters, fail } = await openLetters()
+test('dead letters are counted by consumer and state', async () => {
+  const { deadLetters, fail } = await openFailedEvents()
   await fail('order-1', placed())
   const second = await fail('order-2', placed())
   await fail('order-3', placed(), { consumer: 'printer' })
-  await letters.resolve('mailer', second.id, 'sent by hand')
+  await deadLetters.resolve('mailer', second.id, 'sent by hand')
 
-  expect(await letters.stats()).toEqual([
+  expect(await deadLetters.stats()).toEqual([
     { consumer: 'mailer', open: 1, retrying: 0, replayed: 0, resolved: 1 },
     { consumer: 'printer', open: 1, retrying: 0, replayed: 0, resolved: 0 },
   ])
 })
 
-test('RB-16: a letter is shown with the whole event as it is stored', async () => {
-  const { letters, fail } = await openLetters()
+test('RB-16: a dead letter is shown with the whole event as stored', async () => {
+  const { deadLetters, fail } = await openFailedEvents()
   const more = { headers: { region: 'eu' }, correlationId: 'checkout-1', causationId: 'click-1', userId: 'ada' }
   const event = await fail('order-1', placed(7, more))
 
-  const letter = await letters.show('mailer', event.id.toUpperCase())
+  const deadLetter = await deadLetters.show('mailer', event.id.toUpperCase())
 
-  expect(letter.event).toEqual(event)
-  expect(letter).toMatchObject({
+  expect(deadLetter.event).toEqual(event)
+  expect(deadLetter).toMatchObject({
     ...{ consumer: 'mailer', eventId: event.id, position: event.position, stream: 'order-1', version: 1 },
     ...{ type: 'OrderPlaced', state: 'open', attempts: 1, retryAt: undefined, note: undefined, history: [] },
   })
-  expect(JSON.parse(JSON.stringify(letter))).toMatchObject({
-    position: event.position,
-    event: { headers: { region: 'eu' }, position: event.position },
+  expect(JSON.parse(JSON.stringify(deadLetter))).toMatchObject({
+    position: `${event.position}`,
+    event: { headers: { region: 'eu' }, position: `${event.position}` },
   })
 })
 
-test('RB-16: what is asked of a letter that does not exist fails', async () => {
-  const { letters, fail } = await openLetters()
+test('RB-16: commands on a dead letter that does not exist fail', async () => {
+  const { deadLetters, fail } = await openFailedEvents()
   const event = await fail('order-1', placed())
 
   for (const [consumer, eventId] of [
@@ -186,25 +186,25 @@ test('RB-16: what is asked of a letter that does not exist fails', async () => {
     ['mailer', 'no uuid'],
   ] as const)
     for (const ask of [
-      () => letters.show(consumer, eventId),
-      () => letters.retry(consumer, eventId),
-      () => letters.resolve(consumer, eventId, 'sent by hand'),
-      () => letters.delete(consumer, eventId),
+      () => deadLetters.show(consumer, eventId),
+      () => deadLetters.retry(consumer, eventId),
+      () => deadLetters.resolve(consumer, eventId, 'sent by hand'),
+      () => deadLetters.delete(consumer, eventId),
     ]) {
       const { error } = await outcome<unknown>(ask())
       expect(error).toMatchObject({ code: 'dead_letter_not_found', consumer, eventId })
     }
-  expect(await letters.list()).toHaveLength(1)
+  expect(await deadLetters.list()).toHaveLength(1)
 })
 
-test('a letter is resolved with a note, which is kept when the event fails again', async () => {
-  const { letters, fail, failAgain } = await openLetters()
+test('a dead letter is resolved with a note, which stays when the event fails again', async () => {
+  const { deadLetters, fail, failAgain } = await openFailedEvents()
   const event = await fail('order-1', placed())
 
-  await letters.resolve('mailer', event.id, 'sent by hand')
-  const resolved = await letters.show('mailer', event.id)
+  await deadLetters.resolve('mailer', event.id, 'sent by hand')
+  const resolved = await deadLetters.show('mailer', event.id)
   await failAgain(event)
-  const reopened = await letters.show('mailer', event.id)
+  const reopened = await deadLetters.show('mailer', event.id)
 
   expect(resolved).toMatchObject({ state: 'resolved', note: 'sent by hand' })
   expect(reopened).toMatchObject({ state: 'open', note: undefined, attempts: 2 })
@@ -214,27 +214,27 @@ test('a letter is resolved with a note, which is kept when the event fails again
   ])
 })
 
-test('a note must say something', async () => {
-  const { letters, fail } = await openLetters()
+test('a note must not be empty', async () => {
+  const { deadLetters, fail } = await openFailedEvents()
   const event = await fail('order-1', placed())
 
   for (const note of ['', ' ', undefined as never, 'NUL \0', 'x'.repeat(4_001)]) {
-    const { error } = await outcome(letters.resolve('mailer', event.id, note))
+    const { error } = await outcome(deadLetters.resolve('mailer', event.id, note))
     expect(error).toMatchObject({ code: 'invalid_option', option: 'note' })
   }
-  expect(await letters.show('mailer', event.id)).toMatchObject({ state: 'open' })
+  expect(await deadLetters.show('mailer', event.id)).toMatchObject({ state: 'open' })
 })
 
-test('a deleted letter is gone, and begins anew if the event fails again', async () => {
-  const { letters, fail, failAgain } = await openLetters()
+test('a deleted dead letter is gone, and starts anew if the event fails again', async () => {
+  const { deadLetters, fail, failAgain } = await openFailedEvents()
   const event = await fail('order-1', placed())
 
-  await letters.delete('mailer', event.id)
-  const gone = await letters.list()
+  await deadLetters.delete('mailer', event.id)
+  const gone = await deadLetters.list()
   await failAgain(event)
 
   expect(gone).toEqual([])
-  expect(await letters.show('mailer', event.id)).toMatchObject({ attempts: 1, history: [] })
+  expect(await deadLetters.show('mailer', event.id)).toMatchObject({ attempts: 1, history: [] })
 })
 
 for (const [state, refused] of Object.entries({
@@ -242,50 +242,50 @@ for (const [state, refused] of Object.entries({
   replayed: ['retried', 'resolved'],
   resolved: ['retried', 'resolved'],
 }))
-  test(`a letter that is ${state} cannot be ${refused.join(', ')}`, async () => {
-    const { letters, fail, hold, query } = await openLetters()
+  test(`a dead letter that is ${state} cannot be ${refused.join(', ')}`, async () => {
+    const { deadLetters, fail, hold, query } = await openFailedEvents()
     const event = await fail('order-1', placed())
     const { lease } = await hold()
     await query('update ~dead_letters set state = $1, fence = $2', [state, lease.fence])
     const asked: Record<string, () => Promise<unknown>> = {
-      retried: () => letters.retry('mailer', event.id),
-      resolved: () => letters.resolve('mailer', event.id, 'sent by hand'),
-      deleted: () => letters.delete('mailer', event.id),
+      retried: () => deadLetters.retry('mailer', event.id),
+      resolved: () => deadLetters.resolve('mailer', event.id, 'sent by hand'),
+      deleted: () => deadLetters.delete('mailer', event.id),
     }
 
     for (const wanted of refused) {
       const { error } = await outcome(asked[wanted]!())
       expect(error).toMatchObject({ code: 'dead_letter_conflict', eventId: event.id, state, wanted })
     }
-    expect(await letters.show('mailer', event.id)).toMatchObject({ state })
+    expect(await deadLetters.show('mailer', event.id)).toMatchObject({ state })
   })
 
-test('a letter whose retry was left in the middle is open again for whoever asks', async () => {
-  const { letters, fail, hold, query } = await openLetters()
+test('a dead letter whose retry was interrupted is shown as open', async () => {
+  const { deadLetters, fail, hold, query } = await openFailedEvents()
   const event = await fail('order-1', placed())
   const { lease } = await hold()
   await query(`update ~dead_letters set state = 'retrying', fence = $1, retry_at = now()`, [lease.fence])
   await query(`update ~consumers set lease_until = now() - interval '1 second'`)
 
-  await letters.resolve('mailer', event.id, 'sent by hand')
+  await deadLetters.resolve('mailer', event.id, 'sent by hand')
 
-  expect(await letters.show('mailer', event.id)).toMatchObject({ state: 'resolved', retryAt: undefined })
+  expect(await deadLetters.show('mailer', event.id)).toMatchObject({ state: 'resolved', retryAt: undefined })
 })
 
-test('a retry with nobody to carry it out says so, and the letter stays open', async () => {
-  const { letters, fail } = await openLetters()
+test('a retry that no runner can carry out is refused, and the dead letter stays open', async () => {
+  const { deadLetters, fail } = await openFailedEvents()
   const event = await fail('order-1', placed())
 
-  const asked = await letters.retry('mailer', event.id)
+  const asked = await deadLetters.retry('mailer', event.id)
 
   expect(asked).toEqual({ requested: 1, isRunning: false })
-  expect(await letters.show('mailer', event.id)).toMatchObject({ state: 'open', retryAt: expect.any(Date) })
+  expect(await deadLetters.show('mailer', event.id)).toMatchObject({ state: 'open', retryAt: expect.any(Date) })
 })
 
-test('a retry says whether somebody works for the consumer', async () => {
-  const { letters, fail, hold, query } = await openLetters()
+test('a retry reports whether a runner serves the consumer', async () => {
+  const { deadLetters, fail, hold, query } = await openFailedEvents()
   const event = await fail('order-1', placed())
-  const running = async () => (await letters.retry('mailer', event.id)).isRunning
+  const running = async () => (await deadLetters.retry('mailer', event.id)).isRunning
   await hold()
 
   const whileHeld = await running()
@@ -297,32 +297,32 @@ test('a retry says whether somebody works for the consumer', async () => {
   expect([whileHeld, whilePaused, expired]).toEqual([true, false, false])
 })
 
-test('all matching letters can be asked for, spaced by the rate, and behind those asked for before', async () => {
-  const { letters, fail } = await openLetters()
+test('a retry of all matching dead letters is spaced by the rate, after those requested before', async () => {
+  const { deadLetters, fail } = await openFailedEvents()
   for (let n = 0; n < 4; n++) await fail('order-1', placed(n))
   await fail('order-2', placed())
   await fail('order-1', placed(), { consumer: 'printer' })
 
-  const first = await letters.retry('mailer', { stream: 'order-1', limit: 3 }, { perSecond: 0.02 })
-  const second = await letters.retry('mailer', { stream: 'order-1' }, { perSecond: 0.02 })
-  const third = await letters.retry('mailer', { stream: 'order-1' }, { perSecond: 0.02 })
+  const first = await deadLetters.retry('mailer', { stream: 'order-1', limit: 3 }, { perSecond: 0.02 })
+  const second = await deadLetters.retry('mailer', { stream: 'order-1' }, { perSecond: 0.02 })
+  const third = await deadLetters.retry('mailer', { stream: 'order-1' }, { perSecond: 0.02 })
 
   expect([first.requested, second.requested, third.requested]).toEqual([3, 1, 0])
-  const due = (await letters.list()).map(letter => letter.retryAt?.getTime())
+  const due = (await deadLetters.list()).map(deadLetter => deadLetter.retryAt?.getTime())
   const [start] = due
   expect(due.map(at => at && at - start!)).toEqual([0, 50_000, 100_000, 150_000, undefined, undefined])
 })
 
-test('a retry of all letters of an unknown consumer, or at no rate, is refused', async () => {
-  const { letters, fail, hold } = await openLetters()
+test('a retry of all dead letters of an unknown consumer, or at an invalid rate, is refused', async () => {
+  const { deadLetters, fail, hold } = await openFailedEvents()
   await fail('order-1', placed())
   await hold()
 
-  const { error } = await outcome(letters.retry('maile', {}))
+  const { error } = await outcome(deadLetters.retry('maile', {}))
 
   expect(error).toMatchObject({ code: 'consumer_not_found', consumer: 'maile', nearest: 'mailer' })
   for (const perSecond of [0, -1, Number.NaN, Number.POSITIVE_INFINITY]) {
-    const { error } = await outcome(letters.retry('mailer', {}, { perSecond }))
+    const { error } = await outcome(deadLetters.retry('mailer', {}, { perSecond }))
     expect(error).toMatchObject({ code: 'invalid_option', option: 'perSecond' })
   }
 })

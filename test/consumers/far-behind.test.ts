@@ -1,4 +1,4 @@
-/** Consumers with much of the log before them: it comes in larger pages, another way, and several of them at once. */
+/** Consumers that are far behind: they read larger pages, through COPY, and several of them at once. */
 import { expect, test } from 'vitest'
 import { type Consumer, consumer } from '../../src/consumers/consumer.ts'
 import { deadLetter } from '../../src/consumers/run/policy.ts'
@@ -6,19 +6,19 @@ import { runUntilIdle } from '../../src/consumers/run/tick.ts'
 import { waitForConsumer } from '../../src/consumers/wait-for.ts'
 import type { RecordedEvent } from '../../src/events/definition.ts'
 import { upcaster } from '../../src/events/read/upcast.ts'
-import { quick, type Workbench, workbench } from '../support/consumers.ts'
+import { type ConsumerParts, openConsumerParts, quick } from '../support/consumer-parts.ts'
 import { openShop, type Shop } from '../support/shop.ts'
 
 const count = 3_000
 
 async function openFullShop(
-  options: Parameters<typeof workbench>[1] = {},
-): Promise<{ shop: Shop; consumers: Workbench; written: RecordedEvent[] }> {
+  options: Parameters<typeof openConsumerParts>[1] = {},
+): Promise<{ shop: Shop; consumers: ConsumerParts; written: RecordedEvent[] }> {
   const shop = await openShop()
   await shop.store.events.import(manyEvents())
   const written: RecordedEvent[] = []
   for await (const event of shop.store.events.readAll()) written.push(event)
-  return { shop, consumers: workbench(shop, options), written }
+  return { shop, consumers: openConsumerParts(shop, options), written }
 }
 
 function* manyEvents(): Generator<{ stream: string; type: string; data: object; headers?: Record<string, unknown> }> {
@@ -29,7 +29,7 @@ function* manyEvents(): Generator<{ stream: string; type: string; data: object; 
   }
 }
 
-/** Keeps what was committed. */
+/** Records committed events. */
 function keeper(name: string, given: Partial<Consumer> = {}): { consumer: Consumer; kept: RecordedEvent[] } {
   const kept: RecordedEvent[] = []
   const handle: Consumer['handle'] = async (events, ctx) => {
@@ -43,7 +43,7 @@ function keeper(name: string, given: Partial<Consumer> = {}): { consumer: Consum
   return { consumer: { ...made, ...given }, kept }
 }
 
-test('a daemon that is far behind hands over every event once, in order, as it was written', async () => {
+test('a runner that is far behind delivers every event once, in order, unchanged', async () => {
   const { consumers, written } = await openFullShop()
   const all = keeper('all')
   consumers.register(all.consumer)
@@ -54,7 +54,7 @@ test('a daemon that is far behind hands over every event once, in order, as it w
   expect(all.kept).toEqual(written)
 })
 
-test('far behind, only the types that are wanted come, whatever is in their names', async () => {
+test('far behind, only the wanted types are delivered, whatever characters are in their names', async () => {
   const { consumers, written } = await openFullShop()
   const odd = keeper('odd', { filter: { types: ["It's\\Odd"] } })
 
@@ -63,7 +63,7 @@ test('far behind, only the types that are wanted come, whatever is in their name
   expect(odd.kept).toEqual(written.filter(event => event.type === "It's\\Odd"))
 })
 
-test('far behind, an event that cannot be read is set aside and hides none of the others', async () => {
+test('far behind, an event that cannot be read is dead-lettered and hides none of the others', async () => {
   const bad = 1_234
   const fail = (data: unknown): unknown => {
     if ((data as { n: number }).n === bad) throw new Error('no')
@@ -79,11 +79,11 @@ test('far behind, an event that cannot be read is set aside and hides none of th
 
   const numbers = (events: readonly RecordedEvent[]): number[] => events.map(event => (event.data as { n: number }).n)
   expect(numbers(all.kept)).toEqual(numbers(written).filter(n => n !== bad))
-  const letters = await shop.query('select position from ~dead_letters')
-  expect(letters).toEqual([{ position: written[bad]!.position }])
+  const deadLetters = await shop.query('select position from ~dead_letters')
+  expect(deadLetters).toEqual([{ position: written[bad]!.position }])
 })
 
-test('far behind, a batch that fails is applied again from where it was, and what was read ahead is not lost', async () => {
+test('far behind, a failed batch is applied again from its checkpoint, and prefetched events are not lost', async () => {
   const { consumers, written } = await openFullShop()
   let failures = 3
   const all = keeper('all', { policy: deadLetter({ retries: 5, ...quick }) })

@@ -11,7 +11,7 @@ import { tickOnce } from '../../src/consumers/run/tick.ts'
 import { join, look } from '../../src/consumers/runners/members.ts'
 import { systemClock } from '../../src/core/clock.ts'
 import { deferred } from '../../src/core/lifecycle.ts'
-import { effectsOf, makeEffects, recorder, type Workbench, workbench } from '../support/consumers.ts'
+import { type ConsumerParts, effectsOf, makeEffects, openConsumerParts, recorder } from '../support/consumer-parts.ts'
 import { onServer, openShop, outcome, paid, placed, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -19,11 +19,11 @@ const leaseMs = 60_000
 
 async function openLeases(): Promise<{
   shop: Shop
-  consumers: Workbench
+  consumers: ConsumerParts
   take(owner: string): Promise<Lease | string>
 }> {
   const shop = await openShop()
-  const consumers = workbench(shop)
+  const consumers = openConsumerParts(shop)
   await ensureConsumer(consumers.log, { name: 'totals', kind: 'projection', startFrom: 'beginning' })
   return { shop, consumers, take: owner => takeLease(consumers.log, 'totals', owner, leaseMs) }
 }
@@ -31,7 +31,7 @@ async function openLeases(): Promise<{
 const expire = ({ query }: Shop): Promise<unknown> =>
   query(`update ~consumers set lease_until = now() - interval '1 s'`)
 
-test('a lease that is held is refused, one that has expired is taken under a higher fence', async () => {
+test('a held lease is refused, an expired one is taken under a higher fence', async () => {
   const { shop, consumers, take } = await openLeases()
   const [a, b] = [newOwner(consumers.log), newOwner(consumers.log)]
 
@@ -43,7 +43,7 @@ test('a lease that is held is refused, one that has expired is taken under a hig
   expect(second.fence).toBeGreaterThan(first.fence)
 })
 
-test('RB-09: whoever lost the lease without knowing can write nothing', async () => {
+test('RB-09: a holder that lost its lease without noticing can write nothing', async () => {
   const { shop, consumers, take } = await openLeases()
   const stale = (await take(newOwner(consumers.log))) as Lease
   await expire(shop)
@@ -80,10 +80,10 @@ test('RB-11: a renewal by a former owner changes nothing', async () => {
   expect(await shop.query('select owner, fence, lease_until from ~consumers')).toEqual([before])
 })
 
-test.each([-10, 10])('RB-12: the clock of a process that is %i minutes off decides nothing', async minutes => {
+test.each([-10, 10])('RB-12: a process clock that is %i minutes off decides nothing', async minutes => {
   const { shop, consumers } = await openLeases()
   const clock = { ...systemClock, now: () => new Date(Date.now() + minutes * 60_000) }
-  const astray = workbench(shop, { clock })
+  const astray = openConsumerParts(shop, { clock })
 
   const lease = await takeLease(astray.log, 'totals', newOwner(astray.log), leaseMs)
 
@@ -98,7 +98,7 @@ test.each([-10, 10])('RB-12: the clock of a process that is %i minutes off decid
   expect(await takeLease(astray.log, 'totals', newOwner(astray.log), leaseMs)).toMatchObject({ consumer: 'totals' })
 })
 
-test('a release by a former owner leaves the new one alone', async () => {
+test('a release by a former owner does not affect the new one', async () => {
   const { shop, consumers, take } = await openLeases()
   const stale = (await take(newOwner(consumers.log))) as Lease
   await expire(shop)
@@ -109,7 +109,7 @@ test('a release by a former owner leaves the new one alone', async () => {
   expect(await shop.query('select owner from ~consumers')).toEqual([{ owner: held.owner }])
 })
 
-test.runIf(onServer)('RB-10: two processes that tick at once apply each of 1000 events once', async () => {
+test.runIf(onServer)('RB-10: two processes that run at once apply each of 1000 events once', async () => {
   const shop = await openShop()
   await makeEffects(shop)
   for (let n = 0; n < 10; n++)
@@ -117,7 +117,7 @@ test.runIf(onServer)('RB-10: two processes that tick at once apply each of 1000 
       `order-${n}`,
       Array.from({ length: 100 }, () => placed()),
     )
-  const processes = [workbench(shop), workbench(shop)]
+  const processes = [openConsumerParts(shop), openConsumerParts(shop)]
   const workers = processes.map(consumers => ({ consumers, consumer: recorder(shop, 'totals', { batchSize: 20 }) }))
 
   await Promise.all(
@@ -136,7 +136,7 @@ test.runIf(onServer)(
     const shop = await openShop()
     await makeEffects(shop)
     await shop.store.events.append('order-1', [placed(), paid])
-    const [frozen, other] = [workbench(shop), workbench(shop)]
+    const [frozen, other] = [openConsumerParts(shop), openConsumerParts(shop)]
     const [entered, wake] = [deferred<void>(), deferred<void>()]
     const sleeper = recorder(shop, 'totals', {
       before: async () => {
@@ -157,7 +157,7 @@ test.runIf(onServer)(
   },
 )
 
-test('embedded, the leases of whoever had the database before are free at once', async () => {
+test('embedded, the leases of the previous process are free immediately', async () => {
   const { shop, consumers, take } = await openLeases()
   await take(newOwner(consumers.log))
   const sign = consumers.log.database.soleUser

@@ -1,20 +1,20 @@
 import { expect, test } from 'vitest'
 import { administerDaemons } from '../../src/consumers/runners/runners.ts'
-import { makeEffects, recorder, type Workbench, workbench } from '../support/consumers.ts'
+import { type ConsumerParts, makeEffects, openConsumerParts, recorder } from '../support/consumer-parts.ts'
 import { openShop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 async function openCluster(
   count: number,
-): Promise<{ hosts: Workbench[]; daemons: ReturnType<typeof administerDaemons> }> {
+): Promise<{ hosts: ConsumerParts[]; daemons: ReturnType<typeof administerDaemons> }> {
   const shop = await openShop()
   await makeEffects(shop)
-  const hosts = Array.from({ length: count }, () => workbench(shop))
+  const hosts = Array.from({ length: count }, () => openConsumerParts(shop))
   for (const host of hosts) for (const name of ['a', 'b']) host.register(recorder(shop, name))
   return { hosts, daemons: administerDaemons(hosts[0]!) }
 }
 
-test('a standby takes nothing while a hot node is there, and everything when that stops', async () => {
+test('a standby takes nothing while the active runner lives, and everything when that stops', async () => {
   const { hosts, daemons } = await openCluster(2)
   const hot = hosts[0]!.daemon({ node: 'amsterdam' })
   const cold = hosts[1]!.daemon({ node: 'berlin', standby: true })
@@ -32,7 +32,7 @@ test('a standby takes nothing while a hot node is there, and everything when tha
   expect(cold.role).toBe('hot')
 })
 
-test('promoting a node makes it hot and the other one a standby; demoting it gives the role back', async () => {
+test('promoting a runner makes it active and the other one a standby; demoting it reverses that', async () => {
   const { hosts, daemons } = await openCluster(2)
   const [amsterdam, berlin] = [
     hosts[0]!.daemon({ node: 'amsterdam' }),
@@ -50,7 +50,7 @@ test('promoting a node makes it hot and the other one a standby; demoting it giv
   expect([amsterdam.role, berlin.role]).toEqual(['hot', 'standby'])
 })
 
-test('RB-78: a second start under one name takes over, and the first one stops', async () => {
+test('RB-78: a second start under one name takes over, and the first runner stops', async () => {
   const { hosts, daemons } = await openCluster(2)
   const first = hosts[0]!.daemon({ node: 'amsterdam' })
   const second = hosts[1]!.daemon({ node: 'amsterdam', standby: true })
@@ -62,10 +62,10 @@ test('RB-78: a second start under one name takes over, and the first one stops',
   expect(await daemons.list()).toMatchObject([{ node: 'amsterdam', role: 'hot', leases: ['a', 'b'] }])
 })
 
-test('RB-79: a hot node that was away while another took over comes back as a standby', async () => {
+test('RB-79: an active runner that was away while another took over returns as a standby', async () => {
   const shop = await openShop()
   await makeEffects(shop)
-  const hosts = [workbench(shop), workbench(shop)]
+  const hosts = [openConsumerParts(shop), openConsumerParts(shop)]
   for (const host of hosts) host.register(recorder(shop, 'a'))
   const [amsterdam, berlin] = [
     hosts[0]!.daemon({ node: 'amsterdam' }),
@@ -74,7 +74,7 @@ test('RB-79: a hot node that was away while another took over comes back as a st
   await amsterdam.start()
   await berlin.start()
 
-  // As if it had been stopped for longer than its lease; a look of its own that is under way may undo that once.
+  // As if it had been stopped longer than its lease; a running renewal may undo that once.
   await waitUntil(async () => {
     if (amsterdam.role === 'standby') return true
     await shop.query(`
@@ -91,7 +91,7 @@ test('RB-79: a hot node that was away while another took over comes back as a st
   expect(amsterdam.holds()).toEqual([])
 })
 
-test('a node that is not there cannot be promoted', async () => {
+test('a runner that does not exist cannot be promoted', async () => {
   const { hosts, daemons } = await openCluster(1)
   await hosts[0]!.daemon({ node: 'amsterdam' }).start()
 

@@ -21,7 +21,7 @@ function failure(attempt: number, type = 'OrderPlaced'): Failure {
   return { consumer: 'mailer', event, error: new Error('declined'), attempt }
 }
 
-/** What is decided after each failure of one event, until it is not tried again. */
+/** The decisions after each failure of one event, until it is not tried again. */
 async function course(policy: FailurePolicy, type?: string): Promise<Decision[]> {
   const decisions: Decision[] = []
   for (let attempt = 1; decisions.length < 20; attempt++) {
@@ -32,7 +32,7 @@ async function course(policy: FailurePolicy, type?: string): Promise<Decision[]>
   return decisions
 }
 
-test('each strategy has its own course', async () => {
+test('each strategy follows its own sequence of decisions', async () => {
   expect(await course(failFast())).toEqual(['stop'])
   expect(await course(logAndSkip())).toEqual(['skip'])
   expect(await course(deadLetter())).toEqual(['retry', 'retry', 'retry', 'dead-letter'])
@@ -42,7 +42,7 @@ test('each strategy has its own course', async () => {
   expect(await course(logAndSkip({ retries: 2 }))).toEqual(['retry', 'retry', 'skip'])
 })
 
-test('AB-01: waits double from the first on, up to the longest, and the tries come to an end', async () => {
+test('AB-01: waits double from the first one up to the maximum, and the number of tries is limited', async () => {
   const policy = retryWithBackoff({ retries: 7, baseMs: 100, maxMs: 1_000, jitter: 0, end: 'dead-letter' })
   const waits: number[] = []
 
@@ -56,7 +56,7 @@ test('AB-01: waits double from the first on, up to the longest, and the tries co
   expect(last).toEqual({ decision: 'dead-letter' })
 })
 
-test('a share of each wait is left to chance', async () => {
+test('a share of each wait is random', async () => {
   const policy = retryWithBackoff({ baseMs: 1_000, jitter: 0.5 })
 
   for (let i = 0; i < 50; i++) {
@@ -69,7 +69,7 @@ test('a share of each wait is left to chance', async () => {
   }
 })
 
-test('a type may have a policy of its own, others keep the common one', async () => {
+test('a type may have its own policy, and other types keep the common one', async () => {
   const policy = deadLetter({ retries: 1, byType: { OrderShipped: failFast(), OrderPaid: logAndSkip() } })
 
   expect(await course(policy, 'OrderShipped')).toEqual(['stop'])
@@ -78,7 +78,7 @@ test('a type may have a policy of its own, others keep the common one', async ()
   expect(policyFor(policy, 'toString')).toBe(policy)
 })
 
-test('a custom policy decides after each failure, and sees what failed and how often', async () => {
+test('a custom policy decides after each failure, with the error and the number of attempts', async () => {
   const seen: unknown[] = []
   const policy = custom(async ({ consumer, event, error, attempt }) => {
     seen.push([consumer, event.type, (error as Error).message, attempt])
@@ -91,7 +91,7 @@ test('a custom policy decides after each failure, and sees what failed and how o
   expect(seen).toEqual([1, 2, 3].map(attempt => ['mailer', 'OrderPlaced', 'declined', attempt]))
 })
 
-test('a custom policy may answer at once with any of the four, and its waits grow too', async () => {
+test('a custom policy may return any of the four decisions at once, and its waits grow as well', async () => {
   for (const answer of ['stop', 'skip', 'dead-letter'] as const)
     expect(
       await decide(
@@ -105,7 +105,7 @@ test('a custom policy may answer at once with any of the four, and its waits gro
   expect(await decide(again, failure(3))).toEqual({ decision: 'retry', delayMs: 40 })
 })
 
-test('an answer that is no decision is refused, and an error of the function is passed on', async () => {
+test('an answer that is not a decision is refused, and an error of the function is passed on', async () => {
   const strange = custom(() => 'ignore' as Decision)
   const broken = custom(() => {
     throw new Error('no idea')
@@ -115,7 +115,7 @@ test('an answer that is no decision is refused, and an error of the function is 
   await expect(decide(broken, failure(1))).rejects.toThrow('no idea')
 })
 
-test('AB-08: what is no policy is refused when it is made', () => {
+test('AB-08: an invalid policy is refused when it is made', () => {
   const made: (() => unknown)[] = [
     () => custom(undefined as never),
     () => custom('retry' as never),

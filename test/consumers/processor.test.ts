@@ -6,7 +6,7 @@ import type { Store } from '../../src/store.ts'
 import { openShop, outcome, paid, placed, type Shop, type ShopMap, shipped } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-/** So long that what comes was hinted at, not found by looking. */
+/** So long that events are found by notifications, not by polling. */
 const never = 60_000
 
 /** Runs it until the test is over. */
@@ -33,7 +33,7 @@ async function shopWithMails(): Promise<Shop & { mails(): Promise<string[]> }> {
   return { ...shop, mails }
 }
 
-test('a processor applies what is there and what comes, in order, with all handlers of a type', async () => {
+test('a processor applies existing and new events, in order, with all handlers of a type', async () => {
   const { store } = await openShop()
   const seen: string[] = []
   await store.events.append('order-1', [placed(1), shipped()])
@@ -56,7 +56,7 @@ test('a processor applies what is there and what comes, in order, with all handl
   expect(processor.state).toBe('stopped')
 })
 
-test('a handler of runs gets neighbours of one type together, in the order of the log', async () => {
+test('a batch handler gets consecutive events of one type together, in the order of the log', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', [placed(1), placed(2), paid, placed(3)])
   const seen: unknown[] = []
@@ -71,7 +71,7 @@ test('a handler of runs gets neighbours of one type together, in the order of th
   expect(seen).toEqual([[1, 2], 'paid', [3]])
 })
 
-test('before the first batch there is no checkpoint; then it and the lag follow the log', async () => {
+test('before the first batch there is no checkpoint; afterwards checkpoint and lag follow the log', async () => {
   const { store } = await openShop()
   const processor = store.processor('mailer', { handlers: { OrderPlaced: () => {} }, batchSize: 2 })
   const before = await processor.checkpoint()
@@ -119,7 +119,7 @@ test('by default the first failure stops it, run rejects with the error, and the
   expect(await again).toEqual({ value: undefined })
 })
 
-test('AB-01: an event is tried as often as the policy says, then comes the end it says', async () => {
+test("AB-01: an event is tried as often as the policy allows, then the policy's end applies", async () => {
   for (const end of ['stop', 'skip', 'dead-letter'] as const) {
     const { store } = await openShop()
     await store.events.append('order-1', [placed(1), placed(2)])
@@ -146,7 +146,7 @@ test('AB-01: an event is tried as often as the policy says, then comes the end i
   }
 })
 
-test('AB-02: after a restart it goes on where it was', async () => {
+test('AB-02: after a restart it continues where it was', async () => {
   const { store, sibling } = await openShop()
   const seen: number[] = []
   const handlers = { OrderPlaced: ({ data }: { data: { total: number } }) => void seen.push(data.total) }
@@ -165,7 +165,7 @@ test('AB-02: after a restart it goes on where it was', async () => {
   expect(seen).toEqual([1, 2, 3])
 })
 
-test('AB-03: what a failing event wrote is undone, what those before it wrote is kept with the checkpoint', async () => {
+test('AB-03: writes of a failing event are undone, writes of the events before it are kept with the checkpoint', async () => {
   const { store, named, mails } = await shopWithMails()
   await store.events.append('order-1', [placed(1), placed(2), placed(3)])
 
@@ -184,7 +184,7 @@ test('AB-03: what a failing event wrote is undone, what those before it wrote is
   expect(await processor.checkpoint()).toBe(1)
 })
 
-test('AB-04: thousands of bad events drain without a wait in between', async () => {
+test('AB-04: thousands of bad events are processed without waits in between', async () => {
   const { store } = await openShop()
   const many = 2_000
   await store.events.import(Array.from({ length: many }, (_, n) => ({ stream: `order-${n % 50}`, ...placed(n) })))
@@ -211,7 +211,7 @@ test('AB-04: thousands of bad events drain without a wait in between', async () 
   expect(await processor.lag()).toBe(0)
 }, 120_000)
 
-test('AB-05: gaps between positions are crossed, however wide, and one at the end leaves no lag', async () => {
+test('AB-05: gaps between positions are crossed, however wide, and a gap at the end leaves no lag', async () => {
   const { store, query } = await openShop()
   const seen: number[] = []
   await store.events.append('order-1', placed(1))
@@ -234,7 +234,7 @@ test('AB-05: gaps between positions are crossed, however wide, and one at the en
   expect(await processor.checkpoint()).toBe(await store.events.head())
 })
 
-test('AB-06: no append is overlooked with a poll of a minute, and the stop is prompt', async () => {
+test('AB-06: no append is missed with a poll of a minute, and stopping is prompt', async () => {
   const { store } = await openShop()
   const seen: number[] = []
   const { processor, running } = start(store, {
@@ -253,7 +253,7 @@ test('AB-06: no append is overlooked with a poll of a minute, and the stop is pr
   expect(processor.state).toBe('stopped')
 })
 
-test('a run ends with its signal, and a batch under way is finished first', async () => {
+test('a run ends with its signal, after the running batch', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', placed())
   const abort = new AbortController()
@@ -277,7 +277,7 @@ test('a run ends with its signal, and a batch under way is finished first', asyn
   expect(await processor.checkpoint()).toBe(1)
 })
 
-test('AB-07: events of types without a handler are left out, unless they are to be a failure', async () => {
+test('AB-07: events of types without a handler are skipped, unless they are configured to fail', async () => {
   const { store } = await openShop()
   const { position } = await store.events.append('order-1', [paid, placed(), paid])
   const handlers = { OrderPlaced: () => {} }
@@ -294,7 +294,7 @@ test('AB-07: events of types without a handler are left out, unless they are to 
   expect(await skipping.checkpoint()).toBe(position)
 })
 
-test('AB-08: what could never work is refused when it is made', async () => {
+test('AB-08: invalid definitions are refused when they are made', async () => {
   const { store } = await openShop()
   const handlers = { OrderPlaced: () => {} }
   const refused: [string, object][] = [
@@ -320,7 +320,7 @@ test('AB-08: what could never work is refused when it is made', async () => {
   expect(() => store.processor('', { handlers })).toThrow(expect.objectContaining({ code: 'invalid_name' }))
 })
 
-test('a name can be used once at a time in a store', async () => {
+test('a store runs a processor name once at a time', async () => {
   const { store } = await openShop()
   const options = { handlers: { OrderPlaced: () => {} } }
   const first = store.processor('mailer', options)
@@ -354,7 +354,7 @@ test('a dead letter that cannot be written stops it, and the checkpoint stays be
   expect(await processor.checkpoint()).toBe(1)
 })
 
-test('bad events in a row are set aside one by one, the good ones between them are applied once, until one stops it', async () => {
+test('consecutive bad events are dead-lettered one by one, good ones between them are applied once, until one stops it', async () => {
   const { store, named, mails } = await shopWithMails()
   await store.events.append('order-1', [placed(1), placed(2), placed(3), placed(4), paid, shipped(), placed(6)])
 
@@ -379,14 +379,14 @@ test('bad events in a row are set aside one by one, the good ones between them a
   expect(error).toMatchObject({ message: 'lost' })
   expect(await mails()).toEqual(['order of 2', 'order of 4', 'paid'])
   expect(await processor.checkpoint()).toBe(5)
-  const letters = await store.deadLetters.list()
-  expect(letters.map(letter => [letter.position, letter.lastError.message])).toEqual([
+  const deadLetters = await store.deadLetters.list()
+  expect(deadLetters.map(deadLetter => [deadLetter.position, deadLetter.lastError.message])).toEqual([
     [1, 'declined'],
     [3, 'division by zero'],
   ])
 })
 
-test('requests for dead letters are carried out while it runs, at their rate, and the log is followed on', async () => {
+test('requested retries of dead letters are carried out while it runs, at their rate, and the log is followed meanwhile', async () => {
   const { store } = await openShop()
   const seen: string[] = []
   let isBroken = true

@@ -4,82 +4,82 @@ import { takeLease } from '../../src/consumers/lease.ts'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { openPostgres } from '../../src/database/postgres/postgres.ts'
 import { upcaster } from '../../src/events/read/upcast.ts'
-import { workbench } from '../support/consumers.ts'
+import { openConsumerParts } from '../support/consumer-parts.ts'
 import { postgresUrl } from '../support/engines.ts'
 import { connect, onServer, outcome, paid, placed, shipped } from '../support/shop.ts'
-import { type Letters, mailer, openLetters } from './letters.ts'
+import { type FailedEvents, mailer, openFailedEvents } from './failed-events.ts'
 
-/** A mailer that writes one line for each event it applies. */
-async function withMails(shop: Letters) {
+/** A mailer that writes one row for each event it applies. */
+async function withMails(shop: FailedEvents) {
   await shop.query('create table ~mails (event_id uuid, attempt integer, is_replay boolean)')
   return mailer(async ([event], { tx, attempt, isReplay }) => {
     await tx.query(shop.named('insert into ~mails values ($1, $2, $3)'), [event!.id, attempt, isReplay])
   })
 }
 
-const mailed = async (shop: Letters) =>
+const mailed = async (shop: FailedEvents) =>
   (await shop.query<{ event_id: string }>('select event_id from ~mails')).map(row => row.event_id)
 
-const checkpointOf = async (shop: Letters) =>
+const checkpointOf = async (shop: FailedEvents) =>
   (await shop.query<{ checkpoint: number }>('select checkpoint from ~consumers'))[0]!.checkpoint
 
-test('RB-14: a retry applies that event only, and leaves the checkpoint where it is', async () => {
-  const shop = await openLetters()
+test('RB-14: a retry applies that event only, and does not move the checkpoint', async () => {
+  const shop = await openFailedEvents()
   const consumer = await withMails(shop)
   const event = await shop.fail('order-1', placed())
   await shop.store.events.append('order-1', [paid, shipped()])
   const hold = await shop.hold()
   await shop.query('update ~consumers set checkpoint = 3')
-  await shop.letters.retry('mailer', event.id)
+  await shop.deadLetters.retry('mailer', event.id)
 
   const result = await replayRequested(shop, consumer, hold)
 
   expect(result).toMatchObject({ replayed: 1, failed: 0 })
   expect(await shop.query('select * from ~mails')).toEqual([{ event_id: event.id, attempt: 2, is_replay: true }])
   expect(await checkpointOf(shop)).toBe(3)
-  const letter = await shop.letters.show('mailer', event.id)
-  expect(letter).toMatchObject({ state: 'replayed', attempts: 2, retryAt: undefined })
-  expect(letter.history).toMatchObject([{ from: 'retrying', to: 'replayed' }])
+  const deadLetter = await shop.deadLetters.show('mailer', event.id)
+  expect(deadLetter).toMatchObject({ state: 'replayed', attempts: 2, retryAt: undefined })
+  expect(deadLetter.history).toMatchObject([{ from: 'retrying', to: 'replayed' }])
 })
 
-test('a replayed letter is opened again when its event fails once more', async () => {
-  const shop = await openLetters()
+test('a replayed dead letter is opened again when its event fails once more', async () => {
+  const shop = await openFailedEvents()
   const consumer = await withMails(shop)
   const event = await shop.fail('order-1', placed())
-  await shop.letters.retry('mailer', event.id)
+  await shop.deadLetters.retry('mailer', event.id)
   await replayRequested(shop, consumer, await shop.hold())
 
   await shop.failAgain(event)
 
-  const letter = await shop.letters.show('mailer', event.id)
-  expect(letter).toMatchObject({ state: 'open', attempts: 3 })
-  expect(letter.history.map(change => change.to)).toEqual(['replayed', 'open'])
+  const deadLetter = await shop.deadLetters.show('mailer', event.id)
+  expect(deadLetter).toMatchObject({ state: 'open', attempts: 3 })
+  expect(deadLetter.history.map(change => change.to)).toEqual(['replayed', 'open'])
 })
 
-test('AB-10: the lowest position comes first, and only what was asked for and is due', async () => {
-  const shop = await openLetters()
+test('AB-10: the lowest position comes first, and only requested dead letters that are due', async () => {
+  const shop = await openFailedEvents()
   const consumer = await withMails(shop)
   const events = []
   for (let n = 0; n < 5; n++) events.push(await shop.fail(`order-${n}`, placed(n)))
   const [first, second, , fourth, later] = events
-  await shop.letters.retry('mailer', { stream: 'order-4' })
+  await shop.deadLetters.retry('mailer', { stream: 'order-4' })
   await shop.query(`update ~dead_letters set retry_at = now() + interval '1 hour' where event_id = $1`, [later!.id])
-  for (const event of [fourth, first, second]) await shop.letters.retry('mailer', event!.id)
+  for (const event of [fourth, first, second]) await shop.deadLetters.retry('mailer', event!.id)
 
   const result = await replayRequested(shop, consumer, await shop.hold())
 
   expect(result).toMatchObject({ replayed: 3, failed: 0 })
   expect(result.nextInMs).toBeGreaterThan(3_000_000)
   expect(await mailed(shop)).toEqual([first!.id, second!.id, fourth!.id])
-  expect(await shop.letters.stats()).toMatchObject([{ open: 2, replayed: 3 }])
+  expect(await shop.deadLetters.stats()).toMatchObject([{ open: 2, replayed: 3 }])
 })
 
-test('a letter that fails again is open, with the error, one more attempt and no request', async () => {
-  const shop = await openLetters()
+test('a dead letter that fails again is open, with the error, one more attempt and no request', async () => {
+  const shop = await openFailedEvents()
   await withMails(shop)
   const event = await shop.fail('order-1', placed())
   const hold = await shop.hold()
-  await shop.letters.retry('mailer', event.id)
+  await shop.deadLetters.retry('mailer', event.id)
   const failing = mailer(async ([given], { tx }) => {
     await tx.query(shop.named('insert into ~mails values ($1)'), [given!.id])
     throw new Error('still declined')
@@ -93,17 +93,17 @@ test('a letter that fails again is open, with the error, one more attempt and no
     { replayed: 0, failed: 0, nextInMs: undefined },
   ])
   expect(await mailed(shop)).toEqual([])
-  const letter = await shop.letters.show('mailer', event.id)
-  expect(letter).toMatchObject({ state: 'open', attempts: 2, retryAt: undefined })
-  expect(letter.errors.map(error => error.message)).toEqual(['declined', 'still declined'])
+  const deadLetter = await shop.deadLetters.show('mailer', event.id)
+  expect(deadLetter).toMatchObject({ state: 'open', attempts: 2, retryAt: undefined })
+  expect(deadLetter.errors.map(error => error.message)).toEqual(['declined', 'still declined'])
 })
 
-test('a letter that fails does not keep the next one from being replayed', async () => {
-  const shop = await openLetters()
+test('a dead letter that fails does not prevent the replay of the next one', async () => {
+  const shop = await openFailedEvents()
   const working = await withMails(shop)
   const bad = await shop.fail('order-1', placed(1))
   const good = await shop.fail('order-2', placed(2))
-  await shop.letters.retry('mailer', {})
+  await shop.deadLetters.retry('mailer', {})
   await shop.query('update ~dead_letters set retry_at = now()')
   const consumer = mailer(async (events, ctx) => {
     if (events[0]!.id === bad.id) await ctx.tx.query('select 1 / 0')
@@ -114,13 +114,13 @@ test('a letter that fails does not keep the next one from being replayed', async
 
   expect(result).toMatchObject({ replayed: 1, failed: 1 })
   expect(await mailed(shop)).toEqual([good.id])
-  expect((await shop.letters.show('mailer', bad.id)).lastError).toMatchObject({ code: '22012' })
+  expect((await shop.deadLetters.show('mailer', bad.id)).lastError).toMatchObject({ code: '22012' })
 })
 
-test('an error of SQL that the handler keeps to itself is a failure all the same', async () => {
-  const shop = await openLetters()
+test('an SQL error that the handler swallows is still a failure', async () => {
+  const shop = await openFailedEvents()
   const event = await shop.fail('order-1', placed())
-  await shop.letters.retry('mailer', event.id)
+  await shop.deadLetters.retry('mailer', event.id)
   const careless = mailer(async (_, { tx }) => {
     await tx.query('select 1 / 0').catch(() => {})
   })
@@ -128,19 +128,19 @@ test('an error of SQL that the handler keeps to itself is a failure all the same
   const result = await replayRequested(shop, careless, await shop.hold())
 
   expect(result).toMatchObject({ replayed: 0, failed: 1 })
-  expect(await shop.letters.show('mailer', event.id)).toMatchObject({ state: 'open', attempts: 2 })
+  expect(await shop.deadLetters.show('mailer', event.id)).toMatchObject({ state: 'open', attempts: 2 })
 })
 
-test('a handler that does not come back is given up, and told so', async () => {
-  const shop = await openLetters()
+test('a handler that does not return is cut off, and the dead letter records that', async () => {
+  const shop = await openFailedEvents()
   const event = await shop.fail('order-1', placed())
-  await shop.letters.retry('mailer', event.id)
-  const told = deferred<unknown>()
+  await shop.deadLetters.retry('mailer', event.id)
+  const reported = deferred<unknown>()
   const stuck = mailer(
     (_, { signal }) => {
-      const tell = (): void => told.resolve(signal.reason)
-      if (signal.aborted) tell()
-      signal.addEventListener('abort', tell)
+      const report = (): void => reported.resolve(signal.reason)
+      if (signal.aborted) report()
+      signal.addEventListener('abort', report)
       return new Promise(() => {})
     },
     { timeoutMs: 100 },
@@ -149,14 +149,14 @@ test('a handler that does not come back is given up, and told so', async () => {
   const result = await replayRequested(shop, stuck, await shop.hold())
 
   expect(result).toMatchObject({ replayed: 0, failed: 1 })
-  expect(await told.promise).toMatchObject({ code: 'handler_timeout', consumer: 'mailer', timeoutMs: 100 })
-  expect((await shop.letters.show('mailer', event.id)).lastError).toMatchObject({ code: 'handler_timeout' })
+  expect(await reported.promise).toMatchObject({ code: 'handler_timeout', consumer: 'mailer', timeoutMs: 100 })
+  expect((await shop.deadLetters.show('mailer', event.id)).lastError).toMatchObject({ code: 'handler_timeout' })
 })
 
-test('an event that cannot be decoded fails again, without its handler being called', async () => {
-  const shop = await openLetters()
+test('an event that cannot be decoded fails again, without a call of its handler', async () => {
+  const shop = await openFailedEvents()
   const event = await shop.fail('order-1', placed())
-  await shop.letters.retry('mailer', event.id)
+  await shop.deadLetters.retry('mailer', event.id)
   const broken = upcaster('OrderPlaced', { from: 1, to: 2 }, () => {
     throw new Error('no currency known')
   })
@@ -165,35 +165,35 @@ test('an event that cannot be decoded fails again, without its handler being cal
     isCalled = true
   })
 
-  const result = await replayRequested(workbench(shop, { upcasters: [broken] }), consumer, await shop.hold())
+  const result = await replayRequested(openConsumerParts(shop, { upcasters: [broken] }), consumer, await shop.hold())
 
   expect(result).toMatchObject({ replayed: 0, failed: 1 })
   expect(isCalled).toBe(false)
-  expect((await shop.letters.show('mailer', event.id)).lastError).toMatchObject({
+  expect((await shop.deadLetters.show('mailer', event.id)).lastError).toMatchObject({
     code: 'upcaster_failed',
     causes: ['Error: no currency known'],
   })
 })
 
-test('a letter whose event is gone says so', async () => {
-  const shop = await openLetters()
+test('a dead letter whose event was deleted reports that', async () => {
+  const shop = await openFailedEvents()
   const event = await shop.fail('order-1', placed())
   await shop.query('delete from ~events')
-  await shop.letters.retry('mailer', event.id)
+  await shop.deadLetters.retry('mailer', event.id)
 
   const result = await replayRequested(shop, await withMails(shop), await shop.hold())
 
   expect(result).toMatchObject({ replayed: 0, failed: 1 })
-  const letter = await shop.letters.show('mailer', event.id)
-  expect(letter.event).toBeUndefined()
-  expect(letter.lastError.message).toContain('not in the log any more')
+  const deadLetter = await shop.deadLetters.show('mailer', event.id)
+  expect(deadLetter.event).toBeUndefined()
+  expect(deadLetter.lastError.message).toContain('not in the log any more')
 })
 
-test('AB-10: a letter left in the middle by a former holder is replayed by the next, once', async () => {
-  const shop = await openLetters()
+test('AB-10: a dead letter left in the middle by a former holder is replayed by the next, once', async () => {
+  const shop = await openFailedEvents()
   const consumer = await withMails(shop)
   const event = await shop.fail('order-1', placed())
-  await shop.letters.retry('mailer', event.id)
+  await shop.deadLetters.retry('mailer', event.id)
   const former = await shop.hold()
   await shop.query(`update ~dead_letters set state = 'retrying', fence = $1`, [former.lease.fence])
 
@@ -204,11 +204,11 @@ test('AB-10: a letter left in the middle by a former holder is replayed by the n
   expect(await mailed(shop)).toEqual([event.id])
 })
 
-test('who has lost the lease replays nothing, and takes nothing from who has it now', async () => {
-  const shop = await openLetters()
+test('a holder that has lost the lease replays nothing, and takes nothing from the new holder', async () => {
+  const shop = await openFailedEvents()
   const consumer = await withMails(shop)
   const [mine, open] = [await shop.fail('order-1', placed()), await shop.fail('order-2', placed())]
-  for (const { id } of [mine, open]) await shop.letters.retry('mailer', id)
+  for (const { id } of [mine, open]) await shop.deadLetters.retry('mailer', id)
   const former = await shop.hold()
   const { lease } = await shop.hold()
   await shop.query(`update ~dead_letters set state = 'retrying', fence = $1 where event_id = $2`, [
@@ -220,14 +220,14 @@ test('who has lost the lease replays nothing, and takes nothing from who has it 
 
   expect(error).toMatchObject({ code: 'lease_lost', consumer: 'mailer', fence: former.lease.fence })
   expect(await mailed(shop)).toEqual([])
-  const states = (await shop.letters.list()).map(letter => letter.state)
+  const states = (await shop.deadLetters.list()).map(deadLetter => deadLetter.state)
   expect(states).toEqual(['retrying', 'open'])
 })
 
-test('no more letters are begun than asked for, and none once the lease is to be given back', async () => {
-  const shop = await openLetters()
+test('no more dead letters are begun than requested, and none once the lease is to be released', async () => {
+  const shop = await openFailedEvents()
   for (let n = 0; n < 5; n++) await shop.fail(`order-${n}`, placed(n))
-  await shop.letters.retry('mailer', {})
+  await shop.deadLetters.retry('mailer', {})
   await shop.query('update ~dead_letters set retry_at = now()')
   const hold = await shop.hold()
   const draining = mailer(async () => hold.drained.abort())
@@ -237,29 +237,29 @@ test('no more letters are begun than asked for, and none once the lease is to be
 
   expect(limited).toMatchObject({ replayed: 2, failed: 0 })
   expect(drained).toMatchObject({ replayed: 1, failed: 0 })
-  expect(await shop.letters.stats()).toMatchObject([{ open: 2, retrying: 0, replayed: 3 }])
+  expect(await shop.deadLetters.stats()).toMatchObject([{ open: 2, retrying: 0, replayed: 3 }])
 })
 
 if (onServer) {
-  test('RB-15: a retry needs one connection only', async () => {
+  test('RB-15: a retry needs only one connection', async () => {
     const database = await openPostgres({ url: postgresUrl(), maxConnections: 1 })
     onTestFinished(() => database.close(1_000))
-    const shop = await openLetters()
+    const shop = await openFailedEvents()
     const consumer = await withMails(shop)
     const event = await shop.fail('order-1', placed())
-    await shop.letters.retry('mailer', event.id)
+    await shop.deadLetters.retry('mailer', event.id)
 
-    const result = await replayRequested(workbench(shop, { database }), consumer, await shop.hold())
+    const result = await replayRequested(openConsumerParts(shop, { database }), consumer, await shop.hold())
 
     expect(result).toMatchObject({ replayed: 1, failed: 0 })
     expect(await mailed(shop)).toEqual([event.id])
   })
 
-  test('RB-15: a connection that is cut in the middle leaves the letter to be replayed, once', async () => {
-    const shop = await openLetters()
+  test('RB-15: a connection that is cut in the middle leaves the dead letter to be replayed, once', async () => {
+    const shop = await openFailedEvents()
     const consumer = await withMails(shop)
     const event = await shop.fail('order-1', placed())
-    await shop.letters.retry('mailer', event.id)
+    await shop.deadLetters.retry('mailer', event.id)
     const hold = await shop.hold()
     const client = await connect()
     const cut = mailer(async (events, ctx) => {
@@ -279,11 +279,11 @@ if (onServer) {
     expect(await mailed(shop)).toEqual([event.id])
   })
 
-  test('a lease that is lost while the handler runs undoes what it did', async () => {
-    const shop = await openLetters()
+  test('a lease that is lost while the handler runs undoes its writes', async () => {
+    const shop = await openFailedEvents()
     const consumer = await withMails(shop)
     const event = await shop.fail('order-1', placed())
-    await shop.letters.retry('mailer', event.id)
+    await shop.deadLetters.retry('mailer', event.id)
     const former = await shop.hold()
     const [begun, go] = [deferred<void>(), deferred<void>()]
     const paused = mailer(async (events, ctx) => {

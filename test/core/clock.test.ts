@@ -8,7 +8,7 @@ afterEach(() => {
   vi.useRealTimers()
 })
 
-test('the shop opens when its timer is due, and not before', () => {
+test('a timer fires when it is due, and not before', () => {
   const open = vi.fn()
   systemClock.setTimeout(open, 1000)
 
@@ -30,7 +30,7 @@ test('a cancelled timer never fires, and cancelling it again is harmless', () =>
   expect(open).not.toHaveBeenCalled()
 })
 
-test('a reservation for 60 days waits 60 days, though one timer of Node lasts only 24', () => {
+test('a wait of 60 days works, although one timer of Node lasts only 24 days', () => {
   const release = vi.fn()
   const sixtyDaysMs = 60 * 24 * 3600 * 1000
   systemClock.setTimeout(release, sixtyDaysMs)
@@ -52,7 +52,7 @@ test('a long wait can be cancelled in any of its parts', () => {
   expect(vi.getTimerCount()).toBe(0)
 })
 
-test('the clock tells the time of the machine', () => {
+test('the clock returns the time of the machine', () => {
   vi.setSystemTime(new Date('2026-03-01T09:00:00Z'))
 
   expect(systemClock.now()).toEqual(new Date('2026-03-01T09:00:00Z'))

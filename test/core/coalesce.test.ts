@@ -2,14 +2,14 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { describe, expect, test } from 'vitest'
 import { type CoalesceOptions, coalesce } from '../../src/core/coalesce.ts'
 import { type Deferred, deferred } from '../../src/core/lifecycle.ts'
-import { handClock } from './hand-clock.ts'
+import { manualClock } from './manual-clock.ts'
 
 const plenty = { count: 100, bytes: 1_000 }
 
 /** A courier who carries parcels: each trip is one call, which ends when the test says so. A parcel is its address. */
 function courier(options: Partial<CoalesceOptions<string, string>> = {}) {
   const trips: { parcels: readonly string[]; end: Deferred<readonly (string | Promise<string>)[]> }[] = []
-  const clock = handClock()
+  const clock = manualClock()
   const round = coalesce<string, string>({
     name: 'parcel',
     send(parcels) {

@@ -1,23 +1,23 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { canonicalUuid, isUuid, uuidv7Ids } from '../../src/core/id.ts'
-import { handClock } from './hand-clock.ts'
+import { manualClock } from './manual-clock.ts'
 
 const version7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 
 test('an id is a UUIDv7 that carries the millisecond it was made in', () => {
   const placedAt = Date.parse('2026-03-01T09:00:00.123Z')
-  const id = uuidv7Ids({ clock: handClock(placedAt) }).next()
+  const id = uuidv7Ids({ clock: manualClock(placedAt) }).next()
 
   expect(id).toMatch(version7)
   expect(Number.parseInt(id.replace('-', '').slice(0, 12), 16)).toBe(placedAt)
 })
 
-test('ids of one maker are unique and ascend, whatever the clock does', () => {
+test('ids of one generator are unique and ascending, whatever the clock does', () => {
   const times = fc.array(fc.integer({ min: 0, max: 2 ** 48 - 2 ** 20 }), { minLength: 1, maxLength: 50 })
   fc.assert(
     fc.property(times, fc.integer({ min: 1, max: 50 }), (moments, each) => {
-      const clock = handClock()
+      const clock = manualClock()
       const ids = uuidv7Ids({ clock })
 
       const made = moments.flatMap(ms => {
@@ -33,7 +33,7 @@ test('ids of one maker are unique and ascend, whatever the clock does', () => {
 })
 
 test('200,000 orders in one stopped millisecond get ascending ids', () => {
-  const ids = uuidv7Ids({ clock: handClock(1) })
+  const ids = uuidv7Ids({ clock: manualClock(1) })
   let last = ''
   for (let i = 0; i < 200_000; i++) {
     const id = ids.next()
@@ -42,15 +42,15 @@ test('200,000 orders in one stopped millisecond get ascending ids', () => {
   }
 })
 
-test('two makers that start in the same millisecond share no id', () => {
-  const [here, there] = [uuidv7Ids({ clock: handClock(1) }), uuidv7Ids({ clock: handClock(1) })]
+test('two generators that start in the same millisecond share no id', () => {
+  const [here, there] = [uuidv7Ids({ clock: manualClock(1) }), uuidv7Ids({ clock: manualClock(1) })]
   const made = Array.from({ length: 1000 }, () => [here.next(), there.next()]).flat()
 
   expect(new Set(made).size).toBe(2000)
 })
 
 test('with given randomness and time the ids are the same in every run', () => {
-  const make = () => uuidv7Ids({ clock: handClock(1), random: block => block.fill(0xab) })
+  const make = () => uuidv7Ids({ clock: manualClock(1), random: block => block.fill(0xab) })
   const ids = make()
 
   expect([ids.next(), ids.next()]).toEqual([
@@ -61,7 +61,7 @@ test('with given randomness and time the ids are the same in every run', () => {
 })
 
 test('a clock before 1970 still gives well-formed, ascending ids', () => {
-  const ids = uuidv7Ids({ clock: handClock(-5) })
+  const ids = uuidv7Ids({ clock: manualClock(-5) })
   const made = [ids.next(), ids.next()]
 
   expect(made.every(isUuid)).toBe(true)
@@ -76,7 +76,7 @@ test('a UUID is recognised in either case, and nothing else is', () => {
   }
 })
 
-test('the canonical form is the one the database gives back', () => {
+test('the canonical form is the one the database returns', () => {
   expect(canonicalUuid('0190B2F0-6A1C-7DEF-8123-456789ABCDEF')).toBe('0190b2f0-6a1c-7def-8123-456789abcdef')
   expect(canonicalUuid('order-42')).toBeUndefined()
 })

@@ -18,7 +18,7 @@ function refusal(value: unknown, maxBytes = options.maxBytes): RillflowError & {
   return expect.fail('the value was accepted')
 }
 
-describe('what JSON can hold', () => {
+describe('values that JSON can hold', () => {
   test('an order is written exactly as JSON.stringify writes it, with its size in bytes', () => {
     const order = { total: 9.5, paid: true, note: null, customer: 'Zoë', lines: [{ sku: 'tea', count: 2 }], tags: [] }
 
@@ -28,7 +28,7 @@ describe('what JSON can hold', () => {
     expect(bytes).toBe(Buffer.byteLength(text))
   })
 
-  test('an undefined property is left out, a Date becomes ISO text, toJSON is asked', () => {
+  test('an undefined property is dropped, a Date becomes ISO text, toJSON is called', () => {
     const price = { toJSON: (key: string) => ({ cents: 950, key }) }
     const order = {
       coupon: undefined,
@@ -56,7 +56,7 @@ describe('what JSON can hold', () => {
     expect(JSON.parse(encode(order).text).inherited).toEqual({ total: 5 })
   })
 
-  test('a part may occur twice, as long as it does not contain itself', () => {
+  test('an object may occur twice, as long as it does not contain itself', () => {
     const address = { city: 'Graz' }
     const order = { billing: address, shipping: address, all: [address, address] }
 
@@ -67,28 +67,28 @@ describe('what JSON can hold', () => {
     expect(encode(nested(200)).text).toBe(JSON.stringify(nested(200)))
   })
 
-  test('escapes that are not faults are accepted: a tab stop, an ESC, a backslash before u0000, an emoji', () => {
+  test('valid escapes are accepted: a tab stop, an ESC, a backslash before u0000, an emoji', () => {
     const order = { note: '\t\u001b[1m', path: '\\u0000', smile: '😀', key: '\\ud800' }
 
     expect(encode(order).text).toBe(JSON.stringify(order))
   })
 
-  test('null, text, numbers and lists are data too', () => {
+  test('null, text, numbers and lists are valid data', () => {
     for (const value of [null, '', 'tea', 0, -1.5, false, [], [[]], {}]) {
       expect(encode(value).text).toBe(JSON.stringify(value))
     }
   })
 })
 
-describe('what JSON cannot hold is refused, naming the place', () => {
+describe('values that JSON cannot hold are refused with their path', () => {
   const cycle: Record<string, unknown> = { total: 1 }
   cycle.lines = [{ order: cycle }]
 
   test.each<[string, unknown, string, RegExp]>([
-    ['nothing at all', undefined, 'data', /undefined/],
+    ['no data', undefined, 'data', /undefined/],
     ['undefined in a list', { items: ['tea', undefined] }, 'data.items[1]', /undefined/],
     ['a hole in a list', { items: new Array(1) }, 'data.items[0]', /undefined/],
-    ['what toJSON leaves undefined in a list', { items: [{ toJSON() {} }] }, 'data.items[0]', /undefined/],
+    ['undefined from toJSON in a list', { items: [{ toJSON() {} }] }, 'data.items[0]', /undefined/],
     ['NaN', { items: [1, 2, 3, { price: Number.NaN }] }, 'data.items[3].price', /NaN/],
     ['Infinity', { total: -Infinity }, 'data.total', /-Infinity/],
     ['a boxed NaN', { total: Object(Number.NaN) }, 'data.total', /NaN/],
@@ -114,9 +114,9 @@ describe('what JSON cannot hold is refused, naming the place', () => {
     ['half a character in a key', { '\udc00': 1 }, 'data["\\udc00"]', /surrogate/],
     ['a Map', { stock: new Map([['tea', 1]]) }, 'data.stock', /kind Map.*\{\}/],
     ['a Set', { tags: new Set(['vip']) }, 'data.tags', /kind Set/],
-    ['a promise nobody awaited', { total: Promise.resolve(1) }, 'data.total', /kind Promise/],
+    ['a promise that was not awaited', { total: Promise.resolve(1) }, 'data.total', /kind Promise/],
     [
-      'a fault inside what toJSON gives',
+      'a fault inside the result of toJSON',
       { price: { toJSON: () => ({ cents: Number.NaN }) } },
       'data.price.cents',
       /NaN/,
@@ -144,7 +144,7 @@ describe('what JSON cannot hold is refused, naming the place', () => {
     expect(refusal({ note: 'x'.repeat(2000) }, 1000).path).toBe('data')
   })
 
-  test('a small object that would unfold to more text than there are atoms, at once', () => {
+  test('a small object that would unfold to more text than there are atoms, without delay', () => {
     let order: unknown = 'tea'
     for (let i = 0; i < 190; i++) order = { left: order, right: order }
 
@@ -186,7 +186,7 @@ describe('for any value', () => {
     maxDepth: 4,
   })
 
-  test('what is accepted is what JSON.stringify writes, and reads back the same', () => {
+  test('accepted values are those that JSON.stringify writes, and read back equal', () => {
     fc.assert(
       fc.property(anything, value => {
         const { text, bytes } = attempt(value) ?? { text: undefined, bytes: 0 }
@@ -198,7 +198,7 @@ describe('for any value', () => {
     )
   })
 
-  test('the quick walk accepts nothing that the careful walk refuses', () => {
+  test('the quick check accepts nothing that the careful check refuses', () => {
     fc.assert(
       fc.property(anything, value => {
         const fault = findFault(value, 200, options.maxBytes)
@@ -208,7 +208,7 @@ describe('for any value', () => {
     )
   })
 
-  test('JSON values come back equal', () => {
+  test('JSON values are returned equal', () => {
     fc.assert(
       fc.property(fc.jsonValue({ noUnicodeString: false }), value => {
         const encoded = attempt(value)
@@ -220,19 +220,19 @@ describe('for any value', () => {
 })
 
 describe('the canonical text', () => {
-  test('is the same whatever the order of the keys', () => {
+  test('does not depend on the order of keys', () => {
     expect(canonicalJson({ total: 1, lines: [{ sku: 'tea', count: 2 }], 10: 'b', 9: 'a' })).toBe(
       '{"10":"b","9":"a","lines":[{"count":2,"sku":"tea"}],"total":1}',
     )
   })
 
-  test('is that of the value as it is stored and read back', () => {
+  test('equals that of the value as stored and read back', () => {
     const order = { placedAt: new Date(0), coupon: undefined, price: { toJSON: () => ({ b: 1, a: 2 }) } }
 
     expect(canonicalJson(order)).toBe(canonicalJson(JSON.parse(encode(order).text)))
   })
 
-  test('keeps the content, for any JSON value', () => {
+  test('preserves the content of any JSON value', () => {
     fc.assert(
       fc.property(fc.jsonValue(), value => {
         expect(JSON.parse(canonicalJson(value))).toEqual(JSON.parse(JSON.stringify(value)))

@@ -2,7 +2,7 @@ import { getEventListeners } from 'node:events'
 import { describe, expect, test, vi } from 'vitest'
 import { Aborted, StoreClosed, TimedOut } from '../../src/core/errors.ts'
 import { abortable, deadline, deferred, onAbort, once, sleep, throwIfAborted } from '../../src/core/lifecycle.ts'
-import { handClock } from './hand-clock.ts'
+import { manualClock } from './manual-clock.ts'
 
 const listeners = (signal: AbortSignal) => getEventListeners(signal, 'abort').length
 
@@ -16,13 +16,13 @@ describe('abort', () => {
     expect(() => throwIfAborted()).not.toThrow()
   })
 
-  test('a store that closed says so itself', () => {
+  test('a closed store reports itself as the reason', () => {
     const closed = new StoreClosed({})
 
     expect(() => throwIfAborted(AbortSignal.abort(closed))).toThrow(closed)
   })
 
-  test('what settles first wins: the delivery', async () => {
+  test('whichever settles first wins: the result', async () => {
     const { signal } = new AbortController()
 
     await expect(abortable(Promise.resolve('tea'), signal)).resolves.toBe('tea')
@@ -30,7 +30,7 @@ describe('abort', () => {
     expect(listeners(signal)).toBe(0)
   })
 
-  test('what settles first wins: the abort, and a late failure of the delivery bothers nobody', async () => {
+  test('whichever settles first wins: the abort, and a late rejection is not unhandled', async () => {
     const shop = new AbortController()
     const delivery = deferred<string>()
     const waiting = abortable(delivery.promise, shop.signal)
@@ -42,7 +42,7 @@ describe('abort', () => {
     await expect(abortable(Promise.reject(new Error('spilt')), shop.signal)).rejects.toThrow(Aborted)
   })
 
-  test('a thousand waits share one listener on a long-lived signal, and leave none', async () => {
+  test('a thousand waits share one listener on a long-lived signal, and leave none behind', async () => {
     const warnings = vi.spyOn(process, 'emitWarning')
     const { signal } = new AbortController()
     const deliveries = Array.from({ length: 1000 }, () => deferred<void>())
@@ -57,30 +57,30 @@ describe('abort', () => {
     warnings.mockRestore()
   })
 
-  test('every waiter is told once, also one that stops another, and a released one is not', () => {
+  test('every listener is called once, also one that removes another, and a removed one is not called', () => {
     const shop = new AbortController()
-    const told: string[] = []
+    const reported: string[] = []
     onAbort(shop.signal, () => {
-      told.push('till')
+      reported.push('till')
       releaseLamp()
     })
-    const releaseLamp = onAbort(shop.signal, () => told.push('lamp'))
-    const releaseDoor = onAbort(shop.signal, () => told.push('door'))
-    onAbort(shop.signal, () => told.push('radio'))
-    releaseDoor()
-    releaseDoor()
+    const releaseLamp = onAbort(shop.signal, () => reported.push('lamp'))
+    const releaseSecond = onAbort(shop.signal, () => reported.push('door'))
+    onAbort(shop.signal, () => reported.push('radio'))
+    releaseSecond()
+    releaseSecond()
 
     shop.abort()
-    onAbort(shop.signal, () => told.push('too late, so at once'))
+    onAbort(shop.signal, () => reported.push('too late, so at once'))
 
-    expect(told).toEqual(['till', 'radio', 'too late, so at once'])
+    expect(reported).toEqual(['till', 'radio', 'too late, so at once'])
     expect(listeners(shop.signal)).toBe(0)
   })
 })
 
 describe('deadline', () => {
   test('aborts with TimedOut when its time is up', async () => {
-    const clock = handClock()
+    const clock = manualClock()
     const { signal } = deadline(undefined, 500, { what: 'The delivery', clock })
 
     await clock.advance(499)
@@ -92,7 +92,7 @@ describe('deadline', () => {
   })
 
   test('aborts with the reason of the given signal, and stops its timer', () => {
-    const clock = handClock()
+    const clock = manualClock()
     const shop = new AbortController()
     const { signal } = deadline(shop.signal, 500, { clock })
 
@@ -102,8 +102,8 @@ describe('deadline', () => {
     expect(clock.pending()).toEqual([])
   })
 
-  test('once disposed it leaves neither timer nor listener', () => {
-    const clock = handClock()
+  test('leaves neither timer nor listener once disposed', () => {
+    const clock = manualClock()
     const shop = new AbortController()
     const limit = deadline(shop.signal, 500, { clock })
 
@@ -117,7 +117,7 @@ describe('deadline', () => {
   })
 
   test('leaves nothing on the given signal when its time is up', async () => {
-    const clock = handClock()
+    const clock = manualClock()
     const { signal } = new AbortController()
     deadline(signal, 500, { clock })
 
@@ -134,8 +134,8 @@ describe('deadline', () => {
     expect(deadline().signal.aborted).toBe(false)
   })
 
-  test('of a signal that has aborted already it is aborted from the start', () => {
-    const clock = handClock()
+  test('is aborted from the start if the given signal has aborted already', () => {
+    const clock = manualClock()
 
     expect(deadline(AbortSignal.abort('closed'), 500, { clock }).signal.reason).toBe('closed')
     expect(clock.pending()).toEqual([])
@@ -144,7 +144,7 @@ describe('deadline', () => {
 
 describe('sleep', () => {
   test('ends when its time is up and leaves nothing on the signal', async () => {
-    const clock = handClock()
+    const clock = manualClock()
     const { signal } = new AbortController()
     const night = sleep(8, { clock, signal })
     expect(listeners(signal)).toBe(1)
@@ -155,8 +155,8 @@ describe('sleep', () => {
     expect(listeners(signal)).toBe(0)
   })
 
-  test('ends with the abort and takes its timer along', async () => {
-    const clock = handClock()
+  test('ends with the abort and clears its timer', async () => {
+    const clock = manualClock()
     const shop = new AbortController()
     const night = sleep(8, { clock, signal: shop.signal })
 
@@ -167,7 +167,7 @@ describe('sleep', () => {
   })
 
   test('does not begin when the signal has aborted already', async () => {
-    const clock = handClock()
+    const clock = manualClock()
 
     await expect(sleep(8, { clock, signal: AbortSignal.abort() })).rejects.toThrow(Aborted)
     expect(clock.pending()).toEqual([])
@@ -175,7 +175,7 @@ describe('sleep', () => {
 })
 
 describe('once', () => {
-  test('closing the shop twice closes it once, and both get the same outcome', async () => {
+  test('closing twice closes once, and both callers get the same outcome', async () => {
     const lock = vi.fn(async () => 'locked')
     const close = once(lock)
 

@@ -2,14 +2,14 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { describe, expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { type Loop, type LoopOptions, openLoop } from '../../src/core/loop.ts'
-import { handClock } from './hand-clock.ts'
+import { manualClock } from './manual-clock.ts'
 
 /**
  * A loop whose looks are counted, and which waits exactly as long as it should: no jitter, a backoff of 100, 200, 400
  * ms.
  */
 function watchShelf(look: LoopOptions['look'], options: Partial<LoopOptions> = {}) {
-  const clock = handClock()
+  const clock = manualClock()
   const shelf = { looks: 0, clock, failures: [] as unknown[], loop: undefined as unknown as Loop }
   shelf.loop = openLoop({
     look(signal) {

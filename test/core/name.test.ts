@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { InvalidName, isRillflowError } from '../../src/core/errors.ts'
 import { category, checkName, type NameKind } from '../../src/core/name.ts'
 
-test('a name is returned as it is: no trimming, no folding', () => {
+test('a name is returned unchanged: no trimming, no folding', () => {
   for (const name of ['order-42', ' Order ', 'bestellung-ä', '😀', 'a'.repeat(255), 'ä'.repeat(127)]) {
     expect(checkName('Stream', name)).toBe(name)
   }
@@ -25,7 +25,7 @@ test.each<[NameKind, unknown, string]>([
   expect(check).toThrow(message)
 })
 
-test('the error carries what was wrong as data', () => {
+test('the error carries the invalid name as data', () => {
   try {
     checkName('Stream', '')
   } catch (error) {

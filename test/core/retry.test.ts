@@ -4,7 +4,7 @@ import { Aborted } from '../../src/core/errors.ts'
 import { delay, retry } from '../../src/core/retry.ts'
 import { ConnectionLost } from '../../src/database/errors.ts'
 import { VersionConflict } from '../../src/events/errors.ts'
-import { handClock } from './hand-clock.ts'
+import { manualClock } from './manual-clock.ts'
 
 const backoff = { baseMs: 100, factor: 2, maxMs: 1000, jitter: 0 }
 const lost = () => new ConnectionLost({ reason: 'the till was unplugged' })
@@ -34,8 +34,8 @@ test('waits double from the base to the cap', () => {
   expect([1, 2, 3, 4, 5, 6].map(attempt => delay(backoff, attempt))).toEqual([100, 200, 400, 800, 1000, 1000])
 })
 
-test('a payment that fails twice is made at the third attempt, after both waits', async () => {
-  const clock = handClock()
+test('a call that fails twice succeeds at the third attempt, after both waits', async () => {
+  const clock = manualClock()
   const pay = vi.fn(async (attempt: number) => {
     if (attempt < 3) throw lost()
     return 'paid'
@@ -52,7 +52,7 @@ test('a payment that fails twice is made at the third attempt, after both waits'
   expect(pay.mock.calls).toEqual([[1], [2], [3]])
 })
 
-test('when the retries are used up the last error is thrown', async () => {
+test('the last error is thrown when the retries are used up', async () => {
   const errors = [lost(), lost(), lost()]
   const pay = vi.fn((attempt: number) => {
     throw errors[attempt - 1]
@@ -64,7 +64,7 @@ test('when the retries are used up the last error is thrown', async () => {
   expect(pay).toHaveBeenCalledTimes(3)
 })
 
-test('an error that says it is not retryable is not retried', async () => {
+test('an error that is marked as not retryable is not retried', async () => {
   const conflict = new VersionConflict({ stream: 'order-42', expected: 1, actual: 2 })
   const save = vi.fn(() => Promise.reject(conflict))
 
@@ -72,7 +72,7 @@ test('an error that says it is not retryable is not retried', async () => {
   expect(save).toHaveBeenCalledOnce()
 })
 
-test('the caller can decide what is worth another attempt', async () => {
+test('the caller can decide which errors are retried', async () => {
   const answers = ['sold out', 'busy']
   const order = () => Promise.reject(new Error(answers.pop()))
 
@@ -85,8 +85,8 @@ test('the caller can decide what is worth another attempt', async () => {
   await expect(ordered).rejects.toThrow('sold out')
 })
 
-test('an abort ends the wait at once and leaves no timer', async () => {
-  const clock = handClock()
+test('an abort ends the wait immediately and leaves no timer', async () => {
+  const clock = manualClock()
   const closing = new AbortController()
   const pay = vi.fn(() => Promise.reject(lost()))
   const paid = retry(pay, { retries: 5, backoff, clock, signal: closing.signal })

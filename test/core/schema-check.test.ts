@@ -11,11 +11,11 @@ const orders: [string, StandardSchemaV1][] = [
   ['arktype', type({ items: type({ price: 'number' }).array() })],
 ]
 
-test.each(orders)('a value that fits a %s schema has no issues, and the answer comes at once', (_, schema) => {
+test.each(orders)('a value that fits a %s schema has no issues, and the result is synchronous', (_, schema) => {
   expect(checkSchema(schema, { items: [{ price: 1 }] })).toEqual([])
 })
 
-test.each(orders)('an issue of %s names the place in one form', (_, schema) => {
+test.each(orders)('an issue of %s has its path in one format', (_, schema) => {
   const issues = checkSchema(schema, { items: [{ price: 1 }, { price: 'two' }] }, 'data')
 
   expect(issues).toEqual([{ path: 'data.items[1].price', message: expect.stringMatching(/number/) }])
@@ -30,7 +30,7 @@ test('without a root the path begins with the first key', () => {
   expect(checkSchema(orders[0]![1], { items: [{ price: null }] })).toMatchObject([{ path: 'items[0].price' }])
 })
 
-test('a schema that has to wait gives a promise of its issues', async () => {
+test('an asynchronous schema gives a promise of its issues', async () => {
   const inStock = z.object({ sku: z.string().refine(async sku => sku === 'tea', 'is sold out') })
 
   const issues = checkSchema(inStock, { sku: 'coffee' }, 'data')
@@ -40,7 +40,7 @@ test('a schema that has to wait gives a promise of its issues', async () => {
   await expect(checkSchema(inStock, { sku: 'tea' })).resolves.toEqual([])
 })
 
-test('a schema that would change the value leaves it as it is', () => {
+test('a schema that transforms the value does not change it', () => {
   const order = { total: '9', extra: true }
   const schema = z.object({ total: z.coerce.number(), currency: z.string().default('EUR') })
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { deferred, onAbort } from '../../src/core/lifecycle.ts'
 import { openServices, type ServiceDefinition } from '../../src/core/service.ts'
-import { handClock } from './hand-clock.ts'
+import { manualClock } from './manual-clock.ts'
 
 /** A bakery notes what happens to it. It bakes until `bread` is ready or it is told to leave at once. */
 function bakery(options: Partial<ServiceDefinition> = {}) {
@@ -24,7 +24,7 @@ function bakery(options: Partial<ServiceDefinition> = {}) {
 
 test('a service runs from the end of its start to the end of its stop, and is stopped once', async () => {
   const { notes, bread, definition } = bakery()
-  const services = openServices(handClock())
+  const services = openServices(manualClock())
 
   const service = await services.start(definition)
   const stops = [service.stop(), service.stop(), service[Symbol.asyncDispose]()]
@@ -39,7 +39,7 @@ test('a service runs from the end of its start to the end of its stop, and is st
 })
 
 test('work under way is cut off after timeoutMs; the shortest of all calls counts', async () => {
-  const clock = handClock()
+  const clock = manualClock()
   const { notes, definition } = bakery()
   const service = await openServices(clock).start(definition)
 
@@ -54,7 +54,7 @@ test('work under way is cut off after timeoutMs; the shortest of all calls count
 })
 
 test('a start that fails is cleaned up, and rejects with its own reason', async () => {
-  const services = openServices(handClock())
+  const services = openServices(manualClock())
   const { notes, definition } = bakery({
     async start() {
       throw new Error('the oven is cold')
@@ -68,7 +68,7 @@ test('a start that fails is cleaned up, and rejects with its own reason', async 
 })
 
 test('closing the store stops every service, also one that is just starting, and refuses new ones', async () => {
-  const services = openServices(handClock())
+  const services = openServices(manualClock())
   const open = bakery()
   const opening = bakery({ start: stopping => new Promise(resolve => onAbort(stopping, resolve)) })
   await services.start(open.definition)
@@ -84,7 +84,7 @@ test('closing the store stops every service, also one that is just starting, and
 })
 
 test('a service that fails to stop does not keep the others running, and the store says so', async () => {
-  const services = openServices(handClock())
+  const services = openServices(manualClock())
   const open = bakery()
   open.bread.resolve()
   await services.start({

@@ -1,7 +1,7 @@
 /**
- * What every engine must do: the guarantees of `src/database/database.ts`, a sentence each.
+ * Requirements on every engine: the guarantees of `src/database/database.ts`, one sentence each.
  *
- * Each part opens the database anew or takes the one that is open; the last part closes it.
+ * Each part opens the database or uses the open one; the last part closes it.
  */
 import { describe } from 'vitest'
 import type { Database } from '../../src/database/database.ts'

@@ -1,4 +1,4 @@
-/** How a store lives with the connections it is given. On the embedded engine there is one, and nothing to choose. */
+/** How a store uses the connections it is given. The embedded engine has one, and nothing to choose. */
 import pg from 'pg'
 import { expect, onTestFinished, test } from 'vitest'
 import { openStore, type Store } from '../../src/store.ts'
@@ -6,7 +6,7 @@ import { postgresUrl } from '../support/engines.ts'
 import { connect, onServer, openShop, outcome, paid, placed, type ShopMap, take, waitersFor } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-/** A little of everything a store can do. */
+/** Uses a little of everything a store can do. */
 async function exercise(store: Store<ShopMap>): Promise<void> {
   const tailing = take(store.events.tail({ after: 'start' }), 60)
   await Promise.all(Array.from({ length: 30 }, (_, n) => store.events.append(`order-${n % 4}`, placed(n))))
@@ -27,7 +27,7 @@ async function exercise(store: Store<ShopMap>): Promise<void> {
   await expect(store.events.append('order-9', paid)).rejects.toMatchObject({ code: 'stream_archived' })
 }
 
-test('everything works on the connections of the engine as they are', async () => {
+test("everything works on the engine's default connections", async () => {
   const { store } = await openShop()
 
   await exercise(store)
@@ -40,7 +40,7 @@ if (onServer) {
     await exercise(await sibling({ maxConnections: 1 }))
   })
 
-  test('with a single connection a stream held by others delays its own appends only', async () => {
+  test('with a single connection a stream held by another transaction delays only its own appends', async () => {
     const { sibling, named } = await openShop()
     const store = await sibling({ maxConnections: 1 })
     const client = await connect()
@@ -56,7 +56,7 @@ if (onServer) {
     expect((await held).map(result => result.version)).toEqual([2, 3, 4])
   })
 
-  test('everything works without prepared statements, and none is left on the server', async () => {
+  test('everything works without prepared statements, and none remains on the server', async () => {
     const { sibling } = await openShop()
     const store = await sibling({ prepare: false, maxConnections: 2 })
 
@@ -78,7 +78,7 @@ if (onServer) {
     expect((await pool.query('select 1 as one')).rows).toEqual([{ one: 1 }])
   })
 
-  test('a store on a pool of the user hears of the appends of other processes', async () => {
+  test('a store on a pool of the user is notified of appends of other processes', async () => {
     const { schema, store: other } = await openShop()
     const { hostname, port, username, password, pathname } = new URL(postgresUrl())
     const config = { host: hostname, port: Number(port), user: username, password, database: pathname.slice(1) }
@@ -92,7 +92,7 @@ if (onServer) {
     expect(await tailing).toHaveLength(1)
   })
 
-  test('the parsers that the user set for the whole driver neither change nor disturb', async () => {
+  test('parsers that the user set for the whole driver neither change nor interfere', async () => {
     const { store } = await openShop()
     const oids = [20, 1184, 3802, 114, 1016] as const
     const before = oids.map(oid => pg.types.getTypeParser(oid as 20))
@@ -139,7 +139,7 @@ if (onServer) {
     expect(new Set((await tailing).map(event => event.version)).size).toBe(80)
   })
 
-  test('closing cuts off an append that waits for a stream held elsewhere, and says that its outcome is unknown', async () => {
+  test('closing cuts off an append that waits for a stream held elsewhere, and reports that its outcome is unknown', async () => {
     const { sibling, named } = await openShop()
     const store = await sibling({ closeMs: 50 })
     await store.events.append('order-held', placed())

@@ -33,7 +33,7 @@ async function lock(options?: Parameters<typeof lockFolder>[1]): Promise<FolderL
   return taken
 }
 
-/** The lock file of a holder that is this process in all but the given. */
+/** The lock file of a holder that is this process except for the given fields. */
 async function pretendHolder(different: Record<string, unknown>): Promise<string> {
   const own = await lockFolder(folder)
   const [name] = (await readdir(folder)) as [string]
@@ -64,7 +64,7 @@ describe('a store in a folder', () => {
     await rm(shared, { recursive: true })
   })
 
-  test('is made anew where its making was interrupted', async () => {
+  test('is created again if its creation was interrupted', async () => {
     await mkdir(join(shared, 'data'))
     await writeFile(join(shared, 'data', 'PG_VERSION'), '18\n')
     await writeFile(join(shared, 'unfinished'), '')
@@ -73,7 +73,7 @@ describe('a store in a folder', () => {
     expect(await readdir(shared)).not.toContain('unfinished')
   })
 
-  test('refuses a folder in which "data" is somebody else\'s, and leaves it as it is', async () => {
+  test('refuses a folder in which "data" is not its own, and does not change it', async () => {
     await mkdir(join(folder, 'data'))
     await writeFile(join(folder, 'data', 'prices.csv'), 'teapot;1250')
 
@@ -84,14 +84,14 @@ describe('a store in a folder', () => {
     expect(await readdir(join(folder, 'data'))).toEqual(['prices.csv'])
   })
 
-  test('refuses a second process, and says who has it', async () => {
+  test('refuses a second process, and names the holder', async () => {
     const refused = { code: 'folder_locked', pid: first.pid, host: hostname(), retryable: true }
 
     expect(await second.ask('open', shared)).toMatchObject({ error: refused })
     await expect(openPglite({ folder: shared })).rejects.toMatchObject(refused)
   })
 
-  test('opens at once after its process was killed, with all that was acknowledged', async () => {
+  test('opens immediately after its process was killed, with all acknowledged events', async () => {
     void first.ask('write').catch(() => {})
     await waitUntil(() => first.acknowledged > 200, { deadlineMs: 60_000 })
 
@@ -101,7 +101,7 @@ describe('a store in a folder', () => {
     expect((await second.ask('count')).orders).toBeGreaterThanOrEqual(first.acknowledged)
   })
 
-  test('does no more work once another process has taken the folder', async () => {
+  test('does no more work after another process has taken the folder', async () => {
     const [name] = (await readdir(shared)).filter(each => each.startsWith('lock.')) as [string]
     const later = join(shared, `lock.${Number(name.slice(5)) + 1}`)
     expect(await second.ask('count')).toMatchObject({ orders: expect.any(Number) })
@@ -132,7 +132,7 @@ test('of five processes that want the folder of a dead one, exactly one gets it'
   }
 })
 
-test('of many calls at once that want the folder of a dead holder, exactly one gets it, every time', async () => {
+test('of many concurrent calls that want the folder of a dead holder, exactly one gets it, every time', async () => {
   for (let round = 0; round < 20; round++) {
     await pretendHolder({ pid: 2 ** 22 + 1, token: `dead-${round}` })
 
@@ -144,13 +144,13 @@ test('of many calls at once that want the folder of a dead holder, exactly one g
   expect(await readdir(folder)).toEqual([expect.stringMatching(/^lock\.\d+$/)])
 })
 
-test('a process cannot take a folder it holds a second time', async () => {
+test('a process cannot take a folder twice', async () => {
   await lock()
 
   await expect(lock()).rejects.toMatchObject({ code: 'folder_locked', pid: process.pid })
 })
 
-test('a folder that was released can be taken at once', async () => {
+test('a released folder can be taken immediately', async () => {
   const first = await lock()
   await first.release()
   await first.release()
@@ -158,7 +158,7 @@ test('a folder that was released can be taken at once', async () => {
   expect((await lock()).lost()).toBeUndefined()
 })
 
-test('a process that got the number of a dead one is not taken for it', async () => {
+test('a process with the pid of a dead holder is not mistaken for it', async () => {
   await pretendHolder({ started: '1' })
 
   await expect(lock()).resolves.toBeDefined()
@@ -178,7 +178,7 @@ test.each([
   await expect(lock()).resolves.toBeDefined()
 })
 
-test('a lock file that says nothing is judged by its age', async () => {
+test('an empty lock file is judged by its age', async () => {
   const path = join(folder, 'lock.3')
   await writeFile(path, '')
 
@@ -187,7 +187,7 @@ test('a lock file that says nothing is judged by its age', async () => {
   await expect(lock()).resolves.toBeDefined()
 })
 
-test('a holder rewrites its file, so that others see it live', async () => {
+test('a holder rewrites its file as a sign of life', async () => {
   await lock({ heartbeatMs: 10 })
   const path = join(folder, 'lock.1')
   await ageBy(path, 70_000)
@@ -196,9 +196,9 @@ test('a holder rewrites its file, so that others see it live', async () => {
   expect(JSON.parse(await readFile(path, 'utf8'))).toMatchObject({ pid: process.pid, host: hostname() })
 })
 
-test('a holder whose folder was taken finds out, says so once, and never touches the new lock', async () => {
-  const told: unknown[] = []
-  const holder = await lock({ heartbeatMs: 10, onLost: error => told.push(error) })
+test('a holder whose folder was taken notices, reports it once, and never touches the new lock', async () => {
+  const reported: unknown[] = []
+  const holder = await lock({ heartbeatMs: 10, onLost: error => reported.push(error) })
   const taken = JSON.stringify({ pid: 4711, host: 'elsewhere', since: 'now', token: 'other' })
 
   await writeFile(join(folder, 'lock.2'), taken)
@@ -206,11 +206,11 @@ test('a holder whose folder was taken finds out, says so once, and never touches
   await holder.release()
 
   expect(holder.lost()).toMatchObject({ code: 'folder_locked', pid: 4711, host: 'elsewhere' })
-  expect(told).toEqual([holder.lost()])
+  expect(reported).toEqual([holder.lost()])
   expect(await readFile(join(folder, 'lock.2'), 'utf8')).toBe(taken)
 })
 
-test('a holder whose lock file is gone no longer trusts the folder', async () => {
+test('a holder whose lock file was removed no longer trusts the folder', async () => {
   const holder = await lock({ heartbeatMs: 10 })
 
   await rm(join(folder, 'lock.1'))

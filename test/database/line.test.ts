@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { StoreClosed } from '../../src/core/errors.ts'
 import { formLine } from '../../src/database/pglite/turns.ts'
 
-test('turns are given one at a time, in the order they were asked for', async () => {
+test('turns are given one at a time, in the order of the requests', async () => {
   const line = formLine('shop', 100)
   const log: number[] = []
   let inside = 0
@@ -22,7 +22,7 @@ test('turns are given one at a time, in the order they were asked for', async ()
   expect(line.isFree).toBe(true)
 })
 
-test('leaving twice does not end the turn of the next', async () => {
+test('leaving twice does not end the next turn', async () => {
   const line = formLine('shop', 100)
   const leave = await line.enter()
   const next = line.enter()
@@ -34,7 +34,7 @@ test('leaving twice does not end the turn of the next', async () => {
   expect(line.isFree).toBe(false)
 })
 
-test('a full line refuses whoever comes', async () => {
+test('a full queue refuses further requests', async () => {
   const line = formLine('shop', 1)
   const leave = await line.enter()
   const waiting = line.enter()
@@ -47,7 +47,7 @@ test('a full line refuses whoever comes', async () => {
   await expect(line.enter()).resolves.toBeTypeOf('function')
 })
 
-test('who gives up waiting leaves the line, and the others move up', async () => {
+test('a request that is aborted leaves the queue, and the others move up', async () => {
   const line = formLine('shop', 100)
   const controller = new AbortController()
   const leave = await line.enter()
@@ -62,7 +62,7 @@ test('who gives up waiting leaves the line, and the others move up', async () =>
   await expect(patient).resolves.toBeTypeOf('function')
 })
 
-test('a line that is shut serves those in it and nobody else', async () => {
+test('a closed queue serves the requests in it and refuses new ones', async () => {
   const line = formLine('shop', 100)
   const leave = await line.enter()
   const waiting = line.enter()
@@ -74,7 +74,7 @@ test('a line that is shut serves those in it and nobody else', async () => {
   await expect(waiting).resolves.toBeTypeOf('function')
 })
 
-test('a line is empty when the last has left, also when all who waited were sent away', async () => {
+test('the queue is empty when the last turn has ended, also when all waiting requests were refused', async () => {
   const line = formLine('shop', 100)
   const leave = await line.enter()
   const waiting = line.enter()

@@ -15,7 +15,7 @@ async function refusal(options: StoreOptions): Promise<unknown> {
   return error
 }
 
-test('a store is in one place: options that name two are refused', async () => {
+test('a store has one place: options that name two are refused', async () => {
   const wrong: StoreOptions[] = [
     { url: 'postgres://localhost/shop', memory: true },
     { url: 'postgres://localhost/shop', folder: './shop' },
@@ -28,7 +28,7 @@ test('a store is in one place: options that name two are refused', async () => {
   }
 })
 
-test('a schema name that PostgreSQL keeps for itself, or cannot hold, is refused', async () => {
+test('a schema name that PostgreSQL reserves, or cannot store, is refused', async () => {
   const database = await openDatabase()
 
   for (const schema of ['pg_shop', 'information_schema', '', 'x'.repeat(64), 'a\0b']) {
@@ -36,7 +36,7 @@ test('a schema name that PostgreSQL keeps for itself, or cannot hold, is refused
   }
 })
 
-test('a schema that is not there is refused with the option that makes it', async () => {
+test('a missing schema is refused with the option that creates it', async () => {
   const database = await openDatabase()
   const schema = freshSchema()
 
@@ -45,7 +45,7 @@ test('a schema that is not there is refused with the option that makes it', asyn
   expect(error).toMatchObject({ code: 'schema_missing', schema, message: expect.stringContaining('migrate: true') })
 })
 
-test('a schema that lacks a function is refused with its name, and brought up to date when asked', async () => {
+test('a schema that lacks a migration is refused with its name, and migrated on request', async () => {
   const { database, schema, query } = await openShop()
   await query('drop function ~append_one')
   await query('drop function ~append_batch')
@@ -61,7 +61,7 @@ test('a schema that lacks a function is refused with its name, and brought up to
   expect(await store.events.append('order-1', placed())).toMatchObject({ version: 1 })
 })
 
-test('a schema left to the user is opened as it is, and can be made by hand', async () => {
+test('a schema managed by the user is opened as it is, and can be created by hand', async () => {
   const database = await openDatabase()
   const schema = freshSchema()
   await using store = await openStore({ database, schema, migrate: 'manual' })
@@ -85,7 +85,7 @@ test('a schema of a newer library is refused', async () => {
   expect(error).toMatchObject({ code: 'schema_newer', schema, found: 9000, known: expect.any(Number) })
 })
 
-test('a closed store refuses every call with the same code, closing twice is no error', async () => {
+test('a closed store refuses every call with the same code, and closing twice is not an error', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', placed())
 
@@ -113,7 +113,7 @@ test('a closed store refuses every call with the same code, closing twice is no 
   }
 })
 
-test('closing waits for appends under way, and ends tails and waits', async () => {
+test('closing waits for running appends, and ends tails and waits', async () => {
   const { store, sibling } = await openShop()
   const other = await sibling()
   const before = store.metrics().settles_total
@@ -131,7 +131,7 @@ test('closing waits for appends under way, and ends tails and waits', async () =
   expect(await other.events.readAll().toArray()).toHaveLength(40)
 })
 
-test('a store on a shared database leaves it open when it closes', async () => {
+test('a store on a shared database does not close it', async () => {
   const { store, database, schema } = await openShop()
   await store.events.append('order-1', placed())
 
@@ -142,7 +142,7 @@ test('a store on a shared database leaves it open when it closes', async () => {
 })
 
 if (!onServer) {
-  test('an embedded store keeps its events in its folder from one opening to the next', async () => {
+  test('an embedded store keeps its events in its folder between openings', async () => {
     const folder = await temporaryFolder()
     const first = await openStore({ folder })
     await first.events.append('order-1', { type: 'OrderPlaced', data: {} })
@@ -178,7 +178,7 @@ if (!onServer) {
 }
 
 if (onServer) {
-  test('a wrong password is told from a server that is not there, a database that is missing and a wrong user', async () => {
+  test('a wrong password, an unreachable server, a missing database and a wrong user are different errors', async () => {
     const url = new URL(postgresUrl())
     const change = (part: 'password' | 'username' | 'port' | 'pathname', value: string): string => {
       const changed = new URL(url)
@@ -205,7 +205,7 @@ if (onServer) {
     })
   })
 
-  test('no error tells the password', async () => {
+  test('no error contains the password', async () => {
     const url = new URL(postgresUrl())
     url.password = 'very-secret'
 

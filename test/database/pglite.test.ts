@@ -16,10 +16,10 @@ import { useShop } from './conformance/shop.ts'
 
 const shop = useShop(openDatabase)
 
-/** More statements than any test of timeliness needs, if the event loop gets to turn. */
+/** More statements than any test of timers needs, if the event loop gets to turn. */
 const plenty = 20_000
 
-/** Runs statements at full speed until `isDone`, and tells how many it took. */
+/** Runs statements at full speed until `isDone`, and returns their number. */
 async function runUntil(isDone: () => boolean, by: Executor): Promise<number> {
   let statements = 0
   while (!isDone() && statements < plenty) {
@@ -38,7 +38,7 @@ test('timers fire while calls follow each other at full speed', async () => {
   expect(statements).toBeLessThan(plenty)
 })
 
-test('timers fire while many callers wait in line', async () => {
+test('timers fire while many callers wait for their turn', async () => {
   const { database } = shop()
   let fired = 0
   const timer = setInterval(() => fired++, 1)
@@ -88,7 +88,7 @@ test('calls run in the order they were made', async () => {
   expect(counts).toEqual([[[1]], [[2]], [[3]], [[4]]])
 })
 
-test('a call more than may wait is refused at once, and the others are served', async () => {
+test('a call beyond the limit of waiting calls is refused, and the others are served', async () => {
   const { database } = shop()
   const finish = deferred<void>()
   const open = database.transaction(() => finish.promise)
@@ -128,7 +128,7 @@ test('listening and closing inside a transaction fail at once', async () => {
   expect(await database.run(sql`select 1 as one`)).toEqual([{ one: 1 }])
 })
 
-test('a hook that fails does not make its committed transaction look failed', async () => {
+test('a hook that fails does not make its committed transaction fail', async () => {
   const { database, place, placed } = shop()
   let hasRun = false
 
@@ -146,24 +146,27 @@ test('a hook that fails does not make its committed transaction look failed', as
   expect(hasRun).toBe(true)
 })
 
-test.each(['commit', 'rollback'])("after a user's own %s the transaction is over, and says so", async command => {
-  const { database, place, placed } = shop()
+test.each(['commit', 'rollback'])(
+  "after a user's own %s the transaction is over, and further calls report that",
+  async command => {
+    const { database, place, placed } = shop()
 
-  const ended = database.transaction(async tx => {
-    await tx.query(command)
-    await place(tx, 1)
-  })
-  const silent = database.transaction(async tx => {
-    await place(tx, 2)
-    await tx.query(command)
-  })
+    const ended = database.transaction(async tx => {
+      await tx.query(command)
+      await place(tx, 1)
+    })
+    const silent = database.transaction(async tx => {
+      await place(tx, 2)
+      await tx.query(command)
+    })
 
-  await expect(ended).rejects.toMatchObject({ code: 'transaction_closed' })
-  await expect(silent).rejects.toMatchObject({ code: 'transaction_closed' })
-  expect(await placed()).toEqual(command === 'commit' ? [2] : [])
-})
+    await expect(ended).rejects.toMatchObject({ code: 'transaction_closed' })
+    await expect(silent).rejects.toMatchObject({ code: 'transaction_closed' })
+    expect(await placed()).toEqual(command === 'commit' ? [2] : [])
+  },
+)
 
-test('a statement gives the right columns after its table has changed', async () => {
+test('a statement returns the right columns after its table has changed', async () => {
   const { database, orders, place } = shop()
   const all = sql`/* shop.all */ select * from ${orders}`
   await place(database, 1)
@@ -181,7 +184,7 @@ test('a statement gives the right columns after its table has changed', async ()
   expect(await database.run(all)).toEqual([{ id: '1', note: 'new' }])
 })
 
-test('statements work on after a user has thrown all prepared ones away', async () => {
+test('statements still work after a user has deallocated all prepared ones', async () => {
   const { database, place, placed } = shop()
   await place(database, 1)
 
@@ -196,7 +199,7 @@ test('statements work on after a user has thrown all prepared ones away', async 
   expect(await placed()).toEqual([1, 2, 3, 4])
 })
 
-test('more statements than are kept prepared all work, again and again', async () => {
+test('more statements than the prepared-statement cache holds all work, repeatedly', async () => {
   const { database } = shop()
   const statements = Array.from({ length: 1_100 }, (_, n) => ({ label: 'n', text: `select ${n}`, values: [] }))
 
@@ -204,12 +207,12 @@ test('more statements than are kept prepared all work, again and again', async (
     expect(await database.runArrays(statement)).toEqual([[Number(statement.text.slice(7))]])
 })
 
-test('a plan made for a small table is not kept when the table has grown', async () => {
+test('a plan made for a small table is replaced when the table has grown', async () => {
   const { database, orders, place } = shop()
   const page = sql`/* shop.page */ select id, note from ${orders} where id > ${0}::bigint order by id limit 10`
   const explain = { label: 'shop.explain', text: `explain execute "${preparedName(page)}"(0)`, values: [] }
 
-  // In one transaction, so that nothing but the engine itself can be the reason for a new plan.
+  // In one transaction, so that only the engine itself can be the reason for a new plan.
   await database.transaction(
     async tx => {
       const planOf = async () => JSON.stringify(await tx.runArrays(explain))
@@ -226,7 +229,7 @@ test('a plan made for a small table is not kept when the table has grown', async
   )
 })
 
-test('a copy without data fails, and the engine lives on', async () => {
+test('a copy without data fails, and the engine stays usable', async () => {
   const { database, orders } = shop()
 
   const copying = database.transaction(tx => tx.query(`copy ${orders} from stdin`))
@@ -244,7 +247,7 @@ test('SQL text with a NUL character is refused before it is sent', async () => {
   expect(await database.run(sql`select 1 as one`)).toEqual([{ one: 1 }])
 })
 
-test('a value that cannot be read leaves the transaction usable', async () => {
+test('a value that cannot be parsed leaves the transaction usable', async () => {
   const { database, place, placed } = shop()
 
   await database.transaction(async tx => {
@@ -255,7 +258,7 @@ test('a value that cannot be read leaves the transaction usable', async () => {
   expect(await placed()).toEqual([1])
 })
 
-test('small tables that change much are vacuumed and analyzed when nobody waits', async () => {
+test('small tables with many changes are vacuumed and analyzed when no call waits', async () => {
   const { database, orders, place } = shop()
   for (let id = 1; id <= 100; id++) await place(database, id)
   for (let n = 0; n < 500; n++) await database.run(sql`update ${orders} set id = -id where id % 2 = 0`)
@@ -263,7 +266,7 @@ test('small tables that change much are vacuumed and analyzed when nobody waits'
   await waitUntil(async () => (await upkeepOf()).join() === 'true,true')
 })
 
-test('a large table is analyzed but not vacuumed, and the write-ahead log is cut', async () => {
+test('a large table is analyzed but not vacuumed, and the write-ahead log is truncated', async () => {
   const { database, orders } = shop()
   await database.run(sql`insert into ${orders} select n, repeat('tea ', 250) from generate_series(1, 40000) as n`)
   await database.run(sql`delete from ${orders} where id % 2 = 0`)
@@ -274,7 +277,7 @@ test('a large table is analyzed but not vacuumed, and the write-ahead log is cut
   expect(await upkeepOf()).toEqual([false, true])
 })
 
-/** How much of the write-ahead log a restart would have to replay. */
+/** The size of the write-ahead log that a restart would replay. */
 async function walBytes(): Promise<number> {
   const [row] = await shop().database.runArrays(
     sql`select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), redo_lsn)::bigint from pg_control_checkpoint()`,
@@ -292,13 +295,13 @@ async function upkeepOf(): Promise<unknown[]> {
   return row as unknown[]
 }
 
-test('the engine is of the version that a folder is held to', async () => {
+test('the engine has the version that folders are checked against', async () => {
   const [row] = await shop().database.runArrays(sql`select current_setting('server_version_num')`)
 
   expect(Math.floor(Number(row![0]) / 10_000)).toBe(Number(pgliteMajor))
 })
 
-test('a folder of another version is refused with what to do, and not touched or kept locked', async () => {
+test('a folder of another version is refused with the next step, and is neither changed nor kept locked', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'rillflow-version-'))
   await mkdir(join(folder, 'data'))
   await writeFile(join(folder, 'data', 'PG_VERSION'), '17\n')
@@ -311,15 +314,15 @@ test('a folder of another version is refused with what to do, and not touched or
   await rm(folder, { recursive: true })
 })
 
-test('a folder that cannot be made is refused with the reason', async () => {
+test('a folder that cannot be created is refused with the reason', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'rillflow-writable-'))
   await writeFile(join(folder, 'file'), '')
   await writeFile(join(folder, 'data'), 'not a folder')
 
   const below = openPglite({ folder: join(folder, 'file', 'store') })
-  const beside = openPglite({ folder })
+  const second = openPglite({ folder })
 
   await expect(below).rejects.toMatchObject({ code: 'folder_not_writable', reason: expect.stringContaining('ENOTDIR') })
-  await expect(beside).rejects.toMatchObject({ code: 'folder_not_writable' })
+  await expect(second).rejects.toMatchObject({ code: 'folder_not_writable' })
   await rm(folder, { recursive: true })
 })

@@ -13,19 +13,19 @@ beforeAll(async () => {
 
 afterAll(() => server[Symbol.asyncDispose]())
 
-test('a server is of the version that was asked for', async () => {
+test('a server has the requested version', async () => {
   const [setting] = await query(server.url, 'show server_version')
 
   expect(setting).toEqual({ server_version: expect.stringMatching(`^${major}\\.`) })
 })
 
-test('a server asks for the password', async () => {
+test('a server requires the password', async () => {
   const wrong = server.url.replace('postgres:postgres@', 'postgres:wrong@')
 
   await expect(query(wrong, 'select 1')).rejects.toMatchObject({ code: '28P01' })
 })
 
-test('a server keeps its address and its acknowledged data over a kill and a restart', async () => {
+test('a server keeps its address and its acknowledged data after a kill and a restart', async () => {
   const { url } = server
   await query(url, 'create table orders (id text)')
   await query(url, `insert into orders values ('order-42')`)
@@ -38,7 +38,7 @@ test('a server keeps its address and its acknowledged data over a kill and a res
   expect(await query(url, 'select id from orders')).toEqual([{ id: 'order-42' }])
 })
 
-test('a server that cannot start says why', async () => {
+test('a server that cannot start reports why', async () => {
   await server.stop()
 
   const start = startServer({ major, dataDir: server.dataDir, settings: { shared_buffers: 'plenty' } })

@@ -1,4 +1,4 @@
-/** Every TypeScript block of the README and of the docs compiles and runs, as it stands, against the built package. */
+/** Every block of TypeScript or JavaScript in the README and the docs compiles and runs, as it stands, against the built package. */
 import { execFile } from 'node:child_process'
 import { appendFileSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -14,7 +14,7 @@ const run = promisify(execFile)
 // Inside the package, so that a block's `import 'rillflow'` is this package's own build.
 const folder = join(root, '.test-results', 'blocks')
 const blocks = pages.flatMap(({ path, text }) =>
-  [...text.matchAll(/```ts\n(.*?)```/gs)].map((match, at) => ({
+  [...text.matchAll(/```(?:ts|js)\n(.*?)```/gs)].map((match, at) => ({
     name: `${path.replace('.md', '').replaceAll('/', '-')}-${at + 1}`,
     code: match[1]!,
   })),
@@ -31,13 +31,13 @@ describe('the blocks of the docs', () => {
   })
   afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
-  test('compile and run, and print what they say', { timeout: 600_000 }, async () => {
+  test('compile and run, and print the output they show', { timeout: 600_000 }, async () => {
     const tsc = join(root, 'node_modules', 'typescript', 'bin', 'tsc')
     const compiled = await run(process.execPath, [tsc, '-p', folder]).catch((error: { stdout: string }) => error)
     expect(compiled.stdout).toBe('')
 
-    // In one process: it is starting the embedded engine that takes long, above all the first time. The process ends by
-    // itself only if the blocks left nothing open, or say so.
+    // In one process: starting the embedded engine takes long, above all the first time. The process exits
+    // by itself only if the blocks left nothing open, or call exit.
     const close = 'await Promise.all([embedded, inMemory, onServer].map(store => store.close()))\n'
     appendFileSync(join(folder, 'compiled', 'README-2.js'), close)
     const all = blocks.map(({ name }) => `console.log('block ${name}')\nawait import('./compiled/${name}.js')\n`)

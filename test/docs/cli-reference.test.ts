@@ -1,16 +1,16 @@
-/** The reference of the command line is made from it, and each command is run by a test. */
+/** The reference of the command line is generated from the commands, and each command is run by a test. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { allCommands } from '../../src/cli/arguments/find.ts'
 import { root } from '../../src/cli/commands.ts'
-import { expectFile } from '../schema/golden.ts'
+import { expectFile } from '../schema/generated-file.ts'
 import { commandReference } from './command-reference.ts'
 
-test('docs/reference/cli.md is what the commands say of themselves', async () => {
+test('docs/reference/cli.md is generated from the commands', async () => {
   expectFile('docs/reference/cli.md', await commandReference(root), 'test/docs')
 })
 
-test('every command has an example of itself, and options that a person can read', async () => {
+test('every command has an example of itself, and readable options', async () => {
   for (const { path, leaf } of allCommands(root)) {
     const { examples, options } = await leaf.load()
 

@@ -1,15 +1,15 @@
-/** Every line of the program that is written anywhere can be typed: its command is known, and so are its options. */
+/** Every documented command line is valid: its command is known, and so are its options. */
 import { expect, test } from 'vitest'
 import { allCommands, findCommand, isGroup } from '../../src/cli/arguments/find.ts'
 import { parseLine } from '../../src/cli/arguments/parse.ts'
 import { root as commands } from '../../src/cli/commands.ts'
-import { readSources } from '../support/source.ts'
+import { readSources } from '../support/source-files.ts'
 import { pages } from './pages.ts'
 
 const program = /(?:\brillflow|dist\/cli\/cli\.js) (?=[a-z-])/
 
 test('every line of a block of the docs', async () => {
-  // The reference of commands is made from them, their examples included.
+  // The command reference is generated from the commands, including their examples.
   const written = pages.filter(({ path }) => path !== 'docs/reference/cli.md')
   const lines = written.flatMap(({ path, text }) =>
     [...text.matchAll(/^```(?:sh)?\n(.*?)^```/gms)]
@@ -24,7 +24,7 @@ test('every line of a block of the docs', async () => {
   expect(wrong).toEqual([])
 })
 
-test('every line within a sentence of the docs, though what it takes may be left out', async () => {
+test('every command line within a sentence of the docs, where arguments may be omitted', async () => {
   const lines = pages.flatMap(({ path, text }) =>
     [...text.matchAll(/`(rillflow [a-z-][^`]*)`/g)].map(([, line]) => ({ path, line: line!.replaceAll('\n', ' ') })),
   )
@@ -43,7 +43,7 @@ test('every example of a command', async () => {
   expect(await wrongAmong(lines)).toEqual([])
 })
 
-test('every command that an error or the doctor advises', async () => {
+test('every command that an error or the doctor suggests', async () => {
   const lines = readSources('src/cli', 'src/upkeep').flatMap(({ path, text }) =>
     [...text.matchAll(/(?:['`(]|\b(?:or|then) )rillflow ([a-z-]+(?: [a-z-]+)?)/g)].map(([, words]) => ({
       path,
@@ -73,7 +73,7 @@ async function wrongAmong(lines: readonly Line[], { isShort = false } = {}): Pro
   return wrong
 }
 
-/** As the program does, up to where it would run the command. */
+/** Like the program, up to where it would run the command. */
 async function read(line: string): Promise<void> {
   const [own = ''] = line
     .slice(line.search(program))
@@ -86,7 +86,7 @@ async function read(line: string): Promise<void> {
   if (!isGroup(node)) parseLine(await node.load(), path, rest)
 }
 
-/** What stands before a word of a sentence. */
+/** The text before a word of a sentence. */
 function nounAndVerb(words: string): string {
   const [noun = ''] = words.split(' ')
   const node = commands.commands[noun]

@@ -1,4 +1,4 @@
-/** The reference of all commands as Markdown, made from what they say of themselves. */
+/** The reference of all commands as Markdown, generated from their definitions. */
 import { globalOptions } from '../../src/cli/arguments/arguments.ts'
 import { allCommands } from '../../src/cli/arguments/find.ts'
 import type { Group } from '../../src/cli/command.ts'

@@ -1,14 +1,14 @@
-/** The reference of errors is made from their declarations. */
+/** The reference of errors is generated from their declarations. */
 import { expect, test } from 'vitest'
 import * as rillflow from '../../src/index.ts'
-import { expectFile } from '../schema/golden.ts'
+import { expectFile } from '../schema/generated-file.ts'
 import { errorReference } from './error-reference.ts'
 
-test('docs/reference/errors.md is what the errors say of themselves', async () => {
+test('docs/reference/errors.md is generated from the errors', async () => {
   expectFile('docs/reference/errors.md', await errorReference(), 'test/docs/error-reference')
 })
 
-test('every error that is exported is in the reference, with a message that names what it is about', async () => {
+test('every exported error is in the reference, with a message that names its subject', async () => {
   const reference = await errorReference()
 
   const kinds = Object.entries(rillflow).filter(([, value]) => typeof value === 'function' && 'code' in value)

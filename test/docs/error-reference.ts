@@ -1,4 +1,4 @@
-/** The reference of all errors as Markdown, made from where they are declared. */
+/** The reference of all errors as Markdown, generated from their declarations. */
 import { readdirSync, readFileSync } from 'node:fs'
 import type { RillflowError } from '../../src/core/errors.ts'
 
@@ -6,7 +6,7 @@ const folder = new URL('../../src/core/', import.meta.url)
 
 export async function errorReference(): Promise<string> {
   const files = readdirSync(folder).filter(name => name.endsWith('errors.ts'))
-  // The general ones first, then those of each part.
+  // The general errors first, then those of each part.
   files.sort((a, b) => Number(b === 'errors.ts') - Number(a === 'errors.ts') || a.localeCompare(b))
   const parts = [intro]
   for (const file of files) parts.push(...(await partsOf(file)))
@@ -39,7 +39,7 @@ function describe(kind: Kind, type: string): string {
   return `### ${error.code}\n\n\`${kind.name}\`${note}\n\n> ${error.message}`
 }
 
-/** Data that shows as the names of its fields, whatever a message does with it; what is optional is not there. */
+/** Data that prints as the names of its fields, however a message uses it; optional fields are missing. */
 function placeholders(optional: readonly string[]): object {
   return new Proxy(
     {},

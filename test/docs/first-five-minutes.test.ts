@@ -1,9 +1,9 @@
 /**
- * The first five minutes are walked as they are written: each line that is typed is run, and what it prints is compared with
- * what is written below it. Times, ids, numbers and what chance decides are not compared, and `…` stands for any lines.
+ * The first five minutes are run as written: each typed line is run, and its output is compared with the text below it.
+ * Times, ids, numbers and random choices are not compared, and `…` stands for any lines.
  *
- * Three things differ from a user's: the clone is this one, built already; `curl` is done here; and `npm start` is what
- * `npm start` runs after the build.
+ * Three things differ from a user's: the clone is this one, already built; `curl` is done here; and `npm start` is replaced by
+ * the command that it runs after the build.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { copyFile, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
@@ -29,22 +29,22 @@ afterAll(async () => {
   await rm(clone, { recursive: true, force: true })
 })
 
-test('npm start builds and runs what the walk runs for it', async () => {
+test('npm start builds and runs the commands of the walk', async () => {
   const { scripts } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
 
   expect(scripts.start).toBe(`npm run --silent build && ${start}`)
 })
 
-test('the first five minutes are as they are written', { timeout: patienceMs }, async () => {
+test('the first five minutes work as written', { timeout: patienceMs }, async () => {
   const text = await readFile(join(root, 'docs/first-five-minutes.md'), 'utf8')
   const typed: string[] = []
 
   for (const [, before, language, block] of text.matchAll(/(.*?)^```(\w*)\n(.*?)^```/gms)) {
-    const told = before!.includes('Ctrl-C') ? await end() : ''
+    const reported = before!.includes('Ctrl-C') ? await end() : ''
     if (language === 'ts') await writeFile(join(clone, 'mine.ts'), block!)
     else
       for (const step of stepsOf(block!)) {
-        await walk(step, told)
+        await walk(step, reported)
         if (step.typed !== undefined) typed.push(`$ ${step.typed}`)
       }
   }
@@ -53,7 +53,7 @@ test('the first five minutes are as they are written', { timeout: patienceMs }, 
   expect(shop).toBeUndefined()
 })
 
-/** A line that is typed, and what is written below it; without one it is what the first terminal says at its end. */
+/** A typed line, and the text below it; without a typed line, the last output of the first terminal. */
 interface Step {
   readonly typed: string | undefined
   readonly printed: readonly string[]
@@ -65,14 +65,14 @@ function stepsOf(block: string): Step[] {
   return first === '' ? steps : [{ typed: undefined, printed: first!.trim().split('\n') }, ...steps]
 }
 
-async function walk({ typed, printed }: Step, told: string): Promise<void> {
-  if (typed === undefined) expectPrinted(told, printed, 'Ctrl-C')
+async function walk({ typed, printed }: Step, reported: string): Promise<void> {
+  if (typed === undefined) expectPrinted(reported, printed, 'Ctrl-C')
   else if (typed.startsWith('git clone')) expect(printed).toEqual([])
   else if (/^(npm install && )?npm start$/.test(typed)) await open(printed)
   else expectPrinted(typed.startsWith('curl') ? await fetched(typed) : await ran(typed), printed, typed)
 }
 
-/** What happens there happens at its own pace: each line that is written is seen sooner or later. */
+/** The output there comes at its own pace: each written line is seen sooner or later. */
 async function open(printed: readonly string[]): Promise<void> {
   const running = run(start)
   shop = running
@@ -93,7 +93,7 @@ async function end(): Promise<string> {
   const { code, printed } = await shop!.ended
   shop = undefined
   expect(code).toBe(0)
-  // What was under way goes on for a moment, and is told.
+  // Running work continues for a moment, and is printed.
   const isLive = (line: string): boolean => /^\s*(#\d+|!|–) /.test(line)
   return printed
     .slice(from)
@@ -109,10 +109,10 @@ async function ran(typed: string): Promise<string> {
 /** `curl -s ADDRESS | grep WORD` */
 async function fetched(typed: string): Promise<string> {
   const [, address, word = ''] = /^curl -s (\S+)(?: \| grep (\S+))?$/.exec(typed)!
-  // The usual port may be somebody else's.
+  // The usual port may be in use.
   const [url] = /http:\/\/127\.0\.0\.1:\d+/.exec(shop!.printed())!
   let body = ''
-  // On a busy machine a database that answers late counts as away.
+  // On a busy machine a database that answers late counts as unavailable.
   await waitUntil(async () => {
     const response = await fetch(address!.replace(/^http:\/\/127\.0\.0\.1:\d+/, url))
     body = await response.text()
@@ -166,7 +166,7 @@ function linesOf(text: string): string[] {
     .map(canonical)
 }
 
-/** Without what differs from run to run: also whether who follows the log has seen the last of it, or for how long it has not. */
+/** Without values that differ from run to run, such as whether a consumer has seen the last event, and its delay. */
 function canonical(line: string): string {
   return line
     .replaceAll(/\{"[^{}]*\}$/g, json => `{${Object.keys(JSON.parse(json)).join()}}`)
@@ -180,7 +180,7 @@ function canonical(line: string): string {
     .replaceAll(/\b(the card of) \w+/g, '$1 NAME')
     .replaceAll(/\b\d+ \([\ddhms.]+\)/g, 'N')
     .replaceAll(/\b\d+(\.\d+)?(ms|s)?\b/g, 'N')
-    .replaceAll(/\b(workflow|execution|daemon|worker|dead letter|position|order)s\b/g, '$1')
+    .replaceAll(/\b(workflow|execution|daemon|worker|dead deadLetter|position|order)s\b/g, '$1')
     .replaceAll(/\s+/g, ' ')
     .trim()
 }

@@ -1,7 +1,7 @@
 /** The table of layers as Markdown: each part of `src` with the first sentence of its head comment. */
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { LAYERS } from '../support/rules.ts'
+import { LAYERS } from '../support/architecture-rules.ts'
 import { root } from './pages.ts'
 
 export function layerTable(): string {
@@ -19,7 +19,10 @@ function designOf(part: string): string {
   const path = join(root, 'src', part.endsWith('.ts') ? part : `${part}/${part}.ts`)
   if (!existsSync(path)) return ''
   const [, comment = ''] = /^(?:#!.*\n)?\/\*\*(.*?)\*\//s.exec(readFileSync(path, 'utf8')) ?? []
-  const [paragraph = ''] = comment.replaceAll(/^ *\* ?/gm, '').trim().split('\n\n')
+  const [paragraph = ''] = comment
+    .replaceAll(/^ *\* ?/gm, '')
+    .trim()
+    .split('\n\n')
   const [sentence = ''] = paragraph.replaceAll(/\s+/g, ' ').split(/\.(?= |$)/)
   const bare = sentence.replace(/^(?:The )?[A-Za-z ]{1,20}: /, '')
   return bare.replaceAll('|', '\\|')

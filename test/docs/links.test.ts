@@ -1,4 +1,4 @@
-/** No page leads nowhere, and every page can be found. */
+/** Every link has a target, and every page is linked. */
 import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join, normalize } from 'node:path'
 import { expect, test } from 'vitest'

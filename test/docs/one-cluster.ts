@@ -1,6 +1,6 @@
 /**
- * Loaded before a program that starts many engines: the first one in memory makes its cluster as ever, which takes seconds, and
- * those after it begin with a copy of that, in memory and in new folders.
+ * Loaded before a program that starts many engines: the first one in memory makes its cluster as usual, which takes seconds, and
+ * later ones start from a copy of it, in memory and in new folders.
  */
 import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
@@ -11,7 +11,7 @@ let cluster: Promise<Blob> | undefined
 
 PGlite.create = (async (options: PGliteOptions) => {
   const { dataDir, noInitDb } = options
-  // One without is what the engine makes a cluster with.
+  // The engine uses one without initdb to make a cluster.
   if (noInitDb || (dataDir !== undefined && existsSync(`${fileURLToPath(dataDir)}/PG_VERSION`))) return create(options)
   if (cluster !== undefined) return create({ ...options, loadDataDir: await cluster })
   if (dataDir !== undefined) return create(options)

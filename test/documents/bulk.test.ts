@@ -3,7 +3,7 @@ import { connect, onServer, waitersFor } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { ada, bob, openCustomers } from './customers.ts'
 
-test('putMany makes and replaces documents, also soft-deleted ones, and gives new ones an id', async () => {
+test('putMany creates and replaces documents, also soft-deleted ones, and gives new ones an id', async () => {
   const { customers } = await openCustomers()
   await customers.put('ada', ada)
   await customers.put('gone', ada)
@@ -25,7 +25,7 @@ test('putMany makes and replaces documents, also soft-deleted ones, and gives ne
   expect(await customers.putMany([])).toEqual([])
 })
 
-test('RB-47: of several puts of one id the last one counts, and the others know', async () => {
+test('RB-47: of several puts of one id the last one counts, and the results of the others say so', async () => {
   const { customers } = await openCustomers()
 
   const outcomes = await customers.putMany([
@@ -44,7 +44,7 @@ test('RB-47: of several puts of one id the last one counts, and the others know'
   expect((await customers.get('ada'))?.data).toEqual({ email: 'last@x' })
 })
 
-test('updates of one id are made one after the other', async () => {
+test('updates of one id are applied one after the other', async () => {
   const { customers } = await openCustomers()
   await customers.putMany(['ada', 'bob'].map(id => ({ id, data: ada })))
 
@@ -59,7 +59,7 @@ test('updates of one id are made one after the other', async () => {
   expect((await customers.get('ada'))?.data.email).toBe('3@x')
 })
 
-test('RB-47: a bulk update is refused whole, with a reason for each document that stands against it', async () => {
+test('RB-47: a bulk update is refused as a whole, with a reason for each document that prevents it', async () => {
   const { customers } = await openCustomers()
   await customers.putMany(['ada', 'bob', 'gone'].map(id => ({ id, data: ada })))
   await customers.softDelete('gone')
@@ -91,7 +91,7 @@ test('RB-47: a bulk update is refused whole, with a reason for each document tha
   expect(await customers.get('gone', { includeDeleted: true })).toMatchObject({ data: ada, version: 2 })
 })
 
-test('a put that expects a version is a checked update, in bulk too', async () => {
+test('a put that expects a version is a checked update, also in bulk', async () => {
   const { customers } = await openCustomers()
   await customers.put('ada', ada)
 
@@ -107,7 +107,7 @@ test('a put that expects a version is a checked update, in bulk too', async () =
   ])
 })
 
-test('deleteMany deletes for good or softly; what is not there is told, and no failure', async () => {
+test('deleteMany deletes for good or softly; missing documents are reported, and are not a failure', async () => {
   const { customers } = await openCustomers()
   await customers.putMany(['ada', 'bob', 'eve', 'mia'].map(id => ({ id, data: ada })))
 
@@ -127,7 +127,7 @@ test('deleteMany deletes for good or softly; what is not there is told, and no f
   expect(await customers.count({ includeDeleted: true })).toBe(2)
 })
 
-test('more than one statement holds is still all or nothing', async () => {
+test('a write larger than one statement is still all or nothing', async () => {
   const { customers } = await openCustomers({ gin: false })
   const many = Array.from({ length: onServer ? 11_000 : 1200 }, (_, i) => ({
     id: `customer-${i}`,
@@ -143,7 +143,7 @@ test('more than one statement holds is still all or nothing', async () => {
   expect(await customers.get('customer-0')).toMatchObject({ version: 1 })
 })
 
-test('one document that may not be stored stops all before anything is sent', async () => {
+test('one document that cannot be stored stops the write before anything is sent', async () => {
   const { customers } = await openCustomers()
   const items = [
     { id: 'ada', data: ada },
@@ -156,7 +156,7 @@ test('one document that may not be stored stops all before anything is sent', as
   expect(await customers.count()).toBe(0)
 })
 
-test('bulk writes join a transaction and vanish with it', async () => {
+test('bulk writes join a transaction and are rolled back with it', async () => {
   const { customers, store } = await openCustomers()
   await customers.put('ada', ada)
 
@@ -171,7 +171,7 @@ test('bulk writes join a transaction and vanish with it', async () => {
   expect([...(await customers.getMany(['ada', 'bob'])).keys()]).toEqual(['ada'])
 })
 
-test('RB-47: a batch is flushed whole, and keeps everything when it fails', async () => {
+test('RB-47: a batch is flushed as a whole, and keeps everything when it fails', async () => {
   const { customers } = await openCustomers()
   await customers.putMany(['ada', 'bob', 'eve'].map(id => ({ id, data: ada })))
   await customers.softDelete('eve')
@@ -209,7 +209,7 @@ test('RB-47: a batch is flushed whole, and keeps everything when it fails', asyn
   ])
 })
 
-test('a batch says no at once to what may not be stored, and when it is full', async () => {
+test('a batch immediately refuses documents that cannot be stored, and any when it is full', async () => {
   const { customers } = await openCustomers()
   const batch = customers.batch({ maxChanges: 2 })
 
@@ -222,7 +222,7 @@ test('a batch says no at once to what may not be stored, and when it is full', a
   expect(batch.size).toBe(0)
 })
 
-test.runIf(onServer)('an insert that another transaction commits meanwhile takes its batch with it', async () => {
+test.runIf(onServer)('an insert that another transaction commits first fails its whole batch', async () => {
   const { customers, named } = await openCustomers()
   await customers.put('ada', ada)
   const client = await connect()
@@ -242,7 +242,7 @@ test.runIf(onServer)('an insert that another transaction commits meanwhile takes
   ])
 })
 
-test.runIf(onServer)('an upsert of what another transaction writes meanwhile comes after it', async () => {
+test.runIf(onServer)('an upsert of a document that another transaction is writing comes after it', async () => {
   const { customers } = await openCustomers()
   await customers.put('ada', ada)
   const client = await connect()
@@ -260,7 +260,7 @@ test.runIf(onServer)('an upsert of what another transaction writes meanwhile com
   expect(await written).toMatchObject([{ version: 2 }, { version: 3 }])
 })
 
-test.runIf(onServer)('an expected version is compared with what is there after the wait', async () => {
+test.runIf(onServer)('an expected version is compared with the stored one after the wait', async () => {
   const { customers } = await openCustomers()
   await customers.putMany(['ada', 'bob', 'eve'].map(id => ({ id, data: ada })))
   const client = await connect()

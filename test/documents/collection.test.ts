@@ -3,7 +3,7 @@ import { identifier } from '../../src/database/sql.ts'
 import { connect, onServer, openShop, outcome } from '../support/shop.ts'
 import { ada, bob, type Customer, openCustomers } from './customers.ts'
 
-test('a document that is put can be got, with its version and when and by whom it was written', async () => {
+test('a stored document can be read, with its version and when and by whom it was written', async () => {
   const { customers } = await openCustomers()
 
   expect(await customers.put('ada', ada, { userId: 'clerk' })).toBe(1)
@@ -23,7 +23,7 @@ test('a document that is put can be got, with its version and when and by whom i
   expect(await customers.get('bob')).toBeUndefined()
 })
 
-test('insert makes a document once, under a given id or a new one', async () => {
+test('insert creates a document once, under a given id or a new one', async () => {
   const { customers } = await openCustomers()
 
   expect(await customers.insert('ada', ada)).toBe(1)
@@ -35,7 +35,7 @@ test('insert makes a document once, under a given id or a new one', async () => 
   expect((await customers.get('ada'))?.data).toEqual(ada)
 })
 
-test('of several that insert one id at once, one does', async () => {
+test('of several concurrent inserts of one id, exactly one succeeds', async () => {
   const { customers } = await openCustomers()
 
   const outcomes = await Promise.all(Array.from({ length: 8 }, () => outcome(customers.insert('ada', ada))))
@@ -44,7 +44,7 @@ test('of several that insert one id at once, one does', async () => {
   expect(outcomes.filter(({ error }) => (error as { code?: string })?.code === 'document_exists')).toHaveLength(7)
 })
 
-test('RB-33: not found, soft-deleted and at another version are three answers to an expected version', async () => {
+test('RB-33: missing, soft-deleted and at another version are three different answers to an expected version', async () => {
   const { customers } = await openCustomers()
   await customers.put('ada', ada)
   await customers.put('ada', bob)
@@ -93,7 +93,7 @@ test('RB-32: a soft-deleted document is hidden until it is restored, or revived 
   expect(await customers.get('ada')).toMatchObject({ data: bob, version: 5 })
 })
 
-test('soft deleting and restoring what is so already changes nothing; what is not there is not found', async () => {
+test('repeated soft deletes and restores change nothing, and a missing document is not found', async () => {
   const { customers } = await openCustomers()
   await customers.put('ada', ada)
 
@@ -112,7 +112,7 @@ test('soft deleting and restoring what is so already changes nothing; what is no
   await expect(customers.restore('nobody')).rejects.toMatchObject({ code: 'document_not_found' })
 })
 
-test('delete is for good: true if there was one, and at an expected version only', async () => {
+test('delete is permanent: true if the document existed, and only at an expected version', async () => {
   const { customers } = await openCustomers()
   await customers.put('ada', ada)
   await customers.put('bob', bob)
@@ -128,7 +128,7 @@ test('delete is for good: true if there was one, and at an expected version only
   expect(await customers.insert('ada', ada)).toBe(1)
 })
 
-test('several documents are read by one query, in the order they were asked for', async () => {
+test('several documents are read by one query, in the requested order', async () => {
   const { customers } = await openCustomers()
   await customers.put('ada', ada)
   await customers.put('bob', bob)
@@ -145,7 +145,7 @@ test('several documents are read by one query, in the order they were asked for'
   expect(await customers.count()).toBe(2)
 })
 
-test('update gives the function what is there; updates at once each see the one before', async () => {
+test('update passes the stored document to the function; concurrent updates each see the one before', async () => {
   const { customers } = await openCustomers()
   await customers.put('ada', { ...ada, visits: 0 })
 
@@ -171,7 +171,7 @@ test('an update whose function fails, or returns nothing, changes nothing', asyn
   expect((await customers.get('ada'))?.version).toBe(1)
 })
 
-test('writes join a transaction of the store, and vanish with it', async () => {
+test('writes join a transaction of the store, and are rolled back with it', async () => {
   const { customers, store } = await openCustomers()
   await customers.ready()
 
@@ -212,7 +212,7 @@ test.runIf(onServer)('writes join a transaction of the user', async () => {
   ])
 })
 
-test('a table is made before the first use, and not inside a transaction', async () => {
+test('a table is created before the first use, and not inside a transaction', async () => {
   const { customers, store, query } = await openCustomers()
 
   const early = store.transaction(tx => customers.put('ada', ada, { tx }))
@@ -229,7 +229,7 @@ test('a table is made before the first use, and not inside a transaction', async
   expect((await store.schema.plan()).steps).toEqual([])
 })
 
-test('where the store may not change the schema, the error names the call that does', async () => {
+test('if the store may not change the schema, the error names the call that does', async () => {
   const { sibling } = await openShop()
   const store = await sibling({ migrate: false })
   const customers = store.documents<Customer>('customers', { history: true })
@@ -242,7 +242,7 @@ test('where the store may not change the schema, the error names the call that d
   expect(await customers.put('ada', ada)).toBe(1)
 })
 
-test('many first uses at once make the table once', async () => {
+test('many concurrent first uses create the table once', async () => {
   const { customers } = await openCustomers()
 
   await Promise.all(Array.from({ length: 10 }, (_, i) => customers.put(`customer-${i}`, ada)))
@@ -250,7 +250,7 @@ test('many first uses at once make the table once', async () => {
   expect(await customers.count()).toBe(10)
 })
 
-test('a table that was dropped under the store is told, and made again on the next use', async () => {
+test('a dropped table is reported, and created again on the next use', async () => {
   const { customers, query } = await openCustomers()
   await customers.put('ada', ada)
   await query('drop table ~customers')
@@ -259,7 +259,7 @@ test('a table that was dropped under the store is told, and made again on the ne
   expect(await customers.put('ada', ada)).toBe(1)
 })
 
-test('the index on the body is there unless it is left out', async () => {
+test('the index on the body exists unless it is switched off', async () => {
   const { store, query, schema } = await openCustomers({ gin: false })
   await store.documents('orders').ready()
   await store.documents('customers', { gin: false }).ready()

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { outcome } from '../support/shop.ts'
 import { ada, bob, openCustomers } from './customers.ts'
 
-test('every version is kept, whatever wrote it', async () => {
+test('every version is stored, whichever call wrote it', async () => {
   const { customers, store } = await openCustomers({ history: true })
 
   await customers.insert('ada', ada, { userId: 'clerk' })
@@ -39,7 +39,7 @@ test('every version is kept, whatever wrote it', async () => {
   expect((await store.schema.check()).problems).toEqual([])
 })
 
-test('a document that is made again after its end counts on', async () => {
+test('the versions of a document that is created again after a delete continue', async () => {
   const { customers } = await openCustomers({ history: true })
   await customers.put('ada', ada)
   await customers.put('bob', ada)
@@ -81,7 +81,7 @@ test('a document can be read as it was at a version, or at a time', async () => 
   expect(await at('30')).toBe(4)
 })
 
-test('a version is found at its own time', async () => {
+test('a version is valid from its own time on', async () => {
   const { customers } = await openCustomers({ history: true })
   await customers.put('ada', ada)
   const { updatedAt } = (await customers.get('ada'))!
@@ -89,7 +89,7 @@ test('a version is found at its own time', async () => {
   expect((await customers.getAt('ada', { at: updatedAt }))?.version).toBe(1)
 })
 
-test('no version is lost or made twice when many write at once', async () => {
+test('no version is lost or duplicated under concurrent writes', async () => {
   const { customers } = await openCustomers({ history: true })
 
   const write = (_: unknown, i: number): Promise<number | boolean> =>
@@ -105,7 +105,7 @@ test('no version is lost or made twice when many write at once', async () => {
   expect(made.every(version => versions.includes(version))).toBe(true)
 })
 
-test('what a transaction takes back was never in the history', async () => {
+test('rolled back writes never appear in the history', async () => {
   const { customers, store } = await openCustomers({ history: true })
   await customers.put('ada', ada)
 
@@ -118,7 +118,7 @@ test('what a transaction takes back was never in the history', async () => {
   expect(await customers.history('ada')).toHaveLength(1)
 })
 
-test('without a history there is none to read, and a bad time is refused', async () => {
+test('a collection without history has none to read, and an invalid time is refused', async () => {
   const { customers } = await openCustomers()
   await expect(customers.history('ada')).rejects.toMatchObject({ code: 'invalid_option', option: 'history' })
   await expect(customers.getAt('ada', { version: 1 })).rejects.toMatchObject({ code: 'invalid_option' })

@@ -6,7 +6,7 @@ async function* numbered(count: number): AsyncGenerator<{ id: string; data: Cust
     yield { id: `customer-${i}`, data: { email: `${i}@x`, tags: ['\t', '\n', '\\N', '"'] } }
 }
 
-test('an import stores what it is given, in chunks, and tells how far it is', async () => {
+test('an import stores its documents in chunks, and reports progress', async () => {
   const { customers } = await openCustomers()
   const seen: number[] = []
 
@@ -27,7 +27,7 @@ test('an import stores what it is given, in chunks, and tells how far it is', as
   })
 })
 
-test('what is not given an id gets one', async () => {
+test('documents without an id get one', async () => {
   const { customers } = await openCustomers()
 
   await customers.importMany([{ data: ada }, { data: bob }])
@@ -35,26 +35,23 @@ test('what is not given an id gets one', async () => {
   expect(await customers.count()).toBe(2)
 })
 
-test.each([{ history: false }, { history: true }])(
-  'ids that are taken are refused, kept or replaced (%j)',
-  async options => {
-    const { customers } = await openCustomers(options)
-    await customers.put('customer-3', ada)
+test.each([{ history: false }, { history: true }])('existing ids are refused, kept or replaced (%j)', async options => {
+  const { customers } = await openCustomers(options)
+  await customers.put('customer-3', ada)
 
-    const refused = customers.importMany(numbered(5), { chunkSize: 2 })
-    await expect(refused).rejects.toMatchObject({ code: 'document_exists', id: 'customer-3' })
-    expect(await customers.count()).toBe(3)
+  const refused = customers.importMany(numbered(5), { chunkSize: 2 })
+  await expect(refused).rejects.toMatchObject({ code: 'document_exists', id: 'customer-3' })
+  expect(await customers.count()).toBe(3)
 
-    expect(await customers.importMany(numbered(5), { existing: 'keep' })).toEqual({ documents: 5, written: 2 })
-    expect(await customers.get('customer-3')).toMatchObject({ data: ada, version: 1 })
+  expect(await customers.importMany(numbered(5), { existing: 'keep' })).toEqual({ documents: 5, written: 2 })
+  expect(await customers.get('customer-3')).toMatchObject({ data: ada, version: 1 })
 
-    expect(await customers.importMany(numbered(5), { existing: 'replace' })).toEqual({ documents: 5, written: 5 })
-    expect(await customers.get('customer-3')).toMatchObject({ data: { email: '3@x' }, version: 2 })
-    if (options.history) expect(await customers.history('customer-3')).toHaveLength(2)
-  },
-)
+  expect(await customers.importMany(numbered(5), { existing: 'replace' })).toEqual({ documents: 5, written: 5 })
+  expect(await customers.get('customer-3')).toMatchObject({ data: { email: '3@x' }, version: 2 })
+  if (options.history) expect(await customers.history('customer-3')).toHaveLength(2)
+})
 
-test('an id that comes twice is refused, kept as it came first, or as it came last', async () => {
+test('for an id that comes twice the import is refused, or the first or the last document is stored', async () => {
   const { customers } = await openCustomers()
   const twice = [
     { id: 'ada', data: ada },
@@ -69,7 +66,7 @@ test('an id that comes twice is refused, kept as it came first, or as it came la
   expect((await customers.get('ada'))?.data).toEqual(bob)
 })
 
-test('a document that may not be stored, a bad option or an abort stops an import; what came before stays', async () => {
+test('an invalid document, an invalid option or an abort stops an import, and earlier chunks stay', async () => {
   const { customers } = await openCustomers()
   const source = [
     { id: 'ada', data: ada },

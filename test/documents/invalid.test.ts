@@ -4,7 +4,7 @@ import { index } from '../../src/documents/indexes.ts'
 import { openShop } from '../support/shop.ts'
 import { ada, bob, type Customer, openCustomers } from './customers.ts'
 
-test('ids that cannot be are refused by every call', async () => {
+test('invalid ids are refused by every call', async () => {
   const { customers } = await openCustomers()
   const ids = ['', 'a\0b', '\ud800', 'x'.repeat(256), 7 as never, undefined as never]
   const calls: ((id: string) => Promise<unknown>)[] = [
@@ -26,14 +26,14 @@ test('ids that cannot be are refused by every call', async () => {
   await expect(customers.put('ada', ada, { userId: '' })).rejects.toMatchObject({ what: 'User id' })
 })
 
-test('expected versions that cannot be are refused', async () => {
+test('invalid expected versions are refused', async () => {
   const { customers } = await openCustomers()
 
   for (const expected of [0, -1, 1.5, Number.NaN, '1' as never])
     await expect(customers.put('ada', ada, { expected })).rejects.toMatchObject({ option: 'expected' })
 })
 
-test('what is no document is refused with its place, and nothing is sent', async () => {
+test('a value that is not a document is refused with its path, and nothing is sent', async () => {
   const { customers } = await openCustomers()
   const cyclic: Record<string, unknown> = {}
   cyclic.self = cyclic
@@ -76,7 +76,7 @@ test('a document larger than the limit is refused', async () => {
   expect(await notes.put('short', { text: 'x'.repeat(80) })).toBe(1)
 })
 
-test('names that cannot be a table, or belong to the store, are refused', async () => {
+test('names that cannot be a table, or are reserved by the store, are refused', async () => {
   const { store } = await openShop()
 
   for (const name of ['', 'a b', 'a"b', 'a;drop', '1st', 'x'.repeat(41), 7 as never])
@@ -90,7 +90,7 @@ test('names that cannot be a table, or belong to the store, are refused', async 
 
 const customerSchema = v.object({ email: v.string(), visits: v.optional(v.pipe(v.number(), v.maxValue(3))) })
 
-test('a schema is asked before documents are written', async () => {
+test('a schema validates documents before they are written', async () => {
   const { customers } = await openCustomers({ schema: customerSchema as never })
   await customers.put('ada', ada)
   const wrong = { email: 7 } as unknown as Customer
@@ -109,7 +109,7 @@ test('a schema is asked before documents are written', async () => {
   expect(await customers.get('ada')).toMatchObject({ data: ada, version: 1 })
 })
 
-test('a patch that a schema does not like is taken back, also inside a transaction', async () => {
+test('a patch that violates a schema is undone, also inside a transaction', async () => {
   const { customers, store } = await openCustomers({ schema: customerSchema as never })
   await customers.put('ada', ada)
 
@@ -123,7 +123,7 @@ test('a patch that a schema does not like is taken back, also inside a transacti
   expect(await customers.get('ada')).toMatchObject({ data: { visits: 3 }, version: 2 })
 })
 
-test('a schema may take its time', async () => {
+test('a schema may be asynchronous', async () => {
   const slow = v.objectAsync({
     email: v.pipeAsync(
       v.string(),
@@ -139,7 +139,7 @@ test('a schema may take its time', async () => {
   await expect(batch.flush()).rejects.toMatchObject({ code: 'invalid_document', id: 'bob' })
 })
 
-test('documents of an old shape are read in the new one, and stay as they are until they are written', async () => {
+test('documents of an old schema version are read in the new shape, and stay unchanged until they are written', async () => {
   const { store, query } = await openShop()
   await store.documents('people').put('ada', { fullName: 'Ada Lovelace' })
   interface Person {

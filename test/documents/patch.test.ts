@@ -5,7 +5,7 @@ import { type Customer, openCustomers } from './customers.ts'
 
 const email = 'ada@x'
 
-/** Patches documents of one store, each a new one, and gives what became of it. */
+/** Patches documents of one store, each a new one, and returns the result. */
 async function openPatching(): Promise<(before: object, patch: object) => Promise<unknown>> {
   const { customers } = await openCustomers()
   return async (before, patch) => {
@@ -25,7 +25,7 @@ test('RB-30: patching a nested field keeps its siblings', async () => {
   })
 })
 
-test('RB-30: two patches under one parent both land, in one call and at once', async () => {
+test('RB-30: two patches under one parent both apply, in one call and concurrently', async () => {
   const { customers } = await openCustomers()
   await customers.put('ada', { email, profile: { name: 'Ada' } })
 
@@ -42,7 +42,7 @@ test('RB-30: two patches under one parent both land, in one call and at once', a
   })
 })
 
-test('RB-31: missing parents are made, however many', async () => {
+test('RB-31: missing parents are created, at any depth', async () => {
   const patched = await openPatching()
   expect(await patched({}, { 'a.b.c': 1, 'a.b.d.e': 2, 'x[0].y[0]': 3 })).toEqual({
     a: { b: { c: 1, d: { e: 2 } } },
@@ -120,7 +120,7 @@ test('every operation, in one statement', async () => {
   })
 })
 
-test('arrays can be changed at their ends, and made by what adds to them', async () => {
+test('arrays can be changed at both ends, and are created by additions', async () => {
   const patched = await openPatching()
   expect(
     await patched(
@@ -139,7 +139,7 @@ test('arrays can be changed at their ends, and made by what adds to them', async
   ).toEqual({ a: [0, 1], b: [1, 2], c: [], d: [1], e: [2], f: ['x'], g: [] })
 })
 
-test('what takes away makes nothing', async () => {
+test('removals create nothing', async () => {
   const patched = await openPatching()
   const before = { kept: { a: 1 }, empty: null, list: [{ a: 1, b: 2 }] }
   const patch = {
@@ -156,7 +156,7 @@ test('what takes away makes nothing', async () => {
   expect(await patched(before, patch)).toEqual({ kept: { a: 1 }, empty: null, list: [{ b: 2 }] })
 })
 
-test('a value that looks like an operation is a value', async () => {
+test('a value that looks like an operation is stored as a value', async () => {
   const patched = await openPatching()
   const lookalike = { '~patch': { kind: 'unset' } }
 
@@ -177,7 +177,7 @@ test('a patch of many fields is one statement', async () => {
   expect(await patched({ email }, many)).toEqual({ email, ...many })
 })
 
-test('what does not fit is refused whole, and the place is named', async () => {
+test('a patch that does not fit is refused as a whole, with the path', async () => {
   const { customers } = await openCustomers()
   const misfits: [object, object, string, string][] = [
     [{ a: 'text' }, { 'a.b': 1 }, 'a', 'is not an object'],
@@ -200,7 +200,7 @@ test('what does not fit is refused whole, and the place is named', async () => {
   }
 })
 
-test('a path or value that cannot be is refused before anything is sent', async () => {
+test('an invalid path or value is refused before anything is sent', async () => {
   const { customers } = await openCustomers()
   const invalid: [string, unknown, RegExp][] = [
     ['', 1, /not a path/],
@@ -230,7 +230,7 @@ test('a path or value that cannot be is refused before anything is sent', async 
   }
 })
 
-test('a patch that says two things about one place, or nothing, is refused', async () => {
+test('a patch with two changes to one path, or with none, is refused', async () => {
   const { customers } = await openCustomers()
   const patches: unknown[] = [
     { a: 1, 'a.b': 2 },
@@ -255,7 +255,7 @@ test.each([[-1], [0.5], [Number.NaN]])('insert(%s) is refused', at => {
   expect(() => insert(at, 'x')).toThrow(expect.objectContaining({ code: 'invalid_patch' }))
 })
 
-test('a merge patch does what RFC 7396 says', async () => {
+test('a merge patch follows RFC 7396', async () => {
   const { customers } = await openCustomers()
   const examples: [object, object, object][] = [
     [{ a: 'b' }, { a: 'c' }, { a: 'c' }],
@@ -280,7 +280,7 @@ test('a merge patch does what RFC 7396 says', async () => {
   }
 })
 
-test('what is no merge patch is refused', async () => {
+test('an invalid merge patch is refused', async () => {
   const { customers } = await openCustomers()
 
   for (const patch of [null, [1], 'x', {}, { a: Number.NaN }])

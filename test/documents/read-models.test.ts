@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { type Order, orders } from '../projections/read-models.ts'
 import { openShop, paid, placed } from '../support/shop.ts'
 
-test('the documents of a projection are read as a collection, and written by the projection alone', async () => {
+test('the documents of a projection are read as a collection, and written only by the projection', async () => {
   const { store } = await openShop()
   await store.projections.register(orders)
   const collection = store.documents<Order>('orders')
@@ -26,7 +26,7 @@ test('the documents of a projection are read as a collection, and written by the
   await expect(collection.batch().put('order-1', order).flush()).rejects.toMatchObject(refused)
 })
 
-test('documents of an inline projection are there with the append', async () => {
+test('documents of an inline projection are visible when the append returns', async () => {
   const { store } = await openShop()
   await store.projections.register(orders, { lifecycle: 'inline' })
   const collection = store.documents<Order>('orders')
@@ -36,14 +36,14 @@ test('documents of an inline projection are there with the append', async () => 
   expect((await collection.get('order-1'))?.data.total).toBe(10)
 })
 
-test('a collection cannot take the table of a projection, nor a projection that of a collection', async () => {
+test('a collection cannot use the table of a projection, nor a projection that of a collection', async () => {
   const { store } = await openShop()
   store.documents<Order>('orders')
 
   expect(() => store.projections.register(orders)).toThrow(expect.objectContaining({ code: 'invalid_option' }))
 })
 
-test('a collection can be told to read only', async () => {
+test('a collection can be declared read only', async () => {
   const { store } = await openShop()
   await store.documents('customers').put('ada', { email: 'ada@x' })
   const view = store.documents('people', { table: 'customers', readOnly: true })
@@ -52,7 +52,7 @@ test('a collection can be told to read only', async () => {
   await expect(view.put('ada', {})).rejects.toMatchObject({ code: 'collection_read_only', collection: 'people' })
 })
 
-test('a read model that is not there yet is told so', async () => {
+test('a read model that does not exist yet is reported as such', async () => {
   const { store } = await openShop()
   const view = store.documents('orders', { readOnly: true })
 

@@ -10,7 +10,7 @@ const declared = {
   columns: [column('visits', { as: 'number' })],
 } as const
 
-test('RB-57: the first sync of an empty database makes tables, columns and indexes; the next one has nothing to do', async () => {
+test('RB-57: the first sync of an empty database creates tables, columns and indexes, and the next one has nothing to do', async () => {
   const { schema, database, sibling } = await openShop()
   const store = await sibling({ migrate: false })
   const customers = store.documents<Customer>('customers', declared)
@@ -27,7 +27,7 @@ test('RB-57: the first sync of an empty database makes tables, columns and index
   await again.close()
 })
 
-test('RB-57: what is declared later is added to a table with documents, and adds nothing to their history', async () => {
+test('RB-57: later declarations are added to a table with documents, and add nothing to their history', async () => {
   const { store, sibling } = await openShop()
   const before = store.documents<Customer>('customers', { history: true })
   await before.putMany([

@@ -20,7 +20,7 @@ const placed = toRecordedEvent(
   createdAt,
 )
 
-test('an event is made from its columns, and what is null in the database is undefined', () => {
+test('an event is made from its columns, and null in the database is undefined', () => {
   expect({ ...placed }).toEqual({
     id,
     type: 'OrderPlaced',
@@ -53,12 +53,12 @@ test('an event survives JSON.stringify, its position as a number', () => {
   })
 })
 
-test('an event is pleasant to compare, and shows only what it is', () => {
+test('an event compares by value, and prints only its own fields', () => {
   expect(placed).toMatchObject({ type: 'OrderPlaced', data: { total: 99 }, version: 1 })
   expect(Object.keys(placed)).not.toContain('toJSON')
 })
 
-test('a reshaped event is the same fact, and survives JSON.stringify too', () => {
+test('an upcast event is the same fact, and also survives JSON.stringify', () => {
   const reshaped = reshapeEvent(placed, 'OrderAccepted', 1, { sum: 99 })
 
   expect({ ...reshaped }).toEqual({ ...placed, type: 'OrderAccepted', schemaVersion: 1, data: { sum: 99 } })
@@ -66,7 +66,7 @@ test('a reshaped event is the same fact, and survives JSON.stringify too', () =>
   expect(placed.data).toEqual({ total: 99 })
 })
 
-test('a definition by schemas knows them by type; one by types alone checks nothing', () => {
+test('a definition by schemas knows them by type; a definition by types alone checks nothing', () => {
   const total = z.object({ total: z.number() })
 
   expect(defineEvents({ OrderPlaced: total }).schemas.get('OrderPlaced')).toBe(total)

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { connect, onServer, openShop, outcome, paid, placed, waitersFor } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-test('appends made at once to one stream are stored in the order of the calls', async () => {
+test('concurrent appends to one stream are stored in the order of the calls', async () => {
   const { store } = await openShop()
 
   const results = await Promise.all(
@@ -17,7 +17,7 @@ test('appends made at once to one stream are stored in the order of the calls', 
   }
 })
 
-test('calls keep their order on every stream, also where some go to several streams, in whatever order they name them', async () => {
+test('calls keep their order on every stream, also when some append to several streams, in any order', async () => {
   const { store } = await openShop()
   const blocker = store.events.append('order-x', placed())
 
@@ -33,7 +33,7 @@ test('calls keep their order on every stream, also where some go to several stre
   }
 })
 
-test('appends made at once travel together, each with its own outcome', async () => {
+test('concurrent appends are sent together, each with its own outcome', async () => {
   const { store } = await openShop()
 
   const outcomes = await Promise.all(
@@ -51,7 +51,7 @@ test('appends made at once travel together, each with its own outcome', async ()
   })
 })
 
-test('of appends that follow each other on one stream each sees what the one before left', async () => {
+test('consecutive appends to one stream each see the version left by the one before', async () => {
   const { store } = await openShop()
 
   const outcomes = await Promise.all([
@@ -71,7 +71,7 @@ test('of appends that follow each other on one stream each sees what the one bef
   ])
 })
 
-test('more appends than may wait are refused with Overloaded, and the others are stored', async () => {
+test('appends beyond the limit of waiting appends are refused with Overloaded, and the others are stored', async () => {
   const { store } = await openShop({ maxQueuedAppends: 10 })
 
   const outcomes = await Promise.all(
@@ -86,7 +86,7 @@ test('more appends than may wait are refused with Overloaded, and the others are
   await expect(store.events.append('order-1', placed())).resolves.toBeDefined()
 })
 
-test('a call aborted before it was sent had no effect, and says so', async () => {
+test('a call aborted before it was sent has no effect, and says so', async () => {
   const { store } = await openShop()
   const abort = new AbortController()
 
@@ -101,7 +101,7 @@ test('a call aborted before it was sent had no effect, and says so', async () =>
   expect(await store.events.readAll().toArray()).toHaveLength(1)
 })
 
-test('a call aborted after it was sent has an unknown outcome, and names the ids to ask for', async () => {
+test('a call aborted after it was sent has an unknown outcome, with the ids to look up', async () => {
   const { store } = await openShop()
   const abort = new AbortController()
 
@@ -125,7 +125,7 @@ test('an abort after the answer changes nothing', async () => {
   expect(await store.events.append('order-1', paid)).toMatchObject({ version: 2 })
 })
 
-test('appends with an advisory lock are stored like any other, alone and among others, also in a transaction', async () => {
+test('appends with an advisory lock are stored like others, alone and in groups, also in a transaction', async () => {
   const { store } = await openShop()
 
   const results = await Promise.all(
@@ -138,7 +138,7 @@ test('appends with an advisory lock are stored like any other, alone and among o
 })
 
 if (onServer) {
-  test('an advisory lock is on the hash of schema and stream, so SQL of the user can keep the same rule', async () => {
+  test("an advisory lock is on the hash of schema and stream, so that a user's SQL can take the same lock", async () => {
     const { store, schema } = await openShop()
     const client = await connect()
     const key = `hashtextextended('${schema}/order-1', 0)`
@@ -159,7 +159,7 @@ if (onServer) {
     expect(await store.events.read('order-1').toArray()).toHaveLength(2)
   })
 
-  test('a stream held by an open transaction delays its own appends only, and they keep their order', async () => {
+  test('a stream held by an open transaction delays only its own appends, and they keep their order', async () => {
     const { store, named } = await openShop()
     await store.events.append([
       { stream: 'order-held', events: placed(0) },

@@ -4,7 +4,7 @@ import { waitUntil } from '../support/wait.ts'
 
 const id = '0190b2f0-6a1c-7def-8123-456789abcdef'
 
-test('a repeat of a key gives the first outcome and stores nothing', async () => {
+test('a repeat of a key returns the first outcome and stores nothing', async () => {
   const { store } = await openShop()
   const first = await store.events.append('order-42', [placed(), paid], { idempotencyKey: 'checkout-1' })
   await store.events.append('order-42', shipped())
@@ -16,7 +16,7 @@ test('a repeat of a key gives the first outcome and stores nothing', async () =>
   expect(await store.events.read('order-42').toArray()).toHaveLength(3)
 })
 
-test('content is compared, not its writing: keys of objects in another order are the same', async () => {
+test('content is compared, not its text: keys of objects in another order are equal', async () => {
   const { store } = await openShop()
   const idempotencyKey = 'checkout-1'
   await store.events.append('order-42', { type: 'OrderPlaced', data: { total: 1, note: 'x' } }, { idempotencyKey })
@@ -49,7 +49,7 @@ for (const [what, [stream, events]] of Object.entries(differences)) {
   })
 }
 
-test('with onRepeat: error a repeat is refused, and the first append stands', async () => {
+test('with onRepeat: error a repeat is refused, and the first append stays', async () => {
   const { store } = await openShop()
   const once = { idempotencyKey: 'checkout-1', onRepeat: 'error' } as const
   await store.events.append('order-42', placed(), once)
@@ -86,7 +86,7 @@ test('a key covers several streams', async () => {
   expect(await store.events.readAll().toArray()).toHaveLength(3)
 })
 
-test('calls with one key at once, from two stores, store it once and all get that outcome', async () => {
+test('concurrent calls with one key, from two stores, store it once and all get that outcome', async () => {
   const { store, sibling } = await openShop()
   const second = await sibling()
 
@@ -104,7 +104,7 @@ test('calls with one key at once, from two stores, store it once and all get tha
   }
 })
 
-test('a refused call with a key does not turn its twin of the same group into something else', async () => {
+test('a refused call with a key does not change the outcome of its twin in the same group', async () => {
   const { store } = await openShop()
   await store.events.append('order-42', placed())
   const append = () => outcome(store.events.append('order-42', paid, { idempotencyKey: 'pay-1', expected: 'empty' }))
@@ -114,7 +114,7 @@ test('a refused call with a key does not turn its twin of the same group into so
   expect(outcomes.map(each => (each.error as { code: string }).code)).toEqual(Array(4).fill('version_conflict'))
 })
 
-test('a key outlives repeats by its own event ids, however often', async () => {
+test('a key survives repeats with its own event ids, however many', async () => {
   const { store } = await openShop()
   const idempotencyKey = 'checkout-1'
   const first = await store.events.append('order-42', placed(1, { id }), { idempotencyKey })
@@ -129,7 +129,7 @@ test('a key outlives repeats by its own event ids, however often', async () => {
   expect(await store.events.read('order-42').toArray()).toHaveLength(1)
 })
 
-test('a repeat of a key is one, also if only some of its events come with the ids they had', async () => {
+test('a repeat of a key is recognized, also if only some of its events have their original ids', async () => {
   const { store } = await openShop()
   const idempotencyKey = 'checkout-1'
   const first = await store.events.append('order-42', [placed(1, { id }), paid], { idempotencyKey })
@@ -139,7 +139,7 @@ test('a repeat of a key is one, also if only some of its events come with the id
   expect(again).toEqual({ ...first, repeated: true })
 })
 
-test('with onRepeat: error a repeat with its own event ids is refused too', async () => {
+test('with onRepeat: error a repeat with its own event ids is refused as well', async () => {
   const { store } = await openShop()
   const once = { idempotencyKey: 'checkout-1', onRepeat: 'error' } as const
   await store.events.append('order-42', placed(1, { id }), once)
@@ -149,7 +149,7 @@ test('with onRepeat: error a repeat with its own event ids is refused too', asyn
   await expect(again).rejects.toMatchObject({ code: 'idempotency_conflict' })
 })
 
-test('a key works inside a transaction, and is gone with its rollback', async () => {
+test('a key works inside a transaction, and is rolled back with it', async () => {
   const { store } = await openShop()
   const idempotencyKey = 'checkout-1'
   const failed = store.transaction(async tx => {
@@ -169,7 +169,7 @@ test('a key works inside a transaction, and is gone with its rollback', async ()
   ])
 })
 
-test('a key that is no name is refused', async () => {
+test('an invalid key is refused', async () => {
   const { store } = await openShop()
 
   for (const idempotencyKey of ['', 'x'.repeat(256), 'a\0b', 42]) {
@@ -180,7 +180,7 @@ test('a key that is no name is refused', async () => {
 })
 
 if (onServer) {
-  test('a key that somebody else is just using is waited for, and others are not held up by it', async () => {
+  test('an append waits for a key that another transaction is using, and other appends do not wait', async () => {
     const { store, named } = await openShop()
     const client = await connect()
     await client.query('begin')

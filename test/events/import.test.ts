@@ -10,7 +10,7 @@ const order = (stream: string, total: number, more: object = {}): ImportedEvent 
 const orders = (count: number, streams = 10): ImportedEvent[] =>
   Array.from({ length: count }, (_, n) => order(`order-${n % streams}`, n))
 
-test('many streams are loaded, each numbered without a gap, in the order of the source', async () => {
+test('many streams are imported, each numbered without a gap, in the order of the source', async () => {
   const { store } = await openShop()
   await store.events.append('order-3', [placed(), paid])
 
@@ -27,28 +27,28 @@ test('many streams are loaded, each numbered without a gap, in the order of the 
   expect(await store.events.append('order-3', shipped(), { expected: 102 })).toMatchObject({ version: 103 })
 })
 
-test('an asynchronous source is read as it comes, and progress is told chunk by chunk', async () => {
+test('an asynchronous source is read as it comes, and progress is reported chunk by chunk', async () => {
   const { store } = await openShop()
-  const told: ImportProgress[] = []
+  const reported: ImportProgress[] = []
   async function* source(): AsyncGenerator<ImportedEvent> {
     for (const event of orders(25)) yield event
   }
 
-  const done = await store.events.import(source(), { chunkSize: 10, onProgress: progress => told.push(progress) })
+  const done = await store.events.import(source(), { chunkSize: 10, onProgress: progress => reported.push(progress) })
 
-  expect(told.map(progress => progress.events)).toEqual([10, 20, 25])
-  expect(told.at(-1)).toMatchObject({ position: done.position, resumed: 0 })
-  expect(JSON.parse(JSON.stringify(done)).position).toBe(done.position)
+  expect(reported.map(progress => progress.events)).toEqual([10, 20, 25])
+  expect(reported.at(-1)).toMatchObject({ position: done.position, resumed: 0 })
+  expect(JSON.parse(JSON.stringify(done)).position).toBe(`${done.position}`)
   expect(store.metrics().events_imported_total).toBe(25)
 })
 
-test('nothing to import is no error', async () => {
+test('an empty import is not an error', async () => {
   const { store } = await openShop()
 
   expect(await store.events.import([])).toMatchObject({ events: 0, resumed: 0, position: 0 })
 })
 
-test('an imported event keeps all it brings: id, time, headers, ids, schema version', async () => {
+test('an imported event keeps its id, time, headers, ids and schema version', async () => {
   const { store } = await openShop()
   const event = {
     ...order('order-1', 1),
@@ -69,7 +69,7 @@ test('an imported event keeps all it brings: id, time, headers, ids, schema vers
   expect(second!.createdAt.getTime()).toBeGreaterThan(Date.UTC(2026, 0))
 })
 
-test('tabs, new lines, backslashes, quotes and unicode survive the way in and out', async () => {
+test('tabs, new lines, backslashes, quotes and unicode are stored and read unchanged', async () => {
   const { store } = await openShop()
   const odd = ['\t', '\n', '\r\n', '\\', '\\N', '\\.', '\\t', '"', "'", '\u0001', '\u2028', 'é', '漢', '🎁', '{}', ',']
   const all = odd.join('|')
@@ -91,7 +91,7 @@ test('tabs, new lines, backslashes, quotes and unicode survive the way in and ou
   expect((await store.streams.list()).map(each => each.stream).sort()).toEqual(source.map(each => each.stream).sort())
 })
 
-test('a bad event is named, and what came in chunks before it stays', async () => {
+test('an invalid event is named, and the chunks before it stay', async () => {
   const { store } = await openShop()
   const bad = { ...order('order-1', 7), data: { total: Number.NaN } }
 
@@ -101,7 +101,7 @@ test('a bad event is named, and what came in chunks before it stays', async () =
   expect(await store.events.readAll().toArray()).toHaveLength(20)
 })
 
-test('each way in which an event can be wrong is found before it is sent', async () => {
+test('every kind of invalid event is found before it is sent', async () => {
   const { store } = await openShop()
   const wrong: [code: string, event: unknown][] = [
     ['invalid_name', { ...placed() }],
@@ -136,7 +136,7 @@ test('an archived or tombstoned stream refuses an import by name, and its chunk 
   expect(await store.streams.describe('order-9')).toBeUndefined()
 })
 
-test('an id that is taken, in the log or in the same chunk, is named', async () => {
+test('an id that exists, in the log or in the same chunk, is named', async () => {
   const { store } = await openShop()
   const id = '0190b2f0-6a1c-7def-8123-456789abcdef'
   const twice = '0190b2f0-6a1c-7def-8123-000000000002'
@@ -152,7 +152,7 @@ test('an id that is taken, in the log or in the same chunk, is named', async () 
   expect(await store.events.readAll().toArray()).toHaveLength(1)
 })
 
-test('an import under a name goes on where it failed', async () => {
+test('a named import continues where it failed', async () => {
   const { store } = await openShop()
   const source = orders(45)
   const broken = [...source.slice(0, 33), { ...order('order-1', 1), data: undefined }]
@@ -167,7 +167,7 @@ test('an import under a name goes on where it failed', async () => {
   expect(totals).toEqual(source.map((_, n) => n))
 })
 
-test('an import under a name refuses a source that is not the one it began with', async () => {
+test('a named import refuses a source other than the one it began with', async () => {
   const { store } = await openShop()
   await store.events.import(orders(20), { name: 'shop 2019', chunkSize: 10 })
   const other = [...orders(5), order('order-5', 500), ...orders(30).slice(6)]
@@ -180,7 +180,7 @@ test('an import under a name refuses a source that is not the one it began with'
   expect(await store.events.import(orders(22), { name: 'shop 2019' })).toMatchObject({ events: 22, resumed: 20 })
 })
 
-test('an import can be aborted, and under a name goes on later', async () => {
+test('an import can be aborted, and a named one continues later', async () => {
   const { store } = await openShop()
   const abort = new AbortController()
   const onProgress = (): void => abort.abort('lunch')

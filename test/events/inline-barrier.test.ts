@@ -6,7 +6,7 @@ import { connect, onServer, outcome, paid, placed, waitersFor } from '../support
 import { waitUntil } from '../support/wait.ts'
 import { type InlineShop, openInlineShop, type TotalRow } from './inline-shop.ts'
 
-/** Makes the projection inline, and folds what is in the log at that moment. */
+/** Makes the projection inline, and folds the events in the log at that moment. */
 function switchOn({ database, log, totals, named }: InlineShop, middle: () => void = () => {}): Promise<void> {
   return database.transaction(async tx => {
     await activateInline(log, tx, totals())
@@ -16,7 +16,7 @@ function switchOn({ database, log, totals, named }: InlineShop, middle: () => vo
   })
 }
 
-/** Makes it async again; gives what the log held at that moment. */
+/** Makes it async again; returns the head of the log at that moment. */
 function switchOff({ database, log, named }: InlineShop): Promise<TotalRow[]> {
   return database.transaction(async tx => {
     await retireInline(log, tx, 'totals')
@@ -85,7 +85,7 @@ test('activating again changes version and types', async () => {
   expect(await listInline(log)).toEqual([{ name: 'totals', version: 2, types: undefined }])
 })
 
-test('the barrier keeps the lock timeout of its transaction', async () => {
+test('the barrier respects the lock timeout of its transaction', async () => {
   const { database, log } = await openInlineShop()
 
   const [row] = await database.transaction(async tx => {
@@ -99,7 +99,7 @@ test('the barrier keeps the lock timeout of its transaction', async () => {
 })
 
 if (onServer) {
-  test('a switch waits for a transaction that has appended, and others append meanwhile', async () => {
+  test('a switch waits for a transaction that has appended, and other appends continue meanwhile', async () => {
     const shop = await openInlineShop()
     shop.log.inline.register(shop.totals())
     const client = await connect()
@@ -121,7 +121,7 @@ if (onServer) {
     expect(await shop.rows()).toEqual([1, 2, 3].map(n => ({ stream: `order-${n}`, total: n, events: 1 })))
   })
 
-  test('appends wait at the barrier together, and go on when it is open', async () => {
+  test('appends wait at the barrier together, and continue when it is released', async () => {
     const shop = await openInlineShop()
     shop.log.inline.register(shop.totals())
     const held = deferred<void>()
@@ -146,7 +146,7 @@ if (onServer) {
     expect(await shop.rows()).toHaveLength(26)
   })
 
-  test('an import waits at the barrier, and is refused if it would bypass what became inline', async () => {
+  test('an import waits at the barrier, and is refused if it would bypass a new inline projection', async () => {
     const shop = await openInlineShop()
     const held = deferred<void>()
     const open = deferred<void>()
@@ -165,7 +165,7 @@ if (onServer) {
     expect(await importing).toMatchObject({ error: { code: 'import_bypasses_inline' } })
   })
 
-  test('many appends that meet an inline projection share the connections with all others', async () => {
+  test('many appends with an inline projection share the connections with all others', async () => {
     const shop = await openInlineShop()
     await shop.activate(shop.totals())
     const narrow = await shop.other({ maxConnections: 1 })
@@ -179,7 +179,7 @@ if (onServer) {
     expect((await shop.rows()).reduce((sum, row) => sum + row.events, 0)).toBe(40)
   })
 
-  /** How many sessions wait for the barrier of this shop. */
+  /** Number of sessions that wait for the barrier of this shop. */
   async function waiting({ query, schema }: InlineShop): Promise<number> {
     const [row] = await query<{ count: number }>(
       `select count(*)::integer as count

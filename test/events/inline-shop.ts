@@ -1,6 +1,6 @@
 /**
- * A shop with an inline projection: the total of each order, in a table that the projection alone writes. Its stores are
- * put together here, because registering inline projections is for the parts of a store, not for its users.
+ * A shop with an inline projection: the total of each order, in a table that only the projection writes. Its stores are
+ * assembled here, because registering inline projections is internal to a store.
  */
 import { onTestFinished } from 'vitest'
 import { systemClock } from '../../src/core/clock.ts'
@@ -31,7 +31,7 @@ export interface InlineShop extends Omit<Shop, 'sibling'> {
   /** Registers it here and makes it active in the database. */
   activate(projection: InlineProjection): Promise<() => void>
   retire(name: string): Promise<boolean>
-  /** What the projection has written. */
+  /** The rows of the projection. */
   rows(): Promise<TotalRow[]>
   /** Another process on the same log. */
   other(options?: {
@@ -80,7 +80,7 @@ export async function openInlineShop(options: { upcasters?: readonly Upcaster[] 
   }
 }
 
-/** What the projection does with events, from wherever they come. */
+/** Applies events to the projection's table, wherever they come from. */
 export async function fold(
   named: (text: string) => string,
   tx: Transaction,

@@ -1,13 +1,13 @@
 import { expect, test } from 'vitest'
 import type { Transaction } from '../../src/database/database.ts'
 import { runOutside } from '../../src/database/transaction.ts'
-import { startProxy } from '../chaos/proxy.ts'
+import { startProxy } from '../chaos/tcp-proxy.ts'
 import { postgresUrl } from '../support/engines.ts'
 import { connect, onServer, outcome, paid, placed } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { openInlineShop } from './inline-shop.ts'
 
-test('in a transaction of the user an inline projection commits with all the rest', async () => {
+test('in a transaction of the user an inline projection commits with everything else', async () => {
   const { database, events, activate, totals, rows } = await openInlineShop()
   await activate(totals())
 
@@ -20,7 +20,7 @@ test('in a transaction of the user an inline projection commits with all the res
   expect(await rows()).toEqual([{ stream: 'order-1', total: 3, events: 2 }])
 })
 
-test('in a transaction of the user an inline projection is undone with all the rest', async () => {
+test('in a transaction of the user an inline projection is rolled back with everything else', async () => {
   const { database, events, activate, totals, rows } = await openInlineShop()
   await activate(totals())
 
@@ -34,7 +34,7 @@ test('in a transaction of the user an inline projection is undone with all the r
   expect(await events.readAll().toArray()).toEqual([])
 })
 
-test('an inline projection that fails in a transaction of the user takes its append with it, and the rest goes on', async () => {
+test('an inline projection that fails in a transaction of the user undoes its append, and the rest continues', async () => {
   const { database, events, activate, totals, rows } = await openInlineShop()
   const { apply } = totals()
   const picky = totals({
@@ -61,7 +61,7 @@ test('an inline projection that fails in a transaction of the user takes its app
   expect((await events.readAll().toArray()).map(event => event.stream)).toEqual(['order-1', 'order-3'])
 })
 
-test('an inline projection cannot append, neither with its transaction nor beside it', async () => {
+test('an inline projection cannot append, neither with its transaction nor without it', async () => {
   const { events, activate, totals } = await openInlineShop()
   const errors: unknown[] = []
   const appending = totals({
@@ -78,7 +78,7 @@ test('an inline projection cannot append, neither with its transaction nor besid
   expect(await events.readAll().toArray()).toHaveLength(1)
 })
 
-test('the transaction of an inline projection is of no use after it', async () => {
+test('the transaction handle of an inline projection is revoked after it', async () => {
   const { events, activate, totals } = await openInlineShop()
   let kept: Transaction | undefined
   const keeping = totals({
@@ -94,20 +94,20 @@ test('the transaction of an inline projection is of no use after it', async () =
 
 test('an inline projection may use savepoints, COPY and hooks', async () => {
   const { events, activate, totals, rows, log } = await openInlineShop()
-  const heard: string[] = []
+  const received: string[] = []
   const table = log.names.events.quoted.replace('"events"', '"totals"')
   const all = totals({
     apply: async (_, tx) => {
       await outcome(tx.savepoint(() => tx.query('select 1 / 0')))
       await tx.copyIn(table, ['stream', 'total', 'events'], 'a\\tb\t1\t2\nc\t3\t4\n')
-      tx.afterCommit(() => heard.push('committed'))
+      tx.afterCommit(() => received.push('committed'))
     },
   })
   await activate(all)
 
   await events.append('order-1', placed())
 
-  expect(heard).toEqual(['committed'])
+  expect(received).toEqual(['committed'])
   expect(await rows()).toEqual([
     { stream: 'a\tb', total: 1, events: 2 },
     { stream: 'c', total: 3, events: 4 },
@@ -144,7 +144,7 @@ if (onServer) {
     expect(await events.readAll().toArray()).toHaveLength(1)
   })
 
-  test('a hook after the commit is refused where nobody can tell of it', async () => {
+  test('a hook after the commit is refused where the store cannot see the commit', async () => {
     const { events, activate, totals } = await openInlineShop()
     await activate(totals({ apply: async (_, tx) => tx.afterCommit(() => {}) }))
     const client = await connect()
@@ -208,7 +208,7 @@ if (onServer) {
       })
     })
 
-  test('an inline projection whose connection breaks is run again, on another one', async () => {
+  test('an inline projection whose connection breaks is run again, on another connection', async () => {
     const { events, activate, totals, rows } = await openInlineShop()
     const { apply } = totals()
     let calls = 0

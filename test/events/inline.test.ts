@@ -6,7 +6,7 @@ import { upcaster } from '../../src/events/read/upcast.ts'
 import { outcome, paid, placed, shipped } from '../support/shop.ts'
 import { openInlineShop } from './inline-shop.ts'
 
-test('what an inline projection writes is there when the append returns', async () => {
+test('writes of an inline projection are visible when the append returns', async () => {
   const { events, activate, totals, rows } = await openInlineShop()
   await activate(totals())
 
@@ -18,7 +18,7 @@ test('what an inline projection writes is there when the append returns', async 
   expect((await events.read('order-1').toArray()).at(-1)!.position).toBe(result.position)
 })
 
-test('an inline projection sees its events as they will be read, but for the position', async () => {
+test('an inline projection sees its events as they will be read, except for the position', async () => {
   const { events, activate, totals } = await openInlineShop()
   const seen: RecordedEvent[] = []
   await activate(totals({ types: undefined, apply: async applied => void seen.push(...applied) }))
@@ -79,7 +79,7 @@ test('an append whose inline projection fails leaves nothing, and names the proj
   })
 })
 
-test('a failing statement of an inline projection is its error, whatever its state means elsewhere', async () => {
+test('a failing statement of an inline projection is its error, whatever its SQLSTATE means elsewhere', async () => {
   const { events, activate, totals } = await openInlineShop()
   let calls = 0
   const failing = totals({
@@ -96,7 +96,7 @@ test('a failing statement of an inline projection is its error, whatever its sta
   expect(calls).toBe(1)
 })
 
-test('a failing inline projection rejects its append alone, whatever travels with it', async () => {
+test('a failing inline projection rejects only its own append, whatever else is in the group', async () => {
   const { events, activate, totals, rows } = await openInlineShop()
   const { apply } = totals()
   const picky = totals({
@@ -116,7 +116,7 @@ test('a failing inline projection rejects its append alone, whatever travels wit
   expect((await rows()).map(row => row.total).sort((a, b) => a - b)).toEqual([1, 3, 5, 7, 9, 11, 15, 17, 19, 21, 23])
 })
 
-test('appends keep their order on each stream, those that meet an inline projection and those that do not', async () => {
+test('appends keep their order on each stream, with and without an inline projection', async () => {
   const { events, activate, totals, rows } = await openInlineShop()
   await activate(totals())
 
@@ -196,7 +196,7 @@ test('an idempotency key covers the effect of inline projections', async () => {
   ).toMatchObject({ error: { code: 'idempotency_conflict' } })
 })
 
-test('an append that an unknown inline projection wants is refused, others are not', async () => {
+test('an append of a type that an unknown inline projection wants is refused, other appends are not', async () => {
   const { events, log, database, rows } = await openInlineShop()
   await database.transaction(tx => activateInline(log, tx, { name: 'totals', version: 2, types: ['OrderPlaced'] }))
 
@@ -207,7 +207,7 @@ test('an append that an unknown inline projection wants is refused, others are n
   expect(await rows()).toEqual([])
 })
 
-test('an inline projection that is active in another version is refused, naming both', async () => {
+test('an inline projection that is active in another version is refused, and both versions are named', async () => {
   const { events, log, database, totals } = await openInlineShop()
   log.inline.register(totals({ version: 1 }))
   await database.transaction(tx => activateInline(log, tx, { name: 'totals', version: 2, types: ['OrderPlaced'] }))
@@ -217,7 +217,7 @@ test('an inline projection that is active in another version is refused, naming 
   expect(error).toMatchObject({ code: 'inline_projection_unknown', projection: 'totals', version: 2, known: 1 })
 })
 
-test('RB-81: an inline projection is registered with one store, runs once, and can be taken out', async () => {
+test('RB-81: an inline projection is registered with one store, runs once, and can be removed', async () => {
   const first = await openInlineShop()
   const second = await openInlineShop()
   const unregister = await first.activate(first.totals())
@@ -248,7 +248,7 @@ test('several inline projections run in the order they were registered', async (
   expect(ran).toEqual(['zebra', 'ant'])
 })
 
-test('an inline projection is told of an event by the type that readers see', async () => {
+test('an inline projection gets an event by the type that readers see', async () => {
   const renamed = upcaster('OrderCreated', { from: '*', to: 1, toType: 'OrderPlaced' }, data => data)
   const { events, activate, totals, rows, log } = await openInlineShop({ upcasters: [renamed] })
   await activate(totals())
@@ -259,7 +259,7 @@ test('an inline projection is told of an event by the type that readers see', as
   expect(await listInline(log)).toMatchObject([{ name: 'totals', types: expect.arrayContaining(['OrderCreated']) }])
 })
 
-test('an inline projection that was retired is not run any more', async () => {
+test('a retired inline projection no longer runs', async () => {
   const { events, activate, retire, totals, rows, log } = await openInlineShop()
   await activate(totals())
   await events.append('order-1', placed(1))
@@ -273,7 +273,7 @@ test('an inline projection that was retired is not run any more', async () => {
   expect(await listInline(log)).toEqual([])
 })
 
-test('an inline projection that does not come back is rolled back, and its handle taken away', async () => {
+test('an inline projection that does not return is rolled back, and its handle revoked', async () => {
   const { events, activate, totals, rows, named } = await openInlineShop()
   const late = deferred<unknown>()
   const slow = totals({

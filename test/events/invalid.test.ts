@@ -29,7 +29,7 @@ const wrongData: Record<string, [data: unknown, path: string]> = {
   'half a character': [{ note: '\ud83d' }, 'data.note'],
 }
 
-test('data that JSON cannot hold as it was meant is refused by its path before anything is sent', async () => {
+test('data that JSON cannot represent is refused with its path before anything is sent', async () => {
   const { store } = await openShop()
 
   for (const [what, [data, path]] of Object.entries(wrongData)) {
@@ -40,7 +40,7 @@ test('data that JSON cannot hold as it was meant is refused by its path before a
   expect(await store.events.head()).toBe(0)
 })
 
-test('what JSON drops is dropped and a Date becomes its ISO text, as JSON does', async () => {
+test('undefined values are dropped and a Date becomes ISO text, as in JSON', async () => {
   const { store } = await openShop()
   const data = { total: 1, note: undefined, at: new Date('2026-03-01T09:00:00Z'), nested: { gone: undefined } }
 
@@ -56,7 +56,7 @@ test('what JSON drops is dropped and a Date becomes its ISO text, as JSON does',
 const wrongEvents: Record<string, [event: unknown, code: string, fields: object]> = {
   nothing: [undefined, 'invalid_event', { path: 'event' }],
   null: [null, 'invalid_event', { path: 'event' }],
-  'a type that is no text': [{ type: 7, data: {} }, 'invalid_event', { path: 'type' }],
+  'a type that is not a text': [{ type: 7, data: {} }, 'invalid_event', { path: 'type' }],
   'an empty type': [{ type: '', data: {} }, 'invalid_event', { path: 'type' }],
   'a type over 255 bytes': [{ type: 'é'.repeat(128), data: {} }, 'invalid_event', { path: 'type' }],
   'a type with a NUL': [{ type: 'a\0', data: {} }, 'invalid_event', { path: 'type' }],
@@ -70,10 +70,10 @@ const wrongEvents: Record<string, [event: unknown, code: string, fields: object]
     'invalid_name',
     { what: 'Causation id' },
   ],
-  'a user id that is no text': [placed(1, { userId: 42 }), 'invalid_name', { what: 'User id' }],
+  'a user id that is not a text': [placed(1, { userId: 42 }), 'invalid_name', { what: 'User id' }],
 }
 
-test('an event that is none, or has a part that cannot be stored, is refused before anything is sent', async () => {
+test('an invalid event, or one with a part that cannot be stored, is refused before anything is sent', async () => {
   const { store } = await openShop()
 
   for (const [what, [event, code, fields]] of Object.entries(wrongEvents)) {
@@ -84,7 +84,7 @@ test('an event that is none, or has a part that cannot be stored, is refused bef
   expect(await store.events.head()).toBe(0)
 })
 
-test('a stream name of 255 bytes is taken, and one that is longer, empty or no text is refused', async () => {
+test('a stream name of 255 bytes is accepted, and one that is longer, empty or not a text is refused', async () => {
   const { store } = await openShop()
   const longest = `${'é'.repeat(127)}x`
 
@@ -98,7 +98,7 @@ test('a stream name of 255 bytes is taken, and one that is longer, empty or no t
   }
 })
 
-test('data of 1 MiB is taken and a byte more is refused, unless the store allows more', async () => {
+test('data of 1 MiB is accepted and a byte more is refused, unless the store allows more', async () => {
   const { store, sibling } = await openShop()
   const generous = await sibling({ maxEventBytes: 2 * 1024 * 1024 })
   const ofBytes = (bytes: number) => ({ type: 'OrderShipped', data: { parcel: 'x'.repeat(bytes - 13) } }) as const
@@ -118,7 +118,7 @@ const schemas = {
 }
 
 for (const [library, definition] of Object.entries(schemas)) {
-  test(`a schema of ${library} is held to at append, and if asked at read; the error names type, field and reason`, async () => {
+  test(`a schema of ${library} is checked at append, and optionally at read; the error names type, field and reason`, async () => {
     const { store: writer, schema, database } = await openShop()
     const events = defineEvents(definition)
     await using store = await openStore({ events, schema, database, validateOnRead: true })
@@ -151,7 +151,7 @@ for (const [library, definition] of Object.entries(schemas)) {
   })
 }
 
-test('a schema only checks: defaults, coercions and stripped keys change nothing of what is stored', async () => {
+test('a schema only checks: defaults, coercions and stripped keys do not change the stored data', async () => {
   const { schema, database } = await openShop()
   const events = defineEvents({
     OrderPlaced: z.object({ total: z.coerce.number(), currency: z.string().default('EUR') }),
@@ -163,7 +163,7 @@ test('a schema only checks: defaults, coercions and stripped keys change nothing
   expect((await store.events.read('order-1').first())!.data).toEqual({ total: '7', more: true })
 })
 
-test('an asynchronous schema is waited for, and its failure never goes unheard', async () => {
+test('an asynchronous schema is awaited, and its rejection is never unhandled', async () => {
   const { schema, database } = await openShop()
   const OrderPlaced = z.object({ total: z.number() }).refine(async ({ total }) => total < 100, { path: ['total'] })
   await using store = await openStore({ events: defineEvents({ OrderPlaced }), schema, database })
@@ -179,7 +179,7 @@ test('an asynchronous schema is waited for, and its failure never goes unheard',
   expect(await store.events.read('order-1').toArray()).toHaveLength(1)
 })
 
-test('the message of a refusal says what was wrong, where, and that nothing was sent', async () => {
+test('the message of a refusal says what is wrong, where, and that nothing was sent', async () => {
   const { store } = await openShop()
 
   const { error } = await outcome(store.events.append('order-1', { type: 'OrderPlaced', data: { total: Number.NaN } }))

@@ -4,7 +4,7 @@ import { openShop, outcome, paid, placed } from '../support/shop.ts'
 const id = '0190B2F0-6a1c-7def-8123-456789abcdef'
 const other = '0190b2f0-6a1c-7def-8123-000000000002'
 
-test('an event keeps the id it was given, in the form the database gives back', async () => {
+test('an event keeps the id it was given, in the form the database returns', async () => {
   const { store } = await openShop()
 
   const result = await store.events.append('order-42', placed(99, { id }))
@@ -14,7 +14,7 @@ test('an event keeps the id it was given, in the form the database gives back', 
   expect((await store.events.get(id))!.id).toBe(id.toLowerCase())
 })
 
-test('a repeat with the same ids and content gives the first outcome, whatever was expected', async () => {
+test('a repeat with the same ids and content returns the first outcome, whatever version it expects', async () => {
   const { store } = await openShop()
   const events = [placed(99, { id }), { ...paid, id: other }]
   const first = await store.events.append('order-42', events, { expected: 'empty' })
@@ -26,7 +26,7 @@ test('a repeat with the same ids and content gives the first outcome, whatever w
   expect(await store.events.read('order-42').toArray()).toHaveLength(3)
 })
 
-test('a repeat over several streams gives the first outcome of each', async () => {
+test('a repeat over several streams returns the first outcome of each', async () => {
   const { store } = await openShop()
   const streams = [
     { stream: 'order-1', events: placed(1, { id }) },
@@ -47,7 +47,7 @@ const differences: Record<string, { stream: string; event: object }> = {
 }
 
 for (const [what, { stream, event }] of Object.entries(differences)) {
-  test(`an id that is taken by an event with ${what} is refused by name, and nothing is stored`, async () => {
+  test(`an id that belongs to an event with ${what} is refused by name, and nothing is stored`, async () => {
     const { store } = await openShop()
     await store.events.append('order-42', placed(99, { id }))
 
@@ -62,7 +62,7 @@ for (const [what, { stream, event }] of Object.entries(differences)) {
   })
 }
 
-test('only some of the ids stored before is no repeat but a duplicate', async () => {
+test('an append with only some known ids is not a repeat but a duplicate', async () => {
   const { store } = await openShop()
   await store.events.append('order-42', placed(99, { id }))
 
@@ -81,7 +81,7 @@ test('one id for two events of one append is refused before anything is sent', a
   expect(await store.events.head()).toBe(0)
 })
 
-test('one id used by two calls of one group is stored once: the same content repeats, other content is refused', async () => {
+test('one id used by two calls of one group is stored once: the same content is a repeat, other content is refused', async () => {
   const { store } = await openShop()
   const neighbours = Array.from({ length: 20 }, (_, n) => store.events.append(`order-${n}`, placed(n)))
 
@@ -97,7 +97,7 @@ test('one id used by two calls of one group is stored once: the same content rep
   expect((await Promise.all(more)).map(result => result.version)).toEqual(Array(20).fill(2))
 })
 
-test('a duplicate id in a group fails alone, and its 50 neighbours are stored', async () => {
+test('a duplicate id in a group fails alone, and the 50 other appends are stored', async () => {
   const { store } = await openShop()
   await store.events.append('order-taken', placed(1, { id }))
 

@@ -1,7 +1,7 @@
 /**
- * The hot statements use their indexes and never scan a table that grows, neither planned for the values at hand nor,
- * as a prepared statement is after a while, for any. What the store sends is recorded and explained as it was sent;
- * what runs inside the functions is run, and the server asked which tables and indexes it scanned.
+ * The hot statements use their indexes and never scan a table that grows, neither planned for the given values nor, as a
+ * prepared statement is after a while, for any values. The statements of the store are recorded and explained as sent;
+ * those inside the functions are run, and the server reports the tables and indexes it scanned.
  */
 import { expect, test } from 'vitest'
 import type { Transaction } from '../../src/database/database.ts'
@@ -9,12 +9,12 @@ import type { Statement } from '../../src/database/sql.ts'
 import { type Append, sendBatch, sendOne } from '../../src/events/append/send.ts'
 import { type Log, logNames } from '../../src/events/log.ts'
 import { openDatabase } from '../support/engines.ts'
-import { explain, recording } from '../support/plans.ts'
+import { explain, recording } from '../support/query-plans.ts'
 import { openShop, paid, placed, type Shop } from '../support/shop.ts'
 
 const id = '0190b2f0-6a1c-7def-8123-456789abcdef'
 
-/** A shop of 1000 streams and 20 000 events, some archived, and all that its store sends from now on. */
+/** A shop of 1000 streams and 20 000 events, some archived, and all statements that its store sends from now on. */
 async function largeShop(): Promise<Shop & { sent: Map<string, Statement> }> {
   const sent = new Map<string, Statement>()
   const database = recording(await openDatabase(), statement => sent.set(statement.label, statement))
@@ -46,7 +46,7 @@ const indexesOf: Record<string, string[]> = {
   copy: ['events_pkey'],
 }
 
-test('each statement that reads goes by its index, whatever values it was planned for', async () => {
+test('each reading statement uses its index, whatever values it was planned for', async () => {
   const { store, sent, database } = await largeShop()
   const own = { ...placed(1, { id }) }
   await store.events.append('order-new', own)
@@ -74,7 +74,7 @@ test('each statement that reads goes by its index, whatever values it was planne
   }
 })
 
-test('a category is listed by its own stretch of the index, and no further', async () => {
+test('listing a category reads only its own range of the index', async () => {
   const { store, sent, database } = await largeShop()
   await store.events.append('zebra-1', paid)
 
@@ -116,7 +116,7 @@ const ways: Record<string, (tx: Transaction, log: Log) => Promise<unknown>> = {
     sendBatch(tx, log, [appendTo('order-7', { expected: 3, key: 'k' }), appendTo('order-1')], true),
 }
 
-test('no way to append scans events or streams', async () => {
+test('no append scans events or streams', async () => {
   const { database, schema, named } = await largeShop()
   const log = { names: logNames(schema), schema } as Log
 
@@ -132,7 +132,7 @@ test('no way to append scans events or streams', async () => {
   }
 })
 
-test('settling looks at the sequence and the locks, not at any table of events', async () => {
+test('settling reads the sequence and the locks, not a table of events', async () => {
   const { database, named } = await largeShop()
 
   const [before, after] = await database.transaction(async tx => {
@@ -144,7 +144,7 @@ test('settling looks at the sequence and the locks, not at any table of events',
   expect(after).toEqual(before)
 })
 
-/** What this connection has scanned of both tables so far, as far as it has not reported it yet: only rises within a transaction. */
+/** The scans of both tables by this connection that it has not reported yet: only rises within a transaction. */
 async function scansOf(tx: Transaction, named: Shop['named']): Promise<{ sequential: number; index: number }> {
   const [row] = await tx.query<{ sequential: string; index: string }>(
     named(`

@@ -5,7 +5,7 @@ import { openShop, outcome, paid, placed, type Shop, type ShopMap, shipped, take
 
 const bare = '0190b2f0-6a1c-7def-8123-456789abcdef'
 
-/** Seven events in six streams; each is called by its place. */
+/** Seven events in six streams, named by their index. */
 async function stockedShop(): Promise<
   Shop & { positions: number[]; places(options?: ReadLogOptions): Promise<number[]> }
 > {
@@ -51,7 +51,7 @@ const filters: [filter: ReadLogOptions, expected: number[]][] = [
   [{ streams: ['order-1'], types: ['OrderPlaced'], categories: ['order'], headers: { channel: 'web' } }, [1]],
 ]
 
-test('the log is read in order with each filter and with several, all of which must hold, whatever the page size', async () => {
+test('the log is read in order with each filter and with several, all of which must match, at any page size', async () => {
   const { places } = await stockedShop()
 
   for (const [filter, expected] of filters) {
@@ -75,7 +75,7 @@ test('the log is read after and up to a position, up to a limit, with and withou
   expect(await places({ categories: ['order'], to: third })).toEqual([1, 2, 3])
 })
 
-test('events of archived and tombstoned streams are left out unless asked for', async () => {
+test('events of archived and tombstoned streams are skipped unless requested', async () => {
   const { store, places, positions } = await stockedShop()
   await store.streams.archive('order-1')
   await store.streams.tombstone('order-2')
@@ -90,7 +90,7 @@ test('events of archived and tombstoned streams are left out unless asked for', 
   expect(await places({ correlationId: 'checkout-1', includeArchived: true })).toEqual([1, 3])
 })
 
-test('a log longer than a page and than a window is read whole, in order, without repeats, with flat memory', async () => {
+test('a log longer than a page and than a window is read completely, in order, without repeats, with flat memory', async () => {
   const { store } = await openShop()
   const count = 12_000
   await store.events.import(
@@ -115,7 +115,7 @@ test('a log longer than a page and than a window is read whole, in order, withou
   expect(await store.events.readAll({ streams: ['order-99'], pageSize: 7 }).toArray()).toHaveLength(count / 100)
 })
 
-test('a reading of the log ends where the log was settled when it began', async () => {
+test('a read of the log ends where the log was settled when it began', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', [placed(1), placed(2)])
   const seen: number[] = []
@@ -129,7 +129,7 @@ test('a reading of the log ends where the log was settled when it began', async 
   expect(await store.events.readAll().toArray()).toHaveLength(4)
 })
 
-test('a reading of the log can be left, and begun again', async () => {
+test('a read of the log can be left, and begun again', async () => {
   const { store } = await stockedShop()
   const log = store.events.readAll()
 
@@ -140,7 +140,7 @@ test('a reading of the log can be left, and begun again', async () => {
   expect(await log.toArray()).toHaveLength(7)
 })
 
-test('a reading of the log whose options make no sense is refused by the name of the option', async () => {
+test('invalid options of a log read are refused with their name', async () => {
   const { store } = await openShop()
   const wrong: [string, object][] = [
     ['after', { after: 5n }],
@@ -158,7 +158,7 @@ test('a reading of the log whose options make no sense is refused by the name of
   }
 })
 
-test('data with tabs, new lines, backslashes and quotes is the same from every way of reading', async () => {
+test('data with tabs, new lines, backslashes and quotes is the same through every read path', async () => {
   const { store } = await openShop()
   const note = 'tab\there\nline\r\nback\\slash \\N \\t "quoted" \'single\' \u0001 \u2028 é 🎁 {}[],'
   await store.events.append(`order-${note.slice(0, 40)}`, placed(1, { data: { total: 1, note }, headers: { note } }), {

@@ -26,7 +26,7 @@ const ranges: [options: ReadOptions, expected: number[]][] = [
   [{ to: 0 }, []],
 ]
 
-test('a stream is read in either direction, from, after and to a version, up to a limit, whatever the page size', async () => {
+test('a stream is read in either direction, from, after and to a version, up to a limit, at any page size', async () => {
   const { store } = await openShop()
   await store.events.append('order-42', orders(7))
   await store.events.append('order-43', orders(3))
@@ -60,7 +60,7 @@ test('a stream that does not exist reads as empty', async () => {
   expect(await store.events.read('order-42', { direction: 'backwards' }).first()).toBeUndefined()
 })
 
-test('a sequence can be read again, and each reading sees what is there then', async () => {
+test('a sequence can be read again, and each read sees the events stored by then', async () => {
   const { store } = await openShop()
   await store.events.append('order-42', orders(2))
   const events = store.events.read('order-42')
@@ -73,7 +73,7 @@ test('a sequence can be read again, and each reading sees what is there then', a
   expect((await events.first())!.version).toBe(1)
 })
 
-test('20 000 events are read with no more than two pages held at a time', async () => {
+test('20 000 events are read with at most two pages in memory at a time', async () => {
   const { store } = await openShop()
   await store.events.import(Array.from({ length: 20_000 }, (_, n) => ({ stream: 'order-42', ...placed(n) })))
   const before = store.metrics().events_read_total
@@ -92,7 +92,7 @@ test('20 000 events are read with no more than two pages held at a time', async 
   expect(most).toBeLessThanOrEqual(2 * pageSize)
 })
 
-test('who leaves a reading early has no more read than was under way', async () => {
+test('a reader that stops early causes no further queries', async () => {
   const { store } = await openShop()
   await store.events.append('order-42', orders(50))
   const before = store.metrics().events_read_total
@@ -104,7 +104,7 @@ test('who leaves a reading early has no more read than was under way', async () 
   expect(store.metrics().events_read_total - before).toBeLessThanOrEqual(20)
 })
 
-test('a reading ends when its signal aborts, before it begins and in the middle', async () => {
+test('a read ends when its signal aborts, before it begins and in the middle', async () => {
   const { store } = await openShop()
   await store.events.append('order-42', orders(10))
   const abort = new AbortController()
@@ -136,7 +136,7 @@ const wrong: [option: string, options: object][] = [
   ['direction', { direction: 'sideways' }],
 ]
 
-test('a reading whose options make no sense is refused by the name of the option', async () => {
+test('invalid options of a read are refused with their name', async () => {
   const { store } = await openShop()
 
   for (const [option, options] of wrong) {
@@ -146,7 +146,7 @@ test('a reading whose options make no sense is refused by the name of the option
   }
 })
 
-test('an event is found by its id, in either case of letters; an unknown or malformed id finds none', async () => {
+test('an event is found by its id, in upper or lower case; an unknown or malformed id finds none', async () => {
   const { store } = await openShop()
   const { eventIds } = await store.events.append('order-42', placed(7))
   const id = eventIds[0]!

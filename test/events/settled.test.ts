@@ -25,7 +25,7 @@ test('a refused append draws no position', async () => {
   expect(await store.events.head()).toBe(position)
 })
 
-test('waiting for a position that is settled ends at once', async () => {
+test('waiting for a settled position returns immediately', async () => {
   const { store } = await openShop()
   const { position } = await store.events.append('order-1', placed())
 
@@ -62,7 +62,7 @@ test('waiting too long ends with TimedOut, and an abort with Aborted', async () 
   await expect(store.events.waitFor(5n as never)).rejects.toMatchObject({ code: 'invalid_option', option: 'position' })
 })
 
-test('the time limit of a wait is told by the clock of the store', async () => {
+test('the time limit of a wait uses the clock of the store', async () => {
   const clock = fakeClock()
   const { store } = await openShop({ clock })
   const before = store.metrics().settles_total
@@ -75,7 +75,7 @@ test('the time limit of a wait is told by the clock of the store', async () => {
 })
 
 if (onServer) {
-  test('an open transaction that has appended holds the log back, and is named', async () => {
+  test('an open transaction that has appended holds the log back, and is reported', async () => {
     const { store, sibling } = await openShop()
     const client = await connect()
     const other = await sibling()
@@ -106,7 +106,7 @@ if (onServer) {
     expect(await store.events.readAll().toArray()).toHaveLength(3)
   })
 
-  test('a prepared transaction that has appended holds the log back, and is named by its gid', async () => {
+  test('a prepared transaction that has appended holds the log back, and is reported by its gid', async () => {
     const { store, schema } = await openShop()
     const client = await connect()
     const gid = `till ${schema}`
@@ -136,7 +136,7 @@ if (onServer) {
     await client.query('rollback')
   })
 
-  test('who waits behind a transaction goes on when it ends, also when it is rolled back and wakes nobody', async () => {
+  test('a wait behind a transaction ends with it, also when it is rolled back and sends no notification', async () => {
     const { store } = await openShop({ pollMs: 600_000 })
     const client = await connect()
     await client.query('begin')

@@ -24,7 +24,7 @@ test('a stream is described by its version, times, last position and state', asy
   expect(await store.streams.describe('order-43')).toBeUndefined()
 })
 
-test('streams are listed by name, a page at a time', async () => {
+test('streams are listed by name, in pages', async () => {
   const { store } = await openShop()
   const names = ['order-1', 'order-10', 'order-2', 'Order-1', 'zürich-1', 'zurich-1', '漢字-1', 'order']
   for (const name of names) await store.events.append(name, placed())
@@ -64,7 +64,7 @@ test('streams are listed by category: the part before the first dash; a bare uui
   }
 })
 
-test('an archived stream refuses appends unless told, keeps its numbering and leaves ordinary reads', async () => {
+test('an archived stream refuses appends by default, keeps its numbering and is hidden from ordinary reads', async () => {
   const { store } = await openShop()
   await store.events.append('order-42', [placed(), paid])
 
@@ -82,14 +82,14 @@ test('an archived stream refuses appends unless told, keeps its numbering and le
     { stream: 'order-42', state: 'archived', reason: 'closed year', version: 2, archivedAt: expect.any(Date) },
   ])
   expect(await store.streams.list({ state: 'all' })).toHaveLength(1)
-  const told = await store.events.append('order-42', shipped(), { allowArchived: true, expected: 2 })
-  expect(told.version).toBe(3)
+  const reported = await store.events.append('order-42', shipped(), { allowArchived: true, expected: 2 })
+  expect(reported.version).toBe(3)
   await expect(
     store.events.append('order-42', shipped(), { allowArchived: true, expected: 'empty' }),
   ).rejects.toMatchObject({ code: 'version_conflict', actual: 3 })
 })
 
-test('a restored stream is as it was', async () => {
+test('a restored stream is as it was before', async () => {
   const { store } = await openShop()
   await store.events.append('order-42', [placed(), paid])
   const before = await store.streams.describe('order-42')
@@ -104,7 +104,7 @@ test('a restored stream is as it was', async () => {
   expect(await store.events.append('order-42', shipped())).toMatchObject({ version: 3 })
 })
 
-test('a tombstoned stream says so as its last event and takes no more, ever', async () => {
+test('a tombstoned stream has a tombstone as its last event and refuses appends forever', async () => {
   const { store } = await openShop()
   await store.events.append('order-42', [placed(), paid])
 
@@ -137,7 +137,7 @@ test('an archived stream can be tombstoned', async () => {
   expect(await store.streams.describe('order-42')).toMatchObject({ state: 'tombstoned', version: 2 })
 })
 
-test('a stream that does not exist cannot be archived, restored or tombstoned, and none is made', async () => {
+test('a stream that does not exist cannot be archived, restored or tombstoned, and is not created', async () => {
   const { store } = await openShop()
 
   for (const act of ['archive', 'restore', 'tombstone'] as const) {
@@ -150,7 +150,7 @@ test('a stream that does not exist cannot be archived, restored or tombstoned, a
   expect(await store.events.head()).toBe(0)
 })
 
-test('archived and open streams of one group of appends each get their own answer', async () => {
+test('archived and open streams of one group of appends each get their own outcome', async () => {
   const { store } = await openShop()
   await store.events.append('order-0', placed())
   await store.events.append('order-1', placed())
@@ -166,7 +166,7 @@ test('archived and open streams of one group of appends each get their own answe
   expect(codes.filter(code => code === 'stored')).toHaveLength(6)
 })
 
-test('an alias stands for one stream, made once, whoever asks and however many at once', async () => {
+test('an alias stands for one stream, created once, also under concurrent calls', async () => {
   const { store, sibling } = await openShop()
   const other = await sibling()
 
@@ -180,7 +180,7 @@ test('an alias stands for one stream, made once, whoever asks and however many a
   expect(await store.streams.describe(resolved[0]!)).toBeUndefined()
 })
 
-test('an alias with a category gives a stream of it, usable everywhere', async () => {
+test('an alias with a category gives a stream of that category', async () => {
   const { store } = await openShop()
 
   const stream = await store.streams.resolve('orders:42', { category: 'order' })
@@ -193,7 +193,7 @@ test('an alias with a category gives a stream of it, usable everywhere', async (
   expect(await store.streams.describe(stream)).toMatchObject({ category: 'order', version: 1 })
 })
 
-test('an alias that is no name, and a category that would become another, are refused', async () => {
+test('an invalid alias, and a category that would change, are refused', async () => {
   const { store } = await openShop()
 
   await expect(store.streams.resolve('')).rejects.toMatchObject({ code: 'invalid_name', what: 'Alias' })

@@ -3,13 +3,13 @@ import type { RecordedEvent } from '../../src/events/definition.ts'
 import { onServer, openShop, outcome, paid, placed, type ShopMap, shipped, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-/** So long that what comes was hinted at, not found by looking. */
+/** So long that events are found by notifications, not by polling. */
 const never = 600_000
 
 const names = (events: readonly RecordedEvent<ShopMap>[]): string[] =>
   events.map(event => `${event.stream}/${event.version}`)
 
-test('a tail from the start gives what is there and goes on with what comes', async () => {
+test('a tail from the start delivers existing and new events', async () => {
   const { store } = await openShop({ pollMs: never })
   await store.events.append('order-1', [placed(), paid])
 
@@ -20,7 +20,7 @@ test('a tail from the start gives what is there and goes on with what comes', as
   expect(names(await tailing)).toEqual(['order-1/1', 'order-1/2', 'order-2/1', 'order-1/3'])
 })
 
-test('a tail from a position gives only what is above it', async () => {
+test('a tail from a position delivers only events above it', async () => {
   const { store } = await openShop({ pollMs: never })
   const { position } = await store.events.append('order-1', [placed(), paid])
 
@@ -30,20 +30,20 @@ test('a tail from a position gives only what is above it', async () => {
   expect(names(await tailing)).toEqual(['order-2/1'])
 })
 
-test('a tail from now on, which is the default, gives only what comes', async () => {
+test('a tail from now on, the default, delivers only new events', async () => {
   const { store } = await openShop({ pollMs: never })
   await store.events.append('order-1', [placed(), paid])
   const before = store.metrics().settles_total
 
   const tailing = take(store.events.tail(), 1)
-  // The first look tells where now is, the second that nothing has come yet.
+  // The first query finds the current end, the second that there is nothing new.
   await waitUntil(() => store.metrics().settles_total >= before + 2)
   await store.events.append('order-2', placed())
 
   expect(names(await tailing)).toEqual(['order-2/1'])
 })
 
-test('a tail gives each of many concurrent appends once, in the order of positions', async () => {
+test('a tail delivers each of many concurrent appends once, in the order of positions', async () => {
   const { store, sibling } = await openShop()
   const other = await sibling({ pollMs: 20 })
   const tailing = take(other.events.tail({ after: 'start' }), 300)
@@ -58,7 +58,7 @@ test('a tail gives each of many concurrent appends once, in the order of positio
   expect(positions).toEqual([...positions].sort((a, b) => (a < b ? -1 : 1)))
 })
 
-test('a tail with a filter gives what fits, and two tails at once do not disturb each other', async () => {
+test('a tail with a filter delivers matching events, and two tails do not interfere', async () => {
   const { store } = await openShop({ pollMs: never })
 
   const paying = take(store.events.tail({ after: 'start', types: ['OrderPaid'] }), 2)
@@ -74,7 +74,7 @@ test('a tail with a filter gives what fits, and two tails at once do not disturb
   expect(names(await ordering)).toEqual(['order-2/1'])
 })
 
-test('a tail follows archived streams too, so that who falls behind misses nothing', async () => {
+test('a tail includes archived streams, so that a slow reader misses nothing', async () => {
   const { store } = await openShop({ pollMs: never })
   await store.events.append('order-1', placed())
   await store.streams.archive('order-1')
@@ -86,7 +86,7 @@ test('a tail follows archived streams too, so that who falls behind misses nothi
   expect(events.map(event => event.type)).toEqual(['OrderPlaced', 'OrderPlaced', '$tombstone'])
 })
 
-test('a tail sees what is committed in a transaction, also the end of a stream', async () => {
+test('a tail sees events committed in a transaction, also the tombstone of a stream', async () => {
   const { store } = await openShop({ pollMs: never })
   await store.events.append('order-1', placed())
 
@@ -99,7 +99,7 @@ test('a tail sees what is committed in a transaction, also the end of a stream',
   expect(names(await tailing)).toEqual(['order-1/1', 'order-2/1', 'order-1/2'])
 })
 
-test('a tail that is left stops asking', async () => {
+test('a tail that is left sends no more queries', async () => {
   const { store } = await openShop({ pollMs: 1 })
   await store.events.append('order-1', placed())
 
@@ -110,7 +110,7 @@ test('a tail that is left stops asking', async () => {
   expect(store.metrics().settles_total).toBe(before)
 })
 
-test('a tail ends with its signal, while it waits and before it begins, and others go on', async () => {
+test('a tail ends with its signal, while it waits and before it begins, and other tails continue', async () => {
   const { store } = await openShop({ pollMs: never })
   const abort = new AbortController()
   const before = store.metrics().settles_total
@@ -127,7 +127,7 @@ test('a tail ends with its signal, while it waits and before it begins, and othe
   expect(await other).toHaveLength(1)
 })
 
-test('a tail from what is no position is refused', async () => {
+test('a tail from an invalid position is refused', async () => {
   const { store } = await openShop()
 
   for (const after of [5n, -1, 'yesterday']) {
@@ -137,7 +137,7 @@ test('a tail from what is no position is refused', async () => {
   }
 })
 
-test('a tail hears of appends of another store without a hint, by looking', async () => {
+test('a tail finds appends of another store without a notification, by polling', async () => {
   const { store, sibling } = await openShop({ pollMs: 20 })
   const other = await sibling()
 
@@ -148,7 +148,7 @@ test('a tail hears of appends of another store without a hint, by looking', asyn
 })
 
 if (onServer) {
-  test('a tail is woken by the appends of another process, and of a transaction of the user', async () => {
+  test('a tail is woken by appends of another process, and of a transaction of the user', async () => {
     const { store, sibling } = await openShop({ pollMs: never })
     const other = await sibling()
     const tailing = take(store.events.tail({ after: 'start' }), 2)
@@ -159,7 +159,7 @@ if (onServer) {
     expect(names(await tailing)).toEqual(['order-1/1', 'order-1/2'])
   })
 
-  test('without a listener connection the appends of another process are found by looking', async () => {
+  test('without a listener connection appends of another process are found by polling', async () => {
     const { store, sibling } = await openShop()
     const deaf = await sibling({ listen: false, pollMs: 20 })
     const tailing = take(deaf.events.tail({ after: 'start' }), 1)
@@ -169,7 +169,7 @@ if (onServer) {
     expect(names(await tailing)).toEqual(['order-1/1'])
   })
 
-  test('a store on another channel hears only its own, and still sees everything', async () => {
+  test('a store on another channel receives only its own notifications, and still sees everything', async () => {
     const { store, sibling } = await openShop()
     const elsewhere = await sibling({ channel: 'the other channel', pollMs: 50 })
     const tailing = take(elsewhere.events.tail({ after: 'start' }), 2)

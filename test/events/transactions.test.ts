@@ -34,7 +34,7 @@ test('events and SQL of the user are undone together', async () => {
   expect(await query('select alias from ~stream_aliases')).toEqual([])
 })
 
-test('a transaction sees its own events, and nobody else does before it commits', async () => {
+test('a transaction sees its own events, and others do not before it commits', async () => {
   const { store, sibling } = await openShop()
   const other = await sibling()
   let inside: number[] = []
@@ -50,7 +50,7 @@ test('a transaction sees its own events, and nobody else does before it commits'
   if (onServer) expect(outside).toEqual([])
 })
 
-test('a savepoint that fails takes its events with it, and the transaction goes on without a gap', async () => {
+test('a savepoint that fails undoes its events, and the transaction continues without a gap', async () => {
   const { store } = await openShop()
 
   await store.transaction(async tx => {
@@ -72,7 +72,7 @@ test('a savepoint that fails takes its events with it, and the transaction goes 
   expect(await store.streams.describe('order-43')).toBeUndefined()
 })
 
-test('what was announced only inside an undone savepoint is announced again by the next append', async () => {
+test('an announcement undone with its savepoint is made again by the next append', async () => {
   const { store } = await openShop()
 
   await store.transaction(async tx => {
@@ -100,7 +100,7 @@ test('many appends in one transaction announce once', async () => {
   })
 })
 
-test('a refusal inside a transaction is an answer, not the end of it', async () => {
+test('a refusal inside a transaction does not abort it', async () => {
   const { store } = await openShop()
 
   const result = await store.transaction(async tx => {
@@ -115,7 +115,7 @@ test('a refusal inside a transaction is an answer, not the end of it', async () 
   expect(result.version).toBe(2)
 })
 
-test('a handle is of no use after its transaction', async () => {
+test('a handle is refused after its transaction', async () => {
   const { store } = await openShop()
   let handle: Transaction | undefined
   await store.transaction(async tx => {
@@ -131,7 +131,7 @@ test('a handle is of no use after its transaction', async () => {
   expect(await store.events.head()).toBe(0)
 })
 
-test('calls on the store inside its open transaction fail at once and name themselves', async () => {
+test('calls on the store inside its open transaction fail immediately and name themselves', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', placed())
 
@@ -166,7 +166,7 @@ test('calls on the store inside its open transaction fail at once and name thems
   expect(await store.events.readAll().toArray()).toHaveLength(1)
 })
 
-test('streams are archived, restored, ended and named inside a transaction', async () => {
+test('streams are archived, restored, tombstoned and named inside a transaction', async () => {
   const { store } = await openShop()
   await store.events.append([
     { stream: 'order-1', events: placed() },
@@ -208,7 +208,7 @@ if (onServer) {
     expect(await store.events.read('order-42').toArray()).toHaveLength(2)
   })
 
-  test('events appended with a client of the user are gone with its rollback', async () => {
+  test('events appended with a client of the user are rolled back with its transaction', async () => {
     const { store } = await openShop()
     const client = await connect()
     await client.query('begin')
@@ -222,7 +222,7 @@ if (onServer) {
     expect(await store.events.append('order-42', placed(), { expected: 'empty' })).toMatchObject({ version: 1 })
   })
 
-  test('a conflict between two transactions stricter than read committed surfaces as retryable', async () => {
+  test('a conflict between two transactions stricter than read committed is reported as retryable', async () => {
     const { store } = await openShop()
     await store.events.append('order-42', placed())
 
@@ -240,7 +240,7 @@ if (onServer) {
     expect(await store.events.read('order-42').toArray()).toHaveLength(2)
   })
 
-  /** What other code of the program does at that moment. */
+  /** Other code of the program at that moment. */
   async function outsideOf<T>(work: () => Promise<T>): Promise<T> {
     const { runOutside } = await import('../../src/database/transaction.ts')
     return runOutside(work)

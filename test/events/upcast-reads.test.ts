@@ -35,7 +35,7 @@ const shapes = [
 ]
 
 for (const [how, steps] of Object.entries({ synchronous: [renamed, priced], asynchronous: [renamed, pricedLater] })) {
-  test(`RB-60: every way to read gives the same, new shape, with ${how} steps`, async () => {
+  test(`RB-60: every read path returns the same new shape, with ${how} steps`, async () => {
     await using store = await oldShop(steps)
     const all = async (options: ReadLogOptions = {}) => (await store.events.readAll(options).toArray()).map(shape)
 
@@ -54,7 +54,7 @@ for (const [how, steps] of Object.entries({ synchronous: [renamed, priced], asyn
   })
 }
 
-test('a filter by type finds events that were stored under an old name, and not by that name any more', async () => {
+test('a filter by type finds events that were stored under an old name, and no longer by that name', async () => {
   await using store = await oldShop()
 
   const placed = await store.events.readAll({ types: ['OrderPlaced'] }).toArray()
@@ -66,7 +66,7 @@ test('a filter by type finds events that were stored under an old name, and not 
   expect(tailed.map(shape)).toEqual(shapes)
 })
 
-test('a writer states the version the steps lead to, unless it says another', async () => {
+test('a writer states the version the steps lead to, unless it gives another', async () => {
   await using store = await oldShop()
   await store.events.append('order-2', { type: 'OrderPlaced', data: { total: 4 }, schemaVersion: 1 })
   await store.events.append('order-2', { type: 'OrderPaid', data: {} })
@@ -84,7 +84,7 @@ test('a writer states the version the steps lead to, unless it says another', as
   ])
 })
 
-test('RB-60: a step that fails fails the read, whichever way, and names the event', async () => {
+test('RB-60: a step that fails fails the read, on every path, and names the event', async () => {
   const broken = upcaster('OrderPlaced', { from: 1, to: 2 }, () => {
     throw new Error('no currency known')
   })
@@ -106,7 +106,7 @@ test('RB-60: a step that fails fails the read, whichever way, and names the even
   expect(await store.events.has(id)).toBe(true)
 })
 
-test('steps that lead in a circle are refused when the store is opened', async () => {
+test('steps that form a cycle are refused when the store is opened', async () => {
   const { database, schema } = await openShop()
   const back = upcaster('OrderPlaced', { from: 2, to: 1 }, data => data)
 

@@ -21,7 +21,7 @@ const renamed = upcaster('OrderCreated', { from: 1, toType: 'OrderPlaced', to: 1
 }))
 
 describe('a chain of steps', () => {
-  test('brings an old order to the newest shape, and nothing else about it changes', async () => {
+  test('brings an old order to the newest shape, and changes nothing else', async () => {
     const old = stored('OrderPlaced', 1)
 
     const read = await upcasters([inCents, withCurrency]).apply(old)
@@ -30,7 +30,7 @@ describe('a chain of steps', () => {
     expect(old.data).toEqual({ total: 99 })
   })
 
-  test('goes on through a renamed type', () => {
+  test('continues through a renamed type', () => {
     const read = upcasters([renamed, withCurrency, inCents]).apply(stored('OrderCreated', 1, { sum: 5 }))
 
     expect(read).toMatchObject({ type: 'OrderPlaced', schemaVersion: 3, data: { currency: 'EUR', cents: 500 } })
@@ -55,7 +55,7 @@ describe('a chain of steps', () => {
     ])
   })
 
-  test('an event no step matches is returned as it is, at once', () => {
+  test('returns an event that no step matches as it is, synchronously', () => {
     const registry = upcasters([withCurrency])
     const events = [stored('OrderPlaced', 2), stored('OrderPlaced', 9), stored('OrderPaid', 1)]
 
@@ -91,7 +91,7 @@ describe('a function that fails', () => {
     await expect(read).rejects.toMatchObject({ type: 'OrderPlaced', schemaVersion: 2, eventId: id, cause: broken })
   })
 
-  test('after one that had to wait is an UpcasterFailed of its own step, once', async () => {
+  test('after an asynchronous one is an UpcasterFailed of its own step, once', async () => {
     const waits = upcaster('OrderPlaced', { from: 1, to: 2 }, async data => data)
     const fails = upcaster('OrderPlaced', { from: 2, to: 3 }, () => throwIt(broken))
 
@@ -108,7 +108,7 @@ describe('a function that fails', () => {
 })
 
 describe('RB-58 the writer states the version', () => {
-  test('RB-58 an event written in the current version is left alone by every step', () => {
+  test('RB-58 an event written in the current version is not changed by any step', () => {
     const change = vi.fn(data => data)
     const registry = upcasters([
       upcaster('OrderPlaced', { from: 1, to: 2 }, change),
@@ -175,7 +175,7 @@ describe('RB-59 the wildcard', () => {
     expect(read).toMatchObject({ type: 'OrderPlaced', schemaVersion: 1 })
   })
 
-  test('RB-59 an exact step goes before the wildcard, which then takes over', () => {
+  test('RB-59 an exact step is applied before the wildcard, which then takes over', () => {
     const taken: string[] = []
     const step = (name: string) => (data: unknown) => {
       taken.push(name)
@@ -202,7 +202,7 @@ describe('RB-59 the wildcard', () => {
   })
 })
 
-describe('what cannot work is refused when it is registered', () => {
+describe('invalid steps are refused when they are registered', () => {
   const same = (data: unknown) => data
 
   test.each<[string, Upcaster[], string[]]>([
@@ -258,7 +258,7 @@ describe('what cannot work is refused when it is registered', () => {
   })
 })
 
-describe('questions about the steps', () => {
+describe('queries about the steps', () => {
   const registry = upcasters([renamed, withCurrency, inCents])
 
   test('a type is read from all stored types that can become it', () => {
@@ -275,7 +275,7 @@ describe('questions about the steps', () => {
     expect(registry.sourcesOf('OrderCreated')).toEqual(['OrderCreated'])
   })
 
-  test('a type only passed through on the way is no source and no result', () => {
+  test('a type only passed through on the way is neither a source nor a result', () => {
     const steps = [
       upcaster('OrderMade', { from: '*', toType: 'OrderCreated', to: 1 }, data => data),
       upcaster('OrderCreated', { from: '*', toType: 'OrderPlaced', to: 1 }, data => data),

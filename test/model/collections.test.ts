@@ -1,4 +1,4 @@
-/** Random walks over what one can do with documents, one by one and in batches, compared with a map in memory. */
+/** Random sequences of document operations, one by one and in batches, compared with a map in memory. */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import type { Collection } from '../../src/documents/documents.ts'
@@ -33,12 +33,12 @@ const calls: fc.Arbitrary<Call> = fc.record({
   inBatch: fc.boolean(),
 })
 
-/** What comes of a call: a version, whether there was one to delete, or the code of an error. */
+/** The result of a call: a version, whether there was a document to delete, or the code of an error. */
 type Answer = number | boolean | string
 
 class Documents {
   readonly #kept = new Map<string, Kept>()
-  /** The last version of each id, where versions are counted on after a delete. */
+  /** The last version of each id, because versions continue after a delete. */
   readonly #last = new Map<string, number>()
   readonly #hasHistory: boolean
 
@@ -105,7 +105,7 @@ async function ask(collection: Collection<Counter>, call: Call): Promise<Answer>
 }
 
 test.each([{ history: false }, { history: true }])(
-  'a walk over documents ends where the map does (%j)',
+  'a random sequence of document operations ends like a map (%j)',
   async options => {
     const { store } = await openShop()
     let walk = 0

@@ -1,13 +1,12 @@
 /**
- * A consumer as one would write it down without a database: one row, its dead letters, what was applied, and two workers
- * that remember what they were told.
+ * A consumer without a database: one row, its dead letters, its effects, and two workers that remember their leases.
  *
- *     take ──► lease ──► begin ──(anything at all may happen here)──► end, or die
+ *     take ──► lease ──► begin ──(anything may happen here)──► end, or die
  */
 
 export type WorkerName = 'a' | 'b'
 
-export interface Letter {
+export interface DeadLetterModel {
   state: 'open' | 'retrying' | 'replayed' | 'resolved'
   attempts: number
   isRequested: boolean
@@ -43,12 +42,12 @@ interface Worker {
 
 export class ConsumerModel {
   readonly workers: Record<WorkerName, Worker> = { a: {}, b: {} }
-  /** The positions of the log, and where this consumer began. */
+  /** The positions of the log, and the start of this consumer. */
   readonly log: number[] = []
-  readonly letters = new Map<number, Letter>()
+  readonly deadLetters = new Map<number, DeadLetterModel>()
   readonly effects: number[] = []
   readonly resets: number[] = []
-  /** Events that a reset to after them has left out. */
+  /** Events skipped by a reset to a position after them. */
   readonly leftOut = new Set<number>()
   readonly retries: number
   checkpoint: number
@@ -57,7 +56,7 @@ export class ConsumerModel {
   isPaused = false
   owner: WorkerName | undefined
   isExpired = false
-  /** Of the lease that counts; undefined if none does. */
+  /** The holder of the valid lease; undefined if there is none. */
   fence: number | undefined
 
   constructor(start: number, retries: number) {
@@ -95,15 +94,16 @@ export class ConsumerModel {
     this.resets.push(position)
     for (const each of this.log) if (each > this.checkpoint && each <= position) this.leftOut.add(each)
     this.#begin(position)
-    for (const [at, letter] of this.letters)
-      if (at > position && (letter.state === 'open' || letter.state === 'retrying')) close(letter, 'resolved')
+    for (const [at, deadLetter] of this.deadLetters)
+      if (at > position && (deadLetter.state === 'open' || deadLetter.state === 'retrying'))
+        close(deadLetter, 'resolved')
   }
 
   #begin(checkpoint: number): void {
     Object.assign(this, { checkpoint, attempts: 0, isWaiting: false, owner: undefined, fence: undefined })
   }
 
-  /** Which events a worker would read next. */
+  /** The events that a worker would read next. */
   page(worker: WorkerName, limit: number): number[] {
     const { cursor } = this.workers[worker].lease!
     return this.log.filter(position => position > cursor).slice(0, limit)
@@ -136,7 +136,7 @@ export class ConsumerModel {
       return at
     }
     this.#setAside(failed, attempt, fence)
-    // Bad events seldom come alone: after the first of a page, tried once, the others are passed in the same go.
+    // Bad events rarely come alone: after the first of a page, tried once, the others are processed in the same call.
     if (at > 0 || attemptsBefore > 0 || this.isPaused) return at + 1
     for (const position of positions.slice(1)) {
       if (fails.has(position)) this.#setAside(position, 1, fence)
@@ -151,63 +151,64 @@ export class ConsumerModel {
   }
 
   #setAside(position: number, attempts: number, fence: number): void {
-    const known = this.letters.get(position)
+    const known = this.deadLetters.get(position)
     const isRequested = known?.state === 'open' && known.isRequested
-    this.letters.set(position, { state: 'open', attempts: (known?.attempts ?? 0) + attempts, isRequested, fence })
+    this.deadLetters.set(position, { state: 'open', attempts: (known?.attempts ?? 0) + attempts, isRequested, fence })
     this.#moveTo(position)
   }
 
-  /** The letter that is taken, if there is one. */
+  /** The dead letter that is taken, if there is one. */
   beginReplay(worker: WorkerName, fails: boolean): Job | 'lease_lost' | undefined {
     const me = this.workers[worker]
     const { fence } = me.lease!
-    for (const letter of this.letters.values())
-      if (letter.state === 'retrying' && letter.isRequested && letter.fence <= fence) letter.state = 'open'
+    for (const deadLetter of this.deadLetters.values())
+      if (deadLetter.state === 'retrying' && deadLetter.isRequested && deadLetter.fence <= fence)
+        deadLetter.state = 'open'
     if (fence !== this.fence) {
       me.lease = undefined
       return 'lease_lost'
     }
-    const due = [...this.letters].filter(([, letter]) => letter.state === 'open' && letter.isRequested)
+    const due = [...this.deadLetters].filter(([, deadLetter]) => deadLetter.state === 'open' && deadLetter.isRequested)
     const position = due.map(([at]) => at).sort((x, y) => (x < y ? -1 : 1))[0]
     if (position === undefined) return undefined
-    Object.assign(this.letters.get(position)!, { state: 'retrying', fence })
+    Object.assign(this.deadLetters.get(position)!, { state: 'retrying', fence })
     me.job = { kind: 'replay', fence, position, fails }
     return me.job
   }
 
   endReplay(worker: WorkerName, { fence, position, fails }: Job & { kind: 'replay' }): boolean | 'lease_lost' {
     const me = this.workers[worker]
-    const letter = this.letters.get(position)!
+    const deadLetter = this.deadLetters.get(position)!
     me.job = undefined
-    if (fence !== this.fence || letter.state !== 'retrying' || letter.fence !== fence) {
+    if (fence !== this.fence || deadLetter.state !== 'retrying' || deadLetter.fence !== fence) {
       me.lease = undefined
       return 'lease_lost'
     }
-    close(letter, fails ? 'open' : 'replayed')
-    letter.attempts++
+    close(deadLetter, fails ? 'open' : 'replayed')
+    deadLetter.attempts++
     if (!fails) this.effects.push(position)
     return !fails
   }
 
-  /** The letter as an operator finds it: one whose worker has lost its lease is open. False if it is not. */
+  /** The dead letter as an operator finds it: one whose worker has lost its lease is open. False if it is not. */
   open(position: number): boolean {
-    const letter = this.letters.get(position)!
-    const isLeft = letter.fence !== this.fence || this.holder === undefined
-    if (letter.state === 'retrying' && isLeft) letter.state = 'open'
-    return letter.state === 'open'
+    const deadLetter = this.deadLetters.get(position)!
+    const isLeft = deadLetter.fence !== this.fence || this.holder === undefined
+    if (deadLetter.state === 'retrying' && isLeft) deadLetter.state = 'open'
+    return deadLetter.state === 'open'
   }
 
   resolve(position: number): void {
-    close(this.letters.get(position)!, 'resolved')
+    close(this.deadLetters.get(position)!, 'resolved')
   }
 
   /** How often an event may have been applied: once, and once more for each reset to before it. */
-  mostEffects(position: number): number {
+  maxEffects(position: number): number {
     return 1 + this.resets.filter(reset => reset < position).length
   }
 }
 
-function close(letter: Letter, state: Letter['state']): void {
-  letter.state = state
-  letter.isRequested = false
+function close(deadLetter: DeadLetterModel, state: DeadLetterModel['state']): void {
+  deadLetter.state = state
+  deadLetter.isRequested = false
 }

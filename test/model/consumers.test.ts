@@ -1,8 +1,8 @@
 /**
- * Random walks over what two workers and an operator do to one consumer, compared step by step with a plain reference.
+ * Random sequences of the steps of two workers and an operator on one consumer, compared step by step with a model.
  *
- * Batches and replays come in two steps, between which the walk may do anything else, with the other worker too. On a
- * server they wait inside of their transactions; embedded, where there is only one at a time, right before them.
+ * Batches and replays have two steps, between which any other step may happen, also of the other worker. On a server they
+ * wait inside their transactions; embedded, where there is only one at a time, right before them.
  */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
@@ -17,8 +17,8 @@ import { deferred } from '../../src/core/lifecycle.ts'
 import type { Log } from '../../src/events/log.ts'
 import { settle } from '../../src/events/order/settle.ts'
 import { long } from '../chaos/chaos.ts'
-import { times } from '../chaos/pace.ts'
-import { makeEffects, quick, type Workbench, workbench } from '../support/consumers.ts'
+import { times } from '../chaos/seeded-random.ts'
+import { type ConsumerParts, makeEffects, openConsumerParts, quick } from '../support/consumer-parts.ts'
 import { onServer, openShop, outcome, placed, type Shop } from '../support/shop.ts'
 import { ConsumerModel, type WorkerName } from './consumer-model.ts'
 
@@ -32,7 +32,7 @@ interface RealJob {
 }
 
 interface RealWorker {
-  readonly consumers: Workbench
+  readonly consumers: ConsumerParts
   readonly owner: string
   lease?: Lease | undefined
   job?: RealJob | undefined
@@ -65,7 +65,7 @@ const appending = fc.integer({ min: 1, max: 3 }).map(count =>
   }),
 )
 
-/** What a worker does next: it takes the lease, begins something under it, or ends what it has begun. */
+/** The next step of a worker: it takes the lease, begins a job under it, or ends the job. */
 const working = fc
   .record({
     who: workers,
@@ -145,7 +145,7 @@ async function end(model: ConsumerModel, real: Real, who: WorkerName): Promise<v
   else if (typeof wanted === 'boolean')
     expect(found).toMatchObject({ value: wanted ? { replayed: 1, failed: 0 } : { replayed: 0, failed: 1 } })
   else expect(found).toMatchObject({ value: wanted })
-  // As a host does with one that was paused.
+  // As a runner does with a paused consumer.
   if (typeof wanted === 'object' && wanted.isPaused) {
     await releaseLeases(real.log, [me.lease!])
     model.release(who)
@@ -205,7 +205,7 @@ const resuming = fc.integer({ min: 0, max: 4 }).map(seldom =>
       await resumeConsumer(real.log, real.name)
       model.resume()
     },
-    // One that is not paused loses its lease by it.
+    // A consumer that is not paused loses its lease by it.
     model => model.isPaused || seldom === 0,
   ),
 )
@@ -231,28 +231,28 @@ const administering = fc
     command(
       `${act} letter ${which}`,
       async (model, real) => {
-        const position = pickLetter(model, which)
-        const letters = openDeadLetters({ log: real.log })
+        const position = pickDeadLetter(model, which)
+        const deadLetters = openDeadLetters({ log: real.log })
         const id = real.ids.get(position)!
         const isOpen = model.open(position)
         const found = await outcome<unknown>(
-          act === 'retry' ? letters.retry(real.name, id) : letters.resolve(real.name, id, 'not needed'),
+          act === 'retry' ? deadLetters.retry(real.name, id) : deadLetters.resolve(real.name, id, 'not needed'),
         )
         if (!isOpen) return void expect(found).toMatchObject({ error: { code: 'dead_letter_conflict' } })
         if (act === 'resolve') return model.resolve(position)
         expect(found).toEqual({ value: { requested: 1, isRunning: model.holder !== undefined && !model.isPaused } })
-        model.letters.get(position)!.isRequested = true
+        model.deadLetters.get(position)!.isRequested = true
       },
-      model => model.letters.size > 0,
+      model => model.deadLetters.size > 0,
     ),
   )
 
 test(
-  'a consumer with two workers behaves as the plain reference does, whatever happens between begin and end',
+  'a consumer with two workers behaves like the reference model, whatever happens between begin and end',
   async () => {
     const shop = await openShop()
     await makeEffects(shop)
-    const benches = [workbench(shop), workbench(shop)] as const
+    const benches = [openConsumerParts(shop), openConsumerParts(shop)] as const
     const seldom = [expiring, expiring, expiring, releasing, releasing, dying, pausing, resuming, resuming, resetting]
     const often = [...times(40, () => working), ...times(8, () => appending), ...times(12, () => administering)]
     const commands = fc.commands([...often, ...seldom] as fc.Arbitrary<Command>[], {
@@ -275,7 +275,7 @@ test(
         }
         expectNothingLost(model)
       }),
-      // Short walks say little: nothing happens before a lease is taken and something is begun.
+      // Short sequences show little: nothing happens before a lease is taken and a job is begun.
       { numRuns: long ? 500 : onServer ? 10 : 4, unbiased: true },
     )
   },
@@ -284,7 +284,7 @@ test(
 
 async function openWalk(
   shop: Shop,
-  [first, second]: readonly [Workbench, Workbench],
+  [first, second]: readonly [ConsumerParts, ConsumerParts],
   name: string,
   retries: number,
 ): Promise<Real> {
@@ -297,7 +297,7 @@ async function openWalk(
   return { shop, log, name, retries, workers: both, ids: new Map() }
 }
 
-/** Begins something that waits at its gate until it is told to go on, or to die. */
+/** Begins a job that waits for a request to continue, or to die. */
 function begin(
   { log, name, retries, shop }: Real,
   fails: ReadonlySet<number>,
@@ -338,18 +338,18 @@ function begin(
   return { done, fails, isAtGate: Promise.race([atGate.promise, done]).then(() => {}), go: open.resolve, die }
 }
 
-/** The consumer's row, its letters and its effects are those of the model. */
+/** The consumer's row, its dead letters and its effects are those of the model. */
 async function compare(model: ConsumerModel, { shop, name, workers: both }: Real): Promise<void> {
   const [row] = await shop.query(
     `select checkpoint, attempts, retry_at is not null as waiting, paused_at is not null as paused,
       case when lease_until > clock_timestamp() then owner end as owner,
       array(select position::text from ~effects where consumer = c.name order by n) as effects,
       array(select concat_ws(' ', position, state, attempts, case when retry_at is not null then 'requested' end)
-        from ~dead_letters where consumer = c.name order by position) as letters
+        from ~dead_letters where consumer = c.name order by position) as dead_letters
     from ~consumers as c where name = $1`,
     [name],
   )
-  const letters = [...model.letters].sort(([x], [y]) => (x < y ? -1 : 1))
+  const deadLetters = [...model.deadLetters].sort(([x], [y]) => (x < y ? -1 : 1))
   expect(row).toEqual({
     checkpoint: model.checkpoint,
     attempts: model.attempts,
@@ -357,34 +357,34 @@ async function compare(model: ConsumerModel, { shop, name, workers: both }: Real
     paused: model.isPaused,
     owner: model.holder === undefined ? null : both[model.holder].owner,
     effects: model.effects.map(String),
-    letters: letters.map(([position, { state, attempts, isRequested }]) =>
+    dead_letters: deadLetters.map(([position, { state, attempts, isRequested }]) =>
       [position, state, attempts, ...(isRequested ? ['requested'] : [])].join(' '),
     ),
   })
 }
 
-/** What must hold of the reference itself: it was compared with the database all the way. */
+/** Invariants of the model itself, which was compared with the database at every step. */
 function expectNothingLost(model: ConsumerModel): void {
   for (const position of model.log) {
     const count = model.effects.filter(each => each === position).length
     const isPassed = position <= model.checkpoint
-    const isSetAside = model.letters.has(position) && model.letters.get(position)!.state !== 'replayed'
-    expect(count).toBeLessThanOrEqual(model.mostEffects(position))
+    const isSetAside = model.deadLetters.has(position) && model.deadLetters.get(position)!.state !== 'replayed'
+    expect(count).toBeLessThanOrEqual(model.maxEffects(position))
     if (isPassed && !isSetAside && !model.leftOut.has(position)) expect(count).toBeGreaterThan(0)
     if (!isPassed && model.resets.length === 0) expect(count).toBe(0)
   }
 }
 
-/** Mostly one that is open. */
-function pickLetter({ letters }: ConsumerModel, which: number): number {
-  const all = [...letters.keys()]
-  const open = all.filter(position => letters.get(position)!.state === 'open')
+/** Usually an open one. */
+function pickDeadLetter({ deadLetters }: ConsumerModel, which: number): number {
+  const all = [...deadLetters.keys()]
+  const open = all.filter(position => deadLetters.get(position)!.state === 'open')
   const from = open.length === 0 || which % 4 === 0 ? all : open
   return from[which % from.length]!
 }
 
 function hasRequests(model: ConsumerModel): boolean {
-  return [...model.letters.values()].some(letter => letter.isRequested)
+  return [...model.deadLetters.values()].some(deadLetter => deadLetter.isRequested)
 }
 
 function isFree(model: Readonly<ConsumerModel>, who: WorkerName): boolean {

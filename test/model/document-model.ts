@@ -1,4 +1,4 @@
-/** What conditions and orders mean, in plain JavaScript over plain values. */
+/** The meaning of conditions and orders, in plain JavaScript over plain values. */
 import { Buffer } from 'node:buffer'
 
 export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json }
@@ -77,7 +77,7 @@ function meetsAt(spec: Exclude<Spec, { of: unknown }>, found: Json): boolean {
   }
 }
 
-/** Undefined where there is nothing; an element of an array by its number. */
+/** Undefined if the path does not exist; an element of an array by its index. */
 function valueAt(value: Json, path: string): Json | undefined {
   let at: unknown = value
   for (const step of path === '' ? [] : path.split('.')) {
@@ -88,7 +88,7 @@ function valueAt(value: Json, path: string): Json | undefined {
   return at as Json | undefined
 }
 
-/** Undefined if the two are not of one kind. */
+/** Undefined if the two have different types. */
 function compare(a: Json, b: Json): number | undefined {
   if (typeof a === 'number' && typeof b === 'number') return a - b
   if (typeof a === 'string' && typeof b === 'string') return byBytes(a, b)
@@ -126,7 +126,7 @@ function lowerAscii(text: string): string {
   return text.replaceAll(/[A-Z]/g, each => each.toLowerCase())
 }
 
-/** The ids in the order asked for; equal ones by their id. */
+/** The ids in the requested order; equal ones by their id. */
 export function ordered(
   documents: ReadonlyMap<string, Json>,
   ids: readonly string[],

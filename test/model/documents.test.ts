@@ -33,7 +33,7 @@ import { type Json, type Kind, meets, type Order, ordered, type Scalar, type Spe
 type Doc = Record<string, unknown>
 
 const long = 'x'.repeat(140)
-// Few values, of all kinds and of the order of bytes, not of UTF-16, so that hits and near misses are common.
+// Few values, of all types and ordered by bytes, not by UTF-16, so that hits and near misses are common.
 const texts = fc.constantFrom(
   '',
   'a',
@@ -160,7 +160,7 @@ function asked(collection: Collection<Doc>, { spec, orders }: { spec: Spec; orde
   return query
 }
 
-test('every query gives what plain JavaScript gives, with and without indexes', async () => {
+test('every query returns what plain JavaScript returns, with and without indexes', async () => {
   const { store, query: run } = await openShop()
   const collections = [
     store.documents<Doc>('plain', { gin: false }),
@@ -208,9 +208,9 @@ async function compareWith(
   const { limit, offset } = question
   const query = asked(collection, question)
   await store.transaction(async tx => {
-    // Tables as small as these would be read as a whole, whatever indexes they have.
+    // Tables as small as these would be scanned, whatever indexes they have.
     if (collection.name !== 'plain') await tx.query('set local enable_seqscan = off')
-    // A sort that keeps only the first few goes another way than one of all.
+    // A sort that keeps only the first few uses another plan than a full sort.
     const part = await query.offset(offset).limit(limit).toArray({ tx })
     expect(
       part.map(each => each.id),

@@ -1,4 +1,4 @@
-/** What a patch does to a document, in plain JavaScript. */
+/** The effect of a patch on a document, in plain JavaScript. */
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json }
 
 export interface Step {
@@ -43,7 +43,7 @@ function isNumber(key: string): boolean {
   return /^\d+$/.test(key)
 }
 
-/** Where a step leads to; undefined if there is no such way. */
+/** The target of a step; undefined if it does not exist. */
 function placeOf(
   at: Json,
   { key, isIndex }: Step,

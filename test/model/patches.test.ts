@@ -1,11 +1,11 @@
-/** Random patches of random documents, compared with the same done in memory. */
+/** Random patches of random documents, compared with the same changes in memory. */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { append, increment, insert, type Patch, remove, rename, set, unset } from '../../src/documents/patch/patch.ts'
 import { openShop, outcome } from '../support/shop.ts'
 import { type Change, type Json, type PlannedChange, patchedModel, type Step } from './patch-model.ts'
 
-// Few keys and values, so that patches meet what is there.
+// Few keys and values, so that patches hit existing ones.
 const keys = fc.constantFrom('a', 'b', '0', '1')
 const values: fc.Arbitrary<Json> = fc.letrec<{ value: Json; list: Json; object: Json }>(tie => ({
   value: fc.oneof({ maxDepth: 3 }, fc.constantFrom<Json>(null, 1, 2, 'x', true), tie('list'), tie('object')),
@@ -32,7 +32,7 @@ const planned: fc.Arbitrary<PlannedChange> = fc.record({
   change: changes,
 })
 
-test('a patch gives what the same changes give in memory, or is refused where they cannot be made', async () => {
+test('a patch gives the same result as the changes in memory, or is refused where they cannot be made', async () => {
   const { store } = await openShop()
   const things = store.documents('things', { gin: false })
   const seen = { patched: 0, misfit: 0 }

@@ -1,18 +1,18 @@
-/** Random walks over what one can do with streams, compared step by step with a plain reference in memory. */
+/** Random sequences of stream operations, compared step by step with a model in memory. */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import type { AppendOptions } from '../../src/events/append/append.ts'
 import type { Store } from '../../src/store.ts'
 import { openShop, outcome, type ShopMap } from '../support/shop.ts'
-import { type Given, type Refused, ShopModel, type Stored } from './shop-model.ts'
+import { type Given, type Refused, type Stored, StreamModel } from './stream-model.ts'
 
 interface Real {
   readonly store: Store<ShopMap>
-  /** Makes names and ids of one walk differ from those of all others. */
+  /** Makes names and ids of one run differ from those of all others. */
   readonly walk: number
 }
 
-type Command = fc.AsyncCommand<ShopModel, Real>
+type Command = fc.AsyncCommand<StreamModel, Real>
 
 const streams = fc.constantFrom('a', 'a', 'b', 'c')
 const expectations = fc.oneof(
@@ -46,7 +46,7 @@ const appending = fc
   .record({ stream: streams, events: events.map(distinct), options })
   .map(given => command(`append ${JSON.stringify(given)}`, (model, real) => append(model, real, given as Appending)))
 
-/** What was said before, said again: by somebody who got no answer, or with one thing changed. */
+/** A repeat of an earlier append: unchanged, as after a lost answer, or with one thing changed. */
 const repeating = fc.record({ back: fc.integer({ min: 1, max: 3 }), change: options }).chain(({ back, change }) =>
   fc.constantFrom('nothing', 'the key', 'all options').map(what =>
     command(`repeat ${back} back, changed ${what} of ${JSON.stringify(change)}`, async (model, real) => {
@@ -58,7 +58,7 @@ const repeating = fc.record({ back: fc.integer({ min: 1, max: 3 }), change: opti
   ),
 )
 
-async function append(model: ShopModel, real: Real, given: Appending): Promise<void> {
+async function append(model: StreamModel, real: Real, given: Appending): Promise<void> {
   const { stream, events, options } = given
   const sent = events.map(each => eventOf(real, each))
   const { value, error } = await outcome(
@@ -150,7 +150,7 @@ const describing = streams.map(stream =>
   }),
 )
 
-test('streams behave as the plain reference does, whatever is done to them in whatever order', async () => {
+test('streams behave like the reference model under any sequence of operations', async () => {
   const { store } = await openShop()
   let walks = 0
   const kinds = [appending, appending, appending, repeating, repeating, appendingToTwo, reading, readingAll, marking]
@@ -161,13 +161,13 @@ test('streams behave as the plain reference does, whatever is done to them in wh
 
   await fc.assert(
     fc.asyncProperty(commands, walk =>
-      fc.asyncModelRun(() => ({ model: new ShopModel(), real: { store, walk: ++walks } }), walk),
+      fc.asyncModelRun(() => ({ model: new StreamModel(), real: { store, walk: ++walks } }), walk),
     ),
     { numRuns: 60 },
   )
 })
 
-function command(name: string, run: (model: ShopModel, real: Real) => Promise<void>): Command {
+function command(name: string, run: (model: StreamModel, real: Real) => Promise<void>): Command {
   return { check: () => true, run, toString: () => name }
 }
 

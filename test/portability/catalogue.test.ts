@@ -3,11 +3,11 @@ import type { Database } from '../../src/database/database.ts'
 import { openStore } from '../../src/store.ts'
 import { freshSchema, openDatabase } from '../support/engines.ts'
 import { shopEvents } from '../support/shop.ts'
-import { statementsDuring } from '../support/statements.ts'
+import { statementsDuring } from '../support/statement-recording.ts'
 import { namesOf, offencesIn } from './catalogue.ts'
-import { listedNames } from './document.ts'
 import { lint } from './lint.ts'
-import { provision } from './scenario.ts'
+import { listedNames } from './listed-exceptions.ts'
+import { provision } from './sample-usage.ts'
 import { readCatalogue } from './volatility.ts'
 
 const schema = freshSchema()
@@ -23,16 +23,16 @@ beforeAll(async () => {
   return () => database.transaction(tx => tx.query(`drop schema "${schema}" cascade`))
 })
 
-test('a schema holds nothing that Citus refuses', async () => {
+test('a schema contains nothing that Citus refuses', async () => {
   expect(await offencesIn(database, schema)).toEqual([])
 })
 
-test('its sequences and functions are those that are listed, and no others', async () => {
+test('its sequences and functions are the listed ones, and no others', async () => {
   expect(await namesOf(database, schema, 'sequences')).toEqual(listedNames('Sequences'))
   expect(await namesOf(database, schema, 'functions')).toEqual(listedNames('Functions'))
 })
 
-test('making one takes one statement per call, each of a kind that travels', async () => {
+test('creating one takes one statement per call, each of a portable kind', async () => {
   const catalogue = await readCatalogue(database, schema)
   const making = sent.filter(text => /^\s*(create|alter|drop|comment|insert|do)\b/i.test(text))
 
@@ -40,7 +40,7 @@ test('making one takes one statement per call, each of a kind that travels', asy
   expect(making.flatMap(text => lint(text, catalogue).map(({ rule, what }) => [rule, what, text]))).toEqual([])
 })
 
-test('what Citus refuses is seen', async () => {
+test('objects that Citus refuses are detected', async () => {
   const bad = freshSchema()
   const statements = [
     `create schema "${bad}"`,

@@ -1,7 +1,7 @@
-/** The rules catch what they are for, as it was seen to fail on Citus, and nothing else. */
+/** The rules detect what was seen to fail on Citus, and nothing else. */
 import { beforeAll, expect, test } from 'vitest'
 import { freshSchema, openDatabase } from '../support/engines.ts'
-import { generalised, labelOf } from '../support/statements.ts'
+import { generalised, labelOf } from '../support/statement-recording.ts'
 import { lint } from './lint.ts'
 import { type Catalogue, readCatalogue } from './volatility.ts'
 
@@ -20,7 +20,7 @@ beforeAll(async () => {
 const plpgsql = (body: string): string =>
   `create function s.f() returns void language plpgsql as 'begin ${body.replaceAll("'", "''")}; end'`
 
-/** By rule: statements that break it, with what is told. */
+/** By rule: statements that violate it, with the reported part. */
 const caught: Record<number, Record<string, string>> = {
   5: {
     'create table s.a (id text primary key); create index on s.a (id)': 'several statements',
@@ -80,7 +80,7 @@ const caught: Record<number, Record<string, string>> = {
   24: {
     'insert into s.orders (id) values ((select max(id) from s.others))': 'a subquery in values',
     'insert into s.orders (id) select id from unnest($1::text[]) as u(id) on conflict (id) do update set note = $2::text':
-      'a parameter in on conflict beside unnest',
+      'a parameter in on conflict with unnest',
   },
   25: {
     "do 'begin create table s.a (id text primary key); end'": 'do',
@@ -104,7 +104,7 @@ const caught: Record<number, Record<string, string>> = {
   },
 }
 
-/** They look like one that is caught, and run. */
+/** Statements that look like a violation, and run. */
 const passed = [
   "insert into s.orders (id, run_at, data) values ($1::text, clock_timestamp(), '{}'::jsonb || $2::jsonb)",
   'insert into s.orders (id, run_at) values ($1::text, now()) on conflict (id) do update set run_at = excluded.run_at',
@@ -127,17 +127,17 @@ const passed = [
 ]
 
 for (const [rule, examples] of Object.entries(caught)) {
-  test(`rule ${rule} catches what it is for`, () => {
+  test(`rule ${rule} detects its violations`, () => {
     for (const [text, what] of Object.entries(examples))
       expect(lint(text, catalogue), text).toContainEqual({ rule: Number(rule), what })
   })
 }
 
-test('what runs on Citus is let through', () => {
+test('statements that run on Citus are accepted', () => {
   for (const text of passed) expect(lint(text, catalogue), text).toEqual([])
 })
 
-test('a statement is known by its leading comment, and is one in whatever schema it runs, with whatever numbers', () => {
+test('a statement is identified by its leading comment, and is one in any schema, with any numbers', () => {
   const text = (schema: string): string => `
     /* events.get */ select "t"."a" from "${schema}"."events" as "t", "${schema}"."streams"`
 

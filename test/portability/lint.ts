@@ -1,19 +1,19 @@
 /**
- * The rules of `docs/internals/citus.md`, by their numbers there, on one statement at a time. Each tells what it found; of
- * a statement that runs on Citus as it stands, nothing.
+ * The rules of `docs/internals/citus.md`, by their numbers there, for one statement at a time. Each returns the
+ * violations; a statement that runs on Citus as it is has none.
  */
-import { allOf, everything, inField, type Node, namesIn, parseBody, parseStatements } from './tree.ts'
+import { allOf, everything, inField, type Node, namesIn, parseBody, parseStatements } from './syntax-tree.ts'
 import type { Catalogue } from './volatility.ts'
 
 export interface Finding {
   readonly rule: number
-  /** What breaks it: `clock_timestamp()`. */
+  /** The violating part: `clock_timestamp()`. */
   readonly what: string
 }
 
 type Rule = (statement: Node, catalogue: Catalogue) => string[]
 
-/** Everything that a text breaks as one call, each once. */
+/** All violations of a text as one call, each once. */
 export function lint(text: string, catalogue: Catalogue): Finding[] {
   const statements = parseStatements(text)
   const findings: Finding[] = statements.length > 1 ? [{ rule: 5, what: 'several statements' }] : []
@@ -101,7 +101,7 @@ const rules: Record<number, Rule> = {
         .map(() => 'a subquery in values'),
       ...(inField(insert, 'selectStmt').some(isUnnest) ? inField(insert, 'onConflictClause') : [])
         .flatMap(conflict => allOf(conflict, 'ParamRef'))
-        .map(() => 'a parameter in on conflict beside unnest'),
+        .map(() => 'a parameter in on conflict with unnest'),
     ]),
 
   25: statement => allOf(statement, 'DoStmt').map(() => 'do'),
@@ -136,7 +136,7 @@ const rules: Record<number, Rule> = {
   },
 }
 
-/** A function is a rendering for one call, and another will stand for all of it; but this it must not do anywhere. */
+/** A function body may have another form on Citus; but these violations are forbidden anywhere. */
 const insideFunctions: Record<number, Rule> = {
   19: rules[19]!,
   20: rules[20]!,
@@ -175,7 +175,7 @@ function tablesNamed(statement: Node): Node[] {
   return allOf(statement, 'RangeVar').filter(({ raw }) => isOurs(raw.schemaname as string | undefined))
 }
 
-/** Other than the one that is written to. */
+/** Tables other than the one that is written to. */
 function tablesRead(statement: Node): Node[] {
   return tablesNamed(statement).filter(({ field }) => field !== 'relation')
 }
@@ -188,13 +188,13 @@ function isUnnest(select: Node): boolean {
   return allOf(select, 'RangeFunction').some(({ field }) => field === 'fromClause')
 }
 
-/** The name of a setting that is written out. */
+/** The name of a setting in the text. */
 function settingOf(call: Node): string {
   const [name] = inField(call, 'args')
   return String(name?.children[0]?.raw.sval ?? '')
 }
 
-/** The schema's name is what keeps tenants apart: nothing of the session may. */
+/** The schema's name separates tenants: session settings must not. */
 function isGuard(setting: string): boolean {
   return setting.includes('.') || setting === 'search_path'
 }

@@ -1,13 +1,13 @@
-/** Every statement of ours that the tests of this run have sent, against the rules of `docs/internals/citus.md`. */
+/** Every statement of the library that the tests of this run have sent, against the rules of `docs/internals/citus.md`. */
 import { beforeAll, expect, inject, test } from 'vitest'
 import { openStore } from '../../src/store.ts'
 import { freshSchema, openDatabase } from '../support/engines.ts'
 import { shopEvents } from '../support/shop.ts'
-import { readSources } from '../support/source.ts'
-import { labelOf, recordedStatements } from '../support/statements.ts'
-import { type Exception, listedExceptions, rowOf } from './document.ts'
+import { readSources } from '../support/source-files.ts'
+import { labelOf, recordedStatements } from '../support/statement-recording.ts'
 import { lint } from './lint.ts'
-import { provision, spendADay } from './scenario.ts'
+import { type Exception, listedExceptions, rowOf } from './listed-exceptions.ts'
+import { provision, useEveryPart } from './sample-usage.ts'
 import { readCatalogue } from './volatility.ts'
 
 const listed = listedExceptions()
@@ -20,9 +20,9 @@ beforeAll(async () => {
   const schema = freshSchema()
   await using store = await openStore({ events: shopEvents, database, schema })
   await provision(store)
-  await spendADay(store)
+  await useEveryPart(store)
   const catalogue = await readCatalogue(database, schema)
-  // Some tests name statements of their own.
+  // Some tests label their own statements.
   const statements = recordedStatements().filter(text => ours.has(labelOf(text)!))
   const findings = new Map<string, Set<string>>()
   for (const text of statements) {
@@ -41,7 +41,7 @@ beforeAll(async () => {
   return () => database.transaction(tx => tx.query(`drop schema "${schema}" cascade`))
 }, 180_000)
 
-test('there is something to look at: every part has sent statements', () => {
+test('every part has sent statements', () => {
   const parts = new Set([...labels].map(label => label.split('.')[0]))
 
   expect([...parts]).toEqual(
@@ -55,22 +55,22 @@ test('a statement that would not run on Citus, or not well, is in the table', ()
     return !what.every(each => known?.what.includes(each))
   })
 
-  expect(missing.map(rowOf), 'write these rows into docs/internals/citus.md, or mend the statements').toEqual([])
+  expect(missing.map(rowOf), 'write these rows into docs/internals/citus.md, or fix the statements').toEqual([])
 })
 
-test('what is in the table is still so', () => {
-  const mended = listed.filter(({ rule, label, what }) => {
+test('every entry of the table still applies', () => {
+  const fixed = listed.filter(({ rule, label, what }) => {
     if (!ours.has(label)) return true
-    // Fewer tests may not have sent a statement in every form it has.
+    // Fewer tests may not have sent a statement in all of its forms.
     if (!inject('isWholeRun') || !labels.has(label)) return false
     const now = found.find(each => each.rule === rule && each.label === label)
     return !what.every(each => now?.what.includes(each))
   })
 
-  expect(mended.map(rowOf), 'these rows of docs/internals/citus.md have no reason any more').toEqual([])
+  expect(fixed.map(rowOf), 'these rows of docs/internals/citus.md no longer apply').toEqual([])
 })
 
-test('the table is sorted, by rule and by statement, and has each once', () => {
+test('the table is sorted by rule and statement, without duplicates', () => {
   const order = listed.map(({ rule, label }) => `${String(rule).padStart(2)} ${label}`)
 
   expect(order).toEqual([...new Set(order)].sort())

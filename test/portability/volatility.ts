@@ -1,11 +1,11 @@
 /**
- * How steady functions, operators and casts are, looked up in the catalogue of the embedded engine. Which of several of
- * a name is meant depends on the types, and those are inferred as far as casts, columns and results tell them. Where more
- * than one fits, the least steady counts; an operator between two things of which nothing is known counts as immutable.
+ * The volatility of functions, operators and casts, read from the catalogue of the embedded engine. Overloads are resolved
+ * by types, which are inferred from casts, columns and results as far as possible. If several fit, the most volatile one
+ * counts; an operator between two unknown types counts as immutable.
  */
 import type { Database } from '../../src/database/database.ts'
 import { sql } from '../../src/database/sql.ts'
-import { inField, type Node, namesIn } from './tree.ts'
+import { inField, type Node, namesIn } from './syntax-tree.ts'
 
 export type Volatility = 'immutable' | 'stable' | 'volatile'
 
@@ -28,7 +28,7 @@ interface Tables {
   /** By `from to`. */
   readonly casts: Map<string, string>
   readonly types: Map<string, { out: string; into: string }>
-  /** The type of a column, if it is the same in all tables that have one of the name. */
+  /** The type of a column, if all tables with a column of that name agree. */
   readonly columns: Map<string, string>
 }
 
@@ -97,7 +97,7 @@ function byName(routines: readonly Routine[]): Map<string, Routine[]> {
 }
 
 function catalogueOf(tables: Tables): Catalogue {
-  /** Undefined if it cannot be told. */
+  /** Undefined if it is unknown. */
   const typeOf = (node: Node | undefined): string | undefined => {
     switch (node?.type) {
       case 'TypeCast':
@@ -123,7 +123,7 @@ function catalogueOf(tables: Tables): Catalogue {
     const named = (isCall ? tables.functions : tables.operators).get(name) ?? []
     const given = isCall ? inField(node, 'args') : [...inField(node, 'lexpr'), ...inField(node, 'rexpr')]
     const types = given.map(typeOf)
-    // A bare text is of the type of the other side, as PostgreSQL has it; so is whatever is compared.
+    // A bare text has the type of the other side, as in PostgreSQL; so has any compared value.
     const isComparison = named.every(({ result }) => result === 'bool')
     const followsOther = (type: string | undefined): boolean =>
       type === 'unknown' || (type === undefined && isComparison)

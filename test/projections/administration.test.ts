@@ -11,7 +11,7 @@ test('a name can be registered once', async () => {
   expect(() => store.projections.register(totals())).toThrow(expect.objectContaining({ code: 'duplicate_consumer' }))
 })
 
-test('an unknown name is refused with the nearest one there is', async () => {
+test('an unknown name is refused with the nearest known name', async () => {
   const { store } = await openShop()
   await store.projections.register(totals())
   const nearest = { code: 'consumer_not_found', nearest: 'order-totals' }
@@ -25,7 +25,7 @@ test('an unknown name is refused with the nearest one there is', async () => {
   await expect(store.projections.setLifecycle('order-total', 'inline')).rejects.toMatchObject(nearest)
 })
 
-test('the list has what is registered here, and what only the database knows', async () => {
+test('the list has the projections registered here, and those only the database knows', async () => {
   const { store, sibling } = await openShop()
   await store.projections.register(totals())
   await store.projections.runUntilIdle()
@@ -41,7 +41,7 @@ test('the list has what is registered here, and what only the database knows', a
   expect(await other.projections.status('order-totals')).toMatchObject({ name: 'order-totals', state: 'active' })
 })
 
-test('RB-20: the status of one that never ran and never failed can be read, paused or not', async () => {
+test('RB-20: the status of a projection that never ran and never failed can be read, paused or not', async () => {
   const { store } = await openShop()
   await store.projections.register(totals())
   await store.events.append('order-1', placed())
@@ -56,7 +56,7 @@ test('RB-20: the status of one that never ran and never failed can be read, paus
   expect(await store.projections.metrics()).toMatchObject({ 'order-totals': { lag: 1, isPaused: true } })
 })
 
-test('a paused projection goes on when it is resumed, and a wait after a failure is over then', async () => {
+test('a paused projection continues when it is resumed, and a wait after a failure ends then', async () => {
   const shop = await openShop()
   let isBroken = true
   await shop.store.projections.register(
@@ -83,7 +83,7 @@ test('a paused projection goes on when it is resumed, and a wait after a failure
   expect(await totalRows(shop)).toHaveLength(1)
 })
 
-test('RB-18: a reset moves the checkpoint for good, and keeps the read model', async () => {
+test('RB-18: a reset moves the checkpoint permanently, and does not change the read model', async () => {
   const shop = await openShop()
   await shop.store.projections.register(totals())
   await shop.store.events.append('order-1', [placed(1), placed(2), placed(4)])
@@ -97,7 +97,7 @@ test('RB-18: a reset moves the checkpoint for good, and keeps the read model', a
   expect(await totalRows(shop)).toEqual([{ stream: 'order-1', orders: 4, total: '11' }])
 })
 
-test('one batch of each at a time, then until nothing is left', async () => {
+test('runOnce applies one batch of each, runUntilIdle all batches', async () => {
   const { store } = await openShop()
   await store.projections.register(totals({ batchSize: 2 }))
   await store.projections.register(orders)
@@ -114,7 +114,7 @@ test('one batch of each at a time, then until nothing is left', async () => {
   })
 })
 
-test('what was appended can be waited for, and read then', async () => {
+test('a caller can wait for an append to be applied, and read it then', async () => {
   const shop = await openShop()
   await shop.store.projections.register(totals())
   const stop = new AbortController()
@@ -129,7 +129,7 @@ test('what was appended can be waited for, and read then', async () => {
   expect((await shop.store.projections.status('order-totals')).lease).toBeUndefined()
 })
 
-test('waiting for a projection that does not come says so in time', async () => {
+test('waiting for a projection that does not run reports that in time', async () => {
   const { store } = await openShop()
   await store.projections.register(totals())
   const { position } = await store.events.append('order-1', placed())
@@ -139,7 +139,7 @@ test('waiting for a projection that does not come says so in time', async () => 
   await expect(waiting).rejects.toMatchObject({ code: 'timed_out' })
 })
 
-test('a daemon runs projections that were registered before and after its start, each by itself', async () => {
+test('a runner runs projections that were registered before and after its start, each on its own', async () => {
   const shop = await openShop()
   await using daemon = shop.store.daemon()
   await shop.store.projections.register(
@@ -163,7 +163,7 @@ test('a daemon runs projections that were registered before and after its start,
   expect(await shop.store.projections.status('order-totals')).toMatchObject({ lastError: { message: 'broken' } })
 })
 
-test('RB-19: two stores in one database pause and count by themselves', async () => {
+test('RB-19: two stores in one database pause and count independently', async () => {
   const first = await openShop()
   const second = await openShop()
   await first.store.projections.register(totals())

@@ -19,7 +19,7 @@ test('events are folded into a document of their stream, and null deletes it', a
   expect(await store.projections.get(orders, 'order-3')).toBeUndefined()
 })
 
-test('a document has the layout of a collection: version of its stream, when and by whom it was made and changed', async () => {
+test('a document has the layout of a collection: version of its stream, and when and by whom it was created and changed', async () => {
   const { store, query } = await openShop()
   await store.projections.register(orders)
   await store.events.append('order-1', placed(10, { userId: 'ada' }))
@@ -43,7 +43,7 @@ test('a document has the layout of a collection: version of its stream, when and
   ])
 })
 
-test('a document that was deleted begins anew', async () => {
+test('a deleted document starts anew', async () => {
   const { store, query } = await openShop()
   await store.projections.register(orders)
   await store.events.append('order-1', [placed(10, { userId: 'ada' }), shipped(), placed(7, { userId: 'bob' })])
@@ -55,7 +55,7 @@ test('a document that was deleted begins anew', async () => {
   ])
 })
 
-test('with an identity, events of many streams meet in one document, which counts them', async () => {
+test('with an identity, events of several streams are folded into one document, which counts them', async () => {
   const { store, query } = await openShop()
   interface Customer {
     orders: number
@@ -85,7 +85,7 @@ test('with an identity, events of many streams meet in one document, which count
   ])
 })
 
-test('however many events a batch has, its documents are read and written once', async () => {
+test('the documents of a batch are read and written once, however many events it has', async () => {
   const { store, schema } = await openShop()
   await store.projections.register(orders)
   await store.projections.runUntilIdle()
@@ -115,7 +115,7 @@ test('however many events a batch has, its documents are read and written once',
   expect((await store.projections.get(orders, 'order-1'))?.total).toBe(100)
 })
 
-test('RB-81: nulls stay null, and what is missing stays missing', async () => {
+test('RB-81: nulls stay null, and missing fields stay missing', async () => {
   const { store, query } = await openShop()
   const notes = documentProjection('notes', {
     events: shopEvents,
@@ -135,7 +135,7 @@ test.each([
   ['undefined', () => undefined, /is undefined after OrderPlaced: return the document/],
   ['a promise', async () => ({}), /is a promise/],
   ['a number that JSON does not have', () => ({ total: Number.NaN }), /body\.total/],
-])('a handler that returns %s fails on its event, which is told', async (_, handler, message) => {
+])('a handler that returns %s fails on its event, which the error names', async (_, handler, message) => {
   const { store } = await openShop()
   const broken = documentProjection('broken', {
     policy: failFast(),
@@ -151,7 +151,7 @@ test.each([
   expect(checkpoint).toBe(0)
 })
 
-test('an event that cannot be folded is set aside, and those around it count', async () => {
+test('an event that cannot be folded is dead-lettered, and the events around it are applied', async () => {
   const { store } = await openShop()
   const careful = documentProjection('careful', {
     events: shopEvents,

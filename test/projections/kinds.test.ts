@@ -7,7 +7,7 @@ import { table } from '../../src/projections/table.ts'
 import { onServer, openShop, paid, placed, shipped, shopEvents } from '../support/shop.ts'
 import { totalRows, totals } from './read-models.ts'
 
-test('a projection keeps a table of its own up to date', async () => {
+test('a projection keeps its own table up to date', async () => {
   const shop = await openShop()
   await shop.store.projections.register(totals())
   await shop.store.events.append('order-1', [placed(10), placed(5), paid])
@@ -21,7 +21,7 @@ test('a projection keeps a table of its own up to date', async () => {
   ])
 })
 
-test('RB-24: a handler gets the full envelope, and what is around it', async () => {
+test('RB-24: a handler gets the full envelope and the context', async () => {
   const { store, schema } = await openShop()
   const seen: { event: RecordedEvent; ctx: object }[] = []
   await store.projections.register(
@@ -42,11 +42,11 @@ test('RB-24: a handler gets the full envelope, and what is around it', async () 
   expect(seen).toHaveLength(1)
   expect(seen[0]!.event).toMatchObject({ stream: 'order-1', version: 1, position, ...envelope })
   expect(seen[0]!.event.createdAt).toBeInstanceOf(Date)
-  const told = { projection: 'seen', attempt: 1, isReplay: false, isRebuild: false }
-  expect(seen[0]!.ctx).toEqual({ ...told, table: `"${schema}"."any"` })
+  const reported = { projection: 'seen', attempt: 1, isReplay: false, isRebuild: false }
+  expect(seen[0]!.ctx).toEqual({ ...reported, table: `"${schema}"."any"` })
 })
 
-test('RB-25: a projection reads the types it has handlers for, and its checkpoint passes the others', async () => {
+test('RB-25: a projection reads the types it has handlers for, and its checkpoint moves past the others', async () => {
   const { store } = await openShop()
   const types: string[] = []
   await store.projections.register(
@@ -62,7 +62,7 @@ test('RB-25: a projection reads the types it has handlers for, and its checkpoin
   expect(lag).toBe(0)
 })
 
-test("the handler '*' takes what has no handler of its own", async () => {
+test("the handler '*' gets events of types without their own handler", async () => {
   const { store } = await openShop()
   const calls: string[] = []
   await store.projections.register(
@@ -81,7 +81,7 @@ test("the handler '*' takes what has no handler of its own", async () => {
   expect(calls).toEqual(['placed', '* OrderPaid', '* OrderShipped'])
 })
 
-test('RB-81: tables are made once, before the first event, and never by a handler', async () => {
+test('RB-81: tables are created once, before the first event, and never by a handler', async () => {
   const shop = await openShop()
   await shop.store.projections.register(totals())
   expect((await shop.store.schema.state()).pending).toEqual(['table order_totals', 'index order_totals_total'])
@@ -96,7 +96,7 @@ test('RB-81: tables are made once, before the first event, and never by a handle
   expect(await shop.query(`select '~order_totals'::regclass::oid::text as oid`)).toEqual([{ oid }])
 })
 
-test('where a store may not change the schema, a projection without its tables says what to call, and nothing is lost', async () => {
+test('if a store may not change the schema, a projection without its tables names the call to make, and nothing is lost', async () => {
   const shop = await openShop()
   const other = await shop.sibling({ migrate: false })
   await other.projections.register(totals())
@@ -123,7 +123,7 @@ test('RB-81: projections belong to the store they are registered in', async () =
   expect((await shop.store.projections.list()).map(each => each.name)).toEqual(['order-totals'])
 })
 
-test('version 2 of a projection runs beside version 1, with a checkpoint and tables of its own', async () => {
+test('version 2 of a projection runs next to version 1, with its own checkpoint and tables', async () => {
   const shop = await openShop()
   await shop.store.projections.register(totals())
   await shop.store.projections.register(totals({ version: 2 }))
@@ -154,7 +154,7 @@ test('two projections cannot write the same table', async () => {
   expect((await store.projections.list()).map(each => each.name)).toEqual(['order-totals'])
 })
 
-test('what cannot be a projection is refused when it is defined', () => {
+test('invalid projections are refused when they are defined', () => {
   const on = { OrderPlaced: () => {} }
   const long = 'x'.repeat(60)
 
@@ -167,7 +167,7 @@ test('what cannot be a projection is refused when it is defined', () => {
   expect(() => projection('totals', { on, tables: [twice, twice] })).toThrow(/"t" twice/)
 })
 
-test('a table that was not declared is not handed out, and the nearest name is given', async () => {
+test('a table that was not declared is refused with the nearest name', async () => {
   const { store } = await openShop()
   let error: unknown
   await store.projections.register(

@@ -6,10 +6,10 @@ import type { Store } from '../../src/store.ts'
 import { onServer, openShop, placed, type Shop, type ShopMap, shopEvents } from '../support/shop.ts'
 import { orders, totalRows, totals } from './read-models.ts'
 
-/** A second store on a server may not make tables by itself, and does not have to. */
+/** A second store on a server may not create tables by itself, and does not have to. */
 const other = (shop: Shop): Promise<Store<ShopMap>> => shop.sibling(onServer ? {} : { migrate: true })
 
-test('an inline projection is there with the append, and an append it fails on is none', async () => {
+test('an inline projection is written with the append, and fails the append if it fails', async () => {
   const shop = await openShop()
   const careful = totals({
     on: {
@@ -34,7 +34,7 @@ test('an inline projection is there with the append, and an append it fails on i
   expect(await shop.store.projections.status('order-totals')).toMatchObject({ state: 'inline', lag: 0 })
 })
 
-test('documents that are folded inline are read like any others', async () => {
+test('documents that are folded inline are read like others', async () => {
   const { store } = await openShop()
   await store.projections.register(orders, { lifecycle: 'inline' })
 
@@ -44,7 +44,7 @@ test('documents that are folded inline are read like any others', async () => {
   expect(await store.projections.get(orders, 'order-1')).toMatchObject({ total: 7 })
 })
 
-test('appends to many streams that meet in one document, or one row, all count', async () => {
+test('appends to many streams that are folded into one document, or one row, all count', async () => {
   const shop = await openShop()
   const second = await other(shop)
   interface Sum {
@@ -77,7 +77,7 @@ test('appends to many streams that meet in one document, or one row, all count',
   expect(await shop.query('select count from ~counts')).toEqual([{ count: 30 }])
 })
 
-test('what was appended before it became inline is applied when it does', async () => {
+test('events appended before a projection became inline are applied when it does', async () => {
   const shop = await openShop()
   await shop.store.events.append('order-1', [placed(1), placed(2)])
 
@@ -87,7 +87,7 @@ test('what was appended before it became inline is applied when it does', async 
   expect(await totalRows(shop)).toEqual([{ stream: 'order-1', orders: 3, total: '7' }])
 })
 
-test('async, inline and async again, and rebuilt meanwhile, while two stores write: each event counts once', async () => {
+test('switched from async to inline and back, and rebuilt meanwhile, while two stores write, each event counts once', async () => {
   const shop = await openShop()
   const second = await other(shop)
   await shop.store.projections.register(totals())
@@ -115,7 +115,7 @@ test('async, inline and async again, and rebuilt meanwhile, while two stores wri
   expect(counted).toBe(written)
 })
 
-test('a process that lacks the code of an inline projection cannot append past it', async () => {
+test('a process without the code of an inline projection cannot append past it', async () => {
   const shop = await openShop()
   await shop.store.projections.register(totals(), { lifecycle: 'inline' })
   const old = await other(shop)
@@ -127,7 +127,7 @@ test('a process that lacks the code of an inline projection cannot append past i
   expect(await totalRows(shop)).toEqual([{ stream: 'order-1', orders: 1, total: '1' }])
 })
 
-test('an inline projection whose code is gone can be made async, so that appends go on without it', async () => {
+test('an inline projection whose code was removed can be made async, so that appends continue without it', async () => {
   const shop = await openShop()
   await shop.store.projections.register(totals(), { lifecycle: 'inline' })
   await shop.store.events.append('order-1', placed(1))
@@ -141,7 +141,7 @@ test('an inline projection whose code is gone can be made async, so that appends
   expect(await totalRows(shop)).toEqual([{ stream: 'order-1', orders: 2, total: '3' }])
 })
 
-test('what cannot be inline is refused', async () => {
+test('projections that cannot be inline are refused', async () => {
   const { store } = await openShop()
   const chosen = projection('chosen', { filter: { categories: ['order'] }, on: { OrderPlaced: () => {} } })
   await store.projections.register(totals())

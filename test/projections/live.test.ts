@@ -12,7 +12,7 @@ const order = liveProjection('order', {
   },
 })
 
-test('a live projection is folded when it is read, and never behind', async () => {
+test('a live projection is folded when it is read, and is never behind', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', [placed(1), paid, placed(2)])
   expect(await store.projections.get(order, 'order-1')).toEqual({ total: 3, parcels: [] })
@@ -23,7 +23,7 @@ test('a live projection is folded when it is read, and never behind', async () =
   expect(await store.projections.get(order, 'order-2')).toBeUndefined()
 })
 
-test('within a transaction it sees what was appended there', async () => {
+test('within a transaction it sees the events appended there', async () => {
   const { store } = await openShop()
 
   const seen = await store.transaction(async tx => {
@@ -34,7 +34,7 @@ test('within a transaction it sees what was appended there', async () => {
   expect(seen?.total).toBe(4)
 })
 
-test('a document projection of one stream can be live as well: it keeps nothing then', async () => {
+test('a document projection of one stream can also be live: it stores nothing then', async () => {
   const { store, query } = await openShop()
   await store.projections.register(orders, { lifecycle: 'live' })
   await store.events.append('order-1', [placed(10), paid])
@@ -45,7 +45,7 @@ test('a document projection of one stream can be live as well: it keeps nothing 
   expect(await query(`select to_regclass('~orders') as found`)).toEqual([{ found: null }])
 })
 
-test('what a projection cannot be is refused', async () => {
+test('invalid live projections are refused', async () => {
   const { store } = await openShop()
 
   expect(() => store.projections.register(totals(), { lifecycle: 'live' })).toThrow(/only the fold of one stream can/)

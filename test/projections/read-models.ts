@@ -4,7 +4,7 @@ import { type CustomOptions, type Projection, projection } from '../../src/proje
 import { table } from '../../src/projections/table.ts'
 import { type Shop, type ShopMap, shopEvents } from '../support/shop.ts'
 
-/** What was ordered in each stream: counts, so that an event applied twice shows. */
+/** The orders of each stream: counts, so that an event applied twice is visible. */
 export function totals(more: Partial<CustomOptions<ShopMap>> = {}): Projection {
   return projection('order-totals', {
     events: shopEvents,
@@ -45,7 +45,7 @@ export interface Order {
   isPaid: boolean
 }
 
-/** Each order as a document; gone when it is shipped. */
+/** Each order as a document, deleted when it is shipped. */
 export const orders = documentProjection('orders', {
   events: shopEvents,
   initial: (): Order => ({ total: 0, note: null, isPaid: false }),

@@ -5,7 +5,7 @@ import type { RebuildProgress } from '../../src/projections/rebuild/build.ts'
 import { onServer, openShop, placed, shipped, shopEvents } from '../support/shop.ts'
 import { orders, totalRows, totals } from './read-models.ts'
 
-test('RB-17: a rebuild gives what a fresh build would, and counts nothing twice', async () => {
+test('RB-17: a rebuild gives the same as a fresh build, and counts nothing twice', async () => {
   const shop = await openShop()
   await shop.store.projections.register(totals())
   await shop.store.events.append('order-1', [placed(1), placed(2)])
@@ -47,7 +47,7 @@ test('a rebuild leaves nothing behind: names, indexes and schema are as before',
   expect(await shop.store.projections.get(orders, 'order-1')).toMatchObject({ total: 1 })
 })
 
-test('the old read model serves until the new one is switched in', async () => {
+test('the old read model serves reads until the new one is switched in', async () => {
   const shop = await openShop()
   const seen: string[] = []
   let isWatching = false
@@ -78,20 +78,20 @@ test('the old read model serves until the new one is switched in', async () => {
   expect(seen).toEqual(['3 true', '3 true'])
 })
 
-test('progress is told with a rate and what is left', async () => {
+test('progress is reported with a rate and the remaining events', async () => {
   const shop = await openShop()
   await shop.store.projections.register(totals())
   await shop.store.events.append('order-1', [placed(1), placed(2), placed(3)])
-  const told: RebuildProgress[] = []
+  const reported: RebuildProgress[] = []
 
-  await shop.store.projections.rebuild('order-totals', { onProgress: progress => told.push(progress) })
+  await shop.store.projections.rebuild('order-totals', { onProgress: progress => reported.push(progress) })
 
-  expect(told[0]).toMatchObject({ phase: 'building', position: 3, head: 3, events: 3, etaMs: 0 })
-  expect(told[0]!.eventsPerSecond).toBeGreaterThan(0)
-  expect(told.at(-1)).toMatchObject({ phase: 'switching', events: 3 })
+  expect(reported[0]).toMatchObject({ phase: 'building', position: 3, head: 3, events: 3, etaMs: 0 })
+  expect(reported[0]!.eventsPerSecond).toBeGreaterThan(0)
+  expect(reported.at(-1)).toMatchObject({ phase: 'switching', events: 3 })
 })
 
-test('a rebuild that was stopped goes on where it was, and the old read model was never touched', async () => {
+test('a rebuild that was stopped continues where it was, and the old read model was never touched', async () => {
   const shop = await openShop()
   await shop.store.projections.register(orders)
   const streams = Array.from({ length: 5 }, (_, i) => ({ stream: `order-${i}`, events: [placed(1), placed(2)] }))
@@ -110,7 +110,7 @@ test('a rebuild that was stopped goes on where it was, and the old read model wa
   expect(await shop.store.projections.get(orders, 'order-1')).toMatchObject({ total: 3 })
 })
 
-test('what other code has begun to build is thrown away, and so is everything when asked for', async () => {
+test('a partial rebuild by other code is discarded, and so is any partial rebuild on request', async () => {
   const shop = await openShop()
   const stop = new AbortController()
   const interrupted = { onProgress: () => stop.abort(), signal: stop.signal }
@@ -157,7 +157,7 @@ test('a second rebuild is refused while one is running', async () => {
   expect(await totalRows(shop)).toEqual([{ stream: 'order-1', orders: 1, total: '1' }])
 })
 
-test('dead letters of events that the rebuild has applied are closed, and those that fail again are open', async () => {
+test('dead letters of events that the rebuild applied are closed, and those of events that fail again stay open', async () => {
   const shop = await openShop()
   const bad = new Set([2, 3])
   await shop.store.projections.register(
@@ -181,15 +181,15 @@ test('dead letters of events that the rebuild has applied are closed, and those 
 
   await shop.store.projections.rebuild('order-totals')
 
-  const letters = await shop.query('select consumer, stream, state from ~dead_letters order by stream')
-  expect(letters).toEqual([
+  const deadLetters = await shop.query('select consumer, stream, state from ~dead_letters order by stream')
+  expect(deadLetters).toEqual([
     { consumer: 'order-totals', stream: 'order-2', state: 'replayed' },
     { consumer: 'order-totals', stream: 'order-3', state: 'open' },
   ])
   expect((await totalRows(shop)).map(row => row.stream)).toEqual(['order-1', 'order-2'])
 })
 
-test('a rebuild whose policy stops it leaves the old read model as it is', async () => {
+test('a rebuild stopped by its policy leaves the old read model as it is', async () => {
   const shop = await openShop()
   let isBroken = false
   await shop.store.projections.register(
@@ -217,7 +217,7 @@ test('a rebuild whose policy stops it leaves the old read model as it is', async
   expect((await shop.store.projections.rebuild('order-totals')).events).toBe(2)
 })
 
-test('RB-17: one with only a reset hook is emptied and filled in place, and then follows again', async () => {
+test('RB-17: a projection with only a reset hook is emptied and filled in place, and then follows again', async () => {
   const shop = await openShop()
   await shop.query('create table ~log (stream text not null)')
   await shop.store.projections.register(
@@ -245,7 +245,7 @@ test('RB-17: one with only a reset hook is emptied and filled in place, and then
   expect((await shop.store.projections.status('in-place')).state).toBe('active')
 })
 
-test('a rebuild in place that was stopped stays marked, and goes on when it is called again', async () => {
+test('an in-place rebuild that was stopped stays marked, and continues when it is called again', async () => {
   const shop = await openShop()
   await shop.query('create table ~log (stream text not null)')
   let resets = 0
@@ -278,7 +278,7 @@ test('a rebuild in place that was stopped stays marked, and goes on when it is c
   expect(await shop.query('select stream from ~log')).toHaveLength(2)
 })
 
-test('one that cannot be emptied is not rebuilt', async () => {
+test('a projection that cannot be emptied is not rebuilt', async () => {
   const { store } = await openShop()
   await store.projections.register(projection('plain', { on: { OrderPlaced: () => {} } }))
 

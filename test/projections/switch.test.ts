@@ -4,7 +4,7 @@ import { connect, onServer, openShop, outcome, placed, waitersFor } from '../sup
 import { waitUntil } from '../support/wait.ts'
 import { orders, totalRows, totals } from './read-models.ts'
 
-test('everybody keeps what was granted to them', async () => {
+test('all granted privileges are kept', async () => {
   const shop = await openShop()
   const role = `reader_${randomBytes(6).toString('hex')}`
   await shop.store.projections.register(totals())
@@ -63,7 +63,7 @@ test('a foreign key or a trigger of the user is named as well', async () => {
   await expect(shop.store.projections.rebuild('order-totals')).rejects.toThrow(/trigger remember/)
 })
 
-test.runIf(onServer)('a reader in the way is waited for a moment at a time, and appends go on', async () => {
+test.runIf(onServer)('the switch waits for a reader in short tries, and appends continue', async () => {
   const shop = await openShop()
   await shop.store.projections.register(totals())
   await shop.store.events.append('order-1', placed(1))
@@ -82,7 +82,7 @@ test.runIf(onServer)('a reader in the way is waited for a moment at a time, and 
   expect(await totalRows(shop)).toEqual([{ stream: 'order-1', orders: 2, total: '3' }])
 })
 
-test('rebuilt while others write and a daemon follows, everything counts once', async () => {
+test('rebuilt while others write and a runner follows, each event counts once', async () => {
   const shop = await openShop()
   const writer = await shop.sibling()
   await shop.store.projections.register(totals())

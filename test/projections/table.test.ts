@@ -31,7 +31,7 @@ const customers = tableProjection('customer-totals', {
 const paid: NewEvent<ShopMap> = { type: 'OrderPaid', data: { method: 'cash' } }
 const rows = 'select customer, orders, total, last_parcel from ~customer_totals order by customer'
 
-test('columns are set and incremented, numbers from 0 and exactly, everything else from null', async () => {
+test('columns are set and incremented, numbers exactly and from 0, others from null', async () => {
   const { store, query } = await openShop()
   await store.projections.register(customers)
   await store.events.append('ada-1', [placed(0.1), placed(0.2)])
@@ -50,7 +50,7 @@ test('columns are set and incremented, numbers from 0 and exactly, everything el
   ])
 })
 
-test('later batches go on where earlier ones were', async () => {
+test('later batches continue from earlier ones', async () => {
   const { store, query } = await openShop()
   await store.projections.register(customers)
   await store.events.append('ada-1', placed(1))
@@ -62,7 +62,7 @@ test('later batches go on where earlier ones were', async () => {
   expect(await query(rows)).toEqual([{ customer: 'ada', orders: 2, total: '3', last_parcel: 'parcel-1' }])
 })
 
-test('a row that is deleted is gone, and one that comes back begins anew', async () => {
+test('a deleted row is gone, and starts anew when it comes back', async () => {
   const { store, query } = await openShop()
   await store.projections.register(customers)
   await store.events.append('ada-1', [placed(1), shipped()])
@@ -76,7 +76,7 @@ test('a row that is deleted is gone, and one that comes back begins anew', async
   expect(await query(rows)).toEqual([{ customer: 'ada', orders: 1, total: '7', last_parcel: null }])
 })
 
-test('in one batch a value that is set swallows what was added before, and is added to after', async () => {
+test('in one batch a set value replaces earlier increments, and later ones are added to it', async () => {
   const { store, query } = await openShop()
   const stock = tableProjection('stock', {
     events: shopEvents,
@@ -103,7 +103,7 @@ test('in one batch a value that is set swallows what was added before, and is ad
   expect(await query('select item, day, count from ~stock')).toEqual([{ item: 'chair', day: 1, count: 98 }])
 })
 
-test('no number but a real one gets into a column', async () => {
+test('only finite numbers are stored in a column', async () => {
   const { store, query } = await openShop()
   const broken = tableProjection('broken', {
     columns: { id: 'text', total: 'double precision' },

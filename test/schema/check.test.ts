@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import type { ProblemKind } from '../../src/schema/difference.ts'
-import { migrations, useDatabase } from './fixture.ts'
+import { migrations, useDatabase } from './schema-fixture.ts'
 
 const { make } = useDatabase()
 

@@ -5,7 +5,7 @@ import { identifier } from '../../src/database/sql.ts'
 import { type DeclaredTable, trustedSql } from '../../src/schema/table.ts'
 import { engine } from '../support/engines.ts'
 import { waitUntil } from '../support/wait.ts'
-import { useDatabase } from './fixture.ts'
+import { useDatabase } from './schema-fixture.ts'
 
 const { make } = useDatabase()
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { type DeclaredTable, trustedSql } from '../../src/schema/table.ts'
-import { type Fixture, useDatabase } from './fixture.ts'
+import { type Fixture, useDatabase } from './schema-fixture.ts'
 
 const { make } = useDatabase()
 

@@ -4,8 +4,8 @@ import { expect, test } from 'vitest'
 import { fragment } from '../../src/database/sql.ts'
 import { plpgsql, revisionOf, type SqlFunction } from '../../src/schema/plpgsql.ts'
 import { freshSchema } from '../support/engines.ts'
-import { type Fixture, functions, useDatabase } from './fixture.ts'
-import { expectFile } from './golden.ts'
+import { expectFile } from './generated-file.ts'
+import { type Fixture, functions, useDatabase } from './schema-fixture.ts'
 
 const { make } = useDatabase()
 

@@ -5,8 +5,8 @@ import { emptyHistory, historySteps } from '../../src/schema/history.ts'
 import { checksum, type Migration } from '../../src/schema/migration.ts'
 import { bodyHashes, readShape, type SchemaShape, shapeOf } from '../../src/schema/shape.ts'
 import { freshSchema } from '../support/engines.ts'
-import { type Fixture, functions, migrations, useDatabase } from './fixture.ts'
-import { expectFile, printData } from './golden.ts'
+import { expectFile, printData } from './generated-file.ts'
+import { type Fixture, functions, migrations, useDatabase } from './schema-fixture.ts'
 
 const { make } = useDatabase()
 

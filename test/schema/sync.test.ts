@@ -7,7 +7,7 @@ import { openPostgres } from '../../src/database/postgres/postgres.ts'
 import { lockKey } from '../../src/schema/migrate.ts'
 import type { Migration } from '../../src/schema/migration.ts'
 import { engine, freshSchema, postgresUrl } from '../support/engines.ts'
-import { makeFixture, migrations, useDatabase } from './fixture.ts'
+import { makeFixture, migrations, useDatabase } from './schema-fixture.ts'
 
 const { make } = useDatabase()
 

@@ -3,7 +3,7 @@ import { deferred } from '../../src/core/lifecycle.ts'
 import { identifier } from '../../src/database/sql.ts'
 import { type DeclaredColumn, type DeclaredTable, TableRegistry, trustedSql } from '../../src/schema/table.ts'
 import { engine } from '../support/engines.ts'
-import { useDatabase } from './fixture.ts'
+import { useDatabase } from './schema-fixture.ts'
 
 const { make } = useDatabase()
 

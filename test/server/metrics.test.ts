@@ -3,12 +3,12 @@ import { deadLetter } from '../../src/consumers/run/policy.ts'
 import { projection } from '../../src/projections/projection.ts'
 import { fakeClock } from '../../src/testing/fake-clock.ts'
 import { emit } from '../../src/workflows/emit.ts'
-import { quick } from '../support/consumers.ts'
+import { quick } from '../support/consumer-parts.ts'
 import { openDatabase } from '../support/engines.ts'
-import { openGate } from '../support/gate.ts'
-import { openMall } from '../support/mall.ts'
-import { type Metrics, parseMetrics } from '../support/metrics.ts'
+import { type Metrics, parseMetrics } from '../support/parse-metrics.ts'
+import { pausableDatabase } from '../support/pausable-database.ts'
 import { openShop, outcome, paid, placed, type Shop, shopEvents } from '../support/shop.ts'
+import { openTenantStore } from '../support/tenant-store.ts'
 import { waitUntil } from '../support/wait.ts'
 
 async function scraped({ store }: { store: Pick<Shop['store'], 'server'> }): Promise<() => Promise<Metrics>> {
@@ -31,7 +31,7 @@ async function scraped({ store }: { store: Pick<Shop['store'], 'server'> }): Pro
   }
 }
 
-test('a fresh store has every family, described, and nothing happened', async () => {
+test('a fresh store has every family, with a description, and zero values', async () => {
   const shop = await openShop()
 
   const { families, value } = await (await scraped(shop))()
@@ -47,7 +47,7 @@ test('a fresh store has every family, described, and nothing happened', async ()
   expect(value('rillflow_log_position')).toBe(0)
 })
 
-test('events, conflicts, the size of groups, documents and connections are as they were', async () => {
+test('events, conflicts, the size of groups, documents and connections are counted', async () => {
   const shop = await openShop()
   const { store } = shop
   const scrape = await scraped(shop)
@@ -75,7 +75,7 @@ test('events, conflicts, the size of groups, documents and connections are as th
   expect(connections.every(count => Number.isInteger(count))).toBe(true)
 })
 
-test('a consumer shows its lag in events and seconds, what it has done, what failed and what it has set aside', async () => {
+test('a consumer shows its lag in events and seconds, its applied events, its failures and its dead letters', async () => {
   const shop = await openShop()
   const { store } = shop
   const scrape = await scraped(shop)
@@ -111,7 +111,7 @@ test('a consumer shows its lag in events and seconds, what it has done, what fai
   expect(paused.value('rillflow_consumer_paused', about)).toBe(1)
 })
 
-test('a lease that is held, a daemon that is alive and an event in the hands of a subscriber are seen', async () => {
+test('held leases, live runners and events in flight to a subscriber are shown', async () => {
   const shop = await openShop()
   const { store } = shop
   const scrape = await scraped(shop)
@@ -136,7 +136,7 @@ test('a lease that is held, a daemon that is alive and an event in the hands of 
   await subscription.stop()
 })
 
-test('workflows show what is queued, how long it waits, how long it ran, and what failed', async () => {
+test('workflows show the queue, its waiting time, the running time, and failures', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const scrape = await scraped(shop)
@@ -173,7 +173,7 @@ test('workflows show what is queued, how long it waits, how long it ran, and wha
   expect(queued.value('rillflow_workflows_active')).toBe(1)
 })
 
-test('names with quotes and backslashes in them stay one label', async () => {
+test('names with quotes and backslashes stay one label', async () => {
   const shop = await openShop()
   const name = 'a "quoted" \\ name }'
   await shop.store.projections.register(projection(name, { events: shopEvents, on: { OrderPaid: async () => {} } }))
@@ -184,7 +184,7 @@ test('names with quotes and backslashes in them stay one label', async () => {
   expect(value('rillflow_consumer_lag_events', { consumer: name })).toBe(0)
 })
 
-test('however often somebody asks, the database is asked once in a while', async () => {
+test('frequent scrapes query the database only once per interval', async () => {
   const clock = fakeClock()
   const shop = await openShop({ clock })
   const { url } = await shop.store.server({ port: 0 })
@@ -199,11 +199,11 @@ test('however often somebody asks, the database is asked once in a while', async
   expect([once - before, twice - before]).toEqual([1, 2])
 })
 
-test('tenants are told apart, and one that lags makes the whole not ready', async () => {
+test('tenants are distinguished, and one that lags makes the whole not ready', async () => {
   const register = (store: Shop['store']): void =>
     void store.projections.register(projection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } }))
-  // By a clock that stands still no answer is late.
-  const store = await openMall({ register, clock: fakeClock() })
+  // With a clock that stands still no answer is late.
+  const store = await openTenantStore({ register, clock: fakeClock() })
   for (const tenant of ['acme', 'globex']) await store.tenants.ensure(tenant)
   await store.tenant('acme').events.append('order-1', placed())
   await store.tenant('globex').events.append('order-1', [placed(), placed()])
@@ -224,10 +224,10 @@ test('tenants are told apart, and one that lags makes the whole not ready', asyn
   expect([before.status, after.status]).toEqual([200, 503])
 })
 
-test('however many tenants a silent database has, it is waited for once; one that answers again is shown again', async () => {
+test('a silent database is waited for once, however many tenants it has, and is shown again when it answers', async () => {
   const clock = fakeClock()
-  const gate = openGate(await openDatabase())
-  const store = await openMall({ database: gate.database, clock })
+  const pausable = pausableDatabase(await openDatabase())
+  const store = await openTenantStore({ database: pausable.database, clock })
   const tenants = Array.from({ length: 9 }, (_, n) => `shop-${n}`)
   for (const tenant of tenants) await store.tenants.ensure(tenant)
   for (const tenant of tenants) await store.tenant(tenant).events.head()
@@ -237,14 +237,14 @@ test('however many tenants a silent database has, it is waited for once; one tha
     return tenants.map(tenant => value('rillflow_database_reachable', { tenant }))
   }
 
-  gate.close()
+  pausable.pause()
   const [scrape, ready] = [fetch(`${url}/metrics`), fetch(`${url}/health/ready`)]
-  // Both have come, and have begun to wait: readiness asks about all at once, the metrics about eight.
-  await waitUntil(() => gate.late().waiting >= tenants.length + 8)
+  // Both have begun to wait: readiness asks for all at once, the metrics for eight.
+  await waitUntil(() => pausable.lateOutcomes().waiting >= tenants.length + 8)
   clock.advance(5_000)
   const silent = await reachable(scrape)
   const { status } = await ready
-  gate.open()
+  pausable.resume()
 
   expect(silent).toEqual(tenants.map((_, n) => (n < 8 ? 0 : undefined)))
   expect(status).toBe(503)

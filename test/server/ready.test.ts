@@ -9,7 +9,7 @@ import { startServer } from '../support/postgres-server.ts'
 import { onServer, openShop, placed, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-/** It stands still: by it no answer of the database is late, on however busy a machine. */
+/** It stands still: with it no answer of the database is late, on however busy a machine. */
 const clock = fakeClock()
 
 async function ready(url: string): Promise<[number, { status: string; reasons?: string[] }]> {
@@ -17,7 +17,7 @@ async function ready(url: string): Promise<[number, { status: string; reasons?: 
   return [response.status, (await response.json()) as { status: string; reasons?: string[] }]
 }
 
-/** A database that can be taken away, and how to do that. */
+/** A database that can be made unavailable. */
 async function losable(): Promise<{ database?: Database; url?: string; lose(): Promise<void> }> {
   if (!onServer) {
     const database = lendDatabase(await openDatabase())
@@ -28,7 +28,7 @@ async function losable(): Promise<{ database?: Database; url?: string; lose(): P
   return { url: server.url, lose: () => server.stop() }
 }
 
-test('it is not ready when the database is gone', async () => {
+test('it is not ready while the database is unreachable', async () => {
   const { lose, ...place } = await losable()
   const store = await openStore({ ...place, events: shopEvents, schema: freshSchema(), migrate: true, clock })
   onTestFinished(() => store.close())
@@ -45,7 +45,7 @@ test('it is not ready when the database is gone', async () => {
   expect(await (await fetch(`${url}/metrics`)).text()).toContain('rillflow_database_reachable 0\n')
 })
 
-test('it is not ready when the schema drifts, says so to the logger, and is again when it is mended', async () => {
+test('it is not ready when the schema drifts, logs that, and is ready again when the schema is fixed', async () => {
   const warnings: [object, string][] = []
   const warn = (fields: object, message: string): void => void warnings.push([fields, message])
   const { store, query, schema } = await openShop({ clock, logger: { debug() {}, info() {}, warn, error() {} } })
@@ -54,15 +54,15 @@ test('it is not ready when the schema drifts, says so to the logger, and is agai
 
   const drifted = await ready(url)
   await query('create index events_correlation on ~events (correlation_id, position)')
-  const mended = await ready(url)
+  const fixed = await ready(url)
 
   expect(drifted).toEqual([503, { status: 'not ready', reasons: ['schema_drift'] }])
-  expect(mended[0]).toBe(200)
+  expect(fixed[0]).toBe(200)
   const problems = [expect.objectContaining({ kind: 'index_missing' })]
   expect(warnings).toEqual([[{ schema, reasons: ['schema_drift'], problems }, 'the store is not ready']])
 })
 
-test('it is not ready while a consumer is further behind than its limit; one that is paused is where somebody wants it', async () => {
+test('it is not ready while a consumer is further behind than its limit, unless the consumer is paused', async () => {
   const { store } = await openShop({ clock })
   const totals = projection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } })
   await store.projections.register(totals)

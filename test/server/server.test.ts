@@ -4,7 +4,7 @@ import { expect, test } from 'vitest'
 import { fakeClock } from '../../src/testing/fake-clock.ts'
 import { openShop, outcome } from '../support/shop.ts'
 
-test('it listens on this machine only, unless told otherwise, and closes with the store', async () => {
+test('it listens only on this machine by default, and closes with the store', async () => {
   const { store } = await openShop()
 
   const server = await store.server({ port: 0 })
@@ -25,8 +25,8 @@ test('beyond loopback it refuses to start without a token, and names the option'
   expect(error).toMatchObject({ code: 'invalid_option', option: 'token' })
 })
 
-test('health needs no token on any bind and carries no data; metrics, and what is not there, need it', async () => {
-  // By a clock that stands still no answer is late.
+test('health needs no token on any bind and carries no data; metrics and unknown paths need it', async () => {
+  // With a clock that stands still no answer is late.
   const { store } = await openShop({ clock: fakeClock() })
   const { port } = await store.server({ port: 0, host: '0.0.0.0', token: 'open-sesame' })
   const get = async (path: string, token?: string): Promise<[number, string]> => {
@@ -47,7 +47,7 @@ test('health needs no token on any bind and carries no data; metrics, and what i
   expect([without[0], wrong[0], longer[0], right[0], elsewhere[0], nowhere[0]]).toEqual([401, 401, 401, 200, 401, 404])
 })
 
-test('a token that is given is asked for on loopback, too', async () => {
+test('a configured token is also required on loopback', async () => {
   const { store } = await openShop()
   const { url } = await store.server({ port: 0, token: 'open-sesame' })
 
@@ -56,7 +56,7 @@ test('a token that is given is asked for on loopback, too', async () => {
   expect(status).toBe(401)
 })
 
-test('on loopback without a token only the names of this machine are answered, so no page in a browser can read along', async () => {
+test('on loopback without a token only host names of this machine are answered, so that no web page can read it', async () => {
   const { store } = await openShop()
   const { port } = await store.server({ port: 0 })
   const statusFor = (host: string): Promise<number | undefined> =>
@@ -72,7 +72,7 @@ test('on loopback without a token only the names of this machine are answered, s
   expect(await statusFor(`localhost:${port}`)).toBe(200)
 })
 
-test('only small questions are answered', async () => {
+test('only small requests are answered', async () => {
   const { store } = await openShop()
   const { url } = await store.server({ port: 0 })
 
@@ -85,7 +85,7 @@ test('only small questions are answered', async () => {
   expect(huge.status).toBe(431)
 })
 
-test('who does not come to the end of a question is not waited for', { timeout: 60_000 }, async () => {
+test('an unfinished request times out', { timeout: 60_000 }, async () => {
   const { store } = await openShop()
   const { port } = await store.server({ port: 0 })
   const socket = connect(port, '127.0.0.1').on('error', () => {})
@@ -101,7 +101,7 @@ test('who does not come to the end of a question is not waited for', { timeout: 
   expect(answer).toContain('408 Request Timeout')
 })
 
-test('an option that cannot be is refused: a port that is taken, a token no header can carry', async () => {
+test('an invalid option is refused: a port in use, a token that no header can carry', async () => {
   const { store } = await openShop()
   const { port } = await store.server({ port: 0 })
 
@@ -118,7 +118,7 @@ test('an option that cannot be is refused: a port that is taken, a token no head
   expect(empty.error).toMatchObject({ code: 'invalid_option', option: 'token' })
 })
 
-test('closing does not wait for who keeps a connection open', async () => {
+test('closing does not wait for open connections', async () => {
   const { store } = await openShop()
   const server = await store.server({ port: 0 })
   const socket = connect(server.port, '127.0.0.1')

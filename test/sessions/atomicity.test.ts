@@ -9,7 +9,7 @@ import { type Failure, failingDatabase } from './failing-database.ts'
 
 const failures: Failure[] = onServer ? ['unsent', 'refused', 'cut', 'unanswered'] : ['unsent', 'refused', 'unanswered']
 
-test.for(failures)('a save of one document and one event is whole or nothing, wherever it fails: %s', async failure => {
+test.for(failures)('a save of one document and one event is all or nothing, wherever it fails: %s', async failure => {
   const { database, failAt, disarm } = await failingDatabase()
   const { store, query } = await openShop({ database })
   const customers = store.documents<Customer>('customers')
@@ -44,7 +44,7 @@ test.for(failures)('a save of one document and one event is whole or nothing, wh
   }
 })
 
-test.for(failures)('saves that went together are stored once each, though that fails: %s', async failure => {
+test.for(failures)('saves that were sent together are stored once each, although one step fails: %s', async failure => {
   const { database, failAt, disarm } = await failingDatabase()
   const { store } = await openShop({ database })
   const customers = store.documents<Customer>('customers')
@@ -56,7 +56,8 @@ test.for(failures)('saves that went together are stored once each, though that f
     return session
   })
 
-  failAt(1, failure)
+  // The first is sent alone, the others together after it.
+  failAt(2, failure)
   await Promise.all(sessions.map(session => session.save()))
 
   expect(disarm()).toBe(true)
@@ -66,7 +67,7 @@ test.for(failures)('saves that went together are stored once each, though that f
   expect(await customers.count()).toBe(6)
 })
 
-test('of documents alone it is not known what a lost answer said, unless they have a key', async () => {
+test('a save of documents alone with a lost answer has an unknown outcome, unless it has a key', async () => {
   const { database, failAt, disarm } = await failingDatabase()
   const { store } = await openShop({ database })
   const customers = store.documents<Customer>('customers')
@@ -87,7 +88,7 @@ test('of documents alone it is not known what a lost answer said, unless they ha
   expect(await customers.get('bob')).toMatchObject({ version: 1 })
 })
 
-test.for(failures)('a save of everything there is is whole or nothing, wherever it fails: %s', async failure => {
+test.for(failures)('a save of everything is all or nothing, wherever it fails: %s', async failure => {
   const { database, failAt, disarm } = await failingDatabase()
   const { store, query } = await openShop({ database })
   const Order = orders({ every: 2 })
@@ -128,7 +129,7 @@ test.for(failures)('a save of everything there is is whole or nothing, wherever 
       totals: 2,
       keys: 1,
     })
-    // Another process says the same under the same key.
+    // Another process repeats it under the same key.
     const again = store.session()
     await again.load(customers, [`old-${n}`])
     await stageBlindly(again, n)

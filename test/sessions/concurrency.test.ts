@@ -4,11 +4,11 @@ import { Order } from '../aggregates/orders.ts'
 import type { Customer } from '../documents/customers.ts'
 import { openShop, placed } from '../support/shop.ts'
 
-test('whoever saves at the same time, documents and streams tell the same story', async () => {
+test('under concurrent saves documents and streams agree', async () => {
   const { store, sibling } = await openShop()
   const stores = [store, await sibling()]
   const names = ['ada', 'bob', 'cy']
-  const told = new Map(names.map(name => [name, 0]))
+  const reported = new Map(names.map(name => [name, 0]))
   const refused = new Set<string>()
   const customers = stores.map(each => each.documents<Customer>('customers'))
   await customers[0]!.ready()
@@ -31,7 +31,7 @@ test('whoever saves at the same time, documents and streams tell the same story'
           },
           { retries: 20 },
         )
-        for (const name of two) told.set(name, told.get(name)! + 1)
+        for (const name of two) reported.set(name, reported.get(name)! + 1)
       } catch (error) {
         if (!isRillflowError(error)) throw error
         refused.add(error.code)
@@ -40,10 +40,10 @@ test('whoever saves at the same time, documents and streams tell the same story'
   }
   await Promise.all(Array.from({ length: 8 }, (_, at) => visitor(at)))
 
-  // Whoever gave up was overtaken each time; nothing else went wrong.
+  // A caller that failed lost every conflict; no other error occurred.
   for (const code of refused) expect(['version_conflict', 'document_conflict', 'document_exists']).toContain(code)
   for (const name of names) {
-    const visits = told.get(name)!
+    const visits = reported.get(name)!
     expect(visits).toBeGreaterThan(0)
     expect(await customers[0]!.get(name)).toMatchObject({ data: { visits }, version: visits })
     expect(await store.streams.describe(`order-${name}`)).toMatchObject({ version: visits })

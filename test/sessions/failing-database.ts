@@ -1,12 +1,11 @@
-/** A database that fails once, at a statement of one's choice. */
-
+/** A database that fails once, at a chosen statement. */
 import type { Database, Executor, Transaction } from '../../src/database/database.ts'
 import { ConnectionLost } from '../../src/database/errors.ts'
 import { type Statement, sql } from '../../src/database/sql.ts'
 import { openDatabase } from '../support/engines.ts'
 
 /**
- * `unsent`: an error before it is sent. `refused`: the server says no. `cut`: the connection is gone instead. `unanswered`:
+ * `unsent`: an error before it is sent. `refused`: the server refuses it. `cut`: the connection is lost instead. `unanswered`:
  * it takes effect, a transaction with its commit, and the answer is lost.
  */
 export type Failure = 'unsent' | 'refused' | 'cut' | 'unanswered'
@@ -15,7 +14,7 @@ export interface FailingDatabase {
   readonly database: Database
   /** Fails at the n-th statement from now on, the end of a transaction counted as one. */
   failAt(statement: number, failure: Failure): void
-  /** Whether it has failed; nothing fails any more. */
+  /** Whether it has failed; nothing fails after that. */
   disarm(): boolean
 }
 

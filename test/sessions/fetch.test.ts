@@ -13,7 +13,7 @@ const totals = documentProjection('order-totals', {
   },
 })
 
-test('a stream is fetched once, decided on, and saved at its version only', async () => {
+test('a stream is fetched once, decided on, and saved only at its version', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', placed(5))
   const [one, two] = [store.session(), store.session()]
@@ -31,7 +31,7 @@ test('a stream is fetched once, decided on, and saved at its version only', asyn
   expect(two.staged).toEqual({ documents: 0, events: 1 })
 })
 
-test('a snapshot that falls due is saved with its events', async () => {
+test('a snapshot that is due is saved with its events', async () => {
   const { store, query } = await openShop()
   const session = store.session()
   const order = await session.fetchForWriting(orders({ every: 2 }), 'order-1')
@@ -44,7 +44,7 @@ test('a snapshot that falls due is saved with its events', async () => {
   ])
 })
 
-test('a class is fetched too, and asked by its own methods', async () => {
+test('a class can be fetched as well, and its own methods decide', async () => {
   const { store } = await openShop()
   const Kept = aggregate('order', { class: KeptOrder })
   await store.events.append('order-1', placed(5))
@@ -58,7 +58,7 @@ test('a class is fetched too, and asked by its own methods', async () => {
 })
 
 test.for(['inline', 'async'] as const)(
-  'what an %s projection keeps is fetched as the stream is now',
+  'the read model of an %s projection is fetched at the head of the stream',
   async lifecycle => {
     const { store } = await openShop()
     const Total = aggregate('order', { projection: totals, decide: (parcel: string) => shipped(parcel) })
@@ -84,7 +84,7 @@ test.for(['inline', 'async'] as const)(
   },
 )
 
-test('a stream is fetched as one aggregate in a session', async () => {
+test('a stream is fetched as one aggregate per session', async () => {
   const { store } = await openShop()
   const session = store.session()
   await session.fetchForWriting(Order, 'order-1')
@@ -92,7 +92,7 @@ test('a stream is fetched as one aggregate in a session', async () => {
   await expect(session.fetchForWriting(orders(), 'order-1')).rejects.toMatchObject({ code: 'invalid_option' })
 })
 
-test('an aggregate that would be invalid is not saved, nor anything beside it', async () => {
+test('an aggregate that would be invalid is not saved, nor anything with it', async () => {
   const { store } = await openShop()
   const Small = aggregate('order', { ...Order, validate: order => (order.total > 10 ? 'is too much' : undefined) })
   const session = store.session()

@@ -10,7 +10,7 @@ async function openCustomers() {
   return { ...shop, customers }
 }
 
-test('concurrent saves go together, each with its own outcome', async () => {
+test('concurrent saves are sent together, each with its own outcome', async () => {
   const { store, customers } = await openCustomers()
   await customers.put('taken', bob)
   await store.events.append('order-3', placed(1))
@@ -61,7 +61,7 @@ test('saves to one document or one stream follow each other', async () => {
   expect(await customers.get('ada')).toMatchObject({ data: { visits: 11 }, version: 12 })
 })
 
-test('saves of different kinds go side by side', async () => {
+test('saves of different kinds run in parallel', async () => {
   const { store, customers } = await openCustomers()
   const notes = store.documents<{ text: string }>('notes')
   await customers.putMany([1, 2, 3].map(n => ({ id: `loaded-${n}`, data: ada })))
@@ -89,7 +89,7 @@ test('saves of different kinds go side by side', async () => {
   expect(await store.events.readAll().toArray()).toHaveLength(9)
 })
 
-test('a value that an index allows only once fails its own save, and names it', async () => {
+test('a value that violates a unique index fails only its own save, and is named', async () => {
   const { store } = await openShop()
   const customers = store.documents<Customer>('customers', { indexes: [index('email', { unique: true })] })
   await customers.put('ada', ada)

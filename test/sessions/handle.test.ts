@@ -3,7 +3,7 @@ import { Order } from '../aggregates/orders.ts'
 import { ada, type Customer } from '../documents/customers.ts'
 import { openShop, paid, placed } from '../support/shop.ts'
 
-test('a command is decided on the state of the moment, and saved', async () => {
+test('a command is decided on the current state, and saved', async () => {
   const { store } = await openShop()
 
   await store.handle(Order, 'order-1', { type: 'Place', total: 5 })
@@ -14,7 +14,7 @@ test('a command is decided on the state of the moment, and saved', async () => {
   await expect(store.handle(Order, 'order-2', { type: 'Ship', parcels: ['a'] })).rejects.toThrow('pay first')
 })
 
-test('who was overtaken decides anew', async () => {
+test('a command that loses a conflict is decided again', async () => {
   const { store } = await openShop()
   const customers = store.documents<Customer>('customers')
   await customers.put('ada', { ...ada, visits: 0 })
@@ -37,7 +37,7 @@ test('who was overtaken decides anew', async () => {
   expect(await store.aggregates(Order).fetchLatest('order-1')).toMatchObject({ total: 6 })
 })
 
-test('it is done anew as often as it was allowed, and only after a conflict', async () => {
+test('it is repeated as often as allowed, and only after a conflict', async () => {
   const { store } = await openShop()
   let tries = 0
   const overtaken = store.handle(
@@ -60,7 +60,7 @@ test('it is done anew as often as it was allowed, and only after a conflict', as
   expect(tries).toBe(4)
 })
 
-test('a command under a key is done once, whatever it would come to now', async () => {
+test('a command with a key is carried out once, whatever it would decide now', async () => {
   const { store } = await openShop()
   await store.handle(Order, 'order-1', { type: 'Place', total: 5 })
   const first = await store.handle(Order, 'order-1', { type: 'Pay' }, { idempotencyKey: 'pay-1' })

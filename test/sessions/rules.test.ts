@@ -5,7 +5,7 @@ import { Order } from '../aggregates/orders.ts'
 import { ada, bob, type Customer } from '../documents/customers.ts'
 import { connect, onServer, openShop, paid, placed } from '../support/shop.ts'
 
-test('what a session says of all it writes is the store’s word, then its own, then the save’s, key by key', async () => {
+test("metadata of all writes is merged key by key: the store's, then the session's, then the save's", async () => {
   const { store } = await openShop({ sessionDefaults: { headers: { app: 'shop', region: 'eu' }, userId: 'system' } })
   const customers = store.documents<Customer>('customers')
   const session = store.session({ headers: { region: 'us', session: 1 }, correlationId: 'checkout-1', userId: 'ada' })
@@ -22,15 +22,15 @@ test('what a session says of all it writes is the store’s word, then its own, 
   expect(await customers.get('ada')).toMatchObject({ createdBy: 'ada', updatedBy: 'ada' })
 })
 
-test('a session that is over with work never saved says so', async () => {
+test('a session that ends with unsaved work reports it', async () => {
   const { store, schema } = await openShop()
   const customers = store.documents<Customer>('customers')
-  const heard: unknown[] = []
-  const hear = (message: unknown): void => {
-    if ((message as { schema: string }).schema === schema) heard.push(message)
+  const received: unknown[] = []
+  const listen = (message: unknown): void => {
+    if ((message as { schema: string }).schema === schema) received.push(message)
   }
-  subscribe(channels.unsaved, hear)
-  onTestFinished(() => void unsubscribe(channels.unsaved, hear))
+  subscribe(channels.unsaved, listen)
+  onTestFinished(() => void unsubscribe(channels.unsaved, listen))
 
   {
     await using saved = store.session()
@@ -40,18 +40,18 @@ test('a session that is over with work never saved says so', async () => {
     discarded.events.append('order-1', placed(1))
     discarded.discard()
   }
-  expect(heard).toEqual([])
+  expect(received).toEqual([])
   {
     await using dropped = store.session()
     dropped.documents(customers).put('ada', ada)
     dropped.events.append('order-2', [placed(1), paid])
   }
 
-  expect(heard).toEqual([{ schema, documents: 1, events: 2 }])
+  expect(received).toEqual([{ schema, documents: 1, events: 2 }])
   expect(store.metrics().session_unsaved_total).toBe(1)
 })
 
-test('a session is used by one at a time, and not when it is over', async () => {
+test('a session is used by one caller at a time, and not after its end', async () => {
   const { store } = await openShop()
   const customers = store.documents<Customer>('customers')
   const session = store.session()
@@ -76,7 +76,7 @@ test('a session is used by one at a time, and not when it is over', async () => 
   await expect(session.save()).rejects.toMatchObject(over)
 })
 
-test('what cannot be stored is refused when it is staged, what cannot go together too', async () => {
+test('invalid changes, and changes that exclude each other, are refused when they are staged', async () => {
   const { store } = await openShop()
   const customers = store.documents<Customer>('customers')
   const session = store.session({ maxStaged: 3 })
@@ -102,7 +102,7 @@ test('what cannot be stored is refused when it is staged, what cannot go togethe
   await expect(session.fetchForWriting(Order, 'parcel-1')).rejects.toMatchObject({ code: 'invalid_name' })
 })
 
-test('changes to one document become one', async () => {
+test('several changes to one document become one', async () => {
   const { store } = await openShop()
   const customers = store.documents<Customer>('customers')
   await customers.putMany(['a', 'b', 'c', 'd', 'e'].map(id => ({ id, data: ada })))
@@ -134,7 +134,7 @@ test('changes to one document become one', async () => {
   expect(await documents.load('d')).toMatchObject({ version: 3, data: ada })
 })
 
-test('what a deleted or a missing document stands against is said', async () => {
+test('changes that conflict with a deleted or missing document are refused with the reason', async () => {
   const { store } = await openShop()
   const customers = store.documents<Customer>('customers')
   await customers.putMany(['gone', 'hidden'].map(id => ({ id, data: ada })))
@@ -153,7 +153,7 @@ test('what a deleted or a missing document stands against is said', async () => 
   })
 })
 
-test('a save under a key is stored once, and refused with other content', async () => {
+test('a save with a key is stored once, and refused with other content', async () => {
   const { store } = await openShop()
   const customers = store.documents<Customer>('customers')
   const save = (data: Customer, events: number, more = {}) => {
@@ -215,7 +215,7 @@ test('a save inside a transaction is part of it', async () => {
   await expect(inside).rejects.toMatchObject({ code: 'inside_transaction' })
 })
 
-test.runIf(onServer)('a save joins a transaction of the user’s own client', async () => {
+test.runIf(onServer)("a save joins a transaction of the user's own client", async () => {
   const { store } = await openShop()
   const customers = store.documents<Customer>('customers')
   await customers.ready()
@@ -234,7 +234,7 @@ test.runIf(onServer)('a save joins a transaction of the user’s own client', as
   expect(await store.streams.describe('order-1')).toMatchObject({ version: 1 })
 })
 
-test('a save that is aborted before it is sent stores nothing, and keeps everything', async () => {
+test('a save that is aborted before it is sent stores nothing, and keeps everything staged', async () => {
   const { store } = await openShop()
   const customers = store.documents<Customer>('customers')
   const session = store.session()

@@ -3,7 +3,7 @@ import { listeningDatabase, Order } from '../aggregates/orders.ts'
 import { ada, bob, type Customer } from '../documents/customers.ts'
 import { openShop, paid, placed } from '../support/shop.ts'
 
-test('a save stores documents and events together, and says their versions and the last position', async () => {
+test('a save stores documents and events together, and returns their versions and the last position', async () => {
   const { store } = await openShop()
   const customers = store.documents<Customer>('customers')
   await using session = store.session()
@@ -33,7 +33,7 @@ test('a save stores documents and events together, and says their versions and t
   expect(JSON.parse(JSON.stringify(saved)).position).toBe(saved.position)
 })
 
-test('nothing is stored before it is saved, and nothing twice', async () => {
+test('nothing is stored before the save, and nothing twice', async () => {
   const { store } = await openShop()
   const customers = store.documents<Customer>('customers')
   const session = store.session()
@@ -48,7 +48,7 @@ test('nothing is stored before it is saved, and nothing twice', async () => {
   expect(await store.streams.describe('order-1')).toMatchObject({ version: 1 })
 })
 
-test('a document is loaded once, several of them by one query', async () => {
+test('a document is loaded once, several documents by one query', async () => {
   const { database, labels } = await listeningDatabase()
   const { store } = await openShop({ database })
   const customers = store.documents<Customer>('customers')
@@ -69,7 +69,7 @@ test('a document is loaded once, several of them by one query', async () => {
   expect(nobody).toBeUndefined()
 })
 
-test('what is staged is what is loaded', async () => {
+test('loads see staged changes', async () => {
   const { store } = await openShop()
   const customers = store.documents<Customer>('customers')
   await customers.put('ada', ada)
@@ -86,7 +86,7 @@ test('what is staged is what is loaded', async () => {
   expect(await documents.load(['ada', 'bob'])).toEqual(new Map())
 })
 
-test('RB-46: a document that was never loaded is inserted, never overwritten unseen', async () => {
+test('RB-46: a document that was never loaded is inserted, never overwritten', async () => {
   const { store } = await openShop()
   const customers = store.documents<Customer>('customers')
   await customers.put('ada', ada)
@@ -102,7 +102,7 @@ test('RB-46: a document that was never loaded is inserted, never overwritten uns
   expect(await customers.get('ada')).toMatchObject({ data: { email: 'other@x' }, version: 2 })
 })
 
-test('RB-46: a document that was loaded is replaced at that version only', async () => {
+test('RB-46: a loaded document is replaced only at its version', async () => {
   const { store } = await openShop()
   const customers = store.documents<Customer>('customers')
   await customers.put('ada', ada)
@@ -118,7 +118,7 @@ test('RB-46: a document that was loaded is replaced at that version only', async
   expect(await store.streams.describe('visits')).toMatchObject({ version: 1 })
 })
 
-test('a session goes on from what it has saved', async () => {
+test('a session continues from its last save', async () => {
   const { store } = await openShop()
   const customers = store.documents<Customer>('customers')
   const session = store.session()
@@ -138,7 +138,7 @@ test('a session goes on from what it has saved', async () => {
   expect(await store.aggregates(Order).load('order-1')).toMatchObject({ version: 2 })
 })
 
-test('RB-45: a failed save drops nothing: saved again, all of it is stored', async () => {
+test('RB-45: a failed save drops nothing: saved again, everything is stored', async () => {
   const { store } = await openShop()
   const customers = store.documents<Customer>('customers')
   await store.events.append('order-1', placed(1))

@@ -16,7 +16,7 @@ test('RB-73: an event that was delivered and not processed is delivered again, h
   expect(again[0]!.id).toBe(first!.id)
 })
 
-test('acknowledgements in any order move the checkpoint only over what is done without a gap', async () => {
+test('acknowledgements in any order move the checkpoint only over acknowledged events without a gap', async () => {
   const { store, query } = await openShop()
   const { position } = await store.events.append('order-1', [placed(), paid, shipped()])
   const deliveries = store.subscribe('mailer', manual)[Symbol.asyncIterator]()
@@ -34,7 +34,7 @@ test('acknowledgements in any order move the checkpoint only over what is done w
   await deliveries.return!()
 })
 
-test('what was acknowledged out of order is not delivered again to the next consumer', async () => {
+test('events acknowledged out of order are not delivered again to the next consumer', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', [placed(), paid, shipped()])
   const deliveries = store.subscribe('mailer', manual)[Symbol.asyncIterator]()
@@ -47,7 +47,7 @@ test('what was acknowledged out of order is not delivered again to the next cons
   expect(rest.map(event => event.version)).toEqual([1, 3])
 })
 
-test('RB-74: the acknowledgement of a consumer that lost its lease is refused, and nothing goes back', async () => {
+test('RB-74: an acknowledgement of a consumer that lost its lease is refused, and the checkpoint does not move back', async () => {
   const { store, query } = await openShop()
   const { position } = await store.events.append('order-1', [placed(), paid])
   const deliveries = store.subscribe('mailer', manual)[Symbol.asyncIterator]()
@@ -63,7 +63,7 @@ test('RB-74: the acknowledgement of a consumer that lost its lease is refused, a
   await deliveries.return!()
 })
 
-test('an acknowledgement is given once; a second one changes nothing, and giving back after it is refused', async () => {
+test('an acknowledgement counts once; a second one changes nothing, and a nack after it is refused', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', [placed(), paid])
   const deliveries = store.subscribe('mailer', manual)[Symbol.asyncIterator]()
@@ -80,7 +80,7 @@ test('an acknowledgement is given once; a second one changes nothing, and giving
   await deliveries.return!()
 })
 
-test('acknowledged with the effects of a transaction, both stand or neither', async () => {
+test('an acknowledgement and the effects of its transaction are stored together, or neither is', async () => {
   const { store, query, named } = await openShop()
   await query('create table ~mails (version bigint)')
   await store.events.append('order-1', [placed(), paid])
@@ -117,7 +117,7 @@ test('an acknowledgement inside an open transaction of the store needs that tran
   await deliveries.return!()
 })
 
-test('a lease that was lost takes the transaction of a late acknowledgement with it', async () => {
+test('a lost lease rolls back the transaction of a late acknowledgement', async () => {
   const { store, query, named } = await openShop()
   await query('create table ~mails (version bigint)')
   await store.events.append('order-1', placed())
@@ -159,7 +159,7 @@ if (onServer) {
     await deliveries.return!()
   })
 
-  test('nobody takes a lease over the open transaction of an acknowledgement, and misses it', async () => {
+  test('a lease is not taken over during the open transaction of an acknowledgement', async () => {
     const { store, query, sibling } = await openShop()
     const client = await connect()
     const other = await sibling()

@@ -1,16 +1,16 @@
-/** What the tests of subscriptions share. */
+/** Shared by the tests of subscriptions. */
 import type { FailurePolicy } from '../../src/consumers/run/policy.ts'
 import type { Delivery } from '../../src/subscriptions/delivery.ts'
 import type { ShopMap } from '../support/shop.ts'
 
-/** Tries again almost at once, three times. */
+/** Three quick retries. */
 export const quick: FailurePolicy = {
   retries: 3,
   backoff: { baseMs: 1, factor: 1, maxMs: 1, jitter: 0 },
   end: 'dead-letter',
 }
 
-/** The next deliveries of an iteration that goes on. */
+/** The next deliveries of a running iteration. */
 export async function several(
   deliveries: AsyncIterator<Delivery<ShopMap>>,
   count: number,

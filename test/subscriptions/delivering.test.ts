@@ -6,7 +6,7 @@ import { waitUntil } from '../support/wait.ts'
 const names = (events: readonly RecordedEvent<ShopMap>[]): string[] =>
   events.map(event => `${event.stream}/${event.version}`)
 
-test('a subscription gives what is there and goes on with what comes', async () => {
+test('a subscription delivers existing and new events', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', [placed(), paid])
 
@@ -24,12 +24,12 @@ test('RB-71: a subscription without a group resumes at its checkpoint', async ()
   const first = await take(store.subscribe('mailer'), 2)
   const second = await take(store.subscribe('mailer'), 2)
 
-  // The second event had not been acknowledged: nobody came back for the next one.
+  // The second event was not acknowledged: the loop did not ask for the next one.
   expect(names(first)).toEqual(['order-1/1', 'order-1/2'])
   expect(names(second)).toEqual(['order-1/2', 'order-1/3'])
 })
 
-test('a delivery looks like its event, and can be told what became of it', async () => {
+test('a delivery looks like its event, and can be acknowledged or rejected', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', placed(5))
   const [event] = await store.events.readAll().toArray()
@@ -72,7 +72,7 @@ test('each group gets every event', async () => {
   expect((await store.subscriptions.list()).map(each => each.groups)).toEqual([['mail', 'stats']])
 })
 
-test('a new group begins at the beginning, now, or after a position', async () => {
+test('a new group begins at the start, now, or after a position', async () => {
   const { store } = await openShop()
   const { position } = await store.events.append('order-1', [placed(), paid])
   await store.subscriptions.create('late', { startFrom: 'now' })
@@ -83,7 +83,7 @@ test('a new group begins at the beginning, now, or after a position', async () =
   expect(names(await take(store.subscribe('all', { startFrom: 'beginning' }), 1))).toEqual(['order-1/1'])
 })
 
-test('RB-77: a filter means what it says', async () => {
+test('RB-77: a filter delivers exactly the matching events', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', [placed(), paid])
   await store.events.append('orderly-1', placed())

@@ -5,7 +5,7 @@ import { partitionOf } from '../../src/subscriptions/hash.ts'
 import { openShop, outcome, paid, placed, type ShopMap, shipped, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-test('RB-72: a consumer that takes over goes on at the stored checkpoint', async () => {
+test('RB-72: a consumer that takes over continues at the stored checkpoint', async () => {
   const { store, sibling } = await openShop()
   const standby = await sibling()
   await store.events.append('order-1', [placed(), paid])
@@ -24,7 +24,7 @@ test('RB-72: a consumer that takes over goes on at the stored checkpoint', async
   expect(second).toEqual([3])
 })
 
-test('a consumer that is killed is followed by another when its lease has expired', async () => {
+test('a killed consumer is replaced by another when its lease has expired', async () => {
   const { store, query } = await openShop()
   await store.events.append('order-1', [placed(), paid])
   await store.subscriptions.create('mailer')
@@ -35,7 +35,7 @@ test('a consumer that is killed is followed by another when its lease has expire
   expect(seen[0]).toMatchObject({ version: 1 })
 })
 
-test('partitions are shared by the consumers of a group, and order is kept per stream', async () => {
+test('partitions are shared by the consumers of a group, and the order of each stream is kept', async () => {
   const { store, sibling } = await openShop()
   const other = await sibling()
   const seen: Seen = []
@@ -60,7 +60,7 @@ test('partitions are shared by the consumers of a group, and order is kept per s
   }
 })
 
-test('a key function keeps the events of one key together, whatever their stream', async () => {
+test('a key function keeps the events of one key in order, whatever their stream', async () => {
   const { store } = await openShop()
   const seen: { total: number; stream: string }[] = []
   for (let n = 0; n < 20; n++) await store.events.append(`order-${n}`, placed(n % 2))
@@ -81,7 +81,7 @@ test('a key function keeps the events of one key together, whatever their stream
   }
 })
 
-test('calls at once are never two of one key', async () => {
+test('concurrent calls never have the same key', async () => {
   const { store } = await openShop()
   await appendOrders(store, 5, 4)
   const running = new Set<string>()
@@ -105,14 +105,14 @@ test('calls at once are never two of one key', async () => {
   expect(most).toBe(3)
 })
 
-test('a key belongs to the same partition for ever', () => {
+test('a key belongs to the same partition forever', () => {
   expect(['', 'order-1', 'order-2', 'Straße 🛒'].map(key => partitionOf(key, 16))).toEqual([11, 12, 0, 8])
   const counts = Array.from({ length: 8 }, () => 0)
   for (let n = 0; n < 8000; n++) counts[partitionOf(`order-${n}`, 8)]!++
   for (const count of counts) expect(Math.abs(count - 1000)).toBeLessThan(150)
 })
 
-test('the number of partitions is changed at one position, so that nothing is lost, repeated or reordered', async () => {
+test('the number of partitions changes at one position, so that nothing is lost, repeated or reordered', async () => {
   const { store, sibling } = await openShop()
   const operator = await sibling()
   const seen: Seen = []
@@ -136,7 +136,7 @@ test('the number of partitions is changed at one position, so that nothing is lo
   }
 })
 
-test('partitions that nobody runs to one position are not changed, and go on as they were', async () => {
+test('partitions that are not brought to one position are not changed, and continue as before', async () => {
   const { store, query } = await openShop()
   const { position } = await store.events.append('order-1', [placed(), paid])
   await store.subscriptions.create('mailer', { partitions: 2 })
@@ -150,7 +150,7 @@ test('partitions that nobody runs to one position are not changed, and go on as 
   expect(partitions).toHaveLength(2)
 })
 
-test('another number of partitions, or another way to divide, is refused', async () => {
+test('another number of partitions, or another partitioning, is refused', async () => {
   const { store } = await openShop()
   await store.subscriptions.create('mailer', { partitions: 2 })
 
@@ -161,7 +161,7 @@ test('another number of partitions, or another way to divide, is refused', async
   expect(other.error).toMatchObject({ code: 'subscription_mismatch', what: 'partitionBy' })
 })
 
-test('groups whose names look alike have rows of their own', async () => {
+test('groups with similar names have separate rows', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', placed())
 

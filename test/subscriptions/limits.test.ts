@@ -5,7 +5,7 @@ import { several } from './deliveries.ts'
 
 const manual = { ack: 'manual' } as const
 
-test('RB-75: never more events than the limit are out, counted in events, with a sparse filter too', async () => {
+test('RB-75: at most maxInFlight events are in flight, counted in events, also with a sparse filter', async () => {
   const { store } = await openShop()
   for (let n = 0; n < 10; n++) await store.events.append(`order-${n}`, [placed(n), paid, paid, shipped()])
   const sparse = { ...manual, types: ['OrderShipped'], maxInFlight: 3 } as const
@@ -17,7 +17,7 @@ test('RB-75: never more events than the limit are out, counted in events, with a
     return next.value
   })
 
-  // Acknowledged beyond one that is not, it is still to be remembered: no room yet.
+  // Acknowledged after an open event, it still occupies its place.
   await two!.ack()
   await three!.ack()
   await store.subscriptions.status('mailer')
@@ -29,7 +29,7 @@ test('RB-75: never more events than the limit are out, counted in events, with a
   await deliveries.return!()
 })
 
-test('the limit of a group is stored, and can be changed while it is at work', async () => {
+test('the limit of a group is stored, and can be changed while it runs', async () => {
   const { store, sibling } = await openShop()
   const operator = await sibling()
   await store.events.append('order-1', [placed(), paid, shipped()])
@@ -44,7 +44,7 @@ test('the limit of a group is stored, and can be changed while it is at work', a
   await deliveries.return!()
 })
 
-test('at a limit of one, automatic acknowledgement still lets everything through', async () => {
+test('with a limit of one, automatic acknowledgement still delivers everything', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', [placed(), paid, shipped()])
   const seen: number[] = []
@@ -57,7 +57,7 @@ test('at a limit of one, automatic acknowledgement still lets everything through
   expect(seen).toEqual([1, 2, 3])
 })
 
-test('RB-76: the checkpoint passes what the filter leaves out, so that nothing is looked at again and lag is true', async () => {
+test('RB-76: the checkpoint moves past filtered events, so that they are not read again and the lag is true', async () => {
   const { store } = await openShop()
   for (let n = 0; n < 5; n++) await store.events.append(`order-${n}`, [placed(n), paid])
   await using _mailer = store.subscribe('mailer', { types: ['OrderShipped'], onEvent: () => {} })
@@ -71,7 +71,7 @@ test('RB-76: the checkpoint passes what the filter leaves out, so that nothing i
   expect(await store.subscriptions.status('mailer')).toMatchObject({ checkpoint: position })
 })
 
-test('AB-16: what is left out below an event in flight is passed, the event itself is not', async () => {
+test('AB-16: filtered events below an event in flight are passed, the event itself is not', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', [placed(), paid, paid])
   const { position } = await store.events.append('order-1', shipped())
@@ -86,7 +86,7 @@ test('AB-16: what is left out below an event in flight is passed, the event itse
   await deliveries.return!()
 })
 
-test('what is no limit, no group and no number is refused at once', async () => {
+test('an invalid limit, group or number is refused immediately', async () => {
   const { store } = await openShop()
   const subscribe = (name: string, options: object) => outcome((async () => store.subscribe(name, options))())
 

@@ -5,7 +5,7 @@ import { several } from './deliveries.ts'
 
 const manual = { ack: 'manual' } as const
 
-test('a paused group delivers nothing, takes acknowledgements of what is out, and goes on when it is resumed', async () => {
+test('a paused group delivers nothing, accepts acknowledgements of events in flight, and continues when it is resumed', async () => {
   const { store, sibling } = await openShop()
   const operator = await sibling()
   const { position } = await store.events.append('order-1', [placed(), paid])
@@ -32,7 +32,7 @@ test('a paused group delivers nothing, takes acknowledgements of what is out, an
   await deliveries.return!()
 })
 
-test('a reset wins over what is under way: it begins anew at the position, and late acknowledgements are refused', async () => {
+test('a reset wins over running deliveries: it restarts at the position, and late acknowledgements are refused', async () => {
   const { store, sibling } = await openShop()
   const operator = await sibling()
   await store.events.append('order-1', [placed(), paid, shipped()])
@@ -50,7 +50,7 @@ test('a reset wins over what is under way: it begins anew at the position, and l
   await deliveries.return!()
 })
 
-test('a reset forwards leaves out what lies between; one beyond the head is refused', async () => {
+test('a reset forwards skips the events between; one beyond the head is refused', async () => {
   const { store } = await openShop()
   const { position } = await store.events.append('order-1', [placed(), paid, shipped()])
   await store.subscriptions.create('mailer')
@@ -73,7 +73,7 @@ test('a checkpoint beyond the head of the log ends a subscription with an error 
   expect(error).toMatchObject({ code: 'checkpoint_beyond_head', consumer: 'mailer/default', checkpoint: 1000 })
 })
 
-test('a filter is stored; another one is refused unless it is to replace it', async () => {
+test('a filter is stored; another one is refused unless replacing is requested', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', [placed(), paid, shipped()])
   await take(store.subscribe('mailer', { types: ['OrderPaid', 'OrderPlaced'] }), 2)
@@ -109,7 +109,7 @@ test('the status of a subscription names each group with its lag', async () => {
   await deliveries.return!()
 })
 
-test('a group that is deleted is gone, and who was at work is told', async () => {
+test('a deleted group is gone, and its running consumers get an error', async () => {
   const { store, query } = await openShop()
   await store.events.append('order-1', [placed(), paid])
   const deliveries = store.subscribe('mailer', manual)[Symbol.asyncIterator]()
@@ -124,7 +124,7 @@ test('a group that is deleted is gone, and who was at work is told', async () =>
   expect(await query('select consumer from ~deliveries union all select name from ~consumers')).toEqual([])
 })
 
-test('an unknown name is answered with the nearest one', async () => {
+test('an unknown name is refused with the nearest one', async () => {
   const { store } = await openShop()
   await store.subscriptions.create('mailer', { group: 'workers' })
 
@@ -137,7 +137,7 @@ test('an unknown name is answered with the nearest one', async () => {
   expect(limit.error).toMatchObject({ code: 'invalid_option', option: 'maxInFlight' })
 })
 
-test('the name of another consumer cannot be taken', async () => {
+test('the name of another kind of consumer is refused', async () => {
   const { store, query } = await openShop()
   await query(`insert into ~consumers (name, kind, checkpoint) values ('mailer/default', 'projection', 0)`)
 

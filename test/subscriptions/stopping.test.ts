@@ -3,7 +3,7 @@ import { openShop, outcome, paid, placed, shipped, take } from '../support/shop.
 import { waitUntil } from '../support/wait.ts'
 import { several } from './deliveries.ts'
 
-test('RB-77: leaving the loop gives the lease back at once and leaves nothing open', async () => {
+test('RB-77: leaving the loop releases the lease immediately and leaves nothing open', async () => {
   const { store, query } = await openShop()
   await store.events.append('order-1', [placed(), paid])
 
@@ -27,7 +27,7 @@ test('a subscription ends with its signal, while it waits and before it begins',
   expect(await query('select 1 from ~consumers where owner is not null')).toEqual([])
 })
 
-test('a stop ends the iteration, may be repeated, and what was not acknowledged comes to the next', async () => {
+test('a stop ends the iteration, may be repeated, and unacknowledged events go to the next consumer', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', [placed(), paid])
   const mailer = store.subscribe('mailer', { ack: 'manual' })
@@ -68,7 +68,7 @@ test('a stop lets a running callback end, and its event is done', async () => {
   expect(await store.subscriptions.status('mailer')).toMatchObject({ checkpoint: position })
 })
 
-test('a callback that never comes back does not keep a stop from ending', async () => {
+test('a callback that never returns does not keep a stop from ending', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', placed())
   let signal: AbortSignal | undefined
@@ -106,7 +106,7 @@ test('closing the store stops its subscriptions', async () => {
   expect(await store.subscriptions.status('mailer')).toMatchObject({ lag: 0 })
 })
 
-test('inside an open transaction of the store no subscription is begun', async () => {
+test('a subscription cannot begin inside an open transaction of the store', async () => {
   const { store } = await openShop()
 
   const iterating = await outcome(store.transaction(() => take(store.subscribe('mailer'), 1)))
@@ -134,7 +134,7 @@ test('an ephemeral subscription stores nothing, begins now, and has nothing to a
   expect(await query('select * from ~consumers')).toEqual([])
 })
 
-test('an ephemeral callback is stopped like any other, and fails with what it throws', async () => {
+test('an ephemeral callback can be stopped, and fails with the error it throws', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', [placed(), paid])
   const seen: number[] = []

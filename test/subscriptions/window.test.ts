@@ -13,7 +13,7 @@ const step: fc.Arbitrary<Step> = fc.record({
   which: fc.nat(1000),
 })
 
-test('whatever is done in which order: the limit holds, keys stay in order, nothing is passed that is not done', () => {
+test('for any sequence of calls the limit holds, keys stay in order, and the checkpoint passes only acknowledged events', () => {
   fc.assert(
     fc.property(fc.array(step, { minLength: 60, maxLength: 200 }), fc.integer({ min: 1, max: 6 }), (steps, limit) => {
       const window = openWindow({ checkpoint: 0, limit, buffer: 8, remnants: new Map() })
@@ -31,7 +31,7 @@ test('whatever is done in which order: the limit holds, keys stay in order, noth
         else if (what === 'take') {
           const entry = window.take(0, true)
           if (entry !== undefined) {
-            // Nothing of its key that came before is open, when one at a time is asked for.
+            // With one at a time, no earlier event of its key is open.
             for (const [before, key] of open)
               if (before < entry.event.position) holds(key !== entry.key, 'a key is out of order')
             delivered.add(entry.event.position)
@@ -60,12 +60,12 @@ test('whatever is done in which order: the limit holds, keys stay in order, noth
   )
 })
 
-/** As `expect`, but so cheap that it can be asked a million times. */
+/** Like `expect`, but cheap enough for a million calls. */
 function holds(condition: boolean, otherwise: string): void {
   if (!condition) throw new Error(otherwise)
 }
 
-test('what an earlier holder left is neither delivered twice nor too early', () => {
+test('events left by an earlier holder are delivered neither twice nor too early', () => {
   const remnants = new Map([
     [2, { isDone: true, deliveries: 1, dueAt: 0 }],
     [3, { isDone: false, deliveries: 2, dueAt: 50 }],
@@ -78,14 +78,14 @@ test('what an earlier holder left is neither delivered twice nor too early', () 
   const due = window.nextDue()
   const later = window.take(50, false)
 
-  // The one that waits holds up its key.
+  // The waiting event holds up its key.
   expect(now).toBeUndefined()
   expect(nothing).toBeUndefined()
   expect(due).toBe(50)
   expect(later).toMatchObject({ deliveries: 3, event: { position: 3 } })
 })
 
-test('after going back the same events are not delivered twice', () => {
+test('after moving back the same events are not delivered twice', () => {
   const window = openWindow({ checkpoint: 0, limit: 10, buffer: 8, remnants: new Map() })
   window.add(event(1, 'order-1'), 'order-1')
   window.reach(9)

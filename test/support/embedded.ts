@@ -1,8 +1,8 @@
 /**
- * Embedded stores of tests that are about something else than making one, and processes that start one only to end again.
+ * Embedded stores for tests that do not test their creation, and flags for processes that start one only for a short time.
  *
- *     await copyStore(folder)                            as `openStore({ folder })` leaves a new one behind: in tenths of a second
- *     fork(program, { execArgv: shortLived })            half of the time of a core
+ *     await copyStore(folder)                            a new store, as by `openStore({ folder })`, in tenths of a second
+ *     fork(program, { execArgv: shortLived })            half of the CPU time
  */
 import { existsSync } from 'node:fs'
 import { cp, mkdir, mkdtemp, rename } from 'node:fs/promises'
@@ -10,7 +10,7 @@ import { join } from 'node:path'
 import { openStore } from '../../src/store.ts'
 import { waitUntil } from './wait.ts'
 
-/** V8 compiles the engine once, and never better: that takes longer than such a process lives (2.4 s of a core, 1.3 s without). */
+/** V8 compiles the engine once and does not optimize it, which takes longer than such a process lives (2.4 s of a core, 1.3 s without). */
 export const shortLived: readonly string[] = ['--liftoff-only']
 
 /** Making the first one takes seconds, on a busy machine many. */
@@ -20,7 +20,7 @@ export async function copyStore(folder: string): Promise<void> {
   await cp(await original(), folder, { recursive: true })
 }
 
-/** Made by whichever process of the run wants it first. */
+/** Made by the first process of the run that needs it. */
 async function original(): Promise<string> {
   const place = process.env.RILLFLOW_TEST_PROGRAMS!
   const whole = join(place, 'store')

@@ -4,8 +4,8 @@
  *     const database = await openDatabase()      one per worker and shared: never close it
  *     const schema = freshSchema()               a name that no other test uses
  *
- * PGlite takes seconds to start and 350 MB, so a worker has one, in memory, for all its files; tests keep apart by
- * schema. It hangs on the process, since modules are evaluated anew for each project.
+ * PGlite takes seconds to start and 350 MB, so a worker has one, in memory, for all its files; tests are separated by
+ * schema. It is stored on the process, because modules are evaluated again for each project.
  */
 import { randomBytes } from 'node:crypto'
 import { inject } from 'vitest'
@@ -17,7 +17,7 @@ import type { EngineName } from './global-setup.ts'
 
 export const engine: EngineName = inject('engine')
 
-/** The worker's database. One that a test has closed after all is replaced. */
+/** The worker's database. One that a test has closed is replaced. */
 export async function openDatabase(): Promise<Database> {
   const known = worker[shared]?.get(engine)
   if (known !== undefined && (await isOpen(known))) return known
@@ -34,12 +34,12 @@ export function postgresUrl(): string {
   return url
 }
 
-/** A name for the schema of one test. Nobody has made it yet. */
+/** A name for the schema of one test, which does not exist yet. */
 export function freshSchema(): string {
   return `test_${randomBytes(8).toString('hex')}`
 }
 
-/** On a busy machine work that takes tenths of a second may take as long as a transaction usually has there. */
+/** On a busy machine work of tenths of a second may take as long as the usual limit of a transaction. */
 const limits = { transactionTimeoutMs: 60_000 }
 
 const shared: unique symbol = Symbol.for('rillflow.test.databases') as never

@@ -1,5 +1,5 @@
 /**
- * A process of its own that takes a data folder, for tests of what happens between processes.
+ * A separate process that opens a data folder, for tests of several processes.
  *
  *     const shop = startFolderProcess()
  *     await shop.ask('open', folder)        answers { pid } or { error }
@@ -24,11 +24,11 @@ export interface Answer {
 
 export interface FolderProcess extends AsyncDisposable {
   readonly pid: number
-  /** How many orders it was told are stored. */
+  /** Number of acknowledged orders. */
   readonly acknowledged: number
   /**
-   * `lock` takes the lock only, at the given time; `open` opens the store; `write` goes on placing orders until it fails
-   * or is killed.
+   * `lock` only takes the lock, at the given time; `open` opens the store; `write` places orders until it fails or is
+   * killed.
    */
   ask(task: 'wake' | 'lock' | 'open' | 'count' | 'write' | 'close', folder?: string, at?: number): Promise<Answer>
   kill(): Promise<void>
@@ -81,7 +81,7 @@ async function perform({ task, folder, at = 0 }: { task: string; folder: string;
     case 'wake':
       return {}
     case 'lock':
-      // All rivals wake within the same moment only if none of them sleeps.
+      // All competitors wake at the same moment only if none of them sleeps.
       while (Date.now() < at);
       await lockFolder(folder)
       return { pid: process.pid }

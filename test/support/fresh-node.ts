@@ -1,4 +1,4 @@
-/** Fresh Node processes in the root of the package, where it is known by its name: what they say, and what they load. */
+/** Fresh Node processes in the root of the package, where it can be imported by its name: their output, and the files they load. */
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 
@@ -11,7 +11,7 @@ export async function nodeSays(args: readonly string[], more: Record<string, str
   return stdout
 }
 
-/** Evaluates the code, and asks the loader, which sees every module before it is run. The code prints nothing itself. */
+/** Evaluates the code with a loader hook that prints every loaded file. The code itself must print nothing. */
 export async function filesLoaded(code: string, env: Record<string, string> = {}): Promise<string[]> {
   const hooks = `
     import { writeSync } from 'node:fs'

@@ -1,6 +1,6 @@
 /**
- * Gives a project that runs on a server the address of one. Set-ups run one after the
- * other, so whichever project comes first starts the servers of all, side by side.
+ * Gives a project that runs on a server the address of one. Set-ups run one after the other, so the first project starts
+ * the servers of all projects in parallel.
  */
 import type { TestProject } from 'vitest/node'
 import { type PostgresServer, startServer } from './postgres-server.ts'
@@ -17,7 +17,7 @@ declare module 'vitest' {
 
 const START: Partial<Record<EngineName, () => Promise<PostgresServer>>> = {
   'postgres-18': () => startServer({ major: 18 }),
-  // Users' servers seldom order text by bytes or live in UTC. Whoever relies on either by accident fails here.
+  // Servers of users rarely order text by bytes or use UTC. Code that relies on either by accident fails here.
   'postgres-15': () => startServer({ major: 15, collation: 'english', settings: { timezone: 'Asia/Kathmandu' } }),
 }
 
@@ -41,14 +41,14 @@ export default async function setup(project: TestProject): Promise<() => Promise
 
 type Servers = Map<string, Promise<PostgresServer>>
 
-/** Each project evaluates this module anew; what they share hangs on the run itself. */
+/** Each project evaluates this module again; shared state is stored on the run itself. */
 function serversOf(project: TestProject): Servers {
   const run = project.vitest as { [shared]?: Servers }
   if (run[shared]) return run[shared]
   const servers: Servers = new Map()
   for (const { name } of project.vitest.projects) {
     const server = START[name as EngineName]?.()
-    // The failure of one that no project waits for must not end the run.
+    // The failure of a server that no project uses must not end the run.
     server?.catch(() => {})
     if (server) servers.set(name, server)
   }

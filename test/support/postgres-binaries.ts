@@ -12,7 +12,7 @@ import { dirname, join, relative } from 'node:path'
 
 export type Major = 14 | 15 | 18
 
-/** Whom to run the server as; empty when we are an ordinary user already. */
+/** The user to run the server as; empty for an ordinary user. */
 export type Account = { uid?: number; gid?: number }
 
 /** The folder with `bin/`, `lib/` and `share/` that the account can run; a copy under `scratch` if nothing else works. */
@@ -21,7 +21,7 @@ export async function locateBinaries(major: Major, account: Account, scratch: st
   await makeLinks(installed).catch(() => {})
   if (runs(installed, account)) return installed
 
-  // A checkout in somebody's home, or modules that only their owner may read or complete: a copy is open to all.
+  // A checkout in a home folder, or modules that only their owner may read or complete: a copy is readable by all.
   const copy = join(scratch, 'native')
   await cp(installed, copy, { recursive: true, verbatimSymlinks: true })
   await makeLinks(copy)
@@ -36,7 +36,7 @@ export function program(binaries: string, name: 'initdb' | 'postgres'): string {
   return join(binaries, 'bin', process.platform === 'win32' ? `${name}.exe` : name)
 }
 
-/** PostgreSQL refuses to run as root, so root hands it to an account that every system has. */
+/** PostgreSQL refuses to run as root, so root uses an account that every system has. */
 export function serverAccount(): Account {
   if (process.getuid?.() !== 0) return {}
   for (const name of ['postgres', 'nobody']) {

@@ -43,7 +43,7 @@ export interface PostgresServer extends AsyncDisposable {
   readonly port: number
   readonly dataDir: string
   readonly major: Major
-  /** Ends it in good order: open transactions roll back, clients are told. */
+  /** Stops it cleanly: open transactions are rolled back, and clients are notified. */
   stop(): Promise<void>
   /** SIGKILL of the postmaster; its backends notice and follow. */
   kill(): Promise<void>
@@ -220,8 +220,8 @@ process.on('exit', () => {
 })
 
 /**
- * A shell that reads pids of postmasters until its input ends, which is when this process ends, however that comes
- * about; then it ends the last one and removes the folder.
+ * A shell that reads pids of postmasters until its input ends, which is when this process ends, for any reason; then it
+ * ends the last one and removes the folder.
  */
 function startGuard(folder: string): ChildProcess {
   const script = `
@@ -241,8 +241,8 @@ function startGuard(folder: string): ChildProcess {
 }
 
 /**
- * Below the range that systems take outgoing ports from: a client that keeps trying a dead server's port would in
- * the end be given that very port for its own end, and talk to itself.
+ * Below the range that systems take outgoing ports from: a client that keeps connecting to a dead server's port could be
+ * given that very port for its own end, and connect to itself.
  */
 async function freePort(): Promise<number> {
   for (;;) {
@@ -257,7 +257,7 @@ async function freePort(): Promise<number> {
   }
 }
 
-/** Without what would tell PostgreSQL to be another server than the one asked for, or to speak another language. */
+/** Without variables that would make PostgreSQL use another server or another language. */
 function cleanEnvironment(): NodeJS.ProcessEnv {
   const kept = Object.entries(process.env).filter(([name]) => !/^(PG|LC_|LANG)/.test(name))
   return { ...Object.fromEntries(kept), LC_ALL: 'C' }

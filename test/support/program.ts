@@ -1,8 +1,8 @@
 /**
- * Programs of the tests that run as processes of their own, compiled once per run: through a loader, each start would take
- * a second of a core.
+ * Programs of the tests that run in their own process, compiled once per run: through a loader, each start would take a
+ * second of a core.
  *
- *     const child = forkProgram(new URL('worker.ts', import.meta.url))      one of `PROGRAMS`
+ *     const child = forkProgram(new URL('worker-program.ts', import.meta.url))      one of `PROGRAMS`
  */
 import { type ChildProcess, execFile, fork } from 'node:child_process'
 import { mkdir, rm, writeFile } from 'node:fs/promises'
@@ -14,9 +14,9 @@ import { shortLived } from './embedded.ts'
 
 const PROGRAMS = [
   'test/chaos/appending-process.ts',
-  'test/chaos/consumers/rebuilder.ts',
-  'test/chaos/consumers/worker.ts',
-  'test/chaos/workflows/worker.ts',
+  'test/chaos/consumers/rebuilder-program.ts',
+  'test/chaos/consumers/worker-program.ts',
+  'test/chaos/workflows/worker-program.ts',
   'test/cli/one-process.ts',
   'test/docs/one-cluster.ts',
   'test/support/folder-process.ts',
@@ -26,7 +26,7 @@ export function forkProgram(program: string | URL): ChildProcess {
   return fork(compiledOf(program), { execArgv: [...shortLived] })
 }
 
-/** Where a program, one of `PROGRAMS`, was compiled to. */
+/** The compiled file of a program, which must be one of `PROGRAMS`. */
 export function compiledOf(program: string | URL): string {
   const path = relative(root, fileURLToPath(program)).replace(/\.ts$/, '.js')
   return join(process.env.RILLFLOW_TEST_PROGRAMS!, path)
@@ -34,12 +34,12 @@ export function compiledOf(program: string | URL): string {
 
 /** Before the run, for all projects together. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  // Inside the package, so that they find what it depends on.
+  // Inside the package, so that they find its dependencies.
   const folder = join(root, '.test-results', `programs-${process.pid}`)
   const run = project.vitest as { [compiled]?: Promise<void> }
   run[compiled] ??= compile(folder)
   await run[compiled]
-  // Not provided to the project, since some of the programs start themselves: they would have to load the test runner.
+  // Not provided to the project, because some programs start themselves: they would have to load the test runner.
   process.env.RILLFLOW_TEST_PROGRAMS = folder
   return () => rm(folder, { recursive: true, force: true })
 }

@@ -1,10 +1,10 @@
 /**
  * The toy domain of the tests: a shop that takes orders.
  *
- *     const { store, query } = await openShop()      a store of its own for this test, gone when the test is over
+ *     const { store, query } = await openShop()      a store for this test, removed when the test is over
  *
- * Stores of one test share the worker's database; a `sibling` is a second store on the same schema, on a server with
- * connections of its own, as another process would have them.
+ * Stores of one test share the worker's database; a `sibling` is a second store on the same schema, on a server with its
+ * own connections, like another process.
  */
 import pg from 'pg'
 import { beforeAll, expect, onTestFinished } from 'vitest'
@@ -23,12 +23,12 @@ export type ShopEvent =
 export const shopEvents = defineEvents<ShopEvent>()
 export type ShopMap = EventsOf<typeof shopEvents>
 
-/** A busy machine is slow: what is told of that must not be among what a test wants to hear. */
+/** A busy machine is slow: warnings about slow statements must not appear among those that a test expects. */
 const slowStatementMs = 60_000
 
 export const onServer: boolean = engine !== 'pglite'
 
-// The embedded engine takes seconds to start: not on the time of the first test. (This module is loaded once per worker.)
+// The embedded engine takes seconds to start: not within the time of the first test. (This module is loaded once per worker.)
 beforeAll(async () => {
   await openDatabase()
 })
@@ -37,15 +37,15 @@ export interface Shop {
   readonly store: Store<ShopMap>
   readonly schema: string
   readonly database: Database
-  /** Runs SQL beside the store; `~events` is the shop's own table of that name. */
+  /** Runs SQL outside of the store; `~events` is the shop's own table of that name. */
   query<R extends object = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<R[]>
-  /** The text with `~name` put in full. */
+  /** The text with each `~name` replaced by the full name. */
   named(text: string): string
   /** A second store on the same schema. */
   sibling(options?: StoreOptions<ShopMap>): Promise<Store<ShopMap>>
 }
 
-/** A database that is given is the worker's own with something in front of it. */
+/** A given database must be the worker's own with a wrapper around it. */
 export async function openShop(options: StoreOptions<ShopMap> = {}): Promise<Shop> {
   const shared = await openDatabase()
   const database = options.database ?? shared
@@ -78,8 +78,8 @@ export async function openShop(options: StoreOptions<ShopMap> = {}): Promise<Sho
 }
 
 /**
- * Schemas that were used before, emptied: making one takes longer than most tests. Not where connections are cut off, or
- * come in ways of the test's own: what they had sent may still come.
+ * Schemas that were used before, emptied: making one takes longer than most tests. Not for tests that cut connections or
+ * bring their own: statements that they had sent may still arrive.
  */
 function sparesOf(database: Database): SpareSchemas | undefined {
   if (expect.getState().testPath?.includes('/chaos/') === true) return undefined
@@ -90,7 +90,7 @@ function sparesOf(database: Database): SpareSchemas | undefined {
 
 const spares = new WeakMap<Database, SpareSchemas>()
 
-/** What a cut-off connection had sent may still run on the server, and take the tables in another order than we do. */
+/** Statements of a cut connection may still run on the server, and lock the tables in another order than the drop. */
 async function dropSchema(query: Shop['query'], schema: string): Promise<void> {
   for (let tries = 1; ; tries++) {
     try {
@@ -102,7 +102,7 @@ async function dropSchema(query: Shop['query'], schema: string): Promise<void> {
   }
 }
 
-/** A connection of the user's own, closed when the test is over. Only on a server. */
+/** A connection of the user, closed when the test is over. Only on a server. */
 export async function connect(url: string = postgresUrl()): Promise<pg.Client> {
   const client = new pg.Client(url)
   client.on('error', () => {})
@@ -121,7 +121,7 @@ export function shipped(parcel = 'parcel-1'): NewEvent<ShopMap> {
   return { type: 'OrderShipped', data: { parcel } }
 }
 
-/** The first `count` of a sequence, which is left then. */
+/** The first `count` items of a sequence, which is left then. */
 export async function take<T>(source: AsyncIterable<T>, count: number): Promise<T[]> {
   const taken: T[] = []
   for await (const item of source) {
@@ -131,7 +131,7 @@ export async function take<T>(source: AsyncIterable<T>, count: number): Promise<
   return taken
 }
 
-/** What a promise came to, so that it can be looked at later without having been waited for. */
+/** The outcome of a promise, to be checked later without awaiting it now. */
 export function outcome<T>(promise: Promise<T>): Promise<{ value?: T; error?: unknown }> {
   return promise.then(
     value => ({ value }),
@@ -139,7 +139,7 @@ export function outcome<T>(promise: Promise<T>): Promise<{ value?: T; error?: un
   )
 }
 
-/** How many sessions wait for a lock that this connection holds. */
+/** Number of sessions that wait for a lock of this connection. */
 export async function waitersFor(client: pg.Client): Promise<number> {
   const { rows } = await client.query(`
     select count(distinct pid)::integer as waiters

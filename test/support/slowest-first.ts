@@ -1,6 +1,6 @@
 /**
- * The order of the test files: the slowest first, so that no worker is left alone with one at the end, and one engine
- * after the other, since a worker, and the PGlite in it, lives only as long as the next file is of its project.
+ * The order of the test files: the slowest first, so that no worker is left alone with one at the end, and one engine after
+ * the other, because a worker, and its PGlite, lives only as long as the next file is of its project.
  */
 import { statSync } from 'node:fs'
 import type { TestSequencer, TestSpecification } from 'vitest/node'
@@ -18,7 +18,7 @@ export class SlowestFirst implements TestSequencer {
   }
 }
 
-/** Long files have many tests; those that start processes of their own are slow however short they are. */
+/** Long files have many tests; those that start processes are slow however short they are. */
 function sizeOf(path: string): number {
   return statSync(path).size + (/\/test\/(chaos|docs)\//.test(path) ? 1_000_000 : 0)
 }

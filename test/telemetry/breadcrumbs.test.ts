@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { projection } from '../../src/projections/projection.ts'
 import { channels } from '../../src/telemetry/telemetry.ts'
 import { emit } from '../../src/workflows/emit.ts'
-import { parseSequence } from '../support/sequence.ts'
+import { parseSequence } from '../support/parse-sequence-diagram.ts'
 import { openShop, outcome, paid, placed, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -12,7 +12,7 @@ function messagesOf(mermaid: string): string[] {
   return parseSequence(mermaid).messages.map(message => message.replace(/ \([\d.]+ ms\)$/, ''))
 }
 
-test('a request tells which documents and events it touched, in their order', async () => {
+test('a trace lists the documents and events that a request touched, in order', async () => {
   const { store } = await openShop()
   const customers = store.documents<{ name: string }>('customers')
   await customers.put('ada', { name: 'Ada' })
@@ -43,7 +43,7 @@ test('a request tells which documents and events it touched, in their order', as
   ])
 })
 
-test('what follows from it is seen while it runs: projections, handlers and what they emit, and nothing of others', async () => {
+test('effects are traced while it runs: projections, handlers and their emitted events, and nothing of other requests', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   await store.projections.register(projection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } }))
@@ -106,7 +106,7 @@ test('a session is one step, with its documents and events; an inline projection
   expect(messages.some(message => message.startsWith('request ->> documents customers: '))).toBe(true)
 })
 
-test('two requests at once do not see each other', async () => {
+test('two concurrent requests do not see each other', async () => {
   const { store } = await openShop()
   const touch = (stream: string) => store.trace(() => store.events.append(stream, placed()))
 
@@ -115,7 +115,7 @@ test('two requests at once do not see each other', async () => {
   expect([first, second].map(({ crumbs }) => crumbs.map(({ name }) => name))).toEqual([['order-1'], ['order-2']])
 })
 
-test('only so many crumbs are kept, and that there were more is said', async () => {
+test('the number of breadcrumbs is limited, and a cut is marked', async () => {
   const { store } = await openShop()
 
   const { crumbs, isWhole, mermaid } = await store.trace(
@@ -129,7 +129,7 @@ test('only so many crumbs are kept, and that there were more is said', async () 
   expect(parseSequence(mermaid()).notes).toEqual(['more was done than is shown'])
 })
 
-test('names that mean something in a diagram are drawn as they are', async () => {
+test('names with special characters are drawn unchanged in a diagram', async () => {
   const { store } = await openShop()
   const name = 'end; note #1 "<b>" : -->> x'
 
@@ -138,7 +138,7 @@ test('names that mean something in a diagram are drawn as they are', async () =>
   expect(messagesOf(mermaid())).toEqual([`request ->> events: append OrderPlaced to ${name}`])
 })
 
-test('a request that fails fails as it would, and afterwards nobody listens', async () => {
+test('a request that fails rejects as usual, and afterwards there is no listener', async () => {
   const { store } = await openShop()
 
   const { error } = await outcome(store.trace(() => Promise.reject(new Error('no'))))
@@ -147,7 +147,7 @@ test('a request that fails fails as it would, and afterwards nobody listens', as
   await waitUntil(() => !channel(channels.span).hasSubscribers && !channel(channels.documents).hasSubscribers)
 })
 
-test('a schedule run by what the request has started is shown with what it emits, and so is a loop over its events', async () => {
+test('a schedule run by a worker that the request started is traced with its emitted events, and so is a loop over its events', async () => {
   const { store } = await openShop()
   store.workflows.schedule('nightly', { everyMs: 86_400_000 }, () => emit('OrderPlaced', { total: 1 }))
 

@@ -3,18 +3,18 @@ import { expect, test } from 'vitest'
 import { engine, freshSchema, postgresUrl } from '../support/engines.ts'
 import { filesLoaded } from '../support/fresh-node.ts'
 
-test('a program that asks for no telemetry loads none: no OpenTelemetry, no server, no breadcrumbs', async () => {
+test('a program that uses no telemetry loads none: no OpenTelemetry, no server, no breadcrumbs', async () => {
   const onServer = `
     const store = await openStore({ url: process.env.DATABASE_URL, schema: '${freshSchema()}', migrate: true })
     await store.events.append('order-1', { type: 'OrderPlaced', data: {} })
     await store.close()`
   const files = await filesLoaded(
-    // Starting the embedded engine takes seconds, and loads nothing more of ours that could be telemetry.
+    // Starting the embedded engine takes seconds, and loads nothing more of the library that could be telemetry.
     `const { openStore } = await import('rillflow'); ${engine === 'pglite' ? '' : onServer}`,
     { DATABASE_URL: engine === 'pglite' ? '' : postgresUrl() },
   )
 
-  // What is loaded on demand has a file of its own, named after it.
+  // A part that is loaded on demand has its own file, named after it.
   const unasked = /@opentelemetry|\/dist\/integrations\/|\/chunks\/(server|breadcrumbs)-/
   expect(files.some(file => file.endsWith('/dist/index.js'))).toBe(true)
   expect(files.filter(file => unasked.test(file))).toEqual([])

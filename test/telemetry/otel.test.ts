@@ -92,7 +92,7 @@ test('the trace goes from the append through projection and handler to the emitt
   expect(paid!.headers.traceparent).toBe(traceparentOf(emission!.spanContext()))
 })
 
-test('a batch of events from several traces has a link to each, and a trace of its own', async () => {
+test('a batch of events from several traces has a link to each, and its own trace', async () => {
   const { store, spansOf, inRequest } = await openTraced()
   await store.projections.register(projection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } }))
   const first = await inRequest(() => store.events.append('order-1', placed()))
@@ -106,7 +106,7 @@ test('a batch of events from several traces has a link to each, and a trace of i
   expect([first.traceId, second.traceId]).not.toContain(batch!.spanContext().traceId)
 })
 
-test('an inline projection is part of the append that it is applied with; a session gives its context on', async () => {
+test('an inline projection is part of its append; a session passes its context on', async () => {
   const { store, spansOf, inRequest } = await openTraced()
   const totals = projection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } })
   await store.projections.register(totals, { lifecycle: 'inline' })
@@ -125,7 +125,7 @@ test('an inline projection is part of the append that it is applied with; a sess
   expect(inline!.parentSpanContext?.spanId).toBe(save!.spanContext().spanId)
 })
 
-test('what fails is told as failed: a refused append, a handler that throws, a subscriber that throws', async () => {
+test('failures are marked as failed: a refused append, a handler that throws, a subscriber that throws', async () => {
   const { store, spansOf } = await openTraced()
   store.workflows.on('OrderPlaced', { name: 'charge' }, () => {
     throw new Error('declined')
@@ -151,7 +151,7 @@ test('what fails is told as failed: a refused append, a handler that throws, a s
   expect(failed.map(span => span?.events.map(event => event.name))).toEqual(failed.map(() => ['exception']))
 })
 
-test('a loop over a subscription has a span for each event, from handing it over until the loop comes back', async () => {
+test('a loop over a subscription has a span for each event, from its delivery until the loop returns', async () => {
   const { store, spansOf, inRequest } = await openTraced()
   const { traceId } = await inRequest(() => store.events.append('order-1', placed()))
   await store.events.append('order-2', placed())
@@ -170,7 +170,7 @@ test('a loop over a subscription has a span for each event, from handing it over
   expect(second).toBeDefined()
 })
 
-test('a run of a schedule begins a trace, whoever started the worker, and its events carry it on', async () => {
+test('a run of a schedule begins a new trace, and its events carry it on', async () => {
   const { store, spansOf, inRequest } = await openTraced()
   const flows = store.workflows
   let isOpen = true
@@ -198,7 +198,7 @@ test('a run of a schedule begins a trace, whoever started the worker, and its ev
   expect(failed!.status).toEqual({ code: SpanStatusCode.ERROR, message: 'no till' })
 })
 
-test('a dead letter that is tried again goes on in the trace of its event', async () => {
+test('a retried dead letter continues the trace of its event', async () => {
   const { store, spansOf, inRequest } = await openTraced()
   let isBroken = true
   const handle = async (): Promise<void> => {
@@ -213,7 +213,7 @@ test('a dead letter that is tried again goes on in the trace of its event', asyn
 
   await store.deadLetters.retry('totals', {})
   await waitUntil(() => spansOf('consumers.replay totals').length === 1)
-  // The letter is put back after the try has ended.
+  // The dead letter is opened again after the attempt has ended.
   await waitUntil(async () => (await store.deadLetters.list({ state: 'open' })).length === 1)
   isBroken = false
   await store.deadLetters.retry('totals', {})
@@ -225,7 +225,7 @@ test('a dead letter that is tried again goes on in the trace of its event', asyn
   expect(replays.map(span => span.spanContext().traceId)).toEqual([traceId, traceId])
 })
 
-test('without a bridge the context of an event still goes on to what is emitted because of it', async () => {
+test('without a bridge the context of an event is still passed on to emitted events', async () => {
   const { store } = await openShop()
   store.workflows.on('OrderPlaced', { name: 'charge' }, () => emit('OrderPaid', { method: 'card' }))
   await using worker = store.workflows.worker()
@@ -239,7 +239,7 @@ test('without a bridge the context of an event still goes on to what is emitted 
   expect(paid!.headers).toMatchObject(headers)
 })
 
-test('headers that are no trace context are no cause of trouble, and own ones are kept', async () => {
+test('invalid trace headers cause no error, and own headers are kept', async () => {
   const { store, spansOf } = await openTraced()
   await store.projections.register(projection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } }))
   await store.events.append('order-1', placed(1, { headers: { traceparent: 'nonsense' } }))

@@ -3,9 +3,9 @@ import { expect, test } from 'vitest'
 import { openFigures } from '../../src/telemetry/figures.ts'
 import { counters, gauges, histograms, levels, totals } from '../../src/telemetry/metrics.ts'
 import { renderMetrics } from '../../src/telemetry/prometheus.ts'
-import { parseMetrics } from '../support/metrics.ts'
+import { parseMetrics } from '../support/parse-metrics.ts'
 
-test('a label never has more than so many values: what comes after them is counted together', () => {
+test('a label has a limited number of values: further ones are counted together', () => {
   const figures = openFigures()
   for (let n = 0; n < 1_000; n++) figures.count('consumer_events_total', 2, `consumer-${n}`)
   for (let n = 0; n < 1_000; n++) figures.observe('consumer_batch_seconds', 0.01, `consumer-${n}`)
@@ -20,7 +20,7 @@ test('a label never has more than so many values: what comes after them is count
   expect(value('rillflow_consumer_batch_seconds_count', { consumer: 'other' })).toBe(800)
 })
 
-test('of a metric only so many series are shown, and how many are not is told', () => {
+test('a metric shows a limited number of series, and the number of hidden ones', () => {
   const samples = Array.from({ length: 30 }, (_, n) => ({
     labels: { consumer: `c-${n}`, kind: 'projection' },
     value: n,
@@ -33,7 +33,7 @@ test('of a metric only so many series are shown, and how many are not is told', 
   expect(value('rillflow_series_dropped', { metric: 'rillflow_consumer_lag_events' })).toBe(20)
 })
 
-test('tenants are told apart by a label of every series, in one family', () => {
+test('tenants are a label of every series, in one family', () => {
   const [acme, beta] = [openFigures(), openFigures()]
   acme.count('events_appended_total', 1)
   beta.count('events_appended_total', 2)
@@ -51,7 +51,7 @@ test('tenants are told apart by a label of every series, in one family', () => {
   expect(value('rillflow_event_append_seconds_bucket', { tenant: 'beta', le: '0.5' })).toBe(1)
 })
 
-test('a value that lies beyond all buckets is counted, and whatever is in a label stays in it', () => {
+test('a value beyond all buckets is counted, and any text is allowed in a label', () => {
   const figures = openFigures()
   figures.observe('consumer_batch_seconds', 1e9, 'a\n"b"\\')
 
@@ -62,7 +62,7 @@ test('a value that lies beyond all buckets is counted, and whatever is in a labe
   expect(value('rillflow_consumer_batch_seconds_bucket', { consumer, le: '+Inf' })).toBe(1)
 })
 
-test('docs/reference/metrics.md is what the table of metrics says', () => {
+test('docs/reference/metrics.md is generated from the table of metrics', () => {
   const path = new URL('../../docs/reference/metrics.md', import.meta.url)
   const made = describeMetrics()
   if (process.env.RILLFLOW_UPDATE === '1') writeFileSync(path, made)

@@ -6,19 +6,19 @@ import { freshSchema } from '../support/engines.ts'
 import { openShop, outcome, paid, placed } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-/** What is published about one schema while the test runs. */
+/** Messages published about one schema while the test runs. */
 function listenTo(channel: string, schema: string): Record<string, unknown>[] {
   const messages: Record<string, unknown>[] = []
-  const hear = (message: unknown): void => {
+  const listen = (message: unknown): void => {
     const fields = message as Record<string, unknown>
     if (fields.schema === schema) messages.push(fields)
   }
-  subscribe(channel, hear)
-  onTestFinished(() => void unsubscribe(channel, hear))
+  subscribe(channel, listen)
+  onTestFinished(() => void unsubscribe(channel, listen))
   return messages
 }
 
-test('an append is told with its streams, the number of its events and how long it took', async () => {
+test('an append is published with its streams, the number of its events and its duration', async () => {
   const { store, schema } = await openShop()
   const messages = listenTo(channels.append, schema)
 
@@ -34,7 +34,7 @@ test('an append is told with its streams, the number of its events and how long 
   ])
 })
 
-test('what is made of the schema is told, on the channel and to the logger', async () => {
+test('schema changes are published on the channel and logged', async () => {
   const schema = freshSchema()
   const messages = listenTo(channels.migrate, schema)
   const logged: [object, string][] = []
@@ -47,7 +47,7 @@ test('what is made of the schema is told, on the channel and to the logger', asy
   expect(logged.map(([fields]) => fields)).toEqual(messages)
 })
 
-test('an append that was refused is told with its error', async () => {
+test('a refused append is published with its error', async () => {
   const { store, schema } = await openShop()
   const messages = listenTo(channels.append, schema)
 
@@ -56,7 +56,7 @@ test('an append that was refused is told with its error', async () => {
   expect(messages).toMatchObject([{ streams: ['order-1'], error }])
 })
 
-test('a group of appends is told with how many travelled together', async () => {
+test('a group of appends is published with its size', async () => {
   const { store, schema } = await openShop()
   const messages = listenTo(channels.group, schema)
 
@@ -67,7 +67,7 @@ test('a group of appends is told with how many travelled together', async () => 
   expect(Math.max(...appends)).toBeGreaterThan(10)
 })
 
-test('counters count what was stored, refused, repeated, read and imported', async () => {
+test('counters count stored, refused, repeated, read and imported events', async () => {
   const { store } = await openShop()
   const fresh = store.metrics()
   await store.events.append('order-1', [placed(), paid], { idempotencyKey: 'k' })
@@ -90,14 +90,14 @@ test('counters count what was stored, refused, repeated, read and imported', asy
   expect(counted).not.toBe(store.metrics())
 })
 
-test('every channel has the name of the library before it, and each its own', () => {
+test('every channel begins with the name of the library, and is unique', () => {
   const names = Object.values(channels)
 
   expect(names.every(name => /^rillflow:[a-z]+\.[a-z]+$/.test(name))).toBe(true)
   expect(new Set(names).size).toBe(names.length)
 })
 
-test('events are counted whoever appends them, also handlers; not those of a transaction that is rolled back', async () => {
+test('events are counted for every writer, also handlers, but not those of a transaction that is rolled back', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   flows.on('OrderPlaced', { name: 'pay' }, () => emit('OrderPaid', { method: 'card' }))
@@ -106,7 +106,7 @@ test('events are counted whoever appends them, also handlers; not those of a tra
 
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   await flow.settled({ timeoutMs: 60_000 })
-  // Others may see what was committed before we have heard of it.
+  // Others may see a commit before this process has its answer.
   await waitUntil(() => store.metrics().events_appended_total === 2)
   await store.transaction(tx => store.events.append('order-1', [paid, paid], { tx }))
   const undone = store.transaction(async tx => {

@@ -7,20 +7,20 @@ import type { Store } from '../../src/store.ts'
 import { fakeClock } from '../../src/testing/fake-clock.ts'
 import { orders } from '../aggregates/orders.ts'
 import { openDatabase } from '../support/engines.ts'
-import { openMall, prefixOf } from '../support/mall.ts'
 import { placed, type ShopMap } from '../support/shop.ts'
+import { openTenantStore, prefixOf } from '../support/tenant-store.ts'
 import { waitUntil } from '../support/wait.ts'
 
 const names = ['acme', 'globex', 'initech']
 
-/** Tells which orders of which tenant were seen by its projection, and by its handler. */
+/** Records the orders of each tenant that its projection and its handler have seen. */
 function watching(): { seen: string[]; register: (store: Store<ShopMap>) => void; of(tenant: string): string[] } {
   const seen: string[] = []
   const register = (store: Store<ShopMap>): void => {
-    const told = (what: string) => (event: { stream: string }) =>
+    const reported = (what: string) => (event: { stream: string }) =>
       void seen.push(`${store.schema.name.split('_').at(-1)} ${what} ${event.stream}`)
-    void store.projections.register(projection('orders', { on: { OrderPlaced: told('projected') } }))
-    store.workflows.on('OrderPlaced', { name: 'greet' }, told('handled'))
+    void store.projections.register(projection('orders', { on: { OrderPlaced: reported('projected') } }))
+    store.workflows.on('OrderPlaced', { name: 'greet' }, reported('handled'))
   }
   return {
     seen,
@@ -29,9 +29,9 @@ function watching(): { seen: string[]; register: (store: Store<ShopMap>) => void
   }
 }
 
-test('RB-26: one daemon serves all tenants, and those that come while it runs', async () => {
+test('RB-26: one runner serves all tenants, also those created while it runs', async () => {
   const { register, of } = watching()
-  const store = await openMall({ register, pollMs: 50 })
+  const store = await openTenantStore({ register, pollMs: 50 })
   for (const tenant of names) await store.tenants.ensure(tenant)
   for (const tenant of names) await store.tenant(tenant).events.append('order-1', placed())
   await using daemon = store.tenants.daemon({ pollMs: 20, worker: { concurrency: 2 } })
@@ -45,9 +45,9 @@ test('RB-26: one daemon serves all tenants, and those that come while it runs', 
   await waitUntil(() => [...names, 'umbrella'].every(tenant => of(tenant).some(line => line.startsWith('handled'))))
 })
 
-test('the snapshotters of all tenants run with them, each on its own streams', async () => {
+test('the snapshotters of all tenants run, each on its own streams', async () => {
   const register = (store: Store<ShopMap>): void => void store.snapshotter(orders(), { threshold: 3 })
-  const store = await openMall({ register, pollMs: 50 })
+  const store = await openTenantStore({ register, pollMs: 50 })
   for (const tenant of ['acme', 'globex']) await store.tenants.ensure(tenant)
   await using daemon = store.tenants.daemon({ pollMs: 20 })
   await daemon.start()
@@ -68,11 +68,11 @@ test('the snapshotters of all tenants run with them, each on its own streams', a
   expect(await snapshots('globex')).toEqual([])
 })
 
-test('a tenant with nothing to do sleeps, and is woken by what happens to it: here, in another process, or in time', async () => {
+test('a tenant without work sleeps, and is woken by events: here, in another process, or by time', async () => {
   const { register, of } = watching()
-  const store = await openMall({ register, pollMs: 50 })
+  const store = await openTenantStore({ register, pollMs: 50 })
   await store.tenants.ensure('acme')
-  const other = await openMall({ tenantPrefix: prefixOf(await store.tenants.list()) })
+  const other = await openTenantStore({ tenantPrefix: prefixOf(await store.tenants.list()) })
   await using daemon = store.tenants.daemon({ pollMs: 20, restMs: 50, worker: {} })
   await daemon.start()
   await waitUntil(() => daemon.awake().length === 0)
@@ -87,10 +87,10 @@ test('a tenant with nothing to do sleeps, and is woken by what happens to it: he
   expect((await flow.settled({ timeoutMs: 60_000 })).state).toBe('settled')
 })
 
-test('what is old is deleted of a tenant that sleeps, too', async () => {
+test('retention also applies to a tenant that sleeps', async () => {
   const clock = fakeClock()
   const { register } = watching()
-  const store = await openMall({ clock, register, pollMs: 50, retention: { idempotencyKeysMs: 0 } })
+  const store = await openTenantStore({ clock, register, pollMs: 50, retention: { idempotencyKeysMs: 0 } })
   const { schema } = await store.tenants.ensure('acme')
   await store.tenant('acme').events.append('order-1', placed(), { idempotencyKey: 'first' })
   await using daemon = store.tenants.daemon({ pollMs: 20, restMs: 50 })
@@ -106,9 +106,9 @@ test('what is old is deleted of a tenant that sleeps, too', async () => {
   await waitUntil(async () => (await keys()).length === 0)
 })
 
-test('daemons take some of the tenants if they are told so', async () => {
+test('runners can be limited to some tenants', async () => {
   const { register, seen } = watching()
-  const store = await openMall({ register, pollMs: 50 })
+  const store = await openTenantStore({ register, pollMs: 50 })
   for (const tenant of names) await store.tenants.ensure(tenant)
   await using daemon = store.tenants.daemon({ tenants: ['acme', 'globex'], pollMs: 20 })
   await daemon.start()
@@ -119,10 +119,10 @@ test('daemons take some of the tenants if they are told so', async () => {
   expect([...seen].sort()).toEqual(['acme projected order-1', 'globex projected order-1'])
 })
 
-test('a tenant whose projection fails holds up nobody else, and is told of', async () => {
+test('a tenant whose projection fails holds up no other tenant, and the failure is logged', async () => {
   const failures: string[] = []
   const seen: string[] = []
-  const store = await openMall({
+  const store = await openTenantStore({
     pollMs: 50,
     register: tenant =>
       void tenant.projections.register(
@@ -146,9 +146,9 @@ test('a tenant whose projection fails holds up nobody else, and is told of', asy
   await waitUntil(() => seen.length === 2 && failures.includes('acme'))
 })
 
-test('a tenant that was dropped and made again is served again', async () => {
+test('a tenant that was dropped and created again is served again', async () => {
   const { register, of } = watching()
-  const store = await openMall({ register, pollMs: 50 })
+  const store = await openTenantStore({ register, pollMs: 50 })
   await store.tenants.ensure('acme')
   await using daemon = store.tenants.daemon({ pollMs: 500 })
   await daemon.start()
@@ -162,13 +162,13 @@ test('a tenant that was dropped and made again is served again', async () => {
   await waitUntil(() => of('acme').includes('projected order-2'))
 })
 
-test('a dead letter that another process was at when it ended wakes its tenant', async () => {
+test('a dead letter that another process was retrying when it ended wakes its tenant', async () => {
   let isMended = false
-  const mended = (): void => {
+  const fixed = (): void => {
     if (!isMended) throw new Error('broken')
   }
-  const orders = projection('orders', { policy: deadLetter({ retries: 0 }), on: { OrderPlaced: mended } })
-  const store = await openMall({ register: own => own.projections.register(orders), pollMs: 50 })
+  const orders = projection('orders', { policy: deadLetter({ retries: 0 }), on: { OrderPlaced: fixed } })
+  const store = await openTenantStore({ register: own => own.projections.register(orders), pollMs: 50 })
   const { schema } = await store.tenants.ensure('acme')
   const acme = store.tenant('acme')
   await acme.events.append('order-1', placed())
@@ -178,14 +178,14 @@ test('a dead letter that another process was at when it ended wakes its tenant',
   await waitUntil(() => daemon.awake().length === 0)
 
   isMended = true
-  const letters = identifier(schema, 'dead_letters')
-  const text = `update ${letters} set state = 'retrying', retry_at = now(), fence = 0`
+  const deadLetters = identifier(schema, 'dead_letters')
+  const text = `update ${deadLetters} set state = 'retrying', retry_at = now(), fence = 0`
   await (await openDatabase()).run({ label: 'test.taken', text, values: [] })
 
   await waitUntil(async () => (await acme.deadLetters.list({ state: 'replayed' })).length === 1)
 })
 
-/** Tells what was asked. */
+/** Records the statements. */
 async function listened(): Promise<{ database: Database; asked: Statement[] }> {
   const database = await openDatabase()
   const asked: Statement[] = []
@@ -200,10 +200,10 @@ async function listened(): Promise<{ database: Database; asked: Statement[] }> {
   return { asked, database: { ...database, run, runArrays } }
 }
 
-test('a daemon that is stopped while it starts runs nothing', async () => {
+test('a runner that is stopped while it starts runs nothing', async () => {
   const { database, asked } = await listened()
   const { register } = watching()
-  const store = await openMall({ register, database })
+  const store = await openTenantStore({ register, database })
   await store.tenants.ensure('acme')
   await using daemon = store.tenants.daemon()
 
@@ -216,10 +216,10 @@ test('a daemon that is stopped while it starts runs nothing', async () => {
   expect([daemon.isRunning, await acme.projections.runUntilIdle()]).toEqual([false, 1])
 })
 
-test('what is asked of the server while all tenants sleep does not depend on their number, and each has its turn', async () => {
+test('the number of queries while all tenants sleep does not depend on their number, and each gets its turn', async () => {
   const { database, asked } = await listened()
   const { register } = watching()
-  const store = await openMall({ register, database })
+  const store = await openTenantStore({ register, database })
   for (const tenant of [...names, 'umbrella']) await store.tenants.ensure(tenant)
   await using daemon = store.tenants.daemon({ pollMs: 20, restMs: 20, worker: {} })
   await daemon.start()
@@ -231,7 +231,7 @@ test('what is asked of the server while all tenants sleep does not depend on the
   const isQuiet = (): boolean =>
     asked.every(({ label }) => labels.has(label)) && looks().length <= count('tenants.heads') / 2 + 1
   let began = 0
-  // What was told when they went to sleep is on its way for a while, and is looked at when it comes.
+  // Notifications sent when they went to sleep may still arrive, and cause a query.
   await waitUntil(
     async () => {
       asked.length = 0
@@ -244,6 +244,6 @@ test('what is asked of the server while all tenants sleep does not depend on the
 
   expect(new Set(asked.map(({ label }) => label))).toEqual(labels)
   expect(new Set(looks().map(({ text }) => text)).size).toBe(names.length + 1)
-  // Who there is, is asked every five polls, of which each is up to a fifth shorter.
+  // The list of tenants is read every five polls, each up to a fifth shorter.
   expect(count('tenants.schemas')).toBeLessThanOrEqual((performance.now() - began) / (5 * 20 * 0.8) + 1)
 })

@@ -7,13 +7,13 @@ import { projection } from '../../src/projections/projection.ts'
 import { openStore, type Store, type StoreOptions, type TenantedStore } from '../../src/store.ts'
 import { occupantOf } from '../../src/transfer/move/door.ts'
 import { complete, emit } from '../../src/workflows/emit.ts'
-import { startProxy } from '../chaos/proxy.ts'
+import { startProxy } from '../chaos/tcp-proxy.ts'
 import { freshSchema, postgresUrl } from '../support/engines.ts'
-import { totals } from '../support/mall.ts'
 import { startServer } from '../support/postgres-server.ts'
 import { connect, outcome, placed, type ShopMap, shopEvents } from '../support/shop.ts'
+import { totals } from '../support/tenant-store.ts'
 import { waitUntil } from '../support/wait.ts'
-import { secondServer } from '../transfer/move/servers.ts'
+import { secondServer } from '../transfer/move/two-servers.ts'
 
 interface Country {
   readonly store: TenantedStore<ShopMap>
@@ -21,7 +21,7 @@ interface Country {
   /** Of the directory. */
   readonly schema: string
   readonly tenantPrefix: string
-  /** As another process would have it. */
+  /** Like another process. */
   another(options?: Partial<StoreOptions<ShopMap>>): Promise<TenantedStore<ShopMap>>
 }
 
@@ -50,7 +50,7 @@ async function openCountry(options: Partial<StoreOptions<ShopMap>> = {}): Promis
   return { store: await another(), another, servers, schema, tenantPrefix }
 }
 
-test('tenants go to the server with the fewest, or to the one asked for, and are found there by everybody', async () => {
+test('tenants go to the server with the fewest, or to the requested one, and every process finds them there', async () => {
   const { store, another } = await openCountry()
 
   await store.tenants.ensure('acme')
@@ -74,7 +74,7 @@ test('tenants go to the server with the fewest, or to the one asked for, and are
   })
 })
 
-test('a tenant is moved while it is written to, projected and worked for: nothing is lost, nothing doubled', async () => {
+test('a tenant is moved under writes, projections and handlers without loss or duplicates', async () => {
   const seen: number[] = []
   const handled: number[] = []
   const register = (own: Store<ShopMap>): void => {
@@ -129,7 +129,7 @@ test('a tenant is moved while it is written to, projected and worked for: nothin
 })
 
 test.each(['while', 'after'] as const)(
-  'what a worker comes to %s its tenant moves is stored at the new place, once, and costs no try',
+  'an outcome that a worker stores %s its tenant moves is stored at the new place, once, and costs no attempt',
   async when => {
     const runs: string[] = []
     const goOn = deferred<void>()
@@ -157,7 +157,7 @@ test.each(['while', 'after'] as const)(
     }
     const { store, another } = await openCountry({ register })
     await store.tenants.ensure('acme', { server: 'eu-1' })
-    // Nothing but what it came to tells this process of the move.
+    // This process learns of the move only by its outcome.
     const acme = (await another({ pollMs: 600_000 })).tenant('acme')
     await acme.transaction(tx => tx.query(`create table ${receipts(acme.schema.name)} (handler text primary key)`))
     await using worker = acme.workflows.worker({ pollMs: 600_000, leaseMs: 600_000 })
@@ -180,7 +180,7 @@ test.each(['while', 'after'] as const)(
   },
 )
 
-test('a move that was cut off is gone on with, or undone, and the tenant is in use all the time', async () => {
+test('an interrupted move is continued, or undone, and the tenant is usable all the time', async () => {
   const { store } = await openCountry()
   await store.tenants.ensure('acme', { server: 'eu-1' })
   await store.tenant('acme').events.append('order-1', placed(1))
@@ -199,7 +199,7 @@ test('a move that was cut off is gone on with, or undone, and the tenant is in u
   expect(await store.tenants.move('acme', { server: 'eu-2' })).toMatchObject({ moved: undefined })
 })
 
-test('whoever makes sure of a tenant while it moves away does not make a second one where it was', async () => {
+test('ensuring a tenant while it moves away does not create a second one at its old place', async () => {
   const { store, servers, schema, tenantPrefix } = await openCountry()
   await store.tenants.ensure('acme', { server: 'eu-1' })
   await store.tenant('acme').events.append('order-1', placed(1))
@@ -210,7 +210,7 @@ test('whoever makes sure of a tenant while it moves away does not make a second 
   proxy.hold('up', { newLinks: true })
 
   const ensuring = outcome(slow.tenants.ensure('acme'))
-  // It has asked the directory by now.
+  // It has read the directory by now.
   await waitUntil(() => proxy.opened > 0)
   await store.tenants.move('acme', { server: 'eu-2' })
   proxy.release()
@@ -248,7 +248,7 @@ test('a tenant that is being dropped cannot be moved, and is gone afterwards', a
   })
 })
 
-test('a server that is down fails its own tenants only, and they are back when it is', async () => {
+test('a server that is down fails only its own tenants, and they return with it', async () => {
   const { store } = await openCountry()
   const third = await startServer({ major: 18 })
   onTestFinished(() => third.stop())
@@ -266,7 +266,7 @@ test('a server that is down fails its own tenants only, and they are back when i
   expect(await totals(store.tenant('globex'))).toEqual([1])
 })
 
-test('a server that accepts connections and never answers holds up the daemon for its own tenants only', async () => {
+test('a server that accepts connections and never answers holds up only its own tenants', async () => {
   const seen: string[] = []
   const register = (own: Store<ShopMap>): void =>
     void own.projections.register(
@@ -289,12 +289,12 @@ test('a server that accepts connections and never answers holds up the daemon fo
   await starting
 
   expect(awake).toEqual(['acme'])
-  // A visit that was given up by now is paid again in the next round.
+  // A visit that has timed out by now is repeated in the next round.
   await waitUntil(() => daemon.awake().length > 1)
   expect(daemon.awake().sort()).toEqual(['acme', 'globex'])
 })
 
-test('a directory that cannot be reached, or was never made, says so', async () => {
+test('a directory that cannot be reached, or does not exist, is reported', async () => {
   const tenancy = { directory: 'postgres://nobody@127.0.0.1:1/none' }
   await expect(openStore({ tenancy })).rejects.toMatchObject({ code: 'database_unreachable' })
 
@@ -306,7 +306,7 @@ test('a directory that cannot be reached, or was never made, says so', async () 
   })
 })
 
-test('a directory that goes away stops nobody who knows the way, and whoever has to ask may try again', async () => {
+test('a lost directory stops no process that knows the placement, and lookups can be retried', async () => {
   const { store, schema, servers, tenantPrefix } = await openCountry()
   for (const tenant of ['acme', 'globex']) await store.tenants.ensure(tenant, { server: 'eu-1' })
   await using proxy = await startProxy(postgresUrl())

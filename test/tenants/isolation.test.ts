@@ -1,12 +1,12 @@
-/** What one tenant does, by whatever name or path, is never seen or changed by another. */
+/** Actions of one tenant, under any name or path, are never seen or changed by another. */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { checkTenantName, checkTenantPrefix, schemaOfTenant, tenantOfSchema } from '../../src/tenants/tenant-name.ts'
 import { openDatabase } from '../support/engines.ts'
-import { openMall, totals } from '../support/mall.ts'
 import { placed } from '../support/shop.ts'
+import { openTenantStore, totals } from '../support/tenant-store.ts'
 
-test('RB-68: names that could be taken for each other, or would be cut off, are refused', () => {
+test('RB-68: names that could be confused, or would be cut off, are refused', () => {
   const refused = [
     'Acme',
     'acme ',
@@ -25,14 +25,14 @@ test('RB-68: names that could be taken for each other, or would be cut off, are 
   expect(() => checkTenantName(42, 'tenant_')).toThrow(expect.objectContaining({ code: 'invalid_tenant_name' }))
 })
 
-test('RB-68: with a prefix that any schema could have, no store is opened', async () => {
+test('RB-68: a store with a prefix that any schema could have is not opened', async () => {
   for (const prefix of ['', 'Tenant_', 'tenant', '_', '1_', 'pg_tenant_', 'a"_', `${'x'.repeat(40)}_`])
     expect(() => checkTenantPrefix(prefix)).toThrow(expect.objectContaining({ code: 'invalid_option' }))
 
-  await expect(openMall({ tenantPrefix: '' })).rejects.toMatchObject({ option: 'tenantPrefix' })
+  await expect(openTenantStore({ tenantPrefix: '' })).rejects.toMatchObject({ option: 'tenantPrefix' })
 })
 
-test('RB-68: two names are never one schema, and each schema tells whose it is', () => {
+test('RB-68: two names never share a schema, and each schema names its tenant', () => {
   const name = fc.string({ unit: fc.constantFrom(...'aB1-_."\0é'), maxLength: 70 })
   const schemaOf = (tenant: string): string | undefined => {
     try {
@@ -53,10 +53,10 @@ test('RB-68: two names are never one schema, and each schema tells whose it is',
   )
 })
 
-test('RB-67, RB-69: tenants that work at once, on one pool and with the same names, keep to themselves', async () => {
+test('RB-67, RB-69: concurrent tenants on one pool with equal names are isolated', async () => {
   const tenants = ['acme', 'acme-eu', 'acme_eu']
   const before = await searchPath()
-  const store = await openMall()
+  const store = await openTenantStore()
   for (const tenant of tenants) await store.tenants.ensure(tenant)
   const hostile = fc.constantFrom(
     'order-1',
@@ -102,8 +102,8 @@ test('RB-67, RB-69: tenants that work at once, on one pool and with the same nam
   expect(await searchPath()).toBe(before)
 })
 
-test('a collection, a cursor or a position of one tenant does nothing in another', async () => {
-  const store = await openMall()
+test('a collection, a cursor or a position of one tenant has no effect in another', async () => {
+  const store = await openTenantStore()
   await store.tenants.ensure('acme')
   await store.tenants.ensure('globex')
   const [acme, globex] = [store.tenant('acme'), store.tenant('globex')]

@@ -6,8 +6,8 @@ import { documentProjection } from '../../src/projections/document.ts'
 import { projection } from '../../src/projections/projection.ts'
 import type { Store } from '../../src/store.ts'
 import { openDatabase, postgresUrl } from '../support/engines.ts'
-import { openMall, prefixOf, totals } from '../support/mall.ts'
 import { onServer, placed, type ShopMap } from '../support/shop.ts'
+import { openTenantStore, prefixOf, totals } from '../support/tenant-store.ts'
 import { waitUntil } from '../support/wait.ts'
 
 const orderTotals = documentProjection<{ total: number }>('orders', {
@@ -15,8 +15,8 @@ const orderTotals = documentProjection<{ total: number }>('orders', {
   on: { OrderPlaced: (order, event) => ({ total: order.total + (event.data as { total: number }).total }) },
 })
 
-test('RB-66: each tenant has its own events, documents and sessions, whichever way they are asked for', async () => {
-  const store = await openMall()
+test('RB-66: each tenant has its own events, documents and sessions, on every access path', async () => {
+  const store = await openTenantStore()
   await store.tenants.ensure('acme')
   await store.tenants.ensure('globex')
   const [acme, globex] = [store.tenant('acme'), store.tenant('globex')]
@@ -33,9 +33,9 @@ test('RB-66: each tenant has its own events, documents and sessions, whichever w
   expect(await globex.documents('customers').get('ada')).toBeUndefined()
 })
 
-test('a call without a tenant is refused, unless somebody knows whose turn it is', async () => {
+test('a call without a tenant is refused, unless there is a current tenant', async () => {
   const requests = new AsyncLocalStorage<{ tenant: string }>()
-  const store = await openMall({ tenant: () => requests.getStore()?.tenant })
+  const store = await openTenantStore({ tenant: () => requests.getStore()?.tenant })
   await store.tenants.ensure('acme')
   await store.tenants.ensure('globex')
 
@@ -55,10 +55,10 @@ test('a call without a tenant is refused, unless somebody knows whose turn it is
   expect(() => store.workflows).toThrow(expect.objectContaining({ code: 'tenant_required' }))
 })
 
-test('RB-70: a tenant that is not there fails at once, and is there for everybody once it was made by anybody', async () => {
-  const store = await openMall()
+test('RB-70: a missing tenant fails immediately, and is available to every process once one has created it', async () => {
+  const store = await openTenantStore()
   await store.tenants.ensure('acme')
-  const other = await openMall({ tenantPrefix: prefixOf(await store.tenants.list()) })
+  const other = await openTenantStore({ tenantPrefix: prefixOf(await store.tenants.list()) })
 
   await expect(other.tenant('globex').events.append('order-1', placed())).rejects.toMatchObject({
     code: 'tenant_not_found',
@@ -70,7 +70,7 @@ test('RB-70: a tenant that is not there fails at once, and is there for everybod
   expect(await totals(store.tenant('globex'))).toEqual([7])
 })
 
-test.runIf(onServer)('RB-70: tenants are made, saved to and run on a pool of one connection', async () => {
+test.runIf(onServer)('RB-70: tenants are created, saved to and run on a pool of one connection', async () => {
   const database = await openPostgres({ url: postgresUrl(), maxConnections: 1 })
   onTestFinished(() => database.close(1_000))
   const names = ['acme', 'globex', 'initech']
@@ -79,7 +79,7 @@ test.runIf(onServer)('RB-70: tenants are made, saved to and run on a pool of one
     const handlers = { OrderPlaced: () => void seen.push(own.schema.name) }
     void own.projections.register(projection<ShopMap>('orders', { on: handlers }))
   }
-  const store = await openMall({ database, register })
+  const store = await openTenantStore({ database, register })
 
   await Promise.all(names.map(name => store.tenants.ensure(name)))
   await using daemon = store.tenants.daemon({ pollMs: 20, worker: {} })
@@ -100,8 +100,10 @@ test.runIf(onServer)('RB-70: tenants are made, saved to and run on a pool of one
   await waitUntil(() => new Set(seen).size === names.length)
 })
 
-test('what is registered as inline for all tenants is inline in one as soon as it is made', async () => {
-  const store = await openMall({ register: own => own.projections.register(orderTotals, { lifecycle: 'inline' }) })
+test('projections registered as inline for all tenants are inline in a tenant from its creation', async () => {
+  const store = await openTenantStore({
+    register: own => own.projections.register(orderTotals, { lifecycle: 'inline' }),
+  })
 
   await store.tenants.ensure('acme')
   await store.tenant('acme').events.append('order-1', placed(7))
@@ -109,8 +111,8 @@ test('what is registered as inline for all tenants is inline in one as soon as i
   expect(await store.tenant('acme').projections.get(orderTotals, 'order-1')).toEqual({ total: 7 })
 })
 
-test('a tenant made by many at once is made once', async () => {
-  const store = await openMall()
+test('a tenant created by many concurrent calls is created once', async () => {
+  const store = await openTenantStore()
 
   await Promise.all(Array.from({ length: 5 }, () => store.tenants.ensure('acme')))
 
@@ -118,10 +120,10 @@ test('a tenant made by many at once is made once', async () => {
   expect(await store.tenants.status('acme')).toMatchObject({ pending: [], drift: [], head: 0, lag: 0 })
 })
 
-test('a tenant that was dropped is gone for those who have used it, and dropping asks to be sure', async () => {
-  const store = await openMall()
+test('a dropped tenant is gone for processes that have used it, and dropping needs a confirmation', async () => {
+  const store = await openTenantStore()
   await store.tenants.ensure('acme')
-  const other = await openMall({ tenantPrefix: prefixOf(await store.tenants.list()) })
+  const other = await openTenantStore({ tenantPrefix: prefixOf(await store.tenants.list()) })
   await other.tenant('acme').events.append('order-1', placed())
 
   await expect(store.tenants.drop('acme', {} as never)).rejects.toMatchObject({ code: 'force_required' })
@@ -136,8 +138,10 @@ test('a tenant that was dropped is gone for those who have used it, and dropping
   expect(await store.tenants.exists('acme')).toBe(false)
 })
 
-test('a tenant that was asked for before it was there has what is registered for all, once it is made', async () => {
-  const store = await openMall({ register: own => own.projections.register(orderTotals, { lifecycle: 'inline' }) })
+test('a tenant requested before it existed has everything registered for all tenants, once it is created', async () => {
+  const store = await openTenantStore({
+    register: own => own.projections.register(orderTotals, { lifecycle: 'inline' }),
+  })
   await expect(store.tenant('acme').events.append('order-1', placed(7))).rejects.toMatchObject({
     code: 'tenant_not_found',
   })
@@ -148,8 +152,8 @@ test('a tenant that was asked for before it was there has what is registered for
   expect(await store.tenant('acme').projections.get(orderTotals, 'order-1')).toEqual({ total: 7 })
 })
 
-test('a tenant that is held and was not called yet stays open, however many names were made up meanwhile', async () => {
-  const store = await openMall()
+test('a tenant handle that has not been used yet stays open, however many unknown names are requested meanwhile', async () => {
+  const store = await openTenantStore()
   await store.tenants.ensure('acme')
   const acme = store.tenant('acme')
   const stranger = store.tenant('made-up')
@@ -163,7 +167,7 @@ test('a tenant that is held and was not called yet stays open, however many name
 })
 
 test('a call on one tenant inside the transaction of another is refused, also if it is the first one', async () => {
-  const store = await openMall()
+  const store = await openTenantStore()
   for (const tenant of ['acme', 'globex']) await store.tenants.ensure(tenant)
   const [acme, globex] = [store.tenant('acme'), store.tenant('globex')]
 
@@ -173,11 +177,11 @@ test('a call on one tenant inside the transaction of another is refused, also if
   expect(await totals(globex)).toEqual([])
 })
 
-test('the status of a tenant that is behind tells what a sync would make, and makes nothing', async () => {
-  const store = await openMall()
+test('the status of a tenant that is behind shows the plan of a sync, and changes nothing', async () => {
+  const store = await openTenantStore()
   const { schema } = await store.tenants.ensure('acme')
   const { version } = await store.tenants.status('acme')
-  const other = await openMall({ tenantPrefix: prefixOf(await store.tenants.list()), migrate: false })
+  const other = await openTenantStore({ tenantPrefix: prefixOf(await store.tenants.list()), migrate: false })
   const text = `delete from ${identifier(schema, 'migrations')} where id = ${version}`
   await (await openDatabase()).run({ label: 'test.behind', text, values: [] })
 

@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { documentProjection } from '../../src/projections/document.ts'
 import type { Store } from '../../src/store.ts'
-import { openMall, totals } from '../support/mall.ts'
 import { openShop, placed, type ShopMap } from '../support/shop.ts'
+import { openTenantStore, totals } from '../support/tenant-store.ts'
 
 async function folder(): Promise<string> {
   const made = await mkdtemp(join(tmpdir(), 'rf-tenants-'))
@@ -13,8 +13,8 @@ async function folder(): Promise<string> {
   return made
 }
 
-test('a tenant that was archived is brought back elsewhere, under its name or another, and goes on', async () => {
-  const [store, other] = [await openMall(), await openMall()]
+test('an exported tenant is imported elsewhere, under its name or another, and continues', async () => {
+  const [store, other] = [await openTenantStore(), await openTenantStore()]
   await store.tenants.ensure('acme')
   await store.tenant('acme').events.append('order-1', [placed(1), placed(2)])
   await store.tenant('acme').documents('customers').put('ada', { name: 'Ada' })
@@ -30,13 +30,13 @@ test('a tenant that was archived is brought back elsewhere, under its name or an
   expect((await other.tenant('acme').documents('customers').get('ada'))?.data).toEqual({ name: 'Ada' })
 })
 
-test('what is registered for all tenants is there in one that was imported, also if it was asked for before', async () => {
+test('an imported tenant has everything registered for all tenants, also if it was requested before', async () => {
   const orderTotals = documentProjection<{ total: number }>('orders', {
     initial: () => ({ total: 0 }),
     on: { OrderPlaced: (order, event) => ({ total: order.total + (event.data as { total: number }).total }) },
   })
   const register = (own: Store<ShopMap>) => own.projections.register(orderTotals, { lifecycle: 'inline' })
-  const [store, other] = [await openMall(), await openMall({ register })]
+  const [store, other] = [await openTenantStore(), await openTenantStore({ register })]
   await store.tenants.ensure('acme')
   const output = join(await folder(), 'acme')
   await store.tenants.archive('acme', { output })
@@ -49,8 +49,8 @@ test('what is registered for all tenants is there in one that was imported, also
   expect(await other.tenant('acme').projections.get(orderTotals, 'order-1')).toEqual({ total: 7 })
 })
 
-test('an archive that is damaged, or a tenant that has something already, is refused and nothing is written', async () => {
-  const store = await openMall()
+test('a damaged archive, or a tenant with existing data, is refused and nothing is written', async () => {
+  const store = await openTenantStore()
   await store.tenants.ensure('acme')
   await store.tenant('acme').events.append('order-1', placed(1))
   const output = join(await folder(), 'acme')
@@ -66,10 +66,10 @@ test('an archive that is damaged, or a tenant that has something already, is ref
   expect(await totals(store.tenant('acme'))).toEqual([1])
 })
 
-test('a tenant whose import was cut off is listed and opened by nobody, and can be dropped to begin anew', async () => {
+test('a tenant whose import was interrupted is neither listed nor opened, and can be dropped to begin anew', async () => {
   const shop = await openShop()
   await shop.store.events.append('acme-1', [placed(1), placed(2)])
-  const store = await openMall()
+  const store = await openTenantStore()
   const cut = new AbortController()
   const from = { schema: shop.schema, select: { stream: () => true } }
   const cutOff = store.tenants.importFrom('acme', { ...from, signal: cut.signal, onProgress: () => cut.abort() })
@@ -87,13 +87,13 @@ test('a tenant whose import was cut off is listed and opened by nobody, and can 
   expect(await totals(store.tenant('acme'))).toEqual([1, 2])
 })
 
-test('one schema becomes tenants: each gets its own streams and documents, with their versions', async () => {
+test('one schema is split into tenants: each gets its own streams and documents, with their versions', async () => {
   const shop = await openShop()
   await shop.store.events.append('acme-1', [placed(1), placed(2)])
   await shop.store.events.append('globex-1', placed(3))
   await shop.store.documents('customers').put('ada', { of: 'acme' })
   await shop.store.documents('customers').put('bob', { of: 'globex' })
-  const store = await openMall()
+  const store = await openTenantStore()
 
   for (const tenant of ['acme', 'globex'])
     await store.tenants.importFrom(tenant, {

@@ -19,7 +19,7 @@ function totals(options: ProjectionOptions<ShopMap> = {}, before: () => void = (
   })
 }
 
-test('after settle all projections have applied what was appended before it', async () => {
+test('after settle all projections have applied the events appended before it', async () => {
   const { store } = await openShop()
   const projection = totals({ batchSize: 2 })
   await store.projections.register(projection)
@@ -31,7 +31,7 @@ test('after settle all projections have applied what was appended before it', as
   expect(await store.projections.get(projection, 'order-1')).toEqual({ total: 15 })
 })
 
-test('where a daemon runs the projections, settle waits for it', async () => {
+test('if a runner runs the projections, settle waits for it', async () => {
   const { store } = await openShop()
   const projection = totals()
   await store.projections.register(projection)
@@ -44,7 +44,7 @@ test('where a daemon runs the projections, settle waits for it', async () => {
   expect(await store.projections.get(projection, 'order-1')).toEqual({ total: 1 })
 })
 
-test('an event that is tried again is waited for', async () => {
+test('settle waits for an event that is retried', async () => {
   const { store } = await openShop()
   let failures = 2
   const projection = totals({ policy: retryWithBackoff({ retries: 5, baseMs: 1, maxMs: 2 }) }, () => {
@@ -58,7 +58,7 @@ test('an event that is tried again is waited for', async () => {
   expect(await store.projections.get(projection, 'order-1')).toEqual({ total: 1 })
 })
 
-test('a projection that cannot get to the end is named, or its error thrown', async () => {
+test('a projection that cannot reach the end is named, or its error thrown', async () => {
   const { store } = await openShop()
   const cause = new Error('out of paper')
   const projection = totals({ policy: failFast() }, () => {

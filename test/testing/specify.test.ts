@@ -15,7 +15,7 @@ describe('a decider', () => {
   const given = specify(orderDecider)
   const ship = { type: 'Ship' as const, parcels: ['a', 'b'] }
 
-  test('given events, when a command, then the events it leads to', () => {
+  test('given events, when a command, then the resulting events', () => {
     given([placed(), paid])
       .when(ship)
       .then([shipped('a'), shipped('b')])
@@ -26,7 +26,7 @@ describe('a decider', () => {
       .thenState({ status: 'placed', total: 7, parcels: [] })
   })
 
-  test('given events, when a command, then the error that refuses it', () => {
+  test('given events, when a command, then the refusing error', () => {
     given([placed()]).when(ship).then(Error)
     given([placed()])
       .when(ship)
@@ -34,7 +34,7 @@ describe('a decider', () => {
     given([placed()]).when(ship).then(new Error('pay first'))
   })
 
-  test('what is otherwise is said, with both sides', () => {
+  test('a mismatch is reported with both sides', () => {
     const failing = {
       events: () =>
         given([placed(), paid])
@@ -61,7 +61,7 @@ describe('a decider', () => {
     expect(failing.error).toThrow(/but got\n {2}Error: pay first/)
   })
 
-  test('only what an expected event names is compared', () => {
+  test('only the fields of an expected event are compared', () => {
     const tagged = specify({ ...orderDecider, decide: () => ({ ...placed(1), headers: { from: 'shop' } }) })
 
     tagged().when({ type: 'Pay' }).then(placed(1))
@@ -75,7 +75,7 @@ describe('a decider', () => {
     expect(other).toThrow('web')
   })
 
-  test('the validator of an aggregate has its say', () => {
+  test('the validator of an aggregate is applied', () => {
     const validate = (order: { total: number }) => (order.total > 10 ? 'too much' : undefined)
     const limited = specify(aggregate('order', { ...orderDecider, validate }))
 
@@ -83,7 +83,7 @@ describe('a decider', () => {
     limited(placed(5)).when({ type: 'Place', total: 6 }).then(InvalidAggregateState)
   })
 
-  test('a class is asked by a call', () => {
+  test('a class is specified by a call', () => {
     const ofClass = specify(aggregate('order', { class: OrderClass }))
 
     ofClass(placed(1))
@@ -94,7 +94,7 @@ describe('a decider', () => {
       .then(/nothing to ship/)
   })
 
-  test('one that is awaited before its end says so', async () => {
+  test('an incomplete specification that is awaited reports that', async () => {
     const unfinished = async (): Promise<unknown> => await (given().when(ship) as unknown as Promise<unknown>)
 
     await expect(unfinished()).rejects.toThrow('not awaited before its end')
@@ -126,7 +126,7 @@ describe('a projection', () => {
     expect(error).toMatchObject({ code: 'specification_failed', actual: { 'order-2': { total: 5 } } })
   })
 
-  test('delivered twice, the read model is the same, or it is not idempotent', async () => {
+  test('delivered twice, the read model is the same, or the projection is not idempotent', async () => {
     const database = await openDatabase()
     const events = [placed(1), placed(2)]
 
@@ -139,7 +139,7 @@ describe('a projection', () => {
     expect((error as Error).message).toContain('delivered twice')
   })
 
-  test('one that is live is folded', async () => {
+  test('a live projection is folded', async () => {
     const live = liveProjection('live', {
       events: shopEvents,
       initial: () => ({ total: 0 }),
@@ -154,7 +154,7 @@ describe('a projection', () => {
     })
   })
 
-  test('one of tables is specified by its rows', async () => {
+  test('a table projection is specified by its rows', async () => {
     const database = await openDatabase()
     const flat = tableProjection('order-totals', {
       events: shopEvents,
@@ -182,7 +182,7 @@ describe('a projection', () => {
     await specify(own, { database })(placed(1, { id }), { repeat: true }).then({ placed: [{ id }] })
   })
 
-  test('the error of a handler is thrown as it is', async () => {
+  test('the error of a handler is thrown unchanged', async () => {
     const cause = new Error('out of paper')
     const failing = projection('failing', {
       events: shopEvents,
@@ -198,7 +198,7 @@ describe('a projection', () => {
     expect(error).toBe(cause)
   })
 
-  test('one that is awaited before its end says so', async () => {
+  test('an incomplete specification that is awaited reports that', async () => {
     const unfinished = async (): Promise<unknown> => await (specify(totals)(placed()) as unknown as Promise<unknown>)
 
     await expect(unfinished()).rejects.toThrow('not awaited before its end')

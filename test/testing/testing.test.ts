@@ -5,7 +5,7 @@ import { countingIds, fakeClock, settle, temporaryStore } from '../../src/testin
 import { openDatabase, postgresUrl } from '../support/engines.ts'
 import { onServer, placed, shopEvents } from '../support/shop.ts'
 
-test('a temporary store is empty, typed like any other, and gone with its schema when it is closed', async () => {
+test('a temporary store is empty, typed like others, and its schema is dropped when it is closed', async () => {
   const database = await openDatabase()
   const store = await temporaryStore({ events: shopEvents, database })
   const schema = store.schema.name
@@ -19,7 +19,7 @@ test('a temporary store is empty, typed like any other, and gone with its schema
   expect(left).toEqual([])
 })
 
-test('two temporary stores know nothing of each other', async () => {
+test('two temporary stores are independent', async () => {
   const database = await openDatabase()
   await using one = await temporaryStore({ database })
   await using two = await temporaryStore({ database })
@@ -38,7 +38,7 @@ test('counting ids are the same in every run, and can be stored', async () => {
   expect(eventIds).toEqual(['00000000-0000-7000-8000-000000000001', '00000000-0000-7000-8000-000000000002'])
 })
 
-test('a fake clock stands still, and runs what falls due when it is moved, in order', () => {
+test('a fake clock stands still, and runs due timers in order when it is moved', () => {
   const clock = fakeClock('2030-05-01T12:00:00Z')
   const ran: string[] = []
   const at = (name: string) => () => void ran.push(`${name} ${clock.now().toISOString()}`)
@@ -68,7 +68,7 @@ if (onServer) {
     expect(await store.events.append('order-1', placed())).toMatchObject({ version: 1 })
   })
 } else {
-  test('without anything the temporary stores of a process share one engine in memory', async () => {
+  test('without options the temporary stores of a process share one engine in memory', async () => {
     await using store = await temporaryStore()
     await using other = await temporaryStore()
 
@@ -78,7 +78,7 @@ if (onServer) {
     expect(await other.events.head()).toBe(0)
   })
 
-  test('a temporary store is empty and whole, whatever the one before it has left behind', async () => {
+  test('a temporary store is empty and complete, whatever the one before it left behind', async () => {
     const seen: unknown[] = []
     const leaving: ((store: Store) => Promise<unknown>)[] = [
       store => store.events.append('order-1', [placed(), placed()], { idempotencyKey: 'twice' }),

@@ -6,14 +6,14 @@ import { postgresUrl } from '../support/engines.ts'
 import { connect, onServer, openShop, placed, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-/** What is wrong by the look of one check. */
+/** The findings of one check. */
 async function troubles({ store }: Pick<Shop, 'store'>, check: string, options?: DoctorOptions): Promise<Finding[]> {
   const { findings } = await store.doctor(options)
   expect(findings.map(finding => finding.check)).toContain(check)
   return findings.filter(finding => finding.check === check && finding.level !== 'ok')
 }
 
-test('a healthy store is healthy, and the report shows what was looked at', async () => {
+test('a healthy store is reported as healthy, with the list of checks', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', [placed()])
 
@@ -33,7 +33,7 @@ test('a healthy store is healthy, and the report shows what was looked at', asyn
     else expect(check).toBe('server.durability')
 })
 
-test('it says what the embedded database may lose, and what a server may', async () => {
+test('it reports what the embedded database may lose, and what a server may', async () => {
   const shop = await openShop()
   if (onServer) {
     const settings = await shop.query<{ name: string }>(`select name from pg_settings
@@ -95,7 +95,7 @@ test.runIf(onServer)('a transaction that holds back the log is named, with the s
   expect(await troubles(shop, 'log.held_back')).toEqual([])
 })
 
-test.runIf(onServer)('old transactions that keep vacuum from its work are named, prepared ones too', async () => {
+test.runIf(onServer)('old transactions that hold back vacuum are named, also prepared ones', async () => {
   const shop = await openShop()
   const client = await connect()
   await client.query(`set application_name = 'report'`)
@@ -125,7 +125,7 @@ test.runIf(onServer)('old transactions that keep vacuum from its work are named,
   expect(later).toEqual([])
 })
 
-test('consumers that stopped, lag, or were left behind are found, and what mends them', async () => {
+test('consumers that stopped, lag, or were abandoned are found, with the fix', async () => {
   const shop = await openShop()
   const { store, query } = shop
   const fail = () => {
@@ -205,7 +205,7 @@ test('a table that vacuum does not keep up with is found', async () => {
   )
   await shop.query('delete from ~stream_aliases')
 
-  // A server tells its statistics ten seconds later, if it is idle meanwhile.
+  // A server reports its statistics ten seconds later, if it is idle meanwhile.
   await waitUntil(async () => (await troubles(shop, 'tables.dead_rows')).length > 0, { deadlineMs: 60_000 })
 
   const [found] = await troubles(shop, 'tables.dead_rows')
@@ -216,7 +216,7 @@ test('a table that vacuum does not keep up with is found', async () => {
   })
 })
 
-test('a check that cannot be made is a warning, and the others are made', async () => {
+test('a check that fails is a warning, and the other checks are made', async () => {
   const shop = await openShop()
   await shop.query('alter table ~workflow_lanes rename to hidden')
 

@@ -10,7 +10,7 @@ const nothing = {
   ...{ attempts: 0, idempotencyKeys: 0, deadLetters: 0, history: 0, archivedStreams: 0, archivedEvents: 0 },
 }
 
-/** What is there, to be compared with what is there later. */
+/** The contents, to be compared with later contents. */
 async function rowsOf({ query }: Shop): Promise<unknown> {
   const tables = ['events', 'streams', 'idempotency_keys', 'dead_letters', 'stream_aliases', 'workflow_activity']
   const counts = tables.map(async table => (await query<{ n: number }>(`select count(*) as n from ~${table}`))[0]!.n)
@@ -29,7 +29,7 @@ async function archived(shop: Shop, stream: string, days: number, events = 2): P
   ])
 }
 
-test('keys are forgotten after their time, and a repeat is a new append then', async () => {
+test('idempotency keys are deleted after their time, and a repeat is a new append then', async () => {
   const { store, query } = await openShop({ retention: { idempotencyKeysMs: day } })
   await store.events.append('order-1', [placed()], { idempotencyKey: 'old' })
   await store.events.append('order-2', [placed()], { idempotencyKey: 'new' })
@@ -44,7 +44,7 @@ test('keys are forgotten after their time, and a repeat is a new append then', a
   expect((await store.events.append('order-2', [placed()], { idempotencyKey: 'new' })).repeated).toBe(true)
 })
 
-test('dead letters go some time after they were closed; open ones stay, however old', async () => {
+test('closed dead letters are deleted after some time; open ones stay, however old', async () => {
   const { store, query } = await openShop({ retention: { deadLettersMs: day } })
   const fails = projection('fails', {
     policy: deadLetter({ retries: 0 }),
@@ -67,10 +67,10 @@ test('dead letters go some time after they were closed; open ones stay, however 
 
   expect([dry.deadLetters, report.deadLetters]).toEqual([1, 1])
   const left = await store.deadLetters.list()
-  expect(left.map(letter => letter.eventId).sort()).toEqual(first.eventIds.slice(1).sort())
+  expect(left.map(deadLetter => deadLetter.eventId).sort()).toEqual(first.eventIds.slice(1).sort())
 })
 
-test('versions of documents go some time after they were replaced; every moment since then can still be asked for', async () => {
+test('replaced versions of documents are deleted after some time; every moment since then can still be read', async () => {
   const { store, query } = await openShop({ retention: { historyMs: day } })
   const customers = store.documents<{ name: string }>('customers', { history: true })
   for (const name of ['Ann', 'Anna', 'Anne']) await customers.put('c-1', { name })
@@ -85,11 +85,11 @@ test('versions of documents go some time after they were replaced; every moment 
   expect([dry.history, report.history]).toEqual([2, 2])
   expect((await customers.history('c-1')).map(each => each.version)).toEqual([2, 3])
   expect((await customers.getAt('c-1', { at: dayAgo }))?.data).toEqual({ name: 'Anna' })
-  // What was deleted still gives the next document of that id its number.
+  // A deleted version still determines the number of the next document with that id.
   expect(await customers.put('c-2', { name: 'Bobby' })).toBe(3)
 })
 
-test('the trace of workflows goes after attemptsMs', async () => {
+test('the activity of workflows is deleted after attemptsMs', async () => {
   const { store, query } = await openShop({ retention: { attemptsMs: day } })
   store.workflows.on('OrderPlaced', { name: 'pay' }, () => {})
   await using worker = store.workflows.worker()
@@ -106,7 +106,7 @@ test('the trace of workflows goes after attemptsMs', async () => {
   expect((await store.upkeep()).attempts).toBe(0)
 })
 
-test('events, open letters and histories are kept for ever unless told otherwise', async () => {
+test('events, open dead letters and histories are kept forever by default', async () => {
   const shop = await openShop()
   await archived(shop, 'order-1', 4000)
   const customers = shop.store.documents<{ name: string }>('customers', { history: true })
@@ -117,7 +117,7 @@ test('events, open letters and histories are kept for ever unless told otherwise
   expect(await shop.store.upkeep()).toMatchObject(nothing)
 })
 
-test('AB-17: a stream that was archived long ago goes with its snapshots and aliases, and its name stays taken', async () => {
+test('AB-17: a stream that was archived long ago is deleted with its snapshots and aliases, and its name stays taken', async () => {
   const shop = await openShop({ retention: { archivedStreamsMs: day } })
   const { store, query } = shop
   const stream = await store.streams.resolve('ann', { category: 'order' })
@@ -157,21 +157,21 @@ test('AB-17: a stream that was archived long ago goes with its snapshots and ali
   expect(await store.upkeep()).toMatchObject(nothing)
 })
 
-test('a stream longer than a chunk goes in several, and progress is told', async () => {
+test('a stream longer than a chunk is deleted in several chunks, and progress is reported', async () => {
   const shop = await openShop({ retention: { archivedStreamsMs: day } })
   await archived(shop, 'order-1', 2, 1000)
   await archived(shop, 'order-2', 2, 700)
-  const told: number[] = []
+  const reported: number[] = []
 
   const report = await shop.store.upkeep({
-    onProgress: ({ kind, rows }) => kind === 'archivedEvents' && told.push(rows),
+    onProgress: ({ kind, rows }) => kind === 'archivedEvents' && reported.push(rows),
   })
 
   expect(report).toMatchObject({ archivedStreams: 2, archivedEvents: 1700 })
-  expect(told).toEqual([1000, 1700])
+  expect(reported).toEqual([1000, 1700])
 })
 
-test('AB-17: nothing goes past the slowest consumer: not a paused projection, not a group, not a rebuild', async () => {
+test('AB-17: nothing is deleted past the slowest consumer: not a paused projection, not a group, not a rebuild', async () => {
   const shop = await openShop({ retention: { archivedStreamsMs: day } })
   const { store, query } = shop
   await archived(shop, 'order-1', 2)
@@ -192,7 +192,7 @@ test('AB-17: nothing goes past the slowest consumer: not a paused projection, no
   expect(await store.upkeep()).toMatchObject({ archivedStreams: 1, archivedEvents: 2 })
 })
 
-test('AB-17: a consumer that has read nothing yet is a consumer: everything is kept for it', async () => {
+test('AB-17: a consumer that has read nothing yet counts: everything is kept for it', async () => {
   const shop = await openShop({ retention: { archivedStreamsMs: day } })
   const { store } = shop
   await archived(shop, 'order-1', 2)
@@ -232,7 +232,7 @@ test('an open dead letter alone keeps its stream, until it is closed', async () 
   expect(await store.upkeep()).toMatchObject({ archivedStreams: 1, archivedEvents: 3 })
 })
 
-test('what a workflow or a handler that catches up still needs is kept', async () => {
+test('events that a workflow or a handler that catches up still needs are kept', async () => {
   const shop = await openShop({ retention: { archivedStreamsMs: day } })
   const { store, query } = shop
   const flows = store.workflows
@@ -256,7 +256,7 @@ test('what a workflow or a handler that catches up still needs is kept', async (
   expect((await store.upkeep()).archivedStreams).toBe(1)
 })
 
-test.runIf(onServer)('a stream that is being written is left for the next time', async () => {
+test.runIf(onServer)('a stream that is being written is skipped until the next run', async () => {
   const shop = await openShop({ retention: { archivedStreamsMs: day } })
   await archived(shop, 'order-1', 2)
   const other = await shop.sibling({ retention: { archivedStreamsMs: day } })
@@ -269,7 +269,7 @@ test.runIf(onServer)('a stream that is being written is left for the next time',
   expect(await other.upkeep()).toMatchObject({ archivedStreams: 1, archivedEvents: 3 })
 })
 
-test('two at once share the work: everything goes once, and nothing is counted twice', async () => {
+test('two concurrent runs share the work: everything is deleted once, and nothing is counted twice', async () => {
   const retention = { archivedStreamsMs: day, idempotencyKeysMs: day }
   const shop = await openShop({ retention })
   const other = await shop.sibling({ retention })
@@ -286,7 +286,7 @@ test('two at once share the work: everything goes once, and nothing is counted t
   expect(await shop.store.events.readAll({ includeArchived: true }).toArray()).toHaveLength(5)
 })
 
-test('whoever follows the log goes on after the last event it saw was deleted', async () => {
+test('a consumer continues after the last event it saw was deleted', async () => {
   const shop = await openShop({ retention: { archivedStreamsMs: 0 } })
   const { store } = shop
   await archived(shop, 'order-1', 2, 1)
@@ -301,7 +301,7 @@ test('whoever follows the log goes on after the last event it saw was deleted', 
   expect(await take(store.events.tail({ after: 'start' }), 1)).toMatchObject([{ stream: 'order-2' }])
 })
 
-test('misuse is refused: an age that is none, a call inside of a transaction, a signal that has aborted', async () => {
+test('misuse is refused: an invalid age, a call inside a transaction, a signal that has aborted', async () => {
   await expect(openShop({ retention: { attemptsMs: -1 } })).rejects.toMatchObject({
     code: 'invalid_option',
     option: 'retention.attemptsMs',
@@ -313,7 +313,7 @@ test('misuse is refused: an age that is none, a call inside of a transaction, a 
 })
 
 test.each(['daemon', 'worker'] as const)(
-  'a %s keeps up by itself, first within an hour, and ends with it',
+  'a %s runs retention by itself, first within an hour, and until it ends',
   async who => {
     const clock = fakeClock()
     const { store, query } = await openShop({ clock, retention: { idempotencyKeysMs: 0 } })
@@ -334,7 +334,7 @@ test.each(['daemon', 'worker'] as const)(
   },
 )
 
-test.runIf(onServer)('a store on a server is not copied, and is told what to use instead', async () => {
+test.runIf(onServer)('a store on a server is not backed up, and the error names the alternative', async () => {
   const { store } = await openShop()
 
   await expect(store.backup({ output: '/nowhere' })).rejects.toMatchObject({

@@ -4,15 +4,15 @@ import { emit } from '../../src/workflows/emit.ts'
 import type { HandlerDescription } from '../../src/workflows/insight/handlers.ts'
 import type { Workflows } from '../../src/workflows/workflows.ts'
 import { openShop, outcome } from '../support/shop.ts'
+import { executionStates } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
-import { statesOf } from '../support/waiting.ts'
 
 async function handlerOf(flows: Pick<Workflows, 'handlers'>, name: string, version = 1): Promise<HandlerDescription> {
   const found = (await flows.handlers()).find(each => each.handler === name && each.version === version)
   return found!
 }
 
-test('a paused handler is given events that queue, and goes on when it is resumed, whoever does either', async () => {
+test('a paused handler gets events that queue, and continues when it is resumed, from any process', async () => {
   const { store, sibling } = await openShop()
   const flows = store.workflows
   const seen: number[] = []
@@ -36,7 +36,7 @@ test('a paused handler is given events that queue, and goes on when it is resume
   expect(await handlerOf(operator, 'pay')).toMatchObject({ pausedAt: undefined, open: { ready: 0 } })
 })
 
-test('a paused inline handler is not run by the dispatcher either, and keeps its order when it goes on', async () => {
+test('a paused inline handler is not run by the dispatcher either, and keeps its order when it is resumed', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const seen: number[] = []
@@ -56,7 +56,7 @@ test('a paused inline handler is not run by the dispatcher either, and keeps its
   expect(seen).toEqual([1, 2, 3])
 })
 
-test('what a worker holds behind the head of a lane does not begin once its handler is paused', async () => {
+test('executions that a worker holds behind the head of a lane do not begin once their handler is paused', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const paid = deferred<void>()
@@ -68,14 +68,14 @@ test('what a worker holds behind the head of a lane does not begin once its hand
   await using dispatching = flows.worker({ handlers: [] })
   await dispatching.start()
   for (const total of [1, 2, 3]) await flows.publish('OrderPlaced', { total }, { correlationId: 'order-1' })
-  await waitUntil(async () => (await statesOf(shop)) === '2 blocked, 1 ready')
+  await waitUntil(async () => (await executionStates(shop)) === '2 blocked, 1 ready')
   await using worker = flows.worker()
   await worker.start()
-  await waitUntil(async () => (await statesOf(shop)) === '2 held, 1 running')
+  await waitUntil(async () => (await executionStates(shop)) === '2 held, 1 running')
 
   await flows.pauseHandler('pay')
   paid.resolve()
-  await waitUntil(async () => (await statesOf(shop)) === '1 blocked, 1 ready')
+  await waitUntil(async () => (await executionStates(shop)) === '1 blocked, 1 ready')
   const seenWhilePaused = [...seen]
   await flows.resumeHandler('pay')
   await flows.flow('order-1').settled({ timeoutMs: 5_000 })
@@ -84,7 +84,7 @@ test('what a worker holds behind the head of a lane does not begin once its hand
   expect(seen).toEqual([1, 2, 3])
 })
 
-test('a retired handler is given no more events, ends what it has, and comes back when it is resumed', async () => {
+test('a retired handler gets no more events, completes its executions, and returns when it is resumed', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const seen: number[] = []
@@ -110,7 +110,7 @@ test('a retired handler is given no more events, ends what it has, and comes bac
   expect(seen).toEqual([1, 3])
 })
 
-test('one version of a handler can be retired; a name or a version that is not there is refused with what is', async () => {
+test('one version of a handler can be retired; an unknown name or version is refused with the known ones', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   flows.on('OrderPlaced', { name: 'charge' }, () => {})
@@ -129,7 +129,7 @@ test('one version of a handler can be retired; a name or a version that is not t
   })
 })
 
-test('a handler whose code no worker has shows what waits for it, and nothing of it is lost', async () => {
+test('a handler whose code no worker has shows its waiting executions, and none is lost', async () => {
   const { store, sibling } = await openShop()
   const old = store.workflows
   const seen: string[] = []
@@ -159,11 +159,11 @@ test('a handler whose code no worker has shows what waits for it, and nothing of
   expect(seen).toEqual(['OrderPlaced', 'OrderPaid'])
 })
 
-test('the workers that are alive are listed with what they can do and what they do', async () => {
+test('live workers are listed with their handlers and their running executions', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows
-  const gate = deferred<void>()
-  flows.on('OrderPlaced', { name: 'pay' }, () => gate.promise)
+  const released = deferred<void>()
+  flows.on('OrderPlaced', { name: 'pay' }, () => released.promise)
   flows.on('OrderPaid', { name: 'ship' }, () => {})
   await using first = flows.worker({ node: 'a', concurrency: 3 })
   await using second = flows.worker({ node: 'b', handlers: ['ship'] })
@@ -175,7 +175,7 @@ test('the workers that are alive are listed with what they can do and what they 
   await waitUntil(async () => (await flows.workers())[0]?.running === 1)
 
   const workers = await flows.workers()
-  gate.resolve()
+  released.resolve()
   await flow.settled()
 
   expect(workers).toMatchObject([

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest'
-import { wrongBooks } from '../support/books.ts'
+import { inconsistentCounters } from '../support/counters-consistency.ts'
 import { openShop, placed, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-/** Orders wait for ever to be paid; those that are shipped are done at once. */
+/** Orders wait forever to be paid; shipped orders are done immediately. */
 async function openWaitingShop(): Promise<Shop> {
   const shop = await openShop()
   const flows = shop.store.workflows
@@ -22,7 +22,7 @@ async function statesOf({ query }: Shop): Promise<Record<string, string>> {
   return Object.fromEntries(rows.map(row => [row.correlation_id, row.state]))
 }
 
-test('cancellation reaches what a workflow has started, and what that has started', async () => {
+test('cancellation reaches the children of a workflow, and their children', async () => {
   const shop = await openWaitingShop()
   const flows = shop.store.workflows
   await using worker = flows.worker()
@@ -43,10 +43,10 @@ test('cancellation reaches what a workflow has started, and what that has starte
     ...{ state: 'cancelled', reason: 'sold out', parent: 'gift' },
   })
   expect(await shop.query('select correlation_id from ~workflows where is_spreading')).toEqual([])
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
-test('a child that is over stays as it is, but what it has started is reached', async () => {
+test('a child that has ended stays as it is, but its own children are cancelled', async () => {
   const shop = await openWaitingShop()
   const flows = shop.store.workflows
   await using worker = flows.worker()
@@ -80,7 +80,7 @@ test('a child that is dispatched after its parent was cancelled never begins', a
   expect(await shop.query(`select * from ~workflow_activity where correlation_id = 'gift'`)).toEqual([])
 })
 
-test('a cancellation that was cut off before it came to the children is finished by any worker', async () => {
+test('a cancellation that was interrupted before it reached the children is completed by any worker', async () => {
   const shop = await openWaitingShop()
   const flows = shop.store.workflows
   const before = flows.worker()
@@ -90,7 +90,7 @@ test('a cancellation that was cut off before it came to the children is finished
   await start(shop, 'card', 'gift')
   await waitUntil(async () => Object.keys(await statesOf(shop)).length === 3)
   await before.stop()
-  // As it is when a process ends right after it has cancelled the parent.
+  // As after a process that ended right after it cancelled the parent.
   await shop.query(`delete from ~workflow_executions where correlation_id = 'order'`)
   await shop.query(`update ~workflows set state = 'cancelled', open = 0, is_spreading = true
     where correlation_id = 'order'`)
@@ -102,7 +102,7 @@ test('a cancellation that was cut off before it came to the children is finished
   expect(await statesOf(shop)).toEqual({ order: 'cancelled', gift: 'cancelled', card: 'cancelled' })
 })
 
-test('workflows that have started each other in a circle are all cancelled', async () => {
+test('workflows that have started each other in a cycle are all cancelled', async () => {
   const shop = await openWaitingShop()
   const flows = shop.store.workflows
   await using worker = flows.worker()

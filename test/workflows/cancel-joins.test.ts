@@ -1,16 +1,16 @@
 import { expect, test } from 'vitest'
 import { emit } from '../../src/workflows/emit.ts'
-import { wrongBooks } from '../support/books.ts'
+import { inconsistentCounters } from '../support/counters-consistency.ts'
 import { waitUntil } from '../support/wait.ts'
-import { type Checks, fanOut, items, openChecks } from './checks.ts'
+import { fanOut, items, type OrderChecks, openOrderChecks } from './order-checks.ts'
 
-async function statesOf({ query }: Checks): Promise<string[]> {
+async function statesOf({ query }: OrderChecks): Promise<string[]> {
   const rows = await query<{ join: string }>(`select state || ' ' || arrived as join from ~workflow_joins`)
   return rows.map(row => row.join)
 }
 
 test('a join of a cancelled workflow never runs, whatever arrives and however long it waits', async () => {
-  const checks = await openChecks()
+  const checks = await openOrderChecks()
   const { flows } = checks
   const runs: unknown[] = []
   fanOut(flows)
@@ -25,7 +25,7 @@ test('a join of a cancelled workflow never runs, whatever arrives and however lo
   const flow = await flows.publish('OrderPlaced', { items })
   await waitUntil(async () => (await statesOf(checks))[0] === 'open 1')
   await waitUntil(async () => (await flow.status()).state === 'waiting')
-  expect(await wrongBooks(checks)).toEqual([])
+  expect(await inconsistentCounters(checks)).toEqual([])
 
   const status = await flow.cancel()
   await checks.query(`update ~workflow_joins set deadline_at = now() - interval '1 second'`)
@@ -37,11 +37,11 @@ test('a join of a cancelled workflow never runs, whatever arrives and however lo
   expect(status).toMatchObject({ state: 'cancelled', pending: 0 })
   expect(runs).toEqual([])
   expect(await statesOf(checks)).toEqual(['cancelled 1'])
-  expect(await wrongBooks(checks)).toEqual([])
+  expect(await inconsistentCounters(checks)).toEqual([])
 })
 
-test('a join that fails for good has the workflow compensated, if it says so', async () => {
-  const checks = await openChecks()
+test('a join that fails for good compensates the workflow, if it is configured to', async () => {
+  const checks = await openOrderChecks()
   const { flows } = checks
   const taken: string[] = []
   const undone: unknown[] = []
@@ -66,5 +66,5 @@ test('a join that fails for good has the workflow compensated, if it says so', a
 
   expect(status).toMatchObject({ state: 'compensated', pending: 0, deadLetters: 2 })
   expect([...undone].sort()).toEqual([...items].sort())
-  expect(await wrongBooks(checks)).toEqual([])
+  expect(await inconsistentCounters(checks)).toEqual([])
 })

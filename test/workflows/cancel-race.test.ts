@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { type Deferred, deferred } from '../../src/core/lifecycle.ts'
 import { emit } from '../../src/workflows/emit.ts'
-import { wrongBooks } from '../support/books.ts'
+import { inconsistentCounters } from '../support/counters-consistency.ts'
 import { openShop, type Shop } from '../support/shop.ts'
 
 const turn = (): Promise<void> => new Promise(resolve => setImmediate(resolve))
@@ -25,7 +25,7 @@ function endsOf({ query }: Shop): Promise<End[]> {
     where a.kind in ('completed', 'cancelled')`)
 }
 
-test('of a completion and a cancellation at the same time exactly one counts', async () => {
+test('of a simultaneous completion and cancellation exactly one counts', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const returned = new Map<string, Deferred<void>>()
@@ -68,5 +68,5 @@ test('of a completion and a cancellation at the same time exactly one counts', a
   expect(new Set(payments.map(end => end.kind))).toEqual(new Set(['cancelled', 'completed']))
   expect(await shop.query('select * from ~workflow_executions')).toEqual([])
   expect(await shop.query('select * from ~workflow_lanes')).toEqual([])
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })

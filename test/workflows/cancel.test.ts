@@ -1,13 +1,13 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { emit } from '../../src/workflows/emit.ts'
-import { wrongBooks } from '../support/books.ts'
+import { inconsistentCounters } from '../support/counters-consistency.ts'
 import { openShop, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 const idle = { name: 'idle' }
 
-/** A worker that dispatches and runs nothing, so that what is queued stays so. */
+/** A worker that dispatches and runs nothing, so that queued executions stay queued. */
 async function openIdleShop(): Promise<Shop> {
   const shop = await openShop()
   const flows = shop.store.workflows
@@ -27,7 +27,7 @@ function activityOf({ query }: Shop, correlationId: string): Promise<{ kind: str
   )
 }
 
-test('what waits in a cancelled workflow is gone, in whatever state it was', async () => {
+test('waiting executions of a cancelled workflow are removed, whatever their state', async () => {
   const shop = await openIdleShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'pay', delayMs: 60_000 }, () => {})
@@ -47,13 +47,13 @@ test('what waits in a cancelled workflow is gone, in whatever state it was', asy
 
     expect(status).toMatchObject({ state: 'cancelled', isSettled: true, pending: 0, reason: 'sold out' })
     expect(await activityOf(shop, state)).toEqual([{ kind: 'cancelled', outcome: state }])
-    expect(await wrongBooks(shop)).toEqual([])
+    expect(await inconsistentCounters(shop)).toEqual([])
   }
   expect(await statesOf(shop)).toEqual([])
   expect(await shop.query('select * from ~workflow_steps')).toEqual([])
 })
 
-test('a running attempt hears of it by its signal, and what it comes to is refused', async () => {
+test('a running attempt is notified by its signal, and its outcome is refused', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const begun = deferred<void>()
@@ -82,15 +82,15 @@ test('a running attempt hears of it by its signal, and what it comes to is refus
     { kind: 'cancelled', outcome: 'running' },
   ])
   expect(await shop.store.events.read(`workflow-${flow.correlationId}`).toArray()).toHaveLength(1)
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
-test('what a cancelled attempt returns although nobody told it is refused too', async () => {
+test('the result of a cancelled attempt that was not notified is refused as well', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const written: string[] = []
   flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    // In this very run: no worker has had the time to look.
+    // In the same turn: no worker has had the time to query.
     await flows.flow(ctx.correlationId).cancel('by itself')
     written.push(ctx.correlationId)
     return emit('OrderPaid', { method: 'card' })
@@ -105,10 +105,10 @@ test('what a cancelled attempt returns although nobody told it is refused too', 
 
   expect(status).toMatchObject({ state: 'cancelled', reason: 'by itself' })
   expect(await shop.store.events.read(`workflow-${flow.correlationId}`).toArray()).toHaveLength(1)
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
-test('events of a cancelled workflow run no handlers any more, and others go on', async () => {
+test('events of a cancelled workflow run no more handlers, and other workflows continue', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const seen: string[] = []
@@ -130,7 +130,7 @@ test('events of a cancelled workflow run no handlers any more, and others go on'
   expect(status).toMatchObject({ state: 'cancelled', lastType: 'OrderPlaced' })
 })
 
-test('a workflow can be cancelled before anything of it was dispatched', async () => {
+test('a workflow can be cancelled before any of it was dispatched', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const seen: string[] = []
@@ -146,10 +146,10 @@ test('a workflow can be cancelled before anything of it was dispatched', async (
   expect(status).toMatchObject({ state: 'cancelled', isSettled: false })
   expect(settled).toMatchObject({ state: 'cancelled', isSettled: true })
   expect(seen).toEqual(['later'])
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
-test('a workflow that is over, or that nobody has heard of, has nothing to cancel', async () => {
+test('a workflow that has ended, or is unknown, has nothing to cancel', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const seen: number[] = []
@@ -190,7 +190,7 @@ test('a workflow that has failed can be cancelled, and once cancelled it stays s
   expect(compensated).toEqual(first)
 })
 
-test('a reason and a wish that make no sense are refused', async () => {
+test('an invalid reason and invalid options are refused', async () => {
   const { store } = await openShop()
   const flow = store.workflows.flow('order-1')
 
@@ -198,7 +198,7 @@ test('a reason and a wish that make no sense are refused', async () => {
   await expect(flow.cancel({ compensate: 'yes' as never })).rejects.toMatchObject({ code: 'invalid_option' })
 })
 
-test('a lane goes on with other workflows when its head, or one that queues in it, is cancelled', async () => {
+test('a lane continues with other workflows when its head, or a queued execution, is cancelled', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const seen: string[] = []
@@ -215,18 +215,18 @@ test('a lane goes on with other workflows when its head, or one that queues in i
   await waitUntil(async () => (await statesOf(shop)).join() === 'running,blocked,blocked,blocked')
 
   await flows.flow('c').cancel()
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
   await flows.flow('a').cancel()
   await flows.flow('d').settled()
   release.resolve()
   await worker.stop()
 
   expect(seen).toEqual(['a', 'b', 'd'])
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
   expect(await shop.query('select * from ~workflow_lanes')).toEqual([])
 })
 
-test('what a worker holds behind the head of a lane is not run once it is cancelled', async () => {
+test('an execution that a worker holds behind the head of a lane does not run once it is cancelled', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const seen: string[] = []
@@ -239,21 +239,21 @@ test('what a worker holds behind the head of a lane is not run once it is cancel
   await idleWorker.start()
   for (const correlationId of ['a', 'b', 'c', 'd']) await flows.publish('OrderPlaced', { total: 1 }, { correlationId })
   await waitUntil(async () => (await statesOf(shop)).length === 4)
-  // All of the lane is claimed at once: the head runs, the others are held behind it.
+  // The whole lane is claimed at once: the head runs, the others are held behind it.
   await using worker = flows.worker({ pollMs: 60_000, leaseMs: 60_000 })
   await worker.start()
   await waitUntil(async () => (await statesOf(shop)).join() === 'running,held,held,held')
 
   await flows.flow('b').cancel()
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
   release.resolve()
   for (const each of ['a', 'c', 'd']) await flows.flow(each).settled()
 
   expect(seen).toEqual(['a', 'c', 'd'])
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
-test('open joins of a cancelled workflow are closed, and count no more', async () => {
+test('open joins of a cancelled workflow are closed, and no longer counted', async () => {
   const shop = await openIdleShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'pay', delayMs: 60_000 }, () => {})
@@ -274,7 +274,7 @@ test('open joins of a cancelled workflow are closed, and count no more', async (
     { state: 'cancelled', closed: true },
     { state: 'closed', closed: false },
   ])
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
 test('a dead letter that is being retried is open again', async () => {
@@ -293,11 +293,11 @@ test('a dead letter that is being retried is open again', async () => {
 
   await flow.cancel()
 
-  const letters = await shop.query(`select state, retry_at, history->-1->>'from' as before from ~dead_letters`)
-  expect(letters).toEqual([{ state: 'open', retry_at: null, before: 'retrying' }])
+  const deadLetters = await shop.query(`select state, retry_at, history->-1->>'from' as before from ~dead_letters`)
+  expect(deadLetters).toEqual([{ state: 'open', retry_at: null, before: 'retrying' }])
 })
 
-test('a lane that is parked for a dead letter goes on when the workflow of the letter is cancelled', async () => {
+test('a lane parked for a dead letter continues when the workflow of the dead letter is cancelled', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const seen: string[] = []
@@ -316,7 +316,9 @@ test('a lane that is parked for a dead letter goes on when the workflow of the l
 
   expect(seen).toEqual(['b'])
   expect(await flows.lanes()).toEqual([])
-  const [letter] = await shop.store.deadLetters.list()
-  await expect(flows.deadLetters.retry('pay', letter!.eventId)).rejects.toMatchObject({ code: 'workflow_not_active' })
-  expect(await wrongBooks(shop)).toEqual([])
+  const [deadLetter] = await shop.store.deadLetters.list()
+  await expect(flows.deadLetters.retry('pay', deadLetter!.eventId)).rejects.toMatchObject({
+    code: 'workflow_not_active',
+  })
+  expect(await inconsistentCounters(shop)).toEqual([])
 })

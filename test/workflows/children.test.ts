@@ -1,13 +1,13 @@
 import { expect, test } from 'vitest'
 import { emit } from '../../src/workflows/emit.ts'
 import { openShop, outcome } from '../support/shop.ts'
+import { executionStates, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
-import { statesOf, untilSuspended } from '../support/waiting.ts'
 
 const quick = { baseMs: 1 }
 const worker = { pollMs: 20 }
 
-test('a handler starts a workflow, waits for its end without a worker, and hears how it ended', async () => {
+test('a handler starts a workflow, waits for its end without occupying a worker, and gets its result', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const ends: unknown[] = []
@@ -26,7 +26,7 @@ test('a handler starts a workflow, waits for its end without a worker, and hears
   await running.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
 
-  await waitUntil(async () => (await statesOf(shop)) === '1 running, 1 suspended')
+  await waitUntil(async () => (await executionStates(shop)) === '1 running, 1 suspended')
   const meanwhile = await flow.status()
   release()
   const status = await flow.settled()
@@ -41,7 +41,7 @@ test('a handler starts a workflow, waits for its end without a worker, and hears
   expect(await flows.flow(child!.correlation_id).status()).toMatchObject({ parent: flow.correlationId })
 })
 
-test('a workflow is started once, however often its parent is run', async () => {
+test('a child workflow is started once, however often its parent is run', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const started: string[][] = []
@@ -73,7 +73,7 @@ test('a workflow is started once, however often its parent is run', async () => 
   expect(started[0]![3]).toBe(`parcel of ${flow.correlationId}`)
 })
 
-test('a child that fails has settled too, and says so', async () => {
+test('a child that fails has also settled, and its result says so', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const ends: unknown[] = []
@@ -110,7 +110,7 @@ test('a child settles when its own children have', async () => {
   expect(log).toEqual(['0', '1', '2', '3'])
 })
 
-test('many are started and awaited at once; one that nobody handles has settled at once', async () => {
+test('many children are started and awaited at once; one without handlers settles immediately', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const states: string[] = []
@@ -137,7 +137,7 @@ function parcelOrPayment(n: number): never {
   return (n === 0 ? { method: 'card' } : { parcel: `${n}` }) as never
 }
 
-test('the wait for a child outlives its worker', async () => {
+test('the wait for a child survives the end of its worker', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   let isDelivered = false
@@ -164,7 +164,7 @@ test('the wait for a child outlives its worker', async () => {
   expect(status.state).toBe('settled')
 })
 
-test('workflows that start each other come to an end', async () => {
+test('workflows that start each other are limited in depth', async () => {
   const { store } = await openShop({ workflows: { maxHops: 5 } })
   const flows = store.workflows
   let runs = 0
@@ -177,13 +177,13 @@ test('workflows that start each other come to an end', async () => {
 
   await flows.publish('OrderPlaced', { total: 0 })
   await waitUntil(async () => (await store.deadLetters.list()).length === 1)
-  const [letter] = await store.deadLetters.list()
+  const [deadLetter] = await store.deadLetters.list()
 
   expect(runs).toBe(6)
-  expect(letter!.lastError!.code).toBe('hops_exceeded')
+  expect(deadLetter!.lastError!.code).toBe('hops_exceeded')
 })
 
-test('what cannot be started is refused', async () => {
+test('invalid child workflows are refused', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const codes: unknown[] = []

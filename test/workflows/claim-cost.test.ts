@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest'
 import { recordLetter } from '../../src/workflows/dead-letters/letters.ts'
 import type { Claimed } from '../../src/workflows/work/claim.ts'
-import { logOf } from '../support/consumers.ts'
+import { logOf } from '../support/consumer-parts.ts'
 import { openShop, type Shop } from '../support/shop.ts'
 
-/** How many rows of executions a claim of ten looks at. */
+/** Number of execution rows that a claim of ten reads. */
 async function rowsRead({ database, named }: Shop, route: number): Promise<number> {
   return database.transaction(async tx => {
     const read = async (): Promise<number> => {
@@ -23,7 +23,7 @@ async function rowsRead({ database, named }: Shop, route: number): Promise<numbe
   })
 }
 
-test('SB-41: a claim looks at as many rows with thousands pending in one workflow as with a few', async () => {
+test('SB-41: a claim reads as many rows with thousands pending in one workflow as with a few', async () => {
   const shop = await openShop()
   const { store, query } = shop
   store.workflows.on('OrderPlaced', { name: 'pay' }, () => {})
@@ -50,14 +50,14 @@ test('SB-41: a claim looks at as many rows with thousands pending in one workflo
   expect(many).toBeLessThanOrEqual(few + 20)
 })
 
-test('SB-42: work is heard of at once, however seldom a worker polls, and taken many at a time', async () => {
+test('SB-42: work is picked up immediately, however seldom a worker polls, and many executions at a time', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows
   flows.on('OrderPlaced', { name: 'pay' }, () => {})
   await using worker = flows.worker({ pollMs: 600_000, leaseMs: 600_000 })
   await worker.start()
 
-  // All of them at one moment: those that come one by one may be taken one by one.
+  // All at one moment: executions that come one by one may be claimed one by one.
   const all = await store.transaction(async tx => {
     const flowing = []
     for (let total = 0; total < 60; total++) flowing.push(await flows.publish('OrderPlaced', { total }, { tx }))
@@ -71,7 +71,7 @@ test('SB-42: work is heard of at once, however seldom a worker polls, and taken 
   expect(claims!.n).toBeLessThan(60)
 })
 
-test('a letter has the attempts before it; that of a first one looks at nothing its workflow has done', async () => {
+test("a dead letter has its earlier attempts; that of a first attempt reads nothing of its workflow's activity", async () => {
   const shop = await openShop()
   const { store, query, database, named } = shop
   const thirdTime = '00000000-0000-7000-8000-000000000003'
@@ -100,8 +100,10 @@ test('a letter has the attempts before it; that of a first one looks at nothing 
       const failed = { execution, handler: 'pay', error: new Error('no money'), reason: 'failed' } as const
       await recordLetter(logOf(shop), tx, failed)
       const looks = (await read()) - before
-      const [letter] = await tx.query<{ n: number }>(named('select jsonb_array_length(errors) as n from ~dead_letters'))
-      expect(letter!.n).toBe(attempt)
+      const [deadLetter] = await tx.query<{ n: number }>(
+        named('select jsonb_array_length(errors) as n from ~dead_letters'),
+      )
+      expect(deadLetter!.n).toBe(attempt)
       await tx.query(named('delete from ~dead_letters'))
       return looks
     })

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { connect, onServer, openShop, waitersFor } from '../support/shop.ts'
+import { executionStates } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
-import { statesOf } from '../support/waiting.ts'
 
 test.runIf(onServer)('a claim that had to wait finds the events that were published meanwhile', async () => {
   const { store, query, named } = await openShop()
@@ -26,7 +26,7 @@ test.runIf(onServer)('a claim that had to wait finds the events that were publis
   expect(seen).toEqual([7])
 })
 
-test('what was taken ahead behind one that turns out slow is given back in time, and is no crash', async () => {
+test('executions claimed ahead behind a slow one are released in time, and do not count as a crash', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const paid = deferred<void>()
@@ -39,15 +39,15 @@ test('what was taken ahead behind one that turns out slow is given back in time,
   })
   await using worker = flows.worker({ concurrency: 1, leaseMs: 600 })
   await worker.start()
-  // Who is quick takes more than it can run at once.
+  // A quick worker claims more than it can run at once.
   await Promise.all(Array.from({ length: 60 }, () => flows.publish('OrderPaid', { method: 'card' })))
   await waitUntil(() => weighed === 60)
   await Promise.all([1, 2, 3, 4].map(total => flows.publish('OrderPlaced', { total })))
 
-  await waitUntil(async () => (await statesOf(shop)) === '3 ready, 1 running')
+  await waitUntil(async () => (await executionStates(shop)) === '3 ready, 1 running')
   paid.resolve()
   await waitUntil(() => attempts.length === 4)
-  await waitUntil(async () => (await statesOf(shop)) === '')
+  await waitUntil(async () => (await executionStates(shop)) === '')
 
   expect(attempts).toEqual([1, 1, 1, 1])
   expect(await shop.query(`select from ~workflow_activity where kind = 'failed'`)).toEqual([])

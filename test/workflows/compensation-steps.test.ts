@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
-import { wrongBooks } from '../support/books.ts'
+import { inconsistentCounters } from '../support/counters-consistency.ts'
 import { openShop } from '../support/shop.ts'
+import { letTimePass, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
-import { letPass, untilSuspended } from '../support/waiting.ts'
 
 const undo = { handler: 'refund', data: { cents: 4200 } }
 
@@ -30,10 +30,10 @@ test('a handler that waits is undone without being run again', async () => {
   expect(ended).toMatchObject({ state: 'compensated', pending: 0 })
   expect(seen).toEqual(['run', [{ cents: 4200 }, { name: 'charge', isKnown: true, result: 'receipt-1' }]])
   expect(await shop.query('select * from ~workflow_waits')).toEqual([])
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
-test('what a step came to after it was to stop is not told, and a step nobody waits for is waited for', async () => {
+test('the result of a step that had to stop is not stored, and the compensation waits for a step that runs on', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const charging = deferred<void>()
@@ -72,7 +72,7 @@ test('what a step came to after it was to stop is not told, and a step nobody wa
   expect(seen).toEqual(['charged', [false, undefined]])
 })
 
-test('an attempt that sleeps in memory stops at once', async () => {
+test('an attempt that sleeps in memory stops immediately', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const charged = deferred<void>()
@@ -92,7 +92,7 @@ test('an attempt that sleeps in memory stops at once', async () => {
   expect(ended.state).toBe('compensated')
 })
 
-test('a step that writes is undone too, and an undo has steps and waits of its own', async () => {
+test('a transactional step is undone as well, and an undo has its own steps and waits', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const seen: unknown[] = []
@@ -117,23 +117,23 @@ test('a step that writes is undone too, and an undo has steps and waits of its o
   for (const runs of [1, 3]) {
     await waitUntil(() => seen.length === runs)
     await untilSuspended(shop)
-    await letPass(shop, 60_000)
+    await letTimePass(shop, 60_000)
   }
   const ended = await flow.settled()
 
   expect(ended.state).toBe('compensated')
   expect(seen).toEqual(['found receipt-1', 'found receipt-1', 'found booked', 'found booked'])
   expect(await shop.query('select * from ~payments')).toEqual([])
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
-test('a parent that waits for its child hears that it was cancelled', async () => {
+test('a parent that waits for its child gets its cancellation', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  const heard: unknown[] = []
+  const received: unknown[] = []
   flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
     const child = await ctx.start('OrderShipped', { parcel: 'gift' }, { correlationId: 'gift' })
-    heard.push((await child.settled()).state)
+    received.push((await child.settled()).state)
   })
   flows.on('OrderShipped', { name: 'tell', delayMs: 60_000 }, () => {})
   await using worker = flows.worker()
@@ -145,10 +145,10 @@ test('a parent that waits for its child hears that it was cancelled', async () =
   const ended = await flow.settled()
 
   expect(ended.state).toBe('settled')
-  expect(heard).toEqual(['cancelled'])
+  expect(received).toEqual(['cancelled'])
 })
 
-test('a workflow that is cancelled takes the children along that its handlers wait for', async () => {
+test('cancelling a workflow also cancels the children that its handlers wait for', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
@@ -165,5 +165,5 @@ test('a workflow that is cancelled takes the children along that its handlers wa
 
   expect(await flows.flow('gift').status()).toMatchObject({ state: 'cancelled', reason: 'not wanted', pending: 0 })
   expect(await shop.query('select * from ~workflow_executions')).toEqual([])
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })

@@ -5,26 +5,26 @@ import { complete, emit } from '../../src/workflows/emit.ts'
 import { type Claimed, claim } from '../../src/workflows/work/claim.ts'
 import { drawFences } from '../../src/workflows/work/fences.ts'
 import { enterWorker } from '../../src/workflows/work/rescue.ts'
-import { wrongBooks } from '../support/books.ts'
-import { logOf } from '../support/consumers.ts'
+import { logOf } from '../support/consumer-parts.ts'
+import { inconsistentCounters } from '../support/counters-consistency.ts'
 import { openShop, type Shop } from '../support/shop.ts'
-import { step } from '../support/undo.ts'
+import { stepWithUndo } from '../support/step-with-undo.ts'
 import { waitUntil } from '../support/wait.ts'
 
 function undosOf({ query }: Shop): Promise<{ step: string; state: string }[]> {
   return query('select step, state from ~workflow_undos order by id')
 }
 
-test('what the steps of a workflow have done is undone, the newest first, each once, and told what it came to', async () => {
+test('the steps of a workflow are undone, newest first, each once, with their results', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const undone: unknown[] = []
   flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    await step(ctx, 'reserve', { handler: 'refund', data: { what: 'goods' } }, () => ({ shelf: 7 }))
-    await step(ctx, 'charge', { handler: 'refund', data: { what: 'card' } }, () => 'receipt-1')
+    await stepWithUndo(ctx, 'reserve', { handler: 'refund', data: { what: 'goods' } }, () => ({ shelf: 7 }))
+    await stepWithUndo(ctx, 'charge', { handler: 'refund', data: { what: 'card' } }, () => 'receipt-1')
     return emit('OrderPaid', { method: 'card' })
   })
-  flows.on('OrderPaid', { name: 'ship' }, (_, ctx) => step(ctx, 'send', { handler: 'call-back' }, () => {}))
+  flows.on('OrderPaid', { name: 'ship' }, (_, ctx) => stepWithUndo(ctx, 'send', { handler: 'call-back' }, () => {}))
   flows.undo('refund', {}, (data: { what: string }, { name, isKnown, result }) => {
     undone.push([data.what, name, isKnown, result])
   })
@@ -48,10 +48,10 @@ test('what the steps of a workflow have done is undone, the newest first, each o
     ['card', 'charge', true, 'receipt-1'],
     ['goods', 'reserve', true, { shelf: 7 }],
   ])
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
-test('compensation waits for an attempt that runs, whose undo is told that nobody knows', async () => {
+test('compensation waits for a running attempt, whose undo gets an unknown result', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const charging = deferred<void>()
@@ -60,13 +60,13 @@ test('compensation waits for an attempt that runs, whose undo is told that nobod
   const undone: unknown[] = []
   flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
     ctx.signal.addEventListener('abort', () => aborted.resolve(ctx.signal.reason))
-    await step(ctx, 'charge', { handler: 'refund' }, () => {
+    await stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => {
       charging.resolve()
       return charged.promise
     })
     return emit('OrderPaid', { method: 'card' })
   })
-  flows.undo('refund', {}, (_, told) => void undone.push(told))
+  flows.undo('refund', {}, (_, reported) => void undone.push(reported))
   await using worker = flows.worker({ pollMs: 60_000, leaseMs: 60_000 })
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -76,7 +76,7 @@ test('compensation waits for an attempt that runs, whose undo is told that nobod
   const reason = await aborted.promise
   const during = await flow.status()
   const stopping = await shop.query('select state from ~workflow_executions')
-  // The zombie finishes its step and its run, and nothing of it counts.
+  // The replaced attempt completes its step and its run, and nothing of it counts.
   charged.resolve('receipt-1')
   const ended = await flow.settled()
 
@@ -86,22 +86,22 @@ test('compensation waits for an attempt that runs, whose undo is told that nobod
   expect(ended.state).toBe('compensated')
   expect(undone).toHaveLength(1)
   expect(await shop.store.events.read(`workflow-${flow.correlationId}`).toArray()).toHaveLength(1)
-  const told = await shop.query(`select kind, outcome, handler from ~workflow_activity
+  const reported = await shop.query(`select kind, outcome, handler from ~workflow_activity
     where kind in ('cancelled', 'completed') order by position`)
-  expect(told).toEqual([
+  expect(reported).toEqual([
     { kind: 'cancelled', outcome: 'stopping', handler: 'pay' },
     { kind: 'completed', outcome: null, handler: 'refund' },
   ])
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
-test('an attempt that does not listen is waited for until its time is over', async () => {
+test('compensation waits for an attempt that ignores its signal until its time limit', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const charging = deferred<void>()
   const never = deferred<void>()
   flows.on('OrderPlaced', { name: 'pay', timeoutMs: 60_000 }, async (_, ctx) => {
-    await step(ctx, 'charge', { handler: 'refund' }, () => charging.resolve())
+    await stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => charging.resolve())
     await never.promise
   })
   flows.undo('refund', {}, () => {})
@@ -119,10 +119,10 @@ test('an attempt that does not listen is waited for until its time is over', asy
   never.resolve()
 
   expect(ended.state).toBe('compensated')
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
-/** A worker that takes what is ready; it does nothing more. */
+/** A worker that only claims ready executions. */
 async function claimAll(shop: Shop): Promise<Claimed[]> {
   const log = logOf(shop)
   const rows = await shop.query<{ id: number }>('select id from ~workflow_routes')
@@ -131,17 +131,17 @@ async function claimAll(shop: Shop): Promise<Claimed[]> {
   return claim(log, { owner: 'dead/1', fence: await drawFences(log)(), routes, limit: 10, ahead: 0, graceMs: 60_000 })
 }
 
-/** It has not been heard of for longer than its lease. */
+/** Its heartbeat is older than its lease. */
 async function die({ query }: Shop): Promise<void> {
   await query(`update ~workflow_workers set heartbeat_at = '-infinity' where owner = 'dead/1'`)
 }
 
-test('an attempt whose worker dies is waited for no longer', async () => {
+test('compensation does not wait for an attempt whose worker died', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const undone: unknown[] = []
   flows.on('OrderPlaced', { name: 'pay' }, () => {})
-  flows.undo('refund', {}, (_, told) => void undone.push(told))
+  flows.undo('refund', {}, (_, reported) => void undone.push(reported))
   await using dispatching = flows.worker({ handlers: [], pollMs: 60_000, leaseMs: 60_000 })
   await dispatching.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -159,15 +159,15 @@ test('an attempt whose worker dies is waited for no longer', async () => {
   expect(begun).toMatchObject({ state: 'compensating', pending: 1 })
   expect(ended.state).toBe('compensated')
   expect(undone).toEqual([{ name: 'charge', isKnown: false, result: undefined }])
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
-test('compensation goes on where a worker died in the middle of it', async () => {
+test('compensation continues where a worker died in the middle of it', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const undone: string[] = []
   flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    for (const name of ['one', 'two', 'three']) await step(ctx, name, { handler: 'refund' }, () => name)
+    for (const name of ['one', 'two', 'three']) await stepWithUndo(ctx, name, { handler: 'refund' }, () => name)
   })
   flows.undo('refund', {}, (_, { name }, ctx) => void undone.push(`${name} ${ctx.attempt}`))
   const before = flows.worker({ handlers: ['pay'] })
@@ -187,15 +187,15 @@ test('compensation goes on where a worker died in the middle of it', async () =>
   expect(ended.state).toBe('compensated')
   expect(undone).toEqual(['three 2', 'two 1', 'one 1'])
   expect((await undosOf(shop)).map(({ state }) => state)).toEqual(['done', 'done', 'done'])
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
-test('an undo is tried again; one that fails for good ends the compensation, and is a dead letter', async () => {
+test('an undo is retried; one that fails for good ends the compensation, and becomes a dead letter', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const undone: string[] = []
   flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    for (const name of ['one', 'two', 'three']) await step(ctx, name, { handler: 'refund' }, () => name)
+    for (const name of ['one', 'two', 'three']) await stepWithUndo(ctx, name, { handler: 'refund' }, () => name)
   })
   flows.undo('refund', { retries: 1, backoff: { baseMs: 1 } }, (_, { name }, ctx) => {
     undone.push(`${name} ${ctx.attempt}`)
@@ -220,16 +220,16 @@ test('an undo is tried again; one that fails for good ends the compensation, and
     { consumer: 'handler:refund', attempts: 2, lastError: { message: 'no refund of two' } },
   ])
   expect(await flow.cancel({ compensate: true })).toEqual(ended)
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
-test('a handler that fails for good has the workflow compensated, if it says so', async () => {
+test('a handler that fails for good compensates the workflow, if it is configured to', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const undone: string[] = []
   const packing = deferred<void>()
   flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    await step(ctx, 'charge', { handler: 'refund' }, () => 'receipt-1')
+    await stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => 'receipt-1')
     return emit('OrderPaid', { method: 'card' })
   })
   flows.on('OrderPaid', { name: 'remind', delayMs: 60_000 }, () => {})
@@ -241,7 +241,7 @@ test('a handler that fails for good has the workflow compensated, if it says so'
   const failing = { name: 'ship', ordered: true, retries: 1, backoff: { baseMs: 1 }, onFailure: 'compensate' } as const
   flows.on('OrderPaid', failing, async (_, ctx) => {
     await packing.promise
-    await step(ctx, 'send', { handler: 'refund' }, () => {
+    await stepWithUndo(ctx, 'send', { handler: 'refund' }, () => {
       throw new Error('no parcels')
     })
   })
@@ -261,16 +261,16 @@ test('a handler that fails for good has the workflow compensated, if it says so'
     { handler: 'pack', outcome: 'stopping' },
     { handler: 'remind', outcome: 'delayed' },
   ])
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
-test('what an undo emits and writes is stored with its end, and runs no handlers', async () => {
+test('events and writes of an undo are stored with its end, and run no handlers', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const seen: string[] = []
   await shop.query('create table ~refunds (step text)')
   flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    for (const name of ['one', 'two']) await step(ctx, name, { handler: 'refund' }, () => name)
+    for (const name of ['one', 'two']) await stepWithUndo(ctx, name, { handler: 'refund' }, () => name)
   })
   flows.on('OrderPaid', { name: 'watch' }, event => void seen.push(event.type))
   flows.undo('refund', {}, (_, { name }) =>
@@ -298,7 +298,7 @@ test('what an undo emits and writes is stored with its end, and runs no handlers
   expect(seen).toEqual([])
 })
 
-test('a workflow without undos is compensated at once, and what is open of it goes', async () => {
+test('a workflow without undos is compensated immediately, and its open executions are removed', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'pay', delayMs: 60_000 }, () => {})
@@ -310,10 +310,10 @@ test('a workflow without undos is compensated at once, and what is open of it go
   const status = await flow.cancel({ compensate: true })
 
   expect(status).toMatchObject({ state: 'compensated', isSettled: true, pending: 0 })
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
-test('a lane keeps its place until the attempt that stops in it is over', async () => {
+test('a lane keeps its place until its stopping attempt has ended', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const seen: string[] = []
@@ -334,7 +334,7 @@ test('a lane keeps its place until the attempt that stops in it is over', async 
 
   await flows.flow('a').cancel({ compensate: true })
   const states = await shop.query('select state from ~workflow_executions order by position')
-  const wrong = await wrongBooks(shop)
+  const wrong = await inconsistentCounters(shop)
   release.resolve()
   await flows.flow('b').settled()
 
@@ -342,14 +342,14 @@ test('a lane keeps its place until the attempt that stops in it is over', async 
   expect(wrong).toEqual([])
   expect(seen).toEqual(['a', 'b'])
   expect(await flows.flow('a').status()).toMatchObject({ state: 'compensated' })
-  expect(await wrongBooks(shop)).toEqual([])
+  expect(await inconsistentCounters(shop)).toEqual([])
 })
 
-test('compensation reaches what the workflow has started, also if that is over', async () => {
+test('compensation reaches the children of the workflow, also if they have ended', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const undone: string[] = []
-  flows.on('OrderPlaced', { name: 'pay' }, (_, ctx) => step(ctx, 'charge', { handler: 'refund' }, () => {}))
+  flows.on('OrderPlaced', { name: 'pay' }, (_, ctx) => stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => {}))
   flows.undo('refund', {}, (_, __, ctx) => void undone.push(ctx.correlationId))
   await using worker = flows.worker()
   await worker.start()

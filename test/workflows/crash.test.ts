@@ -1,25 +1,25 @@
-/** Workers that die, are taken for dead, or do not hear what came of what they sent. */
+/** Workers that die, are considered dead, or do not get the answer to a statement. */
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { complete, emit } from '../../src/workflows/emit.ts'
 import type { WorkflowStatus } from '../../src/workflows/status.ts'
-import { type CrewOptions, openCrew } from '../support/crew.ts'
 import { openDatabase } from '../support/engines.ts'
+import { lossyDatabase } from '../support/lossy-database.ts'
 import { openShop, type Shop } from '../support/shop.ts'
-import { openTrouble } from '../support/trouble.ts'
 import { waitUntil } from '../support/wait.ts'
+import { openWorkerProcesses, type WorkerProcessesOptions } from '../support/worker-processes.ts'
 
-/** So long that nobody could wait for it: what is done was not done because it had expired. */
+/** Too long to expire during the test: the observed effects were not caused by an expired lease. */
 const endlessMs = 600_000
 
-/** What follows from a promise without waiting for anything else has happened by then. */
+/** Lets everything happen that follows from resolved promises. */
 const turn = (): Promise<void> => new Promise(resolve => setImmediate(resolve))
 
-test('SB-05: what a killed worker had begun is done by another after the lease, and counted', async () => {
+test('SB-05: the execution of a killed worker is run by another after the lease, and the attempt is counted', async () => {
   const shop = await openShop()
   const begun = deferred<void>()
   const attempts: string[] = []
-  await using crew = await openCrew(shop, {
+  await using workers = await openWorkerProcesses(shop, {
     leaseMs: 100,
     register: ({ store, name }) =>
       store.workflows.on('OrderPlaced', { name: 'pay' }, async (_event, ctx) => {
@@ -29,12 +29,12 @@ test('SB-05: what a killed worker had begun is done by another after the lease, 
         await new Promise(() => {})
       }),
   })
-  const victim = await crew.hire()
+  const victim = await workers.start()
   const flow = await shop.store.workflows.publish('OrderPlaced', { total: 1 })
   await begun.promise
 
-  crew.kill(victim)
-  await crew.hire()
+  workers.kill(victim)
+  await workers.start()
   const status = await flow.settled()
 
   expect(status.state).toBe('settled')
@@ -42,7 +42,7 @@ test('SB-05: what a killed worker had begun is done by another after the lease, 
   expect(await activity(shop)).toEqual(['dispatched', 'started 1', 'failed 1 lost', 'started 2', 'completed 2'])
 })
 
-test('what a crash of the server takes back of the last dispatch is dispatched again', async () => {
+test('a dispatch that a crash of the server undid is made again', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'pay' }, () => {})
@@ -60,10 +60,10 @@ test('what a crash of the server takes back of the last dispatch is dispatched a
   await waitUntil(async () => (await executions(shop)) === 2)
 })
 
-test('an event that kills its workers is a dead letter in the end', async () => {
+test('an event that kills its workers becomes a dead letter in the end', async () => {
   const shop = await openShop()
   let begun = deferred<void>()
-  await using crew = await openCrew(shop, {
+  await using workers = await openWorkerProcesses(shop, {
     leaseMs: 100,
     register: ({ store }) =>
       store.workflows.on('OrderPlaced', { name: 'pay' }, async () => {
@@ -71,14 +71,14 @@ test('an event that kills its workers is a dead letter in the end', async () => 
         await new Promise(() => {})
       }),
   })
-  let victim = await crew.hire()
+  let victim = await workers.start()
   const flow = await shop.store.workflows.publish('OrderPlaced', { total: 1 })
 
   for (let crashes = 0; crashes < 4; crashes++) {
     await begun.promise
     begun = deferred<void>()
-    crew.kill(victim)
-    victim = await crew.hire()
+    workers.kill(victim)
+    victim = await workers.start()
   }
   const status = await flow.settled()
 
@@ -86,11 +86,11 @@ test('an event that kills its workers is a dead letter in the end', async () => 
   expect(await shop.query('select reason, attempts from ~dead_letters')).toEqual([{ reason: 'crashed', attempts: 5 }])
 })
 
-test('what a killed worker held back in a lane is free with its head, in order', async () => {
+test('executions that a killed worker held in a lane are free with its head, in order', async () => {
   const shop = await openShop()
   const done: number[] = []
   const begun = deferred<void>()
-  await using crew = await openCrew(shop, {
+  await using workers = await openWorkerProcesses(shop, {
     leaseMs: 100,
     register: ({ store, name }) =>
       store.workflows.on('OrderPlaced', { name: 'pay', ordered: true }, async event => {
@@ -103,11 +103,11 @@ test('what a killed worker held back in a lane is free with its head, in order',
   })
   shop.store.workflows.on('OrderPlaced', { name: 'pay', ordered: true }, () => {})
   for (const total of [1, 2, 3, 4]) await placed(shop, total)
-  const victim = await crew.hire()
+  const victim = await workers.start()
   await begun.promise
 
-  crew.kill(victim)
-  await crew.hire()
+  workers.kill(victim)
+  await workers.start()
   await shop.store.workflows.flow('order').settled()
 
   expect(done).toEqual([1, 2, 3, 4])
@@ -117,18 +117,18 @@ test('what a killed worker held back in a lane is free with its head, in order',
 test('when the process that dispatches is killed, another dispatches after the lease of its worker', async () => {
   const shop = await openShop()
   const seen: string[] = []
-  await using crew = await openCrew(shop, {
+  await using workers = await openWorkerProcesses(shop, {
     leaseMs: 100,
     register: ({ store, name }) =>
       store.workflows.on('OrderPlaced', { name: 'pay' }, async () => {
         seen.push(name)
       }),
   })
-  const victim = await crew.hire()
+  const victim = await workers.start()
   await (await shop.store.workflows.publish('OrderPlaced', { total: 1 })).settled()
 
-  crew.kill(victim)
-  await crew.hire()
+  workers.kill(victim)
+  await workers.start()
   await (await shop.store.workflows.publish('OrderPlaced', { total: 2 })).settled()
 
   expect(seen).toEqual(['worker-0', 'worker-1'])
@@ -142,7 +142,7 @@ test.each([
   await shop.query('create table ~receipts (worker text)')
   const goOn = deferred<void>()
   const begun = deferred<void>()
-  await using crew = await openCrew(shop, {
+  await using workers = await openWorkerProcesses(shop, {
     leaseMs: 100,
     register: ({ store, name }) =>
       store.workflows.on('OrderPlaced', { name: 'pay', retries: 3, backoff: { baseMs: 1 } }, async () => {
@@ -154,28 +154,28 @@ test.each([
         return complete(tx => tx.query(shop.named('insert into ~receipts values ($1)'), [name]))
       }),
   })
-  const zombie = await crew.hire()
+  const paused = await workers.start()
   const flow = await shop.store.workflows.publish('OrderPlaced', { total: 1 })
   await begun.promise
-  zombie.gate.close()
-  await crew.hire()
+  paused.database.pause()
+  await workers.start()
   await flow.settled()
 
   goOn.resolve()
   await turn()
-  zombie.gate.open()
-  await waitUntil(() => zombie.gate.late().refused > 0, { what: 'the late outcome' })
+  paused.database.resume()
+  await waitUntil(() => paused.database.lateOutcomes().refused > 0, { what: 'the late outcome' })
 
-  expect(zombie.gate.late().taken).toBe(0)
+  expect(paused.database.lateOutcomes().accepted).toBe(0)
   expect(await flow.status()).toMatchObject({ state, pending: 0 })
   expect((await shop.query('select worker from ~receipts')).map(row => row.worker)).toEqual(written)
 })
 
-test('SB-06: the late success of an attempt does not change what was set aside meanwhile', async () => {
+test('SB-06: the late success of an attempt does not change an execution that was dead-lettered meanwhile', async () => {
   const shop = await openShop()
   const goOn = deferred<void>()
   const begun = deferred<void>()
-  await using crew = await openCrew(shop, {
+  await using workers = await openWorkerProcesses(shop, {
     leaseMs: 100,
     register: ({ store, name }) =>
       store.workflows.on('OrderPlaced', { name: 'pay' }, async () => {
@@ -185,17 +185,17 @@ test('SB-06: the late success of an attempt does not change what was set aside m
         return emit('OrderPaid', { method: 'card' })
       }),
   })
-  const zombie = await crew.hire()
+  const paused = await workers.start()
   const flow = await shop.store.workflows.publish('OrderPlaced', { total: 1 })
   await begun.promise
-  zombie.gate.close()
-  await crew.hire()
+  paused.database.pause()
+  await workers.start()
   await flow.settled()
 
   goOn.resolve()
   await turn()
-  zombie.gate.open()
-  await waitUntil(() => zombie.gate.late().refused > 0, { what: 'the late outcome' })
+  paused.database.resume()
+  await waitUntil(() => paused.database.lateOutcomes().refused > 0, { what: 'the late outcome' })
 
   expect(await flow.status()).toMatchObject({ state: 'failed', deadLetters: 1, lastType: 'OrderPlaced' })
 })
@@ -204,7 +204,7 @@ test('SB-07: a handler that takes longer than the lease is not taken over while 
   const leaseMs = 1_000
   const shop = await openShop()
   const attempts: string[][] = []
-  await using crew = await openCrew(shop, {
+  await using workers = await openWorkerProcesses(shop, {
     leaseMs,
     register: ({ store }) =>
       store.workflows.on('OrderPlaced', { name: 'pay' }, async (event, ctx) => {
@@ -213,10 +213,10 @@ test('SB-07: a handler that takes longer than the lease is not taken over while 
         return emit('OrderPaid', { method: 'card' })
       }),
   })
-  await crew.hire()
-  await crew.hire()
+  await workers.start()
+  await workers.start()
 
-  // A machine that stalls for longer than the lease takes one of them for dead, now and then: not each time.
+  // On a machine that stalls longer than the lease one of them is sometimes considered dead: not each time.
   const run = async (total: number): Promise<WorkflowStatus> => {
     attempts[total] = []
     return (await shop.store.workflows.publish('OrderPlaced', { total })).settled()
@@ -228,17 +228,17 @@ test('SB-07: a handler that takes longer than the lease is not taken over while 
   expect(status).toMatchObject({ state: 'settled', lastType: 'OrderPaid' })
 })
 
-test('a worker that others took for dead comes back, and works again', async () => {
+test('a worker that others considered dead returns, and works again', async () => {
   const shop = await openShop()
   const seen: string[] = []
-  await using crew = await openCrew(shop, recorder(seen, { leaseMs: 100 }))
-  const paused = await crew.hire()
+  await using workers = await openWorkerProcesses(shop, recorder(seen, { leaseMs: 100 }))
+  const paused = await workers.start()
   const id = paused.worker.id
-  paused.gate.close()
-  const other = await crew.hire()
+  paused.database.pause()
+  const other = await workers.start()
   await waitUntil(async () => (await shop.query('select 1 from ~workflow_workers where owner = $1', [id])).length === 0)
 
-  paused.gate.open()
+  paused.database.resume()
   await waitUntil(async () => (await shop.query('select 1 from ~workflow_workers where owner = $1', [id])).length === 1)
   await other.worker.stop()
   await (await shop.store.workflows.publish('OrderPlaced', { total: 1 })).settled()
@@ -247,9 +247,9 @@ test('a worker that others took for dead comes back, and works again', async () 
   expect(paused.worker.id).toBe(id)
 })
 
-test('what a worker has claimed without hearing of it is free again soon, and does not count', async () => {
-  const trouble = openTrouble(await openDatabase())
-  const shop = await openShop({ database: trouble.database })
+test('executions claimed by a call whose answer was lost are free again soon, and the attempt does not count', async () => {
+  const lossy = lossyDatabase(await openDatabase())
+  const shop = await openShop({ database: lossy.database })
   const attempts: number[] = []
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'pay', timeoutMs: endlessMs }, async (_event, ctx) => {
@@ -259,18 +259,18 @@ test('what a worker has claimed without hearing of it is free again soon, and do
   await flows.register()
   await placed(shop, 1)
 
-  trouble.loseAnswerTo('workflows.claim')
+  lossy.loseAnswerTo('workflows.claim')
   await worker.start()
   await waitUntil(() => attempts.length > 0)
   await flows.flow('order').settled()
 
-  expect(trouble.counts().lost).toBe(1)
+  expect(lossy.counts().lost).toBe(1)
   expect(attempts).toEqual([1])
 })
 
-test('a lane goes on when the answer to the end of its head is lost', async () => {
-  const trouble = openTrouble(await openDatabase())
-  const shop = await openShop({ database: trouble.database })
+test('a lane continues when the answer to the completion of its head is lost', async () => {
+  const lossy = lossyDatabase(await openDatabase())
+  const shop = await openShop({ database: lossy.database })
   const done: number[] = []
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'pay', ordered: true, timeoutMs: endlessMs }, async event => {
@@ -280,17 +280,17 @@ test('a lane goes on when the answer to the end of its head is lost', async () =
   await flows.register()
   for (const total of [1, 2, 3]) await placed(shop, total)
 
-  trouble.loseAnswerTo('workflows.finish')
+  lossy.loseAnswerTo('workflows.finish')
   await worker.start()
-  await waitUntil(() => trouble.counts().lost === 1)
+  await waitUntil(() => lossy.counts().lost === 1)
   await flows.flow('order').settled()
 
   expect(done).toEqual([1, 2, 3])
 })
 
-test('SB-39: an outcome that cannot be stored at first is stored later: the handler is not run again', async () => {
-  const trouble = openTrouble(await openDatabase())
-  const shop = await openShop({ database: trouble.database })
+test('SB-39: an outcome that cannot be stored at first is stored later, and the handler is not run again', async () => {
+  const lossy = lossyDatabase(await openDatabase())
+  const shop = await openShop({ database: lossy.database })
   await shop.query('create table ~receipts (total integer)')
   const runs: number[] = []
   const flows = shop.store.workflows
@@ -303,19 +303,19 @@ test('SB-39: an outcome that cannot be stored at first is stored later: the hand
   await using worker = flows.worker({ leaseMs: 600, pollMs: 100 })
   await worker.start()
 
-  trouble.refuse('workflows.hold', 3)
-  trouble.refuse('workflows.finish', 3)
+  lossy.refuse('workflows.hold', 3)
+  lossy.refuse('workflows.finish', 3)
   for (const total of [1, 2, 3]) await placed(shop, total)
-  await waitUntil(() => trouble.counts().refused === 6)
+  await waitUntil(() => lossy.counts().refused === 6)
   await flows.flow('order').settled()
 
   expect(runs.sort()).toEqual([1, 2, 3])
   expect(await shop.query('select total from ~receipts')).toEqual([{ total: 3 }])
 })
 
-test('a completion whose commit was not answered stands once', async () => {
-  const trouble = openTrouble(await openDatabase())
-  const shop = await openShop({ database: trouble.database })
+test('a completion whose commit was not answered is stored once', async () => {
+  const lossy = lossyDatabase(await openDatabase())
+  const shop = await openShop({ database: lossy.database })
   await shop.query('create table ~receipts (total integer)')
   const flows = shop.store.workflows
   let runs = 0
@@ -327,9 +327,9 @@ test('a completion whose commit was not answered stands once', async () => {
   await using worker = flows.worker({ leaseMs: 600, pollMs: 100 })
   await worker.start()
 
-  trouble.loseAnswerTo('workflows.hold')
+  lossy.loseAnswerTo('workflows.hold')
   const flow = await flows.publish('OrderPlaced', { total: 1 })
-  await waitUntil(() => trouble.counts().lost === 1)
+  await waitUntil(() => lossy.counts().lost === 1)
   await flow.settled()
 
   expect(runs).toBe(1)
@@ -337,7 +337,7 @@ test('a completion whose commit was not answered stands once', async () => {
   expect(await shop.query(`select 1 from ~events where type = 'OrderPaid'`)).toHaveLength(1)
 })
 
-test('when what a head writes is refused, the next of its lane runs once, after it', async () => {
+test('when the writes of a head are refused, the next of its lane runs once, after it', async () => {
   const shop = await openShop()
   const done: number[] = []
   const flows = shop.store.workflows
@@ -360,7 +360,7 @@ test('when what a head writes is refused, the next of its lane runs once, after 
   expect(status).toMatchObject({ state: 'failed', deadLetters: 1 })
 })
 
-function recorder(seen: string[], options: Omit<CrewOptions, 'register'>): CrewOptions {
+function recorder(seen: string[], options: Omit<WorkerProcessesOptions, 'register'>): WorkerProcessesOptions {
   return {
     ...options,
     register: ({ store, name }) =>
@@ -379,7 +379,7 @@ async function startedBefore({ query }: Shop, ms: number): Promise<number> {
   return (await query(text, [ms / 1000])).length
 }
 
-/** What happened to the executions, line by line. */
+/** The activity of the executions, line by line. */
 async function activity({ query }: Shop): Promise<string[]> {
   const rows = await query<{ line: string }>(`
     select kind || case when attempt = 0 then '' else ' ' || attempt end || coalesce(' ' || outcome, '') as line

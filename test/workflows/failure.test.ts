@@ -21,7 +21,7 @@ async function shippedIn({ query }: Shop): Promise<Emitted[]> {
     where type = 'OrderShipped' order by position`)
 }
 
-test('SB-19: what tells of a failure is emitted once, with the letter, and knows the true reason', async () => {
+test('SB-19: events of onFailure are emitted once, with the dead letter, and carry the true reason', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const failures: TerminalFailure[] = []
@@ -48,11 +48,11 @@ test('SB-19: what tells of a failure is emitted once, with the letter, and knows
     { data: { parcel: 'timeout of 1' }, workflow: { handler: 'pay', failed: 'pay', hops: 1 } },
   ])
   const [event] = await shop.query(`select correlation_id, causation_id from ~events where type = 'OrderShipped'`)
-  const [letter] = await flows.deadLetters.list()
-  expect(event).toEqual({ correlation_id: flow.correlationId, causation_id: letter!.eventId })
+  const [deadLetter] = await flows.deadLetters.list()
+  expect(event).toEqual({ correlation_id: flow.correlationId, causation_id: deadLetter!.eventId })
 })
 
-test('SB-18: what tells of a failure never runs the handler that failed, whatever that listens to', async () => {
+test('SB-18: events of onFailure never run the handler that failed, whatever it subscribes to', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const seen: string[] = []
@@ -73,25 +73,25 @@ test('SB-18: what tells of a failure never runs the handler that failed, whateve
   expect(status.deadLetters).toBe(1)
 })
 
-test('each time a letter fails again is told of anew', async () => {
+test('onFailure is called each time a dead letter fails again', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'pay', onFailure: () => emit('OrderShipped', { parcel: 'none' }) }, fails)
   await using worker = flows.worker({ pollMs: 50 })
   await worker.start()
   await (await flows.publish('OrderPlaced', { total: 1 })).settled()
-  const [letter] = await flows.deadLetters.list()
+  const [deadLetter] = await flows.deadLetters.list()
 
   for (let n = 2; n <= 3; n++) {
-    await flows.deadLetters.retry('pay', letter!.eventId)
+    await flows.deadLetters.retry('pay', deadLetter!.eventId)
     await waitUntil(async () => (await shippedIn(shop)).length === n)
   }
 
   expect(new Set((await shippedIn(shop)).map(event => event.id)).size).toBe(3)
-  expect(await flows.deadLetters.show('pay', letter!.eventId)).toMatchObject({ state: 'open', attempts: 3 })
+  expect(await flows.deadLetters.show('pay', deadLetter!.eventId)).toMatchObject({ state: 'open', attempts: 3 })
 })
 
-test('writes that tell of a failure are stored with the letter', async () => {
+test('writes of onFailure are stored with the dead letter', async () => {
   const { store, query, named } = await openShop()
   await query('create table ~complaints (line text)')
   const flows = store.workflows
@@ -113,24 +113,27 @@ for (const [what, { onFailure, noted, clock }] of Object.entries({
     },
     noted: 'TypeError: the printer is off',
   },
-  'meets a database of its own that is away': {
+  'fails because its own database is unavailable': {
     onFailure: () => {
       throw new ConnectionLost({ reason: 'the books are closed' })
     },
     noted: 'ConnectionLost: ',
   },
-  'returns what is no emission': { onFailure: () => 'sorry', noted: 'InvalidResult: Handler "pay" returned' },
-  'emits what cannot be stored': {
+  'returns something other than emissions': {
+    onFailure: () => 'sorry',
+    noted: 'InvalidResult: Handler "pay" returned',
+  },
+  'emits an event that cannot be stored': {
     onFailure: () => emit('OrderShipped', { parcel: 'x' }, { stream: 'order-1', expected: 7 }),
     noted: 'VersionConflict: ',
   },
-  'writes what cannot be stored': {
+  'writes rows that cannot be stored': {
     onFailure: () => complete(tx => tx.query('select 1 / 0')),
     noted: 'division by zero',
   },
-  'never comes back': { onFailure: () => new Promise(() => {}), noted: 'TimedOut: ', clock: hasty(5_000) },
+  'never returns': { onFailure: () => new Promise(() => {}), noted: 'TimedOut: ', clock: hasty(5_000) },
 } as Record<string, { onFailure: () => unknown; noted: string; clock?: Clock }>))
-  test(`the letter is there although onFailure ${what}, and says so`, async () => {
+  test(`the dead letter is stored although onFailure ${what}, and records that`, async () => {
     const shop = await openShop({ clock })
     const flows = shop.store.workflows
     flows.on('OrderPlaced', { name: 'pay', onFailure: onFailure as never }, fails)
@@ -140,13 +143,13 @@ for (const [what, { onFailure, noted, clock }] of Object.entries({
     const status = await (await flows.publish('OrderPlaced', { total: 1 })).settled()
 
     expect(status).toMatchObject({ state: 'failed', deadLetters: 1 })
-    const [letter] = await flows.deadLetters.list()
-    expect(letter).toMatchObject({ reason: 'failed', lastError: { message: 'no money' } })
-    expect(letter!.lastError.onFailure).toContain(noted)
+    const [deadLetter] = await flows.deadLetters.list()
+    expect(deadLetter).toMatchObject({ reason: 'failed', lastError: { message: 'no money' } })
+    expect(deadLetter!.lastError.onFailure).toContain(noted)
     expect(await shippedIn(shop)).toEqual([])
   })
 
-test('a result that cannot be stored, of a handler whose failure cannot be told of either, is a letter', async () => {
+test('a result that cannot be stored becomes a dead letter, even if onFailure fails as well', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const nowhere = { stream: 'order-1', expected: 7 }
@@ -157,12 +160,12 @@ test('a result that cannot be stored, of a handler whose failure cannot be told 
 
   await (await flows.publish('OrderPlaced', { total: 1 })).settled()
 
-  const [letter] = await flows.deadLetters.list()
-  expect(letter).toMatchObject({ reason: 'failed', lastError: { code: 'version_conflict' } })
-  expect(letter!.lastError.onFailure).toContain('VersionConflict')
+  const [deadLetter] = await flows.deadLetters.list()
+  expect(deadLetter).toMatchObject({ reason: 'failed', lastError: { code: 'version_conflict' } })
+  expect(deadLetter!.lastError.onFailure).toContain('VersionConflict')
 })
 
-test('an event that went too far is told of, and handlers that fail because of each other come to an end', async () => {
+test('an event that exceeded its depth calls onFailure, and handlers that fail because of each other end', async () => {
   const shop = await openShop({ workflows: { maxHops: 3 } })
   const flows = shop.store.workflows
   const again = () => emit('OrderShipped', { parcel: 'again' })
@@ -173,14 +176,14 @@ test('an event that went too far is told of, and handlers that fail because of e
 
   const status = await (await flows.publish('OrderPlaced', { total: 1 })).settled()
 
-  const letters = await flows.deadLetters.list()
-  expect(status.deadLetters).toBe(letters.length)
-  // Two chains side by side: which one is ahead is not ours to say.
+  const deadLetters = await flows.deadLetters.list()
+  expect(status.deadLetters).toBe(deadLetters.length)
+  // Two chains in parallel: either may be ahead.
   expect((await shippedIn(shop)).map(({ workflow }) => workflow.hops).sort()).toEqual([1, 1, 2, 2, 3, 3, 4, 4])
-  expect(letters.filter(letter => letter.lastError.onFailure?.includes('HopsExceeded'))).toHaveLength(2)
+  expect(deadLetters.filter(deadLetter => deadLetter.lastError.onFailure?.includes('HopsExceeded'))).toHaveLength(2)
 })
 
-test('what tells of the failure of one of a batch has its place in the batch', async () => {
+test('an event of onFailure of one of a batch has its place in the batch', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'split' }, () =>
@@ -199,7 +202,7 @@ test('what tells of the failure of one of a batch has its place in the batch', a
   ])
 })
 
-/** A clock whose timers of this length are over at once. */
+/** A clock whose timers of this length fire immediately. */
 function hasty(length: number): Clock {
   return { ...systemClock, setTimeout: (fn, ms) => systemClock.setTimeout(fn, ms === length ? 1 : ms) }
 }

@@ -33,7 +33,7 @@ test('an inline handler writes in the transaction that dispatches its event', as
   expect(await booked()).toEqual(['placed 1', 'paid'])
 })
 
-test('SB-36: an inline handler that fails is queued, and tried again as its policy says; nothing of the failed run is left', async () => {
+test('SB-36: an inline handler that fails is queued, and retried by its policy; nothing of the failed run is stored', async () => {
   const { store, named, booked } = await openLedger()
   const flows = store.workflows
   let runs = 0
@@ -52,7 +52,7 @@ test('SB-36: an inline handler that fails is queued, and tried again as its poli
   expect(await booked()).toEqual(['1 in run 3'])
 })
 
-test('what writes inline writes the same way when it is queued after all', async () => {
+test('a handler that writes inline writes the same way when it is queued', async () => {
   const { store, named, booked } = await openLedger()
   const flows = store.workflows
   let runs = 0
@@ -70,7 +70,7 @@ test('what writes inline writes the same way when it is queued after all', async
   expect(await booked()).toEqual(['run 2'])
 })
 
-test('while one of a workflow is queued, those behind it queue too: the order of the log is kept', async () => {
+test('while one execution of a workflow is queued, those behind it queue as well: the order of the log is kept', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const seen: number[] = []
@@ -113,7 +113,7 @@ test('an inline handler that takes too long does not hold up the others', async 
   expect(seen).toEqual(['quick', 'slow'])
 })
 
-test('an inline handler whose own database is away is queued: what is dispatched does not wait for that', async () => {
+test('an inline handler whose own database is unavailable is queued: the dispatch does not wait for it', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   let inline = 0
@@ -134,7 +134,7 @@ test('an inline handler whose own database is away is queued: what is dispatched
   expect((await flows.flow('order-1').status()).pending).toBe(1)
 })
 
-test('what an inline handler emits and is refused is tried again as an execution of its own', async () => {
+test('refused events of an inline handler are retried as an execution', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   flows.on('OrderPlaced', { name: 'pay', inline: true }, () =>
@@ -153,7 +153,7 @@ test('what an inline handler emits and is refused is tried again as an execution
   expect((await store.deadLetters.list())[0]).toMatchObject({ lastError: { code: 'version_conflict' } })
 })
 
-test('where the dispatcher lacks the code of an inline handler, it is queued for who has it', async () => {
+test('if the dispatcher lacks the code of an inline handler, it is queued for a worker that has it', async () => {
   const shop = await openShop()
   const other = await shop.sibling()
   const seen: string[] = []

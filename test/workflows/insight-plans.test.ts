@@ -1,8 +1,8 @@
-/** What is shown of workflows is found by indexes: no page, count or status scans a table that grows. */
+/** Views of workflows use indexes: no page, count or status scans a table that grows. */
 import { expect, test } from 'vitest'
 import type { Statement } from '../../src/database/sql.ts'
 import { openDatabase } from '../support/engines.ts'
-import { explain, recording } from '../support/plans.ts'
+import { explain, recording } from '../support/query-plans.ts'
 import { openShop, placed, type Shop, take } from '../support/shop.ts'
 
 const indexesOf: Record<string, string[]> = {
@@ -24,7 +24,7 @@ const indexesOf: Record<string, string[]> = {
   'workflows.failed': ['dead_letters_correlation'],
 }
 
-/** Thousands of workflows, most of them over, and all that is sent from now on. */
+/** Thousands of workflows, most of them ended, and all statements sent from now on. */
 async function openLarge(): Promise<Shop & { sent: Map<string, Statement> }> {
   const sent = new Map<string, Statement>()
   const database = recording(await openDatabase(), statement => sent.set(statement.label, statement))
@@ -63,7 +63,7 @@ async function openLarge(): Promise<Shop & { sent: Map<string, Statement> }> {
   return { ...shop, sent }
 }
 
-test('what is shown is found by its index, whatever values it was planned for', async () => {
+test('every view is read through its index, whatever values it was planned for', async () => {
   const { store, sent, database } = await openLarge()
   const flows = store.workflows
   await take(flows.watch({ after: 14_000, handler: 'h7' }), 1)

@@ -6,12 +6,20 @@ import { pruneAttempts } from '../../src/workflows/retention.ts'
 import { claim } from '../../src/workflows/work/claim.ts'
 import { drawFences } from '../../src/workflows/work/fences.ts'
 import { enterWorker } from '../../src/workflows/work/rescue.ts'
-import { workbench } from '../support/consumers.ts'
+import { openConsumerParts } from '../support/consumer-parts.ts'
 import { waitUntil } from '../support/wait.ts'
-import { type Checks, expectNothingOpen, fanOut, joinsOf, lettersOf, openChecks, settled } from './checks.ts'
+import {
+  deadLettersOf,
+  expectNothingOpen,
+  fanOut,
+  joinsOf,
+  type OrderChecks,
+  openOrderChecks,
+  settled,
+} from './order-checks.ts'
 
-test('SB-13: a worker that dies while it runs a join is taken over from', async () => {
-  const checks = await openChecks()
+test('SB-13: the run of a join is taken over from a worker that dies', async () => {
+  const checks = await openOrderChecks()
   const { flows, query } = checks
   const seen: string[] = []
   fanOut(flows)
@@ -23,7 +31,7 @@ test('SB-13: a worker that dies while it runs a join is taken over from', async 
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { items: ['pen', 'ink'] })
   await waitUntil(async () => (await query('select 1 from ~workflow_executions where join_id is not null')).length > 0)
-  const { log } = workbench(checks)
+  const { log } = openConsumerParts(checks)
   const [route] = await query<{ id: number }>("select id from ~workflow_routes where handler = 'clear'")
   const dead = { owner: 'gone/1', routes: [route!.id] }
   await enterWorker(log, { ...dead, node: undefined, leaseMs: 60_000, concurrency: 1 })
@@ -39,8 +47,8 @@ test('SB-13: a worker that dies while it runs a join is taken over from', async 
   await expectNothingOpen(checks)
 })
 
-test('SB-15: a join whose handler fails is tried again, then a dead letter, and leaves nothing open', async () => {
-  const checks = await openChecks()
+test('SB-15: a join whose handler fails is retried, then dead-lettered, and leaves nothing open', async () => {
+  const checks = await openOrderChecks()
   const { flows } = checks
   const seen: string[] = []
   let isBroken = true
@@ -57,23 +65,23 @@ test('SB-15: a join whose handler fails is tried again, then a dead letter, and 
   const flow = await flows.publish('OrderPlaced', { items: ['pen', 'ink'] })
 
   const failed = await settled(flow)
-  const letters = await lettersOf(checks)
+  const deadLetters = await deadLettersOf(checks)
   await expectNothingOpen(checks)
   isBroken = false
   await retry(checks, 'clear')
   const replayed = await settled(flow)
 
   expect(failed.state).toBe('failed')
-  expect(letters).toMatchObject([{ consumer: 'handler:clear', reason: 'max_retries', attempts: 2, state: 'open' }])
+  expect(deadLetters).toMatchObject([{ consumer: 'handler:clear', reason: 'max_retries', attempts: 2, state: 'open' }])
   expect(replayed).toMatchObject({ state: 'settled', lastType: 'OrderCleared' })
-  expect(await lettersOf(checks)).toMatchObject([{ state: 'replayed' }])
+  expect(await deadLettersOf(checks)).toMatchObject([{ state: 'replayed' }])
   expect(seen).toEqual(['pen,ink of 2', 'pen,ink of 2', 'pen,ink of 2'])
   await expectNothingOpen(checks)
 })
 
-/** A shop in which the pen is broken until it is mended, and the ink takes as long as the test wants. */
+/** A shop in which the check of the pen fails until it is fixed, and that of the ink takes as long as the test wants. */
 async function openMendable(policy: JoinPolicy) {
-  const checks = await openChecks()
+  const checks = await openOrderChecks()
   const { flows } = checks
   const seen: string[] = []
   const pen = { isBroken: true }
@@ -90,11 +98,11 @@ async function openMendable(policy: JoinPolicy) {
   const worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { items: ['pen', 'ink'] })
-  await waitUntil(async () => (await lettersOf(checks)).some(({ consumer }) => consumer === 'handler:check'))
+  await waitUntil(async () => (await deadLettersOf(checks)).some(({ consumer }) => consumer === 'handler:check'))
   return { checks, flow, seen, pen, ink, [Symbol.asyncDispose]: () => worker.stop() }
 }
 
-test('a failed branch whose dead letter is retried in time counts as arrived after all', async () => {
+test('a failed branch whose dead letter is retried in time counts as arrived', async () => {
   await using shop = await openMendable('all-settled')
   const { checks, pen, ink, flow } = shop
 
@@ -108,7 +116,7 @@ test('a failed branch whose dead letter is retried in time counts as arrived aft
   await expectNothingOpen(checks)
 })
 
-test('the dead letter of a join that failed, when it is retried, runs with all that has come since', async () => {
+test('the retried dead letter of a failed join runs with all events that have arrived since', async () => {
   await using shop = await openMendable('all')
   const { checks, pen, ink, flow } = shop
   ink.resolve()
@@ -123,12 +131,12 @@ test('the dead letter of a join that failed, when it is retried, runs with all t
 
   expect(before).toMatchObject([{ state: 'failed', entries: ['0 failed', '1 late'] }])
   expect(shop.seen).toEqual(['pen,ink, failed 0, partial false'])
-  expect((await lettersOf(checks)).map(({ state }) => state)).toEqual(['replayed', 'replayed'])
+  expect((await deadLettersOf(checks)).map(({ state }) => state)).toEqual(['replayed', 'replayed'])
   await expectNothingOpen(checks)
 })
 
-test('the dead letter of an inner join, when it is retried, goes on in the batch around it', async () => {
-  const checks = await openChecks()
+test('the retried dead letter of an inner join continues in the outer batch', async () => {
+  const checks = await openOrderChecks()
   const { flows } = checks
   const seen: string[] = []
   let isBroken = true
@@ -149,7 +157,7 @@ test('the dead letter of an inner join, when it is retried, goes on in the batch
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { items: ['pen', 'glue'] })
-  await waitUntil(async () => (await lettersOf(checks)).length === 1)
+  await waitUntil(async () => (await deadLettersOf(checks)).length === 1)
 
   isBroken = false
   await retry(checks, 'put-together')
@@ -160,8 +168,8 @@ test('the dead letter of an inner join, when it is retried, goes on in the batch
   await expectNothingOpen(checks)
 })
 
-test('the dead letter of a join can be retried with its event mended', async () => {
-  const checks = await openChecks()
+test('the dead letter of a join can be retried with its event edited', async () => {
+  const checks = await openOrderChecks()
   const { flows } = checks
   const seen: string[] = []
   flows.on('OrderPlaced', { name: 'fan-out' }, event =>
@@ -175,17 +183,17 @@ test('the dead letter of a join can be retried with its event mended', async () 
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { items: ['pen', 'inc'] })
   await settled(flow)
-  const [letter] = await lettersOf(checks)
+  const [deadLetter] = await deadLettersOf(checks)
 
-  await flows.deadLetters.retry('clear', letter!.event_id, { data: { item: 'ink' } })
+  await flows.deadLetters.retry('clear', deadLetter!.event_id, { data: { item: 'ink' } })
   await untilReplayed(checks, 'clear')
 
   expect(seen).toEqual(['pen inc', 'pen ink'])
   await expectNothingOpen(checks)
 })
 
-test('a join that failed tells of it by its onFailure, in the batch around its own', async () => {
-  const checks = await openChecks()
+test('onFailure of a join emits into the outer batch', async () => {
+  const checks = await openOrderChecks()
   const { flows } = checks
   const seen: string[] = []
   fanOut(flows, { join: 'clear' })
@@ -212,8 +220,8 @@ test('a join that failed tells of it by its onFailure, in the batch around its o
   await expectNothingOpen(checks)
 })
 
-test('a join that is retired still gets what its open batches wait for, and opens no more', async () => {
-  const shop = await openChecks()
+test('a retired join still gets the events of its open batches, and opens no more', async () => {
+  const shop = await openOrderChecks()
   const { flows } = shop
   const found = deferred<void>()
   const seen: string[][] = []
@@ -222,7 +230,7 @@ test('a join that is retired still gets what its open batches wait for, and open
     if (event.data.item === 'ink') await found.promise
     return emit('OrderChecked', event.data)
   })
-  // With another one for the same events their branches end later than they arrive.
+  // With another handler for the same events their branches end later than they arrive.
   flows.on('OrderChecked', { name: 'weigh' }, () => {})
   flows.join('OrderChecked', { name: 'cleared', of: 'batch' }, events => {
     seen.push(events.map(event => event.data.item))
@@ -243,10 +251,10 @@ test('a join that is retired still gets what its open batches wait for, and open
   await expectNothingOpen(shop)
 })
 
-test('what a join has come to is kept as long as its dead letter is open', async () => {
-  const checks = await openChecks()
+test('the state of a join is kept as long as its dead letter is open', async () => {
+  const checks = await openOrderChecks()
   const { flows, query } = checks
-  const { log } = workbench(checks)
+  const { log } = openConsumerParts(checks)
   let isBroken = true
   const seen: string[] = []
   flows.on('OrderPlaced', { name: 'fan-out' }, event =>
@@ -271,15 +279,15 @@ test('what a join has come to is kept as long as its dead letter is open', async
   expect(await query('select 1 from ~workflow_join_entries')).toEqual([])
 })
 
-/** Asks for the open dead letters of a handler, and waits until they are closed. */
-async function retry(checks: Checks, handler: string): Promise<void> {
+/** Requests retries of the open dead letters of a handler, and waits until they are closed. */
+async function retry(checks: OrderChecks, handler: string): Promise<void> {
   await checks.flows.deadLetters.retryAll({ handler })
   await untilReplayed(checks, handler)
 }
 
-async function untilReplayed(checks: Checks, handler: string): Promise<void> {
+async function untilReplayed(checks: OrderChecks, handler: string): Promise<void> {
   await waitUntil(async () => {
-    const letters = (await lettersOf(checks)).filter(({ consumer }) => consumer === `handler:${handler}`)
-    return letters.every(({ state }) => state === 'replayed')
+    const deadLetters = (await deadLettersOf(checks)).filter(({ consumer }) => consumer === `handler:${handler}`)
+    return deadLetters.every(({ state }) => state === 'replayed')
   })
 }

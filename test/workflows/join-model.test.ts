@@ -1,15 +1,15 @@
 /**
- * Batches in batches, grown by chance, against what they have to come to: each join once, with what its branches came to.
- * A failure names its seed.
+ * Random nested batches against their expected result: each join once, with the results of its branches. A failure names its
+ * seed.
  */
 import { expect, test } from 'vitest'
 import type { HandlerResult } from '../../src/workflows/emit.ts'
 import { batch, emit } from '../../src/workflows/emit.ts'
 import type { Workflows } from '../../src/workflows/workflows.ts'
-import { pick, type Random, seeded } from '../chaos/pace.ts'
-import { expectNothingOpen, openChecks, settled } from './checks.ts'
+import { pick, type Random, seeded } from '../chaos/seeded-random.ts'
+import { expectNothingOpen, openOrderChecks, settled } from './order-checks.ts'
 
-/** What becomes of one branch. */
+/** The end of one branch. */
 type Tree =
   | { readonly kind: 'event' }
   | { readonly kind: 'nothing' }
@@ -40,7 +40,7 @@ function growBatch(random: Random, depth: number): Tree {
   return { kind: 'batch', branches: Array.from({ length: size }, () => grow(random, depth - 1)) }
 }
 
-/** One line for each join that has to run, whatever the order; and how the branch ends. */
+/** One line for each join that has to run, in any order; and how the branch ends. */
 function expectedOf(tree: Tree, path: string, lines: string[]): { ending: Ending; hasFailed: boolean } {
   if (tree.kind === 'event') return { ending: 'arrived', hasFailed: false }
   if (tree.kind === 'nothing') return { ending: 'empty', hasFailed: false }
@@ -64,7 +64,7 @@ function expectedOf(tree: Tree, path: string, lines: string[]): { ending: Ending
   return { ending: hasFailed ? 'failed' : 'empty', hasFailed }
 }
 
-/** What the join does, so that all of it happens: it depends on nothing but how many came. */
+/** The end of the join, so that every end occurs: it depends only on the number of arrivals. */
 function endOf(arrived: number): 'emits' | 'throws' | 'nothing' {
   return arrived === 0 ? 'nothing' : arrived === 3 ? 'throws' : 'emits'
 }
@@ -101,10 +101,10 @@ function register(flows: Workflows<TreeMap>, lines: Map<string, string[]>): void
   })
 }
 
-test('SB-17: batches in batches come to what their branches come to, each join once', async () => {
+test('SB-17: nested batches end as their branches end, each join once', async () => {
   const seed = Math.floor(Math.random() * 2 ** 31)
   const random = seeded(seed)
-  const checks = await openChecks()
+  const checks = await openOrderChecks()
   const flows = checks.flows as unknown as Workflows<TreeMap>
   const lines = new Map<string, string[]>()
   register(flows, lines)

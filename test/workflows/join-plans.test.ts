@@ -1,4 +1,4 @@
-/** What moves batches never scans their tables, which keep what is closed until it is pruned. */
+/** Statements on batches never scan their tables, which contain closed batches until they are pruned. */
 import { randomUUID } from 'node:crypto'
 import { expect, test } from 'vitest'
 import type { Transaction } from '../../src/database/database.ts'
@@ -6,14 +6,14 @@ import { enqueue } from '../../src/workflows/dispatch/enqueue.ts'
 import { moveBatches } from '../../src/workflows/joins/joins.ts'
 import { recountBranches } from '../../src/workflows/joins/recount.ts'
 import { loadRoutes } from '../../src/workflows/routes.ts'
-import { workbench } from '../support/consumers.ts'
-import { type Checks, openChecks } from './checks.ts'
+import { openConsumerParts } from '../support/consumer-parts.ts'
+import { type OrderChecks, openOrderChecks } from './order-checks.ts'
 
 const tables = ['workflow_joins', 'workflow_join_entries', 'workflow_branches']
 
-test('opening, arriving, ending and closing go by their indexes, however much is closed already', async () => {
-  const checks = await openChecks()
-  const { log } = workbench(checks)
+test('opening, arriving, ending and closing use their indexes, however many joins are closed already', async () => {
+  const checks = await openOrderChecks()
+  const { log } = openConsumerParts(checks)
   checks.flows.join('OrderChecked', { name: 'clear', of: 'batch' }, () => {})
   await checks.flows.register()
   const [route] = await loadRoutes(log, log.database)
@@ -42,7 +42,7 @@ test('opening, arriving, ending and closing go by their indexes, however much is
 })
 
 /** Two thousand joins of ten branches each. */
-async function fill({ query }: Checks, route: number): Promise<void> {
+async function fill({ query }: OrderChecks, route: number): Promise<void> {
   await query(
     `insert into ~workflow_joins (position, id, batch_id, route, size, arrived, state, correlation_id)
     select n, md5('join' || n)::uuid, md5('batch' || n)::uuid, $1::integer, 10, 10, 'closed', 'order-' || n
@@ -62,8 +62,8 @@ async function fill({ query }: Checks, route: number): Promise<void> {
   for (const table of tables) await query(`analyze ~${table}`)
 }
 
-/** What this transaction has scanned of the tables so far. */
-async function scansOf(tx: Transaction, { named }: Checks): Promise<{ sequential: number; index: number }> {
+/** The scans of the tables by this transaction so far. */
+async function scansOf(tx: Transaction, { named }: OrderChecks): Promise<{ sequential: number; index: number }> {
   const [row] = await tx.query<{ sequential: string; index: string }>(
     named(`
       select sum(seq_scan)::text as sequential, sum(coalesce(idx_scan, 0))::text as index

@@ -4,16 +4,16 @@ import { emit } from '../../src/workflows/emit.ts'
 import type { AnyJoinOptions, JoinInfo, JoinPolicy } from '../../src/workflows/joins/join.ts'
 import { waitUntil } from '../support/wait.ts'
 import {
-  type Checks,
+  deadLettersOf,
   expectNothingOpen,
   fanOut,
   items,
   joinsOf,
-  lettersOf,
-  openChecks,
+  type OrderChecks,
+  openOrderChecks,
   publishChecked,
   settled,
-} from './checks.ts'
+} from './order-checks.ts'
 
 interface Run {
   readonly items: readonly string[]
@@ -24,8 +24,8 @@ interface Run {
 async function openPolicy(
   policy: JoinPolicy,
   { broken = [], empty = [] }: { broken?: readonly string[]; empty?: readonly string[] },
-): Promise<Checks & { runs: Run[] }> {
-  const checks = await openChecks()
+): Promise<OrderChecks & { runs: Run[] }> {
+  const checks = await openOrderChecks()
   const { flows } = checks
   const runs: Run[] = []
   fanOut(flows, { join: 'clear' })
@@ -45,15 +45,15 @@ test('all: a branch that fails fails the join, whose dead letter says so', async
   await worker.start()
 
   const status = await settled(await checks.flows.publish('OrderPlaced', { items }))
-  const letters = await lettersOf(checks)
+  const deadLetters = await deadLettersOf(checks)
 
   expect(checks.runs).toEqual([])
   expect(status).toMatchObject({ state: 'failed', deadLetters: 2 })
-  expect(letters).toMatchObject([
+  expect(deadLetters).toMatchObject([
     { consumer: 'handler:check', reason: 'failed', type: 'CheckAsked' },
     { consumer: 'handler:clear', reason: 'join_failed', type: 'CheckAsked', attempts: 1 },
   ])
-  expect(letters[0]!.event_id).toBe(letters[1]!.event_id)
+  expect(deadLetters[0]!.event_id).toBe(deadLetters[1]!.event_id)
   expect(await joinsOf(checks)).toMatchObject([{ state: 'failed', failed: 1 }])
   await expectNothingOpen(checks)
 })
@@ -64,15 +64,15 @@ test('all: if every branch fails, the join that the batch names has one dead let
   await worker.start()
 
   await settled(await checks.flows.publish('OrderPlaced', { items }))
-  const letters = await lettersOf(checks)
+  const deadLetters = await deadLettersOf(checks)
 
-  expect(letters.filter(({ consumer }) => consumer === 'handler:check')).toHaveLength(5)
-  expect(letters.filter(({ consumer }) => consumer === 'handler:clear')).toMatchObject([{ reason: 'join_failed' }])
+  expect(deadLetters.filter(({ consumer }) => consumer === 'handler:check')).toHaveLength(5)
+  expect(deadLetters.filter(({ consumer }) => consumer === 'handler:clear')).toMatchObject([{ reason: 'join_failed' }])
   await expectNothingOpen(checks)
 })
 
 test('all: if every branch fails, the join that their handler emits for has one dead letter', async () => {
-  const checks = await openChecks()
+  const checks = await openOrderChecks()
   const { flows } = checks
   fanOut(flows)
   flows.on('CheckAsked', { name: 'check', emits: ['OrderChecked'] }, () => {
@@ -83,13 +83,13 @@ test('all: if every branch fails, the join that their handler emits for has one 
   await worker.start()
 
   await settled(await flows.publish('OrderPlaced', { items }))
-  const letters = await lettersOf(checks)
+  const deadLetters = await deadLettersOf(checks)
 
-  expect(letters.filter(({ consumer }) => consumer === 'handler:clear')).toMatchObject([{ reason: 'join_failed' }])
+  expect(deadLetters.filter(({ consumer }) => consumer === 'handler:clear')).toMatchObject([{ reason: 'join_failed' }])
   await expectNothingOpen(checks)
 })
 
-test('all-settled: it runs when every branch has ended, and knows how', async () => {
+test('all-settled: it runs when every branch has ended, with the outcome of each', async () => {
   const checks = await openPolicy('all-settled', { broken: ['pen', 'tape'], empty: ['paper'] })
   await using worker = checks.flows.worker()
   await worker.start()
@@ -113,7 +113,7 @@ test('all-settled: it also runs if every branch has failed', async () => {
   await expectNothingOpen(checks)
 })
 
-test('quorum: it runs with exactly so many, once, and the others come late', async () => {
+test('quorum: it runs with exactly that many, once, and the others arrive late', async () => {
   const checks = await openPolicy({ quorum: 3 }, { broken: ['ink'] })
   await using worker = checks.flows.worker()
   await worker.start()
@@ -128,20 +128,20 @@ test('quorum: it runs with exactly so many, once, and the others come late', asy
   await expectNothingOpen(checks)
 })
 
-test('quorum: it fails as soon as so many cannot come any more', async () => {
+test('quorum: it fails as soon as the quorum cannot be reached', async () => {
   const checks = await openPolicy({ quorum: 3 }, { broken: ['pen', 'ink'], empty: ['glue'] })
   await using worker = checks.flows.worker()
   await worker.start()
 
   await settled(await checks.flows.publish('OrderPlaced', { items }))
-  const letters = await lettersOf(checks)
+  const deadLetters = await deadLettersOf(checks)
 
   expect(checks.runs).toEqual([])
-  expect(letters.filter(({ consumer }) => consumer === 'handler:clear')).toMatchObject([{ reason: 'join_failed' }])
+  expect(deadLetters.filter(({ consumer }) => consumer === 'handler:clear')).toMatchObject([{ reason: 'join_failed' }])
   await expectNothingOpen(checks)
 })
 
-test('first: it runs with one event, whoever else comes in the same moment', async () => {
+test('first: it runs with one event, whichever others arrive in the same moment', async () => {
   const checks = await openPolicy('first', { broken: ['pen'], empty: ['ink'] })
   await using worker = checks.flows.worker()
   await worker.start()
@@ -152,8 +152,8 @@ test('first: it runs with one event, whoever else comes in the same moment', asy
   await expectNothingOpen(checks)
 })
 
-test('SB-12: its time is over without any traffic: the join runs with what is there', async () => {
-  const checks = await openChecks()
+test('SB-12: without any traffic the join times out and runs with the events it has', async () => {
+  const checks = await openOrderChecks()
   const { flows } = checks
   const runs: Run[] = []
   const options = { name: 'clear', of: 'batch', timeoutMs: 40, onTimeout: 'partial' } as const
@@ -179,8 +179,8 @@ test('SB-12: its time is over without any traffic: the join runs with what is th
   await expectNothingOpen(checks)
 })
 
-test('SB-12: its time is over without any traffic: the join has a dead letter', async () => {
-  const checks = await openChecks()
+test('SB-12: without any traffic the join times out and has a dead letter', async () => {
+  const checks = await openOrderChecks()
   const { flows } = checks
   let runs = 0
   flows.join('OrderChecked', { name: 'clear', of: 'batch', timeoutMs: 40, retries: 5 }, () => void runs++)
@@ -192,15 +192,15 @@ test('SB-12: its time is over without any traffic: the join has a dead letter', 
 
   expect(runs).toBe(0)
   expect(status.state).toBe('failed')
-  expect(await lettersOf(checks)).toMatchObject([
+  expect(await deadLettersOf(checks)).toMatchObject([
     { consumer: 'handler:clear', reason: 'join_timeout', type: 'OrderChecked', attempts: 1 },
   ])
   expect(await joinsOf(checks)).toMatchObject([{ state: 'expired', arrived: 1 }])
   await expectNothingOpen(checks)
 })
 
-test('SB-12: a join that the batch names is over in time, also if nothing ever arrives', async () => {
-  const checks = await openChecks()
+test('SB-12: a join that the batch names times out, also if nothing ever arrives', async () => {
+  const checks = await openOrderChecks()
   const { flows } = checks
   const runs: JoinInfo[] = []
   fanOut(flows, { join: 'clear' })
@@ -217,8 +217,8 @@ test('SB-12: a join that the batch names is over in time, also if nothing ever a
   expect(runs).toMatchObject([{ size: 5, isPartial: true }])
 })
 
-test('a join refuses options that it cannot have', async () => {
-  const { flows } = await openChecks()
+test('a join refuses options that it does not support', async () => {
+  const { flows } = await openOrderChecks()
   const join = (more: object): void =>
     flows.join('OrderChecked', { name: 'clear', of: 'batch', ...more } as AnyJoinOptions, () => {})
 

@@ -6,21 +6,21 @@ import { batch, emit } from '../../src/workflows/emit.ts'
 import type { JoinInfo } from '../../src/workflows/joins/join.ts'
 import { moveBatches } from '../../src/workflows/joins/joins.ts'
 import { loadRoutes } from '../../src/workflows/routes.ts'
-import { workbench } from '../support/consumers.ts'
+import { openConsumerParts } from '../support/consumer-parts.ts'
 import { waitUntil } from '../support/wait.ts'
 import {
-  type Checks,
   expectNothingOpen,
   fanOut,
   items,
   joinsOf,
-  openChecks,
+  type OrderChecks,
+  openOrderChecks,
   publishChecked,
   settled,
-} from './checks.ts'
+} from './order-checks.ts'
 
-test('SB-10: a fan-out and its join: the join runs once, with all events in the order of the batch', async () => {
-  const checks = await openChecks()
+test('SB-10: after a fan-out the join runs once, with all events in the order of the batch', async () => {
+  const checks = await openOrderChecks()
   const { flows } = checks
   const runs: { items: string[]; join: JoinInfo }[] = []
   const order = new Map(items.map(item => [item as string, deferred<void>()]))
@@ -53,7 +53,7 @@ test('SB-10: a fan-out and its join: the join runs once, with all events in the 
 })
 
 test('fan-out, several steps in each branch, then the join', async () => {
-  const checks = await openChecks()
+  const checks = await openOrderChecks()
   const { flows } = checks
   const seen: string[][] = []
   fanOut(flows)
@@ -75,8 +75,8 @@ test('fan-out, several steps in each branch, then the join', async () => {
   await expectNothingOpen(checks)
 })
 
-test('a workflow is not settled while a join of it waits', async () => {
-  const checks = await openChecks()
+test('a workflow is not settled while one of its joins waits', async () => {
+  const checks = await openOrderChecks()
   const { flows } = checks
   flows.join('OrderChecked', { name: 'clear', of: 'batch' }, () => {})
   await using worker = flows.worker()
@@ -92,8 +92,8 @@ test('a workflow is not settled while a join of it waits', async () => {
   expect(await settled(flow)).toMatchObject({ state: 'settled', pending: 0 })
 })
 
-test('SB-14: a duplicate that comes when the join has closed is ignored, and opens nothing', async () => {
-  const checks = await openChecks()
+test('SB-14: a duplicate that arrives when the join has closed is ignored, and opens nothing', async () => {
+  const checks = await openOrderChecks()
   const { flows } = checks
   let runs = 0
   flows.join('OrderChecked', { name: 'clear', of: 'batch' }, () => void runs++)
@@ -113,7 +113,7 @@ test('SB-14: a duplicate that comes when the join has closed is ignored, and ope
 })
 
 test('SB-16: a second event of an index is ignored, the first one counts', async () => {
-  const checks = await openChecks()
+  const checks = await openOrderChecks()
   const { flows } = checks
   const seen: string[][] = []
   flows.join('OrderChecked', { name: 'clear', of: 'batch' }, events => {
@@ -133,14 +133,14 @@ test('SB-16: a second event of an index is ignored, the first one counts', async
   expect(seen).toEqual([['first', 'other']])
 })
 
-test('SB-16: an event that says another size is told of and does not count; the size stays', async () => {
+test('SB-16: an event with another batch size is logged and does not count; the size stays', async () => {
   const warned: unknown[] = []
   const silent = (): void => {}
   const warn = (fields: object): void => {
     if ('expected' in fields) warned.push(fields)
   }
   const logger = { debug: silent, info: silent, error: silent, warn }
-  const checks = await openChecks({ logger })
+  const checks = await openOrderChecks({ logger })
   const { flows } = checks
   const seen: string[][] = []
   flows.join('OrderChecked', { name: 'clear', of: 'batch' }, events => {
@@ -169,7 +169,7 @@ test('SB-16: an event that says another size is told of and does not count; the 
 })
 
 test('SB-17: a branch that emits nothing, or is filtered out, counts as done', async () => {
-  const checks = await openChecks()
+  const checks = await openOrderChecks()
   const { flows } = checks
   const runs: { items: string[]; empty: readonly number[] }[] = []
   fanOut(flows)
@@ -190,7 +190,7 @@ test('SB-17: a branch that emits nothing, or is filtered out, counts as done', a
 })
 
 test('SB-17: a batch whose branches all end without an event still closes the join that it names', async () => {
-  const checks = await openChecks()
+  const checks = await openOrderChecks()
   const { flows } = checks
   const runs: JoinInfo[] = []
   fanOut(flows, { join: 'clear' })
@@ -212,8 +212,8 @@ test('SB-17: a batch whose branches all end without an event still closes the jo
   await expectNothingOpen(checks)
 })
 
-test('a batch that nobody handles closes the join that it names, too', async () => {
-  const checks = await openChecks()
+test('a batch without handlers also closes the join that it names', async () => {
+  const checks = await openOrderChecks()
   const { flows } = checks
   let runs = 0
   fanOut(flows, { join: 'clear' })
@@ -227,9 +227,9 @@ test('a batch that nobody handles closes the join that it names, too', async () 
 })
 
 test.each(['queued', 'inline'])(
-  '%s: a handler that declares what the join waits for opens it when it ends without',
+  '%s: a handler that declares the type of the join opens it when it ends without such an event',
   async kind => {
-    const checks = await openChecks()
+    const checks = await openOrderChecks()
     const { flows } = checks
     const runs: JoinInfo[] = []
     fanOut(flows)
@@ -250,23 +250,23 @@ test.each(['queued', 'inline'])(
   },
 )
 
-test('a join that a batch names and nobody has registered fails the handler that emits it', async () => {
-  const { flows, store } = await openChecks()
+test('a batch that names an unregistered join fails its handler', async () => {
+  const { flows, store } = await openOrderChecks()
   fanOut(flows, { join: 'cleer' })
   flows.join('OrderChecked', { name: 'clear', of: 'batch' }, () => {})
   await using worker = flows.worker()
   await worker.start()
 
   const status = await settled(await flows.publish('OrderPlaced', { items: ['pen'] }))
-  const letters = await store.deadLetters.list()
+  const deadLetters = await store.deadLetters.list()
 
   expect(status.state).toBe('failed')
-  expect(letters).toMatchObject([{ consumer: 'handler:fan-out', lastError: { code: 'handler_not_found' } }])
-  expect(letters[0]!.lastError?.message).toContain('Did you mean "clear"?')
+  expect(deadLetters).toMatchObject([{ consumer: 'handler:fan-out', lastError: { code: 'handler_not_found' } }])
+  expect(deadLetters[0]!.lastError?.message).toContain('Did you mean "clear"?')
 })
 
 test('two joins of one batch each run once', async () => {
-  const checks = await openChecks()
+  const checks = await openOrderChecks()
   const { flows } = checks
   const runs: string[] = []
   fanOut(flows)
@@ -282,8 +282,8 @@ test('two joins of one batch each run once', async () => {
   await expectNothingOpen(checks)
 })
 
-test('two batches of one run are joined apart', async () => {
-  const checks = await openChecks()
+test('two batches of one run are joined separately', async () => {
+  const checks = await openOrderChecks()
   const { flows } = checks
   const runs: string[][] = []
   flows.on('OrderPlaced', { name: 'fan-out' }, () => [
@@ -303,8 +303,8 @@ test('two batches of one run are joined apart', async () => {
   await expectNothingOpen(checks)
 })
 
-test('a join that has begun ends with the version it began with', async () => {
-  const checks = await openChecks()
+test('a join that has begun ends with its version', async () => {
+  const checks = await openOrderChecks()
   const { flows } = checks
   const runs: string[] = []
   flows.join('OrderChecked', { name: 'clear', of: 'batch' }, () => void runs.push('version 1'))
@@ -326,8 +326,8 @@ test('a join that has begun ends with the version it began with', async () => {
   expect(runs).toEqual(['version 1', 'version 2'])
 })
 
-test('a join that is new can be given what came before it', async () => {
-  const checks = await openChecks()
+test('a new join can be backfilled with earlier events', async () => {
+  const checks = await openOrderChecks()
   const { flows } = checks
   const runs: string[][] = []
   fanOut(flows)
@@ -352,8 +352,8 @@ test('a join that is new can be given what came before it', async () => {
   await expectNothingOpen(checks)
 })
 
-test('a branch that emits an event which is in the log already ends with that', async () => {
-  const checks = await openChecks()
+test('a branch that emits an event which is already in the log ends with that', async () => {
+  const checks = await openOrderChecks()
   const { flows } = checks
   const id = randomUUID()
   let runs = 0
@@ -370,7 +370,7 @@ test('a branch that emits an event which is in the log already ends with that', 
 })
 
 test('a join of a workflow that is cancelled is never run', async () => {
-  const checks = await openChecks()
+  const checks = await openOrderChecks()
   const { flows, query } = checks
   let runs = 0
   flows.join('OrderChecked', { name: 'clear', of: 'batch', timeoutMs: 60_000 }, () => void runs++)
@@ -389,8 +389,8 @@ test('a join of a workflow that is cancelled is never run', async () => {
   expect(await query('select open from ~workflows')).toEqual([{ open: 0 }])
 })
 
-test('a branch whose failure has the workflow undone opens no join', async () => {
-  const checks = await openChecks()
+test('a branch whose failure compensates the workflow opens no join', async () => {
+  const checks = await openOrderChecks()
   const { flows, query } = checks
   fanOut(flows)
   flows.on('CheckAsked', { name: 'check', emits: ['OrderChecked'], onFailure: 'compensate' }, () => {
@@ -407,12 +407,12 @@ test('a branch whose failure has the workflow undone opens no join', async () =>
   expect(await query('select open from ~workflows')).toEqual([{ open: 0 }])
 })
 
-test('as many statements for a hundred events as for two', async () => {
-  const checks = await openChecks()
+test('a hundred events take as many statements as two', async () => {
+  const checks = await openOrderChecks()
   const { flows } = checks
   flows.join('OrderChecked', { name: 'clear', of: 'batch' }, () => {})
   await flows.register()
-  const { log } = workbench(checks)
+  const { log } = openConsumerParts(checks)
   const [route] = await loadRoutes(log, log.database)
   const statementsOf = (size: number): Promise<number> =>
     checks.database.transaction(async tx => {
@@ -451,8 +451,8 @@ test('as many statements for a hundred events as for two', async () => {
   expect(two).toBeLessThanOrEqual(8)
 })
 
-test('a place in a batch is given whole or not at all', async () => {
-  const { flows } = await openChecks()
+test('a position in a batch is given completely or not at all', async () => {
+  const { flows } = await openOrderChecks()
   const id = randomUUID()
   const data = { item: 'pen' }
 
@@ -470,7 +470,7 @@ test('a place in a batch is given whole or not at all', async () => {
     )
 })
 
-/** When so many entries are there. */
-async function joined({ query }: Checks, entries: number): Promise<void> {
+/** Resolves when there are this many entries. */
+async function joined({ query }: OrderChecks, entries: number): Promise<void> {
   await waitUntil(async () => (await query('select 1 from ~workflow_join_entries')).length === entries)
 }

@@ -16,7 +16,7 @@ test('SB-01: an ordered handler runs one at a time and in the order of the log, 
     running.add(ctx.correlationId)
     attempts.add(ctx.attempt)
     most = Math.max(most, running.size)
-    // Nobody goes on before a second lane has begun.
+    // No handler continues before a second lane has begun.
     await waitUntil(() => most > 1)
     await turn()
     seen.set(ctx.correlationId, [...(seen.get(ctx.correlationId) ?? []), event.data.total])
@@ -38,7 +38,7 @@ test('SB-01: an ordered handler runs one at a time and in the order of the log, 
   expect([...attempts]).toEqual([1])
 })
 
-test('a key of its own makes lanes across workflows', async () => {
+test('a key function makes lanes across workflows', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows
   const seen = { odd: [] as number[], even: [] as number[] }
@@ -64,7 +64,7 @@ test('a key of its own makes lanes across workflows', async () => {
   expect(await query('select * from ~workflow_lanes')).toEqual([])
 })
 
-test('a head that fails blocks its lane until it is tried again, and no other lane', async () => {
+test('a head that fails blocks its lane until it is retried, and no other lane', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const seen: string[] = []
@@ -85,7 +85,7 @@ test('a head that fails blocks its lane until it is tried again, and no other la
   expect(seen.filter(each => each.startsWith('b'))).toEqual(['b1', 'b2', 'b3'])
 })
 
-test('a key that cannot be told is a failure of its event, and of no other', async () => {
+test('a key function that fails is a failure of its event, and of no other', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const seen: number[] = []

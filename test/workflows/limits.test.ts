@@ -2,15 +2,15 @@ import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { openDatabase } from '../support/engines.ts'
 import { openShop, type Shop } from '../support/shop.ts'
+import { executionStates } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
-import { statesOf } from '../support/waiting.ts'
 
 interface Gauge {
   readonly most: () => number
   readonly run: () => Promise<void>
 }
 
-/** Counts how many are inside at once; each stays until as many as may have been, and for some turns of the event loop. */
+/** Counts how many run at once; each stays until the maximum was reached, and for some turns of the event loop. */
 function gauge(limit: number): Gauge {
   let inside = 0
   let most = 0
@@ -25,7 +25,7 @@ function gauge(limit: number): Gauge {
   }
 }
 
-test('SB-44: no more of a handler run at once than it allows, in all processes together', async () => {
+test('SB-44: at most maxConcurrency attempts of a handler run at once, in all processes together', async () => {
   const shop = await openShop()
   const other = await shop.sibling()
   const { most, run } = gauge(2)
@@ -47,7 +47,7 @@ test('SB-44: no more of a handler run at once than it allows, in all processes t
   expect(most()).toBe(2)
 })
 
-test('a limit per key leaves other keys alone', async () => {
+test('a limit per key does not affect other keys', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const gauges = { odd: gauge(2), even: gauge(2) }
@@ -69,7 +69,7 @@ test('a limit per key leaves other keys alone', async () => {
   expect(gauges.even.most()).toBe(2)
 })
 
-test('no more of a handler are begun in a time than it allows', async () => {
+test('at most as many attempts of a handler begin per interval as its rate allows', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   let begun = 0
@@ -77,7 +77,7 @@ test('no more of a handler are begun in a time than it allows', async () => {
   await using worker = flows.worker({ pollMs: 20 })
   await worker.start()
   const left = (states: string): Promise<void> =>
-    waitUntil(async () => (await statesOf(shop)) === states, { what: `${states} left` })
+    waitUntil(async () => (await executionStates(shop)) === states, { what: `${states} left` })
   const later = (minutes: number): Promise<unknown> =>
     shop.query('update ~workflow_routes set rate_at = rate_at - make_interval(mins => $1::integer)', [minutes])
 
@@ -95,7 +95,7 @@ test('no more of a handler are begun in a time than it allows', async () => {
   expect(begun).toBe(15)
 })
 
-test('what is beyond the rate of its handler begins by itself, however seldom its worker polls', async () => {
+test('executions beyond the rate of their handler begin on time, however seldom their worker polls', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   let begun = 0
@@ -109,7 +109,7 @@ test('what is beyond the rate of its handler begins by itself, however seldom it
   await waitUntil(() => begun === 15)
 })
 
-/** A shop that counts how often its workers look. */
+/** A shop that counts the queries of its workers. */
 async function openWatched(): Promise<Shop & { readonly looks: () => number }> {
   const database = await openDatabase()
   let looks = 0
@@ -123,7 +123,7 @@ async function openWatched(): Promise<Shop & { readonly looks: () => number }> {
   return { ...(await openShop({ database: watched })), looks: () => looks }
 }
 
-test('a worker looks when the next of what a rate holds back may begin, not all the time', async () => {
+test('a worker looks again when the next rate-limited execution may begin, not continuously', async () => {
   const { store, looks } = await openWatched()
   const flows = store.workflows
   let begun = 0
@@ -137,7 +137,7 @@ test('a worker looks when the next of what a rate holds back may begin, not all 
   expect(looks()).toBeLessThan(40)
 })
 
-test('what is paused, or what there is no room for, is not looked for all the time because it has a rate', async () => {
+test('paused executions, and those without room, are not polled continuously because of their rate', async () => {
   const { store, looks } = await openWatched()
   const flows = store.workflows
   const over = deferred<void>()
@@ -162,11 +162,11 @@ test('what is paused, or what there is no room for, is not looked for all the ti
   await waitUntil(() => looks() >= before + 10)
   over.resolve()
 
-  // Ten polls, of which a few may have been hints.
+  // Ten polls, of which a few may have been notifications.
   expect(performance.now() - since).toBeGreaterThan(400)
 })
 
-test('SB-44: a lower priority comes first, and what has waited long enough before all', async () => {
+test('SB-44: a lower priority comes first, and executions that waited long enough before all others', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows
   const seen: string[] = []
@@ -188,12 +188,12 @@ test('SB-44: a lower priority comes first, and what has waited long enough befor
   expect(seen).toEqual(['slow 1', 'quick', 'slow 2'])
 })
 
-test('SB-38: a delay is kept to the millisecond, not to the second', async () => {
+test('SB-38: a delay is exact to the millisecond, not to the second', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows
   flows.on('OrderPlaced', { name: 'pay', delayMs: 120 }, () => {})
   flows.on('OrderPlaced', { name: 'remind', delayMs: 3_600_120 }, () => {})
-  // So seldom that nothing but its time can have woken it.
+  // So rarely that only its due time can have woken it.
   await using worker = flows.worker({ pollMs: 600_000, leaseMs: 600_000 })
   await worker.start()
 
@@ -212,7 +212,7 @@ test('SB-38: a delay is kept to the millisecond, not to the second', async () =>
   expect(await flow.status()).toMatchObject({ pending: 1 })
 })
 
-test('a delay and a limit per key go together', async () => {
+test('a delay and a limit per key can be combined', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows
   const { most, run } = gauge(1)

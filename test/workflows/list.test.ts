@@ -3,7 +3,7 @@ import { emit } from '../../src/workflows/emit.ts'
 import type { ListWorkflowsOptions } from '../../src/workflows/insight/list.ts'
 import { openShop, outcome, type Shop } from '../support/shop.ts'
 
-/** Five orders: one failed, one waits for a day, three are through. */
+/** Five orders: one failed, one waits for a day, three have settled. */
 async function openOrders(): Promise<Shop & { ids(options: ListWorkflowsOptions): Promise<string[]> }> {
   const shop = await openShop()
   const flows = shop.store.workflows
@@ -26,7 +26,7 @@ async function openOrders(): Promise<Shop & { ids(options: ListWorkflowsOptions)
   return { ...shop, ids }
 }
 
-test('workflows are listed with their status, the newest first, page by page', async () => {
+test('workflows are listed with their status, newest first, in pages', async () => {
   const { store } = await openOrders()
   const flows = store.workflows
 
@@ -41,7 +41,7 @@ test('workflows are listed with their status, the newest first, page by page', a
   expect(JSON.parse(JSON.stringify(first))).toMatchObject({ next: first.next })
 })
 
-test('workflows are found by their state', async () => {
+test('workflows are filtered by state', async () => {
   const { ids } = await openOrders()
 
   expect(await ids({ state: 'failed' })).toEqual(['order-2'])
@@ -51,7 +51,7 @@ test('workflows are found by their state', async () => {
   expect(await ids({ state: 'cancelled' })).toEqual([])
 })
 
-test('workflows are found by when they began, and by the one they are part of', async () => {
+test('workflows are filtered by begin and by parent', async () => {
   const { ids, query } = await openOrders()
   await query(`update ~workflows set started_at = '2020-01-05Z'::timestamptz - first_position * interval '1 day'`)
   await query(`update ~workflows set parent = 'order-1' where correlation_id in ('order-3', 'order-5')`)
@@ -63,7 +63,7 @@ test('workflows are found by when they began, and by the one they are part of', 
   expect(await ids({ parent: 'order-1', startedAfter: third!.at, limit: 1 })).toEqual(['order-3'])
 })
 
-test('a page looks at a thousand workflows at most, and says where the next one begins', async () => {
+test('a page reads at most a thousand workflows, and says where the next one begins', async () => {
   const { store, query } = await openShop()
   await query(`
     insert into ~workflows (correlation_id, first_position, last_position, last_type)
@@ -78,7 +78,7 @@ test('a page looks at a thousand workflows at most, and says where the next one 
   expect(second).toMatchObject({ workflows: [{ correlationId: 'order-100' }], next: undefined })
 })
 
-test('a page looks at ten thousand times at most when it is asked for a time', async () => {
+test('a page with a time filter reads at most ten thousand times', async () => {
   const { store, query } = await openShop()
   await query(`
     insert into ~workflows (correlation_id, first_position, last_position, last_type, started_at)
@@ -93,7 +93,7 @@ test('a page looks at ten thousand times at most when it is asked for a time', a
   expect(second).toMatchObject({ workflows: [{ correlationId: 'order-1' }], next: undefined })
 })
 
-test('what cannot be listed is refused', async () => {
+test('invalid filters are refused', async () => {
   const { store } = await openShop()
   const refused = async (options: object): Promise<unknown> =>
     (await outcome(store.workflows.list(options as ListWorkflowsOptions))).error

@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest'
 import { batch, emit } from '../../src/workflows/emit.ts'
 import type { JoinPolicy } from '../../src/workflows/joins/join.ts'
-import { type Checks, expectNothingOpen, fanOut, joinsOf, openChecks, settled } from './checks.ts'
+import { expectNothingOpen, fanOut, joinsOf, type OrderChecks, openOrderChecks, settled } from './order-checks.ts'
 
 const parts = ['left', 'right'] as const
 
-interface Nested extends Checks {
+interface Nested extends OrderChecks {
   readonly seen: string[]
 }
 
@@ -19,7 +19,7 @@ async function openNested({
   inner?: JoinPolicy
   outer?: JoinPolicy
 }): Promise<Nested> {
-  const checks = await openChecks()
+  const checks = await openOrderChecks()
   const { flows } = checks
   const seen: string[] = []
   fanOut(flows)
@@ -46,7 +46,7 @@ async function openNested({
   return { ...checks, seen }
 }
 
-test('SB-17: a batch in a branch is joined by itself, and what its join emits belongs to the batch around it', async () => {
+test('SB-17: a batch in a branch is joined separately, and the events of its join belong to the outer batch', async () => {
   const nested = await openNested({})
   const { flows, seen } = nested
   await using worker = flows.worker()
@@ -62,7 +62,7 @@ test('SB-17: a batch in a branch is joined by itself, and what its join emits be
   await expectNothingOpen(nested)
 })
 
-test('a branch of an inner batch that fails: its join fails, and with it the branch around it', async () => {
+test('a failed branch of an inner batch fails its join, and with it the outer branch', async () => {
   const nested = await openNested({ broken: (item, part) => item === 'ink' && part === 'left', outer: 'all-settled' })
   const { flows, seen } = nested
   await using worker = flows.worker()
@@ -75,18 +75,18 @@ test('a branch of an inner batch that fails: its join fails, and with it the bra
   await expectNothingOpen(nested)
 })
 
-test('every inner batch fails: what their join declares opens the one around, which fails too', async () => {
+test('if every inner batch fails, the type their join declares opens the outer join, which fails as well', async () => {
   const nested = await openNested({ broken: () => true })
   const { flows, seen, query } = nested
   await using worker = flows.worker()
   await worker.start()
 
   await settled(await flows.publish('OrderPlaced', { items: ['pen', 'ink'] }))
-  const letters = await query(`
+  const deadLetters = await query(`
     select consumer, reason, count(*)::int as n from ~dead_letters group by 1, 2 order by 1`)
 
   expect(seen).toEqual([])
-  expect(letters).toEqual([
+  expect(deadLetters).toEqual([
     { consumer: 'handler:check-part', reason: 'failed', n: 4 },
     { consumer: 'handler:clear', reason: 'join_failed', n: 1 },
     { consumer: 'handler:put-together', reason: 'join_failed', n: 2 },
@@ -94,7 +94,7 @@ test('every inner batch fails: what their join declares opens the one around, wh
   await expectNothingOpen(nested)
 })
 
-test('an inner join that bears failures lets the one around go on', async () => {
+test('an inner join that tolerates failures lets the outer join continue', async () => {
   const nested = await openNested({ broken: (_, part) => part === 'left', inner: 'all-settled' })
   const { flows, seen } = nested
   await using worker = flows.worker()
@@ -107,8 +107,8 @@ test('an inner join that bears failures lets the one around go on', async () => 
   await expectNothingOpen(nested)
 })
 
-test('an inner batch that nobody joins leaves its branch empty when all of it has ended', async () => {
-  const checks = await openChecks()
+test('an inner batch without a join leaves its branch empty when all of it has ended', async () => {
+  const checks = await openOrderChecks()
   const { flows } = checks
   const seen: string[] = []
   fanOut(flows, { join: 'clear' })
@@ -129,7 +129,7 @@ test('an inner batch that nobody joins leaves its branch empty when all of it ha
 })
 
 test('one join can close batches at three levels', async () => {
-  const checks = await openChecks()
+  const checks = await openOrderChecks()
   const { flows } = checks
   const sizes: string[] = []
   const split = (item: string) => batch([1, 2].map(n => emit('CheckAsked', { item: `${item}.${n}` })))

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { emit } from '../../src/workflows/emit.ts'
 import { openShop } from '../support/shop.ts'
 
-test('an event that is published runs its handlers, and what they emit runs others', async () => {
+test('a published event runs its handlers, and their emitted events run others', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const shipped: string[] = []
@@ -42,7 +42,7 @@ test('a hundred workflows settle', async () => {
   ])
 })
 
-test('a handler that fails is tried again, then its event is a dead letter', async () => {
+test('a handler that fails is retried, then its event becomes a dead letter', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   let tries = 0
@@ -54,14 +54,14 @@ test('a handler that fails is tried again, then its event is a dead letter', asy
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   const status = await flow.settled()
-  const letters = await store.deadLetters.list()
+  const deadLetters = await store.deadLetters.list()
 
   expect(tries).toBe(3)
   expect(status.state).toBe('failed')
-  expect(letters).toMatchObject([{ consumer: 'handler:pay', attempts: 3, lastError: { message: 'no money 3' } }])
+  expect(deadLetters).toMatchObject([{ consumer: 'handler:pay', attempts: 3, lastError: { message: 'no money 3' } }])
 })
 
-test('an event published in a session is stored with all that the session saves, or not at all', async () => {
+test("an event published in a session is stored with the session's writes, or not at all", async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const customers = store.documents<{ orders: number }>('customers')
@@ -81,7 +81,7 @@ test('an event published in a session is stored with all that the session saves,
   expect((await customers.get('ada'))?.data).toEqual({ orders: 1 })
 })
 
-test('an event published inside a transaction comes with it, or not at all', async () => {
+test('an event published inside a transaction is stored with it, or not at all', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const seen: number[] = []
@@ -100,7 +100,7 @@ test('an event published inside a transaction comes with it, or not at all', asy
   expect(seen).toEqual([2])
 })
 
-test('SB-32: an id is published once, whoever published or emitted it; with other content it is an error', async () => {
+test('SB-32: an id is published once, whether published or emitted; with other content it is an error', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   let runs = 0
@@ -138,7 +138,7 @@ test('SB-27: an event can be published on any day: nothing is partitioned by dat
   expect(partitioned).toEqual([])
 })
 
-test('SB-33: what makes publishing repeatable is the event itself, and no ledger grows beside it', async () => {
+test('SB-33: the event itself makes publishing repeatable, without a separate table that grows', async () => {
   const { store, query } = await openShop()
   const id = '0192f0c0-0000-7000-8000-000000000002'
 

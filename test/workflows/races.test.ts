@@ -1,36 +1,36 @@
-/** Moments in which two of them meet. */
+/** Races between two workers, or a worker and an operator. */
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { complete } from '../../src/workflows/emit.ts'
 import { rescueExpired, rescueWorker } from '../../src/workflows/work/rescue.ts'
-import { inconsistencies } from '../chaos/workflows/judge.ts'
+import { inconsistencies } from '../chaos/workflows/check-workflows.ts'
 import { onServer, openShop, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
-import { doneOf, enter } from './ghost.ts'
+import { completedOutcome, registerManualWorker } from './manual-worker.ts'
 
-test('of an attempt that was lost and the next one only the next counts, also if both end at once', async () => {
+test('of a lost attempt and the next one only the next counts, also if both end at once', async () => {
   const shop = await openShop()
   await laneOf(shop, 2)
-  const gate = deferred<void>()
-  const ghost = await enter(shop, database => ({
+  const released = deferred<void>()
+  const worker = await registerManualWorker(shop, database => ({
     ...database,
     runArrays: async statement => {
-      if (statement.label === 'workflows.finish') await gate.promise
+      if (statement.label === 'workflows.finish') await released.promise
       return database.runArrays(statement)
     },
   }))
-  const [first] = await ghost.claim()
+  const [first] = await worker.claim()
   await shop.query(
     `update ~workflow_executions set deadline_at = clock_timestamp() - interval '1 second' where state = 'running'`,
   )
-  await rescueExpired(ghost.log)
-  const [again] = await ghost.claim()
+  await rescueExpired(worker.log)
+  const [again] = await worker.claim()
 
-  // While the first of these is under way, the others wait together.
-  const other = ghost.finisher.finish(doneOf({ ...first!, id: first!.id, fence: -1 }))
-  const lost = ghost.finisher.finish(doneOf(first!))
-  const kept = ghost.finisher.finish(doneOf(again!))
-  gate.resolve()
+  // While the first of these runs, the others wait together.
+  const other = worker.finisher.finish(completedOutcome({ ...first!, id: first!.id, fence: -1 }))
+  const lost = worker.finisher.finish(completedOutcome(first!))
+  const kept = worker.finisher.finish(completedOutcome(again!))
+  released.resolve()
 
   expect(await Promise.all([other, lost, kept])).toEqual(['refused', 'refused', 'stored'])
   expect(await inconsistencies(shop.query)).toEqual([])
@@ -38,15 +38,15 @@ test('of an attempt that was lost and the next one only the next counts, also if
 })
 
 test.runIf(onServer)(
-  'a worker that ends the head of a lane while it is buried leaves nothing behind that nobody would miss',
+  'a worker that completes the head of a lane while it is removed as dead leaves no claimed executions behind',
   async () => {
     const shop = await openShop()
     await laneOf(shop, 3)
-    const dying = await enter(shop)
+    const dying = await registerManualWorker(shop)
     const [head, next] = await dying.claim()
     await shop.query(`update ~workflow_workers set heartbeat_at = '-infinity'`)
     const [found, goOn] = [deferred<void>(), deferred<void>()]
-    const rescuer = await enter(shop, database => ({
+    const rescuer = await registerManualWorker(shop, database => ({
       ...database,
       transaction: (work, options) =>
         database.transaction(
@@ -65,10 +65,10 @@ test.runIf(onServer)(
         ),
     }))
 
-    // The rescuer has seen that the head is running; then it ends, and the next begins.
+    // The rescue has seen that the head is running; then it ends, and the next begins.
     const rescued = rescueWorker(rescuer.log, dying.owner)
     await found.promise
-    expect(await dying.finisher.finish(doneOf(head!), next!.id)).toBe('continued')
+    expect(await dying.finisher.finish(completedOutcome(head!), next!.id)).toBe('continued')
     goOn.resolve()
     await rescued
 
@@ -81,13 +81,13 @@ test.runIf(onServer)(
   },
 )
 
-test('a worker without a row gets nothing: nobody would miss what it has', async () => {
+test('a worker without a row claims nothing, because its executions would never be taken over', async () => {
   const shop = await openShop()
   await laneOf(shop, 1)
-  const ghost = await enter(shop)
+  const worker = await registerManualWorker(shop)
   await shop.query('delete from ~workflow_workers')
 
-  const claimed = await ghost.claim()
+  const claimed = await worker.claim()
 
   expect(claimed).toEqual([])
 })
@@ -122,7 +122,7 @@ test.runIf(onServer)(
   },
 )
 
-test('where order does not matter, one that is for later takes its place in the lane when its time has come', async () => {
+test('in an unordered lane a delayed execution takes its place when its time has come', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const done: number[] = []
@@ -140,7 +140,7 @@ test('where order does not matter, one that is for later takes its place in the 
   expect(await shop.query('select * from ~workflow_lanes')).toEqual([])
 })
 
-test('where order does not matter, one that is given back for later makes room in its lane, and comes back', async () => {
+test('in an unordered lane an execution released for later makes room, and returns', async () => {
   const shop = await openShop()
   await laneOf(shop, 2, { concurrency: { perKey: 1, key: () => 'shop' } })
   await using worker = shop.store.workflows.worker({ handlers: ['pay'] })
@@ -149,10 +149,10 @@ test('where order does not matter, one that is given back for later makes room i
   await waitUntil(async () => (await shop.query('select 1 from ~workflow_lanes')).length === 1)
   await worker.stop()
   await shop.query('update ~workflow_routes set paused_at = null')
-  const ghost = await enter(shop)
-  const [first] = await ghost.claim()
+  const manual = await registerManualWorker(shop)
+  const [first] = await manual.claim()
 
-  await ghost.finisher.finish({ ...doneOf(first!), kind: 'release', told: 'released', delayMs: 10 })
+  await manual.finisher.finish({ ...completedOutcome(first!), kind: 'release', told: 'released', delayMs: 10 })
   const during = await inconsistencies(shop.query)
   await worker.start()
   await shop.store.workflows.flow('order').settled()
@@ -161,7 +161,7 @@ test('where order does not matter, one that is given back for later makes room i
   expect(await shop.query('select * from ~workflow_lanes')).toEqual([])
 })
 
-test('in a lane each waits for its own time, however early its turn comes', async () => {
+test('in a lane each execution waits for its own time, however early its turn comes', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'pay', ordered: true, delayMs: 150 }, async () => {})
@@ -182,7 +182,7 @@ test('in a lane each waits for its own time, however early its turn comes', asyn
   for (const { ms } of waits) expect(Number(ms)).toBeGreaterThanOrEqual(149)
 })
 
-/** A lane of a workflow with so many executions, which nobody has taken yet. */
+/** A lane of a workflow with this many unclaimed executions. */
 async function laneOf({ store, query }: Shop, count: number, options: object = { ordered: true }): Promise<void> {
   const flows = store.workflows
   flows.on('OrderPlaced', { name: 'pay', ...options }, async () => {})

@@ -3,13 +3,13 @@ import { expect, test } from 'vitest'
 import { isRillflowError } from '../../src/core/errors.ts'
 import type { HandlerContext } from '../../src/workflows/steps/context.ts'
 import { openShop, outcome, type ShopMap } from '../support/shop.ts'
+import { executionStates, letTimePass, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
-import { letPass, statesOf, untilSuspended } from '../support/waiting.ts'
 
 const quick = { baseMs: 1 }
 const worker = { pollMs: 20 }
 
-test('a new attempt may take another way, and what it then waits for finds it on that way again', async () => {
+test('a new attempt may take another path, and a wait on that path finds it again', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const ran: string[] = []
@@ -38,7 +38,7 @@ test('a new attempt may take another way, and what it then waits for finds it on
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
-  await letPass(shop, 60_000)
+  await letTimePass(shop, 60_000)
   const status = await flow.settled()
 
   expect(status.state).toBe('settled')
@@ -48,7 +48,7 @@ test('a new attempt may take another way, and what it then waits for finds it on
   expect(seen).toHaveLength(1)
 })
 
-test('code that waits for calls in another order than they ended in goes on after a while', async () => {
+test('code that awaits calls in another order than they ended in continues after a while', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const code = { isNew: false }
@@ -67,7 +67,7 @@ test('code that waits for calls in another order than they ended in goes on afte
   await untilSuspended(shop)
 
   code.isNew = true
-  await letPass(shop, 60_000)
+  await letTimePass(shop, 60_000)
   const status = await flow.settled()
 
   expect(status.state).toBe('settled')
@@ -98,17 +98,17 @@ const program: fc.Arbitrary<Program> = fc.array(
   { minLength: 1, maxLength: 4 },
 )
 
-test('handlers of any shape hear the same in every run of an attempt, and no result is ever replaced', async () => {
+test('handlers of any shape get the same results in every run of an attempt, and no result is ever replaced', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const programs = fc.sample(program, 40)
   const results = new Map<string, unknown>()
-  const heard = new Map<string, string[][]>()
+  const received = new Map<string, string[][]>()
   let crashes = 0
   flows.on('OrderPlaced', { name: 'pay', retries: 9, backoff: quick, timeoutMs: 100_000 }, async (event, ctx) => {
     const lines: string[] = []
     const key = `${event.data.total} ${ctx.attempt}`
-    heard.set(key, [...(heard.get(key) ?? []), lines])
+    received.set(key, [...(received.get(key) ?? []), lines])
     await runProgram(ctx, programs[event.data.total]!, `${event.data.total}`, (name, value) => {
       lines.push(`${name} ${ctx.now().getTime()} ${ctx.random()} ${JSON.stringify(value)}`)
       if (value === undefined) return
@@ -123,8 +123,8 @@ test('handlers of any shape hear the same in every run of an attempt, and no res
   await Promise.all(programs.map((_, total) => flows.publish('OrderPlaced', { total })))
   await waitUntil(
     async () => {
-      await letPass(shop, 60_000)
-      // Whoever loses its execution in the middle of a run is followed by another one.
+      await letTimePass(shop, 60_000)
+      // A worker that loses its execution in the middle of a run is replaced by another one.
       if (crashes++ % 5 === 0)
         await shop.query(
           `update ~workflow_executions set state = 'ready', worker = null, crashes = 1
@@ -139,9 +139,9 @@ test('handlers of any shape hear the same in every run of an attempt, and no res
     { deadlineMs: 100_000 },
   )
 
-  expect(await statesOf(shop)).toBe('')
+  expect(await executionStates(shop)).toBe('')
   expect(await shop.query('select 1 as n from ~dead_letters')).toEqual([])
-  for (const [key, runs] of heard) {
+  for (const [key, runs] of received) {
     const longest = runs.reduce((most, lines) => (lines.length > most.length ? lines : most))
     for (const lines of runs) expect([key, ...lines]).toEqual([key, ...longest.slice(0, lines.length)])
   }
@@ -149,12 +149,12 @@ test('handlers of any shape hear the same in every run of an attempt, and no res
 
 type Hear = (name: string, value: unknown) => void
 
-async function runProgram(ctx: HandlerContext<ShopMap>, tasks: Program, path: string, hear: Hear): Promise<void> {
+async function runProgram(ctx: HandlerContext<ShopMap>, tasks: Program, path: string, listen: Hear): Promise<void> {
   for (const [at, task] of tasks.entries()) {
     const name = `${path}.${at}`
-    if (task.do !== 'branches') await runTask(ctx, task, name, hear)
+    if (task.do !== 'branches') await runTask(ctx, task, name, listen)
     else {
-      const branches = task.branches.map((branch, n) => runProgram(ctx, branch, `${name}.${n}`, hear))
+      const branches = task.branches.map((branch, n) => runProgram(ctx, branch, `${name}.${n}`, listen))
       if (task.isRace) await Promise.race(branches)
       else await Promise.all(branches)
       await Promise.allSettled(branches)
@@ -166,17 +166,17 @@ async function runTask(
   ctx: HandlerContext<ShopMap>,
   { do: what, ms, failures }: Exclude<Task, { do: 'branches' }>,
   name: string,
-  hear: Hear,
+  listen: Hear,
 ): Promise<void> {
   const work = async (): Promise<string> => {
     await new Promise(resolve => setTimeout(resolve, ms))
     if (ctx.attempt <= failures) throw new Error(`no ${name}`)
     return `${name} in attempt ${ctx.attempt} as ${Math.random()}`
   }
-  if (what === 'sleep') return hear(name, await ctx.sleep(name, ms))
-  if (what === 'long sleep') return hear(name, await ctx.sleep(name, 60_000))
+  if (what === 'sleep') return listen(name, await ctx.sleep(name, ms))
+  if (what === 'long sleep') return listen(name, await ctx.sleep(name, 60_000))
   const { value, error } = await outcome(what === 'step' ? ctx.step(name, work) : ctx.tx(name, work))
-  // Half of the failures are caught, and the handler goes on; but not if nothing it does counts any more.
+  // Half of the failures are caught, and the handler continues; but not if its run no longer counts.
   if (error !== undefined && (ms % 2 === 1 || isRillflowError(error, 'execution_lost'))) throw error
-  hear(name, value)
+  listen(name, value)
 }

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { openShop } from '../support/shop.ts'
 
-test('what workflows leave behind goes after a while; events, cancelled workflows and open dead letters stay', async () => {
+test('traces of workflows are deleted after a while; events, cancelled workflows and open dead letters stay', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows
   flows.on('OrderPlaced', { name: 'pay' }, event => {
@@ -24,7 +24,7 @@ test('what workflows leave behind goes after a while; events, cancelled workflow
   expect((await flows.flow('order-2').status()).state).toBe('failed')
 })
 
-test('SB-34: a handler that is delayed for longer than anything is kept completes', async () => {
+test('SB-34: a handler that is delayed longer than all retention completes', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   let ran = 0

@@ -4,7 +4,7 @@ import { DuplicateHandler } from '../../src/workflows/errors.ts'
 import { openShop, paid, placed } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-test('any event of the log runs its handlers, whoever appended it', async () => {
+test('any event of the log runs its handlers, whichever call appended it', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const seen: string[] = []
@@ -18,7 +18,7 @@ test('any event of the log runs its handlers, whoever appended it', async () => 
   expect(seen.sort()).toEqual(['OrderPaid', 'OrderPlaced'])
 })
 
-test('a handler of all types runs for each event, and an event that nobody handles is no error', async () => {
+test('a handler of all types runs for each event, and an event without a handler is not an error', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const seen: string[] = []
@@ -33,7 +33,7 @@ test('a handler of all types runs for each event, and an event that nobody handl
   expect(status.state).toBe('settled')
 })
 
-test('SB-35: handlers and events need no registration of types, and one emitted that nobody handles is stored', async () => {
+test('SB-35: handlers and events need no registration of types, and an emitted event without a handler is stored', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   flows.on('OrderPlaced', { name: 'pay' }, () => emit('OrderPaid', { method: 'cash' }))
@@ -47,7 +47,7 @@ test('SB-35: handlers and events need no registration of types, and one emitted 
   expect(events.map(event => event.type)).toEqual(['OrderPlaced', 'OrderPaid'])
 })
 
-test('SB-37: what a handler emits names the event it was run for as its cause, and is a hop further', async () => {
+test('SB-37: an emitted event has the event of its handler as its cause, and one hop more', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   flows.on('OrderPlaced', { name: 'pay' }, () => emit('OrderPaid', { method: 'cash' }))
@@ -64,7 +64,7 @@ test('SB-37: what a handler emits names the event it was run for as its cause, a
   expect(new Set([first, second, third].map(event => event!.correlationId))).toEqual(new Set([flow.correlationId]))
 })
 
-test('a handler that is new hears what is published from then on', async () => {
+test('a new handler gets events published from then on', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const seen: number[] = []
@@ -79,7 +79,7 @@ test('a handler that is new hears what is published from then on', async () => {
   expect(seen).toEqual([2])
 })
 
-test('a handler that begins at a position is given what came before it, in order, and then goes on', async () => {
+test('a handler that begins at a position gets the earlier events in order, and then continues', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const seen: number[] = []
@@ -99,7 +99,7 @@ test('a handler that begins at a position is given what came before it, in order
   expect(seen).toEqual(Array.from({ length: 30 }, (_, at) => at + 1))
 })
 
-test('in a rolling deployment events go where they are stored to go, whatever code the dispatcher has', async () => {
+test('in a rolling deployment events go to the stored routes, whatever code the dispatcher has', async () => {
   const shop = await openShop()
   const other = await shop.sibling()
   const seen: string[] = []
@@ -140,7 +140,7 @@ test('an execution ends on the version it was dispatched to, and new events go t
   expect(seen).toEqual(['old 1', 'new 2'])
 })
 
-test('SB-45: a handler is known by its name: two of one name and version are refused', async () => {
+test('SB-45: a handler is identified by its name: two with one name and version are refused', async () => {
   const { store } = await openShop()
   store.workflows.on('OrderPlaced', { name: 'pay' }, () => {})
 
@@ -148,7 +148,7 @@ test('SB-45: a handler is known by its name: two of one name and version are ref
   store.workflows.on('OrderPaid', { name: 'pay', version: 2 }, () => {})
 })
 
-test('init is called when a worker starts, before it takes anything', async () => {
+test('init is called when a worker starts, before it claims anything', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const seen: string[] = []
@@ -162,7 +162,7 @@ test('init is called when a worker starts, before it takes anything', async () =
   expect(seen).toEqual(['init', 'run'])
 })
 
-test('a store tells which handlers it has the code of', async () => {
+test('a store lists the handlers it has the code of', async () => {
   const { store, sibling } = await openShop()
   const other = await sibling()
   store.workflows.on('OrderPlaced', { name: 'pay' }, () => {})

@@ -18,7 +18,7 @@ function following({ next }: ReturnType<typeof dueTimes>, from: string, count: n
 describe('the clocks leap from 02:00 to 03:00', () => {
   const eve = '2027-03-27T12:00:00Z'
 
-  test('a time of day they leap over comes once, when they have leapt', () => {
+  test('a time of day that is skipped comes once, after the leap', () => {
     expect(following(berlin('30 2 * * *'), eve, 3)).toEqual([
       '2027-03-28T01:00Z',
       '2027-03-29T00:30Z',
@@ -27,7 +27,7 @@ describe('the clocks leap from 02:00 to 03:00', () => {
     expect(following(berlin('0 30 2 * * *'), eve, 1)).toEqual(['2027-03-28T01:00Z'])
   })
 
-  test('a time of day after it keeps its place on the clock', () => {
+  test('a later time of day keeps its place on the clock', () => {
     expect(following(berlin('0 3 * * *'), '2027-03-26T12:00:00Z', 3)).toEqual([
       '2027-03-27T02:00Z',
       '2027-03-28T01:00Z',
@@ -35,7 +35,7 @@ describe('the clocks leap from 02:00 to 03:00', () => {
     ])
   })
 
-  test('what comes every so many minutes goes on in the minutes there are', () => {
+  test('a schedule every so many minutes continues in the existing minutes', () => {
     expect(following(berlin('*/30 * * * *'), '2027-03-28T00:15:00Z', 3)).toEqual([
       '2027-03-28T00:30Z',
       '2027-03-28T01:00Z',
@@ -48,12 +48,12 @@ describe('the clocks leap from 02:00 to 03:00', () => {
 describe('the clocks go back from 03:00 to 02:00', () => {
   const eve = '2026-10-24T12:00:00Z'
 
-  test('a time of day they show twice comes once, the first time', () => {
+  test('a time of day that is shown twice comes once, the first time', () => {
     expect(following(berlin('30 2 * * *'), eve, 2)).toEqual(['2026-10-25T00:30Z', '2026-10-26T01:30Z'])
     expect(following(berlin('30 2 * * *'), '2026-10-25T00:59:59.999Z', 1)).toEqual(['2026-10-26T01:30Z'])
   })
 
-  test('what comes every so many minutes comes in both hours', () => {
+  test('a schedule every so many minutes comes in both hours', () => {
     expect(following(berlin('0 * * * *'), '2026-10-24T23:30:00Z', 3)).toEqual([
       '2026-10-25T00:00Z',
       '2026-10-25T01:00Z',
@@ -68,7 +68,7 @@ describe('the clocks go back from 03:00 to 02:00', () => {
 })
 
 test.each(['30 2 * * *', '*/20 1-3 * * *', '0 3 * * *', '15 30 2 * * *'])(
-  'the latest due time of %s is the last one that going forward finds, also where the clocks change',
+  'the latest due time of %s is the last one found going forward, also where the clocks change',
   cron => {
     const times = berlin(cron)
     for (const [from, to] of [
@@ -85,7 +85,7 @@ test.each(['30 2 * * *', '*/20 1-3 * * *', '0 3 * * *', '15 30 2 * * *'])(
   },
 )
 
-test('five fields have minutes, six have seconds first; days have names and a last one', () => {
+test('five fields have minutes, six have seconds first; days have names, and there is a last one', () => {
   expect(following(berlin('0 3 * * mon-fri'), '2026-11-20T12:00:00Z', 1)).toEqual(['2026-11-23T02:00Z'])
   expect(following(berlin('0 3 L * *'), '2027-02-01T00:00:00Z', 1)).toEqual(['2027-02-28T02:00Z'])
   expect(following(berlin('*/20 * * * * *'), '2026-11-20T12:00:19.500Z', 2)).toEqual([
@@ -97,7 +97,7 @@ test('five fields have minutes, six have seconds first; days have names and a la
   ])
 })
 
-test('croner is loaded with the first cron expression only, and the time zone of the process says nothing', async () => {
+test('croner is loaded only with the first cron expression, and the time zone of the process is ignored', async () => {
   const program = `
     import { createRequire } from 'node:module'
     const times = await import('./src/workflows/schedules/times.ts')
@@ -136,25 +136,25 @@ test.each([
   expect(() => checkTimes(given)).toThrow(`Option ${option}`)
 })
 
-describe('what was missed', () => {
+describe('missed due times', () => {
   const everyHour = dueTimes({ everyMs: 3_600_000 })
   const at = (time: string): Date => new Date(`2027-01-01T${time}Z`)
   const choose = (missed: Missed, now: Date): ReturnType<typeof chooseDue> =>
     chooseDue(everyHour, missed, at('03:00:00'), now)
 
-  test('a due time that has just come was not', async () => {
+  test('do not include one that has just come', async () => {
     for (const missed of ['once', 'all', 'skip'] as const)
       expect(await choose(missed, at('03:00:59'))).toEqual({ dueAt: at('03:00:00'), isSkipped: false })
   })
 
-  test('is run once for the latest, once for each from the oldest on, or not at all', async () => {
+  test('are run once for the latest, once for each from the oldest on, or not at all', async () => {
     expect(await choose('once', at('07:30:00'))).toEqual({ dueAt: at('07:00:00'), isSkipped: false })
     expect(await choose('all', at('07:30:00'))).toEqual({ dueAt: at('03:00:00'), isSkipped: false })
     expect(await choose('skip', at('07:30:00'))).toEqual({ dueAt: at('07:00:00'), isSkipped: true })
     expect(await choose('skip', at('07:00:30'))).toEqual({ dueAt: at('07:00:00'), isSkipped: false })
   })
 
-  test('is made up for a thousand times at most, and then for the newest', async () => {
+  test('are made up for at most a thousand times, and then for the newest', async () => {
     const now = new Date('2028-01-01T00:30:00Z')
     const isIn = (time: Date): number => (now.getTime() - time.getTime()) / 3_600_000
     const everyMinute = berlin('* * * * *')

@@ -22,7 +22,7 @@ async function overdue({ query }: Shop, name: string, since: string): Promise<vo
   ])
 }
 
-test('a schedule publishes what it returns, each run into a workflow of its own', async () => {
+test('a schedule publishes the events it returns, each run into its own workflow', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const paid: string[] = []
@@ -84,7 +84,7 @@ test('the clock of a process decides nothing', async () => {
   expect(nightly!.nextAt!.getTime() - Date.now()).toBeLessThanOrEqual(86_400_000)
 })
 
-test('AB-18: a run that takes long is not started again meanwhile', async () => {
+test('AB-18: a long run is not started again meanwhile', async () => {
   const { store, sibling } = await openShop()
   const other = await sibling()
   const begun: string[] = []
@@ -153,7 +153,7 @@ test('AB-19: a one-time schedule runs once, and stays listed as done', async () 
   expect(runs).toBe(1)
 })
 
-test('AB-20: after a restart nothing is run again, and everything goes on', async () => {
+test('AB-20: after a restart nothing is run again, and everything continues', async () => {
   const shop = await openShop()
   const { query, sibling } = shop
   const at = new Date(Date.now() - 1000)
@@ -229,7 +229,7 @@ test.each([
   ['once', [['completed', 5]]],
   ['all', [5, 65, 125, 185].map(minutes => ['completed', minutes])],
   ['skip', [['skipped', 5]]],
-] as const)('AB-21: what came due while nobody was there is made up for: %s', async (missed, expected) => {
+] as const)('AB-21: due times missed while no worker ran are made up for: %s', async (missed, expected) => {
   const shop = await openShop()
   const { store } = shop
   store.workflows.schedule('stocktaking', { everyMs: 3_600_000, missed }, placed)
@@ -248,7 +248,7 @@ test.each([
   expect(minutesSince({ dueAt: status!.nextAt! })).toBe(-55)
 })
 
-test('a one-time schedule whose time has passed is run late, unless it is to be skipped', async () => {
+test('a one-time schedule whose time has passed is run late, unless it is configured to skip', async () => {
   const { store } = await openShop()
   const at = new Date('2026-01-01T03:00:00Z')
   const ran: string[] = []
@@ -263,7 +263,7 @@ test('a one-time schedule whose time has passed is run late, unless it is to be 
   expect(await historyOf(store, 'never')).toEqual([[at.toISOString(), 'skipped']])
 })
 
-test('times that were changed begin anew; anything else that was changed leaves them as they are', async () => {
+test('changed times begin anew; any other change does not affect them', async () => {
   const { store, sibling } = await openShop()
   const register = async (of: Store<ShopMap>, cron: string, timeoutMs: number) => {
     of.workflows.schedule('nightly', { cron, timeoutMs }, placed)
@@ -283,7 +283,7 @@ test('times that were changed begin anew; anything else that was changed leaves 
   expect((await store.workflows.schedules.list())[1]!.nextAt).toEqual(interval)
 })
 
-test('a paused schedule does not run, and goes on with its next due time', async () => {
+test('a paused schedule does not run, and continues with its next due time', async () => {
   const shop = await openShop()
   const { store } = shop
   const dues: number[] = []
@@ -307,7 +307,7 @@ test('a paused schedule does not run, and goes on with its next due time', async
   expect(resumed!.nextAt!.getTime()).toBe(paused!.nextAt!.getTime() + 2 * 3_600_000)
 })
 
-test('a run can be asked for by hand, also while the schedule is paused and by who lacks its code', async () => {
+test('a run can be requested by hand, also while the schedule is paused and by a process without its code', async () => {
   const { store, sibling } = await openShop()
   const other = await sibling()
   const asked: boolean[] = []
@@ -336,7 +336,7 @@ test('a run can be asked for by hand, also while the schedule is paused and by w
   })
 })
 
-test('a schedule whose code nobody has stays and shows, and runs when somebody has it', async () => {
+test('a schedule without code stays listed, and runs when a worker has the code', async () => {
   const shop = await openShop()
   const { store, sibling } = shop
   let ticks = 0
@@ -369,7 +369,7 @@ test('all runs of a schedule can be part of one workflow', async () => {
   expect(new Set(events.map(({ correlationId }) => correlationId))).toEqual(new Set(['stock']))
 })
 
-test('the history is read in pages, the latest first; it goes with the schedule', async () => {
+test('the history is read in pages, latest first, and is deleted with the schedule', async () => {
   const { store, query } = await openShop()
   const { schedules } = store.workflows
   store.workflows.schedule('nightly', { cron: '0 3 * * *' }, placed)
@@ -392,7 +392,7 @@ test('the history is read in pages, the latest first; it goes with the schedule'
   expect(await query('select from ~workflow_schedule_runs')).toEqual([])
 })
 
-test('what cannot be a schedule is refused when it is defined', async () => {
+test('invalid schedules are refused when they are defined', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   flows.schedule('nightly', { cron: '0 3 * * *' }, placed)
@@ -408,7 +408,7 @@ test('what cannot be a schedule is refused when it is defined', async () => {
   expect(() => flows.schedule('a', { everyMs: 1000 }, 7 as never)).toThrow('Option run')
 })
 
-test('a name that no schedule has is refused, with the one that was meant', async () => {
+test('an unknown schedule name is refused with the nearest one', async () => {
   const { store } = await openShop()
   const { schedules } = store.workflows
   store.workflows.schedule('nightly', { cron: '0 3 * * *' }, placed)

@@ -1,14 +1,14 @@
-/** What a worker leaves behind when it stops, and what a failing event does to others. */
+/** The state that a worker leaves when it stops, and the effect of a failing event on others. */
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { complete, emit } from '../../src/workflows/emit.ts'
 import { openShop, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-/** So long that nobody could wait for it: what is done was not done because it had expired. */
+/** Too long to expire during the test: the observed effects were not caused by an expired lease. */
 const leaseMs = 600_000
 
-test('SB-40: a worker that stops lets what runs come to its end, and takes nothing more', async () => {
+test('SB-40: a worker that stops lets running attempts end, and claims nothing more', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const [begun, goOn] = [deferred<void>(), deferred<void>()]
@@ -35,7 +35,7 @@ test('SB-40: a worker that stops lets what runs come to its end, and takes nothi
   expect(await second.status()).toMatchObject({ isSettled: false })
 })
 
-test('SB-40: what a worker had taken and not begun is free as soon as it stops', async () => {
+test('SB-40: executions that a worker had claimed and not begun are free as soon as it stops', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const [begun, goOn] = [deferred<void>(), deferred<void>()]
@@ -63,7 +63,7 @@ test('SB-40: what a worker had taken and not begun is free as soon as it stops',
   expect(runs.sort()).toEqual([1, 2, 3, 4])
 })
 
-test('SB-40: what does not end in time is cut off, and free at once: it is no failure, and nothing of it stands', async () => {
+test('SB-40: attempts that do not end in time are cut off and free immediately, without a failure and without effects', async () => {
   const shop = await openShop()
   await shop.query('create table ~receipts (attempt integer)')
   const flows = shop.store.workflows
@@ -98,7 +98,7 @@ test('SB-40: what does not end in time is cut off, and free at once: it is no fa
   ])
 })
 
-test('SB-40: a lane that is cut off in the middle goes on in order', async () => {
+test('SB-40: a lane that is cut off in the middle continues in order', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const begun = deferred<void>()
@@ -123,7 +123,7 @@ test('SB-40: a lane that is cut off in the middle goes on in order', async () =>
   expect(runs).toEqual([1, 2, 2, 3, 4])
 })
 
-test('SB-40: a store that closes stops its workers: what they had is free', async () => {
+test('SB-40: a store that closes stops its workers, and their executions are free', async () => {
   const shop = await openShop()
   const other = await shop.sibling({ closeMs: 30_000 })
   const begun = deferred<void>()
@@ -141,7 +141,7 @@ test('SB-40: a store that closes stops its workers: what they had is free', asyn
   expect(await shop.query('select owner from ~workflow_workers')).toEqual([])
 })
 
-test('SB-47: an event that fails holds up nobody else, and waiting is for one workflow only', async () => {
+test('SB-47: an event that fails holds up no other, and a wait is for one workflow only', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const paid: number[] = []
@@ -165,7 +165,7 @@ test('SB-47: an event that fails holds up nobody else, and waiting is for one wo
   await expect(bad.settled({ timeoutMs: 50 })).rejects.toMatchObject({ code: 'timed_out' })
 })
 
-test('SB-47: what a handler emits and its end are there together or not at all', async () => {
+test('SB-47: the emitted events of a handler and its completion are stored together or not at all', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'pay', retries: 1, backoff: { baseMs: 1 } }, (_event, ctx) =>
@@ -194,7 +194,7 @@ async function placed({ store }: Shop, total: number): Promise<void> {
   await store.workflows.publish('OrderPlaced', { total }, { correlationId: 'order' })
 }
 
-/** What happened to the executions of a workflow, line by line. */
+/** The activity of the executions of a workflow, line by line. */
 async function activity({ query }: Shop, correlationId: string): Promise<string[]> {
   const rows = await query<{ line: string }>(
     `select kind || case when attempt = 0 then '' else ' ' || attempt end || coalesce(' ' || outcome, '') as line

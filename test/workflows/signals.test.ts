@@ -1,13 +1,13 @@
 import { expect, test } from 'vitest'
 import { emit } from '../../src/workflows/emit.ts'
 import { openShop, outcome } from '../support/shop.ts'
+import { executionStates, letTimePass, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
-import { letPass, statesOf, untilSuspended } from '../support/waiting.ts'
 
 const quick = { baseMs: 1 }
 const worker = { pollMs: 20 }
 
-test('a handler waits for an event of its workflow, without a worker, and gets it', async () => {
+test('a handler waits for an event of its workflow without occupying a worker, and gets it', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'ship' }, async (_event, ctx) => {
@@ -53,7 +53,7 @@ test('an event that came before the wait is found', async () => {
   expect(got).toEqual(['card'])
 })
 
-test('an event that came before the one that the handler is for is not meant', async () => {
+test('an event older than the event of the handler does not match', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const got: string[] = []
@@ -66,13 +66,13 @@ test('an event that came before the one that the handler is for is not meant', a
   const flow = await flows.publish('OrderPaid', { method: 'card' })
   await flow.signal('OrderShipped', { parcel: 'parcel-1' })
   await untilSuspended(shop)
-  await letPass(shop, 60_000)
+  await letTimePass(shop, 60_000)
   await flow.settled()
 
   expect(got).toEqual(['none'])
 })
 
-test('only an event that matches is taken; the others are left for other waits', async () => {
+test('a wait takes only a matching event; others are left for other waits', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const got: string[] = []
@@ -88,7 +88,7 @@ test('only an event that matches is taken; the others are left for other waits',
 
   await flow.signal('OrderPaid', { method: 'card' })
   await waitUntil(async () => (await flow.status()).lastType === 'OrderPaid')
-  const between = await statesOf(shop)
+  const between = await executionStates(shop)
   await flow.signal('OrderPaid', { method: 'cash' })
   await flow.settled()
 
@@ -121,7 +121,7 @@ test('two waits take two events, one after the other or both at once', async () 
   expect([...got].sort()).toEqual(['a and b', 'a then b'])
 })
 
-test('a wait without an answer ends in time, and a later one still gets the event that came too late', async () => {
+test('a wait without an answer times out, and a later one still gets the event that came too late', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const got: (string | undefined)[] = []
@@ -136,7 +136,7 @@ test('a wait without an answer ends in time, and a later one still gets the even
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
 
-  await letPass(shop, 60_000)
+  await letTimePass(shop, 60_000)
   await waitUntil(() => got.length === 1)
   await flow.signal('OrderPaid', { method: 'card' })
   await flow.settled()
@@ -144,7 +144,7 @@ test('a wait without an answer ends in time, and a later one still gets the even
   expect(got).toEqual([undefined, 'card'])
 })
 
-test('a short wait also ends by itself', async () => {
+test('a short wait also times out by itself', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const got: unknown[] = []
@@ -159,7 +159,7 @@ test('a short wait also ends by itself', async () => {
   expect(got).toEqual([undefined])
 })
 
-test('whichever of a sleep, a step and a wait comes first wins a race, in all runs', async () => {
+test('whichever of a sleep, a step and a wait ends first wins a race, in all runs', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const winners: string[] = []
@@ -185,18 +185,18 @@ test('whichever of a sleep, a step and a wait comes first wins a race, in all ru
     (await shop.query(`select 1 as n from ~workflow_steps where name like 'after %'`)).length
   await waitUntil(async () => (await decided()) === 2)
   await untilSuspended(shop, 3)
-  await letPass(shop, 3_600_000)
+  await letTimePass(shop, 3_600_000)
   await waitUntil(async () => (await decided()) === 3)
   await untilSuspended(shop, 3)
-  // Too late for the race, and for who has been left behind in it.
+  // Too late for the race, and for the waits that lost it.
   for (const flow of orders) await flow.signal('OrderPaid', { method: 'cash' })
-  await letPass(shop, 7_200_000)
+  await letTimePass(shop, 7_200_000)
   await Promise.all(orders.map(flow => flow.settled()))
 
   expect([...winners].sort()).toEqual(['OrderShipped', 'paid', 'sleep'])
 })
 
-test('no signal is missed, whenever it comes: before the wait, with it, or after', async () => {
+test('no signal is missed, whether it comes before the wait, with it, or after', async () => {
   const shop = await openShop()
   const sender = await shop.sibling()
   const flows = shop.store.workflows
@@ -233,7 +233,7 @@ test('no signal is missed, whenever it comes: before the wait, with it, or after
   expect(new Set(got.values())).toEqual(new Set(['a b']))
 }, 90_000)
 
-test('an event wakes nobody who waits for his next try', async () => {
+test('an event does not wake an execution that waits for its next attempt', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   let runs = 0
@@ -248,20 +248,20 @@ test('an event wakes nobody who waits for his next try', async () => {
   await running.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
-  await letPass(shop, 60_000)
-  await waitUntil(async () => (await statesOf(shop)) === '1 delayed')
+  await letTimePass(shop, 60_000)
+  await waitUntil(async () => (await executionStates(shop)) === '1 delayed')
 
   await flow.signal('OrderPaid', { method: 'card' })
   await waitUntil(async () => (await shop.query('select 1 as n from ~workflow_waits')).length === 0)
-  const between = [runs, await statesOf(shop)]
-  await letPass(shop, 3_600_000)
+  const between = [runs, await executionStates(shop)]
+  await letTimePass(shop, 3_600_000)
   const status = await flow.settled()
 
   expect(between).toEqual([2, '1 delayed'])
   expect(status.state).toBe('settled')
 })
 
-test('what is not an event type, a match or a time is refused', async () => {
+test('an invalid event type, match or time is refused', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const codes: unknown[] = []

@@ -4,7 +4,7 @@ import { batch, emit } from '../../src/workflows/emit.ts'
 import { openShop, outcome, paid, placed, type Shop } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-/** What the counters should say, counted. */
+/** The expected counters, counted from the tables. */
 async function countAll({ query }: Shop) {
   const [row] = await query<Record<string, number>>(`
     select
@@ -28,7 +28,7 @@ async function countersOf({ store }: Shop) {
   }
 }
 
-/** Handlers of every kind: queued, ordered, inline, failing, choosing, and one for tomorrow. */
+/** Handlers of every kind: queued, ordered, inline, failing, filtering, and delayed until tomorrow. */
 function register({ store }: Shop): void {
   const flows = store.workflows
   flows.on('OrderPlaced', { name: 'pay' }, event =>
@@ -47,7 +47,7 @@ function register({ store }: Shop): void {
   flows.on('OrderShipped', { name: 'ask', delayMs: 86_400_000, when: () => true }, () => {})
 }
 
-test('SB-21, SB-43: the counters say what there is, whoever did it, after a load of everything', async () => {
+test('SB-21, SB-43: the counters match the tables after a mixed load', async () => {
   const shop = await openShop()
   const { workflows: flows } = shop.store
   register(shop)
@@ -61,7 +61,7 @@ test('SB-21, SB-43: the counters say what there is, whoever did it, after a load
   }
 
   await Promise.all(Array.from({ length: 3 }, (_, n) => publish(n)))
-  // One leaves in the middle: what it has counted becomes part of the total.
+  // One ends in the middle: its counts become part of the total.
   await workers[0]!.stop()
   await Promise.all(Array.from({ length: 3 }, (_, n) => publish(n)))
   await shop.store.events.append('order-1', [placed(1), paid], { correlationId: 'order-1' })
@@ -83,7 +83,7 @@ test('SB-21, SB-43: the counters say what there is, whoever did it, after a load
   })
 })
 
-test('what is cancelled, before or after it was dispatched, and what is tried again, is counted too', async () => {
+test('cancelled executions, dispatched or not, and retried ones are counted as well', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   let isBroken = true
@@ -111,7 +111,7 @@ test('what is cancelled, before or after it was dispatched, and what is tried ag
   expect((await flows.stats()).deadLetters).toEqual({ open: 0, retrying: 0, replayed: 1, resolved: 0 })
 })
 
-test('an event is counted once, also if it is given to a handler that came later', async () => {
+test('an event is counted once, also if it is given to a handler that was added later', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'pay' }, () => {})
@@ -131,7 +131,7 @@ test('an event is counted once, also if it is given to a handler that came later
   expect((await flows.stats()).workflows).toEqual({ total: 3, active: 0, settled: 3 })
 })
 
-test('what runs, waits and is blocked is counted by its state', async () => {
+test('running, waiting and blocked executions are counted by state', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const { promise: open, resolve: release } = deferred<void>()
@@ -150,7 +150,7 @@ test('what runs, waits and is blocked is counted by its state', async () => {
   expect(counts.held + counts.blocked + counts.unkeyed).toBe(19)
 })
 
-test('batches and their joins are counted, and what waits for a day is suspended', async () => {
+test('batches and their joins are counted, and an execution that waits for a day is suspended', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'split' }, () => batch([1, 2, 3].map(() => emit('OrderPaid', { method: 'card' }))))
@@ -170,7 +170,7 @@ test('batches and their joins are counted, and what waits for a day is suspended
   expect(workflows).toMatchObject([{ correlationId: flow.correlationId, pending: 1 }])
 })
 
-test('SB-43: a failed workflow shows its latest error by time, and how many it has', async () => {
+test('SB-43: a failed workflow shows its latest error by time, and the number of errors', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'zebra' }, () => {
@@ -200,7 +200,7 @@ test('SB-43: a failed workflow shows its latest error by time, and how many it h
   expect(third).toEqual([])
 })
 
-test('SB-43: attempts are kept, those of dead letters too, newest first, with their times, errors and results', async () => {
+test('SB-43: attempts are kept, also those of dead letters, newest first, with their times, errors and results', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'pay' }, () => emit('OrderPaid', { method: 'card' }))
@@ -224,7 +224,7 @@ test('SB-43: attempts are kept, those of dead letters too, newest first, with th
     expect(each).toMatchObject({ queuedMs: expect.any(Number), runningMs: expect.any(Number), worker: worker.id })
 })
 
-test('attempts are found by workflow, handler, execution and outcome, page by page', async () => {
+test('attempts are filtered by workflow, handler, execution and outcome, in pages', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'pay' }, event => {
@@ -254,7 +254,7 @@ test('attempts are found by workflow, handler, execution and outcome, page by pa
   expect((await outcome(flows.attempts({ executionId: 'x' }))).error).toMatchObject({ option: 'executionId' })
 })
 
-test('a page of attempts looks at ten thousand lines at most, and says where the next one begins', async () => {
+test('a page of attempts reads at most ten thousand lines, and says where the next one begins', async () => {
   const shop = await openShop()
   await shop.query(`
     insert into ~workflow_activity (position, event_position, execution, version, attempt, kind, handler, correlation_id)

@@ -20,7 +20,7 @@ test('SB-03: the last type of a workflow is that of its latest event, not of its
   expect(after).toMatchObject({ lastType: 'OrderShipped', state: 'settled', isSettled: true })
 })
 
-test('SB-04: a workflow never shows as settled while anything of it is unfinished', async () => {
+test('SB-04: a workflow is never shown as settled while any part of it is unfinished', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const done: string[] = []
@@ -46,7 +46,7 @@ test('SB-04: a workflow never shows as settled while anything of it is unfinishe
   expect(seen.at(-1)).toMatchObject({ state: 'settled', pending: 0 })
 })
 
-test('SB-04: an event that nobody has dispatched yet is unfinished, and so is one that waits for its time', async () => {
+test('SB-04: an event that is not dispatched yet is unfinished, and so is one that waits for its time', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   flows.on('OrderPaid', { name: 'thank', delayMs: 3_600_000 }, () => {})
@@ -67,7 +67,7 @@ test('SB-04: an event that nobody has dispatched yet is unfinished, and so is on
   expect(await flow.status()).toMatchObject({ isSettled: false, state: 'running', pending: 1 })
 })
 
-test('SB-04: a workflow with a dead letter that is to be tried again is not settled until it was', async () => {
+test('SB-04: a workflow with a requested dead letter is not settled until that was retried', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   let isBroken = true
@@ -78,12 +78,12 @@ test('SB-04: a workflow with a dead letter that is to be tried again is not sett
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   const failed = await flow.settled()
-  const [letter] = await flows.deadLetters.list()
+  const [deadLetter] = await flows.deadLetters.list()
   isBroken = false
 
-  await flows.deadLetters.retry('pay', letter!.eventId)
-  const mended = await flow.settled()
+  await flows.deadLetters.retry('pay', deadLetter!.eventId)
+  const fixed = await flow.settled()
 
   expect(failed).toMatchObject({ state: 'failed', isSettled: true, deadLetters: 1 })
-  expect(mended).toMatchObject({ state: 'settled', isSettled: true, deadLetters: 0 })
+  expect(fixed).toMatchObject({ state: 'settled', isSettled: true, deadLetters: 0 })
 })

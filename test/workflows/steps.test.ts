@@ -5,13 +5,13 @@ import { emit } from '../../src/workflows/emit.ts'
 import { NonRetryable } from '../../src/workflows/errors.ts'
 import type { HandlerContext } from '../../src/workflows/steps/context.ts'
 import { openShop, outcome } from '../support/shop.ts'
+import { executionStates, letTimePass, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
-import { letPass, statesOf, untilSuspended } from '../support/waiting.ts'
 
 const quick = { baseMs: 1 }
 const worker = { pollMs: 20 }
 
-test('a step is run once: its result answers all later runs', async () => {
+test('a step is run once, and later runs get its result', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows
   const charged: number[] = []
@@ -35,7 +35,7 @@ test('a step is run once: its result answers all later runs', async () => {
   expect(await query('select * from ~workflow_steps')).toEqual([])
 })
 
-test('the first run sees what will be remembered, not what the step returned', async () => {
+test('the first run sees the result as it is stored, not as the step returned it', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const seen: unknown[] = []
@@ -54,7 +54,7 @@ test('the first run sees what will be remembered, not what the step returned', a
   ])
 })
 
-test('another worker goes on where the first one was lost', async () => {
+test('another worker continues where the first one was lost', async () => {
   const shop = await openShop()
   const other = await shop.sibling()
   const done: string[] = []
@@ -84,7 +84,7 @@ test('another worker goes on where the first one was lost', async () => {
   expect(done).toEqual(['reserve', 'charge'])
 })
 
-test('a step whose run was taken over is refused: the first result stays', async () => {
+test('a step whose run was taken over is refused, and the first result stays', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const errors: unknown[] = []
@@ -119,7 +119,7 @@ test('a step whose run was taken over is refused: the first result stays', async
   expect(errors.every(error => isRillflowError(error, 'execution_lost'))).toBe(true)
 })
 
-test('steps of one name are numbered in the order they are called', async () => {
+test('steps with one name are numbered in the order of their calls', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows
   const runs: string[] = []
@@ -142,7 +142,7 @@ test('steps of one name are numbered in the order they are called', async () => 
   expect(runs).toEqual(['pack pack#2 pack#3 pack#2#2', 'a b c'])
 })
 
-test('a step that fails is run again by the next attempt, those that did not are not', async () => {
+test('a step that fails is run again by the next attempt, and completed steps are not', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const runs: string[] = []
@@ -166,7 +166,7 @@ test('a step that fails is run again by the next attempt, those that did not are
   expect([...runs].sort()).toEqual(['a 1', 'a after 1', 'b 1', 'b 2', 'b 3', 'b after 3', 'c 1', 'c after 1'])
 })
 
-test('what is under way when the handler fails is awaited, and remembered', async () => {
+test('steps that run when the handler fails are awaited, and stored', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const runs: string[] = []
@@ -189,7 +189,7 @@ test('what is under way when the handler fails is awaited, and remembered', asyn
   expect(runs).toEqual(['slow'])
 })
 
-test('an error that was caught is met again after a wait, and the handler takes the same way', async () => {
+test('a caught error is thrown again after a wait, and the handler takes the same path', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const ways: string[] = []
@@ -211,7 +211,7 @@ test('an error that was caught is met again after a wait, and the handler takes 
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
-  await letPass(shop, 60_000)
+  await letTimePass(shop, 60_000)
   const status = await flow.settled()
 
   expect(status.state).toBe('settled')
@@ -219,7 +219,7 @@ test('an error that was caught is met again after a wait, and the handler takes 
   expect(runs).toBe(1)
 })
 
-test('what an error says of further tries is kept over a wait', async () => {
+test('the retry information of an error is kept over a wait', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'pay', retries: 5 }, async (_event, ctx) => {
@@ -235,7 +235,7 @@ test('what an error says of further tries is kept over a wait', async () => {
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
-  await letPass(shop, 60_000)
+  await letTimePass(shop, 60_000)
   await flow.settled()
 
   expect(await shop.query('select reason, attempts from ~dead_letters')).toEqual([
@@ -247,7 +247,7 @@ test.each([
   ['a function', () => () => 1, 'result is a function'],
   ['a big number', () => ({ n: 1n }), 'result.n is a BigInt'],
   ['too much', () => 'x'.repeat(2_000), 'takes more than 1000 bytes'],
-])('a result that cannot be remembered ends the execution: %s', async (_what, run, said) => {
+])('a result that cannot be stored ends the execution: %s', async (_what, run, said) => {
   const { store } = await openShop({ maxEventBytes: 1_000 })
   const flows = store.workflows
   flows.on('OrderPlaced', { name: 'pay', retries: 5 }, async (_event, ctx) => {
@@ -257,11 +257,11 @@ test.each([
   await running.start()
 
   await (await flows.publish('OrderPlaced', { total: 99 })).settled()
-  const [letter] = await store.deadLetters.list()
+  const [deadLetter] = await store.deadLetters.list()
 
-  expect(letter!.attempts).toBe(1)
-  expect(letter!.lastError!.message).toContain('Step "charge" of "pay"')
-  expect(letter!.lastError!.message).toContain(said)
+  expect(deadLetter!.attempts).toBe(1)
+  expect(deadLetter!.lastError!.message).toContain('Step "charge" of "pay"')
+  expect(deadLetter!.lastError!.message).toContain(said)
 })
 
 test('calls of the context are refused once the handler has ended', async () => {
@@ -294,7 +294,7 @@ test('calls of the context are refused once the handler has ended', async () => 
   expect(isRun).toBe(false)
 })
 
-test('a step that nobody waits for, and that fails, ends nothing', async () => {
+test('a step that is not awaited, and that fails, ends nothing', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   flows.on('OrderPlaced', { name: 'pay' }, async (_event, ctx) => {
@@ -312,7 +312,7 @@ test('a step that nobody waits for, and that fails, ends nothing', async () => {
   expect(status.state).toBe('settled')
 })
 
-test('time, ids and chance are the same in every run, whatever the steps in between have drawn', async () => {
+test('time, ids and random numbers are the same in every run, whatever the steps in between have drawn', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const runs: unknown[][] = []
@@ -338,7 +338,7 @@ test('time, ids and chance are the same in every run, whatever the steps in betw
   expect(runs[0]![5] as number).toBeGreaterThan(runs[0]![0] as number)
 })
 
-test('no step is left over when a worker is stopped in the middle of one', async () => {
+test('no step is left unfinished when a worker is stopped in the middle of one', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const runs: string[] = []
@@ -355,7 +355,7 @@ test('no step is left over when a worker is stopped in the middle of one', async
   await waitUntil(() => runs.length === 2)
 
   await first.stop({ drainMs: 0 })
-  const between = await statesOf(shop)
+  const between = await executionStates(shop)
   await using second = flows.worker(worker)
   await second.start()
   const status = await flow.settled()

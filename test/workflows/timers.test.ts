@@ -1,13 +1,13 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { openShop, outcome } from '../support/shop.ts'
+import { executionStates, letTimePass, untilSuspended } from '../support/suspended-executions.ts'
 import { waitUntil } from '../support/wait.ts'
-import { letPass, statesOf, untilSuspended } from '../support/waiting.ts'
 
 const quick = { baseMs: 1 }
 const worker = { pollMs: 20 }
 
-test('a sleep outlives its worker, and costs no attempt', async () => {
+test('a sleep survives the end of its worker, and costs no attempt', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const log: string[] = []
@@ -25,7 +25,7 @@ test('a sleep outlives its worker, and costs no attempt', async () => {
 
   await using second = flows.worker(worker)
   await second.start()
-  await letPass(shop, 86_400_000)
+  await letTimePass(shop, 86_400_000)
   const status = await flow.settled()
 
   expect(waiting).toMatchObject({ state: 'waiting', pending: 1, isSettled: false })
@@ -33,7 +33,7 @@ test('a sleep outlives its worker, and costs no attempt', async () => {
   expect(log).toEqual(['asked', 'reminded 1 attempt 1'])
 })
 
-test('who sleeps holds no place: one at a time, many can sleep', async () => {
+test('a sleeping execution occupies no place: one at a time, many can sleep', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const woken = new Set<number>()
@@ -46,13 +46,13 @@ test('who sleeps holds no place: one at a time, many can sleep', async () => {
 
   await Promise.all(Array.from({ length: 40 }, (_, total) => flows.publish('OrderPlaced', { total })))
   await untilSuspended(shop, 40)
-  await letPass(shop, 60_000)
-  await waitUntil(async () => (await statesOf(shop)) === '')
+  await letTimePass(shop, 60_000)
+  await waitUntil(async () => (await executionStates(shop)) === '')
 
   expect(woken.size).toBe(40)
 })
 
-test('a moment is slept in memory', async () => {
+test('a short sleep stays in memory', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const runs: number[] = []
@@ -73,7 +73,7 @@ test('a moment is slept in memory', async () => {
   expect(runs[0]).toBeGreaterThanOrEqual(39)
 })
 
-test('nothing around a sleep can mistake it for a failure', async () => {
+test('code around a sleep cannot mistake it for a failure', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const log: string[] = []
@@ -93,13 +93,13 @@ test('nothing around a sleep can mistake it for a failure', async () => {
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
-  await letPass(shop, 60_000)
+  await letTimePass(shop, 60_000)
   await flow.settled()
 
   expect(log).toEqual(['begin', 'begin', 'slept', 'finally'])
 })
 
-test('a run is suspended when its steps in parallel have ended, not before, and no step is repeated', async () => {
+test('a run is suspended only when its parallel steps have ended, and no step is repeated', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const log: string[] = []
@@ -123,11 +123,11 @@ test('a run is suspended when its steps in parallel have ended, not before, and 
   await running.start()
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await waitUntil(() => log.includes('quick 1'))
-  const meanwhile = await statesOf(shop)
+  const meanwhile = await executionStates(shop)
 
   release()
   await untilSuspended(shop)
-  await letPass(shop, 60_000)
+  await letTimePass(shop, 60_000)
   const status = await flow.settled()
 
   expect(meanwhile).toBe('1 running')
@@ -153,7 +153,7 @@ test('the winner of a race stays the winner in all later runs', async () => {
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
-  await letPass(shop, 60_000)
+  await letTimePass(shop, 60_000)
   const status = await flow.settled()
 
   expect(status.state).toBe('settled')
@@ -181,7 +181,7 @@ test('a long sleep ends in the same run if a step lasts longer than it', async (
   expect(winners).toEqual(['sleep'])
 })
 
-test('the shortest of several sleeps wakes it, the others are still waited for', async () => {
+test('the shortest of several sleeps wakes it, and the others continue', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const log: string[] = []
@@ -199,15 +199,15 @@ test('the shortest of several sleeps wakes it, the others are still waited for',
   const flow = await flows.publish('OrderPlaced', { total: 99 })
 
   for (const hour of [1, 2, 3]) {
-    await waitUntil(async () => log.length === hour - 1 && (await statesOf(shop)) === '1 suspended')
-    await letPass(shop, 3_600_000)
+    await waitUntil(async () => log.length === hour - 1 && (await executionStates(shop)) === '1 suspended')
+    await letTimePass(shop, 3_600_000)
   }
   await flow.settled()
 
   expect(log).toEqual(['1', '2', '3', 'all'])
 })
 
-test('the time of a handler is that of its last end: after a sleep at least that much later', async () => {
+test('the time of a handler is that of its last result: after a sleep at least that much later', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const runs: number[][] = []
@@ -225,19 +225,19 @@ test('the time of a handler is that of its last end: after a sleep at least that
   await running.start()
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
-  await waitUntil(async () => runs.at(-1)?.length === 3 && (await statesOf(shop)) === '1 suspended')
-  await letPass(shop, 60_000)
+  await waitUntil(async () => runs.at(-1)?.length === 3 && (await executionStates(shop)) === '1 suspended')
+  await letTimePass(shop, 60_000)
   await flow.settled()
   const last = runs.at(-1)!
 
-  // However many runs it took: a moment is slept in memory.
+  // However many runs it took: a short sleep stays in memory.
   expect(last).toHaveLength(4)
   expect(runs.length).toBeGreaterThan(1)
   for (const times of runs) expect(times).toEqual(last.slice(0, times.length))
   expect(last[2]! - last[1]!).toBeGreaterThanOrEqual(1_100)
 })
 
-test('timeoutMs counts what is run, not what is waited for', async () => {
+test('timeoutMs counts running time, not waiting time', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   flows.on('OrderPlaced', { name: 'remind', timeoutMs: 60_000 }, async (event, ctx) => {
@@ -253,7 +253,7 @@ test('timeoutMs counts what is run, not what is waited for', async () => {
   await untilSuspended(shop, 2)
   const [ran] = await shop.query<{ least: number }>('select min(ran_ms) as least from ~workflow_executions')
   await shop.query('update ~workflow_executions set ran_ms = 59990 where correlation_id = $1', [long.correlationId])
-  await letPass(shop, 3_600_000)
+  await letTimePass(shop, 3_600_000)
   const [ended, cut] = await Promise.all([short.settled(), long.settled()])
 
   expect(ran!.least).toBeGreaterThanOrEqual(15)
@@ -262,7 +262,7 @@ test('timeoutMs counts what is run, not what is waited for', async () => {
   expect(await shop.query('select reason from ~dead_letters')).toEqual([{ reason: 'timeout' }])
 })
 
-test('deadlineMs counts all: whoever sleeps beyond it is woken to fail', async () => {
+test('deadlineMs counts all time: an execution that sleeps beyond it is woken to fail', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const log: string[] = []
@@ -276,16 +276,16 @@ test('deadlineMs counts all: whoever sleeps beyond it is woken to fail', async (
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
-  await letPass(shop, 60_000)
+  await letTimePass(shop, 60_000)
   await flow.settled()
-  const [letter] = await shop.store.deadLetters.list()
+  const [deadLetter] = await shop.store.deadLetters.list()
 
   expect(log).toEqual(['begin'])
-  expect(letter!.lastError!.code).toBe('deadline_passed')
+  expect(deadLetter!.lastError!.code).toBe('deadline_passed')
   expect(await shop.query('select 1 as n from ~workflow_steps')).toEqual([])
 })
 
-test('an ordered lane waits for the one of it that sleeps, others do not', async () => {
+test('an ordered lane waits for its sleeping execution, other lanes do not', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const log: string[] = []
@@ -300,14 +300,14 @@ test('an ordered lane waits for the one of it that sleeps, others do not', async
   await flow.signal('OrderPaid', { method: 'card' })
   const other = await flows.publish('OrderPaid', { method: 'cash' })
   await other.settled()
-  await waitUntil(async () => (await statesOf(shop)) === '1 blocked, 1 suspended')
-  await letPass(shop, 60_000)
+  await waitUntil(async () => (await executionStates(shop)) === '1 blocked, 1 suspended')
+  await letTimePass(shop, 60_000)
   await flow.settled()
 
   expect(log).toEqual(['OrderPaid', 'OrderPlaced', 'OrderPaid'])
 })
 
-test('what is no time is refused', async () => {
+test('an invalid time is refused', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const codes: unknown[] = []
@@ -328,7 +328,7 @@ test('what is no time is refused', async () => {
   ])
 })
 
-test('a failed attempt does not forget how long it has slept', async () => {
+test('a failed attempt remembers how long it has slept', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const log: string[] = []
@@ -342,7 +342,7 @@ test('a failed attempt does not forget how long it has slept', async () => {
 
   const flow = await flows.publish('OrderPlaced', { total: 99 })
   await untilSuspended(shop)
-  await letPass(shop, 60_000)
+  await letTimePass(shop, 60_000)
   const status = await flow.settled()
 
   expect(status.state).toBe('settled')

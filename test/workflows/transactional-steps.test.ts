@@ -14,7 +14,7 @@ async function openLedger(): Promise<Shop & { booked(): Promise<string[]>; book:
   return { ...shop, booked, book: shop.named('insert into ~ledger (line) values ($1) returning n::int') }
 }
 
-test('a transactional step writes once, and its result is remembered with what it wrote', async () => {
+test('a transactional step writes once, and its result is stored with its writes', async () => {
   const { store, book, booked } = await openLedger()
   const flows = store.workflows
   const seen: unknown[] = []
@@ -33,7 +33,7 @@ test('a transactional step writes once, and its result is remembered with what i
   expect(seen).toEqual([{ n: 1 }, { n: 1 }, { n: 1 }])
 })
 
-test('what a failed transactional step wrote is not there, nor is a record of it', async () => {
+test('writes of a failed transactional step are not stored, nor is its result', async () => {
   const { store, book, booked, query } = await openLedger()
   const flows = store.workflows
   const rows: unknown[] = []
@@ -57,7 +57,7 @@ test('what a failed transactional step wrote is not there, nor is a record of it
   ])
 })
 
-test('a result that cannot be remembered takes back what was written', async () => {
+test('a result that cannot be stored undoes the writes', async () => {
   const { store, book, booked } = await openLedger()
   const flows = store.workflows
   flows.on('OrderPlaced', { name: 'pay' }, async (_event, ctx) => {
@@ -131,7 +131,7 @@ test('the transaction ends with its step', async () => {
   expect(await booked()).toEqual(['inside'])
 })
 
-test('steps and transactional steps may run beside each other', async () => {
+test('steps and transactional steps may run in parallel', async () => {
   const { store, book, booked } = await openLedger()
   const flows = store.workflows
   const runs: string[] = []
@@ -159,24 +159,21 @@ test('steps and transactional steps may run beside each other', async () => {
   expect((await booked()).sort()).toEqual(Array.from({ length: 8 }, (_, n) => `${n}`))
 })
 
-/** Embedded, nobody else is kept waiting. */
-test.runIf(onServer)(
-  'a transactional step does not hold its locks for longer than it takes to miss its worker',
-  async () => {
-    const { store, booked, book } = await openLedger()
-    const flows = store.workflows
-    flows.on('OrderPlaced', { name: 'pay' }, async (_event, ctx) => {
-      await ctx.tx('book', async tx => {
-        await tx.query(book, ['too slow'])
-        await new Promise(() => {})
-      })
+/** Embedded, no other transaction can wait for it. */
+test.runIf(onServer)('a transactional step holds its locks no longer than the lease of its worker', async () => {
+  const { store, booked, book } = await openLedger()
+  const flows = store.workflows
+  flows.on('OrderPlaced', { name: 'pay' }, async (_event, ctx) => {
+    await ctx.tx('book', async tx => {
+      await tx.query(book, ['too slow'])
+      await new Promise(() => {})
     })
-    await using running = flows.worker({ ...worker, leaseMs: 500, drainMs: 0 })
-    await running.start()
+  })
+  await using running = flows.worker({ ...worker, leaseMs: 500, drainMs: 0 })
+  await running.start()
 
-    await (await flows.publish('OrderPlaced', { total: 99 })).settled()
+  await (await flows.publish('OrderPlaced', { total: 99 })).settled()
 
-    expect(await flows.deadLetters.list()).toMatchObject([{ attempts: 1, lastError: { code: 'transaction_timeout' } }])
-    expect(await booked()).toEqual([])
-  },
-)
+  expect(await flows.deadLetters.list()).toMatchObject([{ attempts: 1, lastError: { code: 'transaction_timeout' } }])
+  expect(await booked()).toEqual([])
+})

@@ -17,7 +17,7 @@ const Order = aggregate(
   }),
 )
 
-test('a handler may want an event only for what it does to an aggregate', async () => {
+test('a handler may want an event only for its effect on an aggregate', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   const shipped: string[] = []
@@ -38,7 +38,7 @@ test('a handler may want an event only for what it does to an aggregate', async 
   expect(shipped).toEqual(['order-1 3'])
 })
 
-test('SB-26: many who decide on one aggregate at once all get their turn, without a gap', async () => {
+test('SB-26: many concurrent decisions on one aggregate all succeed in turn, without a gap', async () => {
   const { store } = await openShop()
   await store.events.append('order-1', [placed(20)])
 

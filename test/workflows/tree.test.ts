@@ -5,7 +5,7 @@ import type { EventNode, HandlerNode, TreeNode } from '../../src/workflows/insig
 import { openShop, placed } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
-/** The tree in words: events with what came of them in brackets. */
+/** The tree as text: events with their effects in brackets. */
 function words(nodes: readonly TreeNode[]): string {
   return nodes
     .map(node => {
@@ -16,7 +16,7 @@ function words(nodes: readonly TreeNode[]): string {
     .join(', ')
 }
 
-test('SB-21, SB-25: the tree of a workflow shows its events, the handlers they ran, and what these emitted', async () => {
+test('SB-21, SB-25: the tree of a workflow shows its events, the handlers they ran, and the events these emitted', async () => {
   const { store } = await openShop()
   const flows = store.workflows
   flows.on('OrderPlaced', { name: 'pay', retries: 1, backoff: { baseMs: 1 } }, (_, { attempt }) => {
@@ -53,7 +53,7 @@ function byName(a: HandlerNode, b: HandlerNode): number {
   return a.handler < b.handler ? -1 : 1
 }
 
-test('an event with a cause outside of the workflow, or after itself, is a root; one published with a cause hangs on it', async () => {
+test('an event with a cause outside of the workflow, or after itself, is a root; one published with a cause is its child', async () => {
   const { store } = await openShop()
   const ids = ['00000000-0000-4000-8000-00000000000a', '00000000-0000-4000-8000-00000000000b']
   const [a, b] = ids as [string, string]
@@ -68,7 +68,7 @@ test('an event with a cause outside of the workflow, or after itself, is a root;
   expect(roots.map(node => (node as EventNode).position)).toEqual([1, 3])
 })
 
-test('an execution whose event is gone is a root of its own', async () => {
+test('an execution whose event was deleted is a root', async () => {
   const { store, query } = await openShop()
   const flows = store.workflows
   flows.on('OrderPlaced', { name: 'pay' }, () => {})
@@ -83,7 +83,7 @@ test('an execution whose event is gone is a root of its own', async () => {
   expect(words(roots)).toBe('pay:completed')
 })
 
-test('a tree has no more events than it is asked for, and says so', async () => {
+test('a tree has at most the requested number of events, and marks a cut', async () => {
   const { store } = await openShop()
   const many = Array.from({ length: 30 }, (_, n) => placed(n))
   await store.events.append('order-1', many, { correlationId: 'order-1' })
@@ -95,7 +95,7 @@ test('a tree has no more events than it is asked for, and says so', async () => 
   expect(unknown).toMatchObject({ events: 0, executions: 0, roots: [], isWhole: true })
 })
 
-test('a chain of ten thousand events is a tree like any other, and can be drawn', async () => {
+test('a chain of ten thousand events can be read and drawn as a tree', async () => {
   const { store } = await openShop()
   const id = (n: number): string => `00000000-0000-4000-8000-${String(n).padStart(12, '0')}`
   await store.events.import(

@@ -4,9 +4,9 @@ import { recordUndo, settleUndo, type UndoPlace } from '../../src/workflows/canc
 import { claim } from '../../src/workflows/work/claim.ts'
 import { drawFences } from '../../src/workflows/work/fences.ts'
 import { enterWorker } from '../../src/workflows/work/rescue.ts'
-import { logOf } from '../support/consumers.ts'
+import { logOf } from '../support/consumer-parts.ts'
 import { openShop, type Shop } from '../support/shop.ts'
-import { step } from '../support/undo.ts'
+import { stepWithUndo } from '../support/step-with-undo.ts'
 import { waitUntil } from '../support/wait.ts'
 
 /** An execution of `pay` that the test runs itself, as a worker would. */
@@ -34,7 +34,7 @@ async function claimPay(shop: Shop): Promise<UndoPlace> {
   return { executionId: claimed!.id, fence: claimed!.fence, kind: 'step', step: 'charge' }
 }
 
-test('an undo that a later try of its step records takes the place of the one before', async () => {
+test('an undo recorded by a later attempt of its step replaces the earlier one', async () => {
   const shop = await openShop()
   const log = logOf(shop)
   const place = await claimPay(shop)
@@ -51,21 +51,21 @@ test('an undo that a later try of its step records takes the place of the one be
   ])
 })
 
-test('a step that is run again, for edited data, has not come to what it came to before', async () => {
+test('a step that is run again with edited data gets a new undo with its new result', async () => {
   const { store } = await openShop()
   const flows = store.workflows
-  const told: unknown[] = []
+  const reported: unknown[] = []
   const again = deferred<void>()
   const charged = deferred<string>()
   const receipts = [() => 'receipt-1', () => charged.promise]
   flows.on('OrderPlaced', { name: 'pay' }, async (_, ctx) => {
-    await step(ctx, 'charge', { handler: 'refund' }, () => {
+    await stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => {
       if (receipts.length === 1) again.resolve()
       return receipts.shift()!()
     })
     throw new Error('no paper for the receipt')
   })
-  flows.undo('refund', {}, (_, { isKnown, result }) => void told.push([isKnown, result]))
+  flows.undo('refund', {}, (_, { isKnown, result }) => void reported.push([isKnown, result]))
   await using worker = flows.worker()
   await worker.start()
   const id = crypto.randomUUID()
@@ -78,7 +78,7 @@ test('a step that is run again, for edited data, has not come to what it came to
   charged.resolve('receipt-2')
   await flow.settled()
 
-  expect(told).toEqual([[false, undefined]])
+  expect(reported).toEqual([[false, undefined]])
 })
 
 test('an undo is recorded only under the fence of its attempt', async () => {
@@ -95,7 +95,7 @@ test('an undo is recorded only under the fence of its attempt', async () => {
   expect(await shop.query('select * from ~workflow_undos')).toEqual([])
 })
 
-test('an undo that nobody has registered, or whose data is no data, is refused before its step is run', async () => {
+test('an unregistered undo, or one with invalid data, is refused before its step is run', async () => {
   const shop = await openShop()
   const log = logOf(shop)
   const place = await claimPay(shop)
@@ -108,11 +108,15 @@ test('an undo that nobody has registered, or whose data is no data, is refused b
   await expect(data).rejects.toMatchObject({ code: 'invalid_event' })
 })
 
-test('what an undo does cannot be undone itself', async () => {
+test('the effects of an undo cannot be undone', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, (_, ctx) => step(ctx, 'charge', { handler: 'refund' }, () => {}))
-  flows.undo('refund', {}, (_, __, ctx) => step(ctx, 'pay back', { handler: 'refund' }, () => {}) as Promise<undefined>)
+  flows.on('OrderPlaced', { name: 'pay' }, (_, ctx) => stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => {}))
+  flows.undo(
+    'refund',
+    {},
+    (_, __, ctx) => stepWithUndo(ctx, 'pay back', { handler: 'refund' }, () => {}) as Promise<undefined>,
+  )
   await using worker = flows.worker()
   await worker.start()
   const flow = await flows.publish('OrderPlaced', { total: 1 })
@@ -125,7 +129,7 @@ test('what an undo does cannot be undone itself', async () => {
   expect(await shop.store.deadLetters.list()).toMatchObject([{ lastError: { code: 'invalid_option' } }])
 })
 
-test('a name belongs to a handler or to an undo, whoever registers it', async () => {
+test('a name belongs to a handler or to an undo, in every process', async () => {
   const shop = await openShop()
   const other = await shop.sibling()
   shop.store.workflows.undo('refund', {}, () => {})
@@ -138,11 +142,11 @@ test('a name belongs to a handler or to an undo, whoever registers it', async ()
   expect(() => shop.store.workflows.undo('other', {}, undefined as never)).toThrow(/no function/)
 })
 
-test('an undo whose code no worker has is waited for', async () => {
+test('an undo whose code no worker has waits for one', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
   const undone: string[] = []
-  flows.on('OrderPlaced', { name: 'pay' }, (_, ctx) => step(ctx, 'charge', { handler: 'refund' }, () => {}))
+  flows.on('OrderPlaced', { name: 'pay' }, (_, ctx) => stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => {}))
   flows.undo('refund', {}, (_, { name }) => void undone.push(name))
   await using paying = flows.worker({ handlers: ['pay'] })
   await paying.start()
@@ -160,10 +164,10 @@ test('an undo whose code no worker has is waited for', async () => {
   expect(undone).toEqual(['charge'])
 })
 
-test('undos are kept as long as something can ask for them', async () => {
+test('undos are kept as long as they can be requested', async () => {
   const shop = await openShop()
   const flows = shop.store.workflows
-  flows.on('OrderPlaced', { name: 'pay' }, (_, ctx) => step(ctx, 'charge', { handler: 'refund' }, () => {}))
+  flows.on('OrderPlaced', { name: 'pay' }, (_, ctx) => stepWithUndo(ctx, 'charge', { handler: 'refund' }, () => {}))
   flows.on('OrderPaid', { name: 'wait', delayMs: 60_000 }, () => {})
   flows.undo('refund', {}, () => {})
   await using worker = flows.worker()

@@ -1,14 +1,14 @@
-/** The order of the activity on a server, where several write at once, connections break and positions are drawn again. */
+/** The order of the activity on a server, with concurrent writers, broken connections and positions that are drawn again. */
 import { expect, test } from 'vitest'
 import type { Store, StoreOptions } from '../../src/store.ts'
 import type { Activity } from '../../src/workflows/insight/activity.ts'
-import { pause, seeded, times } from '../chaos/pace.ts'
+import { pause, seeded, times } from '../chaos/seeded-random.ts'
 import { postgresUrl } from '../support/engines.ts'
 import { connect, onServer, openShop, outcome, type Shop, type ShopMap, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
-import { beginLines, positionsOf, writeLines } from './lines.ts'
+import { beginActivity, positionsOf, writeActivity } from './activity-rows.ts'
 
-/** Whoever reads on behind the last position seen. */
+/** A naive reader that reads after the last position it has seen. */
 async function readNaively(
   shop: Shop,
 ): Promise<{ readonly seen: number[]; readonly last: number; stop(): Promise<void> }> {
@@ -35,13 +35,13 @@ async function readNaively(
   }
 }
 
-/** So many transactions of up to 40 lines, each as slow as chance will have it, some of them rolled back. */
+/** This many transactions of up to 40 lines, with random pauses, some of them rolled back. */
 async function writeSlowly(shop: Shop, lines: number, seed: number): Promise<void> {
   const client = await connect()
   const random = seeded(seed)
   for (let left = lines; left > 0; ) {
     const count = Math.min(left, 1 + Math.floor(random() * 40))
-    await beginLines(shop, client, count)
+    await beginActivity(shop, client, count)
     await pause(random, 4)
     const isKept = random() < 0.85
     await client.query(isKept ? 'commit' : 'rollback')
@@ -49,7 +49,7 @@ async function writeSlowly(shop: Shop, lines: number, seed: number): Promise<voi
   }
 }
 
-/** A store with sessions that can be told from those of others, and ended. */
+/** A store whose sessions can be found and terminated. */
 async function openMortal(
   { sibling, schema }: Shop,
   options: StoreOptions<ShopMap> = { pollMs: 20 },
@@ -75,13 +75,13 @@ function collect(source: AsyncIterable<Activity>): { readonly positions: number[
 }
 
 test.runIf(onServer)(
-  'SB-28: 10,000 lines of writers that commit in any order are each given once, in order',
+  'SB-28: 10,000 lines of writers that commit in any order are each delivered once, in order',
   async () => {
     const shop = await openShop({ pollMs: 5 })
     const slow = await connect()
     const naive = await readNaively(shop)
     const watching = take(shop.store.workflows.watch({ after: 'start' }), 10_000)
-    await beginLines(shop, slow, 1)
+    await beginActivity(shop, slow, 1)
 
     const writing = Promise.all(times(7, n => writeSlowly(shop, n === 0 ? 1_431 : 1_428, n)))
     await waitUntil(() => naive.last > 1)
@@ -93,17 +93,17 @@ test.runIf(onServer)(
     await waitUntil(() => naive.last === truth.at(-1))
     await naive.stop()
     expect(positions).toEqual(truth)
-    // The test is worth something: who reads otherwise has lost lines.
+    // The test is meaningful: a naive reader has lost lines.
     expect(naive.seen.length).toBeLessThan(truth.length)
     expect(naive.seen).not.toContain(truth[0])
   },
 )
 
-test.runIf(onServer)('watching until it is settled waits for what another transaction holds back', async () => {
+test.runIf(onServer)('watching until settled waits for lines that another transaction holds back', async () => {
   const shop = await openShop({ pollMs: 5 })
   const slow = await connect()
-  await beginLines(shop, slow, 1)
-  await writeLines(shop, 2, 'order-2')
+  await beginActivity(shop, slow, 1)
+  await writeActivity(shop, 2, 'order-2')
   const before = shop.store.metrics().settles_total
 
   const watching = collect(shop.store.workflows.flow('order-2').watch({ until: 'settled' }))
@@ -114,30 +114,30 @@ test.runIf(onServer)('watching until it is settled waits for what another transa
   expect(watching.positions).toHaveLength(2)
 })
 
-test.runIf(onServer)('SB-28: a watch outlives its connections, and gives each line once all the same', async () => {
+test.runIf(onServer)('SB-28: a watch survives broken connections, and delivers each line once', async () => {
   const shop = await openShop()
   const { store, cut } = await openMortal(shop)
   const watching = take(store.workflows.watch({ after: 'start' }), 600)
 
   for (let n = 0; n < 6; n++) {
-    await writeLines(shop, 100)
+    await writeActivity(shop, 100)
     await cut()
   }
 
   expect((await watching).map(line => line.position)).toEqual(await positionsOf(shop))
 })
 
-test.runIf(onServer)('positions that are drawn again after a crash of the server are not passed over', async () => {
+test.runIf(onServer)('positions that are drawn again after a crash of the server are not skipped', async () => {
   const shop = await openShop()
-  // Nobody looks unless told: a head that goes down while sessions live on would be another log, not a crash.
+  // Without polling: a head that moves back while sessions live would be another log, not a crash.
   const { store, cut } = await openMortal(shop, { pollMs: 600_000, listen: false, maxConnections: 1 })
   const look = (count: number): Promise<unknown> => take(store.workflows.watch({ after: 'start' }), count)
-  await writeLines(shop, 3)
+  await writeActivity(shop, 3)
   const { positions } = collect(store.workflows.watch({ after: 'start' }))
   await waitUntil(() => store.metrics().settles_total === 2)
-  // Five that were drawn and rolled back: the watch is behind them now, and a crash may undo that they were drawn.
+  // Five positions drawn and rolled back: the watch is behind them now, and a crash may release them.
   const lost = await connect()
-  await beginLines(shop, lost, 5)
+  await beginActivity(shop, lost, 5)
   await lost.query('rollback')
   await look(1)
   await waitUntil(() => store.metrics().settles_total === 4)
@@ -145,7 +145,7 @@ test.runIf(onServer)('positions that are drawn again after a crash of the server
   await shop.query(`select setval('~workflow_activity_position', 3)`)
   await cut()
 
-  await writeLines(shop, 5)
+  await writeActivity(shop, 5)
   await look(8)
   await waitUntil(() => positions.length === 8)
 
@@ -153,19 +153,19 @@ test.runIf(onServer)('positions that are drawn again after a crash of the server
 })
 
 test.runIf(onServer)(
-  'a watch of activity that is not there any more gets LogRewound, one whose oldest lines were deleted goes on',
+  'a watch of activity that no longer exists gets LogRewound, and one whose oldest lines were deleted continues',
   async () => {
     const shop = await openShop()
     const { store, cut } = await openMortal(shop)
-    await writeLines(shop, 3)
+    await writeActivity(shop, 3)
     const forgetting = collect(store.workflows.watch({ after: 'start' }))
     await waitUntil(() => forgetting.positions.length === 3)
     await shop.query('delete from ~workflow_activity')
     await cut()
-    await writeLines(shop, 2)
+    await writeActivity(shop, 2)
     await waitUntil(() => forgetting.positions.length === 5)
 
-    // As a restored backup has it: another line in the place of the one that was read.
+    // As in a restored backup: another line at the position of the one that was read.
     await shop.query(`update ~workflow_activity set at = at - interval '1 hour'`)
     await cut()
     const { error } = (await forgetting.ended) as { error?: unknown }

@@ -3,12 +3,12 @@ import { emit } from '../../src/workflows/emit.ts'
 import type { Activity } from '../../src/workflows/insight/activity.ts'
 import { openShop, outcome, type Shop, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
-import { positionsOf, writeLines } from './lines.ts'
+import { positionsOf, writeActivity } from './activity-rows.ts'
 
-/** So long that what comes was hinted at, not found by looking. */
+/** So long that lines are found by notifications, not by polling. */
 const never = 600_000
 
-const told = (lines: readonly Activity[]): string[] => lines.map(line => `${line.kind} ${line.handler}`)
+const reported = (lines: readonly Activity[]): string[] => lines.map(line => `${line.kind} ${line.handler}`)
 
 async function all(lines: AsyncIterable<Activity>): Promise<Activity[]> {
   const found: Activity[] = []
@@ -16,7 +16,7 @@ async function all(lines: AsyncIterable<Activity>): Promise<Activity[]> {
   return found
 }
 
-/** Paying leads to shipping. */
+/** Paying causes shipping. */
 async function openTwoStages(options: Parameters<typeof openShop>[0] = {}): Promise<Shop> {
   const shop = await openShop(options)
   shop.store.workflows.on('OrderPlaced', { name: 'pay' }, () => emit('OrderPaid', { method: 'card' }))
@@ -26,7 +26,7 @@ async function openTwoStages(options: Parameters<typeof openShop>[0] = {}): Prom
 
 const stages = ['pay', 'ship'].flatMap(name => ['dispatched', 'started', 'completed'].map(kind => `${kind} ${name}`))
 
-test('SB-02: who watches a workflow from before its beginning sees each step once, in order', async () => {
+test('SB-02: a watch that begins before a workflow delivers each step once, in order', async () => {
   const { store } = await openTwoStages()
   const flows = store.workflows
   const watching = take(flows.flow('order-1').watch(), 6)
@@ -36,12 +36,12 @@ test('SB-02: who watches a workflow from before its beginning sees each step onc
   await flows.publish('OrderPlaced', { total: 1 }, { correlationId: 'order-1' })
   const lines = await watching
 
-  expect(told(lines)).toEqual(stages)
+  expect(reported(lines)).toEqual(stages)
   expect(lines[0]).toMatchObject({ correlationId: 'order-1', attempt: 0, version: 1, eventType: 'OrderPlaced' })
   expect(lines[2]).toMatchObject({ attempt: 1, queuedMs: expect.any(Number), runningMs: expect.any(Number) })
 })
 
-test('SB-02: who comes in the middle of a workflow, or after it, has missed nothing', async () => {
+test('SB-02: a watch that begins in the middle of a workflow, or after it, misses nothing', async () => {
   const { store } = await openTwoStages()
   const flows = store.workflows
   await using worker = flows.worker()
@@ -52,11 +52,11 @@ test('SB-02: who comes in the middle of a workflow, or after it, has missed noth
   const rest = await all(flow.watch({ after: first[1]!.position, until: 'settled' }))
   const whole = await all(flow.watch({ until: 'settled' }))
 
-  expect(told([...first, ...rest])).toEqual(stages)
-  expect(told(whole)).toEqual(stages)
+  expect(reported([...first, ...rest])).toEqual(stages)
+  expect(reported(whole)).toEqual(stages)
 })
 
-test('watching until it is settled ends after the last line, also where no handler ran', async () => {
+test('watching until settled ends after the last line, also where no handler ran', async () => {
   const { store } = await openTwoStages()
   const flows = store.workflows
   await using worker = flows.worker()
@@ -65,26 +65,26 @@ test('watching until it is settled ends after the last line, also where no handl
   const flow = await flows.publish('OrderPlaced', { total: 1 })
   const quiet = await flows.publish('OrderShipped', { parcel: 'p' })
 
-  expect(told(await all(flow.watch({ until: 'settled' })))).toEqual(stages)
+  expect(reported(await all(flow.watch({ until: 'settled' })))).toEqual(stages)
   expect(await all(quiet.watch({ until: 'settled' }))).toEqual([])
 })
 
-test('SB-28: of a burst of 10,000 lines each is given once, in order', async () => {
+test('SB-28: of a burst of 10,000 lines each is delivered once, in order', async () => {
   const shop = await openShop({ pollMs: 5 })
   const watching = take(shop.store.workflows.watch({ after: 'start' }), 10_000)
 
-  for (let n = 0; n < 20; n++) await writeLines(shop, 500, `order-${n % 3}`)
+  for (let n = 0; n < 20; n++) await writeActivity(shop, 500, `order-${n % 3}`)
   const positions = (await watching).map(line => line.position)
 
   expect(positions).toEqual(await positionsOf(shop))
 })
 
-test('SB-29: what was and what comes have one order, and every position leads to exactly the rest', async () => {
+test('SB-29: past and new lines have one order, and every position leads to exactly the rest', async () => {
   const shop = await openShop({ pollMs: 5 })
   const { workflows } = shop.store
-  await writeLines(shop, 4)
+  await writeActivity(shop, 4)
   const watching = take(workflows.watch({ after: 'start' }), 8)
-  await writeLines(shop, 4)
+  await writeActivity(shop, 4)
 
   const positions = (await watching).map(line => line.position)
 
@@ -95,7 +95,7 @@ test('SB-29: what was and what comes have one order, and every position leads to
   }
 })
 
-test('SB-30: there is no gap between what was and what comes, and a filter holds for both', async () => {
+test('SB-30: there is no gap between past and new lines, and a filter applies to both', async () => {
   const { store } = await openTwoStages({ pollMs: never })
   const flows = store.workflows
   await using worker = flows.worker()
@@ -110,27 +110,27 @@ test('SB-30: there is no gap between what was and what comes, and a filter holds
   await flows.publish('OrderPaid', { method: 'cash' }, { correlationId: first.correlationId })
   await flows.publish('OrderPlaced', { total: 3 }, { correlationId: second.correlationId })
 
-  expect(told(await ofOne)).toEqual([...stages, 'dispatched ship', 'started ship', 'completed ship'])
+  expect(reported(await ofOne)).toEqual([...stages, 'dispatched ship', 'started ship', 'completed ship'])
   expect(new Set((await ofHandler).map(line => line.handler))).toEqual(new Set(['ship']))
-  expect(told(await ends)).toEqual(['completed pay', 'completed pay', 'completed pay'])
+  expect(reported(await ends)).toEqual(['completed pay', 'completed pay', 'completed pay'])
 })
 
-test('watching all workflows begins with what comes, unless it is told where', async () => {
+test('watching all workflows begins with new lines, unless a position is given', async () => {
   const shop = await openShop({ pollMs: 5 })
-  await writeLines(shop, 3)
+  await writeActivity(shop, 3)
   const before = shop.store.metrics().settles_total
 
   const watching = take(shop.store.workflows.watch(), 1)
-  // The first look tells where now is, the second that nothing has come yet.
+  // The first query finds the current end, the second that there is nothing new.
   await waitUntil(() => shop.store.metrics().settles_total >= before + 2)
-  await writeLines(shop, 1, 'order-2')
+  await writeActivity(shop, 1, 'order-2')
 
   expect(await watching).toMatchObject([{ correlationId: 'order-2' }])
 })
 
-test('SB-31: who leaves a watch, also while it waits, frees everything at once', async () => {
+test('SB-31: leaving a watch, also while it waits, releases everything immediately', async () => {
   const shop = await openShop({ pollMs: 1 })
-  await writeLines(shop, 1)
+  await writeActivity(shop, 1)
   const watch = shop.store.workflows.flow('order-1').watch()[Symbol.asyncIterator]()
   await watch.next()
   const waiting = watch.next()
@@ -140,21 +140,21 @@ test('SB-31: who leaves a watch, also while it waits, frees everything at once',
   expect(await waiting).toEqual({ done: true, value: undefined })
   expect(await watch.next()).toEqual({ done: true, value: undefined })
   const looks = shop.store.metrics().settles_total
-  await writeLines(shop, 5)
+  await writeActivity(shop, 5)
   expect(shop.store.metrics().settles_total).toBe(looks)
 })
 
-test('SB-31: a watch reads no more than a page ahead of who watches', async () => {
+test('SB-31: a watch reads at most a page ahead of its reader', async () => {
   const shop = await openShop({ pollMs: never })
-  await writeLines(shop, 3_000)
+  await writeActivity(shop, 3_000)
   const watch = shop.store.workflows.watch({ after: 'start' })[Symbol.asyncIterator]()
   await watch.next()
 
-  // What is behind the page that was read is gone before it is asked for.
+  // Lines after the page that was read are deleted before they are read.
   await shop.query(
     'delete from ~workflow_activity where position > (select min(position) + 255 from ~workflow_activity)',
   )
-  await writeLines(shop, 1, 'order-2')
+  await writeActivity(shop, 1, 'order-2')
 
   const seen: string[] = []
   for (let n = 1; n < 257; n++) seen.push((await watch.next()).value!.correlationId)
@@ -182,7 +182,7 @@ test('SB-31: a watch ends with its signal and with its store', async () => {
   expect((await closed).error).toMatchObject({ code: 'store_closed' })
 })
 
-test('a watch from what is no position, of no kind of filter, or inside a transaction is refused', async () => {
+test('a watch from an invalid position, with an invalid filter, or inside a transaction is refused', async () => {
   const { store } = await openShop()
   const flows = store.workflows
 
@@ -196,9 +196,9 @@ test('a watch from what is no position, of no kind of filter, or inside a transa
   expect(error).toMatchObject({ code: 'inside_transaction' })
 })
 
-test('a line can be told as JSON', async () => {
+test('a line can be serialized as JSON', async () => {
   const shop = await openShop({ pollMs: 5 })
-  await writeLines(shop, 1)
+  await writeActivity(shop, 1)
 
   const [line] = await take(shop.store.workflows.watch({ after: 'start' }), 1)
 

@@ -6,18 +6,18 @@ import { expect, test } from 'vitest'
 import { copyStore } from '../../support/embedded.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { long, show } from '../chaos.ts'
-import { flawless, judge } from './judge.ts'
-import { deadlineMs, limitMs } from './scene.ts'
-import type { Answer } from './worker.ts'
+import { checkEffects, noErrors } from './check-effects.ts'
+import { deadlineMs, limitMs } from './scenario.ts'
 import { startWorker } from './worker-process.ts'
+import type { Answer } from './worker-program.ts'
 
 test(
-  'the next process takes the leases of a killed one at once, and each event is applied once, in order',
+  'the next process takes the leases of a killed one immediately, and each event is applied once, in order',
   async () => {
     const folder = await mkdtemp(join(tmpdir(), 'rf-embedded-'))
     await copyStore(folder)
     const consumers = ['totals', 'stock']
-    // So long that nobody could wait for it to expire.
+    // Too long to expire during the test.
     const options = { folder, schema: 'shop', consumers, leaseMs: 3_600_000 }
     try {
       for (let round = 0; round < (long ? 20 : 1); round++) {
@@ -44,7 +44,7 @@ test(
       show({ events: events.length, effects: answer!.effects.length })
       expect(events.length).toBeGreaterThan(300)
       expect(answer!.holds.sort()).toEqual(['stock', 'totals'])
-      expect(judge(consumers, events, answer!.effects)).toEqual(flawless)
+      expect(checkEffects(consumers, events, answer!.effects)).toEqual(noErrors)
     } finally {
       await rm(folder, { recursive: true, force: true })
     }

@@ -2,31 +2,31 @@
 import { expect, test } from 'vitest'
 import { waitUntil } from '../../support/wait.ts'
 import { long } from '../chaos.ts'
-import { flawless } from './judge.ts'
-import { deadlineMs, holding, limitMs, openScene } from './scene.ts'
+import { noErrors } from './check-effects.ts'
+import { deadlineMs, holding, limitMs, openScenario } from './scenario.ts'
 
 test(
-  'when a process is killed in the middle, others take over, and each event is applied once, in order',
+  'when a process is killed in the middle of a batch, others take over, and each event is applied once, in order',
   async () => {
-    await using scene = await openScene({ consumers: 4 })
-    let [victim, other] = [scene.start({ name: 'worker-0' }), scene.start({ name: 'worker-1' })]
+    await using scenario = await openScenario({ consumers: 4 })
+    let [victim, other] = [scenario.start({ name: 'worker-0' }), scenario.start({ name: 'worker-1' })]
     await holding([victim, other], [2, 2])
 
     for (let round = 0; round < (long ? 30 : 1); round++) {
       await isAtWork(`worker-${round}`)
       await victim.kill()
-      const joining = scene.start({ name: `worker-${round + 2}` })
+      const joining = scenario.start({ name: `worker-${round + 2}` })
       await holding([other, joining], [2, 2])
       ;[victim, other] = [other, joining]
     }
     await victim.kill()
     await holding([other], [4])
 
-    expect(await scene.finish()).toEqual(flawless)
+    expect(await scenario.finish()).toEqual(noErrors)
 
     async function isAtWork(worker: string): Promise<void> {
       const what = 'work to be killed in'
-      await waitUntil(async () => (await scene.effects({ worker })) > 50, { deadlineMs, what })
+      await waitUntil(async () => (await scenario.effects({ worker })) > 50, { deadlineMs, what })
     }
   },
   limitMs,

@@ -1,70 +1,70 @@
-/** Nodes with names, of which one is hot and the others stand by. */
+/** Named runners, of which one is active and the others are standbys. */
 import { expect, test } from 'vitest'
 import { waitUntil } from '../../support/wait.ts'
-import { flawless } from './judge.ts'
-import { deadlineMs, holding, limitMs, openScene, type Scene } from './scene.ts'
+import { noErrors } from './check-effects.ts'
+import { deadlineMs, holding, limitMs, openScenario, type Scenario } from './scenario.ts'
 
 test(
-  'RB-79: the hot node does all the work; one that lost its leases comes back as a standby, and serves again',
+  'RB-79: the active runner does all the work; one that lost its leases returns as a standby, and becomes active again',
   async () => {
-    await using scene = await openScene({ consumers: 3, leaseMs: 5_000 })
-    const a = scene.start({ name: 'a', node: 'a' })
+    await using scenario = await openScenario({ consumers: 3, leaseMs: 5_000 })
+    const a = scenario.start({ name: 'a', node: 'a' })
     await a.ready
-    const b = scene.start({ name: 'b', node: 'b', standby: true })
+    const b = scenario.start({ name: 'b', node: 'b', standby: true })
     await b.ready
-    await roles(scene, { a: 'hot', b: 'standby' })
+    await roles(scenario, { a: 'hot', b: 'standby' })
     await holding([a, b], [3, 0])
 
-    await scene.store.daemons.promote('b')
+    await scenario.store.daemons.promote('b')
     await holding([b], [3])
-    await roles(scene, { a: 'standby', b: 'hot' })
-    await scene.store.daemons.demote('b')
+    await roles(scenario, { a: 'standby', b: 'hot' })
+    await scenario.store.daemons.demote('b')
     await holding([a], [3])
-    await roles(scene, { a: 'hot', b: 'standby' })
+    await roles(scenario, { a: 'hot', b: 'standby' })
     a.freeze()
     await holding([b], [3])
     a.thaw()
-    await roles(scene, { a: 'standby', b: 'hot' })
+    await roles(scenario, { a: 'standby', b: 'hot' })
     await holding([a, b], [0, 3])
-    await scene.progress(20)
+    await scenario.progress(20)
     await b.kill()
     await holding([a], [3])
-    await roles(scene, { a: 'hot' })
+    await roles(scenario, { a: 'hot' })
 
-    expect(await scene.finish()).toEqual(flawless)
+    expect(await scenario.finish()).toEqual(noErrors)
   },
   limitMs,
 )
 
 test(
-  'RB-78: a node that is started again under its name takes over, whether the one before is gone or not',
+  'RB-78: a runner that is started again under its name takes over, whether the previous one has ended or not',
   async () => {
-    // A lease so long that only the name can have given it over.
-    await using scene = await openScene({ consumers: 3, leaseMs: 600_000 })
-    const first = scene.start({ name: 'first', node: 'a' })
+    // The lease is so long that only the name can have passed it on.
+    await using scenario = await openScenario({ consumers: 3, leaseMs: 600_000 })
+    const first = scenario.start({ name: 'first', node: 'a' })
     await holding([first], [3])
-    await scene.progress(20)
+    await scenario.progress(20)
     await first.kill()
 
-    const second = scene.start({ name: 'second', node: 'a' })
+    const second = scenario.start({ name: 'second', node: 'a' })
     await holding([second], [3])
-    await scene.progress(20)
-    const third = scene.start({ name: 'third', node: 'a' })
+    await scenario.progress(20)
+    const third = scenario.start({ name: 'third', node: 'a' })
     await holding([third], [3])
-    await roles(scene, { a: 'hot' })
+    await roles(scenario, { a: 'hot' })
     await waitUntil(async () => !(await second.ask({ kind: 'holds' })).isRunning, {
       deadlineMs,
       what: 'the second to stop',
     })
 
     expect((await second.ask({ kind: 'holds' })).holds).toEqual([])
-    expect(await scene.finish()).toEqual(flawless)
+    expect(await scenario.finish()).toEqual(noErrors)
   },
   limitMs,
 )
 
-/** Resolves when the nodes that are alive have these roles. */
-async function roles({ store }: Scene, wanted: Record<string, string>): Promise<void> {
+/** Resolves when the live runners have these roles. */
+async function roles({ store }: Scenario, wanted: Record<string, string>): Promise<void> {
   await waitUntil(
     async () => {
       const alive = (await store.daemons.list()).filter(each => each.isAlive)

@@ -1,4 +1,4 @@
-/** A read model that is rebuilt while events are appended, by processes of which one is killed in the middle of it. */
+/** A read model that is rebuilt during appends, by processes of which one is killed in the middle. */
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { expect, test } from 'vitest'
@@ -6,37 +6,37 @@ import { postgresUrl } from '../../support/engines.ts'
 import { forkProgram } from '../../support/program.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { long } from '../chaos.ts'
-import type { Message, RebuilderOptions } from './rebuilder.ts'
-import { deadlineMs, limitMs, openScene, type Scene } from './scene.ts'
+import type { Message, RebuilderOptions } from './rebuilder-program.ts'
+import { deadlineMs, limitMs, openScenario, type Scenario } from './scenario.ts'
 
 test(
-  'a read model rebuilt again and again under load, and by another process when one is killed, has each event once',
+  'a read model rebuilt repeatedly under load, by another process when one is killed, contains each event once',
   async () => {
-    await using scene = await openScene({ consumers: 0 })
-    const options: RebuilderOptions = { url: postgresUrl(), schema: scene.schema, leaseMs: 1_500 }
+    await using scenario = await openScenario({ consumers: 0 })
+    const options: RebuilderOptions = { url: postgresUrl(), schema: scenario.schema, leaseMs: 1_500 }
     const [first, second] = [startProcess(options), startProcess(options)]
     try {
-      await Promise.all([first.heard('ready'), second.heard('ready')])
-      await waitUntil(async () => (await rows(scene)) > 100, { deadlineMs, what: 'rows in the read model' })
+      await Promise.all([first.received('ready'), second.received('ready')])
+      await waitUntil(async () => (await rows(scenario)) > 100, { deadlineMs, what: 'rows in the read model' })
 
       for (let round = 0; round < (long ? 30 : 1); round++) {
         first.child.send('rebuild')
-        await first.heard('rebuilt')
+        await first.received('rebuilt')
       }
       first.child.send('rebuild')
-      await first.heard('begun')
+      await first.received('begun')
       first.child.kill('SIGKILL')
-      // Its lease has to end before another can go on with what it has begun.
+      // Another process can continue the rebuild only when the lease has expired.
       await waitUntil(() => rebuildsIn(second), { deadlineMs, what: 'a rebuild by the other process' })
-      const { events } = await scene.drain()
+      const { events } = await scenario.drain()
       const last = events.at(-1)!.position
-      await waitUntil(() => hasReached(scene, last), { deadlineMs, what: `the read model at ${last}` })
+      await waitUntil(() => hasReached(scenario, last), { deadlineMs, what: `the read model at ${last}` })
 
-      const found = await scene.query<{ position: string }>('select position::text from ~sales')
+      const found = await scenario.query<{ position: string }>('select position::text from ~sales')
       const applied = new Set(found.map(row => row.position))
       const missing = events.map(event => event.position.toString()).filter(position => !applied.has(position))
       expect({ missing, rows: found.length }).toEqual({ missing: [], rows: events.length })
-      expect(await scene.query('select from ~dead_letters')).toEqual([])
+      expect(await scenario.query('select from ~dead_letters')).toEqual([])
     } finally {
       first.child.kill('SIGKILL')
       second.child.kill('SIGKILL')
@@ -48,12 +48,12 @@ test(
 interface Rebuilder {
   readonly child: ChildProcess
   /** Resolves with the next message, which must be this one. */
-  heard(message: Message): Promise<void>
+  received(message: Message): Promise<void>
   next(): Promise<Message>
 }
 
 function startProcess(options: RebuilderOptions): Rebuilder {
-  const child = forkProgram(new URL('rebuilder.ts', import.meta.url))
+  const child = forkProgram(new URL('rebuilder-program.ts', import.meta.url))
   const messages: Message[] = []
   child.on('message', message => messages.push(message as Message))
   child.send(options)
@@ -64,9 +64,9 @@ function startProcess(options: RebuilderOptions): Rebuilder {
   return {
     child,
     next,
-    async heard(wanted) {
+    async received(wanted) {
       let message = await next()
-      // Each rebuild says that it has begun, whether somebody waits for that or not.
+      // Each rebuild reports its begin, whether the test waits for that or not.
       if (message === 'begun' && wanted !== 'begun') message = await next()
       expect(message).toEqual(wanted)
     },
@@ -82,13 +82,14 @@ async function rebuildsIn({ child, next }: Rebuilder): Promise<boolean> {
   throw new Error(JSON.stringify(message))
 }
 
-async function rows(scene: Scene): Promise<number> {
-  const [row] = await scene.query<{ count: number }>('select count(*)::integer as count from ~sales')
+async function rows(scenario: Scenario): Promise<number> {
+  const [row] = await scenario.query<{ count: number }>('select count(*)::integer as count from ~sales')
   return row!.count
 }
 
-async function hasReached(scene: Scene, position: number): Promise<boolean> {
+async function hasReached(scenario: Scenario, position: number): Promise<boolean> {
   return (
-    (await scene.query('select from ~consumers where name = $1 and checkpoint >= $2', ['sales', position])).length > 0
+    (await scenario.query('select from ~consumers where name = $1 and checkpoint >= $2', ['sales', position])).length >
+    0
   )
 }

@@ -1,10 +1,10 @@
-/** A server that goes away under load, and connections that break: the daemons come back by themselves. */
+/** A server that stops under load, and connections that break: the runners recover by themselves. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type PostgresServer, startServer } from '../../support/postgres-server.ts'
 import { long, major } from '../chaos.ts'
-import { startProxy, type TroubleProxy } from '../proxy.ts'
-import { flawless } from './judge.ts'
-import { holding, limitMs, openScene } from './scene.ts'
+import { startProxy, type TroubleProxy } from '../tcp-proxy.ts'
+import { noErrors } from './check-effects.ts'
+import { holding, limitMs, openScenario } from './scenario.ts'
 
 let server: PostgresServer
 
@@ -15,37 +15,37 @@ beforeAll(async () => {
 afterAll(() => server[Symbol.asyncDispose]())
 
 test(
-  'daemons go on after the server was stopped, and after it was killed, and apply each event once',
+  'runners continue after the server was stopped, and after it was killed, and apply each event once',
   async () => {
-    await using scene = await openScene({ consumers: 4, url: server.url })
-    const workers = [scene.start({ name: 'a' }), scene.start({ name: 'b' })]
+    await using scenario = await openScenario({ consumers: 4, url: server.url })
+    const workers = [scenario.start({ name: 'a' }), scenario.start({ name: 'b' })]
     await holding(workers, [2, 2])
 
     for (let round = 0; round < (long ? 20 : 1); round++) {
-      await scene.progress(20)
+      await scenario.progress(20)
       await (round % 2 === 0 ? server.stop() : server.kill())
       await server.restart()
-      await scene.progress(20)
+      await scenario.progress(20)
     }
     await holding(workers, [2, 2])
 
-    expect(await scene.finish()).toEqual(flawless)
+    expect(await scenario.finish()).toEqual(noErrors)
   },
   limitMs,
 )
 
 test(
-  'daemons whose connections are cut, or fall silent, apply each event once, and each gets its share again',
+  'runners whose connections are cut, or fall silent, apply each event once, and each gets its share again',
   async () => {
-    await using scene = await openScene({ consumers: 4, url: server.url })
+    await using scenario = await openScenario({ consumers: 4, url: server.url })
     await using proxies = await startProxies()
-    const [a, b] = proxies.map(({ url }, at) => scene.start({ name: `worker-${at}`, url, answerTimeoutMs: 5_000 }))
+    const [a, b] = proxies.map(({ url }, at) => scenario.start({ name: `worker-${at}`, url, answerTimeoutMs: 5_000 }))
     await holding([a!, b!], [2, 2])
 
     for (let round = 0; round < (long ? 100 : 2); round++) {
-      await scene.progress(5)
+      await scenario.progress(5)
       const proxy = proxies[round % 2]!
-      // Commits whose answers nobody gets, and statements that the server never gets.
+      // Commits whose answers are lost, and statements that never reach the server.
       proxy.hold(round % 4 < 2 ? 'up' : 'down')
       const links = proxy.cutClients()
       await Promise.all(links.map((link, at) => (at % 2 === 0 ? link.deliver() : link.drop())))
@@ -57,7 +57,7 @@ test(
     proxies[0]!.release()
     await holding([a!, b!], [2, 2])
 
-    expect(await scene.finish()).toEqual(flawless)
+    expect(await scenario.finish()).toEqual(noErrors)
   },
   limitMs,
 )

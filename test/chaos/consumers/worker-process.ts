@@ -1,26 +1,26 @@
 /**
- * A process of its own with a daemon.
+ * A separate process with a daemon.
  *
  *     await using a = startWorker({ url, schema, consumers: ['totals'], leaseMs: 1_000 })
  *     await a.ready                      its daemon has started
- *     await a.ask({ kind: 'holds' })     the consumers it holds, among other things
+ *     await a.ask({ kind: 'holds' })     the consumers it holds, and more
  */
 import { once } from 'node:events'
 import { forkProgram } from '../../support/program.ts'
-import type { Answer, Task, WorkerOptions } from './worker.ts'
+import type { Answer, Task, WorkerOptions } from './worker-program.ts'
 
 export interface Worker extends AsyncDisposable {
   readonly pid: number
   readonly ready: Promise<void>
   ask(task: Task): Promise<Answer>
-  /** Stops it in the middle of whatever it does. */
+  /** Stops it in the middle of its work. */
   freeze(): void
   thaw(): void
   kill(): Promise<void>
 }
 
 export function startWorker(options: WorkerOptions): Worker {
-  const child = forkProgram(new URL('worker.ts', import.meta.url))
+  const child = forkProgram(new URL('worker-program.ts', import.meta.url))
   const gone = new AbortController()
   child.on('exit', () => gone.abort(new Error(`the worker ${options.name ?? ''} has ended`)))
   let asking: Promise<unknown> = Promise.resolve()

@@ -1,7 +1,7 @@
 /**
- * A shop at work is moved to another server: people append and save, a daemon keeps a read model, a worker runs handlers.
- * Whatever they were told is stored must be on the target, once; and a move that leaves out one of its safeguards must be
- * found out by the same judge.
+ * A shop under load is moved to another server: clients append and save, a daemon maintains a read model, a worker runs
+ * handlers. Every acknowledged write must be on the target, once; and the same checker must detect a move that skips one
+ * of its safeguards.
  */
 import { expect, test } from 'vitest'
 import { isRillflowError } from '../../../src/core/errors.ts'
@@ -16,20 +16,20 @@ import { switchOver } from '../../../src/transfer/move/switch.ts'
 import { totals } from '../../projections/read-models.ts'
 import { paid, placed } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
-import { contentsOf } from '../../transfer/move/judge.ts'
-import { type OpenMove, openMove } from '../../transfer/move/servers.ts'
+import { contentsOf } from '../../transfer/move/schema-contents.ts'
+import { type OpenMove, openMove } from '../../transfer/move/two-servers.ts'
 import { long, show } from '../chaos.ts'
-import { pause, pick, type Random, seeded, times } from '../pace.ts'
+import { pause, pick, type Random, seeded, times } from '../seeded-random.ts'
 
 const rounds = long ? 40 : 1
-/** What is wrong with a move that leaves out a safeguard. */
+/** What is wrong with a move that skips a safeguard. */
 const found = /lost|differs/
-/** Until one of them was in somebody's way: most are at once. */
+/** Repeated until one of them does harm: most do immediately. */
 const patienceMs = 150_000
 const limitMs = long ? 3_600_000 : 300_000
 
 test.each(times(rounds, seed => seed))(
-  'a shop that is moved at work loses nothing and doubles nothing (seed %i)',
+  'a store moved under load loses and duplicates nothing (seed %i)',
   async seed => {
     const opened = await openMove()
     const shop = await openForBusiness(opened, seed)
@@ -47,7 +47,7 @@ test.each(times(rounds, seed => seed))(
 )
 
 test(
-  'the judge finds out a store that is renamed while people write',
+  'the checker detects a store that is renamed while clients write',
   async () => {
     await expect(untilFound(renameUnfenced)).resolves.toContainEqual(expect.stringMatching(found))
   },
@@ -55,14 +55,14 @@ test(
 )
 
 test(
-  'the judge finds out a store that is fenced and not copied to its end',
+  'the checker detects a store that is fenced and not copied to its end',
   async () => {
     await expect(untilFound(skipLastPass)).resolves.toContainEqual(expect.stringMatching(found))
   },
   limitMs,
 )
 
-/** Without the lock: who has looked the table up goes on writing after the last look. */
+/** Without the lock: a writer that has resolved the table continues to write after the last comparison. */
 async function renameUnfenced(move: Move): Promise<void> {
   await copyInto(move)
   await move.source.database.transaction(async tx => {
@@ -72,7 +72,7 @@ async function renameUnfenced(move: Move): Promise<void> {
   await activate(move)
 }
 
-/** With the lock, and without what it is for. */
+/** With the lock, but without the final comparison. */
 async function skipLastPass(move: Move): Promise<void> {
   await copyInto(move)
   await fenced(move.source, {}, async ({ tx }) => {
@@ -103,13 +103,13 @@ interface Written {
 }
 
 interface Shop {
-  /** What people were told is stored. */
+  /** Acknowledged writes. */
   readonly written: Written[]
-  /** What they were told that is neither stored nor gone. */
+  /** Answers that mean neither stored nor refused. */
   readonly surprises: unknown[]
-  /** Resolves when some have been at it for a while. */
+  /** Resolves when some clients have written for a while. */
   busy(): Promise<void>
-  /** Resolves when everybody has noticed that the store has left. */
+  /** Resolves when every client has noticed that the store has left. */
   closed(): Promise<void>
 }
 
@@ -117,7 +117,7 @@ interface Visit {
   readonly at: number
 }
 
-/** Each with connections of its own, as processes have them. */
+/** Each with its own connections, like processes. */
 async function openForBusiness({ open, source, store }: OpenMove, seed: number): Promise<Shop> {
   store.documents<Visit>('visits')
   await store.projections.register(totals())
@@ -133,10 +133,10 @@ async function openForBusiness({ open, source, store }: OpenMove, seed: number):
       const stream = `order-${Math.floor(random() * 200)}`
       if (random() < 0.6) {
         const burst = times(pick(random, [1, 1, 4]), each => own.events.append(`${stream}-${each}`, [placed(1), paid]))
-        const told = await Promise.allSettled(burst)
-        const failed = told.find(each => each.status === 'rejected')
+        const reported = await Promise.allSettled(burst)
+        const failed = reported.find(each => each.status === 'rejected')
         written.push(
-          ...told.flatMap((each, at) =>
+          ...reported.flatMap((each, at) =>
             each.status === 'fulfilled' ? [{ ...each.value, stream: `${stream}-${at}` }] : [],
           ),
         )
@@ -194,7 +194,7 @@ async function hire(first: OpenMove['store'], second: OpenMove['store']): Promis
   }
 }
 
-/** What is wrong, in words. */
+/** The faults found, as sentences. */
 async function judge({ move, source, target }: OpenMove, { written, surprises }: Shop): Promise<string[]> {
   const faults = surprises.map(surprise => `surprise: ${surprise}`)
   const [before, after] = [await contentsOf(source, move.retired), await contentsOf(target, move.target.schema)]
@@ -211,7 +211,7 @@ async function judge({ move, source, target }: OpenMove, { written, surprises }:
   return faults
 }
 
-/** On the target: everything that was begun comes to its end there, and positions go on upwards. */
+/** On the target: all begun work completes there, and positions continue upwards. */
 async function goOn({ target, open, move }: OpenMove, { written }: Shop): Promise<string[]> {
   const faults: string[] = []
   const [first, second] = [await open(target), await open(target)]

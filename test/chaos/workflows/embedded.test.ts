@@ -8,19 +8,19 @@ import { openStore } from '../../../src/store.ts'
 import { copyStore } from '../../support/embedded.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { long, show } from '../chaos.ts'
-import { flawless, judge, type Query } from './judge.ts'
+import { checkWorkflows, noErrors, type Query } from './check-workflows.ts'
 import { rules } from './orders.ts'
-import { deadlineMs, limitMs, wrongSteps } from './scene.ts'
+import { deadlineMs, limitMs, wrongSteps } from './scenario.ts'
 import { startProcess } from './worker-process.ts'
 
 test(
-  'the next process goes on at once with what a killed one had begun: nothing is lost, nothing doubled',
+  'the next process immediately continues the work of a killed one, without loss or repetition',
   async () => {
     const folder = await mkdtemp(join(tmpdir(), 'rf-embedded-'))
     await copyStore(folder)
     const schema = 'shop'
     const seed = Math.floor(Math.random() * 2 ** 31)
-    // So long that nobody could wait for it to expire.
+    // Too long to expire during the test.
     const options = { folder, schema, leaseMs: 3_600_000 }
     const published: number[] = []
     try {
@@ -28,7 +28,7 @@ test(
         await using victim = startProcess({ ...options, name: `victim-${round}`, seed: seed + round })
         let from = round * 10_000
         await victim.ask({ kind: 'publish', from })
-        // When it is through with all it had, it is given more.
+        // When it has completed all its work, it gets more.
         const isAtWork = async (): Promise<boolean> => {
           const { inHand, left } = await victim.ask({ kind: 'look' })
           if (left === 0) {
@@ -59,14 +59,14 @@ test(
       await using store = await openStore({ folder, schema })
       const named = (text: string): string => text.replaceAll(/~(\w+)/g, (_, name) => identifier(schema, name).quoted)
       const query: Query = (text, values) => store.transaction(tx => tx.query(named(text), values))
-      const verdict = await judge(query, rules)
+      const errors = await checkWorkflows(query, rules)
       const orders = await query<{ order: number }>(`
         select (data->>'order')::int as order from ~events where type = 'OrderPlaced'`)
       const stored = new Set(orders.map(({ order }) => order))
 
       show({ seed, published: published.length, stored: stored.size })
       expect(published.filter(order => !stored.has(order))).toEqual([])
-      expect({ seed, ...verdict }).toEqual({ seed, ...flawless })
+      expect({ seed, ...errors }).toEqual({ seed, ...noErrors })
       expect(await wrongSteps(query)).toEqual([])
     } finally {
       await rm(folder, { recursive: true, force: true })

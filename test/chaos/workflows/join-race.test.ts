@@ -1,8 +1,8 @@
 /**
- * The join race: everything that a join waits for comes at the same moment, some of it twice, some of it as a branch that
- * ends without an event. Whatever the interleaving, the join is complete exactly once.
+ * The join race: all events of a join arrive at the same moment, some twice, some as a branch that ends without an event.
+ * Whatever the interleaving, the join completes exactly once.
  *
- * `RILLFLOW_CHAOS=long` for a thousand joins; otherwise as many as every run can bear.
+ * `RILLFLOW_CHAOS=long` for a thousand joins; otherwise as many as every run can afford.
  */
 import { randomUUID } from 'node:crypto'
 import { expect, test } from 'vitest'
@@ -14,31 +14,31 @@ import { enqueue } from '../../../src/workflows/dispatch/enqueue.ts'
 import { emit } from '../../../src/workflows/emit.ts'
 import { type BatchMoves, moveBatches } from '../../../src/workflows/joins/joins.ts'
 import { loadRoutes, type Route } from '../../../src/workflows/routes.ts'
-import { workbench } from '../../support/consumers.ts'
+import { openConsumerParts } from '../../support/consumer-parts.ts'
 import { postgresUrl } from '../../support/engines.ts'
 import { onServer } from '../../support/shop.ts'
-import { type Checks, expectNothingOpen, openChecks, settled } from '../../workflows/checks.ts'
+import { expectNothingOpen, type OrderChecks, openOrderChecks, settled } from '../../workflows/order-checks.ts'
 import { long } from '../chaos.ts'
-import { pause, type Random, seeded } from '../pace.ts'
+import { pause, type Random, seeded } from '../seeded-random.ts'
 
 const width = 16
 const timeout = long ? 60 * 60_000 : 120_000
 const none = { branches: [], arrivals: [], emitted: [] }
 
-/** One thing that happens to a batch, in a transaction of its own. */
+/** One step of a batch, in its own transaction. */
 type Happening = (executor: Executor) => Promise<number>
 
-interface Race extends Checks {
+interface Race extends OrderChecks {
   readonly log: Log
-  /** What happens to one batch: each branch comes to an event, perhaps twice, or to nothing. The first one to an event. */
+  /** The steps of one batch: each branch ends with an event, perhaps twice, or with nothing. The first one with an event. */
   prepare(correlationId: string, random: Random): Promise<Happening[]>
 }
 
 async function openRace(): Promise<Race> {
-  // As many connections as there are arrivals, or they would queue before they can meet.
+  // As many connections as arrivals, or they would queue before they can meet.
   const database = onServer ? await openPostgres({ url: postgresUrl(), maxConnections: width }) : undefined
-  const checks = await openChecks(database === undefined ? {} : { database })
-  const { log } = workbench(checks)
+  const checks = await openOrderChecks(database === undefined ? {} : { database })
+  const { log } = openConsumerParts(checks)
   checks.flows.join('OrderChecked', { name: 'clear', of: 'batch' }, () => {})
   await checks.flows.register()
   const [route] = await loadRoutes(log, log.database)
@@ -75,7 +75,7 @@ async function move(log: Log, route: Route, executor: Executor, moves: BatchMove
   return enqueue(log, executor, 'race', joined)
 }
 
-/** As dispatch and completion do it: under the row of the workflow. */
+/** Like dispatch and completion: under the lock of the workflow row. */
 async function locked({ log }: Race, correlationId: string, happening: Happening): Promise<number> {
   return log.database.transaction(async tx => {
     await tx.run(sql`/* test.lock */
@@ -87,12 +87,12 @@ async function locked({ log }: Race, correlationId: string, happening: Happening
   })
 }
 
-/** Counts, then decides, and nobody waits for anybody. */
+/** Counts, then decides, without a lock. */
 async function naive({ log }: Race, _: string, happening: Happening): Promise<number> {
   return happening(log.database)
 }
 
-/** Lets everything happen at once; returns how often each join was complete, up to the first that was not once if asked. */
+/** Runs all steps at once; returns how often each join was complete, on request up to the first wrong one. */
 async function run(
   race: Race,
   how: typeof locked,
@@ -114,7 +114,7 @@ async function run(
   return fired
 }
 
-test(`SB-11: ${width} arrivals at once, with duplicates and empty branches: the join is complete exactly once`, {
+test(`SB-11: ${width} simultaneous arrivals, with duplicates and empty branches, complete the join exactly once`, {
   timeout,
 }, async () => {
   const joins = long ? 1000 : 8
@@ -134,7 +134,9 @@ test(`SB-11: ${width} arrivals at once, with duplicates and empty branches: the 
   expect(stored).toEqual({ joins, executions: joins, entries: joins * width, branches: 0, open: joins })
 })
 
-test('SB-11: without the row of the workflow the race is lost, and this test sees it', { timeout }, async () => {
+test('SB-11: without the lock on the workflow row the race is lost, and this test detects it', {
+  timeout,
+}, async () => {
   const race = await openRace()
 
   const fired = await run(race, naive, { joins: 500, seed: 1, isLooking: true })
@@ -142,11 +144,11 @@ test('SB-11: without the row of the workflow the race is lost, and this test see
   expect(fired.filter(count => count !== 1).length).toBeGreaterThan(0)
 })
 
-test('SB-11: events of many batches, published at once by two processes, are joined once each, in their order', {
+test('SB-11: events of many batches, published at once by two processes, are joined once each, in order', {
   timeout,
 }, async () => {
   const batches = long ? 1000 : 4
-  const checks = await openChecks()
+  const checks = await openOrderChecks()
   const other = await checks.second()
   const seen = new Map<string, number[][]>()
   for (const flows of [checks.flows, other]) {
@@ -179,7 +181,7 @@ test('SB-11: events of many batches, published at once by two processes, are joi
         { item: String(index) },
         { correlationId, batch: { id, index, size: width } },
       )
-    // Some come by themselves, some by way of a handler, and some of those twice.
+    // Some are published directly, some through a handler, and some of those twice.
     await Promise.all(
       inOrderOf(width).flatMap(index =>
         index % 3 === 0

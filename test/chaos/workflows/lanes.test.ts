@@ -1,61 +1,61 @@
 /**
- * The lane test: publishers, workers that are killed, workers that are stopped past their lease and end what they had begun.
- * Whatever happens, the events of a workflow have their effects once, in their order.
+ * The lane test: publishers, workers that are killed, and workers that are stopped past their lease and then complete
+ * their work. Whatever happens, the events of a workflow have their effects once, in order.
  */
 import { expect, test } from 'vitest'
 import { complete } from '../../../src/workflows/emit.ts'
 import { NonRetryable } from '../../../src/workflows/errors.ts'
-import { type CrewOptions, openCrew, type Process } from '../../support/crew.ts'
 import { openShop, type Shop } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
+import { openWorkerProcesses, type WorkerProcess, type WorkerProcessesOptions } from '../../support/worker-processes.ts'
 import { long, show } from '../chaos.ts'
-import { pause, pick, type Random, seeded, times } from '../pace.ts'
-import { effectsTable, effectText, flawless, inconsistencies, judge, type Rules } from './judge.ts'
+import { pause, pick, type Random, seeded, times } from '../seeded-random.ts'
+import { checkWorkflows, effectsTable, effectText, inconsistencies, noErrors, type Rules } from './check-workflows.ts'
 
 const rules: Rules = { wanted: { OrderPlaced: ['ship'] }, lanes: { ship: event => event.correlation_id } }
 const limitMs = long ? 1_800_000 : 180_000
 const deadlineMs = 60_000
 
 test(
-  'lanes lose nothing, repeat nothing and keep their order while workers are killed and come back late',
+  'lanes lose nothing, repeat nothing and keep their order while workers are killed and return late',
   async () => {
     const seed = Math.floor(Math.random() * 2 ** 32)
     const random = seeded(seed)
     const shop = await openShop()
     await shop.query(effectsTable)
-    await using crew = await openCrew(shop, handlers(shop, random))
-    for (let at = 0; at < 3; at++) await crew.hire()
+    await using workers = await openWorkerProcesses(shop, handlers(shop, random))
+    for (let at = 0; at < 3; at++) await workers.start()
     await using load = publishAllTheTime(shop, random)
-    const late = { taken: 0, refused: 0 }
+    const late = { accepted: 0, refused: 0 }
     const wrong = new Set<string>()
 
     for (let round = 0; round < (long ? 400 : 4); round++) {
-      const victim = pick(random, crew.processes)
+      const victim = pick(random, workers.alive)
       await isAtWork(victim)
       if (round % 2 === 0) {
-        crew.kill(victim)
-        await crew.hire()
+        workers.kill(victim)
+        await workers.start()
       } else {
-        const { taken, refused } = await comeBackLate(shop, victim, random() < 0.5)
-        late.taken += taken
+        const { accepted, refused } = await comeBackLate(shop, victim, random() < 0.5)
+        late.accepted += accepted
         late.refused += refused
       }
       for (const each of await inconsistencies(shop.query)) wrong.add(each)
     }
     const published = await load.stop()
     await isOver(shop)
-    const verdict = await judge(shop.query, rules)
+    const errors = await checkWorkflows(shop.query, rules)
 
-    show({ seed, published, ...late, processes: crew.processes.length })
-    expect({ seed, verdict, wrong: [...wrong] }).toEqual({ seed, verdict: flawless, wrong: [] })
-    expect(late.taken).toBe(0)
+    show({ seed, published, ...late, processes: workers.alive.length })
+    expect({ seed, errors, wrong: [...wrong] }).toEqual({ seed, errors: noErrors, wrong: [] })
+    expect(late.accepted).toBe(0)
     expect(late.refused).toBeGreaterThan(0)
   },
   limitMs,
 )
 
 test(
-  'the checker sees the harm that a late worker does without the fence',
+  'the checker detects the harm of a late worker without the fence',
   async () => {
     const random = seeded(1)
     const shop = await openShop()
@@ -63,33 +63,33 @@ test(
     await shop.query(`create or replace function ~workflow_hold(
         p_correlations text[], p_lanes text[], p_ids uuid[], p_fences bigint[], out accepted uuid[])
       language plpgsql as 'begin accepted := p_ids; end'`)
-    await using crew = await openCrew(shop, handlers(shop, random, 0))
-    const late = await crew.hire()
-    await crew.hire()
+    await using workers = await openWorkerProcesses(shop, handlers(shop, random, 0))
+    const late = await workers.start()
+    await workers.start()
     await using _load = publishAllTheTime(shop, random)
 
-    // What comes back first may be an outcome that nobody else has reached yet: it harms only when they do.
+    // The first late outcome may be one that no other worker has reached yet: it does harm only when one does.
     const isSeen = async (): Promise<boolean> => {
       await isAtWork(late)
-      const { taken } = await comeBackLate(shop, late, true)
-      return taken > 0 && (await judge(shop.query, rules)).repeated > 0
+      const { accepted } = await comeBackLate(shop, late, true)
+      return accepted > 0 && (await checkWorkflows(shop.query, rules)).repeated > 0
     }
     await waitUntil(isSeen, { deadlineMs, what: 'the checker to see an effect that came twice' })
   },
   limitMs,
 )
 
-/** One effect per event, after a while; now and then it fails, and seldom for good. */
-function handlers(shop: Shop, random: Random, failing = 0.05): CrewOptions {
+/** One effect per event, after a while; sometimes it fails, and rarely for good. */
+function handlers(shop: Shop, random: Random, failing = 0.05): WorkerProcessesOptions {
   const text = shop.named(effectText)
   return {
     leaseMs: 400,
-    register({ store, name, inHand }) {
+    register({ store, name, running }) {
       const policy = { retries: 20, backoff: { baseMs: 1, maxMs: 10 } }
       store.workflows.on('OrderPlaced', { name: 'ship', ordered: true, ...policy }, async (event, ctx) => {
-        inHand.add(ctx.executionId)
+        running.add(ctx.executionId)
         await pause(random, 8)
-        inHand.delete(ctx.executionId)
+        running.delete(ctx.executionId)
         if (random() < failing) throw new Error('no parcel service')
         if (random() < failing / 5) throw new NonRetryable({ reason: 'no such street' })
         return complete(tx => tx.query(text, [ctx.executionId, 'ship', event.position, 0, ctx.attempt, name]))
@@ -121,35 +121,38 @@ function publishAllTheTime({ store }: Shop, random: Random): Load {
   return { stop, [Symbol.asyncDispose]: async () => void (await stop()) }
 }
 
-function isAtWork({ inHand, name }: Process): Promise<void> {
-  return waitUntil(() => inHand.size > 0, { deadlineMs, what: `work of ${name}` })
+function isAtWork({ running, name }: WorkerProcess): Promise<void> {
+  return waitUntil(() => running.size > 0, { deadlineMs, what: `work of ${name}` })
 }
 
-/** Stops it in the middle until others have taken what it has, or have even done it; returns what came of its outcomes. */
+/** Pauses it until others have taken over its executions, or have even completed them; returns the fate of its outcomes. */
 async function comeBackLate(
   { query }: Shop,
-  { gate, worker, inHand }: Process,
+  { database, worker, running }: WorkerProcess,
   isDone: boolean,
-): Promise<{ taken: number; refused: number }> {
-  const before = gate.late()
-  const begun = [...inHand]
-  gate.close()
+): Promise<{ accepted: number; refused: number }> {
+  const before = database.lateOutcomes()
+  const begun = [...running]
+  database.pause()
   const isReplaced = async (): Promise<boolean> => {
     if (!isDone) return (await query('select 1 from ~workflow_workers where owner = $1', [worker.id])).length === 0
     const left = await query('select 1 from ~workflow_executions where id = any($1)', [begun])
     return left.length === 0
   }
   await waitUntil(isReplaced, { deadlineMs, what: 'others to take over' })
-  gate.open()
-  await waitUntil(() => gate.late().taken + gate.late().refused > before.taken + before.refused, {
-    deadlineMs,
-    what: 'the late outcomes',
-  })
-  const { taken, refused } = gate.late()
-  return { taken: taken - before.taken, refused: refused - before.refused }
+  database.resume()
+  await waitUntil(
+    () => database.lateOutcomes().accepted + database.lateOutcomes().refused > before.accepted + before.refused,
+    {
+      deadlineMs,
+      what: 'the late outcomes',
+    },
+  )
+  const { accepted, refused } = database.lateOutcomes()
+  return { accepted: accepted - before.accepted, refused: refused - before.refused }
 }
 
-/** Resolves when nothing is left to be done; tells what is, if that does not come. */
+/** Resolves when no work is left; otherwise the error lists it. */
 async function isOver({ query }: Shop): Promise<void> {
   let left: object[] = []
   const isNothingLeft = async (): Promise<boolean> => {

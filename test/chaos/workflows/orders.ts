@@ -1,6 +1,6 @@
 /**
- * The workflow of the storm: an order is paid, checked item by item, cleared, and filed; now and then something fails, for a
- * while or for good. Every handler writes one row with its end, whichever way it runs.
+ * The workflow of the chaos test: an order is paid, checked item by item, cleared, and filed; sometimes a handler fails,
+ * for a while or for good. Every handler writes one row with its end, whichever way it runs.
  *
  *     OrderPlaced ─► pay ─► OrderPaid ─► split ─► CheckAsked each ─► check ─► OrderChecked each ─► clear ─► OrderCleared
  *        ├─► file, stock, remind, greet       ordered by workflow, ordered by key, delayed with places per key, waiting
@@ -14,8 +14,8 @@ import type { Store } from '../../../src/store.ts'
 import { batch, complete, emit } from '../../../src/workflows/emit.ts'
 import { NonRetryable } from '../../../src/workflows/errors.ts'
 import type { Workflows } from '../../../src/workflows/workflows.ts'
-import { pause, type Random } from '../pace.ts'
-import { effectText, type Rules } from './judge.ts'
+import { pause, type Random } from '../seeded-random.ts'
+import { effectText, type Rules } from './check-workflows.ts'
 
 export interface OrderMap {
   readonly [type: string]: unknown
@@ -43,7 +43,7 @@ export const rules: Rules = {
   joins: { clear: 'split' },
 }
 
-/** What handlers write besides: one row for each transactional step, and for each undo. */
+/** Further rows of handlers: one for each transactional step, and for each undo. */
 export const moreTables: readonly string[] = [
   'create table if not exists ~bookings (execution uuid not null)',
   'create table if not exists ~refunds (execution uuid not null)',
@@ -51,10 +51,10 @@ export const moreTables: readonly string[] = [
 
 export interface OrdersOptions {
   readonly schema: string
-  /** How the process is called in the rows it writes. */
+  /** Name of the process in the rows it writes. */
   readonly worker: string
   readonly random: Random
-  /** The executions that are run now. */
+  /** The executions that run now. */
   readonly inHand: Set<string>
 }
 
@@ -69,12 +69,12 @@ export function registerOrders(store: Store, { schema, worker, random, inHand }:
   const named = (text: string): string => text.replaceAll(/~(\w+)/g, (_, name) => identifier(schema, name).quoted)
   const policy = { retries: 5, backoff: { baseMs: 5, maxMs: 50 } }
 
-  /** The row of an execution, with how many events it emits. */
+  /** The row of an execution, with the number of emitted events. */
   const effect = (ctx: Run, position: number, emitted = 0) => {
     const values = [ctx.executionId, ctx.handler, position, emitted, ctx.attempt ?? 1, worker]
     return (tx: Transaction) => tx.query(named(effectText), values)
   }
-  /** Takes a while; fails now and then. */
+  /** Takes a while; sometimes fails. */
   const work = async ({ executionId }: Run): Promise<void> => {
     inHand.add(executionId)
     try {

@@ -1,13 +1,13 @@
 /**
- * A process of its own with a worker.
+ * A separate process with a worker.
  *
  *     await using a = startProcess({ url, schema, name: 'a', seed, leaseMs })
  *     await a.ready                    its worker has started
- *     a.freeze(); a.thaw()             it is stopped in the middle of whatever it does, and goes on
+ *     a.freeze(); a.thaw()             it is stopped in the middle of its work, and continues
  */
 import { once } from 'node:events'
 import { forkProgram } from '../../support/program.ts'
-import type { Answer, ProcessOptions, Task } from './worker.ts'
+import type { Answer, ProcessOptions, Task } from './worker-program.ts'
 
 export interface WorkerProcess extends AsyncDisposable {
   readonly name: string
@@ -20,7 +20,7 @@ export interface WorkerProcess extends AsyncDisposable {
 
 export function startProcess(options: ProcessOptions): WorkerProcess {
   const { name } = options
-  const child = forkProgram(new URL('worker.ts', import.meta.url))
+  const child = forkProgram(new URL('worker-program.ts', import.meta.url))
   const gone = new AbortController()
   child.on('exit', () => gone.abort(new Error(`the process ${name} has ended`)))
   let asking: Promise<unknown> = Promise.resolve()

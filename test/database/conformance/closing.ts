@@ -10,7 +10,7 @@ export function exerciseClosing(open: () => Promise<Database>): void {
     database = await open()
   })
 
-  test('closing waits for running work, once, and lets nothing new in', async () => {
+  test('closing waits for running work, once, and refuses new work', async () => {
     const finish = deferred<void>()
     const begun = deferred<void>()
     const running = database.transaction(async tx => {
@@ -37,7 +37,7 @@ export function exerciseClosing(open: () => Promise<Database>): void {
     await expect(database.run(sql`select 1`)).rejects.toMatchObject({ code: 'store_closed' })
   })
 
-  test('calls made just before closing are answered, more of them than there are connections', async () => {
+  test('calls made just before closing are answered, also more of them than there are connections', async () => {
     const calls = Array.from({ length: 30 }, (_, n) => database.runArrays(sql`select ${n}::integer`))
     const copied = database.copyOut('select 1')
 
@@ -47,7 +47,7 @@ export function exerciseClosing(open: () => Promise<Database>): void {
     expect(String(await copied)).toBe('1\n')
   })
 
-  test('closing cuts off what does not end in time', async () => {
+  test('closing cuts off work that does not end in time', async () => {
     const begun = deferred<void>()
     let kept!: Transaction
     const running = database.transaction(async tx => {

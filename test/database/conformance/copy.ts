@@ -20,7 +20,7 @@ const rows = notes.map((note, id) => `${id}\t${copyField(note)}\n`).join('')
 export function exerciseCopy(open: () => Promise<Database>): void {
   const shop = useShop(open)
 
-  test('what is copied in is what was meant: tabs, new lines, backslashes, unicode and nulls', async () => {
+  test('copied values are stored unchanged: tabs, new lines, backslashes, unicode and nulls', async () => {
     const { database, orders } = shop()
 
     await database.transaction(tx => tx.copyIn(orders.quoted, ['id', 'note'], rows))
@@ -29,7 +29,7 @@ export function exerciseCopy(open: () => Promise<Database>): void {
     expect(stored).toEqual(notes.map((note, id) => [Number(id), note ?? null]))
   })
 
-  test('what is copied out can be read back and copied in again', async () => {
+  test('rows copied out can be read and copied in again', async () => {
     const { database, orders } = shop()
     await database.transaction(tx => tx.copyIn(orders.quoted, ['id', 'note'], rows))
 
@@ -44,7 +44,7 @@ export function exerciseCopy(open: () => Promise<Database>): void {
     expect(String(await database.copyOut(`select id, note from ${orders} order by id`))).toBe(text)
   })
 
-  test('columns are given by name, whatever the name', async () => {
+  test('columns are given by name, whatever characters it has', async () => {
     const { database, orders } = shop()
     await database.run(sql`alter table ${orders} add column "Paid ""in"" full" boolean`)
 
@@ -62,7 +62,7 @@ export function exerciseCopy(open: () => Promise<Database>): void {
     expect(String(await database.copyOut(`select id, note from ${orders} order by id`))).toBe(many)
   })
 
-  test('copying nothing is no error', async () => {
+  test('copying nothing is not an error', async () => {
     const { database, orders } = shop()
 
     await database.transaction(tx => tx.copyIn(orders.quoted, ['id', 'note'], ''))
@@ -94,7 +94,7 @@ export function exerciseCopy(open: () => Promise<Database>): void {
     expect(await placed()).toEqual([2])
   })
 
-  test('rows that do not fit are refused with the SQLSTATE, and the database goes on', async () => {
+  test('rows that do not fit are refused with the SQLSTATE, and the database stays usable', async () => {
     const { database, orders, placed } = shop()
     const copy = (text: string) => database.transaction(tx => tx.copyIn(orders.quoted, ['id', 'note'], text))
 
@@ -103,7 +103,7 @@ export function exerciseCopy(open: () => Promise<Database>): void {
     expect(await placed()).toEqual([])
   })
 
-  test('a copy out that fails half way leaves nothing to the next one', async () => {
+  test('a copy out that fails halfway leaves nothing to the next one', async () => {
     const { database } = shop()
 
     const failing = database.copyOut('select 10 / (5 - n) from generate_series(1, 9) as n')

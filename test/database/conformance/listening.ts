@@ -10,28 +10,28 @@ export function exerciseListening(open: () => Promise<Database>): void {
   const notify = (channel: string, payload: string) => sql`select pg_notify(${channel}::text, ${payload}::text)`
 
   async function listen(channel: string) {
-    const heard: string[] = []
-    // An empty payload only says that listening began: look, you may have missed something.
-    const listener = shop().database.listen(channel, payload => void (payload && heard.push(payload)))
+    const received: string[] = []
+    // An empty payload only says that listening began: earlier notifications may have been missed.
+    const listener = shop().database.listen(channel, payload => void (payload && received.push(payload)))
     await listener.ready
-    return { heard, listener }
+    return { received, listener }
   }
 
-  test('a notification is heard with its payload', async () => {
+  test('a notification is received with its payload', async () => {
     const channel = freshSchema()
-    const { heard, listener } = await listen(channel)
+    const { received, listener } = await listen(channel)
 
     await shop().database.run(notify(channel, 'order-42 🫖'))
 
-    await waitUntil(() => heard.length > 0)
-    expect(heard).toEqual(['order-42 🫖'])
+    await waitUntil(() => received.length > 0)
+    expect(received).toEqual(['order-42 🫖'])
     await listener.close()
   })
 
-  test('a notification of a transaction is heard after its commit, and not at all after a rollback', async () => {
+  test('a notification of a transaction is received after its commit, and never after a rollback', async () => {
     const { database } = shop()
     const channel = freshSchema()
-    const { heard, listener } = await listen(channel)
+    const { received, listener } = await listen(channel)
 
     const failing = database.transaction(async tx => {
       await tx.run(notify(channel, 'undone'))
@@ -40,25 +40,25 @@ export function exerciseListening(open: () => Promise<Database>): void {
     await expect(failing).rejects.toThrow()
     await database.transaction(tx => tx.run(notify(channel, 'done')))
 
-    await waitUntil(() => heard.length > 0)
-    expect(heard).toEqual(['done'])
+    await waitUntil(() => received.length > 0)
+    expect(received).toEqual(['done'])
     await listener.close()
   })
 
-  test('a channel may have any name, and each listener hears only its own', async () => {
+  test('a channel may have any name, and each listener receives only its own', async () => {
     const { database } = shop()
     const channel = `Orders "${freshSchema()}" é`
     const [one, other] = [await listen(channel), await listen(freshSchema())]
 
     await database.run(notify(channel, 'order-42'))
 
-    await waitUntil(() => one.heard.length > 0)
-    expect(one.heard).toEqual(['order-42'])
-    expect(other.heard).toEqual([])
+    await waitUntil(() => one.received.length > 0)
+    expect(one.received).toEqual(['order-42'])
+    expect(other.received).toEqual([])
     await Promise.all([one.listener.close(), other.listener.close()])
   })
 
-  test('all listeners of a channel hear, until each is closed', async () => {
+  test('all listeners of a channel receive notifications until they are closed', async () => {
     const { database } = shop()
     const channel = freshSchema()
     const [one, other] = [await listen(channel), await listen(channel)]
@@ -67,12 +67,12 @@ export function exerciseListening(open: () => Promise<Database>): void {
     await one.listener.close()
     await database.run(notify(channel, 'order-42'))
 
-    await waitUntil(() => other.heard.length > 0)
-    expect(one.heard).toEqual([])
+    await waitUntil(() => other.received.length > 0)
+    expect(one.received).toEqual([])
     await other.listener.close()
   })
 
-  test('what a listener does is outside of any transaction', async () => {
+  test('a listener runs outside of any transaction', async () => {
     const { database } = shop()
     const channel = freshSchema()
     let answer: unknown

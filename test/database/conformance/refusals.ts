@@ -8,7 +8,7 @@ import { useShop } from './shop.ts'
 export function exerciseRefusals(open: () => Promise<Database>): void {
   const shop = useShop(open)
 
-  test('a call on the database from inside its transaction fails at once, and the transaction goes on', async () => {
+  test('a call on the database from inside its transaction fails at once, and the transaction continues', async () => {
     const { database, place, placed } = shop()
 
     await database.transaction(async tx => {
@@ -32,7 +32,7 @@ export function exerciseRefusals(open: () => Promise<Database>): void {
     await expect(refused).rejects.toMatchObject({ call: 'shop.look' })
   })
 
-  test('inside stays inside over timers, promises, and savepoints', async () => {
+  test('the check holds across timers, promises, and savepoints', async () => {
     const { database } = shop()
     const refused = () => expect(database.run(sql`select 1`)).rejects.toMatchObject({ code: 'inside_transaction' })
 
@@ -48,7 +48,7 @@ export function exerciseRefusals(open: () => Promise<Database>): void {
     })
   })
 
-  test('code outside is not refused while a transaction of somebody else is open', async () => {
+  test('code outside is not refused while another transaction is open', async () => {
     const { database, place, placed } = shop()
     const finish = deferred<void>()
 
@@ -64,7 +64,7 @@ export function exerciseRefusals(open: () => Promise<Database>): void {
     expect(await placed()).toEqual([1])
   })
 
-  test('what was begun inside and outlives the transaction may call the database', async () => {
+  test('work begun inside that outlives the transaction may call the database', async () => {
     const { database } = shop()
     const ended = deferred<void>()
     let later!: Promise<unknown>

@@ -1,4 +1,4 @@
-/** The toy the exercises play with: a table of orders in a schema of its own, made for each test. */
+/** The test data of the exercises: a table of orders in its own schema, made for each test. */
 import { afterEach, beforeAll, beforeEach } from 'vitest'
 import type { Database, Executor } from '../../../src/database/database.ts'
 import { type Identifier, identifier, sql } from '../../../src/database/sql.ts'

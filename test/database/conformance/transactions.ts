@@ -11,7 +11,7 @@ const never = new Promise<never>(() => {})
 export function exerciseTransactions(open: () => Promise<Database>): void {
   const shop = useShop(open)
 
-  test('a transaction commits all it did and gives what its function gave', async () => {
+  test('a transaction commits its writes and returns the result of its function', async () => {
     const { database, place, placed } = shop()
 
     const result = await database.transaction(async tx => {
@@ -49,7 +49,7 @@ export function exerciseTransactions(open: () => Promise<Database>): void {
     expect(await placed()).toEqual([])
   })
 
-  test('a transaction sees its own writes, and nobody else does before the commit', async () => {
+  test('a transaction sees its own writes, and others do not before the commit', async () => {
     const { database, orders, place, placed } = shop()
 
     const seen = await database.transaction(async tx => {
@@ -72,7 +72,7 @@ export function exerciseTransactions(open: () => Promise<Database>): void {
     expect(await level('serializable')).toEqual([['serializable']])
   })
 
-  test('each transaction has an id of its own', async () => {
+  test('each transaction has its own id', async () => {
     const idOf = () => shop().database.transaction(async tx => tx.id)
 
     expect(await idOf()).not.toBe(await idOf())
@@ -88,7 +88,7 @@ export function exerciseTransactions(open: () => Promise<Database>): void {
       expect(rows[0]!.shop || null).toBeNull()
   })
 
-  test('a statement that nobody awaited is part of the transaction', async () => {
+  test('a statement that was not awaited is part of the transaction', async () => {
     const { database, place, placed } = shop()
 
     await database.transaction(async tx => {
@@ -99,7 +99,7 @@ export function exerciseTransactions(open: () => Promise<Database>): void {
     expect(await placed()).toEqual([1, 2])
   })
 
-  test('statements given at once run in the order they were given', async () => {
+  test('statements sent at once run in the order they were sent', async () => {
     const { database, orders, place } = shop()
 
     const counts = await database.transaction(tx =>
@@ -114,7 +114,7 @@ export function exerciseTransactions(open: () => Promise<Database>): void {
     expect(counts).toEqual([[[1]], [[2]], [[3]]])
   })
 
-  test('a savepoint that fails is undone, and the transaction goes on', async () => {
+  test('a savepoint that fails is undone, and the transaction continues', async () => {
     const { database, place, placed } = shop()
 
     await database.transaction(async tx => {
@@ -153,13 +153,13 @@ export function exerciseTransactions(open: () => Promise<Database>): void {
     expect(await placed()).toEqual([1, 3, 5])
   })
 
-  test('a savepoint gives what its function gave', async () => {
+  test('a savepoint returns the result of its function', async () => {
     const result = await shop().database.transaction(tx => tx.savepoint(async () => 'tea'))
 
     expect(result).toBe('tea')
   })
 
-  test('a savepoint whose function swallowed a failed statement fails, and the transaction goes on', async () => {
+  test('a savepoint whose function swallowed a failed statement fails, and the transaction continues', async () => {
     const { database, place, placed } = shop()
 
     await database.transaction(async tx => {
@@ -201,7 +201,7 @@ export function exerciseTransactions(open: () => Promise<Database>): void {
     expect(await placed()).toEqual([])
   })
 
-  test('hooks run after the commit, before the caller goes on, and never after a rollback', async () => {
+  test('hooks run after the commit, before the caller continues, and never after a rollback', async () => {
     const { database, place } = shop()
     const log: string[] = []
 
@@ -220,7 +220,7 @@ export function exerciseTransactions(open: () => Promise<Database>): void {
     expect(log).toEqual(['work', 'hook', 'caller'])
   })
 
-  test("a user's statement takes parameters and gives the same kinds of values", async () => {
+  test("a user's statement takes parameters and returns the same types of values", async () => {
     const rows = await shop().database.transaction(tx =>
       tx.query('select $1::bigint as id, $2::jsonb as data, $3::text[] as tags', [42, { total: 9 }, ['new', 'vip']]),
     )
@@ -242,7 +242,7 @@ export function exerciseTransactions(open: () => Promise<Database>): void {
     expect(error).toMatchObject({ code: '23505', constraint: 'orders_pkey', table: 'orders' })
   })
 
-  test('a handle of a transaction that has ended is of no more use', async () => {
+  test('the handle of a transaction that has ended is refused', async () => {
     const { database, orders, place, placed } = shop()
     let kept!: Transaction
     await database.transaction(async tx => {
@@ -261,7 +261,7 @@ export function exerciseTransactions(open: () => Promise<Database>): void {
     expect(await placed()).toEqual([])
   })
 
-  test('a handle of a transaction that failed is of no more use', async () => {
+  test('the handle of a transaction that failed is refused', async () => {
     const { database, place } = shop()
     let kept!: Transaction
     const failing = database.transaction(async tx => {
@@ -273,7 +273,7 @@ export function exerciseTransactions(open: () => Promise<Database>): void {
     await expect(place(kept, 1)).rejects.toMatchObject({ code: 'transaction_closed' })
   })
 
-  test('a transaction that takes too long is undone, and its handle taken away', async () => {
+  test('a transaction that takes too long is undone, and its handle revoked', async () => {
     const { database, place, placed } = shop()
     let kept: Transaction | undefined
     const slow = (): Promise<void> =>
@@ -286,14 +286,14 @@ export function exerciseTransactions(open: () => Promise<Database>): void {
         { timeoutMs: 100 },
       )
 
-    // On a busy machine the time may be over before it has even begun.
+    // On a busy machine the time limit may be reached before it has even begun.
     while (kept === undefined)
       await expect(slow()).rejects.toMatchObject({ code: 'transaction_timeout', timeoutMs: 100 })
     await expect(place(kept, 2)).rejects.toMatchObject({ code: 'transaction_closed' })
     expect(await placed()).toEqual([])
   })
 
-  test('code that outlives its timed-out transaction cannot write any more', async () => {
+  test('code that outlives its timed-out transaction can no longer write', async () => {
     const { database, place, placed } = shop()
     const late = deferred<void>()
     let hasBegun = false
@@ -318,7 +318,7 @@ export function exerciseTransactions(open: () => Promise<Database>): void {
     expect(await placed()).toEqual([])
   })
 
-  test('an aborted transaction is undone, and says for what reason', async () => {
+  test('an aborted transaction is undone, and reports the reason', async () => {
     const { database, place, placed } = shop()
     const controller = new AbortController()
     let kept!: Transaction
@@ -338,7 +338,7 @@ export function exerciseTransactions(open: () => Promise<Database>): void {
     expect(await placed()).toEqual([])
   })
 
-  test('a transaction that still waits for a connection can be aborted, and takes none with it', async () => {
+  test('a transaction that waits for a connection can be aborted, and takes none', async () => {
     const { database } = shop()
     const finish = deferred<void>()
     const busy = Array.from({ length: database.maxConnections }, () => database.transaction(() => finish.promise))
@@ -354,7 +354,7 @@ export function exerciseTransactions(open: () => Promise<Database>): void {
     expect(await Promise.all(after)).toHaveLength(database.maxConnections + 1)
   })
 
-  test('a transaction whose signal has aborted before never begins', async () => {
+  test('a transaction whose signal has already aborted never begins', async () => {
     let hasBegun = false
 
     const aborted = shop().database.transaction(

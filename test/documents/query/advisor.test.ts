@@ -6,7 +6,7 @@ import { openCustomers } from './customers.ts'
 
 const people = { ada: { name: 'Ada', age: 36, address: { city: 'London' } } }
 
-test('the advisor names the indexes that the queries run would have used, and what they took', async () => {
+test('the advisor names the indexes that past queries would have used, and their time', async () => {
   const { customers } = await openCustomers(people, { gin: false, indexes: [index('name')] })
   const query = customers.query()
 
@@ -36,7 +36,7 @@ test('the advisor names the indexes that the queries run would have used, and wh
   expect(advice.every(each => each.averageMs > 0)).toBe(true)
 })
 
-test('what the index on the body serves needs no advice, and shapes from outside do not pile up', async () => {
+test('queries served by the index on the body need no advice, and shapes from outside do not accumulate', async () => {
   const { customers } = await openCustomers(people)
 
   await customers

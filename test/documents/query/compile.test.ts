@@ -10,7 +10,7 @@ const people = {
   cleo: { name: 'Cleo', age: 30, email: null, address: { city: 'Paris' } },
 }
 
-test('a compiled query gives what the same query gives, with other arguments each time', async () => {
+test('a compiled query returns the same as the plain query, with other arguments each time', async () => {
   const { customers } = await openCustomers(people, { indexes: [index('name')] })
   const inCity = compileQuery(customers, (q, city: string, age: number) =>
     q.where(c => and(eq(c.address.city, city), gt(c.age, age))).orderBy(c => c.name),
@@ -30,7 +30,7 @@ test('a compiled query gives what the same query gives, with other arguments eac
   await expect(inCity('Rome', 1).one()).rejects.toMatchObject({ code: 'not_one' })
 })
 
-test('an argument may be of another kind, a list, null, part of an operand, or a limit', async () => {
+test('an argument may be of another type, a list, null, part of an operand, or a limit', async () => {
   const { customers } = await openCustomers(people, { indexes: [index('name')] })
   const named = compileQuery(customers, (q, names: readonly string[], most: number) =>
     q
@@ -56,14 +56,14 @@ test('an argument may be of another kind, a list, null, part of an operand, or a
   await expect(mailed('a\0').toArray()).rejects.toMatchObject({ code: 'invalid_query' })
 })
 
-test('an argument that is not passed on as it is, is refused instead of being built in', async () => {
+test('an argument that the query function changes is refused instead of being built in', async () => {
   const { customers } = await openCustomers(people)
   const beginning = compileQuery(customers, (q, text: string) => q.where(c => like(c.name, `${text}%`)))
 
   expect(() => beginning('A')).toThrow(expect.objectContaining({ code: 'invalid_query' }))
 })
 
-test('RB-44: a compiled query is described once, and its statement and plan are used again', async () => {
+test('RB-44: a compiled query is built once, and its statement and plan are reused', async () => {
   const { customers, store, sent } = await openCustomers(people)
   let described = 0
   const byCity = compileQuery(customers, (q, city: string) => {

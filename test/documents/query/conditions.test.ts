@@ -51,7 +51,7 @@ for (const [how, options] of Object.entries({
   'without any index': { gin: false },
   'with an index on each field': { gin: false, indexes },
 })) {
-  test(`every operator finds what it says, ${how}`, async () => {
+  test(`every operator finds the matching documents, ${how}`, async () => {
     const { ids } = await openCustomers({ ...people, ...strangers }, options)
 
     expect(await ids(c => eq(c.name, 'Ada'))).toEqual(['ada'])
@@ -97,7 +97,7 @@ for (const [how, options] of Object.entries({
   })
 }
 
-test('an element of an array meets a condition as a whole, whatever else is in the array', async () => {
+test('one element of an array must meet a condition as a whole, whatever else is in the array', async () => {
   const { ids } = await openCustomers({ ...people, ...strangers })
 
   expect(await ids(c => elemMatch(c.orders, o => and(eq(o.sku, 'tea'), gte(o.quantity, 10))))).toEqual(['zoe'])
@@ -107,7 +107,7 @@ test('an element of an array meets a condition as a whole, whatever else is in t
   expect(await ids(c => not(elemMatch(c.orders, o => eq(o.sku, 'tea'))))).toEqual(without('ada', 'zoe'))
 })
 
-test('RB-41: documents of another shape never break a query, and missing fields have one meaning everywhere', async () => {
+test('RB-41: documents of another shape never break a query, and missing fields mean the same everywhere', async () => {
   const { ids } = await openCustomers({ ...people, ...strangers })
 
   expect(await ids(c => gt(c.age, 0))).toEqual(['ada', 'bob'])
@@ -124,7 +124,7 @@ test('RB-41: documents of another shape never break a query, and missing fields 
   expect(await ids(c => not(contains(c.tags, ['vip'])))).toEqual(without('ada', 'bob'))
 })
 
-test('what the store keeps of a document can be asked for like its fields', async () => {
+test('metadata of a document can be queried like its fields', async () => {
   const { customers, ids } = await openCustomers(people)
   const version = await customers.update('bob', bob => ({ ...bob, age: 8 }), { userId: 'clerk' })
   const bob = (await customers.get('bob'))!
@@ -139,7 +139,7 @@ test('what the store keeps of a document can be asked for like its fields', asyn
   expect(await ids((_, meta) => isIn(meta.updatedAt, [bob.updatedAt, new Date(0)]))).toContain('bob')
 })
 
-test('texts of any length are told apart, with an index on them', async () => {
+test('texts of any length are distinguished, also with an index on them', async () => {
   const long = 'x'.repeat(5000)
   const { ids } = await openCustomers(
     { a: { name: `${long}a` }, b: { name: `${long}b` }, c: { name: 'x' }, d: { name: '😀'.repeat(3000) } },
@@ -154,7 +154,7 @@ test('texts of any length are told apart, with an index on them', async () => {
   expect(await ids(c => startsWith(c.name, '😀'))).toEqual(['d'])
 })
 
-test('fields of any name can be asked for', async () => {
+test('fields of any name can be queried', async () => {
   const odd = [`it's`, 'a"b', 'back\\slash', 'then', 'constructor', 'toString', '$1', '{}', 'ä b', '-1', '']
   const { store } = await openCustomers({})
   const things = store.documents<Record<string, unknown>>('things', { gin: false })

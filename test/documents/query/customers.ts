@@ -1,4 +1,4 @@
-/** Customers of the toy shop, who do not all look alike. */
+/** Customers of the toy shop with different fields. */
 import type { Database } from '../../../src/database/database.ts'
 import type { Statement } from '../../../src/database/sql.ts'
 import type { CollectionOptions } from '../../../src/documents/collection.ts'
@@ -24,7 +24,7 @@ export interface Customer {
 
 export interface Customers extends Shop {
   readonly customers: Collection<Customer>
-  /** What the collection has sent since it was filled. */
+  /** The statements of the collection since it was filled. */
   readonly sent: Statement[]
   /** The ids of the customers that meet a condition, sorted. */
   ids(condition: Condition | ((c: Field<Customer>, meta: MetaFields) => Condition)): Promise<string[]>
@@ -56,7 +56,7 @@ function recording(database: Database, sent: Statement[]): Database {
   }
 }
 
-/** Numbers as text, text as numbers, nulls, lists and nothing at all, where others have what they should. */
+/** Numbers as text, text as numbers, nulls, lists and missing fields, where others have proper values. */
 export const strangers: Readonly<Record<string, object>> = {
   numberForName: { name: 42, age: 'forty', active: 'yes', joined: 20, tags: 'vip', address: 'Rome' },
   nullForAll: { name: null, email: null, age: null, active: null, tags: null, address: null, orders: null },

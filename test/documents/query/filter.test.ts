@@ -10,7 +10,7 @@ const people = {
   cleo: { name: 'Cleo', email: 'cleo@shop.test' },
 }
 
-test('a filter from outside finds what it describes', async () => {
+test('a filter from outside finds the documents it describes', async () => {
   const { ids, customers } = await openCustomers(people)
   const found = (json: unknown): Promise<string[]> => ids(filterFrom(json, { regex: true }))
 
@@ -80,13 +80,13 @@ const bad: Record<string, [unknown, string]> = {
   'a constructor': [{ 'constructor.prototype.x': 1 }, '$.constructor.prototype.x'],
 }
 for (const [what, [json, path]] of Object.entries(bad)) {
-  test(`a filter with ${what} is refused, and says where`, () => {
+  test(`a filter with ${what} is refused, with the path`, () => {
     expect(() => filterFrom(json)).toThrow(expect.objectContaining({ code: 'invalid_filter', path }))
     expect(({} as Record<string, unknown>).polluted).toBeUndefined()
   })
 }
 
-test('only the fields that are named may be asked for, if any are', async () => {
+test('only the allowed fields may be queried, if any are listed', async () => {
   const { ids } = await openCustomers(people)
   const fields = ['name', 'address.city']
 
@@ -96,9 +96,9 @@ test('only the fields that are named may be asked for, if any are', async () => 
   )
 })
 
-// The embedded engine forgets the oldest ones by itself.
+// The embedded engine drops the oldest ones by itself.
 if (onServer) {
-  test('filters of any number of shapes keep no more than so many statements on a connection', async () => {
+  test('filters of any number of shapes use a limited number of prepared statements on a connection', async () => {
     const { customers, store } = await openCustomers(people)
 
     await store.transaction(async tx => {

@@ -1,4 +1,4 @@
-/** The statements of queries go by the declared indexes, and indexes never stand in the way of a write. */
+/** Queries use the declared indexes, and indexes never prevent a write. */
 import { expect, test } from 'vitest'
 import { column, type IndexingOptions, index } from '../../../src/documents/indexes.ts'
 import {
@@ -36,7 +36,7 @@ async function manyCustomers(options: IndexingOptions<Customer>): Promise<Custom
   return shop
 }
 
-test('RB-36: each condition goes by the index on its field, and every kind of index is one', async () => {
+test('RB-36: each condition uses the index on its field, for every kind of index', async () => {
   const { customers } = await manyCustomers({
     gin: false,
     indexes: [
@@ -86,7 +86,7 @@ test('RB-36: each condition goes by the index on its field, and every kind of in
 
 test('the index on the body serves equality and containment on every field', async () => {
   const { customers, query: run, named } = await manyCustomers({})
-  // Entries that are new wait in a list that each search has to read, until somebody puts them in their place.
+  // New entries wait in a pending list that each search has to read, until it is flushed.
   await run('select gin_clean_pending_list($1::regclass)', [named('~customers_body')])
   const query = customers.query()
 
@@ -97,7 +97,7 @@ test('the index on the body serves equality and containment on every field', asy
   expect(await query.where(c => eq(c.age, 12)).explain()).toContain('Bitmap Index Scan on customers_body')
 })
 
-test('the next page is found by the index, however far it is', async () => {
+test('the next page is found through the index, however far it is', async () => {
   const { customers, sent, database } = await manyCustomers({
     indexes: [index('age', { as: 'number' }), index('name')],
   })
@@ -118,7 +118,7 @@ test('the next page is found by the index, however far it is', async () => {
   }
 })
 
-test('RB-36: a column of its own is compared as what it is, and gives what the body gives', async () => {
+test('RB-36: a generated column is compared by its own type, and gives the same results as the body', async () => {
   const options: IndexingOptions<Customer> = {
     gin: false,
     columns: [column('email'), column('age', { as: 'number' }), column('active', { as: 'boolean' })],
@@ -148,7 +148,7 @@ test('RB-36: a column of its own is compared as what it is, and gives what the b
   ])
 })
 
-test('RB-57: indexes come later, columns only before there are documents; both are told, and made once', async () => {
+test('RB-57: indexes can be added later, columns only before there are documents; both are planned and created once', async () => {
   const { store, customers, sibling } = await openCustomers({ ada: { name: 'Ada', age: 36 } })
   const later = await sibling({ migrate: true })
   const more = later.documents<Customer>('customers', { indexes: [index('name'), index('age', { as: 'number' })] })
@@ -187,7 +187,7 @@ test('RB-57: indexes come later, columns only before there are documents; both a
   expect((await fourth.schema.check()).ok).toBe(true)
 })
 
-test('RB-37: a case-insensitive lookup finds it, however it is written on either side', async () => {
+test('RB-37: a case-insensitive lookup finds a value, however it is written on either side', async () => {
   const { ids } = await openCustomers(
     { a: { name: 'A', email: 'Ada@Shop.Test' }, b: { name: 'B', email: 'bob@shop.test' } },
     { indexes: [index({ path: 'email', lower: true }, { unique: true })] },
@@ -198,7 +198,7 @@ test('RB-37: a case-insensitive lookup finds it, however it is written on either
   expect(await ids(c => startsWith(lower(c.email), 'BOB@'))).toEqual(['b'])
 })
 
-test('a unique index keeps doubles out, long texts that begin alike in, and does not concern documents without the field', async () => {
+test('a unique index refuses duplicates, accepts long texts with equal beginnings, and ignores documents without the field', async () => {
   const { customers, store } = await openCustomers(strangers, {
     indexes: [index('email', { unique: true }), index(['tier', { path: 'age', as: 'number' }], { unique: true })],
   })
@@ -273,7 +273,7 @@ test('RB-40: full text is found in the declared language, and in any other', asy
   expect(await ids(c => search(c, `'"(( & | :* `))).toEqual([])
 })
 
-test('a language that there is not is told apart from all else', async () => {
+test('an unknown text search language is reported as such', async () => {
   const { customers, store } = await openCustomers({ a: { name: 'A' } })
   const unknown = { code: 'unknown_language' }
 
@@ -301,11 +301,11 @@ const refused: Record<string, () => IndexingOptions<Customer>> = {
   'an empty step': () => ({ indexes: [index('address.' as 'name')] }),
   'a NUL in its path': () => ({ indexes: [index('a\0' as 'name')] }),
   'too many texts': () => ({ indexes: [index(['name', 'email', 'notes', 'friend', 'joined', 'tier'])] }),
-  'a unique one on what is contained': () => ({ indexes: [index('tags', { method: 'gin', unique: true })] }),
-  'two of one name': () => ({ indexes: [index('name'), index('name')] }),
-  'a column that is there already': () => ({ columns: [column('name', { name: 'version' })] }),
+  'a unique gin index': () => ({ indexes: [index('tags', { method: 'gin', unique: true })] }),
+  'two with one name': () => ({ indexes: [index('name'), index('name')] }),
+  'a column that exists already': () => ({ columns: [column('name', { name: 'version' })] }),
 }
-test('an index declaration that cannot be one is refused before there is a table', async () => {
+test('an invalid index declaration is refused before the table is created', async () => {
   const { store } = await openCustomers({})
 
   for (const [what, options] of Object.entries(refused)) {

@@ -16,7 +16,7 @@ const people = {
   cleo: { name: 'Cleo', tier: 'pro', age: 30, friend: 'nobody' },
 }
 
-test('RB-39: groups have their key, and can be ordered and chosen by it and by what came of them', async () => {
+test('RB-39: groups have their key, and can be ordered and filtered by it and by their aggregates', async () => {
   const { customers } = await openCustomers({
     ...people,
     dan: { name: 'Dan', tier: null },
@@ -62,7 +62,7 @@ test('RB-39: groups have their key, and can be ordered and chosen by it and by w
   expect(await names.having(group => gt(group['a"b'], 1)).toArray()).toHaveLength(2)
 })
 
-test('RB-38: a collection is included into itself, without what was soft-deleted', async () => {
+test('RB-38: a collection can be included into itself, without soft-deleted documents', async () => {
   const { customers } = await openCustomers({ ...people, ...strangers })
   const withFriends = customers
     .query()
@@ -85,7 +85,7 @@ test('RB-38: a collection is included into itself, without what was soft-deleted
   expect(seen.included.friend?.deletedAt).toBeInstanceOf(Date)
 })
 
-test('related documents come in the same round trip: by a list of ids, and by a field of theirs', async () => {
+test('related documents are read in the same round trip: by a list of ids, and by a field of theirs', async () => {
   const { customers, store, sent } = await openCustomers(people)
   const orders = store.documents<Order>('orders', { indexes: [index('customer')] })
   const products = store.documents<{ title: string }>('products')
@@ -130,7 +130,7 @@ test('related documents come in the same round trip: by a list of ids, and by a 
   ])
 })
 
-test('RB-42: names that are given for included documents, selections and groups never become SQL', async () => {
+test('RB-42: names given for included documents, selections and groups never become SQL', async () => {
   const { customers } = await openCustomers(people)
   const odd = `x"; drop table customers; --'`
 

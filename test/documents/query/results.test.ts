@@ -14,7 +14,7 @@ const people = {
 }
 const idsOf = (rows: readonly { readonly id: string }[]): string[] => rows.map(row => row.id)
 
-test('documents come in the order of one field or several, of their type, and missing ones where one wants them', async () => {
+test('documents are ordered by one or several fields, by type, with missing values first or last as requested', async () => {
   const { customers } = await openCustomers(people)
   const query = customers.query()
   const ids = async (ordered: typeof query): Promise<string[]> => idsOf(await ordered.toArray())
@@ -46,7 +46,7 @@ test('documents come in the order of one field or several, of their type, and mi
   expect(await ids(query.limit(0))).toEqual([])
 })
 
-test('a query is a value: steps taken from it do not change it', async () => {
+test('a query is a value: steps derived from it do not change it', async () => {
   const { customers } = await openCustomers(people)
   const all = customers.query()
   const active = all.where(c => eq(c.active, true))
@@ -56,7 +56,7 @@ test('a query is a value: steps taken from it do not change it', async () => {
   expect(await all.count()).toBe(5)
 })
 
-test('RB-35: first, one and optional go with limit, offset, order and page', async () => {
+test('RB-35: first, one and optional combine with limit, offset, order and page', async () => {
   const { customers } = await openCustomers(people)
   const byName = customers.query().orderBy(c => c.name)
 
@@ -74,14 +74,14 @@ test('RB-35: first, one and optional go with limit, offset, order and page', asy
   await expect(byName.where(c => eq(c.name, 'Nobody')).one()).rejects.toMatchObject({ found: 'none' })
 })
 
-test('a document comes with what the store knows about it', async () => {
+test('a document is returned with its metadata', async () => {
   const { customers } = await openCustomers({})
   await customers.put('ada', { name: 'Ada' }, { userId: 'clerk' })
 
   expect(await customers.query().one()).toEqual(await customers.get('ada'))
 })
 
-test('RB-34: soft-deleted documents are left out, come too, or alone', async () => {
+test('RB-34: soft-deleted documents are excluded, included, or returned alone', async () => {
   const { customers } = await openCustomers({ ...people, zed: { name: 'Zed', deleted_at: 'a field of his own' } })
   await customers.softDelete('ada')
   await customers.softDelete('bob')
@@ -95,7 +95,7 @@ test('RB-34: soft-deleted documents are left out, come too, or alone', async () 
   expect(deleted[0]!.deletedAt).toBeInstanceOf(Date)
 })
 
-test('a page tells how many there are in all, also when it is past the end', async () => {
+test('a page includes the total count, also when it is past the end', async () => {
   const { customers } = await openCustomers(people)
   const query = customers.query().orderBy(c => c.name)
 
@@ -142,7 +142,7 @@ test('pages after a cursor hold every document once, in every order', async () =
   }
 })
 
-test('a cursor that was changed, made up, or is of another query is refused', async () => {
+test('a cursor that was changed, invented, or belongs to another query is refused', async () => {
   const { customers } = await openCustomers(people)
   const byName = customers.query().orderBy(c => c.name)
   const { cursor } = await byName.pageAfter(undefined, 2)
@@ -166,7 +166,7 @@ test('a cursor that was changed, made up, or is of another query is refused', as
   expect(idsOf((await byName.pageAfter(cursor, 2)).rows)).toEqual(['cleo', 'dan'])
 })
 
-test('iterating reads page after page, and stops where one stops', async () => {
+test('iterating reads page after page, and stops where the loop stops', async () => {
   const many = Object.fromEntries(
     Array.from({ length: 950 }, (_, n) => [`c${String(n).padStart(3, '0')}`, { name: `n${n % 7}`, age: n }]),
   )
@@ -191,7 +191,7 @@ test('iterating reads page after page, and stops where one stops', async () => {
   })
 })
 
-test('select gives the fields asked for, null where there is none', async () => {
+test('select returns the requested fields, and null where there is none', async () => {
   const { customers } = await openCustomers(people)
   const rows = await customers
     .query()
@@ -218,7 +218,7 @@ test('select gives the fields asked for, null where there is none', async () => 
   expect((await names.pageAfter(undefined, 1)).rows).toEqual([{ __proto__name: 'Ada' }])
 })
 
-test('a query inside a transaction sees what the transaction has written, and outside of it is refused there', async () => {
+test('a query inside a transaction sees its writes, and a query outside of it is refused there', async () => {
   const { customers, store } = await openCustomers(people)
   await store.transaction(async tx => {
     await customers.put('fay', { name: 'Fay' }, { tx })
@@ -235,7 +235,7 @@ test('RB-43: explain shows the plan of a query with its parameters, with analyze
   expect(await query.explain({ analyze: true })).toMatch(/actual/)
 })
 
-test('what cannot be asked is refused, and says why', async () => {
+test('an invalid query is refused with the reason', async () => {
   const { customers } = await openCustomers(people)
   const query = customers.query()
   const refused = expect.objectContaining({ code: 'invalid_query' })

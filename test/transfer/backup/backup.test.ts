@@ -22,7 +22,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true })
 })
 
-test('AB-22: a backup under load has all that was acknowledged before it, opens, is written to, and nothing is lost by the wait', async () => {
+test('AB-22: a backup under load contains all acknowledged events, opens, accepts writes, and writers lose nothing by waiting', async () => {
   const path = await scratch()
   const acknowledged: string[] = []
   let isOver = false
@@ -60,7 +60,7 @@ test('AB-22: a backup under load has all that was acknowledged before it, opens,
   expect(await restored.schema.check()).toMatchObject({ ok: true })
 })
 
-test('a backup says what it is, has no locks in it, and can be made again elsewhere', async () => {
+test('a backup describes itself, contains no locks, and can be made again elsewhere', async () => {
   const path = await scratch()
   const { position } = await store.events.append('order-1', [placed(), placed()])
 
@@ -80,7 +80,7 @@ test('a backup says what it is, has no locks in it, and can be made again elsewh
   expect((await readdir(path('.'))).sort()).toEqual(['one', 'two'])
 })
 
-test('what is there is never replaced, and an aborted backup leaves nothing and lets writers go on', async () => {
+test('existing files are never replaced, and an aborted backup leaves nothing and lets writers continue', async () => {
   const path = await scratch()
   await mkdir(path('taken'))
   const abort = new AbortController()
@@ -93,7 +93,7 @@ test('what is there is never replaced, and an aborted backup leaves nothing and 
   expect((await readdir(path('.'))).sort()).toEqual(['taken'])
 })
 
-test('a store in memory cannot be copied, and is told what to do instead', async () => {
+test('a store in memory cannot be backed up, and the error names the alternative', async () => {
   const { store: inMemory } = await openShop()
 
   await expect(inMemory.backup({ output: '/nowhere' })).rejects.toMatchObject({
@@ -110,16 +110,16 @@ test('a damaged backup is refused before anything is written', async () => {
   const restore = () => restoreBackup({ input: path('backup'), folder: path('restored') })
   const file = path('backup/data/global/pg_control')
   const whole = await readFile(file)
-  const told = await readFile(path('backup/manifest.json'), 'utf8')
+  const reported = await readFile(path('backup/manifest.json'), 'utf8')
 
   await writeFile(file, Buffer.from(whole).fill(7, 100, 101))
   await expect(restore()).rejects.toMatchObject({ code: 'backup_damaged', file: 'data/global/pg_control' })
   await writeFile(file, whole.subarray(1))
   await expect(restore()).rejects.toMatchObject({ code: 'backup_damaged', reason: expect.stringContaining('bytes') })
   await writeFile(file, whole)
-  await writeFile(path('backup/manifest.json'), told.replace(`"position": "${position}"`, '"position": "1"'))
+  await writeFile(path('backup/manifest.json'), reported.replace(`"position": "${position}"`, '"position": "1"'))
   await expect(restore()).rejects.toMatchObject({ code: 'backup_damaged', file: 'manifest.json' })
-  await writeFile(path('backup/manifest.json'), told.slice(0, 50))
+  await writeFile(path('backup/manifest.json'), reported.slice(0, 50))
   await expect(restore()).rejects.toMatchObject({ code: 'backup_damaged', file: 'manifest.json' })
   await writeFile(path('backup/manifest.json'), '{"format": "something"}')
   await expect(restore()).rejects.toMatchObject({ code: 'backup_unreadable' })
@@ -128,7 +128,7 @@ test('a damaged backup is refused before anything is written', async () => {
   })
   expect((await readdir(path('.'))).sort()).toEqual(['backup'])
 
-  await writeFile(path('backup/manifest.json'), told)
+  await writeFile(path('backup/manifest.json'), reported)
   await expect(restoreBackup({ input: path('backup'), folder })).rejects.toMatchObject({
     code: 'folder_not_empty',
   })

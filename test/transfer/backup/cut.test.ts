@@ -8,14 +8,14 @@ import { emit } from '../../../src/workflows/emit.ts'
 import { openShop, paid, placed, type Shop, type ShopMap, shipped, take } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
 
-/** Cuts the log while nobody uses it, and opens it again. */
+/** Cuts the log while no store uses it, and opens it again. */
 async function cutAndReopen(shop: Shop, position: number) {
   await shop.store.close()
   const cut = await cutLog(shop.database, shop.schema, position)
   return { cut, store: await shop.sibling() }
 }
 
-test('streams have the versions their events give, keys and snapshots of what is gone are gone, positions go on', async () => {
+test('streams get the versions of their events, keys and snapshots of removed events are removed, positions continue', async () => {
   const shop = await openShop()
   const { store, query } = shop
   await store.events.append('order-1', [placed(1), placed(2)], { idempotencyKey: 'kept' })
@@ -41,7 +41,7 @@ test('streams have the versions their events give, keys and snapshots of what is
   await after.events.append('order-3', [placed()], { expected: 'empty' })
 })
 
-test('a cut that is done again changes nothing more, and one at the end changes nothing at all', async () => {
+test('repeating a cut changes nothing, and a cut at the end changes nothing at all', async () => {
   const shop = await openShop()
   await shop.store.events.append('order-1', [placed(), placed()])
 
@@ -56,7 +56,7 @@ async function totalOf({ query }: Shop, name: string): Promise<number | undefine
   return (await query<{ total: number }>(`select total::bigint as total from ~${name}`))[0]?.total
 }
 
-/** The total of all orders, kept in three ways. */
+/** The total of all orders, maintained in three ways. */
 function register(store: Store<ShopMap>, { named }: Shop): Promise<void>[] {
   const add = (to: string) => (event: RecordedEvent, ctx: ProjectionContext) =>
     ctx.tx.query(
@@ -75,7 +75,7 @@ function register(store: Store<ShopMap>, { named }: Shop): Promise<void>[] {
   ]
 }
 
-test('projections that had passed the position are rebuilt before they go on; others who follow go on from there', async () => {
+test('projections beyond the position are rebuilt before they continue; other consumers continue from there', async () => {
   const shop = await openShop()
   const { store, query } = shop
   await query('create table ~by_hand (id integer primary key, total bigint)')
@@ -103,7 +103,7 @@ test('projections that had passed the position are rebuilt before they go on; ot
   expect((await after.doctor()).findings.find(({ check }) => check === 'consumers.rebuilds')?.level).toBe('ok')
 })
 
-test('workflows: what began later is gone, what was under way is cancelled, all else goes on', async () => {
+test('workflows begun later are removed, running executions are cancelled, and the rest continues', async () => {
   const shop = await openShop()
   const { query } = shop
   const handle = (store: Store<ShopMap>): string[] => {
@@ -135,12 +135,12 @@ test('workflows: what began later is gone, what was under way is cancelled, all 
   const { cut, store: after } = await cutAndReopen(shop, position)
 
   expect(cut).toMatchObject({ events: 2, removedWorkflows: 1, cancelledWorkflows: 1 })
-  const told = handle(after)
+  const reported = handle(after)
   await using again = after.workflows.worker()
   await again.start()
   await after.workflows.flow('waits').signal('OrderPaid', { method: 'card' })
   await after.workflows.flow('waits').settled({ timeoutMs: 60_000 })
-  expect(told).toEqual(['waits'])
+  expect(reported).toEqual(['waits'])
   expect(await after.workflows.flow('hit').status()).toMatchObject({
     state: 'cancelled',
     reason: `the log was cut at position ${position}`,
@@ -151,5 +151,5 @@ test('workflows: what began later is gone, what was under way is cancelled, all 
   const fresh = await after.workflows.publish('OrderPlaced', { total: 2 }, { correlationId: 'new' })
   await fresh.signal('OrderPaid', { method: 'card' })
   await fresh.settled({ timeoutMs: 60_000 })
-  expect(told).toEqual(['waits', 'new'])
+  expect(reported).toEqual(['waits', 'new'])
 })

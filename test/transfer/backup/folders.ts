@@ -1,4 +1,4 @@
-/** Embedded stores in folders of a test, gone with it. */
+/** Embedded stores in folders of a test, removed with it. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -6,7 +6,7 @@ import { onTestFinished } from 'vitest'
 import { openStore, type Store, type StoreOptions } from '../../../src/store.ts'
 import { type ShopMap, shopEvents } from '../../support/shop.ts'
 
-/** A path inside a folder that goes when the test is over. */
+/** Paths inside a folder that is removed when the test is over. */
 export async function scratch(): Promise<(name: string) => string> {
   const folder = await mkdtemp(join(tmpdir(), 'rillflow-upkeep-'))
   onTestFinished(() => rm(folder, { recursive: true, force: true }))

@@ -14,7 +14,7 @@ const orders = documentProjection<{ total: number; isPaid: boolean }>('orders', 
   },
 })
 
-test('AB-22: a store restored to a position has what it had then, and is written, projected, followed, closed and opened as any other', async () => {
+test('AB-22: a store restored to a position has its content of then, and is written, projected, followed, closed and opened like any other', async () => {
   const path = await scratch()
   await copyStore(path('store'))
   const store = await openIn(path('store'))

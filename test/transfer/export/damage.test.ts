@@ -14,7 +14,7 @@ import { verifyArchive } from '../../../src/transfer/export/verify.ts'
 import type { Place } from '../../../src/transfer/place.ts'
 import { freshSchema, openDatabase } from '../../support/engines.ts'
 import { openShop, outcome, placed } from '../../support/shop.ts'
-import { freshPath, freshPlace, rowsOf } from './fixture.ts'
+import { freshPath, freshPlace, rowsOf } from './full-shop.ts'
 
 let folder: string
 let original: { output: string; manifest: Manifest }
@@ -38,7 +38,7 @@ interface SmallArchive {
   readonly events: string
 }
 
-/** An archive of two events, to be spoilt. */
+/** An archive of two events, to be damaged. */
 async function smallArchive(): Promise<SmallArchive> {
   const output = await freshPath()
   await cp(original.output, output, { recursive: true })
@@ -51,7 +51,7 @@ async function isThere({ database, schema }: Place): Promise<boolean> {
   return rows.length > 0
 }
 
-/** The same archive with another manifest that is whole in itself. */
+/** The same archive with another valid manifest. */
 async function rewrite(output: string, manifest: object): Promise<void> {
   const written = { ...manifest, digest: digestOf(manifest as Manifest) }
   await writeFile(join(output, 'manifest.json'), JSON.stringify(written))
@@ -107,7 +107,7 @@ const damages: Record<string, { code: string; damage(archive: SmallArchive): Pro
     damage: ({ output, manifest }) =>
       rewrite(output, { ...manifest, migrations: [...manifest.migrations, { id: 999, name: 'later', checksum: '' }] }),
   },
-  'migrations of somebody else': {
+  'migrations of another program': {
     code: 'archive_foreign',
     damage: ({ output, manifest }) =>
       rewrite(output, { ...manifest, migrations: manifest.migrations.map(each => ({ ...each, checksum: 'other' })) }),
@@ -137,7 +137,7 @@ for (const [what, { code, damage }] of Object.entries(damages)) {
   })
 }
 
-test('a schema with rows in it is refused, and one with none in it is not', async () => {
+test('a schema with rows is refused, and one without rows is accepted', async () => {
   const { output } = await smallArchive()
   const full = await openShop()
   const empty = await openShop()
@@ -152,7 +152,7 @@ test('a schema with rows in it is refused, and one with none in it is not', asyn
   expect((await empty.store.events.read('order-1').toArray()).map(event => event.position)).toEqual([1, 2])
 })
 
-test("a schema with somebody else's tables in it is refused", async () => {
+test('a schema with foreign tables is refused', async () => {
   const { output } = await smallArchive()
   const place = await freshPlace()
   await place.database.transaction(async tx => {
@@ -201,7 +201,7 @@ test('aborted in the middle, neither an export nor an import leaves anything', a
   expect(await isThere(place)).toBe(false)
 })
 
-test('an archive of an older version is imported as what it was, and then migrated', async () => {
+test('an archive of an older version is imported as it was, and then migrated', async () => {
   const [old, place] = [await freshPlace(), await freshPlace()]
   const tables = new TableRegistry()
   // Of tables there is one version so far. One without functions stands for an older library.

@@ -3,11 +3,11 @@ import type { Database } from '../../../src/database/database.ts'
 import { openStore } from '../../../src/store.ts'
 import { importFromSchema, type SelectOptions, type SelectProgress } from '../../../src/transfer/export/from-schema.ts'
 import { openShop, outcome, paid, placed, type Shop } from '../../support/shop.ts'
-import { type Customer, customerOptions, freshPlace, rowsOf, totals, useOtherEngine } from './fixture.ts'
+import { type Customer, customerOptions, freshPlace, rowsOf, totals, useOtherEngine } from './full-shop.ts'
 
 const otherEngine = useOtherEngine()
 
-/** What belongs to the tenant acme, by the names of its streams and the ids of its documents. */
+/** The data of the tenant acme, by the names of its streams and the ids of its documents. */
 const acmes: SelectOptions['select'] = {
   stream: ({ id }) => id.startsWith('acme-'),
   collections: ['customers'],
@@ -31,7 +31,7 @@ async function openSharedShop(): Promise<Shop> {
   return shop
 }
 
-test('chosen streams and documents become a store of their own, as they were', async () => {
+test('selected streams and documents become a store of their own, unchanged', async () => {
   const shop = await openSharedShop()
   const place = await freshPlace(otherEngine())
 
@@ -46,7 +46,7 @@ test('chosen streams and documents become a store of their own, as they were', a
   expect(after.customers__history).toHaveLength(4)
 })
 
-test('the new store goes on above the old positions, and its read models are made from its events', async () => {
+test('the new store continues above the old positions, and its read models are built from its events', async () => {
   const shop = await openSharedShop()
   const place = await freshPlace(otherEngine())
   await importFromSchema(shop, place, { select: acmes })
@@ -63,7 +63,7 @@ test('the new store goes on above the old positions, and its read models are mad
   expect((await rowsOf(place)).customer_totals).toHaveLength(2)
 })
 
-test('a run that is cut off anywhere is no store, and the next one goes on with it without doubling anything', async () => {
+test('an interrupted run is not a store, and the next run continues it without duplicates', async () => {
   const shop = await openSharedShop()
   const [whole, cut] = [await freshPlace(), await freshPlace()]
   await importFromSchema(shop, whole, { select: acmes })
@@ -78,7 +78,7 @@ test('a run that is cut off anywhere is no store, and the next one goes on with 
   }
 
   await run(step => step === 1)
-  // Appended after the first run began: not copied by those that follow.
+  // Appended after the first run began: not copied by later runs.
   await shop.store.events.append('acme-1', placed(5))
   let runs = 1
   for (let isOver = false; !isOver; runs++) {
@@ -98,7 +98,7 @@ test('a run that is cut off anywhere is no store, and the next one goes on with 
   expect(asked.filter(id => id === 'acme-1').length).toBeLessThan(4)
 })
 
-test('streams can be chosen by their first event', async () => {
+test('streams can be selected by their first event', async () => {
   const shop = await openSharedShop()
   const place = await freshPlace()
 
@@ -110,7 +110,7 @@ test('streams can be chosen by their first event', async () => {
   expect((await rowsOf(place)).streams).toEqual([expect.stringContaining('bolt-2')])
 })
 
-test('a document that changes while it is copied is told, and the target stays unfinished', async () => {
+test('a document that changes while it is copied is reported, and the target stays incomplete', async () => {
   const shop = await openSharedShop()
   const place = await freshPlace()
   let changed: Promise<unknown> | undefined
@@ -119,7 +119,7 @@ test('a document that changes while it is copied is told, and the target stays u
     changed ??= shop.store.documents<Customer>('customers', customerOptions).put('acme-ada', { name: 'Ada the Second' })
   }
 
-  // Nothing more is read of it before it has changed.
+  // Nothing more of it is read before it has changed.
   const { database } = shop
   const source: Database = {
     ...database,
@@ -139,7 +139,7 @@ test('a document that changes while it is copied is told, and the target stays u
 
   const copied = await outcome(importFromSchema({ ...shop, database: source }, place, { select: acmes, onProgress }))
 
-  // Whether the document or the history it wrote is compared first after the change is left to the race.
+  // Whether the document or its history is compared first after the change depends on the race.
   expect(copied.error).toMatchObject({
     code: 'import_differs',
     table: expect.stringMatching(/^customers(__history)?$/),
@@ -148,7 +148,7 @@ test('a document that changes while it is copied is told, and the target stays u
   expect((await outcome(openStore({ ...place, migrate: false }))).error).toMatchObject({ code: 'schema_missing' })
 })
 
-test('what cannot be chosen, and a target that holds something else, are refused', async () => {
+test('an invalid selection, and a target with other contents, are refused', async () => {
   const shop = await openSharedShop()
   const other = await openShop()
   await other.store.events.append('order-1', placed())

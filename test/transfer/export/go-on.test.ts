@@ -9,7 +9,7 @@ import { importArchive } from '../../../src/transfer/export/import.ts'
 import type { Place } from '../../../src/transfer/place.ts'
 import { onServer, openShop, paid, placed, type ShopMap, shopEvents, take } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
-import { freshPath, freshPlace, openFullShop, rowsOf, totals, useOtherEngine } from './fixture.ts'
+import { freshPath, freshPlace, openFullShop, rowsOf, totals, useOtherEngine } from './full-shop.ts'
 
 const otherEngine = useOtherEngine()
 
@@ -20,7 +20,7 @@ async function bring(from: Place, to: Place): Promise<Store<ShopMap>> {
   return openStore<ShopMap>({ ...to, events: shopEvents, migrate: false })
 }
 
-test('appends go on above the old positions, and repeats of earlier ones are known', async () => {
+test('appends continue above the old positions, and repeats of earlier ones are recognized', async () => {
   const shop = await openFullShop()
   await shop.query(`select setval('~events_position', 9007199254740989)`)
   await shop.query(`select setval('~consumers_fence', 500)`)
@@ -34,7 +34,7 @@ test('appends go on above the old positions, and repeats of earlier ones are kno
   expect((await store.events.read('order-1').toArray()).map(event => event.version)).toEqual([1, 2, 3])
 })
 
-test('projections and subscriptions go on after the last event they had, with none twice and none missed', async () => {
+test('projections and subscriptions continue after their last event, without repeats or gaps', async () => {
   const shop = await openFullShop()
   const place = await freshPlace(otherEngine())
   await using store = await bring(shop, place)
@@ -62,7 +62,7 @@ test('a checkpoint above every event is not overtaken by the next position', asy
   expect(position).toBe(41)
 })
 
-test('what a worker was running is run by another one elsewhere, at the same attempt, and leases are free', async () => {
+test('running executions are taken over by another worker elsewhere, at the same attempt, and leases are free', async () => {
   const shop = await openShop()
   const held = deferred<void>()
   shop.store.workflows.on('OrderPlaced', { name: 'pay', ordered: true }, () => held.promise)
@@ -92,7 +92,7 @@ test('what a worker was running is run by another one elsewhere, at the same att
   expect(seen[0]).toEqual([1, 1])
 })
 
-test.runIf(onServer)('what is appended during an export is in it as a whole or not at all', async () => {
+test.runIf(onServer)('an append during an export is part of it as a whole or not at all', async () => {
   const shop = await openShop()
   await shop.store.events.append('order-0', [placed(), placed()])
   const output = await freshPath()
@@ -123,7 +123,7 @@ test.runIf(onServer)('what is appended during an export is in it as a whole or n
   expect(later.position).toBeGreaterThan(Number(manifest.position))
 })
 
-test('memory stays that of a few pages, whatever the size of a table, and its indexes are there in the end', async () => {
+test('memory is limited to a few pages, whatever the size of a table, and its indexes exist at the end', async () => {
   const shop = await openShop()
   const note = 'x'.repeat(1000)
   const orders = Array.from({ length: 5000 }, (_, i) => ({
@@ -148,7 +148,7 @@ test('memory stays that of a few pages, whatever the size of a table, and its in
   expect(longest.sent).toBeLessThan(2_000_000)
 })
 
-/** The database, with a look at how much text a call of its transactions sends and gets at once. */
+/** The database, measuring how much text its transactions send and receive at once. */
 function watchPages(database: Database, longest: { read: number; sent: number }): Database {
   const lengthOf = (values: readonly unknown[]): number =>
     values.reduce<number>((sum, value) => sum + (typeof value === 'string' ? value.length : 0), 0)

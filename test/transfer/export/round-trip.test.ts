@@ -14,11 +14,11 @@ import {
   strange,
   totals,
   useOtherEngine,
-} from './fixture.ts'
+} from './full-shop.ts'
 
 const otherEngine = useOtherEngine()
 
-test('a store that goes to the other engine and back has the same rows in every table', async () => {
+test('a store exported to the other engine and back has the same rows in every table', async () => {
   const shop = await openFullShop()
   const [there, back] = [await freshPath(), await freshPath()]
   const elsewhere = await freshPlace(otherEngine())
@@ -44,7 +44,7 @@ test('a store that goes to the other engine and back has the same rows in every 
   expect(await rowsOf(home)).toEqual(rows)
 })
 
-test('an archive says what it is, and has a file of lines for each table', async () => {
+test('an archive describes itself, and has a file of lines for each table', async () => {
   const shop = await openFullShop()
   const output = await freshPath()
 
@@ -61,7 +61,7 @@ test('an archive says what it is, and has a file of lines for each table', async
   expect((await readdir(output)).length).toBe(manifest.tables.length + 1)
 })
 
-test('every digit, sign and letter survives', async () => {
+test('every character and digit is preserved', async () => {
   const shop = await openShop()
   await shop.query(`create table ~oddities (
     id bigint primary key, big bigint, exact numeric, real double precision, at timestamptz, words text, list text[],
@@ -92,7 +92,7 @@ test('every digit, sign and letter survives', async () => {
   expect(await shop.query(`select words from ~oddities where id > 3`)).toEqual([{ words: strange }])
 })
 
-test('tables that nobody declares come back with their indexes, so that a later declaration finds nothing to do', async () => {
+test('undeclared tables are restored with their indexes, so that a later declaration finds nothing to do', async () => {
   const shop = await openFullShop()
   const place = await freshPlace(otherEngine())
   const output = await freshPath()
@@ -108,7 +108,7 @@ test('tables that nobody declares come back with their indexes, so that a later 
   await store.close()
 })
 
-test('snapshots can be left out', async () => {
+test('snapshots can be excluded', async () => {
   const shop = await openShop()
   await shop.query(`insert into ~snapshots (version, event_id, state_version, stream, body)
     values (1, gen_random_uuid(), 1, 'order-1', '{}')`)

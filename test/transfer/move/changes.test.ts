@@ -3,8 +3,8 @@ import { index } from '../../../src/documents/indexes.ts'
 import { claimIncoming } from '../../../src/transfer/move/incoming.ts'
 import { livePass, newMover } from '../../../src/transfer/move/pass.ts'
 import type { Customer } from '../../documents/customers.ts'
-import { contentsOf } from './judge.ts'
-import { type OpenMove, openMove } from './servers.ts'
+import { contentsOf } from './schema-contents.ts'
+import { type OpenMove, openMove } from './two-servers.ts'
 
 /** So many customers, or such large ones, that they are not compared as a whole each time. */
 async function openLarge(customers: number, noteLength: number): Promise<OpenMove> {
@@ -21,7 +21,7 @@ async function openLarge(customers: number, noteLength: number): Promise<OpenMov
   return opened
 }
 
-test('of a large table only the rows that changed are copied again, also where a value went from one to another', async () => {
+test('of a large table only changed rows are copied again, also where a unique value moved between rows', async () => {
   const { move, source, target } = await openLarge(1_500, 1_000)
   const { schema } = move.source
   const mover = newMover(move, await claimIncoming(move, undefined), undefined)

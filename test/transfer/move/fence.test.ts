@@ -4,11 +4,11 @@ import { stateOf } from '../../../src/transfer/move/state.ts'
 import { switchOver } from '../../../src/transfer/move/switch.ts'
 import { connect, outcome, paid, placed } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
-import { contentsOf } from './judge.ts'
-import { waitersAt } from './late.ts'
-import { openMove } from './servers.ts'
+import { waitersAt } from './late-writes.ts'
+import { contentsOf } from './schema-contents.ts'
+import { openMove } from './two-servers.ts'
 
-test('a writer that takes its time delays the switch, and others go on between the tries', async () => {
+test('a slow writer delays the switch, and other writers continue between the tries', async () => {
   const { move, source, store, target, open } = await openMove()
   const { schema } = move.source
   await store.events.append('order-1', placed())
@@ -36,7 +36,7 @@ test('a writer that takes its time delays the switch, and others go on between t
   expect(await there.events.readAll().toArray()).toHaveLength(2 + written)
 })
 
-test('who keeps the writers from being stopped is named, and everybody goes on as before', async () => {
+test('a transaction that keeps the writers from being stopped is named, and all writers continue', async () => {
   const { move, source, store } = await openMove()
   await store.events.append('order-1', placed())
   const client = await connect(source.url)
@@ -56,7 +56,7 @@ test('who keeps the writers from being stopped is named, and everybody goes on a
   await switchOver(move)
 })
 
-test('a table that somebody is making by hand is waited for, and comes along', async () => {
+test('the move waits for a table that is being created by hand, and copies it', async () => {
   const { move, source, target, store } = await openMove()
   const { schema } = move.source
   const client = await connect(source.url)
@@ -73,7 +73,7 @@ test('a table that somebody is making by hand is waited for, and comes along', a
     beforeRelease: async () => {
       if (releases++ > 0) return
       await make('labels')
-      // It comes through when the fence is down.
+      // It continues when the fence is released.
       void store.events.append('order-1', placed()).then(() => client.query('commit'))
     },
   })
@@ -83,7 +83,7 @@ test('a table that somebody is making by hand is waited for, and comes along', a
   expect(Object.keys(await contentsOf(target, schema))).toEqual(expect.arrayContaining(['labels', 'notes']))
 })
 
-test('readers neither hold the switch up nor are they held up by it', async () => {
+test('readers and the switch do not wait for each other', async () => {
   const { move, source, store } = await openMove()
   await store.events.append('order-1', placed())
   const report = await connect(source.url)
@@ -101,13 +101,13 @@ test('readers neither hold the switch up nor are they held up by it', async () =
   await report.query('commit')
 })
 
-test('writers wait no longer than they may: then the source keeps the store', async () => {
+test('writers wait at most their limit: then the store stays on the source', async () => {
   const { move, store } = await openMove()
   const never = deferred<void>()
 
   const { error } = await outcome(switchOver(move, { pauseMs: 100, beforeRelease: () => never.promise }))
 
-  // By our own limit; a process that does not even get to that is cut off by those that the server was given.
+  // By our own limit; a process that does not reach it is cut off by the limits set on the server.
   expect(error).toMatchObject({ code: expect.stringMatching(/^(timed_out|connection_lost|database_failed)$/) })
   expect(await stateOf(move)).toBe('copying')
   expect(await store.events.append('order-1', placed())).toMatchObject({ version: 1 })

@@ -11,23 +11,23 @@ import { long } from '../../chaos/chaos.ts'
 import type { Customer } from '../../documents/customers.ts'
 import { connect, outcome, paid, placed } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
-import { mortal } from './dying.ts'
-import { contentsOf } from './judge.ts'
-import { openMove, secondServer } from './servers.ts'
+import { crashingMove } from './crashing-move.ts'
+import { contentsOf } from './schema-contents.ts'
+import { openMove, secondServer } from './two-servers.ts'
 
-/** Where the store is that can be written to. */
+/** The side on which the store can be written to. */
 async function ownersOf({ source, target }: Move): Promise<string[]> {
   const places = Object.entries({ source, target })
   const occupants = await Promise.all(places.map(([, place]) => occupantOf(place.database, place.schema)))
   return places.map(([name]) => name).filter((_, at) => occupants[at] === 'live')
 }
 
-/** Where it matters most; all steps there are, where there is time. */
+/** The most important steps; in a long run all steps. */
 const isCrucial = (step: string): boolean =>
   long ||
   /^live target copy|^fenced (source (moving.fence$|alter|create schema|commit)|target commit)|^switched/.test(step)
 
-test('a move that dies at any step has one owner or none, and whoever comes next brings it to its end', async () => {
+test('a move that is interrupted at any step leaves one owner or none, and the next call completes it', async () => {
   const { move, source, target, store } = await openMove()
   store.documents<Customer>('customers')
   await store.schema.sync()
@@ -36,15 +36,17 @@ test('a move that dies at any step has one owner or none, and whoever comes next
   const died: string[] = []
   let appended = 1
 
-  // Each mover gets a step further than the one before it: it dies at the first one that none has died at yet.
+  // Each mover gets one step further: it crashes at the first step at which none has crashed yet.
   while ((await stateOf(move)) !== 'active') {
-    const diesAt = (step: string): boolean => {
+    const crashesAt = (step: string): boolean => {
       if (died.includes(step) || !isCrucial(step)) return false
       died.push(step)
       return true
     }
     const hasSwitched = (await stateOf(move)) === 'switched'
-    const moving = hasSwitched ? activate(mortal(move, diesAt, 'switched')) : switchOver(mortal(move, diesAt))
+    const moving = hasSwitched
+      ? activate(crashingMove(move, crashesAt, 'switched'))
+      : switchOver(crashingMove(move, crashesAt))
     await outcome<unknown>(moving)
     const state = await stateOf(move)
     expect(await ownersOf(move), died.at(-1)).toEqual(owners[state])
@@ -64,7 +66,7 @@ test('a move that dies at any step has one owner or none, and whoever comes next
   expect((await contentsOf(target, move.target.schema)).events).toHaveLength(appended)
 })
 
-test('a move that was discarded leaves nothing behind, and can begin anew', async () => {
+test('a discarded move leaves nothing behind, and can begin anew', async () => {
   const { move, store, target } = await openMove()
   await store.events.append('order-1', placed())
   await copyInto(move)
@@ -81,7 +83,7 @@ test('a move that was discarded leaves nothing behind, and can begin anew', asyn
   expect((await contentsOf(target, move.target.schema)).events).toHaveLength(2)
 })
 
-test('a mover that comes back after another went on in its place changes nothing', async () => {
+test('a mover that returns after another continued in its place changes nothing', async () => {
   const { move, store, source, target } = await openMove()
   await store.events.append('order-1', placed())
   const held = deferred<void>()
@@ -110,7 +112,7 @@ test('a mover that comes back after another went on in its place changes nothing
   expect(await contentsOf(target, move.target.schema)).toEqual(await contentsOf(source, move.retired))
 })
 
-test('a mover that comes to put the target into use when the store has long moved back makes no second owner', async () => {
+test('a mover that activates the target after the store has moved back creates no second owner', async () => {
   const { move, back, store } = await openMove()
   await store.events.append('order-1', placed())
   const there = move.target.database
@@ -143,7 +145,7 @@ test('a mover that comes to put the target into use when the store has long move
   expect([await stateOf(move), await ownersOf(move)]).toEqual(['copying', ['source']])
 })
 
-test('a door is opened only where nothing but a door is, and where the store is known to be nowhere else', async () => {
+test('a moved marker is removed only where nothing else is, and where the store is known to be nowhere else', async () => {
   const { move, store, source, target } = await openMove()
   await store.events.append('order-1', placed())
 
@@ -176,7 +178,7 @@ test('an abort while rows are copied, or while writers wait, leaves the store wh
   await switchOver(move)
 })
 
-test('a callback that fails keeps the store where it is', async () => {
+test('a callback that fails leaves the store on the source', async () => {
   const { move, store } = await openMove()
 
   const failing = switchOver(move, { beforeRelease: () => Promise.reject(new Error('the directory is away')) })
@@ -186,7 +188,7 @@ test('a callback that fails keeps the store where it is', async () => {
   await store.events.append('order-1', placed())
 })
 
-test('the connection of the fence that is cut lets the writers go on at once', async () => {
+test('if the connection of the fence is cut, writers continue immediately', async () => {
   const { move, source, store } = await openMove()
   const client = await connect(source.url)
   let waiting: Promise<unknown> | undefined
@@ -208,14 +210,14 @@ test('the connection of the fence that is cut lets the writers go on at once', a
   expect(await ownersOf(move)).toEqual(['source'])
 })
 
-test('a target that is down before the switch keeps the store on the source, and after it nobody writes until it is up', async () => {
+test('a target that fails before the switch leaves the store on the source; after it there are no writes until it is up', async () => {
   const { move, store } = await openMove()
   const server = await secondServer()
   const stops: Promise<void>[] = []
   await store.events.append('order-1', placed())
   const isUp = () => waitUntil(async () => (await stateOf(move)) !== undefined, { what: 'the target' })
 
-  // What is under way when the server is told to stop must not be quicker than that.
+  // Running work must not be faster than the stop of the server.
   const { database } = move.target
   const transaction: Database['transaction'] = (work, options) =>
     database.transaction(async tx => {

@@ -1,6 +1,6 @@
 /**
- * Whoever writes while a store leaves waits, and then fails: by every way of writing there is, with statements prepared
- * and plans kept from before. So does whoever comes afterwards.
+ * Writes to a store that is leaving wait, and then fail: every kind of write, also with statements and plans prepared
+ * before. Later writes fail as well.
  */
 import { expect, test } from 'vitest'
 import { isRillflowError } from '../../../src/core/errors.ts'
@@ -9,23 +9,23 @@ import { switchOver } from '../../../src/transfer/move/switch.ts'
 import type { Customer } from '../../documents/customers.ts'
 import { connect, outcome, paid, placed } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
-import { contentsOf } from './judge.ts'
-import { waitersAt, ways } from './late.ts'
-import { type OpenMove, openMove } from './servers.ts'
+import { waitersAt, writes } from './late-writes.ts'
+import { contentsOf } from './schema-contents.ts'
+import { type OpenMove, openMove } from './two-servers.ts'
 
 type Late = [way: string, send: () => Promise<unknown>][]
 
-/** Each way with a store of its own, as if in a process of its own. */
+/** Each kind of write with its own store, like a separate process. */
 async function makeReady(opened: OpenMove): Promise<Late> {
   opened.store.documents<Customer>('customers')
   await opened.store.schema.sync()
   const late: Late = []
-  for (const [way, makeReady] of Object.entries(ways))
+  for (const [way, makeReady] of Object.entries(writes))
     late.push([way, await makeReady({ ...opened, store: await opened.open(opened.source) })])
   return late
 }
 
-test('every way of writing waits while the store leaves, then fails, and nothing of it is anywhere', async () => {
+test('every kind of write waits while the store leaves, then fails, and is stored nowhere', async () => {
   const opened = await openMove()
   const { move, source, target } = opened
   const late = await makeReady(opened)
@@ -52,7 +52,7 @@ test('every way of writing waits while the store leaves, then fails, and nothing
   expect(await contentsOf(source, move.retired)).toEqual(await contentsOf(target, move.target.schema))
 })
 
-test('every way of writing fails after the store has left, also one that was made ready before', async () => {
+test('every kind of write fails after the store has left, also a prepared one', async () => {
   const opened = await openMove()
   const { move, source, target } = opened
   const late = await makeReady(opened)
@@ -60,7 +60,7 @@ test('every way of writing fails after the store has left, also one that was mad
 
   for (const [way, send] of late) {
     const { value, error } = await outcome(send())
-    // A consumer that could not renew its lease says so instead.
+    // A consumer that could not renew its lease reports that instead.
     const isRefused = isGone(error) || isRillflowError(error, 'lease_lost')
     expect([way, value, isRefused], String(error)).toEqual([way, undefined, true])
   }
@@ -68,7 +68,7 @@ test('every way of writing fails after the store has left, also one that was mad
   expect(await contentsOf(source, move.retired)).toEqual(await contentsOf(target, move.target.schema))
 })
 
-test('a store cannot be made anew where one has left, by whoever did not hear of it', async () => {
+test('a process that does not know of the move cannot create a new store where one has left', async () => {
   const { move, source, open } = await openMove()
   await switchOver(move)
 
@@ -78,7 +78,7 @@ test('a store cannot be made anew where one has left, by whoever did not hear of
   expect([making.error, looking.error]).toMatchObject([{ code: 'schema_newer' }, { code: 'schema_newer' }])
 })
 
-test('the schema of a store that has left is of no use under its other name, and is whole again under its own', async () => {
+test('the schema of a store that has left cannot be used under its other name, and is complete again under its own', async () => {
   const { move, source, store } = await openMove()
   await store.events.append('order-1', placed())
   await switchOver(move)

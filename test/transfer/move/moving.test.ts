@@ -7,10 +7,10 @@ import { switchOver } from '../../../src/transfer/move/switch.ts'
 import { ada, bob, type Customer } from '../../documents/customers.ts'
 import { orders, totals } from '../../projections/read-models.ts'
 import { paid, placed } from '../../support/shop.ts'
-import { contentsOf, sequencesOf, shapeOf } from './judge.ts'
-import { type OpenMove, openMove } from './servers.ts'
+import { contentsOf, sequencesOf, shapeOf } from './schema-contents.ts'
+import { type OpenMove, openMove } from './two-servers.ts'
 
-/** A bit of everything a store can hold. */
+/** Data of every kind that a store can hold. */
 async function fill({ store }: OpenMove): Promise<void> {
   const customers = store.documents<Customer>('customers')
   await store.projections.register(orders)
@@ -31,7 +31,7 @@ async function fill({ store }: OpenMove): Promise<void> {
   await store.projections.runUntilIdle()
 }
 
-test('a store is moved with all it holds, and goes on above the positions it had', async () => {
+test('a store is moved with its whole content, and continues above its positions', async () => {
   const opened = await openMove()
   const { move, source, target, open } = opened
   const { schema } = move.source
@@ -54,7 +54,7 @@ test('a store is moved with all it holds, and goes on above the positions it had
   expect((await there.schema.check()).problems).toEqual([])
 })
 
-test('a store that was moved can be moved back, over the door that was closed behind it', async () => {
+test('a moved store can be moved back, over the marker it left', async () => {
   const opened = await openMove()
   const { move, back, source, target, open } = opened
   const { schema } = move.source
@@ -75,7 +75,7 @@ test('a store that was moved can be moved back, over the door that was closed be
   expect(await stateOf(back)).toBe('active')
 })
 
-test('a store goes there and back and there again, whatever was kept of it on the way', async () => {
+test('a store can be moved there, back and there again, whatever it left on the way', async () => {
   const { move, back, store, source, target } = await openMove()
   await store.events.append('order-1', placed())
 
@@ -86,7 +86,7 @@ test('a store goes there and back and there again, whatever was kept of it on th
   expect((await contentsOf(target, move.target.schema)).events).toHaveLength(1)
 })
 
-test('copying can be repeated, copies only what changed, and tells how far it is', async () => {
+test('copying can be repeated, copies only changes, and reports progress', async () => {
   const opened = await openMove()
   const { move, store } = opened
   await fill(opened)
@@ -95,20 +95,20 @@ test('copying can be repeated, copies only what changed, and tells how far it is
   await store.documents<Customer>('customers').put('bob', { ...bob, email: 'bob@example.org' })
   await store.documents<Customer>('customers').delete('ada')
 
-  const told: string[] = []
+  const reported: string[] = []
   const second = await copyInto(move, {
-    onProgress: ({ phase, table, rows }) => told.push(`${phase} ${table} ${rows}`),
+    onProgress: ({ phase, table, rows }) => reported.push(`${phase} ${table} ${rows}`),
   })
 
   expect(first.events).toBe(62)
   expect(second).toMatchObject({ passes: 1 })
-  expect(told).toContain('copy events 63')
-  expect(told.some(each => each.startsWith('copy customers'))).toBe(true)
-  expect(told.some(each => each.includes('order_totals'))).toBe(false)
+  expect(reported).toContain('copy events 63')
+  expect(reported.some(each => each.startsWith('copy customers'))).toBe(true)
+  expect(reported.some(each => each.includes('order_totals'))).toBe(false)
   expect(await stateOf(move)).toBe('copying')
 })
 
-test('tables that come, go and change while rows are copied are on the target as they are at the end', async () => {
+test('tables that are created, dropped and changed during the copy are on the target as they are at the end', async () => {
   const opened = await openMove()
   const { move, source, target, store } = opened
   const { schema } = move.source
@@ -131,7 +131,7 @@ test('tables that come, go and change while rows are copied are on the target as
   expect(await contentsOf(target, schema)).toEqual(await contentsOf(source, move.retired))
 })
 
-test('events that retention deletes meanwhile are deleted on the target, and positions go on above every checkpoint', async () => {
+test('events deleted by retention during a move are deleted on the target, and positions continue above every checkpoint', async () => {
   const opened = await openMove()
   const { move, source, target, open } = opened
   const { schema } = move.source

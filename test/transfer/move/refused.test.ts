@@ -3,7 +3,7 @@ import { activate, discard, dropRetired } from '../../../src/transfer/move/incom
 import { copyInto } from '../../../src/transfer/move/moving.ts'
 import { stateOf } from '../../../src/transfer/move/state.ts'
 import { switchOver } from '../../../src/transfer/move/switch.ts'
-import { openMove } from './servers.ts'
+import { openMove } from './two-servers.ts'
 
 const refused = (reason: RegExp) => ({ code: 'move_refused', reason: expect.stringMatching(reason) })
 
@@ -14,7 +14,7 @@ test.each([
   ['type of the user', `create type ~size as enum ('s', 'm')`, /type size/],
   ['table without a key', 'create table ~notes (note text)', /notes has no primary key/],
   ['constraint', 'create table ~notes (id int primary key check (id > 0))', /notes has notes_id_check/],
-])('a schema with a %s, which would be left behind, is not moved', async (_, text, reason) => {
+])('a schema with a %s, which would not be copied, is not moved', async (_, text, reason) => {
   const { move, source, target } = await openMove()
   await source.query(move.source.schema, text)
 
@@ -26,14 +26,14 @@ test.each([
   ).toEqual([])
 })
 
-test('a schema that is of another version than the library is not moved', async () => {
+test('a schema of another version than the library is not moved', async () => {
   const { move, source } = await openMove()
   await source.query(move.source.schema, `delete from ~migrations where id = 1`)
 
   await expect(copyInto(move)).rejects.toMatchObject(refused(/migration 1 \(baseline\)/))
 })
 
-test('nothing that is in the way on the target is touched', async () => {
+test('existing objects on the target are not touched', async () => {
   const { move, target, open, store } = await openMove()
   const there = await open(target, { migrate: true })
   await there.events.append('order-1', { type: 'OrderPlaced', data: { total: 1 } })

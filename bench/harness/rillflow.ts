@@ -1,0 +1,2 @@
+/** The package as users get it: the build, not the sources. */
+export * from '../../dist/index.js'

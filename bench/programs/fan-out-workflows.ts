@@ -1,0 +1,40 @@
+/** Workflows that fan out into many parts and join them again, in their own process. */
+
+import { closedLoop } from '../harness/closed-loop.ts'
+import { answer } from '../harness/program.ts'
+import { batch, emit, openStore } from '../harness/rillflow.ts'
+import type { Sample } from '../harness/rounds.ts'
+import { defaults } from '../rigs/job-queue.ts'
+
+export interface FanOutInput {
+  readonly url: string
+  /** Of each fan-out. */
+  readonly parts: number
+  readonly callers: number
+  readonly ms: number
+}
+
+/** Fan-outs per second; p50 and p99 are from publishing one until its workflow has settled. */
+export type FanOutAnswer = Sample
+
+answer<FanOutInput>(async ({ url, parts, callers, ms }): Promise<FanOutAnswer> => {
+  await using store = await openStore({ url, migrate: true })
+  const workflows = store.workflows
+  const numbers = Array.from({ length: parts }, (_, n) => n)
+  const joined = new Map<string, number>()
+  workflows.on('FanOut', { name: 'fan', emits: ['Part'] }, () => batch(numbers.map(n => emit('Part', { n }))))
+  workflows.on('Part', { name: 'part', emits: ['PartDone'] }, event => emit('PartDone', event.data))
+  workflows.join('PartDone', { name: 'all-parts', of: 'batch' }, (events, ctx) => {
+    if (joined.has(ctx.correlationId)) throw new Error('joined twice')
+    joined.set(ctx.correlationId, events.length)
+  })
+  await using worker = workflows.worker({ concurrency: defaults.workers })
+  await worker.start()
+  const { value, p50, p99 } = await closedLoop({ callers, ms, warmUpMs: 1000 }, async () => {
+    const workflow = await workflows.publish('FanOut', {})
+    await workflow.settled({ timeoutMs: 60_000 })
+    if (joined.get(workflow.correlationId) !== parts)
+      throw new Error(`settled with ${joined.get(workflow.correlationId)} of ${parts} parts joined`)
+  })
+  return { value, p50, p99 }
+})

@@ -1,0 +1,44 @@
+/** The call with which a worker claims executions, without the worker; from the sources, because it is not public. */
+import { openPostgres } from '../../src/database/postgres/postgres.ts'
+import { sql } from '../../src/database/sql.ts'
+import { type Log, logNames } from '../../src/events/log.ts'
+import { upcasters } from '../../src/events/read/upcast.ts'
+import { openTelemetry } from '../../src/telemetry/telemetry.ts'
+import { claim } from '../../src/workflows/work/claim.ts'
+import { drawFences } from '../../src/workflows/work/fences.ts'
+
+export interface Claimer extends AsyncDisposable {
+  /** Returns the number of executions claimed. */
+  claim(route: number, limit: number): Promise<number>
+  /** Makes all claimed executions ready again, behind all others. */
+  release(): Promise<unknown>
+}
+
+const owner = 'bench'
+
+export async function openClaimer(url: string, schema: string): Promise<Claimer> {
+  const database = await openPostgres({ url })
+  const names = logNames(schema)
+  // Only the parts that a claim uses, for events of the current schema version.
+  const log = { database, schema, names, telemetry: openTelemetry(), upcasters: upcasters([]), validateOnRead: false }
+  const nextFence = drawFences(log as unknown as Log)
+  // Only a registered worker can claim.
+  await database.run(sql`
+    insert into ${names.workflow_workers} (owner, heartbeat_at, lease_ms, concurrency, routes)
+    values (${owner}::text, clock_timestamp(), 3600000, 1, '{}')
+    on conflict do nothing`)
+  return {
+    async claim(route, limit) {
+      const request = { owner, fence: await nextFence(), routes: [route], limit, ahead: 15, graceMs: 15_000 }
+      return (await claim(log as unknown as Log, request)).length
+    },
+    release: () =>
+      database.run(sql`
+        update ${names.workflow_executions}
+        set state = 'ready',
+          worker = null,
+          rank = (extract(epoch from clock_timestamp()) * 1000)::bigint
+        where worker = ${owner}::text`),
+    [Symbol.asyncDispose]: () => database.close(1_000),
+  }
+}

@@ -1,0 +1,35 @@
+/** Our document projection of orders in a daemon, and a listener for its commits. */
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
+import { channels, documentProjection, type Store } from '../harness/rillflow.ts'
+import { fold, newOrder, type Order, type OrderEvent, orderTypes } from '../workloads/orders.ts'
+
+type Fold = (order: Order, event: { readonly type: string; readonly data: unknown }) => Order
+
+/** Folds the events of a stream into an order, a handler for each type. */
+export function ordersProjection(name: string, onEvent: () => void = () => {}): ReturnType<typeof documentProjection> {
+  const handler: Fold = (order, event) => {
+    onEvent()
+    return fold(order, event as OrderEvent)
+  }
+  return documentProjection(name, {
+    initial: (): Order => newOrder,
+    on: Object.fromEntries(orderTypes.map(type => [type, handler])),
+  })
+}
+
+export async function startOrders(store: Store): Promise<ReturnType<Store['daemon']>> {
+  await store.projections.register(ordersProjection('orders'))
+  const daemon = store.daemon()
+  await daemon.start()
+  await store.projections.waitFor('orders', 0)
+  return daemon
+}
+
+/** Calls the listener after each commit of a consumer in this process, with the time of the machine's clock. Returns a stop. */
+export function onApplied(listener: (position: number, at: number) => void): () => void {
+  const listen = (message: unknown): void => {
+    listener((message as { checkpoint: number }).checkpoint, process.hrtime.bigint())
+  }
+  subscribe(channels.batch, listen)
+  return () => unsubscribe(channels.batch, listen)
+}

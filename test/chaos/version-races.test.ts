@@ -1,0 +1,164 @@
+/**
+ * Races for a version: of all writers that expect the same version exactly one succeeds and the others get the actual
+ * one; writers that expect any version never conflict; and no append fails because of another.
+ */
+import { expect, test } from 'vitest'
+import { openStore, type Store, type StoreOptions } from '../../src/store.ts'
+import { engine, freshSchema, openDatabase, postgresUrl } from '../support/engines.ts'
+import { type Answer, perform, startAppending } from './appending-process.ts'
+import { connect, long, show } from './chaos.ts'
+import { times } from './seeded-random.ts'
+
+const rounds = long ? 500 : 10
+const one = { type: 'OrderPlaced', data: { total: 1 } }
+
+async function openTwo(schema = freshSchema()): Promise<{ stores: [Store, Store] } & AsyncDisposable> {
+  const place = engine === 'pglite' ? { database: await openDatabase() } : { url: postgresUrl(), listen: false }
+  const stores: [Store, Store] = [
+    await openStore({ ...place, schema, migrate: true }),
+    await openStore({ ...place, schema, migrate: false }),
+  ]
+  return {
+    stores,
+    async [Symbol.asyncDispose]() {
+      for (const store of stores) await store.close()
+    },
+  }
+}
+
+test('of many writers that expect one version exactly one succeeds, and the others get the actual version', async () => {
+  await using two = await openTwo()
+  const { stores } = two
+  for (let version = 0; version < rounds; version++) {
+    const race = { kind: 'race', stream: 'order-1', expected: version, callers: 8 } as const
+    const answers = await Promise.all(stores.map(store => perform(store, race)))
+
+    expectOneWinner(answers, version)
+  }
+  expect((await stores[0].events.read('order-1').toArray()).map(event => event.version)).toEqual(
+    times(rounds, at => at + 1),
+  )
+})
+
+test('writers that expect any version all succeed, each with its own version', async () => {
+  await using two = await openTwo()
+  const { stores } = two
+  const streams = times(5, at => `order-${at}`)
+  const count = long ? 5_000 : 300
+  const results = await Promise.all(
+    times(count, at => stores[at % 2]!.events.append(streams[at % 5]!, at % 3 ? one : [one, one])),
+  )
+
+  for (const stream of streams) {
+    const events = await stores[0].events.read(stream).toArray()
+    expect(events.map(event => event.version)).toEqual(times(events.length, at => at + 1))
+    const own = results.filter(result => result.stream === stream)
+    expect(own.flatMap(result => result.eventIds).sort()).toEqual(events.map(event => event.id).sort())
+    for (const result of own) expect(events[result.version - 1]!.id).toBe(result.eventIds.at(-1))
+    for (const result of own) expect(events[result.version - 1]!.position).toBe(result.position)
+  }
+})
+
+test('appends of one process to one stream keep the order of their calls, also with other streams among them', async () => {
+  await using two = await openTwo()
+  const [store] = two.stores
+  const shared = (other: string, expected: number) =>
+    store.events.append([
+      { stream: other, events: one },
+      { stream: 'shared', events: one, expected },
+    ])
+  // The first is sent immediately and alone; those that come meanwhile are one group.
+  const first = store.events.append('z-first', one)
+  const results = await Promise.all([shared('c', 0), shared('b', 1), shared('a', 2), shared('é', 3), shared('b', 4)])
+  await first
+
+  expect(results.map(([, result]) => result!.version)).toEqual([1, 2, 3, 4, 5])
+})
+
+test('a conflict within a group does not affect the other appends', async () => {
+  await using two = await openTwo()
+  const [store] = two.stores
+  const first = store.events.append('z-first', one)
+  const outcomes = await Promise.allSettled(
+    times(100, at => store.events.append(`order-${at % 10}`, one, at % 7 === 0 ? { expected: 99 } : {})),
+  )
+  await first
+
+  expect(outcomes.map(outcome => outcome.status)).toEqual(times(100, at => (at % 7 ? 'fulfilled' : 'rejected')))
+  for (const outcome of outcomes)
+    if (outcome.status === 'rejected')
+      expect(outcome.reason).toMatchObject({ code: 'version_conflict', expected: 99, actual: expect.any(Number) })
+})
+
+if (engine !== 'pglite') {
+  test('the same holds between processes', async () => {
+    const schema = freshSchema()
+    await using two = await openTwo(schema)
+    await using other = startAppending({ url: postgresUrl(), schema, listen: false })
+    await other.ready
+    for (let version = 0; version < rounds; version++) {
+      const race = { kind: 'race', stream: 'order-1', expected: version, callers: 8 } as const
+      expectOneWinner(await Promise.all([perform(two.stores[0], race), other.ask(race)]), version)
+    }
+  })
+
+  test('two processes on hot streams never deadlock, and no unrelated append fails', async () => {
+    await using database = await ownDatabase()
+    const options = { url: database.url, schema: freshSchema(), listen: false }
+    await (await openStore({ ...options, migrate: true })).close()
+    const answers = await stormOfTwo(options)
+
+    expect(answers.flatMap(answer => answer.errors)).toEqual([])
+    await using store = await openStore(options)
+    const client = await connect(database.url)
+    const { rows } = await client.query(
+      `select s.stream, s.version::integer, count(*)::integer as events, max(e.version)::integer as last
+       from "${options.schema}".streams as s join "${options.schema}".events as e using (stream) group by 1, 2`,
+    )
+    const expected: Record<string, number> = {}
+    for (const { eventsByStream } of answers)
+      for (const [stream, events] of Object.entries(eventsByStream)) expected[stream] = (expected[stream] ?? 0) + events
+    expect(Object.fromEntries(rows.map(row => [row.stream, row.events]))).toEqual(expected)
+    for (const row of rows) expect(row).toMatchObject({ version: row.events, last: row.events })
+    const { rows: counts } = await client.query(
+      'select deadlocks::integer from pg_stat_database where datname = current_database()',
+    )
+    await client.end()
+    expect(counts).toEqual([{ deadlocks: 0 }])
+    show(answers.map(({ stored, actuals }) => ({ stored, conflicts: actuals.length })))
+    expect((await store.schema.check()).problems).toEqual([])
+  }, 120_000)
+}
+
+async function stormOfTwo(options: StoreOptions): Promise<Answer[]> {
+  await using first = startAppending(options)
+  await using second = startAppending(options)
+  const both = [first, second]
+  await Promise.all(both.map(each => each.ready))
+  const storm = { kind: 'storm', forMs: long ? 60_000 : 2_500, streams: 12, callers: 32 } as const
+  return await Promise.all(both.map((each, seed) => each.ask({ ...storm, seed })))
+}
+
+function expectOneWinner(answers: readonly Answer[], version: number): void {
+  const total = answers.reduce((sum, answer) => sum + answer.stored, 0)
+  const actuals = answers.flatMap(answer => answer.actuals)
+  expect(answers.flatMap(answer => answer.errors)).toEqual([])
+  expect(total).toBe(1)
+  expect(actuals).toEqual(times(15, () => version + 1))
+}
+
+/** A database with counters of its own. */
+async function ownDatabase(): Promise<{ url: string } & AsyncDisposable> {
+  const admin = await connect(postgresUrl())
+  const name = freshSchema()
+  await admin.query(`create database ${name}`)
+  const url = new URL(postgresUrl())
+  url.pathname = `/${name}`
+  return {
+    url: url.href,
+    async [Symbol.asyncDispose]() {
+      await admin.query(`drop database ${name} with (force)`)
+      await admin.end()
+    },
+  }
+}

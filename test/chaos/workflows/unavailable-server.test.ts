@@ -1,0 +1,72 @@
+/** A database that is unavailable while handlers run. */
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { deferred } from '../../../src/core/lifecycle.ts'
+import { openStore } from '../../../src/store.ts'
+import { complete, emit } from '../../../src/workflows/emit.ts'
+import { freshSchema } from '../../support/engines.ts'
+import { type PostgresServer, startServer } from '../../support/postgres-server.ts'
+import { waitUntil } from '../../support/wait.ts'
+import { long, major } from '../chaos.ts'
+
+let server: PostgresServer
+
+beforeAll(async () => {
+  server = await startServer({ major, durable: true })
+})
+
+afterAll(() => server[Symbol.asyncDispose]())
+
+test.each(['stopped', 'killed'] as const)(
+  'SB-39: outcomes of handlers that ended while the server was %s are stored when it is back, and no handler runs again',
+  async how => {
+    const schema = freshSchema()
+    await using store = await openStore({ url: server.url, schema, migrate: true })
+    await store.transaction(tx => tx.query(`create table "${schema}".receipts (handler text)`))
+    const flows = store.workflows
+    const runs: string[] = []
+    let goOn = deferred<void>()
+    const handler = async (name: string): Promise<void> => {
+      runs.push(name)
+      await goOn.promise
+    }
+    flows.on('OrderPlaced', { name: 'plain' }, () => handler('plain'))
+    flows.on('OrderPlaced', { name: 'ordered', ordered: true }, () => handler('ordered'))
+    flows.on('OrderPlaced', { name: 'emitting' }, async () => {
+      await handler('emitting')
+      return emit('OrderPaid', {})
+    })
+    flows.on('OrderPlaced', { name: 'writing' }, async () => {
+      await handler('writing')
+      return complete(tx => tx.query(`insert into "${schema}".receipts values ('writing')`))
+    })
+    flows.on('OrderPlaced', { name: 'stepping' }, async (_event, ctx) => {
+      await ctx.step('charge', () => handler('stepping'))
+      return emit('OrderShipped', {})
+    })
+    const names = ['emitting', 'ordered', 'plain', 'stepping', 'writing']
+    await using worker = flows.worker({ leaseMs: 60_000 })
+    await worker.start()
+
+    for (let round = 0; round < (long ? 10 : 1); round++) {
+      runs.length = 0
+      const flow = await flows.publish('OrderPlaced', { round })
+      await waitUntil(() => runs.length === names.length, { what: 'all handlers at work' })
+      // Claims are not flushed by themselves: a later commit takes them to the disk.
+      await store.events.append('bell', { type: 'BellRung', data: {} })
+      await (how === 'stopped' ? server.stop() : server.kill())
+      goOn.resolve()
+      await new Promise(resolve => setImmediate(resolve))
+      await server.restart()
+      const status = await flow.settled({ timeoutMs: 60_000 })
+      goOn = deferred()
+
+      expect(runs.sort()).toEqual(names)
+      expect(status).toMatchObject({ state: 'settled', deadLetters: 0 })
+      const receipts = await store.transaction(tx => tx.query(`select 1 from "${schema}".receipts`))
+      expect(receipts).toHaveLength(round + 1)
+      const emitted = (await store.events.readAll({ correlationId: flow.correlationId }).toArray()).map(e => e.type)
+      expect(emitted.sort()).toEqual(['OrderPaid', 'OrderPlaced', 'OrderShipped'])
+    }
+  },
+  long ? 600_000 : 180_000,
+)

@@ -1,0 +1,137 @@
+/**
+ * The rules that every file must obey. Each is a pure function from sources to violations (`path:line what is wrong`), so
+ * that `architecture.test.ts` can check that it detects violations before it applies it to the real files.
+ */
+import { codeOf, importsOf, lineAt, type Source } from './source-files.ts'
+
+export type Rule = (sources: readonly Source[]) => string[]
+
+/** The tree from top to bottom. A part imports only parts above it, so parts on one line never import each other. */
+export const LAYERS: readonly (readonly string[])[] = [
+  ['core'],
+  ['database'],
+  ['telemetry'],
+  ['schema'],
+  ['events', 'documents'],
+  ['consumers'],
+  ['aggregates'],
+  ['projections', 'subscriptions', 'workflows'],
+  ['sessions'],
+  ['parts.ts'],
+  ['transfer'],
+  ['upkeep'],
+  ['tenants'],
+  ['server'],
+  ['store.ts'],
+  ['config.ts'],
+  ['errors.ts'],
+  ['index.ts'],
+  ['cli'],
+  ['testing'],
+  ['integrations'],
+]
+
+const MAX_LINES: Record<string, number> = { src: 500, test: 600 }
+const BANNED_NAMES = /^(utils?|helpers?|types|common|constants|interfaces|manager|lib)$|-(utils?|helpers?)$/
+const FOLDERS_WITHOUT_HEAD = ['migrations']
+
+/** A part is a folder of `src`, or a file right in it. */
+export const importsOnlyFromAbove: Rule = sources =>
+  under('src/', sources).flatMap(source => {
+    const own = partOf(source.path)
+    if (layerOf(own) < 0) return [`${source.path}:1 is in "${own}", which has no place in the table of layers`]
+    return importsOf(source)
+      .filter(({ target }) => /^(src|test|bench|examples|\.\.)(\/|$)|^rillflow\b/.test(target))
+      .filter(({ target }) => partOf(target) !== own && !isAbove(partOf(target), own))
+      .map(({ target, line }) => `${source.path}:${line} "${own}" may not import ${target}`)
+  })
+
+export const filesAreShort: Rule = sources =>
+  sources.flatMap(({ path, text }) => {
+    const lines = text.trimEnd().split('\n').length
+    const limit = MAX_LINES[path.split('/')[0] ?? ''] ?? Number.POSITIVE_INFINITY
+    return lines > limit ? [`${path}:${lines} has ${lines} lines, the limit is ${limit}`] : []
+  })
+
+export const filesAreNamedAfterThings: Rule = sources =>
+  sources.filter(({ path }) => BANNED_NAMES.test(stem(path))).map(({ path }) => `${path}:1 says nothing by its name`)
+
+export const onlyOneBarrel: Rule = sources =>
+  under('src/', sources)
+    .filter(({ path }) => stem(path) === 'index' && path !== 'src/index.ts')
+    .map(({ path }) => `${path}:1 is a barrel; import the file that has the thing`)
+
+export const foldersHaveHeads: Rule = sources => {
+  const heads = new Map<string, string>()
+  for (const { path, text } of under('src/', sources)) {
+    const folder = path.split('/').at(-2) ?? ''
+    const head = path.replace(/[^/]+$/, `${folder}.ts`)
+    if (folder === 'src' || FOLDERS_WITHOUT_HEAD.includes(folder)) continue
+    if (path === head) heads.set(head, /^(#!.*\n)?\/\*\*/.test(text) ? '' : `${path}:1 has no head comment`)
+    else if (!heads.has(head)) heads.set(head, `${path}:1 has no ${folder}.ts next to it to explain its folder`)
+  }
+  return [...heads.values()].filter(offence => offence !== '')
+}
+
+export const onlyTheCliPrints: Rule = sources => matches(/\bconsole\s*\./g, codeOutsideCli(sources), 'prints')
+
+export const onlyTheCliListensToTheProcess: Rule = sources =>
+  matches(/\bprocess\s*\.\s*(on|once|addListener|prependListener)\s*\(/g, codeOutsideCli(sources), 'hooks the process')
+
+/** In the place of a type; a function, a variable or a property may have this name. */
+export const nothingIsAny: Rule = sources =>
+  matches(
+    /(?:\S:|[<|&]|=>|\b(?:as|extends|satisfies))\s*any\b(?!\s*[(.:])|\bany\s*(?:\[\]|>)/g,
+    under('src/', sources).map(blank),
+    'uses any',
+  )
+
+/** The words are spelt so that this line does not match. */
+export const nothingIsLeftForLater: Rule = sources =>
+  matches(/\b(?:TOD[O]|FIXM[E]|XX[X]|HAC[K])\b/g, sources, 'leaves something for later')
+
+export const everyTestRuns: Rule = sources =>
+  matches(
+    /\b(?:test|it|describe|suite|context|ctx)(?:\.\w+)*\.(?:only|skip|todo)\b/g,
+    under('test/', sources).map(blank),
+    'singles out or leaves out a test',
+  )
+
+export const lockFileHasNoAddresses: Rule = sources => matches(/"resolved"/g, sources, 'holds a download address')
+
+function matches(pattern: RegExp, sources: readonly Source[], what: string): string[] {
+  return sources.flatMap(({ path, text }) =>
+    [...text.matchAll(pattern)].map(match => `${path}:${lineAt(text, match.index)} ${what}: ${match[0].trim()}`),
+  )
+}
+
+function under(folder: string, sources: readonly Source[]): Source[] {
+  return sources.filter(({ path }) => path.startsWith(folder))
+}
+
+function codeOutsideCli(sources: readonly Source[]): Source[] {
+  return under('src/', sources)
+    .filter(({ path }) => partOf(path) !== 'cli')
+    .map(blank)
+}
+
+function blank({ path, text }: Source): Source {
+  return { path, text: codeOf(text, 'blank') }
+}
+
+function partOf(path: string): string {
+  return path.startsWith('src/') ? (path.split('/')[1] ?? '') : path
+}
+
+function layerOf(part: string): number {
+  return LAYERS.findIndex(layer => layer.includes(part))
+}
+
+function isAbove(part: string, other: string): boolean {
+  return layerOf(part) >= 0 && layerOf(part) < layerOf(other)
+}
+
+/** The name up to the first dot: `append` of `append.test.ts`. */
+function stem(path: string): string {
+  return path.split('/').at(-1)?.split('.')[0] ?? ''
+}

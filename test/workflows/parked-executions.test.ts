@@ -1,0 +1,171 @@
+import { expect, test } from 'vitest'
+import type { Awaitable } from '../../src/core/core.ts'
+import type { HandlerOptions } from '../../src/workflows/handler.ts'
+import type { HandlerContext } from '../../src/workflows/steps/context.ts'
+import { openShop, outcome, type Shop, type ShopMap } from '../support/shop.ts'
+import { executionStates, letTimePass, untilSuspended } from '../support/suspended-executions.ts'
+import { waitUntil } from '../support/wait.ts'
+
+const worker = { pollMs: 20 }
+
+/** A handler whose code is replaced while it sleeps. */
+async function replaced(
+  before: (ctx: HandlerContext<ShopMap>) => Promise<unknown>,
+  after: (ctx: HandlerContext<ShopMap>) => Promise<unknown>,
+  options: Partial<HandlerOptions<ShopMap, 'OrderPlaced', 'OrderPaid'>> = {},
+): Promise<Shop & { code: { run: (ctx: HandlerContext<ShopMap>) => Awaitable<unknown> }; correlationId: string }> {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  const code = { run: before }
+  flows.on('OrderPlaced', { name: 'pay', ...options }, async (_event, ctx) => {
+    await code.run(ctx)
+  })
+  const running = flows.worker(worker)
+  await running.start()
+  const { correlationId } = await flows.publish('OrderPlaced', { total: 99 })
+  await untilSuspended(shop)
+  code.run = after
+  await letTimePass(shop, 60_000)
+  return { ...shop, code, correlationId }
+}
+
+async function errorOf({ query }: Shop): Promise<{ code: string; message: string }> {
+  const [row] = await query<{ error: { code: string; message: string } }>(
+    `select error from ~workflow_activity where kind = 'parked' order by position desc limit 1`,
+  )
+  return row!.error
+}
+
+test.each<[string, (ctx: HandlerContext<ShopMap>) => Promise<unknown>, string]>([
+  [
+    'another name',
+    ctx => ctx.step('second', () => 1),
+    'step "second" as call 1 where an earlier run had recorded step "first"',
+  ],
+  [
+    'another kind',
+    ctx => ctx.tx('first', async () => 1),
+    'tx "first" as call 1 where an earlier run had recorded step "first"',
+  ],
+  [
+    'another order',
+    ctx => Promise.all([ctx.sleep('a minute', 60_000), ctx.step('first', () => 1)]),
+    'sleep "a minute" as call 1 where an earlier run had recorded step "first"',
+  ],
+])('a handler that reaches %s than before is parked', async (_what, after, said) => {
+  const before = async (ctx: HandlerContext<ShopMap>): Promise<void> => {
+    await ctx.step('first', () => 1)
+    await ctx.sleep('a minute', 60_000)
+  }
+
+  const shop = await replaced(before, after)
+  await waitUntil(async () => (await executionStates(shop)) === '1 parked')
+  const error = await errorOf(shop)
+
+  expect(error.code).toBe('non_deterministic')
+  expect(error.message).toContain('Handler "pay" came to')
+  expect(error.message).toContain(said)
+  expect(await shop.store.workflows.flow(shop.correlationId).status()).toMatchObject({ state: 'waiting', pending: 1 })
+})
+
+test('a catch in the handler does not hide the mismatch, and no step of the wrong code is run', async () => {
+  const log: string[] = []
+  const shop = await replaced(
+    ctx => ctx.sleep(60_000),
+    async ctx => {
+      await ctx.step('new', () => log.push('run')).catch(() => log.push('caught'))
+      log.push('after')
+    },
+  )
+
+  await waitUntil(async () => (await executionStates(shop)) === '1 parked')
+
+  expect(log).toEqual([])
+})
+
+test('a parked execution continues when it is resumed with matching code, and has lost no attempt', async () => {
+  const log: string[] = []
+  const fitting = async (ctx: HandlerContext<ShopMap>): Promise<void> => {
+    await ctx.step('first', () => log.push('first'))
+    await ctx.sleep(60_000)
+    log.push(`slept ${ctx.attempt}`)
+    if (ctx.attempt === 1) throw new Error('not yet')
+  }
+  const shop = await replaced(fitting, ctx => ctx.step('other', () => 1), { retries: 1, backoff: { baseMs: 1 } })
+  await waitUntil(async () => (await executionStates(shop)) === '1 parked')
+  const [parked] = await shop.query<{ id: string }>('select id from ~workflow_executions')
+
+  shop.code.run = fitting
+  await shop.store.workflows.resume(parked!.id)
+  const status = await shop.store.workflows.flow(shop.correlationId).settled()
+
+  expect(status.state).toBe('settled')
+  expect(log).toEqual(['first', 'slept 1', 'slept 2'])
+})
+
+test('an execution of a lane keeps its place while it is parked, and when it is resumed', async () => {
+  const log: string[] = []
+  const fitting = async (ctx: HandlerContext<ShopMap>): Promise<void> => {
+    await ctx.sleep(60_000)
+    log.push('head')
+  }
+  const shop = await replaced(fitting, ctx => ctx.step('other', () => 1), { ordered: true })
+  const flow = shop.store.workflows.flow(shop.correlationId)
+  await waitUntil(async () => (await executionStates(shop)) === '1 parked')
+  const [parked] = await shop.query<{ id: string }>('select id from ~workflow_executions')
+  await flow.signal('OrderPlaced', { total: 1 })
+  await waitUntil(async () => (await executionStates(shop)) === '1 blocked, 1 parked')
+
+  shop.code.run = fitting
+  await shop.store.workflows.resume(parked!.id)
+  await untilSuspended(shop)
+  await letTimePass(shop, 60_000)
+  await flow.settled()
+
+  expect(log).toEqual(['head', 'head'])
+  expect(await shop.query('select 1 as n from ~workflow_lanes')).toEqual([])
+})
+
+test('only parked executions can be resumed', async () => {
+  const shop = await openShop()
+  const flows = shop.store.workflows
+  flows.on('OrderPlaced', { name: 'pay' }, (_event, ctx) => ctx.sleep(60_000))
+  await using running = flows.worker(worker)
+  await running.start()
+  await flows.publish('OrderPlaced', { total: 99 })
+  await untilSuspended(shop)
+  const [row] = await shop.query<{ id: string }>('select id from ~workflow_executions')
+
+  const refused = await Promise.all(
+    [row!.id, '00000000-0000-8000-8000-000000000000', 'no id'].map(id => outcome(flows.resume(id))),
+  )
+
+  expect(refused.map(({ error }) => error)).toMatchObject([
+    { code: 'execution_not_parked', state: 'suspended' },
+    { code: 'execution_not_parked', state: 'gone' },
+    { code: 'execution_not_parked', state: 'gone' },
+  ])
+})
+
+test('more calls after the remembered ones, and branches that end in another order, are not a mismatch', async () => {
+  const log: string[] = []
+  const branch = async (ctx: HandlerContext<ShopMap>, name: string, ms: number): Promise<void> => {
+    await ctx.step(`${name} 1`, () => new Promise(resolve => setTimeout(resolve, ms)))
+    await ctx.step(`${name} 2`, () => {})
+    await ctx.step(`${name} 3`, () => {})
+  }
+  const before = async (ctx: HandlerContext<ShopMap>): Promise<void> => {
+    // The later call ends first.
+    await Promise.all([branch(ctx, 'slow', 60), branch(ctx, 'quick', 5), branch(ctx, 'middle', 30)])
+    await ctx.sleep(60_000)
+  }
+  const shop = await replaced(before, async ctx => {
+    await before(ctx)
+    log.push(await ctx.step('more', () => 'more'))
+  })
+
+  const status = await shop.store.workflows.flow(shop.correlationId).settled()
+
+  expect(status.state).toBe('settled')
+  expect(log).toEqual(['more'])
+})
