@@ -1,4 +1,4 @@
-/** The tables of `docs/internals/citus.md`: statements that are known not to run on Citus as they are. */
+/** The tables of `test/portability/citus.md`: statements that are known not to run on Citus as they are. */
 import { readFileSync } from 'node:fs'
 
 export interface Exception {
@@ -34,4 +34,4 @@ function cellsUnder(heading: string): string[][] {
   return rows.slice(2).map(row => row.slice(2, -2).split(' | ').map(plain))
 }
 
-const text = readFileSync(new URL('../../docs/internals/citus.md', import.meta.url), 'utf8')
+const text = readFileSync(new URL('citus.md', import.meta.url), 'utf8')
