@@ -1,5 +1,5 @@
 /**
- * Opening a store: the only file that knows all parts.
+ * Opening a store. What it is made of is put together in `assemble.ts`.
  *
  *     await using store = await openStore()                     embedded, in ./.rillflow
  *     await using store = await openStore({ memory: true })     embedded, gone when closed
@@ -7,64 +7,51 @@
  */
 
 import type { Aggregate } from './aggregates/aggregate.ts'
-import { openAggregates } from './aggregates/aggregates.ts'
 import type { AnyEvent } from './aggregates/decider.ts'
 import type { Repository } from './aggregates/repository.ts'
 import type { Snapshotter, SnapshotterOptions } from './aggregates/snapshotter.ts'
-import { openConsumers } from './consumers/consumers.ts'
-import { type DeadLetters, openDeadLetters } from './consumers/dead-letters/dead-letters.ts'
-import { openProcessors, type Processor, type ProcessorOptions } from './consumers/processor.ts'
-import { type Daemon, type DaemonOptions, openDaemons } from './consumers/runners/daemon.ts'
-import { administerDaemons, type Daemons } from './consumers/runners/runners.ts'
-import { type Clock, systemClock } from './core/clock.ts'
-import { InvalidOption, isRillflowError, StoreClosed } from './core/errors.ts'
-import { type Ids, uuidv7Ids } from './core/id.ts'
-import { once, settledWithin } from './core/lifecycle.ts'
+import { assemble } from './assemble.ts'
+import type { DeadLetters } from './consumers/dead-letters/dead-letters.ts'
+import type { Processor, ProcessorOptions } from './consumers/processor.ts'
+import type { Daemon, DaemonOptions } from './consumers/runners/daemon.ts'
+import type { Daemons } from './consumers/runners/runners.ts'
+import type { Clock } from './core/clock.ts'
+import { InvalidOption, isRillflowError } from './core/errors.ts'
+import type { Ids } from './core/id.ts'
+import { once } from './core/lifecycle.ts'
 import type { Database, Transaction, TransactionOptions } from './database/database.ts'
 import { lendDatabase } from './database/lend.ts'
-import { parsers } from './database/parse.ts'
 import type { PostgresOptions } from './database/postgres/postgres.ts'
-import { rememberingTransactions } from './database/remember.ts'
-import { type AnyTransaction, foreignExecutor, isOwnTransaction } from './database/transaction.ts'
-import { type Documents, openDocuments } from './documents/documents.ts'
-import { defaultGroupLimits, groupCommit } from './events/append/group-commit.ts'
+import type { Documents } from './documents/documents.ts'
 import type { AppendDefaults } from './events/append/prepare.ts'
 import type { EventDefinitions, EventMap, UntypedEvents } from './events/definition.ts'
-import { type Events, openEvents } from './events/events.ts'
-import { inlineRegistry } from './events/inline/registry.ts'
-import { type Log, logNames } from './events/log.ts'
-import { openWake } from './events/order/wake.ts'
-import { watchLog } from './events/order/watch.ts'
-import { type Upcaster, upcasters } from './events/read/upcast.ts'
-import { openStreams, type Streams } from './events/streams/streams.ts'
+import type { Events } from './events/events.ts'
+import type { Upcaster } from './events/read/upcast.ts'
+import type { Streams } from './events/streams/streams.ts'
 import { library } from './parts.ts'
-import { openProjections, type Projections } from './projections/projections.ts'
-import type { Step } from './schema/difference.ts'
+import type { Projections } from './projections/projections.ts'
 import { type MigrateMode, openSchema, type Schema } from './schema/schema.ts'
-import { TableRegistry } from './schema/table.ts'
 import type { ServerOptions, StoreServer } from './server/server.ts'
 import { storeServers } from './server/servers.ts'
 import type { Handle } from './sessions/handle.ts'
 import type { Session, SessionOptions } from './sessions/session.ts'
-import { openSessions } from './sessions/sessions.ts'
-import { openSubscriptions, type Subscribe, type Subscriptions } from './subscriptions/subscriptions.ts'
+import type { Subscribe, Subscriptions } from './subscriptions/subscriptions.ts'
 import type { Trace, TraceOptions } from './telemetry/breadcrumbs.ts'
 import type { Counter } from './telemetry/metrics.ts'
-import { type SlowStatementOptions, watchStatements } from './telemetry/slow-statements.ts'
-import { channels, type Logger, openTelemetry, type Telemetry } from './telemetry/telemetry.ts'
+import type { SlowStatementOptions } from './telemetry/slow-statements.ts'
+import { type Logger, openTelemetry } from './telemetry/telemetry.ts'
 import { boundStore } from './tenants/bound.ts'
 import { TenantRequired } from './tenants/errors.ts'
-import type { TenantInstance } from './tenants/instance.ts'
 import { openTenancy, type Tenancy } from './tenants/tenancy.ts'
 import type { Tenants } from './tenants/tenants.ts'
-import { type Backup, type BackupOptions, backUp } from './transfer/backup/backup.ts'
-import { type ExportOptions, exportArchive } from './transfer/export/export.ts'
-import { type ImportOptions, importArchive } from './transfer/export/import.ts'
+import type { Backup, BackupOptions } from './transfer/backup/backup.ts'
+import type { ExportOptions } from './transfer/export/export.ts'
+import type { ImportOptions } from './transfer/export/import.ts'
 import type { Manifest } from './transfer/export/manifest.ts'
-import { type Diagnosis, type DoctorOptions, examine } from './upkeep/doctor/doctor.ts'
+import type { Diagnosis, DoctorOptions } from './upkeep/doctor/doctor.ts'
 import type { RetentionOptions } from './upkeep/retention.ts'
-import { everyMs, openUpkeep, type UpkeepOptions, type UpkeepReport } from './upkeep/upkeep.ts'
-import { openWorkflows, type WorkflowOptions, type Workflows } from './workflows/workflows.ts'
+import type { UpkeepOptions, UpkeepReport } from './upkeep/upkeep.ts'
+import type { WorkflowOptions, Workflows } from './workflows/workflows.ts'
 
 export interface StoreOptions<M extends EventMap = UntypedEvents> extends PostgresOptions, SlowStatementOptions {
   /** The events there are, from `defineEvents`: types them, and checks them where a schema is given. */
@@ -278,121 +265,3 @@ const boundParts = [
   ...(['subscribe', 'subscriptions', 'workflows', 'daemons', 'daemon', 'deadLetters', 'processor'] as const),
   ...(['transaction', 'export', 'import', 'upkeep', 'doctor', 'backup', 'trace'] as const),
 ] as const
-
-interface Assembled<M extends EventMap> extends Omit<TenantInstance<Store<M>>, 'tenant' | 'gate' | 'registered'> {}
-
-/** Puts the parts of one store together. Nothing is sent to the database yet. */
-function assemble<M extends EventMap>(
-  opened: Database,
-  schemaName: string,
-  telemetry: Telemetry,
-  options: StoreOptions<M>,
-): Assembled<M> {
-  const { migrate = opened.engine === 'pglite', closeMs = 5000 } = options
-  const database = watchStatements(opened, { telemetry, schema: schemaName }, options)
-  const onStep = ({ object, reason }: Step): void => {
-    telemetry.publish(channels.migrate, () => ({ schema: schemaName, object, reason }))
-    telemetry.log.info({ schema: schemaName, object, reason }, 'a step of the schema was made')
-  }
-  const tables = new TableRegistry()
-  const schema = openSchema(database, { schema: schemaName, tables, library, onStep })
-  const clock = options.clock ?? systemClock
-  const log: Log = {
-    database,
-    schema: schemaName,
-    names: logNames(schemaName),
-    channel: options.channel ?? 'rillflow_events',
-    clock,
-    ids: options.ids ?? uuidv7Ids({ clock }),
-    telemetry,
-    definitions: options.events ?? { schemas: new Map() },
-    upcasters: upcasters(options.upcasters ?? []),
-    inline: inlineRegistry(),
-    maxEventBytes: options.maxEventBytes ?? 1024 * 1024,
-    validateOnRead: options.validateOnRead ?? false,
-  }
-  const wake = openWake(log)
-  const pollMs = options.pollMs ?? 1000
-  const watch = watchLog(log, wake, pollMs)
-  const group = groupCommit(log, {
-    ...defaultGroupLimits,
-    maxQueued: options.maxQueuedAppends ?? defaultGroupLimits.maxQueued,
-    resendMs: options.resendMs ?? defaultGroupLimits.resendMs,
-  })
-  const transactions = rememberingTransactions(database)
-  const executorOf = (tx: AnyTransaction) => (isOwnTransaction(tx) ? tx : foreignExecutor(tx, foreignTypes))
-  const parts = { log, group, wake, watch, executorOf, rememberIds: transactions.rememberIds }
-
-  const subscriptions = openSubscriptions<M>(parts)
-  const consumers = openConsumers({ log, wake, watch })
-  const upkeep = openUpkeep(log, options.retention)
-  const daemons = openDaemons(consumers, upkeep.tend)
-  const aggregates = openAggregates({ ...parts, consumers })
-  const processors = openProcessors(consumers)
-  const workflows = openWorkflows<M>({ ...parts, consumers, pollMs, tend: upkeep.tend }, options.workflows)
-  const sessions = openSessions({ ...parts, cacheOf: aggregates.cacheOf }, options.sessionDefaults)
-  const projections = openProjections({
-    ...{ consumers, schema, tables, executorOf },
-    syncs: migrate === true,
-    runConsumers: daemons.runUntil,
-  })
-
-  const servers = storeServers(() => [{ log, schema }])
-  const close = once(async () => {
-    const until = performance.now() + closeMs
-    const left = (): number => Math.max(0, until - performance.now())
-    await servers.close()
-    await settledWithin(
-      Promise.all([daemons, processors, subscriptions, workflows].map(each => each.stopAll())),
-      left(),
-    )
-    await settledWithin(upkeep.stop(), left())
-    watch.close(new StoreClosed({}))
-    await settledWithin(sessions.drain(), left())
-    await settledWithin(group.drain(), left())
-    await settledWithin(wake.close(), left())
-    await database.close(left())
-  })
-
-  const store: Store<M> = {
-    engine: database.engine,
-    events: openEvents<M>(parts),
-    streams: openStreams(parts),
-    documents: openDocuments({
-      ...{ database, schema, tables, clock, ids: log.ids, telemetry, executorOf },
-      syncs: migrate === true,
-      maxDocumentBytes: options.maxDocumentBytes,
-    }),
-    schema,
-    projections,
-    aggregates: aggregates.repository,
-    snapshotter: aggregates.snapshotter,
-    session: given => sessions.session(given) as unknown as Session<M>,
-    handle: sessions.handle as unknown as Handle<M>,
-    subscribe: subscriptions.subscribe,
-    subscriptions: subscriptions.subscriptions,
-    workflows: workflows.workflows,
-    daemons: administerDaemons({ log, wake }),
-    daemon: daemons.daemon,
-    deadLetters: openDeadLetters({ log, onRequest: () => wake.changed() }),
-    processor: processors.processor,
-    transaction: transactions.transaction,
-    export: given => exportArchive({ database, schema: schemaName }, given),
-    import: given => importArchive({ database, schema: schemaName }, given),
-    upkeep: upkeep.run,
-    doctor: given => examine({ log, schema }, given),
-    backup: given => backUp(log, given),
-    metrics: () => telemetry.counters(),
-    server: servers.start,
-    async trace(work, given) {
-      const { recordTrace } = await import('./telemetry/breadcrumbs.ts')
-      return recordTrace(schemaName, work, given)
-    },
-    close,
-    [Symbol.asyncDispose]: close,
-  }
-  const run = { daemon: daemons.daemon, worker: workflows.worker, tend: () => upkeep.tend(everyMs) }
-  return { store, schema, tables, log, wake, consumers, ...run, close }
-}
-
-const foreignTypes = { getTypeParser: (oid: number) => parsers[oid] ?? ((text: string) => text) }

@@ -567,7 +567,8 @@ $body$;
 
 create or replace function "rillflow"."append_one"(
   p_stream text,
-  p_expected bigint,
+  p_expected text,
+  p_version bigint,
   p_allow_archived boolean,
   p_ids uuid[],
   p_types text[],
@@ -577,15 +578,16 @@ create or replace function "rillflow"."append_one"(
   p_correlations text[],
   p_causations text[],
   p_users text[],
-  out outcome integer,
-  out at_version bigint,
-  out at_position bigint)
+  out outcome text,
+  out version bigint,
+  out last_position bigint)
 language plpgsql volatile
 set jit = off
 as $body$
 -- revision 1
 declare
   p_count constant integer := cardinality(p_ids);
+  moment timestamptz;
   found_stream "rillflow"."streams";
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
@@ -598,61 +600,76 @@ begin
       for share;
   end if;
   if exists (
-      select
-      from "rillflow"."inline_projections" as i
-      where i.types is null
-        or i.types && p_types) then
-    outcome := 9;
+    select
+    from "rillflow"."inline_projections" as i
+    where i.types is null
+      or i.types && p_types) then
+    outcome := 'inline';
     return;
   end if;
-  outcome := 0;
   loop
     update "rillflow"."streams" as s
       set version = s.version + p_count
       where s.stream = p_stream
-        and (s.version = p_expected or p_expected = -1 or (p_expected = -2 and s.version > 0))
+        and (case p_expected
+          when 'any' then true
+          when 'exists' then s.version > 0
+          when 'empty' then s.version = 0
+          else s.version = p_version
+        end)
         and s.tombstoned_at is null
         and (s.archived_at is null or p_allow_archived)
-      returning s.version into at_version;
+      returning s.version into version;
     exit when found;
-    if p_expected in (-1, 0) then
-      insert into "rillflow"."streams" (stream, version)
-        values (p_stream, p_count)
+    if (p_expected in ('any', 'empty') or p_version = 0) then
+      moment := "rillflow"."clock"(p_stream);
+      insert into "rillflow"."streams" as s (stream, version, created_at)
+        values (p_stream, p_count, moment)
         on conflict do nothing
-        returning version into at_version;
+        returning s.version into version;
       exit when found;
     end if;
     select * into found_stream
       from "rillflow"."streams" as s
       where s.stream = p_stream
       for update;
-    at_version := coalesce(found_stream.version, 0);
+    version := coalesce(found_stream.version, 0);
     if found_stream.tombstoned_at is not null then
-      outcome := 3;
+      outcome := 'tombstoned';
       return;
     elsif found_stream.archived_at is not null and not p_allow_archived then
-      outcome := 2;
+      outcome := 'archived';
       return;
-    elsif (p_expected >= 0 and at_version <> p_expected) or (p_expected = -2 and at_version = 0) then
-      outcome := 1;
+    elsif not (case p_expected
+      when 'any' then true
+      when 'exists' then version > 0
+      when 'empty' then version = 0
+      else version = p_version
+    end) then
+      outcome := 'conflict';
       return;
     end if;
-    -- It changed between the statements so that it fits now: once more.
+    -- Another transaction changed the stream between these statements, and now it is as expected: try again.
   end loop;
+  moment := "rillflow"."clock"(p_stream);
   perform "rillflow"."announce"();
   with inserted as (
     insert into "rillflow"."events" (
       position, stream, version, event_id, type, schema_version, data, headers,
       correlation_id, causation_id, user_id, created_at)
     select
-      nextval('"rillflow"."events_position"'), p_stream, at_version - p_count + e.n, e.id, e.t,
-      coalesce(e.v, 1), e.d, nullif(e.h, 'null'), coalesce(e.co, e.id::text), e.ca, e.u, "rillflow"."clock"(e.id)
+      nextval('"rillflow"."events_position"'), p_stream, version - p_count + e.number, e.id, e.type,
+      coalesce(e.schema_version, 1), e.data, nullif(e.headers, 'null'),
+      coalesce(e.correlation_id, e.id::text), e.causation_id, e.user_id, moment
     from rows from (
       unnest(p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
       jsonb_array_elements(p_data),
-      jsonb_array_elements(p_headers)) with ordinality as e(id, t, v, co, ca, u, d, h, n)
+      jsonb_array_elements(p_headers)) with ordinality
+      as e(id, type, schema_version, correlation_id, causation_id, user_id, data, headers, number)
+    where version - p_count + e.number is not null
     returning position)
-  select max(position) into at_position from inserted;
+  select max(position) into last_position from inserted;
+  outcome := 'appended';
 end
 $body$;
 
@@ -660,18 +677,19 @@ $body$;
 
 create or replace function "rillflow"."append_batch"(
   p_streams text[],
-  p_part_append integer[],
-  p_part_stream integer[],
-  p_part_expected bigint[],
-  p_part_count integer[],
+  p_part_appends integer[],
+  p_part_streams integer[],
+  p_part_expected text[],
+  p_part_versions bigint[],
+  p_part_counts integer[],
   p_allow_archived boolean[],
   p_check_ids boolean[],
   p_keys text[],
   p_digests text[],
-  p_simple boolean,
-  p_wait boolean,
-  p_event_part integer[],
-  p_event_number integer[],
+  p_is_simple boolean,
+  p_waits boolean,
+  p_event_parts integer[],
+  p_event_numbers integer[],
   p_ids uuid[],
   p_types text[],
   p_schema_versions integer[],
@@ -680,7 +698,7 @@ create or replace function "rillflow"."append_batch"(
   p_correlations text[],
   p_causations text[],
   p_users text[],
-  out outcomes integer[],
+  out outcomes text[],
   out failed_parts integer[],
   out versions bigint[],
   out positions bigint[])
@@ -693,25 +711,25 @@ as $body$
 -- revision 1
 declare
   appends constant integer := cardinality(p_allow_archived);
-  parts constant integer := cardinality(p_part_append);
-  -- By stream: the version it is at (null: somebody else holds it), whether its row was there, 2 archived, 3 tombstoned.
+  parts constant integer := cardinality(p_part_appends);
+  moment timestamptz;
+  -- By stream: the version it is at (null: another transaction holds it), whether its row was there, what it is marked as.
   current bigint[];
   known boolean[];
-  marks integer[];
-  -- By part: the version before its first event, null if it is refused.
-  base bigint[];
+  marks text[];
+  -- By stream: whether an append to it has to wait for another call, so that later ones must not overtake it.
   passed_over boolean[];
   new_keys text[];
-  -- The appends that an inline projection wants an event of.
-  met integer[];
+  inline_appends integer[];
   r record;
-  p integer;
-  q integer;
+  first_part integer;
+  next_part integer;
   s integer;
   wanted bigint;
   made bigint;
+  base bigint[];
 begin
-  -- Before the short lock_timeout: a batch waits at the barrier as a whole instead of being split.
+  -- Before the short lock_timeout: a batch waits for a switch of projections as a whole instead of being split.
   if current_setting('transaction_isolation') <> 'read committed' then
     perform
       from "rillflow"."inline_projections"
@@ -722,71 +740,71 @@ begin
       for share;
   end if;
   if exists (
-      select
-      from "rillflow"."inline_projections" as i
-      where i.types is null
-        or i.types && p_types) then
-    select array_agg(distinct p_part_append[e.p])
-      into met
-      from unnest(p_event_part, p_types) as e(p, t)
+    select
+    from "rillflow"."inline_projections" as i
+    where i.types is null
+      or i.types && p_types) then
+    select array_agg(distinct p_part_appends[e.part])
+      into inline_appends
+      from unnest(p_event_parts, p_types) as e(part, type)
       where exists (
         select
         from "rillflow"."inline_projections" as i
         where i.types is null
-          or e.t = any(i.types));
+          or e.type = any(i.types));
   end if;
-  if not p_wait then
+  if not p_waits then
     perform set_config('lock_timeout', '50ms', true);
   end if;
-
-  outcomes := array_fill(0, array[appends]);
-  -- Keys. Inserting one waits for whoever is just using it; what is then there was used before.
+  outcomes := array_fill('appended'::text, array[appends]);
+  -- Inserting a key waits for the transaction that is just using it; one that is then there was used before.
   if p_keys is not null then
     with inserted as (
-      insert into "rillflow"."idempotency_keys" (key, digest, event_ids)
+      insert into "rillflow"."idempotency_keys" (key, digest, event_ids, created_at)
       select k.key, k.digest, array(
           select e.id
-          from unnest(p_event_part, p_ids) as e(p, id)
-          where p_part_append[e.p] = k.a)
-      from unnest(p_keys, p_digests) with ordinality as k(key, digest, a)
+          from unnest(p_event_parts, p_ids) as e(part, id)
+          where p_part_appends[e.part] = k.append), "rillflow"."clock"(k.append)
+      from unnest(p_keys, p_digests) with ordinality as k(key, digest, append)
       where k.key is not null
       order by k.key collate "C"
       on conflict do nothing
       returning key)
     select array_agg(key) into new_keys from inserted;
     for r in
-      select k.a, stored.digest = k.digest as same, not exists (
+      select k.append, stored.digest = k.digest as is_same, not exists (
           select
-          from unnest(p_event_part, p_ids) as e(p, id)
-          where p_part_append[e.p] = k.a
-            and e.id <> all(stored.event_ids)) as own
-      from unnest(p_keys, p_digests) with ordinality as k(key, digest, a)
+          from unnest(p_event_parts, p_ids) as e(part, id)
+          where p_part_appends[e.part] = k.append
+            and e.id <> all(stored.event_ids)) as is_own
+      from unnest(p_keys, p_digests) with ordinality as k(key, digest, append)
       join "rillflow"."idempotency_keys" as stored on stored.key = k.key
     loop
-      -- The same events under the same key: this very append, sent before. Their ids tell what became of it.
-      if not (r.own and r.same) then
-        outcomes[r.a] := case when r.same then 5 else 6 end;
+      -- The same events under the same key: this very append, sent before. Their ids say whether it was stored.
+      if not (r.is_own and r.is_same) then
+        outcomes[r.append] := case when r.is_same then 'repeated' else 'mismatched' end;
       end if;
     end loop;
   end if;
-
-  -- Streams. In a batch those that exist are locked unless somebody else has them.
-  if p_wait then
-    insert into "rillflow"."streams" (stream, version)
-      select u.stream, 0
+  if p_waits then
+    insert into "rillflow"."streams" (stream, version, created_at)
+      select u.stream, 0, "rillflow"."clock"(u.i)
       from unnest(p_streams) with ordinality as u(stream, i)
       where exists (
         select
-        from unnest(p_part_stream, p_part_expected) as x(i, expected)
+        from unnest(p_part_streams, p_part_expected, p_part_versions) as x(i, expected, version)
         where x.i = u.i
-          and x.expected in (-1, 0))
+          and (x.expected in ('any', 'empty') or x.version = 0))
       order by u.i
       on conflict do nothing;
     select array_agg(t.version), array_agg(t.mark), array_agg(t.version is not null)
       into current, marks, known
       from unnest(p_streams) as u(stream)
       left join lateral (
-        select s.version, case when s.tombstoned_at is not null then 3 when s.archived_at is not null then 2 else 0 end as mark
+        select s.version, case
+          when s.tombstoned_at is not null then 'tombstoned'
+          when s.archived_at is not null then 'archived'
+        end as mark
         from "rillflow"."streams" as s
         where s.stream = u.stream
         for update) as t on true;
@@ -795,12 +813,15 @@ begin
       into current, marks, known
       from unnest(p_streams) as u(stream)
       left join lateral (
-        select s.version, case when s.tombstoned_at is not null then 3 when s.archived_at is not null then 2 else 0 end as mark
+        select s.version, case
+          when s.tombstoned_at is not null then 'tombstoned'
+          when s.archived_at is not null then 'archived'
+        end as mark
         from "rillflow"."streams" as s
         where s.stream = u.stream
         for update skip locked) as t on true;
   end if;
-  -- What is still unknown does not exist yet (version 0), or is held by somebody (stays null).
+  -- A stream that is still unknown does not exist yet (version 0), or another transaction holds it (stays null).
   if false = any(known) then
     select array_agg(case
         when u.version is null and not exists (
@@ -811,91 +832,97 @@ begin
       into current
       from unnest(p_streams, current) as u(stream, version);
   end if;
-
-  -- Ids, where the events may have been stored before.
   if p_check_ids is not null then
     for r in
       select
-        p_part_append[e.p] as a,
+        p_part_appends[e.part] as append,
         count(stored.event_id) as present,
         count(*) as wanted,
         bool_and(stored.event_id is null or (
-          stored.stream = p_streams[p_part_stream[e.p]] and stored.type = e.t and stored.data = e.d)) as same
-      from rows from (unnest(p_event_part, p_ids, p_types), jsonb_array_elements(p_data)) as e(p, id, t, d)
+          stored.stream = p_streams[p_part_streams[e.part]] and stored.type = e.type and stored.data = e.data)) as is_same
+      from rows from (unnest(p_event_parts, p_ids, p_types), jsonb_array_elements(p_data)) as e(part, id, type, data)
       left join "rillflow"."events" as stored on stored.event_id = e.id
-      where p_check_ids[p_part_append[e.p]]
+      where p_check_ids[p_part_appends[e.part]]
       group by 1
     loop
-      if outcomes[r.a] = 0 and r.present > 0 then
-        outcomes[r.a] := case when r.same and r.present = r.wanted then 7 else 8 end;
+      if outcomes[r.append] = 'appended' and r.present > 0 then
+        outcomes[r.append] := case when r.is_same and r.present = r.wanted then 'stored' else 'taken' end;
       end if;
     end loop;
   end if;
-
-  if met is not null then
-    select array_agg(case when u.outcome = 0 and u.a = any(met) then 9 else u.outcome end order by u.a)
+  if inline_appends is not null then
+    select array_agg(
+        case when u.outcome = 'appended' and u.append = any(inline_appends) then 'inline' else u.outcome end
+        order by u.append)
       into outcomes
-      from unnest(outcomes) with ordinality as u(outcome, a);
+      from unnest(outcomes) with ordinality as u(outcome, append);
   end if;
-
-  -- Versions.
   versions := current;
-  if p_simple and met is null then
-    select array_agg(u.outcome), array_agg(case when u.outcome = 0 then u.version end)
+  if p_is_simple and inline_appends is null then
+    select array_agg(u.outcome), array_agg(case when u.outcome = 'appended' then u.version end)
       into outcomes, base
       from (
         select x.version, case
-          when x.version is null then 4
-          when x.mark = 3 or (x.mark = 2 and not x.allow) then x.mark
-          when (x.expected >= 0 and x.version <> x.expected) or (x.expected = -2 and x.version = 0) then 1
-          else 0 end as outcome
-        from unnest(current, marks, p_part_expected, p_allow_archived) as x(version, mark, expected, allow)) as u;
+          when x.version is null then 'busy'
+          when x.mark = 'tombstoned' or (x.mark = 'archived' and not x.allow_archived) then x.mark
+          when not (case x.expected
+            when 'any' then true
+            when 'exists' then x.version > 0
+            when 'empty' then x.version = 0
+            else x.version = x.exact
+          end) then 'conflict'
+          else 'appended'
+        end as outcome
+        from unnest(current, marks, p_part_expected, p_part_versions, p_allow_archived)
+          as x(version, mark, expected, exact, allow_archived)) as u;
     select array_agg(coalesce(u.base + u.count, u.version))
       into current
-      from unnest(current, base, p_part_count) as u(version, base, count);
+      from unnest(current, base, p_part_counts) as u(version, base, count);
   else
-    -- Append by append, since one may follow another on the same stream.
     failed_parts := array_fill(0, array[appends]);
     versions := array_fill(null::bigint, array[parts]);
     base := array_fill(null::bigint, array[parts]);
     passed_over := array_fill(false, array[cardinality(p_streams)]);
-    p := 1;
-    for a in 1 .. appends loop
-      q := p;
-      while q <= parts and p_part_append[q] = a loop
-        s := p_part_stream[q];
-        versions[q] := current[s];
-        if outcomes[a] = 0 then
-          outcomes[a] := case
-            when current[s] is null or passed_over[s] then 4
-            when marks[s] = 3 or (marks[s] = 2 and not p_allow_archived[a]) then marks[s]
-            when (p_part_expected[q] >= 0 and current[s] <> p_part_expected[q])
-              or (p_part_expected[q] = -2 and current[s] = 0) then 1
-            else 0 end;
-          if outcomes[a] <> 0 then
-            failed_parts[a] := q;
+    first_part := 1;
+    for append in 1 .. appends loop
+      next_part := first_part;
+      while next_part <= parts and p_part_appends[next_part] = append loop
+        s := p_part_streams[next_part];
+        versions[next_part] := current[s];
+        if outcomes[append] = 'appended' then
+          outcomes[append] := case
+            when current[s] is null or passed_over[s] then 'busy'
+            when marks[s] = 'tombstoned' or (marks[s] = 'archived' and not p_allow_archived[append]) then marks[s]
+            when not (case p_part_expected[next_part]
+              when 'any' then true
+              when 'exists' then current[s] > 0
+              when 'empty' then current[s] = 0
+              else current[s] = p_part_versions[next_part]
+            end) then 'conflict'
+            else 'appended'
+          end;
+          if outcomes[append] <> 'appended' then
+            failed_parts[append] := next_part;
           end if;
         end if;
-        q := q + 1;
+        next_part := next_part + 1;
       end loop;
-      if outcomes[a] = 0 then
-        for i in p .. q - 1 loop
-          s := p_part_stream[i];
-          base[i] := current[s];
-          versions[i] := current[s];
-          current[s] := current[s] + p_part_count[i];
+      if outcomes[append] = 'appended' then
+        for part in first_part .. next_part - 1 loop
+          s := p_part_streams[part];
+          base[part] := current[s];
+          versions[part] := current[s];
+          current[s] := current[s] + p_part_counts[part];
         end loop;
-      elsif outcomes[a] in (4, 9) then
-        -- What comes after it on one of its streams must not overtake it.
-        for i in p .. q - 1 loop
-          passed_over[p_part_stream[i]] := true;
+      elsif outcomes[append] in ('busy', 'inline') then
+        for part in first_part .. next_part - 1 loop
+          passed_over[p_part_streams[part]] := true;
         end loop;
       end if;
-      p := q;
+      first_part := next_part;
     end loop;
   end if;
-
-  if 0 = any(outcomes) then
+  if 'appended' = any(outcomes) then
     update "rillflow"."streams" as t
       set version = u.version
       from unnest(p_streams, known, current) as u(stream, known, version)
@@ -907,8 +934,8 @@ begin
         from unnest(known, current) as u(known, version)
         where not u.known
           and u.version > 0;
-      insert into "rillflow"."streams" (stream, version)
-        select u.stream, u.version
+      insert into "rillflow"."streams" (stream, version, created_at)
+        select u.stream, u.version, "rillflow"."clock"(u.i)
         from unnest(p_streams, known, current) with ordinality as u(stream, known, version, i)
         where not u.known
           and u.version > 0
@@ -919,39 +946,41 @@ begin
         raise exception 'a stream was created by another append' using errcode = '55P03';
       end if;
     end if;
+  end if;
+  if 'appended' <> any(outcomes) then
+    if p_keys is not null then
+      delete from "rillflow"."idempotency_keys" as k
+        using unnest(p_keys, outcomes) as u(key, outcome)
+        where k.key = u.key
+          and k.key = any(new_keys)
+          and u.outcome not in ('appended', 'repeated', 'mismatched', 'stored');
+    end if;
+    if p_waits then
+      delete from "rillflow"."streams" as t
+        using unnest(p_streams) as u(stream)
+        where t.stream = u.stream
+          and t.version = 0;
+    end if;
+  end if;
+  if 'appended' = any(outcomes) then
+    moment := "rillflow"."clock"(p_streams);
     perform "rillflow"."announce"();
     with inserted as (
       insert into "rillflow"."events" (
         position, stream, version, event_id, type, schema_version, data, headers,
         correlation_id, causation_id, user_id, created_at)
       select
-        nextval('"rillflow"."events_position"'), p_streams[p_part_stream[e.p]], base[e.p] + e.n, e.id, e.t,
-        coalesce(e.v, 1), e.d, nullif(e.h, 'null'), coalesce(e.co, e.id::text), e.ca, e.u, "rillflow"."clock"(e.id)
+        nextval('"rillflow"."events_position"'), p_streams[p_part_streams[p_event_parts[e.number]]], base[p_event_parts[e.number]] + p_event_numbers[e.number], e.id, e.type,
+        coalesce(e.schema_version, 1), e.data, nullif(e.headers, 'null'),
+        coalesce(e.correlation_id, e.id::text), e.causation_id, e.user_id, moment
       from rows from (
-        unnest(
-          p_event_part, p_event_number, p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
+        unnest(p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
         jsonb_array_elements(p_data),
-        jsonb_array_elements(p_headers)) as e(p, n, id, t, v, co, ca, u, d, h)
-      where base[e.p] is not null
+        jsonb_array_elements(p_headers)) with ordinality
+        as e(id, type, schema_version, correlation_id, causation_id, user_id, data, headers, number)
+      where base[p_event_parts[e.number]] + p_event_numbers[e.number] is not null
       returning position)
     select array_agg(position) into positions from inserted;
-  end if;
-
-  -- What a refused append has left behind: the key it brought, and streams made for it while waiting.
-  if 0 <> any(outcomes) then
-    if p_keys is not null then
-      delete from "rillflow"."idempotency_keys" as k
-        using unnest(p_keys, outcomes) as u(key, outcome)
-        where k.key = u.key
-          and k.key = any(new_keys)
-          and u.outcome in (1, 2, 3, 4, 8, 9);
-    end if;
-    if p_wait then
-      delete from "rillflow"."streams" as t
-        using unnest(p_streams) as u(stream)
-        where t.stream = u.stream
-          and t.version = 0;
-    end if;
   end if;
 end
 $body$;
@@ -960,18 +989,19 @@ $body$;
 
 create or replace function "rillflow"."append_check"(
   p_streams text[],
-  p_part_stream integer[],
-  p_part_expected bigint[],
-  p_part_count integer[],
+  p_part_streams integer[],
+  p_part_expected text[],
+  p_part_versions bigint[],
+  p_part_counts integer[],
   p_allow_archived boolean,
   p_check_ids boolean,
   p_key text,
   p_digest text,
-  p_event_part integer[],
+  p_event_parts integer[],
   p_ids uuid[],
   p_types text[],
   p_data jsonb,
-  out outcome integer,
+  out outcome text,
   out failed_part integer,
   out versions bigint[],
   out created_at timestamptz,
@@ -985,10 +1015,11 @@ set jit = off
 as $body$
 -- revision 1
 declare
+  moment constant timestamptz := "rillflow"."clock"(p_key);
   stored_key "rillflow"."idempotency_keys";
   is_new_key boolean := false;
   current bigint[];
-  marks integer[];
+  marks text[];
   is_missing boolean;
   present bigint;
   is_same boolean;
@@ -1008,12 +1039,11 @@ begin
     from "rillflow"."inline_projections" as i
     where i.types is null
       or i.types && p_types;
-  outcome := 0;
+  outcome := 'appended';
   failed_part := 0;
-
   while p_key is not null loop
-    insert into "rillflow"."idempotency_keys" (key, digest, event_ids)
-      values (p_key, p_digest, p_ids)
+    insert into "rillflow"."idempotency_keys" (key, digest, event_ids, created_at)
+      values (p_key, p_digest, p_ids, moment)
       on conflict do nothing;
     is_new_key := found;
     exit when is_new_key;
@@ -1021,82 +1051,89 @@ begin
       from "rillflow"."idempotency_keys"
       where key = p_key;
     if found then
-      -- The same events under the same key: this very append, sent before. Their ids tell what became of it.
+      -- The same events under the same key: this very append, sent before. Their ids say whether it was stored.
       if stored_key.digest <> p_digest then
-        outcome := 6;
+        outcome := 'mismatched';
         return;
       elsif not p_ids <@ stored_key.event_ids then
-        outcome := 5;
+        outcome := 'repeated';
         return;
       end if;
       exit;
     end if;
-    -- Whoever had it was refused and took it away again: once more.
+    -- The append that had it was refused and took it away again: try again.
   end loop;
-
   loop
-    insert into "rillflow"."streams" (stream, version)
-      select u.stream, 0
+    insert into "rillflow"."streams" (stream, version, created_at)
+      select u.stream, 0, "rillflow"."clock"(u.i)
       from unnest(p_streams) with ordinality as u(stream, i)
       where exists (
         select
-        from unnest(p_part_stream, p_part_expected) as x(i, expected)
+        from unnest(p_part_streams, p_part_expected, p_part_versions) as x(i, expected, version)
         where x.i = u.i
-          and x.expected in (-1, 0))
+          and (x.expected in ('any', 'empty') or x.version = 0))
       order by u.i
       on conflict do nothing;
-    select array_agg(coalesce(t.version, 0)), array_agg(coalesce(t.mark, 0)), bool_or(t.version is null and exists (
+    select array_agg(coalesce(t.version, 0)), array_agg(t.mark), bool_or(t.version is null and exists (
         select
-        from unnest(p_part_stream, p_part_expected) as x(i, expected)
+        from unnest(p_part_streams, p_part_expected, p_part_versions) as x(i, expected, version)
         where x.i = u.i
-          and x.expected in (-1, 0)))
+          and (x.expected in ('any', 'empty') or x.version = 0)))
       into current, marks, is_missing
       from unnest(p_streams) with ordinality as u(stream, i)
       left join lateral (
-        select s.version, case when s.tombstoned_at is not null then 3 when s.archived_at is not null then 2 else 0 end as mark
+        select s.version, case
+          when s.tombstoned_at is not null then 'tombstoned'
+          when s.archived_at is not null then 'archived'
+        end as mark
         from "rillflow"."streams" as s
         where s.stream = u.stream
         for update) as t on true;
     exit when not is_missing;
-    -- Made by somebody who was refused and took it away again: once more.
+    -- Made by an append that was refused and took it away again: try again.
   end loop;
-
   if p_check_ids then
     select count(stored.event_id), bool_and(stored.event_id is null or (
-        stored.stream = p_streams[p_part_stream[e.p]] and stored.type = e.t and stored.data = e.d))
+        stored.stream = p_streams[p_part_streams[e.part]] and stored.type = e.type and stored.data = e.data))
       into present, is_same
-      from rows from (unnest(p_event_part, p_ids, p_types), jsonb_array_elements(p_data)) as e(p, id, t, d)
+      from rows from (unnest(p_event_parts, p_ids, p_types), jsonb_array_elements(p_data)) as e(part, id, type, data)
       left join "rillflow"."events" as stored on stored.event_id = e.id;
     if present > 0 then
-      outcome := case when is_same and present = cardinality(p_ids) then 7 else 8 end;
+      outcome := case when is_same and present = cardinality(p_ids) then 'stored' else 'taken' end;
     end if;
   end if;
 
-  for p in 1 .. cardinality(p_part_stream) loop
-    s := p_part_stream[p];
-    versions[p] := current[s];
-    if outcome = 0 then
+  for part in 1 .. cardinality(p_part_streams) loop
+    s := p_part_streams[part];
+    versions[part] := current[s];
+    if outcome = 'appended' then
       outcome := case
-        when marks[s] = 3 or (marks[s] = 2 and not p_allow_archived) then marks[s]
-        when (p_part_expected[p] >= 0 and current[s] <> p_part_expected[p])
-          or (p_part_expected[p] = -2 and current[s] = 0) then 1
-        else 0 end;
-      if outcome <> 0 then
-        failed_part := p;
+        when marks[s] = 'tombstoned' or (marks[s] = 'archived' and not p_allow_archived) then marks[s]
+        when not (case p_part_expected[part]
+          when 'any' then true
+          when 'exists' then current[s] > 0
+          when 'empty' then current[s] = 0
+          else current[s] = p_part_versions[part]
+        end)
+          then 'conflict'
+        else 'appended'
+      end;
+      if outcome <> 'appended' then
+        failed_part := part;
       end if;
     end if;
   end loop;
 
-  if outcome = 0 then
+  if outcome = 'appended' then
     update "rillflow"."streams" as t
       set version = t.version + x.count
-      from unnest(p_part_stream, p_part_count) as x(i, count)
+      from unnest(p_part_streams, p_part_counts) as x(i, count)
       where t.stream = p_streams[x.i];
     -- To the millisecond, so that the projections see the very time that is stored.
-    created_at := date_trunc('milliseconds', "rillflow"."clock"(p_ids));
+    created_at := date_trunc('milliseconds', "rillflow"."clock"(p_streams));
     return;
   end if;
-  if is_new_key and outcome <> 7 then
+  if is_new_key and outcome <> 'stored' then
     delete from "rillflow"."idempotency_keys"
       where key = p_key;
   end if;
@@ -1110,11 +1147,11 @@ $body$;
 -- function append_store
 
 create or replace function "rillflow"."append_store"(
-  p_part_streams text[],
-  p_part_versions bigint[],
+  p_streams text[],
+  p_base bigint[],
   p_created_at timestamptz,
-  p_event_part integer[],
-  p_event_number integer[],
+  p_event_parts integer[],
+  p_event_numbers integer[],
   p_ids uuid[],
   p_types text[],
   p_schema_versions integer[],
@@ -1128,6 +1165,8 @@ language plpgsql volatile
 set jit = off
 as $body$
 -- revision 1
+declare
+  moment constant timestamptz := p_created_at;
 begin
   perform "rillflow"."announce"();
   with inserted as (
@@ -1135,12 +1174,15 @@ begin
       position, stream, version, event_id, type, schema_version, data, headers,
       correlation_id, causation_id, user_id, created_at)
     select
-      nextval('"rillflow"."events_position"'), p_part_streams[e.p], p_part_versions[e.p] + e.n, e.id, e.t,
-      coalesce(e.v, 1), e.d, nullif(e.h, 'null'), coalesce(e.co, e.id::text), e.ca, e.u, p_created_at
+      nextval('"rillflow"."events_position"'), p_streams[p_event_parts[e.number]], p_base[p_event_parts[e.number]] + p_event_numbers[e.number], e.id, e.type,
+      coalesce(e.schema_version, 1), e.data, nullif(e.headers, 'null'),
+      coalesce(e.correlation_id, e.id::text), e.causation_id, e.user_id, moment
     from rows from (
-      unnest(p_event_part, p_event_number, p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
+      unnest(p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
       jsonb_array_elements(p_data),
-      jsonb_array_elements(p_headers)) as e(p, n, id, t, v, co, ca, u, d, h)
+      jsonb_array_elements(p_headers)) with ordinality
+      as e(id, type, schema_version, correlation_id, causation_id, user_id, data, headers, number)
+    where p_base[p_event_parts[e.number]] + p_event_numbers[e.number] is not null
     returning position)
   select array_agg(position) into positions from inserted;
 end
@@ -1150,18 +1192,19 @@ $body$;
 
 create or replace function "rillflow"."save_check"(
   p_streams text[],
-  p_part_append integer[],
-  p_part_stream integer[],
-  p_part_expected bigint[],
-  p_part_count integer[],
+  p_part_appends integer[],
+  p_part_streams integer[],
+  p_part_expected text[],
+  p_part_versions bigint[],
+  p_part_counts integer[],
   p_allow_archived boolean[],
   p_check_ids boolean[],
   p_keys text[],
   p_digests text[],
-  p_simple boolean,
-  p_wait boolean,
-  p_event_part integer[],
-  p_event_number integer[],
+  p_is_simple boolean,
+  p_waits boolean,
+  p_event_parts integer[],
+  p_event_numbers integer[],
   p_ids uuid[],
   p_types text[],
   p_schema_versions integer[],
@@ -1170,7 +1213,7 @@ create or replace function "rillflow"."save_check"(
   p_correlations text[],
   p_causations text[],
   p_users text[],
-  out outcomes integer[],
+  out outcomes text[],
   out failed_parts integer[],
   out versions bigint[],
   out base bigint[])
@@ -1183,24 +1226,24 @@ as $body$
 -- revision 1
 declare
   appends constant integer := cardinality(p_allow_archived);
-  parts constant integer := cardinality(p_part_append);
-  -- By stream: the version it is at (null: somebody else holds it), whether its row was there, 2 archived, 3 tombstoned.
+  parts constant integer := cardinality(p_part_appends);
+  moment timestamptz;
+  -- By stream: the version it is at (null: another transaction holds it), whether its row was there, what it is marked as.
   current bigint[];
   known boolean[];
-  marks integer[];
-  -- By part: the version before its first event, null if it is refused.
+  marks text[];
+  -- By stream: whether an append to it has to wait for another call, so that later ones must not overtake it.
   passed_over boolean[];
   new_keys text[];
-  -- The appends that an inline projection wants an event of.
-  met integer[];
+  inline_appends integer[];
   r record;
-  p integer;
-  q integer;
+  first_part integer;
+  next_part integer;
   s integer;
   wanted bigint;
   made bigint;
 begin
-  -- Before the short lock_timeout: a batch waits at the barrier as a whole instead of being split.
+  -- Before the short lock_timeout: a batch waits for a switch of projections as a whole instead of being split.
   if current_setting('transaction_isolation') <> 'read committed' then
     perform
       from "rillflow"."inline_projections"
@@ -1211,71 +1254,71 @@ begin
       for share;
   end if;
   if exists (
-      select
-      from "rillflow"."inline_projections" as i
-      where i.types is null
-        or i.types && p_types) then
-    select array_agg(distinct p_part_append[e.p])
-      into met
-      from unnest(p_event_part, p_types) as e(p, t)
+    select
+    from "rillflow"."inline_projections" as i
+    where i.types is null
+      or i.types && p_types) then
+    select array_agg(distinct p_part_appends[e.part])
+      into inline_appends
+      from unnest(p_event_parts, p_types) as e(part, type)
       where exists (
         select
         from "rillflow"."inline_projections" as i
         where i.types is null
-          or e.t = any(i.types));
+          or e.type = any(i.types));
   end if;
-  if not p_wait then
+  if not p_waits then
     perform set_config('lock_timeout', '50ms', true);
   end if;
-
-  outcomes := array_fill(0, array[appends]);
-  -- Keys. Inserting one waits for whoever is just using it; what is then there was used before.
+  outcomes := array_fill('appended'::text, array[appends]);
+  -- Inserting a key waits for the transaction that is just using it; one that is then there was used before.
   if p_keys is not null then
     with inserted as (
-      insert into "rillflow"."idempotency_keys" (key, digest, event_ids)
+      insert into "rillflow"."idempotency_keys" (key, digest, event_ids, created_at)
       select k.key, k.digest, array(
           select e.id
-          from unnest(p_event_part, p_ids) as e(p, id)
-          where p_part_append[e.p] = k.a)
-      from unnest(p_keys, p_digests) with ordinality as k(key, digest, a)
+          from unnest(p_event_parts, p_ids) as e(part, id)
+          where p_part_appends[e.part] = k.append), "rillflow"."clock"(k.append)
+      from unnest(p_keys, p_digests) with ordinality as k(key, digest, append)
       where k.key is not null
       order by k.key collate "C"
       on conflict do nothing
       returning key)
     select array_agg(key) into new_keys from inserted;
     for r in
-      select k.a, stored.digest = k.digest as same, not exists (
+      select k.append, stored.digest = k.digest as is_same, not exists (
           select
-          from unnest(p_event_part, p_ids) as e(p, id)
-          where p_part_append[e.p] = k.a
-            and e.id <> all(stored.event_ids)) as own
-      from unnest(p_keys, p_digests) with ordinality as k(key, digest, a)
+          from unnest(p_event_parts, p_ids) as e(part, id)
+          where p_part_appends[e.part] = k.append
+            and e.id <> all(stored.event_ids)) as is_own
+      from unnest(p_keys, p_digests) with ordinality as k(key, digest, append)
       join "rillflow"."idempotency_keys" as stored on stored.key = k.key
     loop
-      -- The same events under the same key: this very append, sent before. Their ids tell what became of it.
-      if not (r.own and r.same) then
-        outcomes[r.a] := case when r.same then 5 else 6 end;
+      -- The same events under the same key: this very append, sent before. Their ids say whether it was stored.
+      if not (r.is_own and r.is_same) then
+        outcomes[r.append] := case when r.is_same then 'repeated' else 'mismatched' end;
       end if;
     end loop;
   end if;
-
-  -- Streams. In a batch those that exist are locked unless somebody else has them.
-  if p_wait then
-    insert into "rillflow"."streams" (stream, version)
-      select u.stream, 0
+  if p_waits then
+    insert into "rillflow"."streams" (stream, version, created_at)
+      select u.stream, 0, "rillflow"."clock"(u.i)
       from unnest(p_streams) with ordinality as u(stream, i)
       where exists (
         select
-        from unnest(p_part_stream, p_part_expected) as x(i, expected)
+        from unnest(p_part_streams, p_part_expected, p_part_versions) as x(i, expected, version)
         where x.i = u.i
-          and x.expected in (-1, 0))
+          and (x.expected in ('any', 'empty') or x.version = 0))
       order by u.i
       on conflict do nothing;
     select array_agg(t.version), array_agg(t.mark), array_agg(t.version is not null)
       into current, marks, known
       from unnest(p_streams) as u(stream)
       left join lateral (
-        select s.version, case when s.tombstoned_at is not null then 3 when s.archived_at is not null then 2 else 0 end as mark
+        select s.version, case
+          when s.tombstoned_at is not null then 'tombstoned'
+          when s.archived_at is not null then 'archived'
+        end as mark
         from "rillflow"."streams" as s
         where s.stream = u.stream
         for update) as t on true;
@@ -1284,12 +1327,15 @@ begin
       into current, marks, known
       from unnest(p_streams) as u(stream)
       left join lateral (
-        select s.version, case when s.tombstoned_at is not null then 3 when s.archived_at is not null then 2 else 0 end as mark
+        select s.version, case
+          when s.tombstoned_at is not null then 'tombstoned'
+          when s.archived_at is not null then 'archived'
+        end as mark
         from "rillflow"."streams" as s
         where s.stream = u.stream
         for update skip locked) as t on true;
   end if;
-  -- What is still unknown does not exist yet (version 0), or is held by somebody (stays null).
+  -- A stream that is still unknown does not exist yet (version 0), or another transaction holds it (stays null).
   if false = any(known) then
     select array_agg(case
         when u.version is null and not exists (
@@ -1300,91 +1346,97 @@ begin
       into current
       from unnest(p_streams, current) as u(stream, version);
   end if;
-
-  -- Ids, where the events may have been stored before.
   if p_check_ids is not null then
     for r in
       select
-        p_part_append[e.p] as a,
+        p_part_appends[e.part] as append,
         count(stored.event_id) as present,
         count(*) as wanted,
         bool_and(stored.event_id is null or (
-          stored.stream = p_streams[p_part_stream[e.p]] and stored.type = e.t and stored.data = e.d)) as same
-      from rows from (unnest(p_event_part, p_ids, p_types), jsonb_array_elements(p_data)) as e(p, id, t, d)
+          stored.stream = p_streams[p_part_streams[e.part]] and stored.type = e.type and stored.data = e.data)) as is_same
+      from rows from (unnest(p_event_parts, p_ids, p_types), jsonb_array_elements(p_data)) as e(part, id, type, data)
       left join "rillflow"."events" as stored on stored.event_id = e.id
-      where p_check_ids[p_part_append[e.p]]
+      where p_check_ids[p_part_appends[e.part]]
       group by 1
     loop
-      if outcomes[r.a] = 0 and r.present > 0 then
-        outcomes[r.a] := case when r.same and r.present = r.wanted then 7 else 8 end;
+      if outcomes[r.append] = 'appended' and r.present > 0 then
+        outcomes[r.append] := case when r.is_same and r.present = r.wanted then 'stored' else 'taken' end;
       end if;
     end loop;
   end if;
-
-  if met is not null then
-    select array_agg(case when u.outcome = 0 and u.a = any(met) then 9 else u.outcome end order by u.a)
+  if inline_appends is not null then
+    select array_agg(
+        case when u.outcome = 'appended' and u.append = any(inline_appends) then 'inline' else u.outcome end
+        order by u.append)
       into outcomes
-      from unnest(outcomes) with ordinality as u(outcome, a);
+      from unnest(outcomes) with ordinality as u(outcome, append);
   end if;
-
-  -- Versions.
   versions := current;
-  if p_simple and met is null then
-    select array_agg(u.outcome), array_agg(case when u.outcome = 0 then u.version end)
+  if p_is_simple and inline_appends is null then
+    select array_agg(u.outcome), array_agg(case when u.outcome = 'appended' then u.version end)
       into outcomes, base
       from (
         select x.version, case
-          when x.version is null then 4
-          when x.mark = 3 or (x.mark = 2 and not x.allow) then x.mark
-          when (x.expected >= 0 and x.version <> x.expected) or (x.expected = -2 and x.version = 0) then 1
-          else 0 end as outcome
-        from unnest(current, marks, p_part_expected, p_allow_archived) as x(version, mark, expected, allow)) as u;
+          when x.version is null then 'busy'
+          when x.mark = 'tombstoned' or (x.mark = 'archived' and not x.allow_archived) then x.mark
+          when not (case x.expected
+            when 'any' then true
+            when 'exists' then x.version > 0
+            when 'empty' then x.version = 0
+            else x.version = x.exact
+          end) then 'conflict'
+          else 'appended'
+        end as outcome
+        from unnest(current, marks, p_part_expected, p_part_versions, p_allow_archived)
+          as x(version, mark, expected, exact, allow_archived)) as u;
     select array_agg(coalesce(u.base + u.count, u.version))
       into current
-      from unnest(current, base, p_part_count) as u(version, base, count);
+      from unnest(current, base, p_part_counts) as u(version, base, count);
   else
-    -- Append by append, since one may follow another on the same stream.
     failed_parts := array_fill(0, array[appends]);
     versions := array_fill(null::bigint, array[parts]);
     base := array_fill(null::bigint, array[parts]);
     passed_over := array_fill(false, array[cardinality(p_streams)]);
-    p := 1;
-    for a in 1 .. appends loop
-      q := p;
-      while q <= parts and p_part_append[q] = a loop
-        s := p_part_stream[q];
-        versions[q] := current[s];
-        if outcomes[a] = 0 then
-          outcomes[a] := case
-            when current[s] is null or passed_over[s] then 4
-            when marks[s] = 3 or (marks[s] = 2 and not p_allow_archived[a]) then marks[s]
-            when (p_part_expected[q] >= 0 and current[s] <> p_part_expected[q])
-              or (p_part_expected[q] = -2 and current[s] = 0) then 1
-            else 0 end;
-          if outcomes[a] <> 0 then
-            failed_parts[a] := q;
+    first_part := 1;
+    for append in 1 .. appends loop
+      next_part := first_part;
+      while next_part <= parts and p_part_appends[next_part] = append loop
+        s := p_part_streams[next_part];
+        versions[next_part] := current[s];
+        if outcomes[append] = 'appended' then
+          outcomes[append] := case
+            when current[s] is null or passed_over[s] then 'busy'
+            when marks[s] = 'tombstoned' or (marks[s] = 'archived' and not p_allow_archived[append]) then marks[s]
+            when not (case p_part_expected[next_part]
+              when 'any' then true
+              when 'exists' then current[s] > 0
+              when 'empty' then current[s] = 0
+              else current[s] = p_part_versions[next_part]
+            end) then 'conflict'
+            else 'appended'
+          end;
+          if outcomes[append] <> 'appended' then
+            failed_parts[append] := next_part;
           end if;
         end if;
-        q := q + 1;
+        next_part := next_part + 1;
       end loop;
-      if outcomes[a] = 0 then
-        for i in p .. q - 1 loop
-          s := p_part_stream[i];
-          base[i] := current[s];
-          versions[i] := current[s];
-          current[s] := current[s] + p_part_count[i];
+      if outcomes[append] = 'appended' then
+        for part in first_part .. next_part - 1 loop
+          s := p_part_streams[part];
+          base[part] := current[s];
+          versions[part] := current[s];
+          current[s] := current[s] + p_part_counts[part];
         end loop;
-      elsif outcomes[a] in (4, 9) then
-        -- What comes after it on one of its streams must not overtake it.
-        for i in p .. q - 1 loop
-          passed_over[p_part_stream[i]] := true;
+      elsif outcomes[append] in ('busy', 'inline') then
+        for part in first_part .. next_part - 1 loop
+          passed_over[p_part_streams[part]] := true;
         end loop;
       end if;
-      p := q;
+      first_part := next_part;
     end loop;
   end if;
-
-  if 0 = any(outcomes) then
+  if 'appended' = any(outcomes) then
     update "rillflow"."streams" as t
       set version = u.version
       from unnest(p_streams, known, current) as u(stream, known, version)
@@ -1396,8 +1448,8 @@ begin
         from unnest(known, current) as u(known, version)
         where not u.known
           and u.version > 0;
-      insert into "rillflow"."streams" (stream, version)
-        select u.stream, u.version
+      insert into "rillflow"."streams" (stream, version, created_at)
+        select u.stream, u.version, "rillflow"."clock"(u.i)
         from unnest(p_streams, known, current) with ordinality as u(stream, known, version, i)
         where not u.known
           and u.version > 0
@@ -1409,17 +1461,15 @@ begin
       end if;
     end if;
   end if;
-
-  -- What a refused append has left behind: the key it brought, and streams made for it while waiting.
-  if 0 <> any(outcomes) then
+  if 'appended' <> any(outcomes) then
     if p_keys is not null then
       delete from "rillflow"."idempotency_keys" as k
         using unnest(p_keys, outcomes) as u(key, outcome)
         where k.key = u.key
           and k.key = any(new_keys)
-          and u.outcome in (1, 2, 3, 4, 8, 9);
+          and u.outcome not in ('appended', 'repeated', 'mismatched', 'stored');
     end if;
-    if p_wait then
+    if p_waits then
       delete from "rillflow"."streams" as t
         using unnest(p_streams) as u(stream)
         where t.stream = u.stream
@@ -1433,16 +1483,18 @@ $body$;
 
 create or replace function "rillflow"."save_one_check"(
   p_stream text,
-  p_expected bigint,
+  p_expected text,
+  p_version bigint,
   p_count integer,
   p_types text[],
-  out outcome integer,
-  out at_version bigint)
+  out outcome text,
+  out version bigint)
 language plpgsql volatile
 set jit = off
 as $body$
 -- revision 1
 declare
+  moment timestamptz;
   found_stream "rillflow"."streams";
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
@@ -1455,48 +1507,59 @@ begin
       for share;
   end if;
   if exists (
-      select
-      from "rillflow"."inline_projections" as i
-      where i.types is null
-        or i.types && p_types) then
-    outcome := 9;
+    select
+    from "rillflow"."inline_projections" as i
+    where i.types is null
+      or i.types && p_types) then
+    outcome := 'inline';
     return;
   end if;
   perform set_config('lock_timeout', '50ms', true);
-  outcome := 0;
   loop
     update "rillflow"."streams" as s
       set version = s.version + p_count
       where s.stream = p_stream
-        and (s.version = p_expected or p_expected = -1 or (p_expected = -2 and s.version > 0))
+        and (case p_expected
+          when 'any' then true
+          when 'exists' then s.version > 0
+          when 'empty' then s.version = 0
+          else s.version = p_version
+        end)
         and s.tombstoned_at is null
-        and s.archived_at is null
-      returning s.version into at_version;
+        and (s.archived_at is null or false)
+      returning s.version into version;
     exit when found;
-    if p_expected in (-1, 0) then
-      insert into "rillflow"."streams" (stream, version)
-        values (p_stream, p_count)
+    if (p_expected in ('any', 'empty') or p_version = 0) then
+      moment := "rillflow"."clock"(p_stream);
+      insert into "rillflow"."streams" as s (stream, version, created_at)
+        values (p_stream, p_count, moment)
         on conflict do nothing
-        returning version into at_version;
+        returning s.version into version;
       exit when found;
     end if;
     select * into found_stream
       from "rillflow"."streams" as s
       where s.stream = p_stream
       for update;
-    at_version := coalesce(found_stream.version, 0);
+    version := coalesce(found_stream.version, 0);
     if found_stream.tombstoned_at is not null then
-      outcome := 3;
+      outcome := 'tombstoned';
       return;
-    elsif found_stream.archived_at is not null then
-      outcome := 2;
+    elsif found_stream.archived_at is not null and not false then
+      outcome := 'archived';
       return;
-    elsif (p_expected >= 0 and at_version <> p_expected) or (p_expected = -2 and at_version = 0) then
-      outcome := 1;
+    elsif not (case p_expected
+      when 'any' then true
+      when 'exists' then version > 0
+      when 'empty' then version = 0
+      else version = p_version
+    end) then
+      outcome := 'conflict';
       return;
     end if;
-    -- It changed between the statements so that it fits now: once more.
+    -- Another transaction changed the stream between these statements, and now it is as expected: try again.
   end loop;
+  outcome := 'appended';
 end
 $body$;
 
@@ -1504,10 +1567,10 @@ $body$;
 
 create or replace function "rillflow"."save_store"(
   p_refused text,
-  p_part_streams text[],
+  p_streams text[],
   p_base bigint[],
-  p_event_part integer[],
-  p_event_number integer[],
+  p_event_parts integer[],
+  p_event_numbers integer[],
   p_ids uuid[],
   p_types text[],
   p_schema_versions integer[],
@@ -1521,24 +1584,29 @@ language plpgsql volatile
 set jit = off
 as $body$
 -- revision 1
+declare
+  moment timestamptz;
 begin
   if p_refused is not null then
     raise exception 'documents were refused' using errcode = 'RF003', detail = p_refused;
   end if;
   if num_nonnulls(variadic p_base) > 0 then
+    moment := "rillflow"."clock"(p_streams);
     perform "rillflow"."announce"();
     with inserted as (
       insert into "rillflow"."events" (
         position, stream, version, event_id, type, schema_version, data, headers,
         correlation_id, causation_id, user_id, created_at)
       select
-        nextval('"rillflow"."events_position"'), p_part_streams[e.p], p_base[e.p] + e.n, e.id, e.t,
-        coalesce(e.v, 1), e.d, nullif(e.h, 'null'), coalesce(e.co, e.id::text), e.ca, e.u, "rillflow"."clock"(e.id)
+        nextval('"rillflow"."events_position"'), p_streams[p_event_parts[e.number]], p_base[p_event_parts[e.number]] + p_event_numbers[e.number], e.id, e.type,
+        coalesce(e.schema_version, 1), e.data, nullif(e.headers, 'null'),
+        coalesce(e.correlation_id, e.id::text), e.causation_id, e.user_id, moment
       from rows from (
-        unnest(p_event_part, p_event_number, p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
+        unnest(p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
         jsonb_array_elements(p_data),
-        jsonb_array_elements(p_headers)) as e(p, n, id, t, v, co, ca, u, d, h)
-      where p_base[e.p] is not null
+        jsonb_array_elements(p_headers)) with ordinality
+        as e(id, type, schema_version, correlation_id, causation_id, user_id, data, headers, number)
+      where p_base[p_event_parts[e.number]] + p_event_numbers[e.number] is not null
       returning position)
     select array_agg(position) into positions from inserted;
   end if;

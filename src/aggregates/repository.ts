@@ -7,7 +7,7 @@ import { sql } from '../database/sql.ts'
 import type { AnyTransaction } from '../database/transaction.ts'
 import { type AppendParts, appendEvents } from '../events/append/append.ts'
 import { type AppendResult, earlierResults } from '../events/append/outcome.ts'
-import { checkExpected, type Expected, expectedNumber } from '../events/append/prepare.ts'
+import { checkExpected, type Expected, isExpected } from '../events/append/prepare.ts'
 import { IdempotencyConflict, VersionConflict } from '../events/errors.ts'
 import { rereadable } from '../events/read/stream.ts'
 import { type Aggregate, checkStream } from './aggregate.ts'
@@ -143,7 +143,6 @@ function executorFor({ log, executorOf }: RepositoryParts, tx: AnyTransaction | 
 }
 
 function refuseUnexpected({ stream, version }: Loaded, expected: Expected): void {
-  const wanted = expectedNumber(expected)
-  if (expected === 'any' || wanted === version || (wanted === -2 && version > 0)) return
+  if (expected === 'any' || isExpected(version, expected)) return
   throw new VersionConflict({ stream, expected, actual: version })
 }

@@ -13,7 +13,6 @@ import { isRillflowError, StoreClosed } from '../core/errors.ts'
 import { OutcomeUnknown } from '../database/errors.ts'
 import { sqlStateOf } from '../database/sqlstate.ts'
 import { isNeverSent } from '../events/append/group-commit.ts'
-import { busy, meetsInline } from '../events/append/send.ts'
 import type { Log } from '../events/log.ts'
 import { type Joint, type JointOutcome, sendJoint, shapeOf } from './joint.ts'
 import { sendLone } from './lone.ts'
@@ -83,9 +82,9 @@ export function saveGroup(log: Log): SaveGroup {
   }
 
   function settled(save: Joint, answer: JointOutcome): JointOutcome | Alone {
-    const { code } = answer.outcome
-    if (code === meetsInline) log.inline.learn(save.append, true)
-    return code === meetsInline || code === busy ? alone : answer
+    const { kind } = answer.outcome
+    if (kind === 'inline') log.inline.learn(save.append, true)
+    return kind === 'inline' || kind === 'busy' ? alone : answer
   }
 
   function unanswered(save: Joint, error: Error): Alone | Promise<Alone> {

@@ -11,8 +11,8 @@ import type { Database } from '../database/database.ts'
 import type { Statement } from '../database/sql.ts'
 import type { CollectionBase } from '../documents/collection.ts'
 import type { Change } from '../documents/write-many.ts'
-import { expectedNumber } from '../events/append/prepare.ts'
-import { type Append, byBytes, columnsOf, numbersOf, type Outcome, outcomesOf } from '../events/append/send.ts'
+import { expectedVersion, expectedWord } from '../events/append/prepare.ts'
+import { type Append, byBytes, columnsOf, kindsOf, numbersOf, type Outcome, outcomesOf } from '../events/append/send.ts'
 import type { Log } from '../events/log.ts'
 
 /** A save that can go together with others. */
@@ -65,15 +65,19 @@ export async function sendJoint(database: Database, log: Log, saves: readonly Jo
   const text = textOf(log, saves[0]!.places)
   const statement: Statement = { label: 'sessions.save', text, values }
   const [row] = await database.runArrays(statement)
-  const [codes, failed, versions, positions, written] = row as [
+  const [kinds, failed, versions, positions, written] = row as [
     string,
     string | null,
     string | null,
     number[] | null,
     (number | null)[] | null,
   ]
-  const counted = [numbersOf(codes), numbersOf(failed ?? '{}'), numbersOf(versions ?? '{}'), positions ?? []] as const
-  const outcomes = outcomesOf(appends, ...counted)
+  const outcomes = outcomesOf(appends, {
+    kinds: kindsOf(kinds),
+    failedParts: numbersOf(failed ?? '{}'),
+    versions: numbersOf(versions ?? '{}'),
+    positions: positions ?? [],
+  })
   const bySave = saves.map((): number[] => [])
   for (const [at, { save }] of documents.entries()) bySave[save - 1]!.push(written?.[at] ?? 0)
   return outcomes.map((outcome, at) => ({ outcome, versions: bySave[at]! }))
@@ -88,7 +92,8 @@ function eventColumns(appends: readonly Append[]): unknown[] {
     streams,
     appends.flatMap((append, at) => append.parts.map(() => at + 1)),
     parts.map(part => streamIndex.get(part.stream)),
-    parts.map(part => expectedNumber(part.expected)),
+    parts.map(part => expectedWord(part.expected)),
+    parts.map(part => expectedVersion(part.expected)),
     parts.map(part => part.events.length),
     appends.map(() => false),
     parts.flatMap((part, at) => part.events.map(() => at + 1)),
@@ -140,13 +145,24 @@ export function remembered(render: (log: Log, places: readonly Place[]) => strin
   }
 }
 
+const eventArguments = `p_event_parts => $8::integer[],
+        p_event_numbers => $9::integer[],
+        p_ids => $10::uuid[],
+        p_types => $11::text[],
+        p_schema_versions => $12::integer[],
+        p_data => $13::jsonb,
+        p_headers => $14::jsonb,
+        p_correlations => $15::text[],
+        p_causations => $16::text[],
+        p_users => $17::text[]`
+
 function renderText({ names }: Log, places: readonly Place[]): string {
-  let parameter = 20
+  let parameter = 21
   const ctes = places.map((place, at) => {
     const first = parameter + 1
     parameter += place.kind === 'replace' ? 5 : 4
     return `, place_${at + 1} as (
-      ${writing(place, first, 'checked.outcomes[item.save] = 0')}
+      ${writing(place, first, "checked.outcomes[item.save] = 'appended'")}
       returning d.id, d.version
     )`
   })
@@ -155,16 +171,26 @@ function renderText({ names }: Log, places: readonly Place[]): string {
     with checked as materialized (
       select outcomes, failed_parts, versions, base
       from ${names.save_check}(
-        $1::text[], $2::integer[], $3::integer[], $4::bigint[], $5::integer[], $6::boolean[], null, null, null, false,
-        false, $7::integer[], $8::integer[], $9::uuid[], $10::text[], $11::integer[], $12::jsonb, $13::jsonb,
-        $14::text[], $15::text[], $16::text[])
+        p_streams => $1::text[],
+        p_part_appends => $2::integer[],
+        p_part_streams => $3::integer[],
+        p_part_expected => $4::text[],
+        p_part_versions => $5::bigint[],
+        p_part_counts => $6::integer[],
+        p_allow_archived => $7::boolean[],
+        p_check_ids => null,
+        p_keys => null,
+        p_digests => null,
+        p_is_simple => false,
+        p_waits => false,
+        ${eventArguments})
     )${ctes.join('')}, written as materialized (
       ${written.join('\n      union all\n      ')}
     ), refused as materialized (
       select string_agg(distinct item.save::text, ',') as saves
       from checked
-      cross join unnest($18::integer[], $19::text[], $20::integer[]) as item(place, id, save)
-      where checked.outcomes[item.save] = 0
+      cross join unnest($19::integer[], $20::text[], $21::integer[]) as item(place, id, save)
+      where checked.outcomes[item.save] = 'appended'
         and not exists (
           select
           from written
@@ -173,15 +199,17 @@ function renderText({ names }: Log, places: readonly Place[]): string {
     )
     select checked.outcomes::text, checked.failed_parts::text, checked.versions::text, stored.positions, (
         select jsonb_agg(written.version order by item.n)
-        from unnest($18::integer[], $19::text[]) with ordinality as item(place, id, n)
+        from unnest($19::integer[], $20::text[]) with ordinality as item(place, id, n)
         left join written
           on written.place = item.place
           and written.id = item.id)
     from checked
     cross join refused
     cross join lateral ${names.save_store}(
-      refused.saves, $17::text[], checked.base, $7::integer[], $8::integer[], $9::uuid[], $10::text[], $11::integer[],
-      $12::jsonb, $13::jsonb, $14::text[], $15::text[], $16::text[]) as stored`
+        p_refused => refused.saves,
+        p_streams => $18::text[],
+        p_base => checked.base,
+        ${eventArguments}) as stored`
 }
 
 /** `condition` says whether a change is to be made, by what was checked. */

@@ -1,7 +1,7 @@
 /** One save to one stream or to none, the shortest way: as several in one statement, without what several need. */
 import type { Database } from '../database/database.ts'
-import { expectedNumber, type Part } from '../events/append/prepare.ts'
-import { columnsOf } from '../events/append/send.ts'
+import { expectedVersion, expectedWord, type Part } from '../events/append/prepare.ts'
+import { columnsOf, type OutcomeKind } from '../events/append/send.ts'
 import type { Log } from '../events/log.ts'
 import { documentColumns, type Joint, type JointOutcome, type Place, remembered, writing } from './joint.ts'
 
@@ -11,7 +11,8 @@ export async function sendLone(database: Database, log: Log, save: Joint): Promi
   const columns = columnsOf(events)
   const values = [
     stream,
-    expectedNumber(expected),
+    expectedWord(expected),
+    expectedVersion(expected),
     events.length,
     columns.ids,
     columns.types,
@@ -28,11 +29,11 @@ export async function sendLone(database: Database, log: Log, save: Joint): Promi
   ]
   const text = (append.parts.length === 0 ? documentsText : eventsText)(log, places)
   const [row] = await database.runArrays({ label: 'sessions.save_one', text, values })
-  const [code, version, positions, written] = row as [number, number | null, number[] | null, Written[] | null]
+  const [kind, version, positions, written] = row as [OutcomeKind, number | null, number[] | null, Written[] | null]
   const versionOf = new Map((written ?? []).map(([place, id, made]) => [`${place} ${id}`, made]))
   const versions = changes.flatMap((some, at) => some.map(({ id }) => versionOf.get(`${at + 1} ${id}`) ?? 0))
   const last = positions?.at(-1)
-  const outcome = { code, failedPart: 0, versions: [Number(version ?? 0)], positions: last === undefined ? [] : [last] }
+  const outcome = { kind, failedPart: 0, versions: [Number(version ?? 0)], positions: last === undefined ? [] : [last] }
   return { outcome, versions }
 }
 
@@ -45,8 +46,13 @@ const eventsText = remembered((log, places) =>
   renderText(
     log,
     places,
-    `select outcome, at_version
-      from ${log.names.save_one_check}($1::text, $2::bigint, $3::integer, $5::text[])`,
+    `select outcome, version
+      from ${log.names.save_one_check}(
+        p_stream => $1::text,
+        p_expected => $2::text,
+        p_version => $3::bigint,
+        p_count => $4::integer,
+        p_types => $6::text[])`,
   ),
 )
 
@@ -55,18 +61,20 @@ const documentsText = remembered((log, places) =>
   renderText(
     log,
     places,
-    `select 0 as outcome, nullif($2::bigint, $2::bigint) as at_version
-      from set_config('lock_timeout', '50ms', true)`,
+    `select 'appended' as outcome, null::bigint as version
+      from set_config('lock_timeout', '50ms', true)
+      where $2::text is not null
+        and $3::bigint is null`,
   ),
 )
 
 function renderText({ names }: Log, places: readonly Place[], check: string): string {
-  let parameter = 14
+  let parameter = 15
   const ctes = places.map((place, at) => {
     const first = parameter + 1
     parameter += place.kind === 'replace' ? 5 : 4
     return `, place_${at + 1} as (
-      ${writing(place, first, 'checked.outcome = 0')}
+      ${writing(place, first, "checked.outcome = 'appended'")}
       returning d.id, d.version
     )`
   })
@@ -79,13 +87,21 @@ function renderText({ names }: Log, places: readonly Place[], check: string): st
       from (
         ${written.join('\n        union all\n        ')}) as w
     )
-    select checked.outcome, checked.at_version, stored.positions, written.documents
+    select checked.outcome, checked.version, stored.positions, written.documents
     from checked
     cross join written
     cross join lateral ${names.save_store}(
-      case when checked.outcome = 0 and written.count < $12::integer then '1' end,
-      array[$1::text],
-      case when checked.outcome = 0 then array[checked.at_version - $3::integer] end,
-      $13::integer[], $14::integer[], $4::uuid[], $5::text[],
-      $6::integer[], $7::jsonb, $8::jsonb, $9::text[], $10::text[], $11::text[]) as stored`
+      p_refused => case when checked.outcome = 'appended' and written.count < $13::integer then '1' end,
+      p_streams => array[$1::text],
+      p_base => case when checked.outcome = 'appended' then array[checked.version - $4::integer] end,
+      p_event_parts => $14::integer[],
+      p_event_numbers => $15::integer[],
+      p_ids => $5::uuid[],
+      p_types => $6::text[],
+      p_schema_versions => $7::integer[],
+      p_data => $8::jsonb,
+      p_headers => $9::jsonb,
+      p_correlations => $10::text[],
+      p_causations => $11::text[],
+      p_users => $12::text[]) as stored`
 }

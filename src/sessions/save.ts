@@ -130,7 +130,7 @@ async function sendTogether(
 
 /** As every append tells of itself. */
 function tellAppend(log: Log, append: Append, outcome: Outcome, started: number): void {
-  const error = outcome.code === 0 ? undefined : refusal(append, outcome)
+  const error = outcome.kind === 'appended' ? undefined : refusal(append, outcome)
   if (error === undefined) {
     log.telemetry.count('event_appends_total')
     log.telemetry.count('events_appended_total', append.eventCount)

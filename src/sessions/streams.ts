@@ -1,7 +1,7 @@
 /** The events that a session has staged, by stream. Each keeps its id from one try of the save to the next. */
 import { InvalidOption } from '../core/errors.ts'
 import type { Ids } from '../core/id.ts'
-import { checkExpected, type Expected, expectedNumber, type StreamEvents } from '../events/append/prepare.ts'
+import { checkExpected, type Expected, expectedVersion, type StreamEvents } from '../events/append/prepare.ts'
 import type { NewEventOf } from '../events/definition.ts'
 
 type AnyEvent = NewEventOf<string, unknown>
@@ -71,8 +71,8 @@ function refuseOther(
   later: Expected | undefined,
 ): void {
   if (later === undefined || later === 'any' || later === expected) return
-  const first = expectedNumber(expected)
-  if (first >= 0 && later === first + events.length) return
+  const first = expectedVersion(expected)
+  if (first !== null && later === first + events.length) return
   const reason = `was ${expected} when events of "${stream}" were staged first, and ${later} now; give it once`
   throw new InvalidOption({ option: 'expected', reason })
 }

@@ -233,7 +233,7 @@ test('a check while others append never takes the sequence for being behind', as
   await schema.sync()
   const append = (i: number): Promise<unknown> =>
     byHand(`select ~append_one(
-      'order-${i}', 0, false, '{00000000-0000-7000-8000-${String(i).padStart(12, '0')}}', '{OrderPlaced}', null, '[{}]',
+      'order-${i}', 'empty', null, false, '{00000000-0000-7000-8000-${String(i).padStart(12, '0')}}', '{OrderPlaced}', null, '[{}]',
       null, null, null, null)`)
 
   const appends = Array.from({ length: 100 }, (_, i) => append(i))

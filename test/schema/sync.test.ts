@@ -108,8 +108,8 @@ test('RB-54: a later migration keeps the data and every invariant of a schema in
 })
 
 const placeOrder = `select * from ~append_one(
-  'order-1', 0, false, '{00000000-0000-7000-8000-000000000001}', '{OrderPlaced}', null, '[{"total": 99}]',
-  null, null, null, null)`
+  'order-1', 'empty', null, false, '{00000000-0000-7000-8000-000000000001}', '{OrderPlaced}', null,
+  '[{"total": 99}]', null, null, null, null)`
 
 const names = [
   `we'ird "$$" name`,

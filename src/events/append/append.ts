@@ -26,12 +26,12 @@ import {
   checkExpected,
   digestOf,
   type Expected,
-  expectedNumber,
+  isExpected,
   type Part,
   prepareParts,
   type StreamEvents,
 } from './prepare.ts'
-import { type Append, type Beside, busy, lockStreams, meetsInline, type Outcome, sendBatch } from './send.ts'
+import { type Append, type Beside, lockStreams, type Outcome, sendBatch } from './send.ts'
 
 export interface AppendOptions extends AppendDefaults {
   /** The version the stream must have. Default 'any'. */
@@ -196,9 +196,9 @@ export async function appendIn(parts: AppendParts, append: Append, tx: AnyTransa
   if (append.advisoryLock) await lockStreams(executor, log, append)
   let outcome: Outcome | undefined
   // A stream was made by somebody else between two looks at it: it is there now.
-  while (append.beside === undefined && (outcome === undefined || outcome.code === busy))
+  while (append.beside === undefined && (outcome === undefined || outcome.kind === 'busy'))
     [outcome] = await sendBatch(executor, log, [append], true)
-  if (outcome === undefined || outcome.code === meetsInline) {
+  if (outcome === undefined || outcome.kind === 'inline') {
     const own = isOwnTransaction(tx) ? tx : foreignHandle(executor)
     // A projection that fails takes back its append, and leaves the rest of the transaction to its owner.
     outcome = await own.savepoint(() => appendInline(log, append, own))
@@ -232,8 +232,7 @@ async function nothingAppended(
       order by version desc
       limit 1`)
     const version = Number(row?.version ?? 0)
-    const wanted = expectedNumber(expected)
-    if ((wanted >= 0 && wanted !== version) || (wanted === -2 && version === 0))
+    if (!isExpected(version, expected))
       throw new VersionConflict({ stream, expected: expected === 'any' ? 0 : expected, actual: version })
     results.push({ stream, version, position: row?.position ?? 0, eventIds: [], repeated: false })
   }

@@ -28,7 +28,7 @@ import { channels } from '../../telemetry/telemetry.ts'
 import { appendInline, inlineTimeout } from '../inline/inline.ts'
 import type { Log } from '../log.ts'
 import { apart, chainsOf, idsOf, type Pending } from './pending.ts'
-import { type Append, busy, lockStreams, meetsInline, type Outcome, sendBatch, sendOne } from './send.ts'
+import { type Append, lockStreams, type Outcome, sendBatch, sendOne } from './send.ts'
 
 export interface GroupCommit {
   submit(append: Append, signal?: AbortSignal): Promise<Submitted>
@@ -247,10 +247,10 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
       try {
         const outcomes = await send(group, wait)
         return group.filter((pending, at) => {
-          const { code } = outcomes[at]!
-          if (code === meetsInline) pending.isInline = true
-          else if (code !== busy) settle(pending, outcomes[at]!)
-          return code === busy || code === meetsInline
+          const { kind } = outcomes[at]!
+          if (kind === 'inline') pending.isInline = true
+          else if (kind !== 'busy') settle(pending, outcomes[at]!)
+          return kind === 'busy' || kind === 'inline'
         })
       } catch (error) {
         const state = sqlStateOf((error as Error).cause)

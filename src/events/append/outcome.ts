@@ -12,7 +12,7 @@ import {
   VersionConflict,
 } from '../errors.ts'
 import type { Log } from '../log.ts'
-import { expectedNumber } from './prepare.ts'
+import { expectedVersion } from './prepare.ts'
 import type { Append, Outcome } from './send.ts'
 
 /** What one append to one stream came to. */
@@ -29,7 +29,7 @@ export interface AppendResult {
 
 /** The answer as the caller gets it, or the error that says what was refused. */
 export function resultsOf(append: Append, outcome: Outcome): AppendResult[] {
-  if (outcome.code !== 0) throw refusal(append, outcome)
+  if (outcome.kind !== 'appended') throw refusal(append, outcome)
   return append.parts.map(
     (part, at) =>
       new Result(
@@ -76,35 +76,35 @@ export async function earlierResults(
 }
 
 /** What was repeated, or undefined if nothing was, or must not be: by its key, or by the ids of its events. */
-export function repeatedBy(append: Append, { code }: Outcome, resent = false): 'key' | 'ids' | undefined {
+export function repeatedBy(append: Append, { kind }: Outcome, resent = false): 'key' | 'ids' | undefined {
   // Sent twice by us it is still the caller's first call.
-  if (code === 7 && (resent || append.key === undefined)) return 'ids'
-  if ((code !== 5 && code !== 7) || append.onRepeat === 'error') return undefined
-  return code === 5 ? 'key' : 'ids'
+  if (kind === 'stored' && (resent || append.key === undefined)) return 'ids'
+  if ((kind !== 'repeated' && kind !== 'stored') || append.onRepeat === 'error') return undefined
+  return kind === 'repeated' ? 'key' : 'ids'
 }
 
 /**
  * Whether an append that was refused might be taken if it came later: an archived stream may be restored, and one that
  * has not got to the expected version yet may get there. One that is past it never comes back.
  */
-export function mayStillBeStored(append: Append, { code, failedPart, versions }: Outcome): boolean {
-  if (code === 2) return true
-  if (code !== 1) return false
-  const expected = expectedNumber(append.parts[failedPart]!.expected)
-  return expected === -2 || versions[failedPart]! < expected
+export function mayStillBeStored(append: Append, { kind, failedPart, versions }: Outcome): boolean {
+  if (kind === 'archived') return true
+  if (kind !== 'conflict') return false
+  const { expected } = append.parts[failedPart]!
+  return expected === 'exists' || versions[failedPart]! < (expectedVersion(expected) ?? 0)
 }
 
-export function refusal(append: Append, { code, failedPart, versions }: Outcome): RillflowError {
+export function refusal(append: Append, { kind, failedPart, versions }: Outcome): RillflowError {
   const { stream, expected } = append.parts[failedPart]!
   const key = append.key ?? ''
-  if (code === 1) {
+  if (kind === 'conflict') {
     const wanted = expected === 'any' ? 0 : expected
     return new VersionConflict({ stream, expected: wanted, actual: versions[failedPart]! })
   }
-  if (code === 2) return new StreamArchived({ stream })
-  if (code === 3) return new StreamTombstoned({ stream })
-  if (code === 5 || code === 7) return new IdempotencyConflict({ key })
-  if (code === 6) return new IdempotencyMismatch({ key })
+  if (kind === 'archived') return new StreamArchived({ stream })
+  if (kind === 'tombstoned') return new StreamTombstoned({ stream })
+  if (kind === 'repeated' || kind === 'stored') return new IdempotencyConflict({ key })
+  if (kind === 'mismatched') return new IdempotencyMismatch({ key })
   return new DuplicateEventId({ eventIds: append.parts.flatMap(part => part.events.map(event => event.id)) })
 }
 

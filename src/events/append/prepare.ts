@@ -58,11 +58,20 @@ export function digestOf(parts: readonly StreamEvents[]): string {
   return createHash('sha256').update(canonicalJson(said)).digest('hex')
 }
 
-/** Numbers the database's functions know: -1 any, -2 at least one event, else exactly that version. */
-export function expectedNumber(expected: Expected): number {
-  if (expected === 'any') return -1
-  if (expected === 'exists') return -2
-  return expected === 'empty' ? 0 : expected
+/** What is expected, as the functions of the database take it: `exact` has a version at its side. */
+export function expectedWord(expected: Expected): 'any' | 'empty' | 'exists' | 'exact' {
+  return typeof expected === 'number' ? 'exact' : expected
+}
+
+/** The one version that is expected, if there is one. */
+export function expectedVersion(expected: Expected): number | null {
+  if (expected === 'empty') return 0
+  return typeof expected === 'number' ? expected : null
+}
+
+export function isExpected(version: number, expected: Expected): boolean {
+  if (expected === 'any') return true
+  return expected === 'exists' ? version > 0 : version === expectedVersion(expected)
 }
 
 /** One event, checked; the texts are JSON. */

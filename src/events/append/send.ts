@@ -3,9 +3,9 @@
  * The functions themselves, and the order in which they lock and check, are in the `.sql.ts` files of this folder.
  */
 import type { Executor, Transaction } from '../../database/database.ts'
-import { sql } from '../../database/sql.ts'
+import { type Fragment, fragment, sql } from '../../database/sql.ts'
 import type { Log } from '../log.ts'
-import { type CheckedEvent, expectedNumber, type Part } from './prepare.ts'
+import { type CheckedEvent, expectedVersion, expectedWord, type Part } from './prepare.ts'
 
 /** One call of append: all of its parts are stored, or none. */
 export interface Append {
@@ -29,95 +29,105 @@ export type Beside = (tx: Transaction, parts: readonly Part[]) => Promise<void>
 
 /** The database's answer to one append, per part. */
 export interface Outcome {
-  readonly code: number
+  readonly kind: OutcomeKind
   /** The index of the part that was refused. */
   readonly failedPart: number
   readonly versions: readonly number[]
   readonly positions: readonly number[]
 }
 
-/** A stream is held by another transaction, so the batch left this append out. */
-export const busy = 4
+/** What each means is in `fragments.sql.ts`. */
+export type OutcomeKind =
+  | 'appended'
+  | 'conflict'
+  | 'archived'
+  | 'tombstoned'
+  | 'busy'
+  | 'repeated'
+  | 'mismatched'
+  | 'stored'
+  | 'taken'
+  | 'inline'
 
-/** An inline projection wants one of its events: nothing was stored, and it has to go another way. */
-export const meetsInline = 9
-
-/** Waits for the stream if somebody holds it. */
+/** Waits for the stream if another transaction holds it. */
 export async function sendOne(executor: Executor, log: Log, append: Append): Promise<Outcome> {
-  const part = append.parts[0]!
-  const columns = columnsOf(part.events)
+  const { stream, expected, events } = append.parts[0]!
   const [row] = await executor.runArrays(sql`/* events.append */
-    select outcome, at_version, at_position
+    select outcome, version, last_position
     from ${log.names.append_one}(
-      ${part.stream}::text,
-      ${expectedNumber(part.expected)}::bigint,
-      ${append.allowArchived}::boolean,
-      ${columns.ids}::uuid[],
-      ${columns.types}::text[],
-      ${columns.schemaVersions}::integer[],
-      ${columns.data}::jsonb,
-      ${columns.headers}::jsonb,
-      ${columns.correlations}::text[],
-      ${columns.causations}::text[],
-      ${columns.users}::text[])`)
-  const [code, version, position] = row as [number, number, number | null]
-  return { code, failedPart: 0, versions: [Number(version)], positions: position === null ? [] : [position] }
+      p_stream => ${stream}::text,
+      p_expected => ${expectedWord(expected)}::text,
+      p_version => ${expectedVersion(expected)}::bigint,
+      p_allow_archived => ${append.allowArchived}::boolean,
+      ${eventArguments(events)})`)
+  const [kind, version, position] = row as [OutcomeKind, number, number | null]
+  return { kind, failedPart: 0, versions: [Number(version)], positions: position === null ? [] : [position] }
 }
 
-/** With `wait` it waits for streams that others hold; without, those come back as `busy`. */
+/** With `waits` it waits for streams that other transactions hold; without, those come back as `busy`. */
 export async function sendBatch(
   executor: Executor,
   log: Log,
   given: readonly Append[],
-  wait: boolean,
+  waits: boolean,
 ): Promise<Outcome[]> {
-  const single = given.every(append => append.parts.length === 1)
-  // Appends to one stream keep their order. Among streams it is the order everybody locks in.
+  const isSingle = given.every(append => append.parts.length === 1)
+  // Appends to one stream keep their order. Among streams it is the order in which every transaction locks them.
   const appends =
-    single && given.length > 1 ? [...given].sort((a, b) => byBytes(a.parts[0]!.stream, b.parts[0]!.stream)) : given
+    isSingle && given.length > 1 ? [...given].sort((a, b) => byBytes(a.parts[0]!.stream, b.parts[0]!.stream)) : given
   const parts = appends.flatMap(append => append.parts)
   const streams = [...new Set(parts.map(part => part.stream))]
-  if (!single) streams.sort(byBytes)
+  if (!isSingle) streams.sort(byBytes)
   const streamIndex = new Map(streams.map((stream, at) => [stream, at + 1]))
-  const keyed = appends.some(append => append.key !== undefined)
-  const checked = appends.some(append => append.checkIds)
-  const simple = single && !keyed && !checked && streams.length === appends.length
-  const columns = columnsOf(parts.flatMap(part => part.events))
+  const isKeyed = appends.some(append => append.key !== undefined)
+  const isChecked = appends.some(append => append.checkIds)
+  const isSimple = isSingle && !isKeyed && !isChecked && streams.length === appends.length
   const [row] = await executor.runArrays(sql`/* events.append_batch */
     select outcomes::text, failed_parts::text, versions::text, positions
     from ${log.names.append_batch}(
-      ${streams}::text[],
-      ${appends.flatMap((append, at) => append.parts.map(() => at + 1))}::integer[],
-      ${parts.map(part => streamIndex.get(part.stream))}::integer[],
-      ${parts.map(part => expectedNumber(part.expected))}::bigint[],
-      ${parts.map(part => part.events.length)}::integer[],
-      ${appends.map(append => append.allowArchived)}::boolean[],
-      ${checked ? appends.map(append => append.checkIds) : null}::boolean[],
-      ${keyed ? appends.map(append => append.key ?? null) : null}::text[],
-      ${keyed ? appends.map(append => append.digest ?? null) : null}::text[],
-      ${simple}::boolean,
-      ${wait}::boolean,
-      ${parts.flatMap((part, at) => part.events.map(() => at + 1))}::integer[],
-      ${parts.flatMap(part => part.events.map((_, n) => n + 1))}::integer[],
-      ${columns.ids}::uuid[],
-      ${columns.types}::text[],
-      ${columns.schemaVersions}::integer[],
-      ${columns.data}::jsonb,
-      ${columns.headers}::jsonb,
-      ${columns.correlations}::text[],
-      ${columns.causations}::text[],
-      ${columns.users}::text[])`)
-  const [codes, failed, versions, positions] = row as [string, string | null, string, number[] | null]
-  const outcomes = outcomesOf(
-    appends,
-    numbersOf(codes),
-    numbersOf(failed ?? '{}'),
-    numbersOf(versions),
-    positions ?? [],
-  )
+      p_streams => ${streams}::text[],
+      p_part_appends => ${appends.flatMap((append, at) => append.parts.map(() => at + 1))}::integer[],
+      p_part_streams => ${parts.map(part => streamIndex.get(part.stream))}::integer[],
+      p_part_expected => ${parts.map(part => expectedWord(part.expected))}::text[],
+      p_part_versions => ${parts.map(part => expectedVersion(part.expected))}::bigint[],
+      p_part_counts => ${parts.map(part => part.events.length)}::integer[],
+      p_allow_archived => ${appends.map(append => append.allowArchived)}::boolean[],
+      p_check_ids => ${isChecked ? appends.map(append => append.checkIds) : null}::boolean[],
+      p_keys => ${isKeyed ? appends.map(append => append.key ?? null) : null}::text[],
+      p_digests => ${isKeyed ? appends.map(append => append.digest ?? null) : null}::text[],
+      p_is_simple => ${isSimple}::boolean,
+      p_waits => ${waits}::boolean,
+      ${placeArguments(parts)},
+      ${eventArguments(parts.flatMap(part => part.events))})`)
+  const [kinds, failed, versions, positions] = row as [string, string | null, string, number[] | null]
+  const outcomes = outcomesOf(appends, {
+    kinds: kindsOf(kinds),
+    failedParts: numbersOf(failed ?? '{}'),
+    versions: numbersOf(versions),
+    positions: positions ?? [],
+  })
   if (appends === given) return outcomes
   const outcomeOf = new Map(appends.map((append, at) => [append, outcomes[at]!]))
   return given.map(append => outcomeOf.get(append)!)
+}
+
+/** The events of a call, as every function that appends takes them. */
+export function eventArguments(events: readonly CheckedEvent[]): Fragment {
+  const columns = columnsOf(events)
+  return fragment`p_ids => ${columns.ids}::uuid[],
+      p_types => ${columns.types}::text[],
+      p_schema_versions => ${columns.schemaVersions}::integer[],
+      p_data => ${columns.data}::jsonb,
+      p_headers => ${columns.headers}::jsonb,
+      p_correlations => ${columns.correlations}::text[],
+      p_causations => ${columns.causations}::text[],
+      p_users => ${columns.users}::text[]`
+}
+
+/** By event: its part and its number in it, from 1. */
+export function placeArguments(parts: readonly Part[]): Fragment {
+  return fragment`p_event_parts => ${parts.flatMap((part, at) => part.events.map(() => at + 1))}::integer[],
+      p_event_numbers => ${parts.flatMap(part => part.events.map((_, n) => n + 1))}::integer[]`
 }
 
 /** Events by column, as the functions take them: null where every row has the default. */
@@ -176,6 +186,10 @@ export function numbersOf(array: string): number[] {
   return array === '{}' ? [] : array.slice(1, -1).split(',').map(Number)
 }
 
+export function kindsOf(array: string): OutcomeKind[] {
+  return array.slice(1, -1).split(',') as OutcomeKind[]
+}
+
 /** The advisory locks of an append's streams, until the transaction ends: on the hash of `schema/stream`, sorted. */
 export async function lockStreams(executor: Executor, log: Log, append: Append): Promise<void> {
   await executor.run(sql`/* events.advisory_lock */
@@ -187,31 +201,35 @@ export async function lockStreams(executor: Executor, log: Log, append: Append):
     ) as keys`)
 }
 
-/** By append, from the answer's columns. */
+/** By append, from the columns of the answer. */
 export function outcomesOf(
   appends: readonly Append[],
-  codes: readonly number[],
-  failed: readonly number[],
-  versions: readonly number[],
-  positions: readonly number[],
+  answer: {
+    readonly kinds: readonly OutcomeKind[]
+    readonly failedParts: readonly number[]
+    readonly versions: readonly number[]
+    readonly positions: readonly number[]
+  },
 ): Outcome[] {
   let part = 0
   let drawn = 0
   return appends.map((append, at) => {
+    const kind = answer.kinds[at]!
+    const isStored = kind === 'appended'
     const first = part
     part += append.parts.length
-    const last: number[] = []
-    if (codes[at] === 0)
+    const positions: number[] = []
+    if (isStored)
       for (const { events } of append.parts) {
         drawn += events.length
-        last.push(positions[drawn - 1]!)
+        positions.push(answer.positions[drawn - 1]!)
       }
     return {
-      code: codes[at]!,
-      failedPart: Math.max(0, (failed[at] ?? 0) - first - 1),
-      // What the database gives is the version before; of an append that was stored, the caller wants the one after.
-      versions: append.parts.map(({ events }, n) => (versions[first + n] ?? 0) + (codes[at] === 0 ? events.length : 0)),
-      positions: last,
+      kind,
+      failedPart: Math.max(0, (answer.failedParts[at] ?? 0) - first - 1),
+      // The database gives the version before; of an append that was stored, the caller wants the one after.
+      versions: append.parts.map(({ events }, n) => (answer.versions[first + n] ?? 0) + (isStored ? events.length : 0)),
+      positions,
     }
   })
 }

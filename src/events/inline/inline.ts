@@ -15,8 +15,17 @@ import type { Transaction } from '../../database/database.ts'
 import { lendTransaction } from '../../database/handle.ts'
 import { sql } from '../../database/sql.ts'
 import { isCollision, isConnectionLost, sqlStateOf, toRillflowError } from '../../database/sqlstate.ts'
-import { expectedNumber } from '../append/prepare.ts'
-import { type Append, byBytes, columnsOf, lockStreams, type Outcome } from '../append/send.ts'
+import { expectedVersion, expectedWord } from '../append/prepare.ts'
+import {
+  type Append,
+  byBytes,
+  columnsOf,
+  eventArguments,
+  lockStreams,
+  type Outcome,
+  type OutcomeKind,
+  placeArguments,
+} from '../append/send.ts'
 import type { RecordedEvent } from '../definition.ts'
 import { InlineProjectionFailed, InlineProjectionUnknown } from '../errors.ts'
 import type { Log } from '../log.ts'
@@ -28,14 +37,14 @@ export async function appendInline(log: Log, append: Append, tx: Transaction, ov
   if (append.advisoryLock) await lockStreams(tx, log, append)
   const checked = await check(log, append, tx)
   log.inline.learn(append, checked.active.size > 0)
-  if (checked.code !== 0) return { ...checked, positions: [] }
+  if (checked.kind !== 'appended') return { ...checked, positions: [] }
   const projections = codeOf(log, checked.active)
   await append.beside?.(tx, append.parts)
   if (projections.length > 0) {
     const events = await eventsOfRows(log, provisionalRows(append, checked))
     for (const projection of projections) await apply(log, projection, events, tx, over)
   }
-  return { code: 0, failedPart: 0, ...(await store(log, append, checked, tx)) }
+  return { kind: 'appended', failedPart: 0, ...(await store(log, append, checked, tx)) }
 }
 
 /** How long the transaction around it may take: its projections, and the waiting for streams before. */
@@ -57,20 +66,21 @@ async function check(log: Log, append: Append, tx: Transaction): Promise<Checked
     select
       outcome, failed_part, to_jsonb(versions), created_at, to_jsonb(inline_names), to_jsonb(inline_versions)
     from ${log.names.append_check}(
-      ${streams}::text[],
-      ${parts.map(part => streams.indexOf(part.stream) + 1)}::integer[],
-      ${parts.map(part => expectedNumber(part.expected))}::bigint[],
-      ${parts.map(part => part.events.length)}::integer[],
-      ${append.allowArchived}::boolean,
-      ${append.checkIds}::boolean,
-      ${append.key ?? null}::text,
-      ${append.digest ?? null}::text,
-      ${eventParts(append)}::integer[],
-      ${ids}::uuid[],
-      ${types}::text[],
-      ${data}::jsonb)`)
-  const [code, failed, versions, createdAt, names, numbers] = row as [
-    number,
+      p_streams => ${streams}::text[],
+      p_part_streams => ${parts.map(part => streams.indexOf(part.stream) + 1)}::integer[],
+      p_part_expected => ${parts.map(part => expectedWord(part.expected))}::text[],
+      p_part_versions => ${parts.map(part => expectedVersion(part.expected))}::bigint[],
+      p_part_counts => ${parts.map(part => part.events.length)}::integer[],
+      p_allow_archived => ${append.allowArchived}::boolean,
+      p_check_ids => ${append.checkIds}::boolean,
+      p_key => ${append.key ?? null}::text,
+      p_digest => ${append.digest ?? null}::text,
+      p_event_parts => ${parts.flatMap((part, at) => part.events.map(() => at + 1))}::integer[],
+      p_ids => ${ids}::uuid[],
+      p_types => ${types}::text[],
+      p_data => ${data}::jsonb)`)
+  const [kind, failed, versions, createdAt, names, numbers] = row as [
+    OutcomeKind,
     number,
     number[] | null,
     Date,
@@ -78,7 +88,7 @@ async function check(log: Log, append: Append, tx: Transaction): Promise<Checked
     number[] | null,
   ]
   const active = new Map((names ?? []).map((name, at) => [name, numbers![at]!]))
-  return { code, failedPart: Math.max(0, failed - 1), versions: versions ?? [], createdAt, active }
+  return { kind, failedPart: Math.max(0, failed - 1), versions: versions ?? [], createdAt, active }
 }
 
 /** The active projections in the order they were registered; the database decides which, and in which version. */
@@ -150,23 +160,14 @@ async function store(
   tx: Transaction,
 ): Promise<Pick<Outcome, 'versions' | 'positions'>> {
   const { parts } = append
-  const columns = columnsOf(parts.flatMap(part => part.events))
   const [row] = await tx.runArrays(sql`/* events.append_store */
     select positions
     from ${log.names.append_store}(
-      ${parts.map(part => part.stream)}::text[],
-      ${versions}::bigint[],
-      ${createdAt.toISOString()}::timestamptz,
-      ${eventParts(append)}::integer[],
-      ${parts.flatMap(part => part.events.map((_, n) => n + 1))}::integer[],
-      ${columns.ids}::uuid[],
-      ${columns.types}::text[],
-      ${columns.schemaVersions}::integer[],
-      ${columns.data}::jsonb,
-      ${columns.headers}::jsonb,
-      ${columns.correlations}::text[],
-      ${columns.causations}::text[],
-      ${columns.users}::text[])`)
+      p_streams => ${parts.map(part => part.stream)}::text[],
+      p_base => ${versions}::bigint[],
+      p_created_at => ${createdAt.toISOString()}::timestamptz,
+      ${placeArguments(parts)},
+      ${eventArguments(parts.flatMap(part => part.events))})`)
   const [drawn] = row as [number[]]
   let count = 0
   const positions = parts.map(part => {
@@ -185,10 +186,6 @@ function provisionalRows(append: Append, { versions, createdAt }: Checked): unkn
       return [...place, ...said, event.correlationId, event.causationId ?? null, event.userId ?? null, createdAt]
     }),
   )
-}
-
-function eventParts(append: Append): number[] {
-  return append.parts.flatMap((part, at) => part.events.map(() => at + 1))
 }
 
 function timeoutOf(log: Log, { timeoutMs }: InlineProjection): number {

@@ -203,8 +203,8 @@ async function tombstoneStream(log: Log, executor: Executor, stream: string, rea
     bytes: 0,
   }
   const [outcome] = await sendBatch(executor, log, [append], true)
-  if (outcome!.code === 3) return
-  if (outcome!.code !== 0) throw new StreamNotFound({ stream })
+  if (outcome!.kind === 'tombstoned') return
+  if (outcome!.kind !== 'appended') throw new StreamNotFound({ stream })
   await executor.run(sql`/* streams.tombstone */
     update ${log.names.streams}
     set archived_at = coalesce(archived_at, now()),

@@ -164,7 +164,7 @@ async function finishTogether(
         emitting.map(({ outcome }) => outcome.emitted!.append as Append),
         false,
       )
-      const failed = new Set(emitting.filter((_, at) => codes[at]!.code !== 0))
+      const failed = new Set(emitting.filter((_, at) => codes[at]!.kind !== 'appended'))
       const stored = held.filter(entry => !failed.has(entry))
       if (stored.length === 0) return
       const finished = await finishInside(parts, options, tx, stored)

@@ -139,7 +139,7 @@ export const writes: Record<string, LateWrite> = {
   'a function of the schema, prepared and called before': async ({ source, move }) => {
     const client = await connect(source.url)
     await client.query(`prepare late (text) as select "${move.source.schema}".append_one(
-      $1, -1, false, array[gen_random_uuid()], array['OrderPlaced'], null, '[{"total": 1}]', '[null]', null, null, null)`)
+      $1, 'any', null, false, array[gen_random_uuid()], array['OrderPlaced'], null, '[{"total": 1}]', '[null]', null, null, null)`)
     await client.query(`set plan_cache_mode = force_generic_plan`)
     for (let call = 0; call < 7; call++) await client.query(`execute late ('order-1')`)
     await begin(client, 'read committed')

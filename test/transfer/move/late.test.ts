@@ -83,7 +83,7 @@ test('the schema of a store that has left cannot be used under its other name, a
   await store.events.append('order-1', placed())
   await switchOver(move)
   const { schema } = move.source
-  const call = `select ~append_one('order-1', -1, false, array[gen_random_uuid()], array['OrderPaid'], null, '[{}]', '[null]', null, null, null)`
+  const call = `select ~append_one('order-1', 'any', null, false, array[gen_random_uuid()], array['OrderPaid'], null, '[{}]', '[null]', null, null, null)`
 
   await expect(source.query(move.retired, call)).rejects.toMatchObject({ code: expect.stringMatching(/42P01|42704/) })
   await source.query(schema, `drop schema "${schema}" cascade`)

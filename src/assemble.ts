@@ -1,0 +1,162 @@
+import { openAggregates } from './aggregates/aggregates.ts'
+import { openConsumers } from './consumers/consumers.ts'
+import { openDeadLetters } from './consumers/dead-letters/dead-letters.ts'
+import { openProcessors } from './consumers/processor.ts'
+import { openDaemons } from './consumers/runners/daemon.ts'
+import { administerDaemons } from './consumers/runners/runners.ts'
+import { systemClock } from './core/clock.ts'
+import { StoreClosed } from './core/errors.ts'
+import { uuidv7Ids } from './core/id.ts'
+import { once, settledWithin } from './core/lifecycle.ts'
+import type { Database } from './database/database.ts'
+import { parsers } from './database/parse.ts'
+import { rememberingTransactions } from './database/remember.ts'
+import { type AnyTransaction, foreignExecutor, isOwnTransaction } from './database/transaction.ts'
+import { openDocuments } from './documents/documents.ts'
+import { defaultGroupLimits, groupCommit } from './events/append/group-commit.ts'
+import type { EventMap } from './events/definition.ts'
+import { openEvents } from './events/events.ts'
+import { inlineRegistry } from './events/inline/registry.ts'
+import { type Log, logNames } from './events/log.ts'
+import { openWake } from './events/order/wake.ts'
+import { watchLog } from './events/order/watch.ts'
+import { upcasters } from './events/read/upcast.ts'
+import { openStreams } from './events/streams/streams.ts'
+import { library } from './parts.ts'
+import { openProjections } from './projections/projections.ts'
+import type { Step } from './schema/difference.ts'
+import { openSchema } from './schema/schema.ts'
+import { TableRegistry } from './schema/table.ts'
+import { storeServers } from './server/servers.ts'
+import type { Handle } from './sessions/handle.ts'
+import type { Session } from './sessions/session.ts'
+import { openSessions } from './sessions/sessions.ts'
+import type { Store, StoreOptions } from './store.ts'
+import { openSubscriptions } from './subscriptions/subscriptions.ts'
+import { watchStatements } from './telemetry/slow-statements.ts'
+import { channels, type Telemetry } from './telemetry/telemetry.ts'
+import type { TenantInstance } from './tenants/instance.ts'
+import { backUp } from './transfer/backup/backup.ts'
+import { exportArchive } from './transfer/export/export.ts'
+import { importArchive } from './transfer/export/import.ts'
+import { examine } from './upkeep/doctor/doctor.ts'
+import { everyMs, openUpkeep } from './upkeep/upkeep.ts'
+import { openWorkflows } from './workflows/workflows.ts'
+
+export interface Assembled<M extends EventMap>
+  extends Omit<TenantInstance<Store<M>>, 'tenant' | 'gate' | 'registered'> {}
+
+export function assemble<M extends EventMap>(
+  opened: Database,
+  schemaName: string,
+  telemetry: Telemetry,
+  options: StoreOptions<M>,
+): Assembled<M> {
+  const { migrate = opened.engine === 'pglite', closeMs = 5000 } = options
+  const database = watchStatements(opened, { telemetry, schema: schemaName }, options)
+  const onStep = ({ object, reason }: Step): void => {
+    telemetry.publish(channels.migrate, () => ({ schema: schemaName, object, reason }))
+    telemetry.log.info({ schema: schemaName, object, reason }, 'a step of the schema was made')
+  }
+  const tables = new TableRegistry()
+  const schema = openSchema(database, { schema: schemaName, tables, library, onStep })
+  const clock = options.clock ?? systemClock
+  const log: Log = {
+    database,
+    schema: schemaName,
+    names: logNames(schemaName),
+    channel: options.channel ?? 'rillflow_events',
+    clock,
+    ids: options.ids ?? uuidv7Ids({ clock }),
+    telemetry,
+    definitions: options.events ?? { schemas: new Map() },
+    upcasters: upcasters(options.upcasters ?? []),
+    inline: inlineRegistry(),
+    maxEventBytes: options.maxEventBytes ?? 1024 * 1024,
+    validateOnRead: options.validateOnRead ?? false,
+  }
+  const wake = openWake(log)
+  const pollMs = options.pollMs ?? 1000
+  const watch = watchLog(log, wake, pollMs)
+  const group = groupCommit(log, {
+    ...defaultGroupLimits,
+    maxQueued: options.maxQueuedAppends ?? defaultGroupLimits.maxQueued,
+    resendMs: options.resendMs ?? defaultGroupLimits.resendMs,
+  })
+  const transactions = rememberingTransactions(database)
+  const executorOf = (tx: AnyTransaction) => (isOwnTransaction(tx) ? tx : foreignExecutor(tx, foreignTypes))
+  const parts = { log, group, wake, watch, executorOf, rememberIds: transactions.rememberIds }
+
+  const subscriptions = openSubscriptions<M>(parts)
+  const consumers = openConsumers({ log, wake, watch })
+  const upkeep = openUpkeep(log, options.retention)
+  const daemons = openDaemons(consumers, upkeep.tend)
+  const aggregates = openAggregates({ ...parts, consumers })
+  const processors = openProcessors(consumers)
+  const workflows = openWorkflows<M>({ ...parts, consumers, pollMs, tend: upkeep.tend }, options.workflows)
+  const sessions = openSessions({ ...parts, cacheOf: aggregates.cacheOf }, options.sessionDefaults)
+  const projections = openProjections({
+    ...{ consumers, schema, tables, executorOf },
+    syncs: migrate === true,
+    runConsumers: daemons.runUntil,
+  })
+
+  const servers = storeServers(() => [{ log, schema }])
+  const close = once(async () => {
+    const until = performance.now() + closeMs
+    const left = (): number => Math.max(0, until - performance.now())
+    await servers.close()
+    await settledWithin(
+      Promise.all([daemons, processors, subscriptions, workflows].map(each => each.stopAll())),
+      left(),
+    )
+    await settledWithin(upkeep.stop(), left())
+    watch.close(new StoreClosed({}))
+    await settledWithin(sessions.drain(), left())
+    await settledWithin(group.drain(), left())
+    await settledWithin(wake.close(), left())
+    await database.close(left())
+  })
+
+  const store: Store<M> = {
+    engine: database.engine,
+    events: openEvents<M>(parts),
+    streams: openStreams(parts),
+    documents: openDocuments({
+      ...{ database, schema, tables, clock, ids: log.ids, telemetry, executorOf },
+      syncs: migrate === true,
+      maxDocumentBytes: options.maxDocumentBytes,
+    }),
+    schema,
+    projections,
+    aggregates: aggregates.repository,
+    snapshotter: aggregates.snapshotter,
+    session: given => sessions.session(given) as unknown as Session<M>,
+    handle: sessions.handle as unknown as Handle<M>,
+    subscribe: subscriptions.subscribe,
+    subscriptions: subscriptions.subscriptions,
+    workflows: workflows.workflows,
+    daemons: administerDaemons({ log, wake }),
+    daemon: daemons.daemon,
+    deadLetters: openDeadLetters({ log, onRequest: () => wake.changed() }),
+    processor: processors.processor,
+    transaction: transactions.transaction,
+    export: given => exportArchive({ database, schema: schemaName }, given),
+    import: given => importArchive({ database, schema: schemaName }, given),
+    upkeep: upkeep.run,
+    doctor: given => examine({ log, schema }, given),
+    backup: given => backUp(log, given),
+    metrics: () => telemetry.counters(),
+    server: servers.start,
+    async trace(work, given) {
+      const { recordTrace } = await import('./telemetry/breadcrumbs.ts')
+      return recordTrace(schemaName, work, given)
+    },
+    close,
+    [Symbol.asyncDispose]: close,
+  }
+  const run = { daemon: daemons.daemon, worker: workflows.worker, tend: () => upkeep.tend(everyMs) }
+  return { store, schema, tables, log, wake, consumers, ...run, close }
+}
+
+const foreignTypes = { getTypeParser: (oid: number) => parsers[oid] ?? ((text: string) => text) }
