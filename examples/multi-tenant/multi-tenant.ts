@@ -50,7 +50,7 @@ await request('tea-house', 'teapot', 2900)
 // A call without a tenant is refused. It never reaches the data of another one.
 await placeOrder('teapot', 1).catch(error => {
   if (!isRillflowError(error, 'tenant_required')) throw error
-  console.log(`(nobody)   ${error.code}`)
+  console.log(`(none)     ${error.code}`)
 })
 
 // One runner for all tenants, also for tenants that are added later.

@@ -55,7 +55,7 @@ test('the billing workflow closes a month with late payers and a bank that was d
 test('the tenants are isolated, and one is exported and imported again', { timeout: patienceMs }, async () => {
   const printed = await runExample('multi-tenant/multi-tenant.ts')
 
-  expect(printed).toContain('(nobody)   tenant_required')
+  expect(printed).toContain('(none)     tenant_required')
   expect(printed).toContain('tea-house: 2 × teapot, 58.00 €')
   expect(printed).toContain('book-shop: 1 × teapot, 9.90 €')
   expect(printed).toContain('Left: tea-house\n')
