@@ -1,21 +1,21 @@
-/** The page about the architecture is true: its table is made from the layers, and the files it names exist. */
+/** The page about the architecture is true: its list of layers is made from the code, and the files it names exist. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { expectFile } from '../schema/golden.ts'
-import { layerTable } from './layer-table.ts'
+import { expectFile } from '../schema/generated-file.ts'
+import { layerList } from './layer-list.ts'
 import { root } from './pages.ts'
 
 const page = 'docs/internals/architecture.md'
 const marks = /(?<=<!-- layers: made by test\/docs\/architecture-page -->\n\n).*?(?=\n\n<!-- end of layers -->)/s
 
-test('docs/internals/architecture.md has the table of layers that the architecture test enforces', () => {
+test('docs/internals/architecture.md lists the layers that the architecture test enforces', () => {
   const text = readFileSync(join(root, page), 'utf8')
 
   expect(text).toMatch(marks)
   expectFile(
     page,
-    text.replace(marks, () => layerTable()),
+    text.replace(marks, () => layerList()),
     'test/docs/architecture-page',
   )
 })
