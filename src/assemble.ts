@@ -112,7 +112,6 @@ export function assemble<M extends EventMap>(
     )
     await settledWithin(upkeep.stop(), left())
     watch.close(new StoreClosed({}))
-    await settledWithin(sessions.drain(), left())
     await settledWithin(group.drain(), left())
     await settledWithin(wake.close(), left())
     await database.close(left())
@@ -138,7 +137,7 @@ export function assemble<M extends EventMap>(
     workflows: workflows.workflows,
     daemons: administerDaemons({ log, wake }),
     daemon: daemons.daemon,
-    deadLetters: openDeadLetters({ log, onRequest: () => wake.changed() }),
+    deadLetters: openDeadLetters({ log, kinds: [workflows.deadLetterKind], onRequest: () => wake.changed() }),
     processor: processors.processor,
     transaction: transactions.transaction,
     export: given => exportArchive({ database, schema: schemaName }, given),

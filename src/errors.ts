@@ -11,7 +11,6 @@ export {
   NodeNotFound,
   NoHandler,
   RetryPending,
-  WorkflowNotActive,
 } from './consumers/errors.ts'
 export {
   Aborted,
@@ -134,4 +133,5 @@ export {
   ScheduleTimeout,
   TooManyEmitted,
   WorkerCrashed,
+  WorkflowNotActive,
 } from './workflows/errors.ts'

@@ -16,15 +16,15 @@ export type { Handled, HandleOptions, LoadOptions, Repository } from './aggregat
 export type { Snapshotter, SnapshotterMetrics, SnapshotterOptions } from './aggregates/snapshotter.ts'
 export { type Config, type ConfiguredSnapshotter, defineConfig } from './config.ts'
 export type { ConsumerFilter, ConsumerOptions, StartFrom } from './consumers/consumer.ts'
-export type { DeadLetterState } from './consumers/dead-letters/dead-letter.ts'
-export type { DeadLetterStats, DeadLetters } from './consumers/dead-letters/dead-letters.ts'
 export type {
   DeadLetter,
   DeadLetterDetails,
   DeadLetterFilter,
   ListDeadLettersOptions,
-} from './consumers/dead-letters/list.ts'
+} from './consumers/dead-letters/dead-letter.ts'
+export type { DeadLetterStats, DeadLetters } from './consumers/dead-letters/dead-letters.ts'
 export type { RetryFilter, RetryRequest } from './consumers/dead-letters/retry.ts'
+export type { DeadLetterState } from './consumers/dead-letters/row.ts'
 export type { Processor, ProcessorOptions, ProcessorState } from './consumers/processor.ts'
 export type { BreakerOptions } from './consumers/run/breaker.ts'
 export {

@@ -787,27 +787,35 @@ begin
     end loop;
   end if;
   if p_waits then
-    insert into "rillflow"."streams" (stream, version, created_at)
-      select u.stream, 0, "rillflow"."clock"(u.i)
-      from unnest(p_streams) with ordinality as u(stream, i)
-      where exists (
+    loop
+      insert into "rillflow"."streams" (stream, version, created_at)
+        select u.stream, 0, "rillflow"."clock"(u.i)
+        from unnest(p_streams) with ordinality as u(stream, i)
+        where exists (
+          select
+          from unnest(p_part_streams, p_part_expected, p_part_versions) as x(i, expected, version)
+          where x.i = u.i
+            and (x.expected in ('any', 'empty') or x.version = 0))
+        order by u.i
+        on conflict do nothing;
+      select array_agg(t.version), array_agg(t.mark), array_agg(t.version is not null)
+        into current, marks, known
+        from unnest(p_streams) as u(stream)
+        left join lateral (
+          select s.version, case
+            when s.tombstoned_at is not null then 'tombstoned'
+            when s.archived_at is not null then 'archived'
+          end as mark
+          from "rillflow"."streams" as s
+          where s.stream = u.stream
+          for update) as t on true;
+      exit when not exists (
         select
         from unnest(p_part_streams, p_part_expected, p_part_versions) as x(i, expected, version)
-        where x.i = u.i
-          and (x.expected in ('any', 'empty') or x.version = 0))
-      order by u.i
-      on conflict do nothing;
-    select array_agg(t.version), array_agg(t.mark), array_agg(t.version is not null)
-      into current, marks, known
-      from unnest(p_streams) as u(stream)
-      left join lateral (
-        select s.version, case
-          when s.tombstoned_at is not null then 'tombstoned'
-          when s.archived_at is not null then 'archived'
-        end as mark
-        from "rillflow"."streams" as s
-        where s.stream = u.stream
-        for update) as t on true;
+        where not known[x.i]
+          and (x.expected in ('any', 'empty') or x.version = 0));
+      -- An append that had made the stream was refused and removed it again: try again.
+    end loop;
   else
     select array_agg(t.version), array_agg(t.mark), array_agg(t.version is not null)
       into current, marks, known
@@ -989,209 +997,6 @@ $body$;
 
 create or replace function "rillflow"."append_check"(
   p_streams text[],
-  p_part_streams integer[],
-  p_part_expected text[],
-  p_part_versions bigint[],
-  p_part_counts integer[],
-  p_allow_archived boolean,
-  p_check_ids boolean,
-  p_key text,
-  p_digest text,
-  p_event_parts integer[],
-  p_ids uuid[],
-  p_types text[],
-  p_data jsonb,
-  out outcome text,
-  out failed_part integer,
-  out versions bigint[],
-  out created_at timestamptz,
-  out inline_names text[],
-  out inline_versions integer[])
-language plpgsql volatile
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
-as $body$
--- revision 1
-declare
-  moment constant timestamptz := "rillflow"."clock"(p_key);
-  stored_key "rillflow"."idempotency_keys";
-  is_new_key boolean := false;
-  current bigint[];
-  marks text[];
-  is_missing boolean;
-  present bigint;
-  is_same boolean;
-  s integer;
-begin
-  if current_setting('transaction_isolation') <> 'read committed' then
-    perform
-      from "rillflow"."inline_projections"
-      limit 0;
-    perform
-      from "rillflow"."inline_changes"
-      where id = 1
-      for share;
-  end if;
-  select array_agg(i.name order by i.name), array_agg(i.version order by i.name)
-    into inline_names, inline_versions
-    from "rillflow"."inline_projections" as i
-    where i.types is null
-      or i.types && p_types;
-  outcome := 'appended';
-  failed_part := 0;
-  while p_key is not null loop
-    insert into "rillflow"."idempotency_keys" (key, digest, event_ids, created_at)
-      values (p_key, p_digest, p_ids, moment)
-      on conflict do nothing;
-    is_new_key := found;
-    exit when is_new_key;
-    select * into stored_key
-      from "rillflow"."idempotency_keys"
-      where key = p_key;
-    if found then
-      -- The same events under the same key: this very append, sent before. Their ids say whether it was stored.
-      if stored_key.digest <> p_digest then
-        outcome := 'mismatched';
-        return;
-      elsif not p_ids <@ stored_key.event_ids then
-        outcome := 'repeated';
-        return;
-      end if;
-      exit;
-    end if;
-    -- The append that had it was refused and took it away again: try again.
-  end loop;
-  loop
-    insert into "rillflow"."streams" (stream, version, created_at)
-      select u.stream, 0, "rillflow"."clock"(u.i)
-      from unnest(p_streams) with ordinality as u(stream, i)
-      where exists (
-        select
-        from unnest(p_part_streams, p_part_expected, p_part_versions) as x(i, expected, version)
-        where x.i = u.i
-          and (x.expected in ('any', 'empty') or x.version = 0))
-      order by u.i
-      on conflict do nothing;
-    select array_agg(coalesce(t.version, 0)), array_agg(t.mark), bool_or(t.version is null and exists (
-        select
-        from unnest(p_part_streams, p_part_expected, p_part_versions) as x(i, expected, version)
-        where x.i = u.i
-          and (x.expected in ('any', 'empty') or x.version = 0)))
-      into current, marks, is_missing
-      from unnest(p_streams) with ordinality as u(stream, i)
-      left join lateral (
-        select s.version, case
-          when s.tombstoned_at is not null then 'tombstoned'
-          when s.archived_at is not null then 'archived'
-        end as mark
-        from "rillflow"."streams" as s
-        where s.stream = u.stream
-        for update) as t on true;
-    exit when not is_missing;
-    -- Made by an append that was refused and took it away again: try again.
-  end loop;
-  if p_check_ids then
-    select count(stored.event_id), bool_and(stored.event_id is null or (
-        stored.stream = p_streams[p_part_streams[e.part]] and stored.type = e.type and stored.data = e.data))
-      into present, is_same
-      from rows from (unnest(p_event_parts, p_ids, p_types), jsonb_array_elements(p_data)) as e(part, id, type, data)
-      left join "rillflow"."events" as stored on stored.event_id = e.id;
-    if present > 0 then
-      outcome := case when is_same and present = cardinality(p_ids) then 'stored' else 'taken' end;
-    end if;
-  end if;
-
-  for part in 1 .. cardinality(p_part_streams) loop
-    s := p_part_streams[part];
-    versions[part] := current[s];
-    if outcome = 'appended' then
-      outcome := case
-        when marks[s] = 'tombstoned' or (marks[s] = 'archived' and not p_allow_archived) then marks[s]
-        when not (case p_part_expected[part]
-          when 'any' then true
-          when 'exists' then current[s] > 0
-          when 'empty' then current[s] = 0
-          else current[s] = p_part_versions[part]
-        end)
-          then 'conflict'
-        else 'appended'
-      end;
-      if outcome <> 'appended' then
-        failed_part := part;
-      end if;
-    end if;
-  end loop;
-
-  if outcome = 'appended' then
-    update "rillflow"."streams" as t
-      set version = t.version + x.count
-      from unnest(p_part_streams, p_part_counts) as x(i, count)
-      where t.stream = p_streams[x.i];
-    -- To the millisecond, so that the projections see the very time that is stored.
-    created_at := date_trunc('milliseconds', "rillflow"."clock"(p_streams));
-    return;
-  end if;
-  if is_new_key and outcome <> 'stored' then
-    delete from "rillflow"."idempotency_keys"
-      where key = p_key;
-  end if;
-  delete from "rillflow"."streams" as t
-    using unnest(p_streams) as u(stream)
-    where t.stream = u.stream
-      and t.version = 0;
-end
-$body$;
-
--- function append_store
-
-create or replace function "rillflow"."append_store"(
-  p_streams text[],
-  p_base bigint[],
-  p_created_at timestamptz,
-  p_event_parts integer[],
-  p_event_numbers integer[],
-  p_ids uuid[],
-  p_types text[],
-  p_schema_versions integer[],
-  p_data jsonb,
-  p_headers jsonb,
-  p_correlations text[],
-  p_causations text[],
-  p_users text[],
-  out positions bigint[])
-language plpgsql volatile
-set jit = off
-as $body$
--- revision 1
-declare
-  moment constant timestamptz := p_created_at;
-begin
-  perform "rillflow"."announce"();
-  with inserted as (
-    insert into "rillflow"."events" (
-      position, stream, version, event_id, type, schema_version, data, headers,
-      correlation_id, causation_id, user_id, created_at)
-    select
-      nextval('"rillflow"."events_position"'), p_streams[p_event_parts[e.number]], p_base[p_event_parts[e.number]] + p_event_numbers[e.number], e.id, e.type,
-      coalesce(e.schema_version, 1), e.data, nullif(e.headers, 'null'),
-      coalesce(e.correlation_id, e.id::text), e.causation_id, e.user_id, moment
-    from rows from (
-      unnest(p_ids, p_types, p_schema_versions, p_correlations, p_causations, p_users),
-      jsonb_array_elements(p_data),
-      jsonb_array_elements(p_headers)) with ordinality
-      as e(id, type, schema_version, correlation_id, causation_id, user_id, data, headers, number)
-    where p_base[p_event_parts[e.number]] + p_event_numbers[e.number] is not null
-    returning position)
-  select array_agg(position) into positions from inserted;
-end
-$body$;
-
--- function save_check
-
-create or replace function "rillflow"."save_check"(
-  p_streams text[],
   p_part_appends integer[],
   p_part_streams integer[],
   p_part_expected text[],
@@ -1204,19 +1009,17 @@ create or replace function "rillflow"."save_check"(
   p_is_simple boolean,
   p_waits boolean,
   p_event_parts integer[],
-  p_event_numbers integer[],
+  p_runs_inline boolean,
   p_ids uuid[],
   p_types text[],
-  p_schema_versions integer[],
   p_data jsonb,
-  p_headers jsonb,
-  p_correlations text[],
-  p_causations text[],
-  p_users text[],
   out outcomes text[],
   out failed_parts integer[],
   out versions bigint[],
-  out base bigint[])
+  out base bigint[],
+  out created_at timestamptz,
+  out inline_names text[],
+  out inline_versions integer[])
 language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
@@ -1253,19 +1056,27 @@ begin
       where id = 1
       for share;
   end if;
-  if exists (
-    select
-    from "rillflow"."inline_projections" as i
-    where i.types is null
-      or i.types && p_types) then
-    select array_agg(distinct p_part_appends[e.part])
-      into inline_appends
-      from unnest(p_event_parts, p_types) as e(part, type)
-      where exists (
-        select
-        from "rillflow"."inline_projections" as i
-        where i.types is null
-          or e.type = any(i.types));
+  if p_runs_inline then
+    select array_agg(i.name order by i.name), array_agg(i.version order by i.name)
+      into inline_names, inline_versions
+      from "rillflow"."inline_projections" as i
+      where i.types is null
+        or i.types && p_types;
+  else
+    if exists (
+      select
+      from "rillflow"."inline_projections" as i
+      where i.types is null
+        or i.types && p_types) then
+      select array_agg(distinct p_part_appends[e.part])
+        into inline_appends
+        from unnest(p_event_parts, p_types) as e(part, type)
+        where exists (
+          select
+          from "rillflow"."inline_projections" as i
+          where i.types is null
+            or e.type = any(i.types));
+    end if;
   end if;
   if not p_waits then
     perform set_config('lock_timeout', '50ms', true);
@@ -1301,27 +1112,35 @@ begin
     end loop;
   end if;
   if p_waits then
-    insert into "rillflow"."streams" (stream, version, created_at)
-      select u.stream, 0, "rillflow"."clock"(u.i)
-      from unnest(p_streams) with ordinality as u(stream, i)
-      where exists (
+    loop
+      insert into "rillflow"."streams" (stream, version, created_at)
+        select u.stream, 0, "rillflow"."clock"(u.i)
+        from unnest(p_streams) with ordinality as u(stream, i)
+        where exists (
+          select
+          from unnest(p_part_streams, p_part_expected, p_part_versions) as x(i, expected, version)
+          where x.i = u.i
+            and (x.expected in ('any', 'empty') or x.version = 0))
+        order by u.i
+        on conflict do nothing;
+      select array_agg(t.version), array_agg(t.mark), array_agg(t.version is not null)
+        into current, marks, known
+        from unnest(p_streams) as u(stream)
+        left join lateral (
+          select s.version, case
+            when s.tombstoned_at is not null then 'tombstoned'
+            when s.archived_at is not null then 'archived'
+          end as mark
+          from "rillflow"."streams" as s
+          where s.stream = u.stream
+          for update) as t on true;
+      exit when not exists (
         select
         from unnest(p_part_streams, p_part_expected, p_part_versions) as x(i, expected, version)
-        where x.i = u.i
-          and (x.expected in ('any', 'empty') or x.version = 0))
-      order by u.i
-      on conflict do nothing;
-    select array_agg(t.version), array_agg(t.mark), array_agg(t.version is not null)
-      into current, marks, known
-      from unnest(p_streams) as u(stream)
-      left join lateral (
-        select s.version, case
-          when s.tombstoned_at is not null then 'tombstoned'
-          when s.archived_at is not null then 'archived'
-        end as mark
-        from "rillflow"."streams" as s
-        where s.stream = u.stream
-        for update) as t on true;
+        where not known[x.i]
+          and (x.expected in ('any', 'empty') or x.version = 0));
+      -- An append that had made the stream was refused and removed it again: try again.
+    end loop;
   else
     select array_agg(t.version), array_agg(t.mark), array_agg(t.version is not null)
       into current, marks, known
@@ -1476,99 +1295,18 @@ begin
           and t.version = 0;
     end if;
   end if;
+  -- To the millisecond, so that projections see the very time that is stored.
+  created_at := date_trunc('milliseconds', "rillflow"."clock"(p_streams));
 end
 $body$;
 
--- function save_one_check
+-- function append_store
 
-create or replace function "rillflow"."save_one_check"(
-  p_stream text,
-  p_expected text,
-  p_version bigint,
-  p_count integer,
-  p_types text[],
-  out outcome text,
-  out version bigint)
-language plpgsql volatile
-set jit = off
-as $body$
--- revision 1
-declare
-  moment timestamptz;
-  found_stream "rillflow"."streams";
-begin
-  if current_setting('transaction_isolation') <> 'read committed' then
-    perform
-      from "rillflow"."inline_projections"
-      limit 0;
-    perform
-      from "rillflow"."inline_changes"
-      where id = 1
-      for share;
-  end if;
-  if exists (
-    select
-    from "rillflow"."inline_projections" as i
-    where i.types is null
-      or i.types && p_types) then
-    outcome := 'inline';
-    return;
-  end if;
-  perform set_config('lock_timeout', '50ms', true);
-  loop
-    update "rillflow"."streams" as s
-      set version = s.version + p_count
-      where s.stream = p_stream
-        and (case p_expected
-          when 'any' then true
-          when 'exists' then s.version > 0
-          when 'empty' then s.version = 0
-          else s.version = p_version
-        end)
-        and s.tombstoned_at is null
-        and (s.archived_at is null or false)
-      returning s.version into version;
-    exit when found;
-    if (p_expected in ('any', 'empty') or p_version = 0) then
-      moment := "rillflow"."clock"(p_stream);
-      insert into "rillflow"."streams" as s (stream, version, created_at)
-        values (p_stream, p_count, moment)
-        on conflict do nothing
-        returning s.version into version;
-      exit when found;
-    end if;
-    select * into found_stream
-      from "rillflow"."streams" as s
-      where s.stream = p_stream
-      for update;
-    version := coalesce(found_stream.version, 0);
-    if found_stream.tombstoned_at is not null then
-      outcome := 'tombstoned';
-      return;
-    elsif found_stream.archived_at is not null and not false then
-      outcome := 'archived';
-      return;
-    elsif not (case p_expected
-      when 'any' then true
-      when 'exists' then version > 0
-      when 'empty' then version = 0
-      else version = p_version
-    end) then
-      outcome := 'conflict';
-      return;
-    end if;
-    -- Another transaction changed the stream between these statements, and now it is as expected: try again.
-  end loop;
-  outcome := 'appended';
-end
-$body$;
-
--- function save_store
-
-create or replace function "rillflow"."save_store"(
+create or replace function "rillflow"."append_store"(
   p_refused text,
   p_streams text[],
   p_base bigint[],
+  p_created_at timestamptz,
   p_event_parts integer[],
   p_event_numbers integer[],
   p_ids uuid[],
@@ -1585,13 +1323,12 @@ set jit = off
 as $body$
 -- revision 1
 declare
-  moment timestamptz;
+  moment constant timestamptz := p_created_at;
 begin
   if p_refused is not null then
     raise exception 'documents were refused' using errcode = 'RF003', detail = p_refused;
   end if;
   if num_nonnulls(variadic p_base) > 0 then
-    moment := "rillflow"."clock"(p_streams);
     perform "rillflow"."announce"();
     with inserted as (
       insert into "rillflow"."events" (
@@ -2979,7 +2716,7 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 set jit = off
 as $body$
--- revision 1
+-- revision 2
 declare
   moment constant timestamptz := "rillflow"."clock"(p_owner);
   removed integer := 0;
@@ -3017,8 +2754,8 @@ begin
     update "rillflow"."dead_letters" as d
       set state = 'open',
         retry_at = null,
-        history = case when jsonb_array_length(d.history) < 20 then d.history else d.history - 0 end
-          || jsonb_build_array(jsonb_build_object('at', moment, 'from', 'retrying', 'to', 'open'))
+        history = jsonb_path_query_array(d.history || jsonb_build_array(jsonb_strip_nulls(jsonb_build_object(
+                  'at', moment, 'from', d.state, 'to', 'open', 'note', null))), '$[last-19 to last]')
       where d.correlation_id = p_correlation
         and d.state = 'retrying'
         and d.execution = any(p_ids);

@@ -6,7 +6,7 @@
 import { isRillflowError } from '../core/errors.ts'
 import { type AppendOptions, type AppendParts, appendEvents } from '../events/append/append.ts'
 import type { AppendResult } from '../events/append/outcome.ts'
-import type { Beside } from '../events/append/send.ts'
+import type { Alongside } from '../events/append/send.ts'
 import type { Aggregate } from './aggregate.ts'
 import { type LoadParts, loadState, remember } from './load.ts'
 import type { Loaded, Staged } from './loaded.ts'
@@ -22,8 +22,13 @@ export async function commit(
   const { aggregate, stream } = loaded
   const staged = loaded.staged()
   const { events, expected, version, state } = staged
-  const beside = snapshotOf(parts, aggregate, staged)
-  const [result] = await appendEvents(parts, [{ stream, events, expected }], options, beside)
+  const snapshot = snapshotOf(parts, aggregate, staged)
+  const alongside: Alongside | undefined = snapshot && { names: [], count: 1, write: snapshot }
+  const hasOwnIds = events.some(event => event.id !== undefined)
+  const [result] = await appendEvents(parts, [{ stream, events, expected }], options, {
+    alongside,
+    checkIds: hasOwnIds,
+  })
   if (result!.repeated) {
     // What was stored under this key was decided by somebody else, on another state perhaps.
     const executor = options.tx === undefined ? parts.log.database : parts.executorOf(options.tx)
@@ -37,7 +42,7 @@ export async function commit(
 }
 
 /** Writes the snapshot that this commit makes due; undefined if it makes none. */
-export function snapshotOf({ log }: LoadParts, aggregate: Aggregate, staged: Staged): Beside | undefined {
+export function snapshotOf({ log }: LoadParts, aggregate: Aggregate, staged: Staged): Alongside['write'] | undefined {
   const { stream, events, expected, version, state } = staged
   // An event of an older shape is read in another one than it was folded in.
   const isCurrent = events.every(event => event.schemaVersion === undefined)

@@ -4,6 +4,7 @@
  *
  * A state from memory is only begun with if the event of its version is still there: the query reads from that one on.
  */
+
 import { InvalidOption } from '../core/errors.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
@@ -16,6 +17,7 @@ import type { Aggregate } from './aggregate.ts'
 import { type CachedState, mostCached, type StateCache } from './cache.ts'
 import { fold } from './fold.ts'
 import type { ReadKept } from './projected.ts'
+import { aggregateNames } from './schema.ts'
 import { freeze, thaw } from './snapshot.ts'
 
 export interface LoadRange {
@@ -182,7 +184,7 @@ async function readPage(
         e.position, e.stream, e.version, e.event_id, e.type, e.schema_version, e.data, e.headers,
         e.correlation_id, e.causation_id, e.user_id, e.created_at
       from ${log.names.streams} as s
-      left join ${log.names.snapshots} as n
+      left join ${aggregateNames(log).snapshots} as n
         on n.stream = s.stream
         and n.state_version = ${stateVersion}::integer
         and n.version <= ${to}::bigint

@@ -3,7 +3,9 @@
  * that two releases of a program can run side by side. The body is `json`, not `jsonb`: it comes back exactly as it was
  * written, with the keys of its objects in their order.
  */
-import type { Part } from '../schema/part.ts'
+import { namesOf, type Part } from '../schema/part.ts'
+
+export const aggregateNames = namesOf('snapshots')
 
 export const aggregatesPart: Part = {
   name: 'aggregates',

@@ -10,6 +10,7 @@ import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
 import type { Aggregate } from './aggregate.ts'
 import { SnapshotRefused } from './errors.ts'
+import { aggregateNames } from './schema.ts'
 
 export interface Snapshot {
   readonly stream: string
@@ -84,12 +85,12 @@ export async function writeSnapshots(
         ${snapshots.map(each => each.eventId)}::uuid[],
         ${snapshots.map(each => each.text)}::text[]) as g(stream, version, event_id, body)
     ), outdated as (
-      delete from ${log.names.snapshots} as o
+      delete from ${aggregateNames(log).snapshots} as o
       using given as g
       where o.stream = g.stream
         and o.state_version < ${stateVersion}::integer
     )
-    insert into ${log.names.snapshots} as kept (stream, state_version, version, event_id, body)
+    insert into ${aggregateNames(log).snapshots} as kept (stream, state_version, version, event_id, body)
     select stream, ${stateVersion}::integer, version, event_id, body::json
     from given
     order by stream collate "C"

@@ -9,6 +9,7 @@
  * and the stream stays without a snapshot. What is written is folded by the aggregate's own code from the events that are
  * there, and nothing else is ever written.
  */
+
 import { type BatchContext, type Consumer, type ConsumerOptions, consumer } from '../consumers/consumer.ts'
 import type { Consumers } from '../consumers/consumers.ts'
 import { logAndSkip } from '../consumers/run/policy.ts'
@@ -19,6 +20,7 @@ import { sql } from '../database/sql.ts'
 import type { RecordedEvent } from '../events/definition.ts'
 import type { Aggregate } from './aggregate.ts'
 import { type LoadParts, loadState } from './load.ts'
+import { aggregateNames } from './schema.ts'
 import { freeze, type Snapshot, writeSnapshots } from './snapshot.ts'
 
 export interface SnapshotterOptions extends Pick<ConsumerOptions, 'leaseMs' | 'timeoutMs' | 'policy'> {
@@ -125,7 +127,7 @@ async function findDue(
   const rows = await executor.run<{ stream: string; version: number }>(sql`/* snapshots.due */
     select s.stream, least(s.version, coalesce(n.version, 0) + ${mostFolded}::bigint) as version
     from ${log.names.streams} as s
-    left join ${log.names.snapshots} as n
+    left join ${aggregateNames(log).snapshots} as n
       on n.stream = s.stream
       and n.state_version = ${stateVersion}::integer
     where s.stream = any(${streams}::text[])
@@ -147,7 +149,7 @@ async function readGaps(
       count(*) filter (where s.version - coalesce(n.version, 0) >= ${threshold}::bigint) as candidates,
       coalesce(max(s.version - coalesce(n.version, 0)), 0) as gap
     from ${log.names.streams} as s
-    left join ${log.names.snapshots} as n
+    left join ${aggregateNames(log).snapshots} as n
       on n.stream = s.stream
       and n.state_version = ${stateVersion}::integer
     where s.stream >= ${name}::text

@@ -1,56 +1,57 @@
 #!/usr/bin/env node
 /**
- * The command line: what a store's operator types, and what scripts call.
+ * The command line, for operators and for scripts.
  *
- *     words ─► arguments/ find ─► parse ─► command.run ─► output/        data to stdout, the rest to stderr
- *                 │                           │
- *              help, completion            open: flags > environment > rillflow.config.ts > ./.rillflow
+ *     words ──► findCommand ──► parseLine ──► command.run ──► output/       data to stdout, the rest to stderr
+ *                  │                             │
+ *               help, completion              open: flags, environment, rillflow.config.ts, ./.rillflow
  *
- * `commands.ts` is the tree: nouns, and under each its verbs. A verb is a file that describes itself (what it takes, an
- * example) and runs; it is loaded when it is asked for, so help is quick and never touches a database.
+ * `commands/commands.ts` is the tree: nouns, and the verbs of each. A noun is one file; it describes its commands and runs
+ * them. It is loaded when a line asks for it, so help is quick and never opens a store.
  *
  * Guarantees:
- * - People get tables; with `--json` programs get one document, or NDJSON from what follows something.
- * - Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a check found problems, 4 the schema is newer than this version, 130
+ * - People get tables. With `--json` programs get one JSON document, or NDJSON from a command that follows something.
+ * - Exit codes: 0 success, 1 failure, 2 wrong usage, 3 a check found problems, 4 the schema is newer than this version, 130
  *   interrupted. An error says what to try.
- * - Colours and bars are for terminals. Nothing asks where nobody can answer; what destroys something needs `--yes` there.
- * - The first Ctrl-C lets what is under way end, the second one ends the process.
- * - A command that runs code says so when there is none: it never does nothing in silence.
+ * - Colours and progress bars appear only on a terminal. Destructive commands ask for confirmation on a terminal and need
+ *   `--yes` elsewhere.
+ * - The first Ctrl-C lets running work end, the second one ends the process.
+ * - A command that runs code fails if there is no code: it never does nothing in silence.
  *
- * What can fail: a reader that goes away (`| head`) ends the command quietly. An embedded store is one process's at a time;
- * a second one is told who has it.
+ * What can fail: a reader of the output that closes early (`| head`) ends the command quietly. An embedded store belongs to one
+ * process at a time; a second one gets an error that names the first.
  */
 import { Console } from 'node:console'
+import { readFileSync } from 'node:fs'
 import { isRillflowError } from '../core/errors.ts'
-import { findCommand, isGroup } from './arguments/find.ts'
-import { glanceAtGlobals, parseLine } from './arguments/parse.ts'
+import { findCommand, isGroup, parseLine, peekGlobals } from './arguments.ts'
 import type { Command, ExitCode, Invocation } from './command.ts'
-import { root } from './commands.ts'
+import { root } from './commands/commands.ts'
 import { listenToInterrupts } from './interrupt.ts'
 import { openOutput, styleFor } from './output/output.ts'
 import { reportError } from './report-error.ts'
 
-/** Runs one line, and says how the process should end. */
+/** Runs one line, and returns the exit code of the process. */
 async function main(words: readonly string[]): Promise<ExitCode> {
-  // As other programs have it: help before what it is about.
+  // As in other programs, help may come first: `help events` is `events --help`.
   if (words[0] === 'help') return main([...words.slice(1), '--help'])
-  const { json: isJson, color, debug: isDebug, help } = glanceAtGlobals(words)
+  const { json: isJson, color, debug: isDebug, help } = peekGlobals(words)
   const { stdout, stderr, env } = process
   try {
-    if (['--version', '-v', '-V', 'version'].includes(words[0] ?? '')) return await printVersion()
-    const { path, node, rest } = findCommand(root, words)
+    if (['--version', '-v', '-V', 'version'].includes(words[0] ?? '')) return printVersion()
+    const { path, entry, rest } = await findCommand(root, words)
     const style = styleFor({ stream: stdout, env, color })
-    if (isGroup(node)) {
-      if (!help) parseLine(nothing, path, rest)
+    if (isGroup(entry)) {
+      if (!help) parseLine(noCommand, path, rest)
       const { groupHelp } = await import('./help.ts')
-      const isAsked = help || path.length === 0
-      ;(isAsked ? stdout : stderr).write(`${groupHelp(style, node, path)}\n`)
-      return isAsked ? 0 : 2
+      const isWanted = help || path.length === 0
+      ;(isWanted ? stdout : stderr).write(`${await groupHelp(style, entry, path)}\n`)
+      return isWanted ? 0 : 2
     }
-    const command = await node.load()
+    const command = await entry.load()
     if (help) {
       const { commandHelp } = await import('./help.ts')
-      stdout.write(`${commandHelp(style, command, path, node.summary)}\n`)
+      stdout.write(`${commandHelp(style, command, path, entry.summary)}\n`)
       return 0
     }
     return await runCommand(command, path, rest)
@@ -59,39 +60,39 @@ async function main(words: readonly string[]): Promise<ExitCode> {
   }
 }
 
-/** Before a noun or a verb there may be nothing but options of all commands. */
-const nothing: Command = { arguments: [], options: {}, examples: [], run: async () => undefined }
+/** A line without a command may have only the options of all commands. */
+const noCommand: Command = { arguments: [], options: {}, examples: [], run: async () => undefined }
 
 async function runCommand(command: Command, path: readonly string[], rest: readonly string[]): Promise<ExitCode> {
-  const { globals, arguments: taken, options } = parseLine(command, path, rest, process.env)
-  const { placeOf, loadConfig } = await import('./configuration.ts')
+  const { globals, arguments: values, options } = parseLine(command, path, rest, process.env)
+  const { locationFrom, loadConfig } = await import('./config.ts')
   const out = openOutput({ ...process, isJson: globals.json, color: globals.color })
-  const interrupt = listenToInterrupts(() => out.note('Ending … (press Ctrl-C again to stop at once)'))
-  const giveConsoleBack = globals.json ? keepStdoutForData() : undefined
-  const place = placeOf({ ...globals, memory: options.memory === true }, process.env)
-  const closing: (() => Promise<void>)[] = []
+  const interrupt = listenToInterrupts(() => out.note('Stopping … (press Ctrl-C again to stop immediately)'))
+  const restoreConsole = globals.json ? sendConsoleToStderr() : undefined
+  const location = locationFrom({ ...globals, memory: options.memory === true }, process.env)
+  const stores: { close(): Promise<void> }[] = []
   let loading: ReturnType<Invocation['config']> | undefined
   const config: Invocation['config'] = () => {
-    loading ??= loadConfig(place, process.cwd())
+    loading ??= loadConfig(location, process.cwd())
     return loading
   }
   const invocation: Invocation = {
-    ...{ arguments: taken, options, root, out, place, config },
+    ...{ arguments: values, options, root, out, location, config },
     signal: interrupt.signal,
-    async open(given = {}) {
+    async open(openOptions = {}) {
       const { openConfigured } = await import('./open.ts')
-      const { opened, close } = await openConfigured(await config(), place, given)
-      closing.push(close)
+      const { opened, close } = await openConfigured(await config(), location, openOptions)
+      stores.push({ close })
       return opened
     },
-    async confirm(deed) {
+    async confirm(action) {
       const { confirm } = await import('./confirm.ts')
-      // Words with options among them may hold a password, or need quotes.
+      // The line is repeated only if it has no options: they may hold a password, or need quotes.
       const isPlain = rest.every(word => /^[\w@%+=:,./][\w@%+=:,./-]*$/.test(word))
       const line = isPlain ? ['rillflow', ...path, ...rest].join(' ') : 'the same line with'
-      const consent = { isGiven: options.yes === true, isDryRun: options.dryRun === true, line }
+      const confirmation = { isGiven: options.yes === true, isDryRun: options.dryRun === true, line }
       const { stdin, stderr } = process
-      return confirm(deed, consent, out, { stdin, stderr, interrupt })
+      return confirm(action, confirmation, out, { stdin, stderr, interrupt })
     },
   }
   try {
@@ -102,14 +103,14 @@ async function runCommand(command: Command, path: readonly string[], rest: reado
     if (interrupt.signal.aborted && isAbort) return 130
     throw error
   } finally {
-    for (const close of closing) await close()
+    for (const store of stores) await store.close()
     interrupt.release()
-    giveConsoleBack?.()
+    restoreConsole?.()
   }
 }
 
-/** What code of the configuration prints is for people: a program that reads JSON must not find it there. */
-function keepStdoutForData(): () => void {
+/** With --json stdout has only data, so what the code of a configuration prints goes to stderr. */
+function sendConsoleToStderr(): () => void {
   const { console } = globalThis
   globalThis.console = new Console(process.stderr)
   return () => {
@@ -117,13 +118,13 @@ function keepStdoutForData(): () => void {
   }
 }
 
-async function printVersion(): Promise<ExitCode> {
-  const { version } = await import('./version.ts')
-  process.stdout.write(`rillflow ${version()}\n`)
+function printVersion(): ExitCode {
+  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8')
+  process.stdout.write(`rillflow ${(JSON.parse(text) as { version: string }).version}\n`)
   return 0
 }
 
-// Whoever reads may leave early, as `head` does: that is no failure of ours. A full disk is.
+// A reader of the output may close early, as `head` does. That is not a failure; a full disk is.
 for (const stream of [process.stdout, process.stderr])
   stream.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') process.exit(0)

@@ -1,20 +1,35 @@
 /**
- * What a command is: what it takes, an example, and what it does. Help, completion, the reference and the parser are all
- * made from this one description, so none of them can say something else than the others.
+ * What a command is: its arguments, its options, an example, and the function that runs it. Help, completion, the reference
+ * and the parser are all made from this one description, so they cannot disagree.
+ *
+ *     const show = defineCommand({ arguments: [{ name: 'event', summary: 'The id of the event' }], …, run({ open, out }) { … } })
+ *     export const events: Commands = defineVerbs({ show: ['Show one event in full', show] })
+ *
+ * The types of `arguments` and `options` in `run` are inferred from the description.
  */
 import type { Config } from '../config.ts'
 import type { Store, StoreOptions } from '../store.ts'
 import type { Tenants } from '../tenants/tenants.ts'
 import type { Output } from './output/output.ts'
 
-/** A command, or several under one noun. A noun is loaded only when it is asked for, and so is each of its commands. */
-export type Node = Group | Leaf
+export interface Command {
+  /** Adds to the summary, in whole sentences. */
+  readonly description?: string | undefined
+  readonly arguments: readonly Argument[]
+  readonly options: Readonly<Record<string, Option>>
+  /** At least one. Each is a line that can be copied. */
+  readonly examples: readonly string[]
+  /** Adds `--yes` and `--dry-run`: see `Invocation.confirm`. */
+  readonly destructive?: boolean | undefined
+  readonly run: (invocation: Invocation) => Promise<ExitCode | undefined>
+}
+
+/** A command, or a noun with commands of its own. Both are loaded only when a line asks for them. */
+export type Entry = Group | Leaf
 
 export interface Group {
   readonly summary: string
-  readonly commands: Readonly<Record<string, Node>>
-  /** Names that are accepted and not shown: where each of them leads, from the root. */
-  readonly aliases?: Readonly<Record<string, readonly string[]>> | undefined
+  readonly commands: () => Promise<Commands>
 }
 
 export interface Leaf {
@@ -22,19 +37,15 @@ export interface Leaf {
   readonly load: () => Promise<Command>
 }
 
-export interface Command {
-  /** More than the summary, in whole sentences. */
-  readonly description?: string | undefined
-  readonly arguments: readonly Argument[]
-  readonly options: Readonly<Record<string, Option>>
-  /** At least one, each a line that can be copied. */
-  readonly examples: readonly string[]
-  /** Adds `--yes` and `--dry-run`: see `Invocation.confirm`. */
-  readonly destructive?: boolean | undefined
-  readonly run: (invocation: Invocation) => Promise<ExitCode | undefined>
+export type Commands = Readonly<Record<string, Entry>>
+
+/** The program itself. */
+export interface Root extends Group {
+  /** Names that are accepted but not shown, with the command that each stands for. */
+  readonly aliases: Readonly<Record<string, readonly string[]>>
 }
 
-/** Text on the line, turned into a value of this kind. */
+/** The kinds of values on the line, and the types they are parsed into. */
 export interface Kinds {
   text: string
   whole: number
@@ -43,8 +54,8 @@ export interface Kinds {
   json: unknown
 }
 
-/** Things whose names `rillflow status` leaves for the shell. Of dead letters it is the consumer. */
-export type NamedThing = 'projection' | 'subscription' | 'dead-letter' | 'handler' | 'collection' | 'tenant'
+/** The names that a shell can complete, as `rillflow status` saved them. For dead letters it is the name of the consumer. */
+export type NameKind = 'projection' | 'subscription' | 'dead-letter' | 'handler' | 'collection' | 'tenant'
 
 export interface Argument {
   readonly name: string
@@ -53,80 +64,82 @@ export interface Argument {
   readonly kind?: keyof Kinds | undefined
   readonly optional?: boolean | undefined
   readonly choices?: readonly string[] | undefined
-  /** What it is the name of, so that a shell completes it. */
-  readonly names?: NamedThing | undefined
+  /** The kind of name that a shell completes here. */
+  readonly completes?: NameKind | undefined
 }
 
 export interface Option {
   readonly summary: string
   readonly kind: keyof Kinds | 'flag'
-  /** What stands for its value in help. Default: its kind. */
+  /** The placeholder for its value in help. Default: its kind. */
   readonly value?: string | undefined
   readonly choices?: readonly string[] | undefined
-  /** What it is the name of, so that a shell completes it. */
-  readonly names?: NamedThing | undefined
+  /** The kind of name that a shell completes here. */
+  readonly completes?: NameKind | undefined
   readonly default?: string | number | undefined
-  /** The command does nothing without it. */
+  /** The command is refused without it. */
   readonly required?: boolean | undefined
-  /** May be given several times. */
+  /** It may be given several times. */
   readonly many?: boolean | undefined
-  /** One letter: `-f`. For flags only. */
+  /** One letter: `-f`. Only for flags. */
   readonly short?: string | undefined
-  /** The variable of the environment that says it where the line does not. */
+  /** The environment variable that is read if the line does not have the option. */
   readonly env?: string | undefined
-  /** Other names, accepted and not shown. */
+  /** Other names, accepted but not shown. */
   readonly aliases?: readonly string[] | undefined
 }
 
-/** 3 is for checks that found problems; 4 for a schema that is newer than this version; 130 for Ctrl-C. */
+/** 3: a check found problems. 4: the schema is newer than this version. 130: Ctrl-C. */
 export type ExitCode = 0 | 1 | 2 | 3 | 4 | 130
 
+/** Everything that a command is given when it runs. */
 export interface Invocation<A = Record<string, unknown>, O = Record<string, unknown>> {
   readonly arguments: A
   readonly options: O
-  /** The whole tree of commands. */
-  readonly root: Group
+  readonly root: Root
   readonly out: Output
-  /** Aborts with the first Ctrl-C: end what is under way, and begin nothing new. */
+  /** Aborts at the first Ctrl-C: the command then ends its running work and starts nothing new. */
   readonly signal: AbortSignal
-  /** Where the store is, as far as the line and the environment say it. */
-  readonly place: Place
-  /** The configuration file, and where it is; undefined if there is none. */
+  /** The part of the store's location that the line and the environment give. */
+  readonly location: Location
+  /** The configuration file and its path; undefined if there is none. */
   config(): Promise<LoadedConfig | undefined>
-  /** The store, with everything registered that the configuration has. Closed when the command is over. */
+  /** Opens the store and registers everything that the configuration has. It is closed when the command ends. */
   open(options?: OpenOptions): Promise<Opened>
-  /** Asks on a terminal; elsewhere `--yes` must have been given. False if only a dry run was wanted, which is told. */
-  confirm(deed: string): Promise<boolean>
+  /**
+   * Asks before something is destroyed. `action` completes "This will …". Elsewhere than on a terminal `--yes` is required.
+   * False if this is a dry run, which has then been printed.
+   */
+  confirm(action: string): Promise<boolean>
 }
 
 export interface OpenOptions extends Pick<StoreOptions, 'migrate' | 'logger'> {
-  /** Whether an embedded store may be made where there is none. Default false. */
-  readonly creates?: boolean | undefined
-  /** Whether the command is about tenants as such, or all of them: then there must be some, and `--tenant` is refused. Default false. */
-  readonly tenants?: boolean | undefined
-  /** The configuration where there is none. */
-  readonly fallback?: Config | undefined
-  /** Registers more than the configuration does; called for each tenant if there are any. */
+  /** Whether an embedded store is created if there is none. Default false. */
+  readonly create?: boolean | undefined
+  /** Whether the command is about tenants themselves. The store must then have tenants, and `--tenant` is refused. */
+  readonly isAboutTenants?: boolean | undefined
+  /** Used if there is no configuration file. */
+  readonly defaultConfig?: Config | undefined
+  /** Registers more than the configuration does. It is called for each tenant of a store with tenants. */
   readonly register?: ((store: Store, config: Config) => void) | undefined
 }
 
 export interface Opened {
-  /** That of the tenant, if the line names one. With tenants and no name it refuses whatever needs one. */
+  /** The store of the tenant that the line names. If a store has tenants and the line names none, this refuses all calls. */
   readonly store: Store
   /** Undefined if the store has no tenants. */
   readonly tenancy: OpenedTenancy | undefined
   readonly config: Config
   /** The address without its password, or the folder. */
   readonly where: string
-  /** Whether nothing is left of it when it is closed. */
   readonly isInMemory: boolean
 }
 
 export interface OpenedTenancy {
   readonly tenants: Tenants
-  /** Whether the command is one tenant's. */
-  readonly isOne: boolean
-  /** The store of one, once all is registered in it. */
+  /** Whether the line names a tenant. */
+  readonly isOneTenant: boolean
+  /** The store of a tenant, after everything has been registered in it. */
   storeOf(tenant: string): Promise<Store>
 }
 
@@ -136,20 +149,20 @@ export interface LoadedConfig {
 }
 
 /** Where the store is, as the line and the environment say it. */
-export interface Place {
+export interface Location {
   readonly url: string | undefined
   readonly schema: string | undefined
   readonly folder: string | undefined
-  /** Embedded, and gone at the end: for commands that have `--memory`. */
+  /** Embedded and in memory, for commands that have `--memory`. */
   readonly memory?: boolean | undefined
   readonly tenant: string | undefined
-  /** Whose a command is where the line names nobody; commands about all tenants do not mind it. */
-  readonly usualTenant: string | undefined
+  /** The tenant if the line names none. Commands about all tenants ignore it. */
+  readonly defaultTenant: string | undefined
   readonly tenancy: string | undefined
   readonly config: string | undefined
 }
 
-/** A command whose `run` knows the types of what it is given. */
+/** Describes a command. The types of what `run` is given are inferred from its arguments and options. */
 export function defineCommand<const A extends readonly Argument[], const O extends Readonly<Record<string, Option>>>(
   command: Omit<Command, 'run' | 'arguments' | 'options'> & {
     readonly arguments?: A
@@ -159,12 +172,29 @@ export function defineCommand<const A extends readonly Argument[], const O exten
     ) => Promise<ExitCode | undefined> | Promise<void>
   },
 ): Command {
-  const { arguments: taken = [], options = {}, run } = command
-  return { ...command, arguments: taken, options, run: async given => (await run(given as never)) ?? undefined }
+  const { arguments: ownArguments = [], options = {}, run } = command
+  return { ...command, arguments: ownArguments, options, run: async given => (await run(given as never)) ?? undefined }
 }
 
-type ArgumentValues<A extends readonly Argument[]> = {
+/** The commands of a noun: each verb with its line of help. */
+export function defineVerbs(verbs: Readonly<Record<string, readonly [summary: string, command: Command]>>): Commands {
+  const leaves = Object.entries(verbs).map(([verb, [summary, command]]) => [
+    verb,
+    { summary, load: async () => command },
+  ])
+  return Object.fromEntries(leaves)
+}
+
+export type ArgumentValues<A extends readonly Argument[]> = {
   readonly [Each in A[number] as Each['name']]: KindOf<Each> | (Each extends { optional: true } ? undefined : never)
+}
+
+export type OptionValues<O extends Readonly<Record<string, Option>>> = {
+  readonly [Name in keyof O]: O[Name] extends { kind: 'flag' }
+    ? boolean
+    : O[Name] extends { many: true }
+      ? readonly KindOf<O[Name]>[]
+      : KindOf<O[Name]> | (O[Name] extends { default: string | number } | { required: true } ? never : undefined)
 }
 
 type KindOf<T> = T extends { choices: readonly (infer C)[] }
@@ -172,11 +202,3 @@ type KindOf<T> = T extends { choices: readonly (infer C)[] }
   : T extends { kind: infer K extends keyof Kinds }
     ? Kinds[K]
     : string
-
-type OptionValues<O extends Readonly<Record<string, Option>>> = {
-  readonly [Name in keyof O]: O[Name] extends { kind: 'flag' }
-    ? boolean
-    : O[Name] extends { many: true }
-      ? readonly KindOf<O[Name]>[]
-      : KindOf<O[Name]> | (O[Name] extends { default: string | number } | { required: true } ? never : undefined)
-}

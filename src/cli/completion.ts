@@ -1,77 +1,87 @@
 /**
- * `rillflow completion`: a script for the shell, with all names in it that are the program's. It asks nobody, so it is as
- * quick as the shell, and it is made from the tree of commands, so it knows all of them. The names that are the store's
- * it reads from the file that `rillflow status` has left.
+ * `rillflow completion`: a script that completes commands, options and names in a shell.
+ *
+ *     tree of commands ──► script, with all commands and options in it     the shell needs no process to complete
+ *     rillflow status  ──► names of the store, in a file of the user       the script reads it at each Tab
+ *
+ * Guarantees:
+ * - Nothing is executed while a line is completed: no process, no query, and no text from the file.
+ * - The file with names is small (1,000 names, 64 KB) and can be read by the user only.
  */
-import { flagOf, globalOptions } from './arguments/arguments.ts'
-import { isGroup } from './arguments/find.ts'
-import { type Command, defineCommand, type Group, type NamedThing, type Option } from './command.ts'
+import { mkdir, rename, rm, writeFile } from 'node:fs/promises'
+import { homedir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { flagOf, globalOptions, isGroup } from './arguments.ts'
+import { type Command, defineCommand, type Group, type NameKind, type Opened, type Option } from './command.ts'
 import { ownOptions } from './help.ts'
 
-export const completionCommand: Command = defineCommand({
+export const completion: Command = defineCommand({
   description:
-    'Names of commands and options are completed; those of projections, subscriptions, handlers, collections and tenants as the last `rillflow status` of this user has seen them.',
-  arguments: [{ name: 'shell', summary: 'Yours', choices: ['bash', 'zsh', 'fish'] }],
+    'The script completes commands and options. It also completes the names of projections, subscriptions, handlers, collections and tenants, as the last `rillflow status` of this user saved them.',
+  arguments: [{ name: 'shell', summary: 'Your shell', choices: ['bash', 'zsh', 'fish'] }],
   examples: [
     'source <(rillflow completion bash)',
     'rillflow completion fish > ~/.config/fish/completions/rillflow.fish',
   ],
   async run({ out, root, arguments: { shell } }) {
-    const offers = await offersOf(root)
-    out.print(Object.fromEntries(offers.map(({ path, words }) => [path, words])), () => scripts[shell](offers))
+    const contexts = await contextsOf(root)
+    out.print(Object.fromEntries(contexts.map(({ path, words }) => [path, words])), () => scripts[shell](contexts))
   },
 })
 
-/** What is offered after a path: `''` is the program itself, `events` a noun, `events tail` a command. */
-interface Offer {
+/** What can follow a path: `''` is the program itself, `events` a noun, `events tail` a command. */
+interface Context {
   readonly path: string
   readonly words: readonly string[]
-  /** By the number of the argument, from 0. */
-  readonly names: Readonly<Record<number, NamedThing>>
-  /** Options whose next word is their value, and what it is the name of. */
-  readonly valued: readonly (readonly [flag: string, names: NamedThing | undefined])[]
+  /** The kinds of names that arguments take, by the index of the argument. */
+  readonly argumentNames: Readonly<Record<number, NameKind>>
+  /** The options that are followed by a value, and the kind of name that it is. */
+  readonly valueOptions: readonly (readonly [flag: string, nameKind: NameKind | undefined])[]
 }
 
-async function offersOf(group: Group, path = ''): Promise<Offer[]> {
-  const found: Offer[] = [{ path, words: Object.keys(group.commands), names: {}, valued: [] }]
-  for (const [name, node] of Object.entries(group.commands)) {
+async function contextsOf(group: Group, path = ''): Promise<Context[]> {
+  const commands = await group.commands()
+  const contexts: Context[] = [{ path, words: Object.keys(commands), argumentNames: {}, valueOptions: [] }]
+  for (const [name, entry] of Object.entries(commands)) {
     const inner = path === '' ? name : `${path} ${name}`
-    if (isGroup(node)) found.push(...(await offersOf(node, inner)))
-    else found.push(offerOf(inner, await node.load()))
+    if (isGroup(entry)) contexts.push(...(await contextsOf(entry, inner)))
+    else contexts.push(contextOf(inner, await entry.load()))
   }
-  return found
+  return contexts
 }
 
-function offerOf(path: string, command: Command): Offer {
+function contextOf(path: string, command: Command): Context {
   const options: Readonly<Record<string, Option>> = { ...ownOptions(command), ...globalOptions }
-  const choices = command.arguments.flatMap(each => each.choices ?? [])
+  const choices = command.arguments.flatMap(argument => argument.choices ?? [])
   return {
     path,
     words: [...choices, ...Object.keys(options).map(flagOf)],
-    names: Object.fromEntries(command.arguments.flatMap(({ names }, at) => (names === undefined ? [] : [[at, names]]))),
-    valued: Object.entries(options).flatMap(([name, { kind, names, aliases = [] }]) =>
-      kind === 'flag' ? [] : [name, ...aliases].map(each => [flagOf(each), names] as const),
+    argumentNames: Object.fromEntries(
+      command.arguments.flatMap(({ completes }, at) => (completes === undefined ? [] : [[at, completes]])),
+    ),
+    valueOptions: Object.entries(options).flatMap(([name, { kind, completes, aliases = [] }]) =>
+      kind === 'flag' ? [] : [name, ...aliases].map(spelling => [flagOf(spelling), completes] as const),
     ),
   }
 }
 
-/** An option is the same in all commands that have it. */
-function valuedIn(offers: readonly Offer[]): { flags: string[]; named: [flag: string, names: NamedThing][] } {
-  const valued = new Map(offers.flatMap(each => each.valued))
-  const named = [...valued].flatMap(([flag, names]): [string, NamedThing][] =>
-    names === undefined ? [] : [[flag, names]],
+/** An option means the same in all commands that have it. */
+function valueOptionsIn(contexts: readonly Context[]): { flags: string[]; named: [flag: string, NameKind][] } {
+  const options = new Map(contexts.flatMap(({ valueOptions }) => valueOptions))
+  const named = [...options].flatMap(([flag, nameKind]): [string, NameKind][] =>
+    nameKind === undefined ? [] : [[flag, nameKind]],
   )
-  return { flags: [...valued.keys()], named }
+  return { flags: [...options.keys()], named }
 }
 
-type Script = (offers: readonly Offer[]) => string
+type Script = (contexts: readonly Context[]) => string
 
 /**
- * The line is split here, since bash takes `a:b` and an address for several words, and puts what is completed after the
- * last `:` only. Names from the file are compared and never expanded: `compgen -W` would run a `$(…)` in one.
+ * The script splits the line itself, because bash splits `a:b` and an address into several words, and inserts a completion
+ * only after the last `:`. Names from the file are compared and never expanded: `compgen -W` would execute a `$(…)` in one.
  */
-const bash: Script = offers => `_rillflow() {
-  local line="\${COMP_LINE:0:COMP_POINT}" found="" option="" count=0 word offered="" wanted="" kind name
+const bash: Script = contexts => `_rillflow() {
+  local line="\${COMP_LINE:0:COMP_POINT}" found="" option="" count=0 word words="" wanted="" kind name
   local file="\${XDG_CACHE_HOME:-$HOME/.cache}/rillflow/names"
   line="\${line#* }"
   while [[ $line == *" "* ]]; do
@@ -79,11 +89,11 @@ const bash: Script = offers => `_rillflow() {
     [[ -z $word ]] && continue
     [[ -n $option ]] && option="" && continue
     case "$word" in
-      ${valuedIn(offers).flags.join('|')}) option="$word" && continue ;;
+      ${valueOptionsIn(contexts).flags.join('|')}) option="$word" && continue ;;
       -*) continue ;;
     esac
     case "$found $word" in
-${offers
+${contexts
   .filter(({ path }) => path !== '')
   .map(({ path }) => `      "${path.includes(' ') ? path : ` ${path}`}") found="${path}" ;;`)
   .join('\n')}
@@ -92,11 +102,13 @@ ${offers
   done
   COMPREPLY=()
   case "$found \${option:-$count}" in
-${valuedIn(offers)
-  .named.map(([flag, names]) => `    *" ${flag}") wanted="${names}" ;;`)
+${valueOptionsIn(contexts)
+  .named.map(([flag, nameKind]) => `    *" ${flag}") wanted="${nameKind}" ;;`)
   .join('\n')}
-${offers
-  .flatMap(({ path, names }) => Object.entries(names).map(([at, each]) => `    "${path} ${at}") wanted="${each}" ;;`))
+${contexts
+  .flatMap(({ path, argumentNames }) =>
+    Object.entries(argumentNames).map(([at, nameKind]) => `    "${path} ${at}") wanted="${nameKind}" ;;`),
+  )
   .join('\n')}
   esac
   if [[ -n $wanted && -r $file ]]; then
@@ -108,30 +120,30 @@ ${offers
   fi
   [[ -n $option || \${#COMPREPLY[@]} -gt 0 ]] && return
   case "$found" in
-${offers.map(({ path, words }) => `    "${path}") offered="${words.join(' ')}" ;;`).join('\n')}
+${contexts.map(({ path, words }) => `    "${path}") words="${words.join(' ')}" ;;`).join('\n')}
   esac
-  COMPREPLY=($(compgen -W "$offered" -- "$line"))
+  COMPREPLY=($(compgen -W "$words" -- "$line"))
 }
 complete -o default -F _rillflow rillflow`
 
-const zsh: Script = offers => `autoload -U +X bashcompinit && bashcompinit\n${bash(offers)}`
+const zsh: Script = contexts => `autoload -U +X bashcompinit && bashcompinit\n${bash(contexts)}`
 
-const fish: Script = offers => {
-  // Verbs may be called like a command of the root: `projections status`.
-  const nouns = new Set(offers.flatMap(({ path }) => (path.includes(' ') ? [path.split(' ')[0]] : [])))
-  const completions = offers.map(({ path, words, names }) => {
+const fish: Script = contexts => {
+  // A verb may have the name of a command: `projections status` and `status`.
+  const nouns = new Set(contexts.flatMap(({ path }) => (path.includes(' ') ? [path.split(' ')[0]] : [])))
+  const rules = contexts.map(({ path, words, argumentNames }) => {
     const parts = path === '' ? [] : path.split(' ')
     const seen = parts.map(part => `__fish_seen_subcommand_from ${part}`)
-    const isCommand = parts.length > 0 && !offers.some(known => known.path.startsWith(`${path} `))
-    const others = !isCommand ? words : parts.length === 1 ? [...nouns] : []
-    const unseen = others.length === 0 ? [] : [`not __fish_seen_subcommand_from ${others.join(' ')}`]
-    const offered = [...words, ...Object.values(names).map(each => `(__rillflow_names ${each})`)]
-    return `complete -c rillflow -f -n '${[...seen, ...unseen].join('; and ')}' -a '${offered.join(' ')}'`
+    const isCommand = parts.length > 0 && !contexts.some(other => other.path.startsWith(`${path} `))
+    const excluded = !isCommand ? words : parts.length === 1 ? [...nouns] : []
+    const unseen = excluded.length === 0 ? [] : [`not __fish_seen_subcommand_from ${excluded.join(' ')}`]
+    const names = Object.values(argumentNames).map(nameKind => `(__rillflow_names ${nameKind})`)
+    return `complete -c rillflow -f -n '${[...seen, ...unseen].join('; and ')}' -a '${[...words, ...names].join(' ')}'`
   })
-  const ofOptions = valuedIn(offers).named.map(
-    ([flag, names]) => `complete -c rillflow -x -l ${flag.slice(2)} -a '(__rillflow_names ${names})'`,
+  const optionRules = valueOptionsIn(contexts).named.map(
+    ([flag, nameKind]) => `complete -c rillflow -x -l ${flag.slice(2)} -a '(__rillflow_names ${nameKind})'`,
   )
-  return [fishNames, ...completions, ...ofOptions].join('\n')
+  return [fishNames, ...rules, ...optionRules].join('\n')
 }
 
 const fishNames = `function __rillflow_names
@@ -141,3 +153,49 @@ const fishNames = `function __rillflow_names
 end`
 
 const scripts: Readonly<Record<'bash' | 'zsh' | 'fish', Script>> = { bash, zsh, fish }
+
+type Names = Readonly<Record<NameKind, readonly string[]>>
+
+/** The names in a store. Tenants come last: there may be more of them than the file takes, and the others are few. */
+export async function collectNames({ store, tenancy, config }: Opened): Promise<Names> {
+  return {
+    projection: (await store.projections.list()).map(({ name }) => name),
+    subscription: (await store.subscriptions.list()).map(({ name }) => name),
+    'dead-letter': (await store.deadLetters.stats()).map(({ consumer }) => consumer),
+    handler: store.workflows.registered(),
+    collection: Object.keys(config.collections ?? {}),
+    tenant: tenancy === undefined ? [] : (await tenancy.tenants.list()).map(({ tenant }) => tenant),
+  }
+}
+
+/** Replaces the file in one step, because a shell may read it at any time. Each line is a kind, a tab and a name. */
+export async function saveNames(names: Names): Promise<void> {
+  const path = join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'rillflow', 'names')
+  const draft = `${path}.${process.pid}`
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 })
+  try {
+    await writeFile(draft, linesOf(names), { mode: 0o600 })
+    await rename(draft, path)
+  } catch (error) {
+    await rm(draft, { force: true })
+    throw error
+  }
+}
+
+const maxNames = 1000
+const maxBytes = 64 * 1024
+/** A shell inserts a completion into the line as it is, so names with characters that mean something to a shell are left out. */
+const harmless = /^[\p{L}\p{N}_][\p{L}\p{N}_.:/%+#-]*$/u
+
+function linesOf(names: Names): string {
+  const lines = Object.entries(names)
+    .flatMap(([kind, own]) => own.filter(name => harmless.test(name)).map(name => `${kind}\t${name}\n`))
+    .slice(0, maxNames)
+  let bytes = 0
+  return lines
+    .filter(line => {
+      bytes += Buffer.byteLength(line)
+      return bytes <= maxBytes
+    })
+    .join('')
+}

@@ -1,47 +1,55 @@
-/** Asking before something is destroyed. Only on a terminal: everywhere else nobody could answer. */
+/**
+ * Asks for confirmation before something is destroyed. It asks only on a terminal; elsewhere nobody could answer, so `--yes`
+ * is required there.
+ */
 import { createInterface } from 'node:readline/promises'
 import type { Interrupt } from './interrupt.ts'
 import type { Output } from './output/output.ts'
-import { NotConfirmed, WrongUsage } from './usage.ts'
+import { NotConfirmed, WrongUsage } from './report-error.ts'
 
-export interface Consent {
+export interface Confirmation {
+  /** Whether the line has `--yes`. */
   readonly isGiven: boolean
   readonly isDryRun: boolean
-  /** What to type again, before `--yes`. */
+  /** The line to type again, without `--yes`. */
   readonly line: string
 }
 
-/** Whoever can be asked. */
 export interface Terminal {
   readonly stdin: NodeJS.ReadableStream & { readonly isTTY?: boolean }
   readonly stderr: NodeJS.WritableStream & { readonly isTTY?: boolean }
-  /** A question takes Ctrl-C from the process, so it hands it on. */
-  readonly interrupt: Pick<Interrupt, 'signal' | 'hear'>
+  /** While a question is open, Ctrl-C goes to the question and not to the process. It is passed on to this. */
+  readonly interrupt: Pick<Interrupt, 'signal' | 'interrupt'>
 }
 
-/** `deed` completes "This will …". True if it may be done. */
+/** `action` completes "This will …". True if it may be done. */
 export async function confirm(
-  deed: string,
-  { isGiven, isDryRun, line }: Consent,
+  action: string,
+  { isGiven, isDryRun, line }: Confirmation,
   out: Pick<Output, 'print'>,
   { stdin, stderr, interrupt }: Terminal,
 ): Promise<boolean> {
   if (isDryRun) {
-    out.print({ dryRun: true, would: deed }, () => `Would ${deed}.`)
+    out.print({ dryRun: true, would: action }, () => `Would ${action}.`)
     return false
   }
   if (isGiven) return true
   if (!stdin.isTTY || !stderr.isTTY)
-    throw new WrongUsage({ reason: `This would ${deed}, and nobody is here to be asked`, hint: `${line} --yes` })
+    throw new WrongUsage({
+      reason: `This would ${action}. Without a terminal it must be confirmed with --yes`,
+      hint: `${line} --yes`,
+    })
   const prompt = createInterface({ input: stdin, output: stderr })
-  prompt.on('SIGINT', interrupt.hear)
+  prompt.on('SIGINT', interrupt.interrupt)
   try {
     const { signal } = interrupt
-    const answer = await prompt.question(`This will ${deed}. Go on? [y/N] `, { signal }).catch((error: unknown) => {
-      if (signal.aborted) throw error
-      // The end of what is typed, Ctrl-D, is no yes either.
-      return ''
-    })
+    const answer = await prompt
+      .question(`This will ${action}. Continue? [y/N] `, { signal })
+      .catch((error: unknown) => {
+        if (signal.aborted) throw error
+        // Ctrl-D closes the input without an answer.
+        return ''
+      })
     if (/^y(es)?$/i.test(answer.trim())) return true
     throw new NotConfirmed({})
   } finally {

@@ -1,41 +1,41 @@
-/** Help, made from the description of a command. Nothing is opened for it. */
-import { destructiveOptions, flagOf, globalOptions } from './arguments/arguments.ts'
-import { isGroup } from './arguments/find.ts'
+/** Help, made from the descriptions of commands. It opens no store. */
+import { destructiveOptions, flagOf, globalOptions, isGroup } from './arguments.ts'
 import type { Argument, Command, Group, Option } from './command.ts'
 import type { Style } from './output/output.ts'
 
-export function groupHelp(style: Style, group: Group, path: readonly string[]): string {
+export async function groupHelp(style: Style, group: Group, path: readonly string[]): Promise<string> {
   const { bold } = style.colour
   const line = ['rillflow', ...path].join(' ')
-  const commands = Object.entries(group.commands).map(([name, node]): [string, string] => [
-    isGroup(node) ? `${name} ${style.symbols.ellipsis}` : name,
-    node.summary,
+  const commands = await group.commands()
+  const rows = Object.entries(commands).map(([name, entry]): [string, string] => [
+    isGroup(entry) ? `${name} ${style.symbols.ellipsis}` : name,
+    entry.summary,
   ])
   return [
     `${group.summary}.`,
     '',
-    `${bold('Usage')}  ${line} ${path.length === 0 ? 'COMMAND' : Object.keys(group.commands).join('|')}`,
+    `${bold('Usage')}  ${line} ${path.length === 0 ? 'COMMAND' : Object.keys(commands).join('|')}`,
     '',
     bold('Commands'),
-    list(commands),
+    list(rows),
     '',
     bold('Options of all commands'),
     list(optionRows(globalOptions)),
     '',
-    `${line} COMMAND --help tells more, with an example.${path.length === 0 ? ' rillflow --version tells which this is.' : ''}`,
+    `${line} COMMAND --help shows the options of a command, with an example.${path.length === 0 ? ' rillflow --version prints the version.' : ''}`,
   ].join('\n')
 }
 
 export function commandHelp(style: Style, command: Command, path: readonly string[], summary: string): string {
   const { bold } = style.colour
-  const own = ownOptions(command)
+  const options = ownOptions(command)
   const sections = [
     `${summary}.`,
     ...(command.description === undefined ? [] : ['', command.description]),
     '',
     `${bold('Usage')}  ${usageOf(command, path)}`,
     ...(command.arguments.length === 0 ? [] : ['', bold('Arguments'), list(command.arguments.map(argumentRow))]),
-    ...(Object.keys(own).length === 0 ? [] : ['', bold('Options'), list(optionRows(own))]),
+    ...(Object.keys(options).length === 0 ? [] : ['', bold('Options'), list(optionRows(options))]),
     '',
     bold(command.examples.length === 1 ? 'Example' : 'Examples'),
     ...command.examples.map(example => `  ${example}`),
@@ -51,11 +51,11 @@ export function ownOptions(command: Command): Readonly<Record<string, Option>> {
 }
 
 export function usageOf(command: Command, path: readonly string[]): string {
-  const taken = command.arguments.map(each =>
-    each.optional ? `[${each.name.toUpperCase()}]` : each.name.toUpperCase(),
+  const args = command.arguments.map(({ name, optional }) =>
+    optional ? `[${name.toUpperCase()}]` : name.toUpperCase(),
   )
   const options = Object.keys(ownOptions(command)).length === 0 ? [] : ['[OPTIONS]']
-  return ['rillflow', ...path, ...taken, ...options].join(' ')
+  return ['rillflow', ...path, ...args, ...options].join(' ')
 }
 
 export function argumentRow({ name, summary, choices }: Argument): [string, string] {
@@ -66,7 +66,7 @@ export function optionRows(options: Readonly<Record<string, Option>>): [string, 
   return Object.entries(options).map(([name, option]) => {
     const value = option.kind === 'flag' ? '' : ` ${option.value ?? option.kind.toUpperCase()}`
     const choices = option.choices === undefined ? '' : `: ${option.choices.join(', ')}`
-    const more = [
+    const details = [
       ...(option.required ? ['required'] : []),
       ...(option.many ? ['repeatable'] : []),
       ...(option.default === undefined ? [] : [`default ${option.default}`]),
@@ -75,7 +75,7 @@ export function optionRows(options: Readonly<Record<string, Option>>): [string, 
     const short = option.short === undefined ? '' : `-${option.short}, `
     return [
       `${short}${flagOf(name)}${value}`,
-      `${option.summary}${choices}${more.length === 0 ? '' : ` (${more.join(', ')})`}`,
+      `${option.summary}${choices}${details.length === 0 ? '' : ` (${details.join(', ')})`}`,
     ]
   })
 }

@@ -1,21 +1,22 @@
 /**
- * Ctrl-C: the first one asks the command to end what is under way, the second ends the process on the spot.
+ * Ctrl-C: the first one asks the command to end its running work, the second one ends the process immediately.
  *
- * Where `dev` has started this process, that one says when to end: a terminal sends Ctrl-C to both, and it must not count
- * twice. It has told the user, too.
+ * A process that `rillflow dev` started takes its orders from that parent and ignores signals: a terminal sends Ctrl-C to both
+ * processes, and it must not count twice. The parent also prints the message.
  */
 
 export interface Interrupt {
   readonly signal: AbortSignal
-  /** One that did not come as a signal of the process. */
-  hear(): void
+  /** For a Ctrl-C that does not arrive as a signal of the process. */
+  interrupt(): void
+  /** Stops listening. */
   release(): void
 }
 
-/** What a parent says. */
+/** The messages of a parent to its child. */
 export type Order = 'end' | 'start again'
 
-/** In the environment of a process that has a parent to say so. */
+/** The environment variable that marks a process as a child of `rillflow dev`. */
 export const parentMark = 'RILLFLOW_DEV_PARENT'
 
 export function hasParent(): boolean {
@@ -28,39 +29,39 @@ export function listenToInterrupts(onFirst: () => void): Interrupt {
     if (controller.signal.aborted) process.exit(130)
     controller.abort(new Error(reason))
   }
-  const hear = (): void => {
+  const interrupt = (): void => {
     if (!controller.signal.aborted) onFirst()
     abort('interrupted')
   }
-  const release = hasParent() ? obeyParent(abort) : listenToSignals(hear)
-  return { signal: controller.signal, hear, release }
+  const release = hasParent() ? followParent(abort) : listenToSignals(interrupt)
+  return { signal: controller.signal, interrupt, release }
 }
 
-/** Whether the command is ended only to begin anew, at once. */
+/** Whether the command ends only because it is started again at once. */
 export function isToStartAgain({ aborted, reason }: AbortSignal): boolean {
   return aborted && (reason as Error).message === ('start again' satisfies Order)
 }
 
-function listenToSignals(hear: () => void): () => void {
-  process.on('SIGINT', hear)
-  process.on('SIGTERM', hear)
+function listenToSignals(onSignal: () => void): () => void {
+  process.on('SIGINT', onSignal)
+  process.on('SIGTERM', onSignal)
   return () => {
-    process.off('SIGINT', hear)
-    process.off('SIGTERM', hear)
+    process.off('SIGINT', onSignal)
+    process.off('SIGTERM', onSignal)
   }
 }
 
-function obeyParent(abort: (reason: Order) => void): () => void {
+function followParent(abort: (reason: Order) => void): () => void {
   const onOrder = (order: unknown): void => abort(order as Order)
-  const onGone = (): void => abort('end')
-  const stopIgnoring = listenToSignals(() => {})
+  const onDisconnect = (): void => abort('end')
+  const stopIgnoringSignals = listenToSignals(() => {})
   process.on('message', onOrder)
-  process.on('disconnect', onGone)
-  // Gone before anybody listened.
-  if (!process.connected) onGone()
+  process.on('disconnect', onDisconnect)
+  // The parent may have ended before the listener was there.
+  if (!process.connected) onDisconnect()
   return () => {
-    stopIgnoring()
+    stopIgnoringSignals()
     process.off('message', onOrder)
-    process.off('disconnect', onGone)
+    process.off('disconnect', onDisconnect)
   }
 }

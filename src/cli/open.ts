@@ -1,47 +1,58 @@
-/** Opens the store of a line, with everything that its configuration registers; that of one tenant, if the line names one. */
+/**
+ * Opens the store of a line and registers everything that the configuration has. If the line names a tenant, the store is
+ * that of the tenant.
+ *
+ *     configuration + location ──► openStore ──► register: collections, projections, `register` of the configuration
+ *
+ * Guarantees:
+ * - A command that only reads never creates a store, even if it is called in the wrong folder.
+ * - What is printed about the location has no password in it.
+ *
+ * What can fail: there is no embedded store (`NothingFound`); the line and the configuration disagree about tenants
+ * (`WrongUsage`). If registering fails, the store is closed again.
+ */
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Config } from '../config.ts'
 import { openStore, type Store, type StoreOptions, type TenantedStore } from '../store.ts'
 import type { Tenancy } from '../tenants/tenancy.ts'
-import type { LoadedConfig, Opened, OpenedTenancy, OpenOptions, Place } from './command.ts'
-import { mergePlace } from './configuration.ts'
-import { NothingFound, WrongUsage } from './usage.ts'
+import type { LoadedConfig, Location, Opened, OpenedTenancy, OpenOptions } from './command.ts'
+import { withLocation } from './config.ts'
+import { NothingFound, WrongUsage } from './report-error.ts'
 
-export interface Opening {
-  readonly opened: Opened
-  close(): Promise<void>
-}
-
-type Where = ReturnType<typeof mergePlace>
+type StoreLocation = ReturnType<typeof withLocation>
 type Register = (store: Store) => Promise<void>
 
 export async function openConfigured(
   loaded: LoadedConfig | undefined,
-  place: Place,
-  { creates = false, tenants = false, fallback = {}, register: registerMore, ...options }: OpenOptions,
-): Promise<Opening> {
-  const config: Config = loaded?.config ?? fallback
-  const tenancy = (place.tenancy as Tenancy | undefined) ?? config.tenancy
-  refuseMismatch(tenancy, place, tenants)
-  const tenant = place.tenant ?? (tenancy === undefined || tenants ? undefined : place.usualTenant)
-  const where = mergePlace(config, place)
-  if (!creates) refuseMissing(where, tenancy)
+  location: Location,
+  { create = false, isAboutTenants = false, defaultConfig = {}, register: registerMore, ...options }: OpenOptions,
+): Promise<{ readonly opened: Opened; close(): Promise<void> }> {
+  const config: Config = loaded?.config ?? defaultConfig
+  const tenancy = (location.tenancy as Tenancy | undefined) ?? config.tenancy
+  refuseMismatch(tenancy, location, isAboutTenants)
+  const tenant = location.tenant ?? (tenancy === undefined || isAboutTenants ? undefined : location.defaultTenant)
+  const storeLocation = withLocation(config, location)
+  if (!create) refuseMissingStore(storeLocation, tenancy)
   const register: Register = async store => {
     registerMore?.(store, config)
     await registerAll(store, config)
   }
-  const given = { ...withoutCode(config), ...options, ...where }
-  const shown = { config, where: describePlace(where, tenancy), isInMemory: where.memory === true }
-  if (tenancy === undefined) {
-    const store = await openOne(given, register)
-    return { opened: { store, tenancy: undefined, ...shown }, close: () => store.close() }
+  const storeOptions = { ...withoutDefinitions(config), ...options, ...storeLocation }
+  const description = {
+    config,
+    where: describeLocation(storeLocation, tenancy),
+    isInMemory: storeLocation.memory === true,
   }
-  const { tenanted, storeOf } = await openMany({ ...given, tenancy }, register)
+  if (tenancy === undefined) {
+    const store = await openOne(storeOptions, register)
+    return { opened: { store, tenancy: undefined, ...description }, close: () => store.close() }
+  }
+  const { tenanted, storeOf } = await openTenanted({ ...storeOptions, tenancy }, register)
   try {
     const store = tenant === undefined ? tenanted : await storeOf(tenant)
-    const opened = { store, tenancy: { tenants: tenanted.tenants, storeOf, isOne: tenant !== undefined }, ...shown }
-    return { opened, close: () => tenanted.close() }
+    const openedTenancy = { tenants: tenanted.tenants, storeOf, isOneTenant: tenant !== undefined }
+    return { opened: { store, tenancy: openedTenancy, ...description }, close: () => tenanted.close() }
   } catch (error) {
     await tenanted.close()
     throw error
@@ -49,10 +60,10 @@ export async function openConfigured(
 }
 
 async function openOne(options: StoreOptions, register: Register): Promise<Store> {
-  const registering: Promise<void>[] = []
-  const store = await openStore({ ...options, register: each => void registering.push(register(each)) })
+  const registrations: Promise<void>[] = []
+  const store = await openStore({ ...options, register: each => void registrations.push(register(each)) })
   try {
-    await Promise.all(registering)
+    await Promise.all(registrations)
     return store
   } catch (error) {
     await store.close()
@@ -60,74 +71,76 @@ async function openOne(options: StoreOptions, register: Register): Promise<Store
   }
 }
 
-/** A tenant is registered in whenever it is first used; what fails then is told to who asks for its store. */
-async function openMany(
+/** Definitions are registered for a tenant when it is first used. If that fails, `storeOf` rejects for this tenant. */
+async function openTenanted(
   options: StoreOptions & { tenancy: Tenancy },
   register: Register,
 ): Promise<{ tenanted: TenantedStore } & Pick<OpenedTenancy, 'storeOf'>> {
-  const registering = new WeakMap<Store, Promise<void>>()
+  const registrations = new WeakMap<Store, Promise<void>>()
   const tenanted = await openStore({
     ...options,
     register(store: Store) {
-      const done = register(store)
-      registering.set(store, done)
-      return done
+      const registration = register(store)
+      registrations.set(store, registration)
+      return registration
     },
   })
   return {
     tenanted,
     async storeOf(tenant) {
       const store = tenanted.tenant(tenant)
-      await registering.get(store)
+      await registrations.get(store)
       return store
     },
   }
 }
 
-function refuseMismatch(
-  tenancy: Tenancy | undefined,
-  { tenant, memory }: Pick<Place, 'tenant' | 'memory'>,
-  isAboutTenants: boolean,
-): void {
-  if (memory && typeof tenancy === 'object')
-    throw new WrongUsage({ reason: 'The tenants of the configuration are on servers: --memory has no place there' })
-  if (tenancy === undefined && (tenant !== undefined || isAboutTenants))
-    throw new WrongUsage({
-      reason: 'This is for stores with tenants, and this one is not said to have any',
-      hint: `tenancy: 'schema' in the configuration, or --tenancy schema`,
-    })
-  if (tenant !== undefined && isAboutTenants)
-    throw new WrongUsage({ reason: 'This command is about all tenants: --tenant has no place in it' })
-}
-
-/** All but what has to wait is registered when the call returns. */
+/** Everything that is synchronous in `register` of the configuration is registered when this returns its promise. */
 async function registerAll(store: Store, config: Config): Promise<void> {
-  for (const [name, given] of Object.entries(config.collections ?? {})) store.documents(name, given as object)
-  const projections = (config.projections ?? []).map(each => store.projections.register(each))
+  for (const [name, options] of Object.entries(config.collections ?? {})) store.documents(name, options as object)
+  const projections = (config.projections ?? []).map(projection => store.projections.register(projection))
   await Promise.all([...projections, config.register?.(store)])
 }
 
-/** Somebody who only looks, perhaps in the wrong folder, must not leave a new store behind. */
-function refuseMissing({ url, pool, memory, folder = './.rillflow' }: Where, tenancy: Tenancy | undefined): void {
+function refuseMismatch(
+  tenancy: Tenancy | undefined,
+  { tenant, memory }: Pick<Location, 'tenant' | 'memory'>,
+  isAboutTenants: boolean,
+): void {
+  if (memory && typeof tenancy === 'object')
+    throw new WrongUsage({ reason: '--memory cannot be used: the configuration places the tenants on servers' })
+  if (tenancy === undefined && (tenant !== undefined || isAboutTenants))
+    throw new WrongUsage({
+      reason: `${isAboutTenants ? 'This command' : '--tenant'} needs a store with tenants, and this store has none`,
+      hint: `tenancy: 'schema' in the configuration, or --tenancy schema`,
+    })
+  if (tenant !== undefined && isAboutTenants)
+    throw new WrongUsage({ reason: '--tenant cannot be used: this command is about all tenants' })
+}
+
+function refuseMissingStore(
+  { url, pool, memory, folder = './.rillflow' }: StoreLocation,
+  tenancy: Tenancy | undefined,
+): void {
   if (typeof tenancy === 'object') return
   if (url !== undefined || pool !== undefined || memory === true) return
-  // A folder alone is no store: it may be anybody's.
+  // The folder alone proves nothing: it may belong to another program.
   if (existsSync(join(folder, 'data', 'PG_VERSION'))) return
-  const made = tenancy === undefined ? 'rillflow schema sync' : 'rillflow tenants ensure NAME'
-  const hint = `${made} to make one, or --url postgres://… for one on a server`
+  const create = tenancy === undefined ? 'rillflow schema sync' : 'rillflow tenants ensure NAME'
+  const hint = `${create} to create it, or --url postgres://… to use a server`
   throw new NothingFound({ what: 'embedded store in', given: folder, hint })
 }
 
-/** The options that are the store's own, but for where it is. */
-function withoutCode(config: Config): object {
-  const { projections, collections, snapshotters, subscriptions, register, tenancy, ...own } = config
-  const { url, pool, folder, memory, ...rest } = own
-  return rest
+/** The options of the store itself, without its location. */
+function withoutDefinitions(config: Config): object {
+  const { projections, collections, snapshotters, subscriptions, register, tenancy, ...rest } = config
+  const { url, pool, folder, memory, ...options } = rest
+  return options
 }
 
-function describePlace({ url, pool, folder, memory }: Where, tenancy: Tenancy | undefined): string {
+function describeLocation({ url, pool, folder, memory }: StoreLocation, tenancy: Tenancy | undefined): string {
   if (typeof tenancy === 'object') return `the servers of ${withoutPassword(tenancy.directory)}`
-  if (pool !== undefined) return 'a pool of the configuration'
+  if (pool !== undefined) return 'the pool of the configuration'
   if (memory === true) return 'memory'
   return url === undefined ? (folder ?? './.rillflow') : withoutPassword(url)
 }

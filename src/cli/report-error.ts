@@ -1,19 +1,43 @@
 /**
- * An error as people and programs get it: what happened, what to try, the code to look for and where it is described. The
- * messages are the store's own; what they advise in code is said here as a command.
+ * Reports an error to people and programs: what happened, what to try, its code, and where it is described.
+ *
+ *     error: There is no stream order-9. [stream_not_found]
+ *       try: rillflow streams list
+ *       see: docs/reference/errors.md#stream_not_found
+ *
+ * Messages come from the library. Where they advise a call, the command for it is given here. The errors of the command line
+ * itself are defined here too.
  */
 import { relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { isRillflowError } from '../core/errors.ts'
+import { defineError, type ErrorKind, isRillflowError } from '../core/errors.ts'
 import type { ExitCode } from './command.ts'
 import { type OutputOptions, styleFor, toJson } from './output/output.ts'
-import { isOfCommandLine, NothingRegistered } from './usage.ts'
+
+export const WrongUsage: ErrorKind<'wrong_usage', { reason: string; hint?: string | undefined }> = defineError(
+  'wrong_usage',
+  d => `${d.reason}.`,
+)
+export const ConfigFailed: ErrorKind<'config_failed', { path: string; reason: string; hint?: string | undefined }> =
+  defineError('config_failed', d => `Cannot use ${d.path}: ${d.reason}.`)
+export const NothingFound: ErrorKind<'nothing_found', { what: string; given: string; hint?: string | undefined }> =
+  defineError('nothing_found', d => `There is no ${d.what} ${JSON.stringify(d.given)}.`)
+export const NotConfirmed: ErrorKind<'not_confirmed', object> = defineError(
+  'not_confirmed',
+  () => 'Nothing was done, because the answer was not yes.',
+)
+export const NothingRegistered: ErrorKind<'nothing_registered', { what: string; path: string | undefined }> =
+  defineError('nothing_registered', d =>
+    d.path === undefined
+      ? `There is nothing to run: no configuration file was found, so there are no ${d.what}.`
+      : `There is nothing to run: ${d.path} has no ${d.what}.`,
+  )
 
 export interface ReportOptions extends Omit<OutputOptions, 'stdout'> {
   readonly isDebug: boolean
 }
 
-/** Prints it, and says how the process ends. */
+/** Prints an error, and returns the exit code of the process. */
 export function reportError(error: unknown, { stderr, env, color, isJson, isDebug }: ReportOptions): ExitCode {
   const { colour } = styleFor({ stream: stderr, env, color })
   const message = error instanceof Error ? error.message : String(error)
@@ -21,9 +45,8 @@ export function reportError(error: unknown, { stderr, env, color, isJson, isDebu
   const hint = hintFor(error)
   const docs = docsOf(error)
   if (isJson) {
-    const data = isRillflowError(error) ? error.toJSON() : { message }
-    const { hint: _, name, ...told } = data
-    stderr.write(`${toJson({ error: { ...told, code, try: hint, docs } })}\n`)
+    const { hint: _, name, ...data } = isRillflowError(error) ? error.toJSON() : { message }
+    stderr.write(`${toJson({ error: { ...data, code, try: hint, docs } })}\n`)
   } else {
     const tag = isRillflowError(error) ? colour.dim(` [${code}]`) : ''
     stderr.write(`${colour.red('error:')} ${message}${tag}\n`)
@@ -47,7 +70,7 @@ const exitCodes: Readonly<Record<string, ExitCode>> = {
   schema_newer: 4,
 }
 
-/** Commands, where the library's messages tell of calls. */
+/** The commands to try, by the code of the error. */
 const hints: Readonly<Record<string, string>> = {
   schema_missing: 'rillflow schema sync',
   schema_outdated: 'rillflow schema plan, then rillflow schema sync',
@@ -59,39 +82,45 @@ const hints: Readonly<Record<string, string>> = {
   dead_letter_not_found: 'rillflow dead-letters list',
   handler_not_found: 'rillflow workflows workers',
   schedule_not_found: 'rillflow workflows schedules',
-  node_not_found: 'rillflow daemons list',
+  node_not_found: 'rillflow runners list',
   stream_not_found: 'rillflow streams list',
   stream_archived: 'rillflow streams restore STREAM',
-  tenant_required: '--tenant NAME; rillflow tenants list shows who there is',
-  tenant_not_found: 'rillflow tenants list, or rillflow tenants ensure NAME to make it',
+  tenant_required: '--tenant NAME; rillflow tenants list shows the tenants',
+  tenant_not_found: 'rillflow tenants list, or rillflow tenants ensure NAME to create it',
   tenant_elsewhere: 'rillflow tenants move NAME SERVER',
-  tenant_moving: 'the same again in a moment',
+  tenant_moving: 'run the same command again in a moment',
   directory_missing: 'rillflow tenants ensure NAME',
   server_not_found: 'add it to `servers` of the tenancy in the configuration, then rillflow tenants ensure NAME',
   tenancy_required: `a tenancy with a directory in the configuration: tenancy: { directory: 'postgres://…', servers }`,
   backup_unsupported: 'rillflow export --output DIR, or pg_dump',
 }
 
-/** What the database refuses, by its SQLSTATE. */
-const refusals: Readonly<Record<string, string>> = {
-  '42501': 'another role: that which owns the schema, or for the first sync one that may create on the database',
+/** The same for errors of the database, by SQLSTATE. */
+const databaseHints: Readonly<Record<string, string>> = {
+  '42501': 'the role that owns the schema, or for the first sync a role with the CREATE privilege on the database',
 }
 
 function hintFor(error: unknown): string | undefined {
   if (!isRillflowError(error)) return undefined
-  if (isRillflowError(error, 'database_failed')) return refusals[(error as { sqlState?: string }).sqlState ?? '']
+  if (isRillflowError(error, 'database_failed')) return databaseHints[(error as { sqlState?: string }).sqlState ?? '']
   const { hint } = error as { hint?: unknown }
   if (error instanceof NothingRegistered)
     return error.path === undefined ? 'rillflow init' : `add some to ${error.path}`
   return typeof hint === 'string' ? hint : hints[error.code]
 }
 
-/** Its section in the reference that comes with the package, as a path that works from here. */
+/** The section in the reference that comes with the package, as a path that works from the current folder. */
 function docsOf(error: unknown): string | undefined {
   if (!isRillflowError(error) || isOfCommandLine(error)) return undefined
   const page = fileURLToPath(new URL('../../docs/reference/errors.md', import.meta.url))
-  const near = relative('', page)
-  return `${near.startsWith('..') ? page : near}#${error.code}`
+  const path = relative('', page)
+  return `${path.startsWith('..') ? page : path}#${error.code}`
+}
+
+/** The errors of the command line need no section of their own. */
+function isOfCommandLine(error: unknown): boolean {
+  const kinds = [WrongUsage, ConfigFailed, NothingFound, NotConfirmed, NothingRegistered]
+  return kinds.some(kind => error instanceof kind)
 }
 
 function stackOf(error: Error): string {

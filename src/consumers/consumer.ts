@@ -1,12 +1,17 @@
 /** A consumer as the protocol sees it: what it wants of the log, and what it does with it. */
-import { InvalidName, InvalidOption } from '../core/errors.ts'
+import { InvalidOption } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
 import { checkWhole } from '../core/whole.ts'
-import type { Transaction } from '../database/database.ts'
+import type { Executor, Transaction } from '../database/database.ts'
+import { sql } from '../database/sql.ts'
 import type { RecordedEvent } from '../events/definition.ts'
+import type { Log } from '../events/log.ts'
+import { settle } from '../events/order/settle.ts'
 import type { EventFilter } from '../events/read/log.ts'
+import { ensure } from './row.ts'
 import { type BreakerOptions, checkBreaker } from './run/breaker.ts'
 import { checkPolicy, deadLetter, type FailurePolicy } from './run/policy.ts'
+import { consumerNames } from './schema.ts'
 
 export type ConsumerKind = 'projection' | 'processor' | 'subscription' | 'snapshotter' | 'dispatcher'
 
@@ -97,13 +102,6 @@ export function consumer(
 ): Consumer {
   const { batchSize = 500, leaseMs = 30_000, timeoutMs, startFrom = 'beginning', breaker } = options
   checkName('Consumer', given.name)
-  // The dead letters of workflow handlers are kept under such names.
-  if (given.name.startsWith('handler:'))
-    throw new InvalidName({
-      what: 'Consumer',
-      given: given.name,
-      reason: 'begins with "handler:", as only handlers do',
-    })
   checkWhole('batchSize', batchSize, 1)
   checkWhole('leaseMs', leaseMs, 50)
   if (timeoutMs !== undefined) checkWhole('timeoutMs', timeoutMs, 1)
@@ -113,4 +111,22 @@ export function consumer(
   if (breaker !== undefined) checkBreaker(breaker)
   const policy = checkPolicy(options.policy ?? deadLetter())
   return { ...given, batchSize, leaseMs, timeoutMs, startFrom, policy, breaker }
+}
+
+/** Makes the consumer's row if there is none. A row that is there keeps its checkpoint. */
+export async function ensureConsumer(
+  log: Log,
+  consumer: Pick<Consumer, 'name' | 'kind' | 'startFrom'>,
+  definition: object = {},
+  executor: Executor = log.database,
+): Promise<void> {
+  const { name, kind, startFrom } = consumer
+  const known = await executor.runArrays(sql`/* consumers.known */
+    select 1
+    from ${consumerNames(log).consumers}
+    where name = ${name}::text`)
+  if (known.length > 0) return
+  const checkpoint =
+    startFrom === 'beginning' ? 0 : startFrom === 'now' ? (await settle(log, executor)).settled : startFrom
+  await ensure(log, [{ name, kind, checkpoint, definition }], executor)
 }

@@ -23,7 +23,7 @@
  * holds the consumer up until it is reset. A handler that does not come back in time is rolled back (`HandlerTimeout`).
  */
 
-import { DuplicateConsumer } from '../core/errors.ts'
+import { DuplicateConsumer, InvalidName } from '../core/errors.ts'
 import { nearestName } from '../core/nearest.ts'
 import type { Log } from '../events/log.ts'
 import type { Wake } from '../events/order/wake.ts'
@@ -38,8 +38,10 @@ export interface Consumers {
   readonly wake: Wake
   readonly watch: LogWatch
   readonly feed: Feed
-  /** Refuses a name that is taken. The function returned removes it again. */
+  /** Refuses a name that is taken or reserved. The function returned removes it again. */
   register(consumer: Consumer): () => void
+  /** Names that begin so belong to another part: dead letters are kept under them. */
+  reserve(prefix: string): void
   get(name: string): Consumer | undefined
   /** The same, or `ConsumerNotFound`. */
   find(name: string): Consumer
@@ -50,6 +52,7 @@ export interface Consumers {
 
 export function openConsumers(parts: { readonly log: Log; readonly wake: Wake; readonly watch: LogWatch }): Consumers {
   const registered = new Map<string, Consumer>()
+  const reserved: string[] = []
   const hearers = new Set<() => void>()
   const tell = (): void => {
     for (const hear of [...hearers]) hear()
@@ -58,6 +61,13 @@ export function openConsumers(parts: { readonly log: Log; readonly wake: Wake; r
     ...parts,
     feed: openFeed(parts.log),
     register(consumer) {
+      const prefix = reserved.find(each => consumer.name.startsWith(each))
+      if (prefix !== undefined)
+        throw new InvalidName({
+          what: 'Consumer',
+          given: consumer.name,
+          reason: `begins with the reserved "${prefix}"`,
+        })
       if (registered.has(consumer.name)) throw new DuplicateConsumer({ consumer: consumer.name })
       registered.set(consumer.name, consumer)
       tell()
@@ -66,6 +76,9 @@ export function openConsumers(parts: { readonly log: Log; readonly wake: Wake; r
         registered.delete(consumer.name)
         tell()
       }
+    },
+    reserve(prefix) {
+      reserved.push(prefix)
     },
     get: name => registered.get(name),
     find(name) {

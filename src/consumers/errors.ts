@@ -51,14 +51,6 @@ export const NodeNotFound: ErrorKind<'node_not_found', { node: string; nearest?:
 store.daemons.list().`.replace('\n', ' '),
 )
 
-export const WorkflowNotActive: ErrorKind<
-  'workflow_not_active',
-  { correlationId: string; state: string; wanted: string }
-> = defineError(
-  'workflow_not_active',
-  d => `Workflow ${d.correlationId} is ${d.state}, so ${d.wanted}. See its status for the reason.`,
-)
-
 export const RetryPending: ErrorKind<'retry_pending', { consumer: string; eventId: string }> = defineError(
   'retry_pending',
   d =>

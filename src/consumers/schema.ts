@@ -7,7 +7,9 @@
  * trace in an index. A dead letter names its event; the event itself stays in the log, where it cannot change. The
  * columns from `execution` on are for dead letters of handlers.
  */
-import { type Part, sequence } from '../schema/part.ts'
+import { namesOf, type Part, sequence } from '../schema/part.ts'
+
+export const consumerNames = namesOf('consumers', 'consumers_fence', 'daemons', 'dead_letters')
 
 export const consumersPart: Part = {
   name: 'consumers',

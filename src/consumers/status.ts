@@ -1,8 +1,10 @@
 /** How a consumer is doing: one query for all of them. */
+
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
 import { settle } from '../events/order/settle.ts'
 import type { ConsumerKind } from './consumer.ts'
+import { consumerNames } from './schema.ts'
 
 export interface ConsumerStatus {
   readonly name: string
@@ -47,7 +49,7 @@ export interface StoredError {
 interface StatusRow {
   name: string
   kind: ConsumerKind
-  state: ConsumerStatus['state']
+  state: ConsumerStatus['state'] | 'emptying'
   checkpoint: number
   lag_seconds: number | null
   paused: boolean
@@ -79,7 +81,7 @@ export async function readStatus(
       end as owner,
       (extract(epoch from c.lease_until - clock_timestamp()) * 1000)::float8 as expires_in,
       (select count(*)
-        from ${log.names.dead_letters} as l
+        from ${consumerNames(log).dead_letters} as l
         where l.consumer = c.name
           and l.state in ('open', 'retrying')) as dead_letters,
       (select extract(epoch from clock_timestamp() - e.created_at)::float8
@@ -88,7 +90,7 @@ export async function readStatus(
           and e.position <= ${settled}::bigint
         order by e.position
         limit 1) as lag_seconds
-    from ${log.names.consumers} as c
+    from ${consumerNames(log).consumers} as c
     where (${names ?? null}::text[] is null or c.name = any(${names ?? null}::text[]))
       and (${kind ?? null}::text is null or c.kind = ${kind ?? null}::text)
     order by c.name`)
@@ -96,7 +98,8 @@ export async function readStatus(
 }
 
 function statusOf(row: StatusRow, head: number): ConsumerStatus {
-  const { name, kind, state, attempts } = row
+  const { name, kind, attempts } = row
+  const state = row.state === 'emptying' ? 'rebuilding' : row.state
   const isInline = state === 'inline'
   const checkpoint = isInline && row.checkpoint < head ? head : row.checkpoint
   return {

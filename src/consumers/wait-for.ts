@@ -1,9 +1,11 @@
 /** Waiting until consumers have applied what was appended: how to read one's own writes. */
+
 import { deadline, sleep } from '../core/lifecycle.ts'
 import { sql } from '../database/sql.ts'
 import { checkPosition } from '../events/read/log.ts'
-import { notFound } from './administer.ts'
 import type { Consumers } from './consumers.ts'
+import { notFound } from './operator.ts'
+import { consumerNames } from './schema.ts'
 
 export interface WaitForOptions {
   /** Default 30 000. */
@@ -31,7 +33,7 @@ export async function waitForConsumer(
     for (let waitMs = firstLookMs; ; waitMs = Math.min(waitMs * 1.5, lastLookMs)) {
       const [row] = await log.database.run<{ reached: boolean }>(sql`/* consumers.reached */
         select state = 'inline' or (state = 'active' and checkpoint >= ${position}::bigint) as reached
-        from ${log.names.consumers}
+        from ${consumerNames(log).consumers}
         where name = ${name}::text`)
       if (row === undefined && consumers.get(name) === undefined) throw await notFound(log, name)
       if (row?.reached === true) return

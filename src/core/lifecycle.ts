@@ -136,13 +136,15 @@ export function once<T>(fn: () => Awaitable<T>): () => Promise<T> {
 }
 
 /** Waits for the end of the work, good or bad, but no longer than this. */
-export async function settledWithin(work: Promise<unknown>, limitMs: number): Promise<void> {
+export async function settledWithin(work: Promise<unknown>, limitMs: number): Promise<boolean> {
   let timer: NodeJS.Timeout | undefined
-  const limit = new Promise<void>(resolve => {
-    timer = setTimeout(resolve, limitMs)
+  const limit = new Promise<boolean>(resolve => {
+    timer = setTimeout(resolve, limitMs, false)
   })
-  await Promise.race([work.catch(() => {}), limit])
+  const settled = (): boolean => true
+  const isSettled = await Promise.race([work.then(settled, settled), limit])
   clearTimeout(timer)
+  return isSettled
 }
 
 interface Waiters {

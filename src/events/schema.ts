@@ -14,8 +14,7 @@
 import { type Part, sequence } from '../schema/part.ts'
 import { appendBatch } from './append/append-batch.sql.ts'
 import { appendOne } from './append/append-one.sql.ts'
-import { saveCheck, saveOneCheck, saveStore } from './append/save.sql.ts'
-import { appendCheck, appendStore } from './inline/append-inline.sql.ts'
+import { appendCheck, appendStore } from './append/append-phases.sql.ts'
 import { announce, settle, signed32 } from './order/order.sql.ts'
 
 export const eventsPart: Part = {
@@ -80,16 +79,5 @@ export const eventsPart: Part = {
 )`,
     `insert into ~inline_changes (id, changes) values (1, 0)`,
   ],
-  functions: [
-    signed32,
-    announce,
-    settle,
-    appendOne,
-    appendBatch,
-    appendCheck,
-    appendStore,
-    saveCheck,
-    saveOneCheck,
-    saveStore,
-  ],
+  functions: [signed32, announce, settle, appendOne, appendBatch, appendCheck, appendStore],
 }

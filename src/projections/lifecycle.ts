@@ -7,10 +7,12 @@
  * Behind the barrier no append is under way and the log is settled up to its head, so each event is applied either by the
  * consumer or with its append, never by both and never by none. Writers merely wait for that moment.
  */
+
+import { ensureConsumer } from '../consumers/consumer.ts'
 import type { Consumers } from '../consumers/consumers.ts'
 import { LeaseLost } from '../consumers/errors.ts'
-import { ensureConsumer, releaseLeases } from '../consumers/lease.ts'
-import { move } from '../consumers/row.ts'
+import { move, takeOver } from '../consumers/operator.ts'
+import { release } from '../consumers/row.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { sleep } from '../core/lifecycle.ts'
 import { type Backoff, delay } from '../core/retry.ts'
@@ -25,7 +27,6 @@ import type { Projection } from './projection.ts'
 import { beginBuild, catchUp, isLocked, stateOf } from './rebuild/build.ts'
 import type { Prepare } from './rebuild/prepare.ts'
 import { applyTail, TailFailed } from './rebuild/switch.ts'
-import { takeOver } from './rebuild/take-over.ts'
 import { tableNames } from './table.ts'
 
 const limits = { timeoutMs: 30_000, lockTimeoutMs: 1_000 }
@@ -62,8 +63,8 @@ export async function makeInline(consumers: Consumers, projection: Projection, p
   await prepare(projection)
   await ensureConsumer(log, consumer)
   for (let attempt = 1; ; attempt++) {
-    const state = await stateOf(consumers, name)
-    if (state === 'rebuilding') throw new RebuildRunning({ projection: name })
+    const state = await stateOf(log, name)
+    if (state === 'emptying' || state === 'rebuilding') throw new RebuildRunning({ projection: name })
     if (state === 'inline') return renewInline(log, projection)
     const lease = await takeOver(log, name, consumer.leaseMs)
     if (lease === undefined)
@@ -80,7 +81,7 @@ export async function makeInline(consumers: Consumers, projection: Projection, p
       }, limits)
       return
     } catch (error) {
-      await releaseLeases(log, [lease]).catch(() => {})
+      await release(log, [lease]).catch(() => {})
       if (!isPassing(error) || attempt === mostTries) throw error instanceof TailFailed ? (error.cause ?? error) : error
       await sleep(delay(waits, attempt))
     }

@@ -24,11 +24,10 @@
  * What can fail: `ProjectionNotSynced` before anything is applied; a handler, which follows the failure policy; a switch,
  * with `ViewsDepend` or because it cannot get its locks, and then the old tables go on serving.
  */
-import { pauseConsumer, resetConsumer, resumeConsumer } from '../consumers/administer.ts'
-import type { Consumer } from '../consumers/consumer.ts'
+import { type Consumer, ensureConsumer } from '../consumers/consumer.ts'
 import type { Consumers } from '../consumers/consumers.ts'
 import { ConsumerNotFound } from '../consumers/errors.ts'
-import { ensureConsumer } from '../consumers/lease.ts'
+import { pause, reset, resume } from '../consumers/operator.ts'
 import { runUntilIdle, type Tick, type TickOptions, tickOnce } from '../consumers/run/tick.ts'
 import { type ConsumerStatus, readStatus } from '../consumers/status.ts'
 import { type WaitForOptions, waitForConsumer } from '../consumers/wait-for.ts'
@@ -224,9 +223,9 @@ export function openProjections(parts: ProjectionParts): Projections {
       await known(name)
       return (await readStatus(log, { names: [name] }))[0]!
     },
-    pause: name => changed(known(name).then(() => pauseConsumer(log, name))),
-    resume: name => changed(known(name).then(() => resumeConsumer(log, name))),
-    reset: (name, position) => changed(known(name).then(() => resetConsumer(log, name, position))),
+    pause: name => changed(known(name).then(() => pause(log, [name]))),
+    resume: name => changed(known(name).then(() => resume(log, [name]))),
+    reset: (name, position) => changed(known(name).then(() => reset(log, [name], position))),
     rebuild: async (name, options) => rebuild({ consumers, prepare }, find(name).projection, options),
     setLifecycle,
     tickOnce: async (name, options) => tickOnce(consumers, findConsumer(name), options),

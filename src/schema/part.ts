@@ -8,6 +8,7 @@
  * Tables change by numbered migrations once the baseline is released. Functions have no history: a changed one has a
  * new text and a higher revision.
  */
+import { type Identifier, identifier } from '../database/sql.ts'
 import { clock } from './clock.sql.ts'
 import type { Migration } from './migration.ts'
 import { baseline } from './migrations/0001-baseline.ts'
@@ -32,6 +33,29 @@ export interface Library {
 /** Every migration there is, in the order they run. A new one goes to the end; one that was released stays as it is. */
 export function libraryOf(parts: readonly Part[]): Library {
   return { migrations: [baseline(parts)], functions: [clock, ...parts.flatMap(part => part.functions)] }
+}
+
+/** The objects of one folder, quoted with the schema of a store. */
+export type Names<Name extends string> = Readonly<Record<Name, Identifier>>
+
+/**
+ * The names of a folder's objects, for its statements: `consumerNames(log).dead_letters`. They stand in the folder's
+ * `schema.ts` and nowhere else, so that a statement on a table of another folder is seen as an import.
+ */
+export function namesOf<const Name extends string>(
+  ...objects: readonly Name[]
+): (store: { readonly schema: string }) => Names<Name> {
+  // Weak, so it is no more than a field of the store itself.
+  const known = new WeakMap<object, Names<Name>>()
+  return store => {
+    let names = known.get(store)
+    if (names === undefined) {
+      const entries = objects.map(object => [object, identifier(store.schema, object)])
+      names = Object.fromEntries(entries) as Names<Name>
+      known.set(store, names)
+    }
+    return names
+  }
 }
 
 /**

@@ -2,12 +2,16 @@
  * What `/metrics` shows and `/health/ready` judges of the database: a few statements, each bounded by the number of consumers
  * and handlers and never by that of events, read at most once per `cacheMs` whoever asks how often.
  */
+
+import { consumerNames } from '../consumers/schema.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
 import { settle } from '../events/order/settle.ts'
+import { subscriptionNames } from '../subscriptions/schema.ts'
 import { type Family, type Gauge, gauges, type Sample, type Total, totals } from '../telemetry/metrics.ts'
 import { countOpen } from '../workflows/insight/open.ts'
 import { readTotals } from '../workflows/insight/stats.ts'
+import { workflowNames } from '../workflows/schema.ts'
 
 /** How the consumers, and all else that is stored, are doing. */
 export interface StoredFigures {
@@ -122,7 +126,11 @@ interface ConsumerRow {
 
 /** More consumers than this are not shown. Of dead letters and deliveries the newest 10 000 are looked at. */
 async function readConsumers(log: Log, settled: number): Promise<ConsumerFigures[]> {
-  const { consumers, events, dead_letters, deliveries } = log.names
+  const { consumers, events, dead_letters, deliveries } = {
+    ...log.names,
+    ...consumerNames(log),
+    ...subscriptionNames(log),
+  }
   // Embedded, whoever came with another opening of the database is gone.
   const sign = log.database.soleUser ?? null
   const rows = await log.database.run<ConsumerRow>(sql`/* server.consumers */
@@ -179,7 +187,7 @@ interface HandlerRow {
 
 /** A rank is the time in milliseconds at which an execution became ready, and ten seconds further for each step of priority. */
 function readHandlers(log: Log): Promise<HandlerRow[]> {
-  const { workflow_routes, workflow_executions, dead_letters } = log.names
+  const { workflow_routes, workflow_executions, dead_letters } = { ...workflowNames(log), ...consumerNames(log) }
   return log.database.run<HandlerRow>(sql`/* server.handlers */
     select
       r.id, r.handler,
@@ -217,7 +225,7 @@ async function openByHandler(log: Log, handlers: readonly HandlerRow[]): Promise
 }
 
 async function readAlive(log: Log): Promise<{ daemons: Sample[]; workers: number }> {
-  const { daemons, workflow_workers } = log.names
+  const { daemons, workflow_workers } = { ...consumerNames(log), ...workflowNames(log) }
   const sign = log.database.soleUser ?? null
   const [row] = await log.database.run<{ hot: number; standby: number; workers: number }>(sql`/* server.alive */
     select

@@ -10,7 +10,7 @@ import type { Loaded, LoadedAggregate, Staged } from '../aggregates/loaded.ts'
 import { loadForWriting } from '../aggregates/repository.ts'
 import type { Executor } from '../database/database.ts'
 import type { AppendResult } from '../events/append/outcome.ts'
-import type { Beside } from '../events/append/send.ts'
+import type { Alongside } from '../events/append/send.ts'
 
 /** What a session keeps of a stream it has fetched. */
 export interface Fetched {
@@ -21,7 +21,7 @@ export interface Fetched {
   readonly size: number
   append(events: readonly AnyEvent[]): void
   /** What is staged, if it may be stored; with the snapshot that is due then. */
-  staged(): Staged & { readonly beside: Beside | undefined }
+  staged(): Staged & { readonly snapshot: Alongside['write'] | undefined }
   saved(result: AppendResult, options: { isOwn: boolean; executor: Executor }): Promise<void>
 }
 
@@ -43,7 +43,7 @@ export async function fetchAggregate(
     append: events => loaded.append(events),
     staged() {
       const staged = loaded.staged()
-      return { ...staged, beside: snapshotOf(parts, aggregate, staged) }
+      return { ...staged, snapshot: snapshotOf(parts, aggregate, staged) }
     },
     async saved(result, { isOwn, executor: reader }) {
       // What was stored under the key was decided by somebody else, on another state perhaps.

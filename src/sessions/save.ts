@@ -19,27 +19,24 @@ import { type AnyTransaction, isOwnTransaction } from '../database/transaction.t
 import { checkUserId } from '../documents/body.ts'
 import { type CollectionBase, preparedToWrite } from '../documents/collection.ts'
 import { DocumentConflict, DocumentDeleted, DocumentExists, DocumentNotFound } from '../documents/errors.ts'
-import { tellDocuments } from '../documents/run.ts'
 import { type Change, isRefusal, writeDocuments } from '../documents/write-many.ts'
-import { type AppendParts, appendEvents, prepareAppend, writtenBy } from '../events/append/append.ts'
-import { type AppendResult, refusal, resultsOf } from '../events/append/outcome.ts'
+import { type AppendParts, appendEvents } from '../events/append/append.ts'
+import type { AppendResult } from '../events/append/outcome.ts'
 import type { AppendDefaults, StreamEvents } from '../events/append/prepare.ts'
-import type { Append, Beside, Outcome } from '../events/append/send.ts'
-import { IdempotencyConflict, VersionConflict } from '../events/errors.ts'
+import type { Alongside } from '../events/append/send.ts'
+import { IdempotencyConflict } from '../events/errors.ts'
 import type { Log } from '../events/log.ts'
-import { carrying, type Span } from '../telemetry/span.ts'
-import { channels } from '../telemetry/telemetry.ts'
-import type { SaveGroup } from './group.ts'
-import { kindOf, type Place } from './joint.ts'
+import { carrying } from '../telemetry/span.ts'
 import { claimKey, earlierSave, rememberDocuments } from './key.ts'
+import { type GroupableWrites, targetsOf, writeTogether } from './save-together.ts'
 
 /** All that one save is to store. */
 export interface Work {
   readonly streams: readonly StreamEvents[]
   /** In the order of their tables, which is the order everybody locks them in. */
   readonly documents: readonly CollectionChanges[]
-  /** Snapshots that are due with the events. */
-  readonly besides: readonly Beside[]
+  /** Writes the snapshots that are due with the events. */
+  readonly snapshots: readonly Alongside['write'][]
   /** Whether the events may be stored already: the session tried before, or the ids came from outside. */
   readonly checkIds: boolean
 }
@@ -70,7 +67,7 @@ export interface Sent {
   readonly repeated: boolean
 }
 
-export function sendWork(parts: SaveParts, work: Work, options: SendOptions): Promise<Sent> {
+export function sendWork(parts: AppendParts, work: Work, options: SendOptions): Promise<Sent> {
   const { telemetry, schema } = parts.log
   if (!telemetry.isTraced) return sendAll(parts, work, options)
   const documents = work.documents.flatMap(({ collection, changes }) =>
@@ -78,11 +75,11 @@ export function sendWork(parts: SaveParts, work: Work, options: SendOptions): Pr
   )
   const fields = { streams: work.streams.map(({ stream }) => stream), documents }
   return telemetry.span({ name: 'sessions.save', schema, fields }, span =>
-    sendAll(parts, work, carrying(options, span), span),
+    sendAll(parts, work, carrying(options, span)),
   )
 }
 
-async function sendAll(parts: SaveParts, work: Work, options: SendOptions, span?: Span): Promise<Sent> {
+async function sendAll(parts: AppendParts, work: Work, options: SendOptions): Promise<Sent> {
   const { tx, signal, idempotencyKey: key } = options
   throwIfAborted(signal)
   if (tx === undefined) parts.log.database.refuseInsideTransaction('save')
@@ -91,98 +88,76 @@ async function sendAll(parts: SaveParts, work: Work, options: SendOptions, span?
   checkUserId(options.userId)
   // Tables are made before, never inside, a save.
   for (const { collection } of work.documents) await preparedToWrite(collection, { tx, signal })
-  const joined = await sendTogether(parts, work, options, span)
-  if (joined.sent !== undefined) return joined.sent
-  if (work.streams.length === 0) return sendDocuments(parts, work, options)
-  return sendEvents(parts, work, options, joined.isUnanswered)
+  const isDocumentsOnly = work.streams.length === 0
+  const writes = groupableWrites(parts.log, work, options)
+  if (isDocumentsOnly && writes === undefined) return sendDocuments(parts, work, options)
+  return sendEvents(parts, work, options, writes)
 }
 
-/** With others of this process, if it is of the simple kind; otherwise, or if that came to nothing, it goes alone. */
-async function sendTogether(
-  { log, saves, wake }: SaveParts,
+/** Its documents, if they can be written in one statement with those of other saves; a caller that aborts goes alone. */
+function groupableWrites(log: Log, work: Work, options: SendOptions): GroupableWrites | undefined {
+  const { idempotencyKey: key, tx, signal, userId } = options
+  const isPlain = key === undefined && tx === undefined && signal === undefined && !work.checkIds
+  if (!isPlain || work.documents.length === 0 || work.snapshots.length > 0) return undefined
+  const targets = targetsOf(work.documents)
+  if (targets === undefined || sizeOf(work) > log.database.batch.appendEvents) return undefined
+  return { targets, userId }
+}
+
+function sizeOf({ streams, documents }: Work): number {
+  return (
+    streams.reduce((sum, { events }) => sum + events.length, 0) +
+    documents.reduce((sum, { changes }) => sum + changes.length, 0)
+  )
+}
+
+/** An append that brings documents and snapshots along. */
+async function sendEvents(
+  parts: AppendParts,
   work: Work,
   options: SendOptions,
-  span: Span | undefined,
-): Promise<{ readonly sent: Sent | undefined; readonly isUnanswered: boolean }> {
-  const places = work.documents.length === 0 ? undefined : placesOf(work)
-  const { idempotencyKey: key, tx, signal } = options
-  const isPlain = key === undefined && tx === undefined && signal === undefined
-  if (places === undefined || !isPlain || work.checkIds || work.besides.length > 0) return notSent
-  const append = await prepareAppend(log, work.streams, options, undefined, { digest: undefined, checkIds: false })
-  const size = append.eventCount + places.reduce((sum, { changes }) => sum + changes.length, 0)
-  if (size > log.database.batch.appendEvents || log.inline.mayWant(append)) return notSent
-  span?.wrote(writtenBy(append))
-  const changes = places.map(each => each.changes)
-  const started = performance.now()
-  const answer = await saves.submit({ append, places, changes, userId: options.userId })
-  if (answer.outcome === undefined) return { sent: undefined, isUnanswered: answer.isUnanswered }
-  if (append.eventCount > 0) tellAppend(log, append, answer.outcome, started)
-  const streams = resultsOf(append, answer.outcome)
-  if (append.eventCount > 0) wake.appended()
-  for (const { collection, kind, changes: some } of places)
-    tellDocuments(collection, 'written', `sessions.${kind}`, some.length)
-  const documents = places.flatMap(({ collection, changes: some }) => some.map(({ id }) => ({ collection, id })))
-  const named = documents.map(({ collection, id }, at) => {
-    return { collection: collection.name, id, version: answer.versions[at]! }
-  })
-  return { sent: { documents: named, streams, repeated: false }, isUnanswered: false }
-}
-
-/** As every append tells of itself. */
-function tellAppend(log: Log, append: Append, outcome: Outcome, started: number): void {
-  const error = outcome.kind === 'appended' ? undefined : refusal(append, outcome)
-  if (error === undefined) {
-    log.telemetry.count('event_appends_total')
-    log.telemetry.count('events_appended_total', append.eventCount)
-    log.telemetry.observe('event_append_seconds', (performance.now() - started) / 1000)
-  } else if (error instanceof VersionConflict) log.telemetry.count('event_conflicts_total')
-  log.telemetry.publish(channels.append, () => {
-    const streams = append.parts.map(({ stream }) => stream)
-    const message = { schema: log.schema, streams, events: append.eventCount, durationMs: performance.now() - started }
-    return error === undefined ? message : { ...message, error }
-  })
-}
-
-const notSent = { sent: undefined, isUnanswered: false } as const
-
-/** The changes by collection and kind; undefined if one of them is not of the simple kind. */
-function placesOf({ documents }: Work): (Place & { readonly changes: readonly Change[] })[] | undefined {
-  const places: (Place & { changes: Change[] })[] = []
-  for (const { collection, changes } of documents) {
-    for (const kind of ['insert', 'put', 'replace'] as const) {
-      const some = changes.filter(change => kindOf(collection, change) === kind)
-      if (some.length > 0) places.push({ collection, kind, changes: some })
-    }
-  }
-  const count = places.reduce((sum, { changes }) => sum + changes.length, 0)
-  return count === documents.reduce((sum, { changes }) => sum + changes.length, 0) ? places : undefined
-}
-
-export interface SaveParts extends AppendParts {
-  readonly saves: SaveGroup
-}
-
-async function sendEvents(parts: AppendParts, work: Work, options: SendOptions, isUnanswered: boolean): Promise<Sent> {
+  writes: GroupableWrites | undefined,
+): Promise<Sent> {
   const { log } = parts
   const { idempotencyKey: key, tx } = options
   const executor = tx === undefined ? log.database : parts.executorOf(tx)
-  let documents: readonly SavedDocument[] = []
-  const beside: Beside = async (within, checked) => {
-    documents = await writeChanges(within, work, options.userId)
-    for (const each of work.besides) await each(within, checked)
-    if (key !== undefined && documents.length > 0) await rememberDocuments(within, log, key, documents)
+  let written: readonly SavedDocument[] | undefined
+  const alongside: Alongside = {
+    names: work.documents.flatMap(({ collection, changes }) =>
+      changes.map(({ id }) => `${collection.tableName}\0${id}`),
+    ),
+    count: work.documents.reduce((sum, { changes }) => sum + changes.length, work.snapshots.length),
+    async write(within, checked) {
+      written = await writeChanges(within, work, options.userId)
+      for (const snapshot of work.snapshots) await snapshot(within, checked)
+      if (key !== undefined && written.length > 0) await rememberDocuments(within, log, key, written)
+    },
+    together: writes && writeTogether(log, writes),
   }
-  const isBeside = work.documents.length > 0 || work.besides.length > 0
   const digest = key === undefined ? undefined : digestOf(work)
-  const known = { digest, checkIds: work.checkIds || isUnanswered, isUnanswered }
-  const streams = await appendEvents(parts, work.streams, options, isBeside ? beside : undefined, known)
-  const repeated = streams[0]!.repeated
-  const isUnwritten = documents.length === 0 && isUnanswered
-  if ((repeated || isUnwritten) && work.documents.length > 0)
-    documents =
-      (key === undefined ? undefined : (await earlierSave(executor, log, key))?.documents) ??
-      (await presentVersions(executor, work))
+  const streams = await appendEvents(parts, work.streams, options, {
+    alongside: alongside.count > 0 ? alongside : undefined,
+    ...{ digest, checkIds: work.checkIds },
+  })
+  const repeated = streams[0]?.repeated ?? false
+  const documents = (repeated ? undefined : (written ?? savedTogether(writes))) ?? (await storedBefore())
   return { documents, streams, repeated }
+
+  /** An earlier try stored it: this one wrote nothing. */
+  async function storedBefore(): Promise<readonly SavedDocument[]> {
+    if (work.documents.length === 0) return []
+    const earlier = key === undefined ? undefined : await earlierSave(executor, log, key)
+    return earlier?.documents ?? (await presentVersions(executor, work))
+  }
+}
+
+function savedTogether(writes: GroupableWrites | undefined): readonly SavedDocument[] | undefined {
+  if (writes?.versions === undefined) return undefined
+  const { targets, versions } = writes
+  const documents = targets.flatMap(({ collection, changes }) =>
+    changes.map(({ id }) => ({ collection: collection.name, id })),
+  )
+  return documents.map((document, at) => ({ ...document, version: versions[at]! }))
 }
 
 /** Without events there are no ids to know it by: only under a key it can be sent again when its answer was lost. */
@@ -212,9 +187,9 @@ async function sendDocuments(parts: AppendParts, work: Work, options: SendOption
 async function writeChanges(executor: Executor, { documents }: Work, userId?: string): Promise<SavedDocument[]> {
   const saved: SavedDocument[] = []
   for (const { collection, changes } of documents) {
-    const most = collection.parts.database.engine === 'pglite' ? 500 : 5000
-    for (let from = 0; from < changes.length; from += most) {
-      const page = changes.slice(from, from + most)
+    const maxPage = collection.parts.database.engine === 'pglite' ? 500 : 5000
+    for (let from = 0; from < changes.length; from += maxPage) {
+      const page = changes.slice(from, from + maxPage)
       const outcomes = await writeDocuments(executor, collection, page, { userId })
       for (const [at, outcome] of outcomes.entries()) {
         if (isRefusal(page[at]!, outcome)) throw refusalOf(collection, page[at]!, outcome)

@@ -8,6 +8,7 @@ import { InvalidOption, Overloaded } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
 import type { AnyTransaction } from '../database/transaction.ts'
 import type { CollectionBase } from '../documents/collection.ts'
+import type { AppendParts } from '../events/append/append.ts'
 import type { AppendResult } from '../events/append/outcome.ts'
 import type { AppendDefaults, Expected } from '../events/append/prepare.ts'
 import { byBytes } from '../events/append/send.ts'
@@ -24,7 +25,7 @@ import {
 } from './documents.ts'
 import { SessionClosed, SessionSaving } from './errors.ts'
 import { type Fetched, fetchAggregate } from './fetch.ts'
-import { type SavedDocument, type SaveParts, type SendOptions, type Sent, sendWork, type Work } from './save.ts'
+import { type SavedDocument, type SendOptions, type Sent, sendWork, type Work } from './save.ts'
 import { StagedStreams } from './streams.ts'
 
 /** Headers, causation, correlation and user of all that the session writes, unless an event says otherwise. */
@@ -99,7 +100,7 @@ export interface SessionPublished {
   readonly eventId: string
 }
 
-export interface SessionParts extends SaveParts, LoadParts {
+export interface SessionParts extends AppendParts, LoadParts {
   /** What the store says about everything that its sessions write. */
   readonly defaults: AppendDefaults | undefined
 }
@@ -235,8 +236,8 @@ export function openSession(parts: SessionParts, options: SessionOptions = {}): 
       if (each.size > 0) documents.push({ collection: each.collection, changes: await each.changes() })
     documents.sort((a, b) => byBytes(a.collection.tableName, b.collection.tableName))
     const { all, hasOwnIds } = streams.all(staged)
-    const besides = staged.flatMap(({ beside }) => (beside === undefined ? [] : [beside]))
-    return { work: { streams: all, documents, besides, checkIds: isTried || hasOwnIds }, writers }
+    const snapshots = staged.flatMap(({ snapshot }) => (snapshot === undefined ? [] : [snapshot]))
+    return { work: { streams: all, documents, snapshots, checkIds: isTried || hasOwnIds }, writers }
   }
 
   async function settle(sent: Sent, writers: readonly Fetched[], { tx }: SaveOptions): Promise<void> {

@@ -18,22 +18,15 @@
  * A session that is over with work never saved says so on `channels.unsaved`.
  */
 import type { AppendDefaults } from '../events/append/prepare.ts'
-import { saveGroup } from './group.ts'
 import { type Handle, openHandle } from './handle.ts'
 import { openSession, type Session, type SessionOptions, type SessionParts } from './session.ts'
 
 export interface Sessions {
   session(options?: SessionOptions): Session
   readonly handle: Handle
-  /** Waits for the saves under way. */
-  drain(): Promise<void>
 }
 
-export function openSessions(
-  parts: Omit<SessionParts, 'defaults' | 'saves'>,
-  defaults: AppendDefaults | undefined,
-): Sessions {
-  const saves = saveGroup(parts.log)
-  const all = { ...parts, defaults, saves }
-  return { session: options => openSession(all, options), handle: openHandle(all), drain: saves.drain }
+export function openSessions(parts: Omit<SessionParts, 'defaults'>, defaults: AppendDefaults | undefined): Sessions {
+  const all = { ...parts, defaults }
+  return { session: options => openSession(all, options), handle: openHandle(all) }
 }

@@ -3,8 +3,8 @@
  * Whatever moves a checkpoint draws a new fence, so that the operator wins over what is under way.
  */
 
-import { deleteConsumer, resetConsumer } from '../consumers/administer.ts'
-import { change as changeRows, pause as pauseRows } from '../consumers/row.ts'
+import * as operator from '../consumers/operator.ts'
+import { consumerNames } from '../consumers/schema.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { checkWhole } from '../core/whole.ts'
 import type { Transaction } from '../database/database.ts'
@@ -16,6 +16,7 @@ import type { StoredFilter } from './plan.ts'
 import { storedPlans } from './register.ts'
 import { type RepartitionOptions, repartition } from './repartition.ts'
 import type { SubscriptionParts } from './runner.ts'
+import { subscriptionNames } from './schema.ts'
 import { type GroupStatus, readGroups } from './status.ts'
 
 export interface SubscriptionSummary {
@@ -58,7 +59,7 @@ export function openAdministration(parts: SubscriptionParts): Administration {
     await log.database.transaction(async tx => {
       const rows = await tx.run<{ name: string }>(sql`/* subscriptions.change */
         select name
-        from ${log.names.consumers}
+        from ${consumerNames(log).consumers}
         where kind = 'subscription'
           and definition ->> 'subscription' = ${name}::text
           and (${group ?? null}::text is null or definition ->> 'group' = ${group ?? null}::text)
@@ -89,15 +90,11 @@ export function openAdministration(parts: SubscriptionParts): Administration {
     },
     pause: (name, group) =>
       change(name, group, async (tx, names) => {
-        await pauseRows(log, names, tx)
+        await operator.pause(log, names, tx)
       }),
     resume: (name, group) =>
       change(name, group, async (tx, names) => {
-        await tx.run(sql`/* subscriptions.resume */
-          update ${log.names.consumers}
-          set paused_at = null,
-            state = 'active'
-          where name = any(${names}::text[])`)
+        await operator.resume(log, names, tx, { keepsHolder: true })
       }),
     async reset(name, position, group) {
       checkPosition('position', position)
@@ -106,9 +103,9 @@ export function openAdministration(parts: SubscriptionParts): Administration {
         throw new InvalidOption({ option: 'position', reason: `is ${position}, beyond the head of the log, ${head}` })
       await change(name, group, async (tx, names) => {
         await tx.run(sql`/* subscriptions.forget */
-          delete from ${log.names.deliveries}
+          delete from ${subscriptionNames(log).deliveries}
           where consumer = any(${names}::text[])`)
-        for (const each of names) await resetConsumer(log, each, position, tx)
+        await operator.reset(log, names, position, tx)
       })
     },
     async setMaxInFlight(name, group, maxInFlight) {
@@ -119,16 +116,16 @@ export function openAdministration(parts: SubscriptionParts): Administration {
             option: 'maxInFlight',
             reason: `must be at least 1 for each of ${names.length} partitions`,
           })
-        await changeRows(log, names, { definition: { maxInFlight }, keepsHolder: true }, tx)
+        await operator.change(log, names, { definition: { maxInFlight }, keepsHolder: true }, tx)
       })
     },
     repartition: (name, group, partitions, options = {}) => repartition(parts, { name, group }, partitions, options),
     async delete(name, group) {
       await change(name, group, async (tx, names) => {
         await tx.run(sql`/* subscriptions.delete_deliveries */
-          delete from ${log.names.deliveries}
+          delete from ${subscriptionNames(log).deliveries}
           where consumer = any(${names}::text[])`)
-        for (const each of names) await deleteConsumer(log, each, tx)
+        await operator.remove(log, names, tx)
       })
     },
   }

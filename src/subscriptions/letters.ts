@@ -3,14 +3,8 @@
  * and closed when they are acknowledged, with the effects of the transaction if there is one.
  */
 
-import {
-  type Letter,
-  markReplayed,
-  putBack,
-  readEvent,
-  reopenAbandoned,
-  takeNext,
-} from '../consumers/dead-letters/replay.ts'
+import { readEvent } from '../consumers/dead-letters/replay.ts'
+import { close, putBack, reopenAbandoned, type TakenDeadLetter, take } from '../consumers/dead-letters/row.ts'
 import type { Hold } from '../consumers/runners/host.ts'
 import { isRillflowError } from '../core/errors.ts'
 import { onAbort } from '../core/lifecycle.ts'
@@ -41,7 +35,7 @@ export interface Letters {
 }
 
 export function openLetters({ log, hold, ended, executorOf, onChange }: LetterParts): Letters {
-  let ready: { letter: Letter; event: RecordedEvent } | undefined
+  let ready: { letter: TakenDeadLetter; event: RecordedEvent } | undefined
   let isOut = false
   const loop = openLoop({
     look: lookUp,
@@ -71,26 +65,26 @@ export function openLetters({ log, hold, ended, executorOf, onChange }: LetterPa
 
   async function lookUp(): Promise<number | undefined> {
     if (isOut || ready !== undefined || ended.aborted) return undefined
-    await reopenAbandoned(log, hold)
-    const { letter, nextInMs } = await takeNext(log, hold)
+    await reopenAbandoned(log, hold.lease)
+    const { deadLetter: letter, nextInMs } = await take(log, hold.lease)
     if (letter === undefined) return nextInMs === undefined ? undefined : Math.max(10, nextInMs)
     if (!(await prepare(letter))) return 0
     onChange()
     return undefined
   }
 
-  async function prepare(letter: Letter): Promise<boolean> {
+  async function prepare(letter: TakenDeadLetter): Promise<boolean> {
     try {
       ready = { letter, event: await readEvent(log, letter) }
       return true
     } catch (error) {
       if (isRillflowError(error) && error.retryable) throw error
-      await putBack(log, hold, letter, error)
+      await putBack(log, hold.lease, letter.eventId, error)
       return false
     }
   }
 
-  function settlerOf(letter: Letter): ReturnType<typeof settleOnce> {
+  function settlerOf(letter: TakenDeadLetter): ReturnType<typeof settleOnce> {
     const over = (): void => {
       isOut = false
       onChange()
@@ -99,13 +93,13 @@ export function openLetters({ log, hold, ended, executorOf, onChange }: LetterPa
     return settleOnce({
       ...{ log, lease: hold.lease, position: letter.position, ended },
       async ack(tx) {
-        if (tx === undefined) await log.database.transaction(own => markReplayed(log, own, hold, letter))
+        if (tx === undefined) await log.database.transaction(own => close(log, hold.lease, letter.eventId, own))
         // If it is rolled back the letter is found abandoned, and its request still there.
-        else await markReplayed(log, executorOf(tx), hold, letter)
+        else await close(log, hold.lease, letter.eventId, executorOf(tx))
         over()
       },
       async nack({ reason = 'it was given back' }) {
-        await putBack(log, hold, letter, reason)
+        await putBack(log, hold.lease, letter.eventId, reason)
         over()
       },
     })

@@ -5,9 +5,9 @@
  * An event counts as acknowledged only when that is stored. Trouble with the connection is waited out; a lost lease ends it
  * all, and whoever has it now delivers again what was not stored.
  */
-import { recordDeadLetter } from '../consumers/dead-letters/dead-letter.ts'
+import { record } from '../consumers/dead-letters/row.ts'
 import { LeaseLost } from '../consumers/errors.ts'
-import type { Lease } from '../consumers/lease.ts'
+import type { Lease } from '../consumers/row.ts'
 import { describeError } from '../consumers/run/failure.ts'
 import { decide } from '../consumers/run/policy.ts'
 import { isRillflowError } from '../core/errors.ts'
@@ -218,7 +218,7 @@ export function openPartition(parts: PartitionParts): Partition {
                 const state = await saveChange(log, tx, lease, change)
                 if (state === undefined) return undefined
                 for (const { entry, error } of letters)
-                  await recordDeadLetter(log, tx, lease, { event: entry.event, error, attempts: entry.deliveries })
+                  await record(log, lease, { event: entry.event, error, attempts: entry.deliveries }, tx)
                 return state
               })
         if (state !== undefined) return { checkpoint, state }

@@ -1,6 +1,8 @@
 /** The rows of a subscription's groups: made once, and compared with what is asked for later. */
 
-import { change, ensure } from '../consumers/row.ts'
+import { change } from '../consumers/operator.ts'
+import { ensure } from '../consumers/row.ts'
+import { consumerNames } from '../consumers/schema.ts'
 import { DuplicateConsumer } from '../core/errors.ts'
 import { canonicalJson } from '../core/json.ts'
 import type { Executor } from '../database/database.ts'
@@ -53,7 +55,7 @@ export async function insertGroup(log: Log, tx: Executor, stored: StoredPlan, ch
 export async function storedPlans(log: Log, executor: Executor, subscription?: string): Promise<StoredPlan[]> {
   const rows = await executor.run<{ definition: StoredPlan }>(sql`/* subscriptions.stored */
     select distinct definition
-    from ${log.names.consumers}
+    from ${consumerNames(log).consumers}
     where kind = 'subscription'
       and (${subscription ?? null}::text is null or definition ->> 'subscription' = ${subscription ?? null}::text)
     order by definition`)
@@ -68,7 +70,7 @@ export async function storedRows(
   const rows = await log.database.run<{ name: string; fence: number; paused: boolean; definition: StoredPlan }>(
     sql`/* subscriptions.rows */
       select name, fence, paused_at is not null as paused, definition
-      from ${log.names.consumers}
+      from ${consumerNames(log).consumers}
       where kind = 'subscription'
         and definition ->> 'subscription' = ${name}::text
         and definition ->> 'group' = ${group}::text`,
@@ -79,14 +81,14 @@ export async function storedRows(
 /** Whoever makes or changes groups of one subscription waits for the others. */
 export async function lockSubscription(log: Log, tx: Executor, subscription: string): Promise<void> {
   await tx.run(sql`/* subscriptions.lock */
-    select pg_advisory_xact_lock(${log.names.consumers.quoted}::regclass::oid::bigint::bit(32)::integer, ${hash(subscription) | 0}::integer)`)
+    select pg_advisory_xact_lock(${consumerNames(log).consumers.quoted}::regclass::oid::bigint::bit(32)::integer, ${hash(subscription) | 0}::integer)`)
 }
 
 /** Holders of the old filter must not go on with it, so they lose their leases. */
 async function replaceFilter(log: Log, tx: Executor, { name, stored }: Plan): Promise<void> {
   const rows = await tx.run<{ name: string }>(sql`/* subscriptions.names */
     select name
-    from ${log.names.consumers}
+    from ${consumerNames(log).consumers}
     where kind = 'subscription'
       and definition ->> 'subscription' = ${name}::text`)
   await change(

@@ -9,7 +9,9 @@
  * it. Whoever dies on the way leaves it unfinished: calling again goes on from there; one that gives up takes it all back.
  */
 
-import { change } from '../consumers/row.ts'
+import { change } from '../consumers/operator.ts'
+import { type ConsumerState, forget, isHeld as isHeldRow } from '../consumers/row.ts'
+import { consumerNames } from '../consumers/schema.ts'
 import { deadline, sleep } from '../core/lifecycle.ts'
 import { checkWhole } from '../core/whole.ts'
 import type { Executor } from '../database/database.ts'
@@ -18,6 +20,7 @@ import { notFound } from './not-found.ts'
 import type { StoredPlan } from './plan.ts'
 import { insertGroup, lockSubscription } from './register.ts'
 import type { SubscriptionParts } from './runner.ts'
+import { subscriptionNames } from './schema.ts'
 
 export interface RepartitionOptions {
   /** How long to wait for the old partitions to get there. Default 30 000. */
@@ -37,6 +40,7 @@ interface Row {
   readonly name: string
   readonly checkpoint: number
   readonly highest: number
+  readonly state: ConsumerState
   readonly definition: StoredPlan
 }
 
@@ -89,12 +93,11 @@ function closeGroup(parts: SubscriptionParts, group: Group, partitions: number):
 async function isHeld({ log }: SubscriptionParts, { name, group }: Group): Promise<boolean> {
   const rows = await log.database.run(sql`/* subscriptions.held */
     select 1
-    from ${log.names.consumers}
-    where kind = 'subscription'
-      and definition ->> 'subscription' = ${name}::text
-      and definition ->> 'group' = ${group}::text
-      and owner is not null
-      and lease_until > clock_timestamp()
+    from ${consumerNames(log).consumers} as c
+    where c.kind = 'subscription'
+      and c.definition ->> 'subscription' = ${name}::text
+      and c.definition ->> 'group' = ${group}::text
+      and ${isHeldRow(log)}
     limit 1`)
   return rows.length > 0
 }
@@ -126,29 +129,26 @@ function divide(parts: SubscriptionParts, group: Group, partitions: number): Pro
     if (rows.some(row => row.checkpoint !== barrier || row.highest !== barrier)) return false
     const { barrier: _, ...definition } = first.definition
     const names = rows.map(row => row.name)
-    await tx.run(sql`/* subscriptions.remove */
-      delete from ${log.names.consumers}
-      where name = any(${names}::text[])`)
+    await forget(log, names, tx)
     const maxInFlight = Math.max(definition.maxInFlight, partitions)
     await insertGroup(log, tx, { ...definition, partitions, maxInFlight }, barrier)
     return true
   })
 }
 
-async function removeBarrier(parts: SubscriptionParts, { name, group }: Group): Promise<void> {
+async function removeBarrier(parts: SubscriptionParts, group: Group): Promise<void> {
   const { log } = parts
   await log.database
-    .run(sql`/* subscriptions.unbar */
-      update ${log.names.consumers}
-      set definition = definition - 'barrier',
-        state = 'active',
-        fence = nextval(${log.names.consumers_fence.quoted}::regclass),
-        owner = null,
-        lease_until = null
-      where kind = 'subscription'
-        and definition ->> 'subscription' = ${name}::text
-        and definition ->> 'group' = ${group}::text
-        and (state = 'repartitioning' or definition ? 'barrier')`)
+    .transaction(async tx => {
+      const rows = await lockRows(parts, tx, group)
+      const barred = rows.filter(row => row.state === 'repartitioning' || row.definition.barrier !== undefined)
+      await change(
+        log,
+        barred.map(row => row.name),
+        { state: 'active', definition: { barrier: undefined } },
+        tx,
+      )
+    })
     .catch(() => {})
 }
 
@@ -157,19 +157,19 @@ async function lockRows({ log }: SubscriptionParts, tx: Executor, { name, group 
   await lockSubscription(log, tx, name)
   await tx.run(sql`/* subscriptions.lock_rows */
     select 1
-    from ${log.names.consumers}
+    from ${consumerNames(log).consumers}
     where kind = 'subscription'
       and definition ->> 'subscription' = ${name}::text
       and definition ->> 'group' = ${group}::text
     order by name
     for update`)
   return tx.run<Row>(sql`/* subscriptions.read_rows */
-    select c.name, c.checkpoint, c.definition,
+    select c.name, c.checkpoint, c.state, c.definition,
       greatest(c.checkpoint, (
         select max(d.position)
-        from ${log.names.deliveries} as d
+        from ${subscriptionNames(log).deliveries} as d
         where d.consumer = c.name)) as highest
-    from ${log.names.consumers} as c
+    from ${consumerNames(log).consumers} as c
     where c.kind = 'subscription'
       and c.definition ->> 'subscription' = ${name}::text
       and c.definition ->> 'group' = ${group}::text

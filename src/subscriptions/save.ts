@@ -7,14 +7,14 @@
  */
 
 import { LeaseLost } from '../consumers/errors.ts'
-import type { Lease } from '../consumers/lease.ts'
+import { checkFence, type Held, heldRow, saveWith } from '../consumers/row.ts'
+import { consumerNames } from '../consumers/schema.ts'
 import type { Executor } from '../database/database.ts'
-import { sql } from '../database/sql.ts'
+import { fragment, sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
 import type { StoredPlan } from './plan.ts'
+import { subscriptionNames } from './schema.ts'
 import type { Remnant } from './window.ts'
-
-export type Fence = Pick<Lease, 'consumer' | 'fence'>
 
 export interface Change {
   readonly checkpoint: number
@@ -39,28 +39,22 @@ export interface RowState {
 export async function saveChange(
   log: Log,
   executor: Executor,
-  lease: Fence,
+  lease: Held,
   change: Change,
 ): Promise<RowState | undefined> {
   const { checkpoint, done, givenBack } = change
-  const lastError = givenBack.at(-1)?.error
-  const [row] = await executor.run<{ paused: boolean; definition: StoredPlan }>(sql`/* subscriptions.save */
-    with held as (
-      select name
-      from ${log.names.consumers}
-      where name = ${lease.consumer}::text
-        and fence = ${lease.fence}::bigint
-      for update skip locked
-    ), below as (
-      delete from ${log.names.deliveries} as d
+  const { clock } = log.names
+  const { deliveries } = subscriptionNames(log)
+  const steps = fragment`below as (
+      delete from ${deliveries} as d
       using held
       where d.consumer = held.name
-        and d.position <= ${checkpoint}::bigint
-    ), above as (
-      insert into ${log.names.deliveries} as d (consumer, position, deliveries, acked_at, retry_at, last_error)
+        and d.position <= ${checkpoint}::bigint),
+    above as (
+      insert into ${deliveries} as d (consumer, position, deliveries, acked_at, retry_at, last_error)
       select held.name, given.position, given.deliveries,
-        case when given.delay is null then clock_timestamp() end,
-        clock_timestamp() + make_interval(secs => given.delay / 1000),
+        case when given.delay is null then ${clock}(given.position) end,
+        ${clock}(given.position) + make_interval(secs => given.delay / 1000),
         given.error::jsonb
       from held, unnest(
         ${[...done, ...givenBack].map(each => each.position)}::bigint[],
@@ -72,28 +66,10 @@ export async function saveChange(
       set deliveries = excluded.deliveries,
         acked_at = coalesce(d.acked_at, excluded.acked_at),
         retry_at = excluded.retry_at,
-        last_error = coalesce(excluded.last_error, d.last_error)
-    )
-    update ${log.names.consumers} as c
-    set checkpoint = greatest(c.checkpoint, ${checkpoint}::bigint),
-      progressed_at = case when c.checkpoint < ${checkpoint}::bigint then clock_timestamp() else c.progressed_at end,
-      last_error = coalesce(${lastError === undefined ? null : JSON.stringify(lastError)}::jsonb, c.last_error)
-    from held
-    where c.name = held.name
-    returning c.paused_at is not null as paused, c.definition`)
-  if (row !== undefined) return { isPaused: row.paused, stored: row.definition }
-  await checkFence(log, executor, lease)
-  return undefined
-}
-
-/** Rejects with `LeaseLost` if somebody else has the lease by now. */
-async function checkFence(log: Log, executor: Executor, lease: Fence): Promise<void> {
-  const rows = await executor.run(sql`/* subscriptions.fence */
-    select 1
-    from ${log.names.consumers}
-    where name = ${lease.consumer}::text
-      and fence = ${lease.fence}::bigint`)
-  if (rows.length === 0) throw new LeaseLost({ consumer: lease.consumer, fence: lease.fence })
+        last_error = coalesce(excluded.last_error, d.last_error))`
+  const error = givenBack.at(-1)?.error
+  const row = await saveWith<StoredPlan>(log, lease, { checkpoint, error }, steps, executor)
+  return row === undefined ? undefined : { isPaused: row.isPaused, stored: row.definition }
 }
 
 /**
@@ -103,19 +79,14 @@ async function checkFence(log: Log, executor: Executor, lease: Fence): Promise<v
 export async function saveInside(
   log: Log,
   executor: Executor,
-  lease: Fence,
+  lease: Held,
   event: { readonly position: number; readonly deliveries: number },
 ): Promise<void> {
   const rows = await executor.run(sql`/* subscriptions.ack_inside */
     with held as (
-      select name
-      from ${log.names.consumers}
-      where name = ${lease.consumer}::text
-        and fence = ${lease.fence}::bigint
-      for share
-    )
-    insert into ${log.names.deliveries} (consumer, position, deliveries, acked_at)
-    select name, ${event.position}::bigint, ${event.deliveries}::integer, clock_timestamp()
+      ${heldRow(log, lease)})
+    insert into ${subscriptionNames(log).deliveries} (consumer, position, deliveries, acked_at)
+    select name, ${event.position}::bigint, ${event.deliveries}::integer, ${log.names.clock}(name)
     from held
     on conflict (consumer, position) do update
     set acked_at = excluded.acked_at,
@@ -130,23 +101,23 @@ export async function saveInside(
  */
 export async function endedInside(
   log: Log,
-  lease: Fence,
+  lease: Held,
   positions: readonly number[],
 ): Promise<ReadonlySet<number> | undefined> {
   return log.database.transaction(async tx => {
     const free = await tx.run(sql`/* subscriptions.ended */
       select 1
-      from ${log.names.consumers}
+      from ${consumerNames(log).consumers}
       where name = ${lease.consumer}::text
         and fence = ${lease.fence}::bigint
       for update skip locked`)
     if (free.length === 0) {
-      await checkFence(log, tx, lease)
+      await checkFence(log, lease, tx)
       return undefined
     }
     const rows = await tx.run<{ position: number }>(sql`/* subscriptions.acked */
       select position
-      from ${log.names.deliveries}
+      from ${subscriptionNames(log).deliveries}
       where consumer = ${lease.consumer}::text
         and position = any(${positions}::bigint[])
         and acked_at is not null`)
@@ -159,18 +130,18 @@ export interface Loaded extends RowState {
 }
 
 /** What an earlier holder left. Read after the lease was taken: nobody can add to it any more. */
-export async function loadRow(log: Log, lease: Fence): Promise<Loaded> {
+export async function loadRow(log: Log, lease: Held): Promise<Loaded> {
   const [row] = await log.database.run<{ paused: boolean; definition: StoredPlan }>(sql`/* subscriptions.row */
     select paused_at is not null as paused, definition
-    from ${log.names.consumers}
+    from ${consumerNames(log).consumers}
     where name = ${lease.consumer}::text
       and fence = ${lease.fence}::bigint`)
   if (row === undefined) throw new LeaseLost({ consumer: lease.consumer, fence: lease.fence })
   const left = await log.database.run<{ position: number; deliveries: number; done: boolean; wait: number | null }>(
     sql`/* subscriptions.left */
       select position, deliveries, acked_at is not null as done,
-        greatest(0, extract(epoch from retry_at - clock_timestamp()) * 1000)::float8 as wait
-      from ${log.names.deliveries}
+        greatest(0, extract(epoch from retry_at - ${log.names.clock}(position)) * 1000)::float8 as wait
+      from ${subscriptionNames(log).deliveries}
       where consumer = ${lease.consumer}::text`,
   )
   const now = log.clock.now().getTime()
@@ -181,4 +152,11 @@ export async function loadRow(log: Log, lease: Fence): Promise<Loaded> {
     ]),
   )
   return { isPaused: row.paused, stored: row.definition, remnants }
+}
+
+/** The log was cut at the position. */
+export async function removeBeyond(store: { readonly schema: string }, position: number, tx: Executor): Promise<void> {
+  await tx.run(sql`/* subscriptions.remove_beyond */
+    delete from ${subscriptionNames(store).deliveries}
+    where position > ${position}::bigint`)
 }

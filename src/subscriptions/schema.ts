@@ -2,7 +2,9 @@
  * What a subscription knows beyond its checkpoint: events above it that were acknowledged out of order, and those that
  * were given back, with the time they are due again. Never more rows per consumer than it may have in flight.
  */
-import type { Part } from '../schema/part.ts'
+import { namesOf, type Part } from '../schema/part.ts'
+
+export const subscriptionNames = namesOf('deliveries')
 
 export const subscriptionsPart: Part = {
   name: 'subscriptions',

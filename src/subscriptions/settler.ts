@@ -1,7 +1,7 @@
 /** What becomes of a delivery is said once: the first word stands. */
 
 import { LeaseLost } from '../consumers/errors.ts'
-import type { Lease } from '../consumers/lease.ts'
+import type { Lease } from '../consumers/row.ts'
 import type { Log } from '../events/log.ts'
 import type { Settler } from './delivery.ts'
 import { AlreadySettled } from './errors.ts'

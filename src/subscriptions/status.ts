@@ -1,9 +1,12 @@
 /** How the groups of a subscription are doing. */
+
+import { consumerNames } from '../consumers/schema.ts'
 import { type ConsumerStatus, readStatus, type StoredError } from '../consumers/status.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
 import { notFound } from './not-found.ts'
 import type { StoredPlan } from './plan.ts'
+import { subscriptionNames } from './schema.ts'
 
 export interface GroupStatus {
   readonly subscription: string
@@ -48,12 +51,12 @@ interface Row {
 export async function readGroups(log: Log, subscription: string, group?: string): Promise<GroupStatus[]> {
   const rows = await log.database.run<Row>(sql`/* subscriptions.status */
     select c.name, c.definition, d.acked, d.given_back
-    from ${log.names.consumers} as c
+    from ${consumerNames(log).consumers} as c
     cross join lateral (
       select
         count(*) filter (where acked_at is not null)::integer as acked,
         count(*) filter (where acked_at is null)::integer as given_back
-      from ${log.names.deliveries}
+      from ${subscriptionNames(log).deliveries}
       where consumer = c.name) as d
     where c.kind = 'subscription'
       and c.definition ->> 'subscription' = ${subscription}::text

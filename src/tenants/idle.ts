@@ -2,8 +2,11 @@
  * Whether a tenant has anything to do, in one statement that only looks. What a process runs for a tenant may be stopped
  * while there is nothing, as long as it is known when to look again.
  */
+
+import { consumerNames } from '../consumers/schema.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
+import { workflowNames } from '../workflows/schema.ts'
 
 export interface Outlook {
   /** Of the log, as drawn. */
@@ -15,7 +18,7 @@ export interface Outlook {
 
 /** `consumers` are those that this process has code for: nobody waits here for the others. */
 export async function lookAt(log: Log, consumers: readonly string[]): Promise<Outlook> {
-  const { names } = log
+  const names = { ...log.names, ...consumerNames(log), ...workflowNames(log) }
   const [row] = await log.database.run<{ head: number; idle: boolean; next_in: number | null }>(sql`/* tenants.idle */
     with head as materialized (
       select coalesce(pg_sequence_last_value(${names.events_position.quoted}::text::regclass), 0) as position)
@@ -27,7 +30,7 @@ export async function lookAt(log: Log, consumers: readonly string[]): Promise<Ou
         where c.name = any(${consumers}::text[])
           and c.paused_at is null
           and c.state <> 'inline'
-          and (c.checkpoint < head.position or c.state = 'rebuilding'))
+          and (c.checkpoint < head.position or c.state in ('emptying', 'rebuilding')))
       and not exists (
         select
         from ${names.workflow_executions} as x

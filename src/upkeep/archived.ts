@@ -9,10 +9,13 @@
  * for later stands for a new stream.) The mark and the first events go in one transaction, under the lock of the row:
  * nothing can be appended any more; the rest goes in chunks, the oldest versions first.
  */
+import { aggregateNames } from '../aggregates/schema.ts'
+import { consumerNames } from '../consumers/schema.ts'
 import type { Executor } from '../database/database.ts'
 import type { InTurn, PruneOptions } from '../database/prune.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
+import { workflowNames } from '../workflows/schema.ts'
 import { slowest } from './slowest.ts'
 
 export interface ArchivedReport {
@@ -82,7 +85,7 @@ async function freeStreams(
   streams: readonly string[],
   olderThanMs: number,
 ): Promise<string[]> {
-  const { names } = log
+  const names = { ...log.names, ...consumerNames(log), ...workflowNames(log) }
   const reached = (await slowest(log, executor))?.position ?? null
   const rows = await executor.run<{ stream: string }>(sql`/* upkeep.free_streams */
     select s.stream
@@ -130,7 +133,7 @@ async function freeStreams(
 
 /** Locks them, looks again, and marks them: from then on they are nobody's. Those that are being written are left. */
 async function takeStreams(log: Log, tx: Executor, streams: readonly string[], olderThanMs: number): Promise<string[]> {
-  const { names } = log
+  const names = { ...log.names, ...aggregateNames(log) }
   const locked = await tx.run<{ stream: string }>(sql`/* upkeep.lock_streams */
     select stream
     from ${names.streams}

@@ -3,6 +3,7 @@
  * a consumer has still to read are never old, whatever is said here.
  */
 
+import { closedDeadLetters } from '../consumers/dead-letters/row.ts'
 import { checkWhole } from '../core/whole.ts'
 import { type OldRows, type PruneOptions, prune } from '../database/prune.ts'
 import { identifier, sql } from '../database/sql.ts'
@@ -62,7 +63,7 @@ export function oldRowsOf(
   return {
     attempts: unlessKept(retention.attemptsMs, options => pruneAttempts(log, options)),
     idempotencyKeys: unlessKept(retention.idempotencyKeysMs, options => prune(database, oldKeys(log), options)),
-    deadLetters: unlessKept(retention.deadLettersMs, options => prune(database, closedLetters(log), options)),
+    deadLetters: unlessKept(retention.deadLettersMs, options => prune(database, closedDeadLetters(log), options)),
     history: unlessKept(retention.historyMs, async options => {
       let total = 0
       for (const table of await historyTables(log))
@@ -74,17 +75,6 @@ export function oldRowsOf(
 
 function oldKeys({ names }: Log): OldRows {
   return { label: 'upkeep.keys', table: names.idempotency_keys, key: ['key'], where: 't.created_at < $1' }
-}
-
-/** What closed a letter is the last line of its history. */
-function closedLetters({ names }: Log): OldRows {
-  return {
-    label: 'upkeep.letters',
-    table: names.dead_letters,
-    key: ['consumer', 'event_id'],
-    where: `t.state in ('replayed', 'resolved')
-        and coalesce((t.history -> -1 ->> 'at')::timestamptz, t.last_failed_at) < $1`,
-  }
 }
 
 /**

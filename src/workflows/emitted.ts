@@ -118,8 +118,8 @@ function prepareSome(
   const ownIds = emitted.some(each =>
     (each.kind === 'batch' ? each.emissions : [each]).some(({ options }) => options.id !== undefined),
   )
-  const known = { digest: undefined, checkIds: ownIds || emitter.failure !== undefined }
-  const append = prepareAppend(log, [...streams.values()], {}, undefined, known)
+  const unit = { checkIds: ownIds || emitter.failure !== undefined }
+  const append = prepareAppend(log, [...streams.values()], {}, unit)
   const types = [...numbers.keys()]
   const done = (checked: Append): Emitted => ({ append: checked, places, types, opened })
   return isPromise(append) ? append.then(done) : done(append)

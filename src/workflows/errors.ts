@@ -125,3 +125,11 @@ export const LaneNotParked: ErrorKind<'lane_not_parked', { handler: string; key:
   'lane_not_parked',
   d => `Handler "${d.handler}" has no parked lane for "${d.key}". See store.workflows.lanes({ isParked: true }).`,
 )
+
+export const WorkflowNotActive: ErrorKind<
+  'workflow_not_active',
+  { correlationId: string; state: string; wanted: string }
+> = defineError(
+  'workflow_not_active',
+  d => `Workflow ${d.correlationId} is ${d.state}, so ${d.wanted}. See its status for the reason.`,
+)

@@ -5,12 +5,14 @@
  *
  * An event whose key cannot be told gets no lane; its run asks for the key once more, and fails with what that says.
  */
+import { consumerNames } from '../consumers/schema.ts'
 import { sql } from '../database/sql.ts'
 import { byBytes } from '../events/append/send.ts'
 import type { RecordedEvent } from '../events/definition.ts'
 import type { Log } from '../events/log.ts'
 import { consumerOf } from './dead-letters/letters.ts'
 import type { Handler } from './handler.ts'
+import { workflowNames } from './schema.ts'
 import { decodeEvents } from './work/claim.ts'
 import { laneOf } from './work/lanes.ts'
 
@@ -34,7 +36,7 @@ async function assignSome(log: Log, route: number, handler: Handler): Promise<nu
   return log.database.transaction(async tx => {
     const held = await tx.run(sql`/* workflows.lock_route */
       select id
-      from ${log.names.workflow_routes}
+      from ${workflowNames(log).workflow_routes}
       where id = ${route}::integer
       for update skip locked`)
     if (held.length === 0) return 0
@@ -44,7 +46,7 @@ async function assignSome(log: Log, route: number, handler: Handler): Promise<nu
         coalesce((d.edited->>'schemaVersion')::integer, e.schema_version), coalesce(d.edited->'data', e.data), e.headers,
         e.correlation_id, e.causation_id, e.user_id, e.created_at,
         x.id, x.correlation_id
-      from ${log.names.workflow_executions} as x
+      from ${workflowNames(log).workflow_executions} as x
       left join lateral (
         select *
         from ${log.names.events} as found
@@ -52,7 +54,7 @@ async function assignSome(log: Log, route: number, handler: Handler): Promise<nu
         limit 1) as e on true
       left join lateral (
         select letter.edited
-        from ${log.names.dead_letters} as letter
+        from ${consumerNames(log).dead_letters} as letter
         where x.is_letter
           and letter.consumer = ${consumerOf(handler.name)}::text
           and letter.event_id = e.event_id
@@ -64,7 +66,7 @@ async function assignSome(log: Log, route: number, handler: Handler): Promise<nu
     if (rows.length === 0) return 0
     await tx.run(sql`/* workflows.lock */
       select correlation_id
-      from ${log.names.workflows}
+      from ${workflowNames(log).workflows}
       where correlation_id = any(${[...new Set(rows.map(row => row[13] as string))].sort(byBytes)}::text[])
       order by correlation_id
       for update`)
@@ -72,7 +74,7 @@ async function assignSome(log: Log, route: number, handler: Handler): Promise<nu
     const lanes = events.map(({ event, fault }) => (fault === undefined ? laneFor(handler, event) : null))
     await tx.run(sql`/* workflows.assign */
       select assigned
-      from ${log.names.workflow_assign}(${rows.map(row => row[12])}::uuid[], ${lanes}::text[])`)
+      from ${workflowNames(log).workflow_assign}(${rows.map(row => row[12])}::uuid[], ${lanes}::text[])`)
     return rows.length
   })
 }

@@ -44,11 +44,15 @@ export async function publish(
 ): Promise<Published> {
   const { event, stream } = publishedEvent(parts.log.ids, type, data, options, parent)
   const { expected, tx, signal } = options
-  const [result] = await appendEvents(parts, [{ stream, events: [event], expected }], { tx, signal }, undefined, {
-    digest: undefined,
-    // An id of ours cannot be there before.
-    checkIds: options.id !== undefined,
-  })
+  const [result] = await appendEvents(
+    parts,
+    [{ stream, events: [event], expected }],
+    { tx, signal },
+    {
+      // An id of ours cannot be there before.
+      checkIds: options.id !== undefined,
+    },
+  )
   return Object.assign(result!, { correlationId: event.correlationId, eventId: event.id })
 }
 

@@ -5,8 +5,10 @@
  *
  * A workflow that was cancelled or compensated keeps its row: it is what keeps later events of it from being handled.
  */
+import { consumerNames } from '../consumers/schema.ts'
 import { type OldRows, type PruneOptions, prune } from '../database/prune.ts'
 import type { Log } from '../events/log.ts'
+import { workflowNames } from './schema.ts'
 
 /** Deletes what is older, or counts it; returns how many rows. */
 export async function pruneAttempts(log: Log, options: PruneOptions): Promise<number> {
@@ -15,7 +17,8 @@ export async function pruneAttempts(log: Log, options: PruneOptions): Promise<nu
   return total
 }
 
-function oldAttempts({ names }: Log): OldRows[] {
+function oldAttempts(log: Log): OldRows[] {
+  const names = { ...consumerNames(log), ...workflowNames(log) }
   const isSettled = (w: string): string => `${w}.state = 'active'
         and ${w}.open = 0
         and ${w}.updated_at < $1

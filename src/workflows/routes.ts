@@ -5,8 +5,11 @@
  * An event goes to the newest version of a handler that began before it. Registering and dispatching take turns at the
  * dispatcher's row, so there is no event that one leaves to the other.
  */
+
 import { createHash } from 'node:crypto'
-import { ensureConsumer } from '../consumers/lease.ts'
+import { ensureConsumer } from '../consumers/consumer.ts'
+import { change } from '../consumers/operator.ts'
+import { consumerNames } from '../consumers/schema.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { canonicalJson } from '../core/json.ts'
 import type { Executor } from '../database/database.ts'
@@ -16,6 +19,7 @@ import type { Log } from '../events/log.ts'
 import { settle } from '../events/order/settle.ts'
 import type { Envelope } from './envelope.ts'
 import type { Handler, HandlerKind, RouteDefinition } from './handler.ts'
+import { workflowNames } from './schema.ts'
 
 /** The name of the dispatcher among the consumers. */
 export const dispatcherName = 'workflows'
@@ -51,18 +55,16 @@ export async function storeRoutes(log: Log, handlers: readonly Handler[]): Promi
 export async function lockDispatcher(log: Log, tx: Executor): Promise<{ checkpoint: number; version: number }> {
   const [row] = await tx.run<{ checkpoint: number; version: number }>(sql`/* workflows.lock_dispatcher */
     select checkpoint, coalesce((definition->>'routes')::integer, 0) as version
-    from ${log.names.consumers}
+    from ${consumerNames(log).consumers}
     where name = ${dispatcherName}::text
     for update`)
   return row ?? { checkpoint: 0, version: 0 }
 }
 
-/** Tells the dispatcher that the routes are not what they were. The caller holds its row, or does so from then on. */
+/** The routes are no longer what they were: the dispatcher reads them again. Holds its row from then on. */
 export async function changeRoutes(log: Log, tx: Executor): Promise<void> {
-  await tx.run(sql`/* workflows.change_routes */
-    update ${log.names.consumers}
-    set definition = definition || jsonb_build_object('routes', coalesce((definition->>'routes')::integer, 0) + 1)
-    where name = ${dispatcherName}::text`)
+  const { version } = await lockDispatcher(log, tx)
+  await change(log, [dispatcherName], { definition: { routes: version + 1 }, keepsHolder: true }, tx)
 }
 
 async function storeRoute(
@@ -84,7 +86,7 @@ async function storeRoute(
     kind: string
   }>(sql`/* workflows.known_route */
     select id, version, digest, kind
-    from ${log.names.workflow_routes}
+    from ${workflowNames(log).workflow_routes}
     where handler = ${name}::text`)
   const same = known.find(each => each.version === version)
   if (same?.digest === digest) return same.id
@@ -96,7 +98,7 @@ async function storeRoute(
     })
   if (same !== undefined) {
     await tx.run(sql`/* workflows.change_route */
-      update ${log.names.workflow_routes}
+      update ${workflowNames(log).workflow_routes}
       set kind = ${kind}::text,
         types = ${types ?? null}::text[],
         digest = ${digest}::text,
@@ -116,10 +118,10 @@ async function storeRoute(
   const wanted = known.length > 0 || handler.startFrom === 'now' ? settled : startOf(handler)
   const backfill = wanted < checkpoint && known.length === 0 && handler.startFrom !== 'now' ? wanted : null
   const [row] = await tx.run<{ id: number }>(sql`/* workflows.add_route */
-    insert into ${log.names.workflow_routes}
+    insert into ${workflowNames(log).workflow_routes}
       (id, handler, version, kind, types, digest, definition, start_position, backfill_position, priority, delay_ms,
         timeout_ms, deadline_ms, concurrency, rate_limit, rate_per_ms)
-    values (nextval(${log.names.workflow_routes_id.quoted}::regclass), ${name}::text, ${version}::integer, ${kind}::text,
+    values (nextval(${workflowNames(log).workflow_routes_id.quoted}::regclass), ${name}::text, ${version}::integer, ${kind}::text,
       ${types ?? null}::text[], ${digest}::text, ${text}::jsonb, ${wanted}::bigint, ${backfill}::bigint,
       ${priority}::integer, ${delayMs}::integer, ${timeoutMs}::integer, ${deadlineMs ?? null}::integer,
       ${concurrency ?? null}::integer, ${rate?.limit ?? null}::integer, ${rate?.perMs ?? null}::integer)
@@ -136,7 +138,7 @@ export async function loadRoutes(log: Log, executor: Executor): Promise<Route[]>
   const rows = await executor.run<RouteRow>(sql`/* workflows.routes */
     select id, handler, version, kind, to_jsonb(types) as types, start_position, paused_at is not null as paused,
       retired_at is not null as retired, definition
-    from ${log.names.workflow_routes}
+    from ${workflowNames(log).workflow_routes}
     where (retired_at is null or kind = 'join')
       and backfill_position is null
     order by id`)

@@ -10,13 +10,54 @@
  *     blocked ──► ready                    parked                          waits for an operator
  *     stopping ──► (deleted)               its workflow compensates: waits for its attempt to be over
  */
-import { type Part, sequence } from '../schema/part.ts'
+import { namesOf, type Part, sequence } from '../schema/part.ts'
 import { cancel, holdLanes, make, remove, stopped } from './cancel/cancel.sql.ts'
 import { admit, dispatch } from './dispatch/dispatch.sql.ts'
 import { assign, enqueue, rank, wake, widen } from './dispatch/enqueue.sql.ts'
 import { announceActivity, count, queuedMs, settleActivity } from './insight/activity.sql.ts'
 import { claim } from './work/claim.sql.ts'
 import { advance, finish, hold } from './work/complete.sql.ts'
+
+export const workflowNames = namesOf(
+  'workflows',
+  'workflow_routes',
+  'workflow_routes_id',
+  'workflow_executions',
+  'workflow_lanes',
+  'workflow_activity',
+  'workflow_activity_position',
+  'workflow_steps',
+  'workflow_waits',
+  'workflow_undos',
+  'workflow_undos_id',
+  'workflow_joins',
+  'workflow_join_entries',
+  'workflow_branches',
+  'workflow_schedules',
+  'workflow_schedule_runs',
+  'workflow_workers',
+  'workflow_counters',
+  'workflow_announce',
+  'workflow_settle',
+  'workflow_queued_ms',
+  'workflow_count',
+  'workflow_rank',
+  'workflow_admit',
+  'workflow_widen',
+  'workflow_assign',
+  'workflow_enqueue',
+  'workflow_wake',
+  'workflow_claim',
+  'workflow_dispatch',
+  'workflow_hold',
+  'workflow_finish',
+  'workflow_advance',
+  'workflow_cancel',
+  'workflow_stopped',
+  'workflow_make',
+  'workflow_hold_lanes',
+  'workflow_remove',
+)
 
 export const workflowsPart: Part = {
   name: 'workflows',

@@ -3,10 +3,13 @@
  * one statement, so that nothing can be between the two looks. What a handler emits is stored with its end, so there is no
  * moment at which neither shows.
  */
+
+import { consumerNames } from '../consumers/schema.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
 import { dispatcherName } from './routes.ts'
+import { workflowNames } from './schema.ts'
 
 export type WorkflowState =
   | 'running'
@@ -64,7 +67,7 @@ export async function readStatuses(
   executor: Executor = log.database,
   isEnd = false,
 ): Promise<WorkflowStatus[]> {
-  const { names } = log
+  const names = { ...log.names, ...consumerNames(log), ...workflowNames(log) }
   const rows = await executor.run<StatusRow>(sql`/* workflows.status */
     select
       c.correlation_id, w.state, w.open, w.started_at, w.updated_at, w.parent, w.reason,

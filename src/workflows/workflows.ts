@@ -19,6 +19,7 @@
  * life is too old), the database (waited for). An execution whose code no process has stays, and shows in `handlers()`.
  */
 import type { Consumers } from '../consumers/consumers.ts'
+import type { DeadLetterKind } from '../consumers/dead-letters/retry.ts'
 import type { Awaitable } from '../core/core.ts'
 
 import { InvalidOption } from '../core/errors.ts'
@@ -32,7 +33,8 @@ import { tailLog } from '../events/order/tail.ts'
 import type { LogWatch } from '../events/order/watch.ts'
 import { type CancelOptions, cancelFlow } from './cancel/cancel.ts'
 import { defineUndo, type UndoOptions, type UndoRun } from './cancel/undo.ts'
-import { type HandlerLetters, openHandlerLetters } from './dead-letters/dead-letters.ts'
+import { type HandlerLetters, ofHandlers, openHandlerLetters } from './dead-letters/dead-letters.ts'
+import { prefix } from './dead-letters/letters.ts'
 import { dispatcher } from './dispatch/dispatch.ts'
 import type { Taker } from './dispatch/takers.ts'
 import type { EmissionOf, HandlerResult } from './emit.ts'
@@ -125,6 +127,8 @@ export interface WorkflowRegistry<M extends EventMap> {
   readonly workflows: Workflows<M>
   /** A worker that shares its seats with those of other stores. */
   worker(options: WorkerOptions, seats?: Seats): Worker
+  /** How the dead letters of handlers are retried. */
+  readonly deadLetterKind: DeadLetterKind
   stopAll(): Promise<void>
 }
 
@@ -134,6 +138,7 @@ export function openWorkflows<M extends EventMap>(
 ): WorkflowRegistry<M> {
   const { log, wake, consumers } = parts
   const limits = limitsOf(options)
+  consumers.reserve(prefix)
   const handlers = new Map<string, Handler>()
   const keyOf = (name: string, version: number): string => `${version} ${name}`
   const dispatchParts = {
@@ -262,6 +267,7 @@ export function openWorkflows<M extends EventMap>(
   return {
     workflows: workflows as unknown as Workflows<M>,
     worker,
+    deadLetterKind: ofHandlers(log),
     async stopAll() {
       insight.close()
       await Promise.all([...open].map(stop => stop()))

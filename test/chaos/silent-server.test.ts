@@ -79,12 +79,12 @@ test('a store closes within closeMs although the server does not answer', async 
   proxy.hold('up', { newLinks: true })
   proxy.hold('down', { newLinks: true })
   const outcomes = times(5, at => store.events.append(`order-${at}`, one).catch(error => error))
+  await waitUntil(() => proxy.links.some(link => /events\.append/.test(link.heldUp)), { what: 'appends under way' })
   const transaction = store.transaction(tx => tx.query('select 1')).catch(error => error)
   const reading = store.events
     .readAll()
     .toArray()
     .catch(error => error)
-  await waitUntil(() => proxy.links.some(link => /events\.append/.test(link.heldUp)), { what: 'appends under way' })
 
   let isClosed = false
   void store.close().then(() => {

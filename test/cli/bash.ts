@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import type { Folder } from './shop.ts'
 
-/** What bash offers for each line, with the cursor at its end. */
+/** The completions of bash for each line, with the cursor at its end. */
 export async function completedBy(
   script: string,
   lines: readonly string[],
@@ -20,6 +20,6 @@ export async function completedBy(
   const { stdout } = await promisify(execFile)('bash', ['-c', ask, 'bash', script, ...lines], {
     ...{ cwd: path, env: { ...process.env, XDG_CACHE_HOME: cache } },
   })
-  const offered = stdout.split('\n').map(line => line.split(' ').filter(word => word !== ''))
-  return Object.fromEntries(lines.map((line, at) => [line, offered[at]!]))
+  const completions = stdout.split('\n').map(line => line.split(' ').filter(word => word !== ''))
+  return Object.fromEntries(lines.map((line, at) => [line, completions[at]!]))
 }

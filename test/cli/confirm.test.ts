@@ -2,15 +2,15 @@ import { PassThrough } from 'node:stream'
 import { expect, test } from 'vitest'
 import { confirm } from '../../src/cli/confirm.ts'
 
-/** Somebody at a terminal, who answers once the question is there. */
+/** Answers at a terminal as soon as the question appears. */
 async function answering(keys: string): Promise<{ given: unknown; asked: string; interrupts: number }> {
   const stdin = Object.assign(new PassThrough(), { isTTY: true })
   const stderr = Object.assign(new PassThrough({ encoding: 'utf8' }), { isTTY: true, columns: 200 })
   const controller = new AbortController()
-  const consent = { isGiven: false, isDryRun: false, line: 'rillflow schema down' }
+  const confirmation = { isGiven: false, isDryRun: false, line: 'rillflow schema down' }
   let asked = ''
   let interrupts = 0
-  const hear = (): void => {
+  const interrupt = (): void => {
     interrupts++
     controller.abort()
   }
@@ -21,25 +21,25 @@ async function answering(keys: string): Promise<{ given: unknown; asked: string;
   })
   const given = await confirm(
     'drop schema shop and everything in it',
-    consent,
+    confirmation,
     { print() {} },
     {
       ...{ stdin, stderr },
-      interrupt: { signal: controller.signal, hear },
+      interrupt: { signal: controller.signal, interrupt },
     },
   ).catch((error: unknown) => error)
   return { given, asked, interrupts }
 }
 
-test('what destroys something asks at a terminal, and only yes is yes', async () => {
+test('a destructive command asks on a terminal, and only yes confirms it', async () => {
   const [yes, short, no, nothing, end] = await Promise.all(['yes\r', 'Y\r', 'no\r', '\r', '\u0004'].map(answering))
 
-  expect(yes!.asked).toContain('This will drop schema shop and everything in it. Go on? [y/N] ')
+  expect(yes!.asked).toContain('This will drop schema shop and everything in it. Continue? [y/N] ')
   expect([yes, short].map(each => each!.given)).toEqual([true, true])
   for (const each of [no, nothing, end])
     expect(each!.given).toMatchObject({
       code: 'not_confirmed',
-      message: 'Nothing was done: the question was not answered with yes.',
+      message: 'Nothing was done, because the answer was not yes.',
     })
 })
 

@@ -8,16 +8,16 @@ import { onServer, openFolder, patienceMs } from './shop.ts'
 const patient = { deadlineMs: 120_000 }
 
 test(
-  'dev without a configuration opens the shop: orders are shipped, a few fail, and Ctrl-C ends it well',
+  'dev without a configuration runs the shop: orders are shipped, a few fail, and Ctrl-C ends it with 0',
   async () => {
     const shop = await openFolder({ empty: true })
     const running = shop.start('dev')
     await waitUntil(() => /OrderShipped[\s\S]*max_retries|max_retries[\s\S]*OrderShipped/.test(running.stdout()), {
       ...patient,
-      what: 'an order that is shipped, and one that is not',
+      what: 'an order that is shipped and one that fails',
     })
     const [line] = /curl -s http:\S+\/health\/ready/.exec(running.stdout())!
-    // On a busy machine a database that answers late counts as away.
+    // On a busy machine the database may answer too late for the first probe.
     await waitUntil(async () => (await fetch(line.replace('curl -s ', ''))).status === 200, {
       ...patient,
       what: 'ready',
@@ -28,11 +28,11 @@ test(
 
     expect(code).toBe(0)
     expect(stdout).toMatch(
-      /^\nThe shop is open: .*schema \w+\. Ctrl-C ends it\.\nRunning 1 projection \(orders\), 4 handlers/,
+      /^\nThe shop is open: .*schema \w+\. Press Ctrl-C to stop\.\nRunning 1 projection \(orders\), 4 handlers/,
     )
     for (const type of ['OrderPlaced', 'OrderCharged', 'ItemChecked', 'OrderCleared']) expect(stdout).toContain(type)
     expect(stdout).toMatch(/failed +charge \(OrderPlaced\) +attempt 2 .*the card of \w+ has expired/)
-    expect(stderr).toMatch(/Ended\. Nothing is lost/)
+    expect(stderr).toMatch(/Stopped\. Nothing is lost/)
     if (!onServer) expect(stderr).toContain('dist/cli/cli.js dead-letters list --schema shop\n')
     const letters = await shop.run(`dead-letters list --json${onServer ? '' : ' --schema shop'}`)
     expect(JSON.parse(letters.stdout)).toContainEqual(expect.objectContaining({ consumer: 'handler:charge' }))
@@ -41,7 +41,7 @@ test(
 )
 
 test(
-  'dev runs a configuration of one’s own, as NDJSON with --json',
+  'dev runs a configuration, and prints NDJSON with --json',
   async () => {
     const shop = await openFolder({
       config: `
@@ -76,7 +76,7 @@ test(
 )
 
 test(
-  'dev --memory keeps nothing, whatever the configuration and the environment say, and goes with no other place',
+  'dev --memory stores nothing, even if the configuration or the environment names a server, and refuses another location',
   async () => {
     const shop = await openFolder({
       empty: true,
@@ -96,27 +96,30 @@ test(
 
     const { code, stdout, stderr } = await running.ended
 
-    expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('--folder and --memory exclude') })
-    expect({ code, isKept: existsSync(join(shop.path, '.rillflow')) }).toEqual({ code: 0, isKept: false })
+    expect(refused).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('--folder and --memory cannot be used together'),
+    })
+    expect({ code, isStored: existsSync(join(shop.path, '.rillflow')) }).toEqual({ code: 0, isStored: false })
     expect(stdout).toMatch(/^\nYour store is open: memory, schema \w+\./)
-    expect(stderr).toContain('Nothing is kept')
+    expect(stderr).toContain('its content is gone')
   },
   patienceMs,
 )
 
 test(
-  'dev starts again with the new code when it changes, and waits for the next change when that fails',
+  'dev starts again when the code changes, and waits for the next change if the new code fails',
   async () => {
     const configOf = (type: string): string => `
       import { emit } from 'rillflow'
-      // As a terminal sends Ctrl-C to all processes that it sees: that of the first one is the one that counts.
+      // A terminal sends Ctrl-C to all processes; only the parent may react to it.
       process.kill(process.pid, 'SIGINT')
       export default {
         register: ({ workflows }) => workflows.schedule('customers', { everyMs: 200 }, () => emit('${type}', {})),
       }
     `
     const shop = await openFolder({ config: configOf('OrderPlaced') })
-    // In one step, as half a file would be a change of its own.
+    // In one step, because half a file would be a change too.
     const change = async (text: string): Promise<void> => {
       await writeFile(join(shop.path, 'next'), text)
       await rename(join(shop.path, 'next'), join(shop.path, 'rillflow.config.mjs'))
@@ -138,8 +141,8 @@ test(
     expect(code).toBe(0)
     expect(stdout.match(/Your store is open/g)).toHaveLength(3)
     expect(stderr.match(/^rillflow\.config\.mjs has changed: starting again$/gm)).toHaveLength(3)
-    expect(stderr).toContain('rillflow.config.mjs could not be used: no key')
-    expect(stderr.match(/^Ending|^Ended/gm)).toEqual(['Ending', 'Ended'])
+    expect(stderr).toContain('Cannot use rillflow.config.mjs: no key')
+    expect(stderr.match(/^Stopping|^Stopped/gm)).toEqual(['Stopping', 'Stopped'])
     expect(await shop.use(store => store.events.head())).toBeGreaterThan(2)
   },
   patienceMs * 2,

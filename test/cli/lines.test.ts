@@ -21,7 +21,9 @@ test('help needs no store, has an example, and goes to stdout', async () => {
   ])
 
   expect(program).toMatchObject({ code: 0, stderr: '' })
-  expect(program.stdout).toMatch(/Usage {2}rillflow COMMAND\n[\s\S]*\n {2}status +How the store is, at a glance\n/)
+  expect(program.stdout).toMatch(
+    /Usage {2}rillflow COMMAND\n[\s\S]*\n {2}status +Show the state of the store at a glance\n/,
+  )
   expect(noun.stdout).toContain('Usage  rillflow events tail|show|append|export|import')
   expect(verb.stdout).toMatch(
     /Usage {2}rillflow events append STREAM TYPE \[DATA\] \[OPTIONS\]\n[\s\S]*\nExample\n {2}rillflow events append order-42/,
@@ -38,7 +40,7 @@ test('the version is that of the package', async () => {
     expect(await shop.run(line)).toEqual({ code: 0, stdout: `rillflow ${version}\n`, stderr: '' })
 })
 
-test('what is wrong in a line is said with the nearest name and a line to try, before anything is opened', async () => {
+test('a line with a mistake is refused with the nearest name and a line to try, before a store is opened', async () => {
   const expected = {
     'projection list': [
       'There is no command "projection" (did you mean "projections"?)',
@@ -51,16 +53,16 @@ test('what is wrong in a line is said with the nearest name and a line to try, b
     ],
     '--verison': ['"rillflow" has no option --verison'],
     '--schema': ['--schema needs a value'],
-    '-- status': ['"rillflow" does not take "status"'],
+    '-- status': ['"rillflow" does not take the argument "status"'],
     'events --limit=3': ['"rillflow events" has no option --limit'],
     'events tail --limit many': ['--limit must be a whole number, not "many"'],
     'events tail --limit': ['--limit needs a value'],
     'events tail --follow=yes': ['--follow takes no value'],
-    'events show': ['"rillflow events show" needs EVENT: Its id'],
-    'events show a b': ['"rillflow events show" does not take "b"'],
+    'events show': ['"rillflow events show" needs EVENT: The id of the event'],
+    'events show a b': ['"rillflow events show" does not take the argument "b"'],
     'completion tcsh': ['SHELL must be one of bash, zsh, fish, not "tcsh"'],
     'projections reset orders -1': ['has no option -1'],
-    'status --url a --folder b': ['--url and --folder exclude each other'],
+    'status --url a --folder b': ['--url and --folder cannot be used together'],
   }
   const lines = Object.keys(expected) as (keyof typeof expected)[]
 
@@ -75,7 +77,7 @@ test('what is wrong in a line is said with the nearest name and a line to try, b
   }
 })
 
-test('an error is JSON for programs, with its code and what to try; --debug shows where it came from', async () => {
+test('an error is JSON for programs, with its code and what to try; --debug adds the stack trace', async () => {
   const { stderr } = await shop.run('--json evnts')
   const debugged = await shop.run('evnts --debug')
 
@@ -83,7 +85,7 @@ test('an error is JSON for programs, with its code and what to try; --debug show
   expect(debugged.stderr).toMatch(/\n +at /)
 })
 
-test('an error of the store ends with its code and the page that describes it, which is there', async () => {
+test('an error of the store ends with its code and a page that exists and describes it', async () => {
   const line = 'status --url postgres://127.0.0.1:1/shop'
   const { stderr } = await shop.run(line)
   const json = await shop.run(`${line} --json`)
@@ -106,7 +108,7 @@ test('a server that does not answer is named without its password', async () => 
   expect(stderr).not.toContain('secret')
 })
 
-test('colours are for terminals, and for those who ask', async () => {
+test('colours appear on a terminal, or if they are requested', async () => {
   const [piped, asked, forced, refused] = await Promise.all([
     shop.run('--help'),
     shop.run('--help --color'),
@@ -146,7 +148,7 @@ test('completion knows every command, in three shells', async () => {
   expect(await completedBy(bash.stdout, Object.keys(expected), shop)).toEqual(expected)
 })
 
-test('init writes a configuration that works, and never over one that is there', async () => {
+test('init writes a configuration that works, and never overwrites one', async () => {
   const folder = await openFolder({ empty: true })
   await writeFile(join(folder.path, '.gitignore'), 'dist')
   const first = await folder.run('init')
@@ -154,7 +156,7 @@ test('init writes a configuration that works, and never over one that is there',
 
   expect(first).toMatchObject({
     code: 0,
-    stdout: expect.stringContaining('Wrote rillflow.config.mjs, and .rillflow/ to .gitignore.'),
+    stdout: expect.stringContaining('Wrote rillflow.config.mjs, and added .rillflow/ to .gitignore.'),
   })
   expect(await readFile(join(folder.path, '.gitignore'), 'utf8')).toBe('dist\n.rillflow/\n')
   expect(JSON.parse(second.stderr)).toMatchObject({ error: { code: 'wrong_usage' } })
@@ -162,7 +164,7 @@ test('init writes a configuration that works, and never over one that is there',
   expect(existsSync(join(folder.path, '.rillflow'))).toBe(false)
 })
 
-test('a configuration in TypeScript is loaded, with the help of jiti where Node needs it', async () => {
+test('a configuration in TypeScript is loaded, through jiti if Node needs it', async () => {
   const folder = await openFolder({ empty: true })
   await writeFile(join(folder.path, 'tsconfig.json'), '{}')
   const begun = await folder.run('init')
@@ -171,7 +173,7 @@ test('a configuration in TypeScript is loaded, with the help of jiti where Node 
     const from: number = 1
     export default defineConfig({ upcasters: [upcaster('OrderPlaced', { from, to: 2 }, (data: object) => data)] })`
   await writeFile(join(folder.path, 'rillflow.config.ts'), typed)
-  // Node remembers where it did not find a package.
+  // Node caches that it did not find a package, so each line has a process of its own.
   const alone = { env: {} }
   const without = await folder.run('upcasters list', alone)
   await symlink(resolve('node_modules/jiti'), join(folder.path, 'node_modules', 'jiti'))
@@ -188,7 +190,7 @@ test('a configuration in TypeScript is loaded, with the help of jiti where Node 
   })
 })
 
-test('a configuration that cannot be used is named, with the reason', async () => {
+test('an error about a configuration names the file and the reason', async () => {
   await writeFile(join(shop.path, 'broken.mjs'), 'export default 5')
   await writeFile(join(shop.path, 'throwing.mjs'), 'throw new Error("no key")')
   await writeFile(join(shop.path, 'lacking.mjs'), 'import "@shop/prices"')
@@ -201,14 +203,17 @@ test('a configuration that cannot be used is named, with the reason', async () =
 
   expect(missing).toMatchObject({
     code: 2,
-    stderr: expect.stringContaining('nowhere.mjs could not be used: the file is not there'),
+    stderr: expect.stringContaining('Cannot use nowhere.mjs: the file does not exist'),
   })
-  expect(broken).toMatchObject({ code: 2, stderr: expect.stringContaining('it must have a default export') })
-  expect(throwing).toMatchObject({ code: 2, stderr: expect.stringContaining('throwing.mjs could not be used: no key') })
+  expect(broken).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('its default export must be a configuration'),
+  })
+  expect(throwing).toMatchObject({ code: 2, stderr: expect.stringContaining('Cannot use throwing.mjs: no key') })
   expect(lacking).toMatchObject({ code: 2, stderr: expect.stringContaining('try: npm install @shop/prices') })
 })
 
-test('what a configuration prints is not among the data of --json', async () => {
+test('the output of a configuration is not mixed into the data of --json', async () => {
   await writeFile(join(shop.path, 'talking.mjs'), 'console.log("good morning")\nexport default {}')
 
   const { code, stdout, stderr } = await shop.run('upcasters list --config talking.mjs --json')
@@ -216,7 +221,7 @@ test('what a configuration prints is not among the data of --json', async () => 
   expect({ code, stdout: JSON.parse(stdout), stderr }).toEqual({ code: 0, stdout: [], stderr: 'good morning\n' })
 })
 
-test('flags win over the environment, and that over the configuration', async () => {
+test('flags win over the environment, and the environment over the configuration', async () => {
   const folder = await openFolder({ empty: true })
   await mkdir(join(folder.path, 'empty'))
   await writeFile(join(folder.path, 'rillflow.config.mjs'), `export default { url: 'postgres://127.0.0.1:2/config' }`)

@@ -19,7 +19,7 @@ beforeAll(async () => {
   })
 }, patienceMs)
 
-test('events tail shows the latest events, of the streams and types asked for', async () => {
+test('events tail shows the latest events of the given streams and types', async () => {
   await shop.shows('events tail', {
     text: [/#1 .*order-1@1 +OrderPlaced +\{"total":99\}/, /#3 .*cart-1@1 +CartOpened/],
     json: [{ position: 1 }, { position: 2 }, { position: 3 }],
@@ -32,16 +32,16 @@ test('events tail shows the latest events, of the streams and types asked for', 
   })
 })
 
-test('events tail --follow goes on with new events, and ends with Ctrl-C', async () => {
+test('events tail --follow continues with new events, and ends with Ctrl-C', async () => {
   const tail = shop.start('events tail --follow --type CartOpened --json')
-  await waitUntil(() => tail.stdout().includes('cart-1'), { what: 'the event that is there', deadlineMs: 60_000 })
+  await waitUntil(() => tail.stdout().includes('cart-1'), { what: 'the existing event', deadlineMs: 60_000 })
 
   tail.interrupt()
 
   expect(await tail.ended).toMatchObject({ code: 130, stderr: '' })
 })
 
-test('events show gives one event in full, and says where to look for one that is not there', async () => {
+test('events show prints one event in full, and suggests a command if there is no such event', async () => {
   await shop.shows(`events show ${eventId}`, {
     text: [/type +OrderPlaced/, 'order-1 at version 1', /user +ada/, '"channel": "web"', '"total": 99'],
     json: { id: eventId, type: 'OrderPlaced', data: { total: 99 }, userId: 'ada', position: 1 },
@@ -53,7 +53,7 @@ test('events show gives one event in full, and says where to look for one that i
   expect(unknown.stderr).toMatch(/There is no event .*\n +try: rillflow events tail/)
 })
 
-test('events append stores an event once per key, and tells of conflicts by its exit code', async () => {
+test('events append stores an event once per key, and exits with 1 after a conflict', async () => {
   await shop.shows(['events', 'append', 'order-2', 'OrderPlaced', '{"total":5}', '--key', 'first'], {
     text: [/OrderPlaced to order-2, version 1, position \d+\./],
     json: { stream: 'order-2', version: 1 },
@@ -67,7 +67,7 @@ test('events append stores an event once per key, and tells of conflicts by its 
   })
 })
 
-test('events export writes what events import loads, elsewhere', async () => {
+test('events import loads what events export wrote', async () => {
   const file = join(shop.path, 'events.ndjson')
   const exported = await shop.run(['events', 'export', '--category', 'order', '--output', file, '--json'])
   expect(exported).toMatchObject({ code: 0 })
@@ -83,10 +83,10 @@ test('events export writes what events import loads, elsewhere', async () => {
   const again = await shop.run('events import events.ndjson --name move')
 
   expect(JSON.parse(imported.stdout)).toMatchObject({ events: lines.length, resumed: 0 })
-  expect(again.stdout).toMatch(`Imported ${lines.length} events, ${lines.length} events of them before`)
+  expect(again.stdout).toMatch(`Imported ${lines.length} events (${lines.length} by an earlier call)`)
 })
 
-test('events export says when it cannot write where it should, and - is stdout', async () => {
+test('events export fails if it cannot write its file, and - is stdout', async () => {
   const refused = await shop.run('events export --output nowhere/events.ndjson')
   const piped = await shop.run('events export --to 2 --output -', { env: {} })
 
@@ -95,7 +95,7 @@ test('events export says when it cannot write where it should, and - is stdout',
   expect(piped.stdout.split('\n').map(line => line && JSON.parse(line).position)).toEqual(['1', '2', ''])
 })
 
-test('events import names the line that is wrong', async () => {
+test('events import names the line with the mistake', async () => {
   const wrong = {
     no: 'is not JSON',
     '{"type":"OrderPlaced"}': 'must be an object with "stream" and "type"',
@@ -115,11 +115,11 @@ test('events import names the line that is wrong', async () => {
 test('streams are listed, shown, archived and restored', async () => {
   await shop.shows('streams list --category cart', {
     text: [/^STREAM +VERSION +POSITION +STATE +LAST EVENT\ncart-1 +1 +3 +open/],
-    json: [{ stream: 'cart-1', version: 1, lastPosition: '3', state: 'open' }],
+    json: [{ stream: 'cart-1', version: 1, lastPosition: 3, state: 'open' }],
   })
   await shop.shows('streams show order-1', {
     text: [/stream +order-1\nversion +2\nstate +open/, /order-1@2 +OrderPaid/],
-    json: { stream: 'order-1', lastPosition: '2', events: [{ version: 1 }, { version: 2 }] },
+    json: { stream: 'order-1', lastPosition: 2, events: [{ version: 1 }, { version: 2 }] },
   })
   expect(await shop.run('streams show ordr-1')).toMatchObject({
     code: 1,
@@ -140,7 +140,7 @@ test('streams are listed, shown, archived and restored', async () => {
   expect(unknown.stderr).toContain('try: rillflow streams list')
 })
 
-test('streams resolve gives the same stream for an alias each time', async () => {
+test('streams resolve always gives the same stream for an alias', async () => {
   const first = await shop.run('streams resolve invoice:1 --category invoice')
   const second = await shop.run('streams resolve invoice:1 --json')
 

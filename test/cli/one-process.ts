@@ -1,12 +1,11 @@
 /**
- * Runs lines of the program one after the other in one process: starting one takes most of a command's time, above all
- * with the embedded engine in it.
+ * Runs lines of the program one after the other in one process, because starting a process takes longer than the command,
+ * above all with the embedded engine.
  *
  *     const program = startOneProcess({ cwd, env })
  *     const { code, stdout, stderr } = await program.run(['events', 'tail'])
  *
- * A line is over when it has left nothing open that would keep a process of its own alive. The same file is the program
- * of the child.
+ * A line has ended when nothing is open that would keep a process alive. The same file is the program of the child.
  */
 import { once } from 'node:events'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -34,7 +33,7 @@ export function startOneProcess(options: OneProcessOptions): OneProcess {
   const child = forkProgram(import.meta.url)
   child.send(options)
   const gone = new AbortController()
-  child.on('exit', code => gone.abort(new Error(`the process of the commands has ended with ${code}`)))
+  child.on('exit', code => gone.abort(new Error(`the process that runs the commands has ended with ${code}`)))
   let before: Promise<unknown> = Promise.resolve()
   const run = async (words: readonly string[]): Promise<Ended> => {
     await before
@@ -54,10 +53,10 @@ export function startOneProcess(options: OneProcessOptions): OneProcess {
 
 let count = 0
 let atRest: readonly string[] = []
-/** Reached only by a line that fails. */
+/** A line reaches this limit only if it fails. */
 const closingMs = 30_000
 
-/** The file runs the line when it is evaluated; what it imports stays loaded. */
+/** The file runs the line when it is imported. Each import has another address, so it runs again; its imports stay loaded. */
 async function runLine(file: string, words: readonly string[]): Promise<Ended> {
   const written = { stdout: '', stderr: '' }
   for (const name of ['stdout', 'stderr'] as const)
@@ -79,7 +78,7 @@ async function runLine(file: string, words: readonly string[]): Promise<Ended> {
   return { code, ...written }
 }
 
-/** What keeps the process alive and was not there before the first line. */
+/** Resources that keep the process alive and that did not exist before the first line. */
 function leftOpen(): string[] {
   const known = [...atRest]
   return process.getActiveResourcesInfo().filter(kind => {
@@ -90,7 +89,7 @@ function leftOpen(): string[] {
 }
 
 if (process.send !== undefined && process.argv[1] === fileURLToPath(import.meta.url)) {
-  // Here already, so that none of them counts as opened by a line.
+  // These streams exist from now on, so that none of them counts as opened by a line.
   for (const stream of [process.stdin, process.stdout, process.stderr]) stream.setMaxListeners(0)
   process.on('disconnect', () => process.exit())
   process.once('message', ({ cwd, env, file }: OneProcessOptions) => {

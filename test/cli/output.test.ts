@@ -39,7 +39,7 @@ test('a table fits the terminal, and is never cut in a pipe', () => {
   expect(table(on({ write() {} }), [], columns, 'None.')).toBe('None.')
 })
 
-test('colours and symbols are those of the surroundings', () => {
+test('colours and symbols depend on the terminal and the environment', () => {
   const coloured = fields(on(terminal(80)), { stream: 'order-1', reason: undefined, data: '{\n}' })
 
   expect(coloured).toBe('\u001b[2mstream\u001b[22m  order-1\n\u001b[2mdata  \u001b[22m  {\n        }')
@@ -47,7 +47,7 @@ test('colours and symbols are those of the surroundings', () => {
   expect(on(terminal(80), { LANG: 'C' }).symbols.ellipsis).toBe('~')
 })
 
-test('progress is a bar with rate and time left on a terminal, and a line now and then elsewhere', () => {
+test('progress is a bar with rate and time left on a terminal, and a line every few seconds elsewhere', () => {
   vi.useFakeTimers({ toFake: ['performance'] })
   try {
     const screen = terminal(80)
@@ -76,17 +76,17 @@ test('progress is a bar with rate and time left on a terminal, and a line now an
   }
 })
 
-test('a role that may not is told which one may', () => {
+test('an error about privileges names the role to use', () => {
   const stderr = terminal(80)
   const refused = new DatabaseFailed({ sqlState: '42501', reason: 'permission denied', statement: 'schema shop' })
 
   const code = reportError(refused, { stderr, env: { NO_COLOR: '1' }, color: undefined, isJson: false, isDebug: false })
 
   expect(code).toBe(1)
-  expect(stderr.text).toMatch(/^error: .*permission denied.*\n {2}try: another role: that which owns the schema/)
+  expect(stderr.text).toMatch(/^error: .*permission denied.*\n {2}try: the role that owns the schema/)
 })
 
-test('times and counts are said as people say them', () => {
+test('times and counts are printed for people', () => {
   const now = new Date('2026-01-31T12:00:00Z')
   const before = (ms: number): string | undefined => ago(new Date(now.getTime() - ms), now)
 

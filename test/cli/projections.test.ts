@@ -16,7 +16,7 @@ beforeAll(async () => {
   if (onServer) expect(await shop.run('schema sync')).toMatchObject({ code: 0 })
 }, patienceMs)
 
-test('RB-80: projections of the configuration are really run', async () => {
+test('RB-80: the projections of the configuration are run', async () => {
   const before = await shop.run('projections list')
   expect(before.stdout).toMatch(
     /^PROJECTION +STATE +CHECKPOINT +LAG +DEAD LETTERS +CODE\norder-totals +new .*here\norders +new /,
@@ -29,7 +29,7 @@ test('RB-80: projections of the configuration are really run', async () => {
   expect(idle.stdout).toMatch(/order-totals +idle +5\norders +idle +0\n/)
 })
 
-test('projections tell how far they are', async () => {
+test('projections show how far they are', async () => {
   await shop.shows('projections status order-totals', {
     text: [/projection +order-totals\nstate +stopped\ncheckpoint +5 of 5\nlag +0/, /dead letters +1/],
     json: { name: 'order-totals', checkpoint: 5, lag: 0, deadLetters: 1 },
@@ -45,7 +45,7 @@ test('projections tell how far they are', async () => {
   expect(typo.stderr).toMatch(/Did you mean "order-totals"\?.*\n +try: rillflow projections list/)
 })
 
-test('projections are paused, and go on', async () => {
+test('projections are paused and resumed', async () => {
   await shop.shows('projections pause orders', { text: ['Paused orders.'], json: { isPaused: true } })
 
   const paused = await shop.run('projections run-once orders --json')
@@ -54,7 +54,7 @@ test('projections are paused, and go on', async () => {
   expect(JSON.parse(paused.stdout)).toMatchObject([{ result: 'paused', events: 0 }])
 })
 
-test('resetting a checkpoint needs consent, and has the hidden name of before', async () => {
+test('resetting a checkpoint needs confirmation, and its old name is accepted', async () => {
   const asked = await shop.run('projections reset orders 2')
   const dry = await shop.run('projections reset orders 2 --dry-run --json')
   const done = await shop.run('projections reset-checkpoint orders 2 --force')
@@ -65,7 +65,7 @@ test('resetting a checkpoint needs consent, and has the hidden name of before', 
   expect(done).toMatchObject({ code: 0, stdout: 'Reset orders from 5 to 2.\n' })
 })
 
-test('projections rebuild builds the read model anew', async () => {
+test('projections rebuild fills the read model again', async () => {
   await shop.shows('projections rebuild orders', {
     text: [/^Rebuilt orders: 5 events in .*, up to position 5\.\n$/],
     json: { projection: 'orders', events: 5, position: 5 },
@@ -89,7 +89,7 @@ test('dead letters are listed, shown, retried, resolved and deleted', async () =
     json: { state: 'open', errors: [{ message: 'a negative total' }], event: { stream: 'order-2' } },
   })
   await shop.shows(`dead-letters retry order-totals ${eventId}`, {
-    text: ['Asked for another try of 1 dead letter of order-totals. Nobody runs it now'],
+    text: ['Requested a retry of 1 dead letter of order-totals. No runner has this consumer now'],
     json: { requested: 1, isRunning: false },
   })
 
@@ -98,11 +98,11 @@ test('dead letters are listed, shown, retried, resolved and deleted', async () =
   const gone = await shop.run(`dead-letters show order-totals ${eventId}`)
 
   expect(JSON.parse(resolved.stdout)).toMatchObject({ state: 'resolved', note: 'a test' })
-  expect(deleted).toMatchObject({ code: 0, stdout: `Deleted the dead letter of ${eventId} at order-totals.\n` })
+  expect(deleted).toMatchObject({ code: 0, stdout: `Deleted the dead letter of event ${eventId} for order-totals.\n` })
   expect(gone).toMatchObject({ code: 1, stderr: expect.stringContaining('try: rillflow dead-letters list') })
 })
 
-test('RB-80: without code nothing is run, and that is said', async () => {
+test('RB-80: a command that runs code fails if the configuration has none', async () => {
   await writeFile(join(shop.path, 'empty.mjs'), 'export default {}')
   const lines = [
     'projections run-once',

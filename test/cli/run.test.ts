@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs'
 import { appendFile, mkdir, readdir, readFile, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeAll, expect, onTestFinished, test, vi } from 'vitest'
-import { rememberNames } from '../../src/cli/names.ts'
+import { saveNames } from '../../src/cli/completion.ts'
 import { waitUntil } from '../support/wait.ts'
 import { completedBy } from './bash.ts'
 import { type Folder, onServer, openFolder, patienceMs, shopConfig } from './shop.ts'
@@ -19,9 +19,9 @@ beforeAll(async () => {
 
 const patient = { deadlineMs: 60_000 }
 
-test('run runs all that the configuration has, and drains with Ctrl-C', async () => {
+test('run runs everything in the configuration, and Ctrl-C lets running work end', async () => {
   const running = shop.start('run --node west-1')
-  await waitUntil(() => running.stderr().includes('Ctrl-C ends it'), patient)
+  await waitUntil(() => running.stderr().includes('Press Ctrl-C to stop'), patient)
   expect(running.stderr()).toMatch(
     /2 projections \(order-totals, orders\), 1 snapshotter .*1 handler \(pay\), 1 schedule \(restock\), 1 subscription \(mailer\)/,
   )
@@ -29,10 +29,13 @@ test('run runs all that the configuration has, and drains with Ctrl-C', async ()
     await shop.run(['events', 'append', 'order-1', 'OrderShipped', '{}'])
     await waitUntil(() => running.stdout().includes('mail for order-1'), patient)
     expect(await shop.run('run --once')).toMatchObject({ code: 0, stderr: '' })
-    const listed = await shop.run('daemons list --json')
+    const listed = await shop.run('runners list --json')
     expect(JSON.parse(listed.stdout)).toContainEqual(expect.objectContaining({ node: 'west-1', isAlive: true }))
-    expect(await shop.run('daemons demote west-1')).toMatchObject({ code: 0, stdout: 'Demoted west-1.\n' })
-    expect(await shop.run('daemons promote west-1')).toMatchObject({ code: 0, stdout: 'Promoted west-1.\n' })
+    expect(await shop.run('runners demote west-1')).toMatchObject({
+      code: 0,
+      stdout: 'Runner "west-1" is a standby.\n',
+    })
+    expect(await shop.run('runners promote west-1')).toMatchObject({ code: 0, stdout: 'Runner "west-1" is active.\n' })
   }
 
   running.interrupt()
@@ -41,7 +44,7 @@ test('run runs all that the configuration has, and drains with Ctrl-C', async ()
   expect({ code, stderr }).toEqual({ code: 130, stderr: expect.stringContaining('press Ctrl-C again') })
 })
 
-test('what init advises to do next works as it is told', { timeout: patienceMs }, async () => {
+test('the commands that init suggests work', { timeout: patienceMs }, async () => {
   const folder = await openFolder()
   const { stdout: advice } = await folder.run('init')
   expect(advice).toMatch(/ schema sync .*\n.* events append order-1 OrderPlaced '{"total":99}'\n.* run .*\n.* status /)
@@ -56,7 +59,7 @@ test('what init advises to do next works as it is told', { timeout: patienceMs }
   expect(await running.ended).toMatchObject({ code: 130 })
 })
 
-test('run --once does what there is to do and ends', async () => {
+test('run --once ends when there is nothing left to do', async () => {
   await shop.use(store => store.events.append('order-2', { type: 'OrderShipped', data: {} }))
 
   const { code, stdout, stderr } = await shop.run('run --once')
@@ -66,13 +69,13 @@ test('run --once does what there is to do and ends', async () => {
   expect(stdout).toMatch(/Done: \d+ events? applied/)
 })
 
-test('run --once ends when a new handler was given all that came before it', { timeout: patienceMs }, async () => {
+test('run --once ends when a new handler was given all earlier events', { timeout: patienceMs }, async () => {
   const folder = await openFolder({
     config: `export default { register(store) {
       const greet = event => console.log('good morning', event.stream)
       store.workflows.on('OrderPlaced', { name: 'greet', startFrom: 'beginning' }, greet)
     } }`,
-    // More than is looked at in one go, and what it wants at the very end.
+    // More events than one batch has, and the wanted one at the end.
     seed: store => store.events.import([...viewed(20_000), { stream: 'order-1', type: 'OrderPlaced', data: {} }]),
   })
 
@@ -86,19 +89,19 @@ function viewed(count: number): { stream: string; type: string; data: object }[]
   return Array.from({ length: count }, (_, at) => ({ stream: `page-${at % 10}`, type: 'PageViewed', data: {} }))
 }
 
-test('projections run and workflows run keep at it until they are told to end', async () => {
-  for (const [line, told] of [
+test('projections run and workflows run continue until Ctrl-C', async () => {
+  for (const [line, message] of [
     ['projections run-loop', 'Running 2 projections: order-totals, orders.'],
     ['workflows run --concurrency 2', 'Running 1 handler: pay.'],
   ] as const) {
     const running = shop.start(line)
-    await waitUntil(() => running.stderr().includes(told), { ...patient, what: running.stderr() })
+    await waitUntil(() => running.stderr().includes(message), { ...patient, what: running.stderr() })
 
     running.interrupt()
 
     expect(await running.ended).toMatchObject({ code: 130 })
   }
-  // The names in full, as they are written in help.
+  // The full name, as help shows it.
   expect(await shop.run('projections run --help')).toMatchObject({ code: 0 })
 })
 
@@ -113,9 +116,9 @@ test('status shows the store at a glance', async () => {
   })
 })
 
-test('a second Ctrl-C ends the process at once', async () => {
+test('a second Ctrl-C ends the process immediately', async () => {
   const running = shop.start('run')
-  await waitUntil(() => running.stderr().includes('Ctrl-C ends it'), patient)
+  await waitUntil(() => running.stderr().includes('Press Ctrl-C to stop'), patient)
 
   running.interrupt()
   running.interrupt()
@@ -123,14 +126,14 @@ test('a second Ctrl-C ends the process at once', async () => {
   expect(await running.ended).toMatchObject({ code: 130 })
 })
 
-test('run --health-bind answers probes and Prometheus, and beyond this machine only with a token', async () => {
+test('run --health-bind answers probes and Prometheus, and needs a token if other machines can reach it', async () => {
   const refused = await shop.run('run --health-bind 0.0.0.0:9464')
   const odd = await shop.run('run --health-bind nowhere')
   const running = shop.start('run --health-bind 127.0.0.1:0 --token secret')
-  await waitUntil(() => running.stderr().includes('Ctrl-C ends it'), patient)
+  await waitUntil(() => running.stderr().includes('Press Ctrl-C to stop'), patient)
   const [url] = /http:\S+(?=\/health)/.exec(running.stderr())!
 
-  // On a busy machine a database that answers late counts as away.
+  // On a busy machine the database may answer too late for the first probe.
   await waitUntil(async () => (await fetch(`${url}/health/ready`)).status === 200, patient)
   const closed = await fetch(`${url}/metrics`)
   const metrics = await fetch(`${url}/metrics`, { headers: { authorization: 'Bearer secret' } })
@@ -144,7 +147,7 @@ test('run --health-bind answers probes and Prometheus, and beyond this machine o
   expect(await running.ended).toMatchObject({ code: 130 })
 })
 
-test('completion knows the names that the last status has seen, and runs none of them', async () => {
+test('completion knows the names that the last status saved, and executes none of them', async () => {
   const hostile = '$(touch ran) `touch ran` x'
   for (const name of ['parcels', hostile])
     expect(await shop.run(['subscriptions', 'create', name])).toMatchObject({ code: 0 })
@@ -157,7 +160,7 @@ test('completion knows the names that the last status has seen, and runs none of
     /^projection\torder-totals\nprojection\torders\n(subscription\t\w+\n)+(dead-letter\t\S+\n)*handler\tpay\ncollection\tcustomers\n$/,
   )
   expect((await stat(file)).mode & 0o777).toBe(0o600)
-  // As if somebody else had written it.
+  // Lines that `status` would not have written.
   await appendFile(file, `tenant\tacme\ndead-letter\thandler:charge\nsubscription\t${hostile}\n`)
   const expected = {
     'rillflow projections pause ': ['order-totals', 'orders'],
@@ -177,7 +180,7 @@ test('completion knows the names that the last status has seen, and runs none of
   expect(existsSync(join(shop.path, 'ran'))).toBe(false)
 })
 
-test('names for the shell take little room', async () => {
+test('the file with names for the shell stays small', async () => {
   vi.stubEnv('XDG_CACHE_HOME', shop.cache)
   onTestFinished(() => void vi.unstubAllEnvs())
   const others = { projection: [], subscription: ['parcels'], 'dead-letter': [], handler: [], collection: [] }
@@ -185,20 +188,20 @@ test('names for the shell take little room', async () => {
 
   for (const letters of [1, 200]) {
     const tenant = Array.from({ length: 2000 }, (_, at) => 'ä'.repeat(letters) + at)
-    await rememberNames({ ...others, tenant })
+    await saveNames({ ...others, tenant })
     const text = await readFile(join(shop.cache, 'rillflow', 'names'), 'utf8')
     expect(text).toMatch(/^subscription\tparcels\n[\s\S]*\n$/)
     lengths.push([text.split('\n').length - 1, Buffer.byteLength(text)])
   }
 
-  const [[most], [fewer, bytes]] = lengths as [[number, number], [number, number]]
-  expect(most).toBe(1000)
-  expect(fewer).toBeLessThan(most)
+  const [[maximum], [fewer, bytes]] = lengths as [[number, number], [number, number]]
+  expect(maximum).toBe(1000)
+  expect(fewer).toBeLessThan(maximum)
   expect(bytes).toBeGreaterThan(65_000)
   expect(bytes).toBeLessThanOrEqual(65_536)
 })
 
-test('status minds no cache that cannot be written', async () => {
+test('status succeeds if the cache cannot be written', async () => {
   const folder = join(shop.cache, 'rillflow')
   await rm(folder, { recursive: true, force: true })
   await mkdir(join(folder, 'names'), { recursive: true })

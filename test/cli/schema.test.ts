@@ -10,7 +10,7 @@ beforeAll(async () => {
   shop = await openFolder({ empty: true })
 }, patienceMs)
 
-test('a store that is not there is said so, and not made by looking', async () => {
+test('status fails if there is no store, and does not create one', async () => {
   const { code, stdout, stderr } = await shop.run('status')
 
   expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
@@ -18,15 +18,15 @@ test('a store that is not there is said so, and not made by looking', async () =
   expect(existsSync(join(shop.path, '.rillflow'))).toBe(false)
 })
 
-test('a folder that is no store is left as it is by whoever only looks, and its files by whoever wants to write', async () => {
+test('a folder that is not a store is not changed by a command that reads, and its files not by a command that writes', async () => {
   const prices = join(shop.path, 'prices')
   await mkdir(join(prices, 'data'), { recursive: true })
   await writeFile(join(prices, 'data', 'list.csv'), 'teapot;1250')
 
-  const looked = await shop.run('status --folder prices')
+  const read = await shop.run('status --folder prices')
   const written = await shop.run('schema sync --folder prices')
 
-  expect(looked).toMatchObject({
+  expect(read).toMatchObject({
     code: 1,
     stdout: '',
     stderr: expect.stringContaining('no embedded store in "prices"'),
@@ -36,7 +36,7 @@ test('a folder that is no store is left as it is by whoever only looks, and its 
 })
 
 test(
-  'schema plan, sync, check and down, and health schema, from the first to the last',
+  'schema plan, sync, check and down, and health schema, work one after the other',
   async () => {
     if (onServer) {
       const planned = await shop.run('schema-plan --json')
@@ -51,7 +51,7 @@ test(
 
     await shop.shows('schema plan', { text: ['Nothing to do: schema'], json: { steps: [], problems: [] } })
     await shop.shows('schema check', {
-      text: [/^ok +Schema \w+ is what this version/],
+      text: [/^ok +Schema \w+ is the one that this version/],
       json: { ok: true, problems: [] },
     })
     await shop.shows('health schema', { text: [/^ok /], json: { ok: true, newer: [] } })

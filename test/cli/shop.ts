@@ -1,12 +1,12 @@
 /**
  * A user's folder: the package in its node_modules, a configuration, and the built program run in it.
  *
- *     const shop = await openFolder({ config, seed: store => … })       a store with something in it, gone after the tests
+ *     const shop = await openFolder({ config, seed: store => … })       a store with data, deleted after the tests
  *     const { code, stdout, stderr } = await shop.run('events tail --json')
  *
- * On a server the store is in a schema of its own, which the environment names; embedded it is in the folder. One process
- * runs the lines of a folder one after the other, since loading the program takes most of a command's time; those that run
- * on and those with surroundings of their own have a process of theirs, and on a server what is shown as text.
+ * On a server the store has its own schema, which the environment names. Otherwise it is embedded in the folder. One process
+ * runs the lines of a folder one after the other, because loading the program takes longer than a command. These lines get a
+ * process each: lines that run until Ctrl-C, lines with their own environment, and on a server lines that are shown as text.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
@@ -20,23 +20,23 @@ import { type Ended, type OneProcess, startOneProcess } from './one-process.ts'
 
 export const onServer: boolean = engine !== 'pglite'
 
-/** Making the first embedded store of a worker takes seconds, on a busy machine many. */
+/** The first embedded store of a worker takes seconds, on a busy machine many. */
 export const patienceMs = 180_000
 
 export interface Folder {
   readonly path: string
-  /** What a program may leave behind for its user: that of who runs the tests stays as it is. */
+  /** The cache folder of the program, so that the tests do not write into that of the user. */
   readonly cache: string
   /** Runs a line; words with spaces in them come as a list. */
   run(line: string | readonly string[], options?: RunOptions): Promise<Ended>
-  /** Runs a line that must end with 0, as text and as JSON, and looks at what it prints. */
+  /** Runs a line as text and as JSON, expects exit code 0, and compares what it prints. */
   shows(line: string | readonly string[], expected: Shown): Promise<void>
   start(line: string | readonly string[]): Running
-  /** The store, used by a program meanwhile. */
+  /** Opens the store for the duration of `work`. */
   use<T>(work: (store: Store) => Promise<T>): Promise<T>
 }
 
-/** With any of them the line has a process of its own. */
+/** With any of them the line runs in a separate process. */
 export interface RunOptions {
   readonly input?: string
   readonly env?: Readonly<Record<string, string>>
@@ -94,17 +94,17 @@ function withRuns(path: string, place: Record<string, string>, use: Folder['use'
   let together: OneProcess | undefined
   afterAll(() => {
     together?.kill()
-    // One that a failed test has left behind.
+    // A failed test may have left some running.
     for (const child of children) child.kill('SIGKILL')
   })
   const { DATABASE_URL, FORCE_COLOR, NO_COLOR, ...rest } = process.env
   const cache = join(path, 'node_modules', '.cache')
-  const around = { ...rest, LANG: 'C.UTF-8', XDG_CACHE_HOME: cache, ...place }
+  const environment = { ...rest, LANG: 'C.UTF-8', XDG_CACHE_HOME: cache, ...place }
   const begin = (line: string | readonly string[], { input, env }: RunOptions = {}): Running => {
     const command = [...shortLived, 'node_modules/rillflow/dist/cli/cli.js', ...wordsOf(line)]
     const child = spawn(process.execPath, command, {
       cwd: path,
-      env: { ...around, ...env },
+      env: { ...environment, ...env },
     })
     let [stdout, stderr] = ['', '']
     child.stdout.on('data', chunk => {
@@ -120,7 +120,7 @@ function withRuns(path: string, place: Record<string, string>, use: Folder['use'
     return { ended, stdout: () => stdout, stderr: () => stderr, interrupt: () => child.kill('SIGINT') }
   }
   const runTogether = (words: readonly string[]): Promise<Ended> => {
-    together ??= startOneProcess({ cwd: path, env: around, file: resolve('dist/cli/cli.js') })
+    together ??= startOneProcess({ cwd: path, env: environment, file: resolve('dist/cli/cli.js') })
     return together.run(words)
   }
   const run: Folder['run'] = (line, options) =>
@@ -134,10 +134,10 @@ function withRuns(path: string, place: Record<string, string>, use: Folder['use'
     use,
     async shows(line, { text, json, isNdjson = false }) {
       const words = wordsOf(line)
-      const told = await (onServer ? begin(words).ended : runTogether(words))
-      expect(failureOf(told), words.join(' ')).toBeUndefined()
-      for (const each of text) expect(told.stdout).toMatch(each instanceof RegExp ? each : literal(each))
-      for (const each of ['\u001b', 'undefined', '[object']) expect(told.stdout).not.toContain(each)
+      const shown = await (onServer ? begin(words).ended : runTogether(words))
+      expect(failureOf(shown), words.join(' ')).toBeUndefined()
+      for (const each of text) expect(shown.stdout).toMatch(each instanceof RegExp ? each : literal(each))
+      for (const each of ['\u001b', 'undefined', '[object']) expect(shown.stdout).not.toContain(each)
 
       const { stdout, ...ended } = await runTogether([...words, '--json'])
       expect(failureOf(ended), words.join(' ')).toBeUndefined()
@@ -198,7 +198,7 @@ const order = aggregate('order', {
 })
 
 export default defineConfig({
-  // On a busy machine every statement is, and would be told.
+  // On a busy machine every statement is slow and would be logged.
   slowStatementMs: 60_000,
   projections: [totals, orders],
   collections: { customers: { indexes: [index('email')] } },

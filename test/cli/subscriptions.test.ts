@@ -18,11 +18,11 @@ beforeAll(async () => {
 
 test('subscriptions are created, listed and described', async () => {
   await shop.shows('subscriptions create parcels --event-type OrderShipped --max-in-flight 5', {
-    text: ['Created group default of parcels, after position 0.'],
+    text: ['Created group default of parcels, which begins after position 0.'],
     json: { subscription: 'parcels', group: 'default', maxInFlight: 5, checkpoint: 0 },
   })
   await shop.shows('subscriptions list', {
-    text: [/^SUBSCRIPTION +GROUPS +WANTS\nparcels +default +\{"types":\["OrderShipped"\]\}/],
+    text: [/^SUBSCRIPTION +GROUPS +FILTER\nparcels +default +\{"types":\["OrderShipped"\]\}/],
     json: [{ name: 'parcels', groups: ['default'] }],
   })
   await shop.shows('subscriptions status parcels', {
@@ -35,7 +35,7 @@ test('subscriptions are created, listed and described', async () => {
   })
   await shop.shows('subscriptions group-status parcels default', {
     text: [/max in flight +5/],
-    json: { group: 'default', head: '6' },
+    json: { group: 'default', head: 6 },
   })
 
   const unknown = await shop.run('subscriptions status parcel')
@@ -43,7 +43,7 @@ test('subscriptions are created, listed and described', async () => {
   expect(unknown).toMatchObject({ code: 1, stderr: expect.stringContaining('try: rillflow subscriptions list') })
 })
 
-test('subscriptions tail only looks, unless it is told to acknowledge', async () => {
+test('subscriptions tail only reads, unless it is given --ack', async () => {
   await shop.shows('subscriptions tail parcels --limit 2', {
     text: [/order-1@2 +OrderShipped.*\n.*order-2@2 +OrderShipped.*\n$/],
     json: [{ stream: 'order-1' }, { stream: 'order-2' }],
@@ -69,7 +69,7 @@ test('subscriptions are paused, resumed, limited and reset', async () => {
     json: [{ isPaused: false }],
   })
   await shop.shows('subscriptions set-group-max-in-flight parcels default 7', {
-    text: ['Group default of parcels may have 7 events in hand.'],
+    text: ['Group default of parcels may have 7 events in flight.'],
     json: { maxInFlight: 7 },
   })
   await shop.shows('subscriptions reset parcels 4 --yes', {
@@ -95,7 +95,7 @@ test('snapshots are written by the aggregates of the configuration', async () =>
   expect(idle.stdout).toMatch(/^SNAPSHOTTER +WRITTEN\nsnapshotter-order +2\n$/)
 })
 
-test('upcasters are those of the configuration, and nothing is opened for them', async () => {
+test('upcasters are read from the configuration without opening a store', async () => {
   const listed = await shop.run('upcasters list', { env: { DATABASE_URL: 'postgres://127.0.0.1:1/nowhere' } })
   const path = await shop.run('upcasters path OrderCreated 1')
   const json = await shop.run('upcasters path OrderCreated --json')
@@ -107,12 +107,12 @@ test('upcasters are those of the configuration, and nothing is opened for them',
   expect(JSON.parse(json.stdout)).toHaveLength(3)
 })
 
-test('daemons are listed, and a node that is not there is said so', async () => {
-  await shop.shows('daemons list', { text: ['No daemons.'], json: [] })
+test('runners are listed, and a runner that does not exist is an error', async () => {
+  await shop.shows('runners list', { text: ['No runner is running.'], json: [] })
 
-  const promoted = await shop.run('daemons promote west-1')
-  const demoted = await shop.run('daemons demote west-1 --json')
+  const promoted = await shop.run('runners promote west-1')
+  const demoted = await shop.run('runners demote west-1 --json')
 
-  expect(promoted).toMatchObject({ code: 1, stderr: expect.stringContaining('try: rillflow daemons list') })
+  expect(promoted).toMatchObject({ code: 1, stderr: expect.stringContaining('try: rillflow runners list') })
   expect(JSON.parse(demoted.stderr)).toMatchObject({ error: { code: 'node_not_found', node: 'west-1' } })
 })

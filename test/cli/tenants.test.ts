@@ -7,13 +7,13 @@ import { waitUntil } from '../support/wait.ts'
 import { type Folder, onServer, openFolder, patienceMs } from './shop.ts'
 
 const prefix = `${freshSchema()}_`
-let mall: Folder
+let tenanted: Folder
 
-/** Some start the program half a dozen times. */
+/** Some tests start the program six times. */
 const patient = { timeout: patienceMs }
 
 beforeAll(async () => {
-  mall = await openFolder({
+  tenanted = await openFolder({
     config: `
       import { defineConfig, documentProjection, emit } from 'rillflow'
       export default defineConfig({
@@ -30,9 +30,10 @@ beforeAll(async () => {
       })
     `,
   })
-  for (const tenant of ['acme', 'globex']) expect(await mall.run(`tenants ensure ${tenant}`)).toMatchObject({ code: 0 })
+  for (const tenant of ['acme', 'globex'])
+    expect(await tenanted.run(`tenants ensure ${tenant}`)).toMatchObject({ code: 0 })
   const placed = ['events', 'append', 'order-1', 'OrderPlaced', '{"total":5}', '--tenant', 'acme']
-  expect(await mall.run(placed)).toMatchObject({ code: 0 })
+  expect(await tenanted.run(placed)).toMatchObject({ code: 0 })
 }, patienceMs)
 
 afterAll(async () => {
@@ -47,74 +48,77 @@ afterAll(async () => {
   })
 })
 
-test('tenants are listed, with how they are', patient, async () => {
-  await mall.shows('tenants list', {
+test('tenants are listed with their state', patient, async () => {
+  await tenanted.shows('tenants list', {
     text: [/^TENANT +SERVER +SCHEMA +STATE\nacme +default +\w+_acme +active\nglobex /],
     json: [{ tenant: 'acme', schema: `${prefix}acme` }, { tenant: 'globex' }],
   })
-  await mall.shows('tenants status', {
+  await tenanted.shows('tenants status', {
     text: [/^TENANT .*\nacme +default +\d+ +0 +0 +[\d.]+ kB/],
-    json: [{ tenant: 'acme', head: '1', drift: [], pending: [] }, { tenant: 'globex' }],
+    json: [{ tenant: 'acme', head: 1, drift: [], pending: [] }, { tenant: 'globex' }],
   })
 })
 
-test('the status of one leaves the names of all for the shell', patient, async () => {
-  expect(await mall.run('status --tenant acme')).toMatchObject({ code: 0 })
+test('the status of one tenant saves the names of all tenants for the shell', patient, async () => {
+  expect(await tenanted.run('status --tenant acme')).toMatchObject({ code: 0 })
 
-  const names = await readFile(join(mall.cache, 'rillflow', 'names'), 'utf8')
+  const names = await readFile(join(tenanted.cache, 'rillflow', 'names'), 'utf8')
   expect(names).toBe('projection\ttotals\nhandler\tpay\ntenant\tacme\ntenant\tglobex\n')
 })
 
-test('--tenant says whose every command is, and without it nobody is guessed', patient, async () => {
-  await mall.shows('events tail --tenant acme', {
+test('--tenant names the tenant of every command, and without it none is chosen', patient, async () => {
+  await tenanted.shows('events tail --tenant acme', {
     text: [/^ +#1 .*order-1@1 +OrderPlaced/],
     json: [{ position: 1, type: 'OrderPlaced' }],
     isNdjson: true,
   })
 
-  // Starting the embedded engine once more for each would show nothing new.
+  // Each line would start the embedded engine again, and show nothing more.
   if (!onServer) return
   const env = { RILLFLOW_TENANT: 'acme' }
-  const [nameless, usual, all, down, unknown, both] = await Promise.all([
-    mall.run('events tail'),
-    mall.run('events tail --json', { env }),
-    mall.run('tenants list --json', { env }),
-    mall.run('schema down --tenant acme --yes'),
-    mall.run('events tail --tenant hooli'),
-    mall.run('tenants list --tenant acme'),
+  const [without, fromEnvironment, all, down, unknown, both] = await Promise.all([
+    tenanted.run('events tail'),
+    tenanted.run('events tail --json', { env }),
+    tenanted.run('tenants list --json', { env }),
+    tenanted.run('schema down --tenant acme --yes'),
+    tenanted.run('events tail --tenant hooli'),
+    tenanted.run('tenants list --tenant acme'),
   ])
 
-  expect(nameless).toMatchObject({ code: 2, stdout: '', stderr: expect.stringContaining('try: --tenant NAME') })
-  expect(JSON.parse(usual.stdout)).toMatchObject({ position: 1, type: 'OrderPlaced' })
+  expect(without).toMatchObject({ code: 2, stdout: '', stderr: expect.stringContaining('try: --tenant NAME') })
+  expect(JSON.parse(fromEnvironment.stdout)).toMatchObject({ position: 1, type: 'OrderPlaced' })
   expect(JSON.parse(all.stdout)).toHaveLength(2)
   expect(down).toMatchObject({ code: 2, stderr: expect.stringContaining('try: rillflow tenants drop NAME') })
   expect(unknown).toMatchObject({ code: 1, stderr: expect.stringContaining('There is no tenant "hooli"') })
-  expect(both).toMatchObject({ code: 2, stderr: expect.stringContaining('--tenant has no place in it') })
+  expect(both).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('--tenant cannot be used: this command is about all tenants'),
+  })
 })
 
-test('a store that is not said to have tenants is told how to say so', patient, async () => {
-  await writeFile(join(mall.path, 'plain.mjs'), 'export default {}')
-  const { code, stderr } = await mall.run('tenants list --config plain.mjs')
+test('a command about tenants says how to configure them if the store has none', patient, async () => {
+  await writeFile(join(tenanted.path, 'plain.mjs'), 'export default {}')
+  const { code, stderr } = await tenanted.run('tenants list --config plain.mjs')
 
   expect(code).toBe(2)
   expect(stderr).toContain(`try: tenancy: 'schema' in the configuration, or --tenancy schema`)
 })
 
-test('checks look at all tenants', patient, async () => {
-  await mall.shows('health schema --all-tenants', {
+test('checks visit all tenants', patient, async () => {
+  await tenanted.shows('health schema --all-tenants', {
     text: [/^ok +Schema \w+_acme .*\nok +Schema \w+_globex /],
     json: [
       { tenant: 'acme', ok: true },
       { tenant: 'globex', ok: true },
     ],
   })
-  const examined = await mall.run('doctor --all-tenants')
+  const examined = await tenanted.run('doctor --all-tenants')
   expect(examined.stdout).toMatch(/^acme\nok +schema [\s\S]*\nglobex\nok +schema /)
   if (!onServer) return
   const database = await openDatabase()
   await database.transaction(tx => tx.query(`drop index "${prefix}globex"."events_created_at"`).then(() => undefined))
 
-  const drifted = await mall.run('health schema --all-tenants --json')
+  const drifted = await tenanted.run('health schema --all-tenants --json')
 
   expect(drifted.code).toBe(3)
   expect(JSON.parse(drifted.stdout)).toMatchObject([
@@ -122,28 +126,28 @@ test('checks look at all tenants', patient, async () => {
     { tenant: 'globex', ok: false },
   ])
   await database.transaction(tx => tx.query(`drop schema "${prefix}globex" cascade`).then(() => undefined))
-  expect(await mall.run('tenants ensure globex')).toMatchObject({ code: 0 })
+  expect(await tenanted.run('tenants ensure globex')).toMatchObject({ code: 0 })
 })
 
-test('a tenant is archived, imported under another name, and dropped', patient, async () => {
-  const archived = await mall.run('tenants archive acme --output kept')
-  expect(archived).toMatchObject({
+test('a tenant is exported, imported under another name, and dropped', patient, async () => {
+  const exported = await tenanted.run('tenants export acme --output exported')
+  expect(exported).toMatchObject({
     code: 0,
-    stdout: expect.stringMatching(/^Archived tenant acme to kept: \d+ rows of/),
+    stdout: expect.stringMatching(/^Exported tenant acme to exported: \d+ rows of/),
   })
-  const again = await mall.run('tenants archive acme --output kept --include-snapshots --json')
+  const again = await tenanted.run('tenants export acme --output exported --include-snapshots --json')
   expect(JSON.parse(again.stderr)).toMatchObject({ error: { code: 'archive_exists' } })
-  const imported = await mall.run('tenants import kept --as acme-copy --json')
+  const imported = await tenanted.run('tenants import exported --as acme-copy --json')
   expect(JSON.parse(imported.stdout)).toMatchObject({ tenant: 'acme-copy', manifest: { position: 1 } })
 
-  const refused = await mall.run('tenants drop acme-copy')
-  const dropped = await mall.run('tenants drop acme-copy --yes')
+  const refused = await tenanted.run('tenants drop acme-copy')
+  const dropped = await tenanted.run('tenants drop acme-copy --yes')
 
   expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('would drop tenant acme-copy of') })
   expect(dropped).toMatchObject({ code: 0, stdout: 'Dropped tenant acme-copy.\n' })
 })
 
-test('a tenant is made of a part of another schema, chosen by a module', patient, async () => {
+test('a tenant is created from a part of another schema, which a module selects', patient, async () => {
   const source = await openFolder({
     async seed(store) {
       await store.events.append('initech-order-1', { type: 'OrderPlaced', data: { total: 7 } })
@@ -151,7 +155,7 @@ test('a tenant is made of a part of another schema, chosen by a module', patient
     },
   })
   await writeFile(
-    join(source.path, 'whose.mjs'),
+    join(source.path, 'select-tenant.mjs'),
     'export default tenant => ({ stream: ({ id }) => id.startsWith(tenant + "-") })',
   )
   await writeFile(
@@ -162,43 +166,45 @@ test('a tenant is made of a part of another schema, chosen by a module', patient
   const line = `tenants import initech --from-schema ${schema}`
 
   const alone = await source.run(line)
-  const imported = await source.run(`${line} --select whose.mjs`)
+  const imported = await source.run(`${line} --select select-tenant.mjs`)
 
   expect(alone).toMatchObject({
     code: 2,
-    stderr: expect.stringContaining('--from-schema and --select belong together'),
+    stderr: expect.stringContaining('--from-schema and --select must be used together'),
   })
   expect(imported).toMatchObject({
     ...{ code: 0, stdout: expect.stringContaining('Imported tenant initech: 1 stream, 1 event, 0 documents') },
   })
 })
 
-test('run runs all tenants, and ends with Ctrl-C; run --once does what there is to do for each', patient, async () => {
-  await mall.shows('tenants sync', {
+test('run runs all tenants until Ctrl-C; run --once runs each until there is nothing left to do', patient, async () => {
+  await tenanted.shows('tenants sync', {
     text: [/^TENANT +RESULT\nacme +up to date\nglobex +up to date\n/],
     json: expect.arrayContaining([{ tenant: 'acme', steps: [] }]),
   })
-  const once = await mall.run('run --once --json')
+  const once = await tenanted.run('run --once --json')
   expect(once).toMatchObject({ code: 0 })
   expect(JSON.parse(once.stdout)).toMatchObject({ tenants: onServer ? 3 : 2, snapshots: 0 })
-  await mall.shows('documents get totals order-1 --tenant acme', {
+  await tenanted.shows('documents get totals order-1 --tenant acme', {
     text: ['"total": 5'],
     json: { id: 'order-1', data: { total: 5 } },
   })
 
-  const running = mall.start('run --health-bind 127.0.0.1:0')
-  await waitUntil(() => running.stderr().includes('Ctrl-C ends it'), { deadlineMs: 60_000, what: 'all tenants' })
+  const running = tenanted.start('run --health-bind 127.0.0.1:0')
+  await waitUntil(() => running.stderr().includes('Press Ctrl-C to stop'), { deadlineMs: 60_000, what: 'all tenants' })
   const [url] = /http:\S+(?=\/health)/.exec(running.stderr())!
   const metrics = await (await fetch(`${url}/metrics`)).text()
   running.interrupt()
 
   expect(metrics).toContain('tenant="acme"')
-  expect(running.stderr()).toMatch(/1 projection \(totals\), 1 handler \(pay\) for \d tenants, and for those to come/)
+  expect(running.stderr()).toMatch(
+    /1 projection \(totals\), 1 handler \(pay\) for \d tenants, and for tenants that are created later/,
+  )
   expect(await running.ended).toMatchObject({ code: 130 })
 })
 
 test('a tenant is moved to another server of the directory', patient, async () => {
-  const refused = await mall.run('tenants move acme eu-2')
+  const refused = await tenanted.run('tenants move acme eu-2')
   expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('tenancy: { directory') })
   if (!onServer) return
   const other = `${prefix}other`
@@ -210,18 +216,18 @@ test('a tenant is moved to another server of the directory', patient, async () =
   }
   const tenancy = { directory: postgresUrl(), schema: `${prefix}directory`, servers }
   await writeFile(
-    join(mall.path, 'spread.mjs'),
+    join(tenanted.path, 'spread.mjs'),
     `export default ${JSON.stringify({ tenancy, tenantPrefix: `${prefix}moving_` })}`,
   )
-  expect(await mall.run('tenants ensure umbrella --server eu-1 --config spread.mjs')).toMatchObject({ code: 0 })
+  expect(await tenanted.run('tenants ensure umbrella --server eu-1 --config spread.mjs')).toMatchObject({ code: 0 })
 
-  const moved = await mall.run('tenants move umbrella eu-2 --config spread.mjs')
-  const there = await mall.run('tenants move umbrella eu-2 --config spread.mjs --json')
-  const unknown = await mall.run('tenants move umbrella us-1 --config spread.mjs')
+  const moved = await tenanted.run('tenants move umbrella eu-2 --config spread.mjs')
+  const there = await tenanted.run('tenants move umbrella eu-2 --config spread.mjs --json')
+  const unknown = await tenanted.run('tenants move umbrella us-1 --config spread.mjs')
   await database.run({ label: 'test.drop', text: `drop database "${other}" with (force)`, values: [] })
 
   expect(moved).toMatchObject({
-    ...{ code: 0, stdout: expect.stringMatching(/^Moved tenant umbrella to server eu-2: .* writers waited \d/) },
+    ...{ code: 0, stdout: expect.stringMatching(/^Moved tenant umbrella to server eu-2: .* writes paused for \d/) },
   })
   expect(JSON.parse(there.stdout)).toMatchObject({ tenant: 'umbrella', server: 'eu-2', state: 'active' })
   expect(unknown).toMatchObject({ code: 1, stderr: expect.stringContaining('There is no server "us-1"') })

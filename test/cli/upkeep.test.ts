@@ -4,7 +4,7 @@ import { type Folder, onServer, openFolder, patienceMs } from './shop.ts'
 
 let shop: Folder
 
-/** Some start the program half a dozen times. */
+/** Some tests start the program six times. */
 const patient = { timeout: patienceMs }
 
 beforeAll(async () => {
@@ -17,25 +17,25 @@ beforeAll(async () => {
   })
 }, patienceMs)
 
-test('doctor tells what it looked at, and exits with 3 when something is wrong', patient, async () => {
-  const well = await shop.run('doctor --json')
-  // The server of the tests does not sync its files, which is an error of its own.
-  const { isHealthy, findings } = JSON.parse(well.stdout)
-  expect(well.code).toBe(isHealthy ? 0 : 3)
+test('doctor shows what it checked, and exits with 3 if it finds an error', patient, async () => {
+  const healthy = await shop.run('doctor --json')
+  // The server of the tests runs without fsync, which is an error too.
+  const { isHealthy, findings } = JSON.parse(healthy.stdout)
+  expect(healthy.code).toBe(isHealthy ? 0 : 3)
   expect(findings).toContainEqual(expect.objectContaining({ check: 'schema', level: 'ok' }))
   await shop.use(store => store.transaction(tx => tx.query(`drop index "${store.schema.name}"."events_created_at"`)))
 
-  const ill = await shop.run('doctor')
+  const unhealthy = await shop.run('doctor')
 
-  expect(ill).toMatchObject({
+  expect(unhealthy).toMatchObject({
     code: 3,
     stdout: expect.stringMatching(
-      /error +schema .*index events_created_at is missing\.\n +mend: undo [\s\S]*\n[1-9] wrong, \d to be seen to, of \d+\.\n$/,
+      /error +schema .*index events_created_at is missing\.\n +fix: undo [\s\S]*\n[1-9] errors?, \d+ warnings?, \d+ checks\.\n$/,
     ),
   })
 })
 
-test('upkeep tells what goes, or would go', patient, async () => {
+test('upkeep shows what it deletes, or would delete', patient, async () => {
   await shop.shows('upkeep --dry-run', {
     text: [/^Would delete:\nidempotency keys +0\n/, /archived events +0 of 0 streams/],
     json: { isDryRun: true, idempotencyKeys: 0, archivedEvents: 0 },
@@ -43,17 +43,17 @@ test('upkeep tells what goes, or would go', patient, async () => {
   expect(await shop.run('upkeep')).toMatchObject({ code: 0, stdout: expect.stringMatching(/^Deleted:/) })
 })
 
-test('a store is exported and imported, into an empty one only', patient, async () => {
+test('a store is exported, and imported only into an empty store', patient, async () => {
   const other = await openFolder({ empty: true })
-  const archive = join(shop.path, 'archive')
+  const folder = join(shop.path, 'exported')
 
-  const exported = await shop.run(`export --output ${archive}`)
-  const imported = await other.run(`import ${archive} --json`)
-  const again = await other.run(`import ${archive}`)
+  const exported = await shop.run(`export --output ${folder}`)
+  const imported = await other.run(`import ${folder} --json`)
+  const again = await other.run(`import ${folder}`)
 
   expect(exported).toMatchObject({
     code: 0,
-    stdout: expect.stringMatching(/^Archived schema \w+ of .* position 2\.\n$/),
+    stdout: expect.stringMatching(/^Exported schema \w+ of .* position 2\.\n$/),
   })
   expect(JSON.parse(imported.stdout)).toMatchObject({ format: 'rillflow-archive', position: 2 })
   expect(again).toMatchObject({ code: 1, stdout: '', stderr: expect.stringContaining('[schema_not_empty]') })
@@ -63,7 +63,7 @@ test('a store is exported and imported, into an empty one only', patient, async 
 
 test('bench measures without touching the store', patient, async () => {
   await shop.shows('bench --seconds 1 --callers 4', {
-    text: [/^WORK +EVENTS +PER SECOND +P50 +P99\nappend, one caller .*\nappend, 4 callers .*\nread all of it /],
+    text: [/^WORK +EVENTS +PER SECOND +P50 +P99\nappend, one caller .*\nappend, 4 callers .*\nread all events /],
     json: { measured: [{ work: 'append, one caller' }, {}, {}] },
   })
 
@@ -84,7 +84,7 @@ test('an embedded store is backed up, and restored whole or up to a position', p
   const cut = await shop.run(`restore ${backup} --folder cut --to-position 1`)
   const full = await shop.run(`restore ${backup} --json`)
 
-  expect(cut).toMatchObject({ code: 0, stdout: expect.stringContaining('position 1, 1 event after it cut away') })
+  expect(cut).toMatchObject({ code: 0, stdout: expect.stringContaining('position 1, and 1 later event cut off') })
   expect(JSON.parse(full.stderr)).toMatchObject({ error: { code: 'folder_not_empty' } })
   const tail = await shop.run('events tail --json --folder cut')
   expect(tail.stdout.trimEnd().split('\n').length).toBe(1)

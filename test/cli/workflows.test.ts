@@ -43,7 +43,7 @@ test('workflows are listed by their state', async () => {
   })
 })
 
-test('workflows show and tree tell where one stands and what caused what', async () => {
+test('workflows show and tree show the state of a workflow, and what caused what', async () => {
   await shop.shows(`workflows show ${failed}`, {
     text: [/state +failed/, /pay +1 +.* +the card was refused/],
     json: { correlationId: failed, state: 'failed', attempts: [{ handler: 'pay', kind: 'failed' }] },
@@ -60,7 +60,7 @@ test('workflows show and tree tell where one stands and what caused what', async
   expect(unknown).toMatchObject({ code: 1, stderr: expect.stringContaining('try: rillflow workflows list') })
 })
 
-test('workflows watch tells what happened, once and in order, until it is settled', async () => {
+test('workflows watch prints each activity once and in order, until the workflow is settled', async () => {
   await shop.shows(`workflows watch ${paid} --until-settled`, {
     text: [/dispatched +pay \(OrderPlaced\)/, /completed +pay \(OrderPlaced\)/],
     json: expect.arrayContaining([expect.objectContaining({ kind: 'completed', handler: 'pay' })]),
@@ -74,7 +74,7 @@ test('workflows are signalled, retried and cancelled', async () => {
     json: { correlationId: paid, type: 'OrderApproved' },
   })
   const retried = await shop.run(`workflows retry ${failed}`)
-  expect(retried.stdout).toMatch(`Asked for another try of 1 dead letter of workflow ${failed}. No worker is running`)
+  expect(retried.stdout).toMatch(`Requested a retry of 1 dead letter of workflow ${failed}. No worker is running`)
 
   const unasked = await shop.run(`workflows cancel ${failed}`)
   const cancelled = await shop.run(['workflows', 'cancel', failed, '--reason', 'too dear', '--yes', '--json'])
@@ -85,7 +85,7 @@ test('workflows are signalled, retried and cancelled', async () => {
 
 test('workers, handlers and schedules are listed', async () => {
   await shop.shows('workflows workers', {
-    text: ['No workers are alive.', /pay +queued +0 +0 +0 +0 +OrderPlaced/],
+    text: ['No worker is running.', /pay +queued +0 +0 +0 +0 +OrderPlaced/],
     json: { workers: [], handlers: [{ handler: 'pay', workers: 0 }] },
   })
   await shop.shows('workflows schedules', {

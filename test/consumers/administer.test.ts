@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { deleteConsumer, resetConsumer } from '../../src/consumers/administer.ts'
+import { remove, reset } from '../../src/consumers/operator.ts'
 import { outcome, placed } from '../support/shop.ts'
 import { type FailedEvents, openFailedEvents } from './failed-events.ts'
 
@@ -8,7 +8,7 @@ test('a reset closes the dead letters of events that will be delivered again, an
   const [first, second] = [await fail('order-1', placed()), await fail('order-2', placed())]
   await hold()
 
-  await resetConsumer(log, 'mailer', first.position)
+  await reset(log, ['mailer'], first.position)
 
   expect(await states(deadLetters)).toEqual({ [first.id]: 'open', [second.id]: 'resolved' })
 })
@@ -20,7 +20,7 @@ test('a reset that fails halfway changes nothing', async () => {
   await query('update ~consumers set checkpoint = 1')
   await refuse(query, 'update')
 
-  const { error } = await outcome(resetConsumer(log, 'mailer', 0))
+  const { error } = await outcome(reset(log, ['mailer'], 0))
 
   expect(error).toMatchObject({ code: 'database_failed' })
   expect(await query('select checkpoint from ~consumers')).toEqual([{ checkpoint: 1 }])
@@ -33,7 +33,7 @@ test('a consumer whose dead letters cannot be deleted is not deleted', async () 
   await hold()
   await refuse(query, 'delete')
 
-  const { error } = await outcome(deleteConsumer(log, 'mailer'))
+  const { error } = await outcome(remove(log, ['mailer']))
 
   expect(error).toMatchObject({ code: 'database_failed' })
   expect(await query('select name from ~consumers')).toEqual([{ name: 'mailer' }])
@@ -44,8 +44,8 @@ test('an unknown consumer is refused with the nearest name, also inside a transa
   const { log, database, hold } = await openFailedEvents()
   await hold()
 
-  const resetting = await outcome(database.transaction(tx => resetConsumer(log, 'mailr', 0, tx)))
-  const deleting = await outcome(deleteConsumer(log, 'mailr'))
+  const resetting = await outcome(database.transaction(tx => reset(log, ['mailr'], 0, tx)))
+  const deleting = await outcome(remove(log, ['mailr']))
 
   expect(resetting.error).toMatchObject({ code: 'consumer_not_found', consumer: 'mailr', nearest: 'mailer' })
   expect(deleting.error).toMatchObject({ code: 'consumer_not_found', consumer: 'mailr', nearest: 'mailer' })

@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test } from 'vitest'
-import { pauseConsumer, resetConsumer, resumeConsumer } from '../../src/consumers/administer.ts'
+import { pause, reset, resume } from '../../src/consumers/operator.ts'
 import { deadLetter, failFast } from '../../src/consumers/run/policy.ts'
 import { tickOnce } from '../../src/consumers/run/tick.ts'
 import { readStatus } from '../../src/consumers/status.ts'
@@ -141,11 +141,11 @@ test('RB-13: a reset during a running batch wins, and is durable (RB-18)', async
   if (onServer) {
     const ticking = outcome(tickOnce(consumers, consumer))
     await entered.promise
-    await resetConsumer(consumers.log, 'totals', 1)
+    await reset(consumers.log, ['totals'], 1)
     go.resolve()
 
     expect(await ticking).toMatchObject({ error: { code: 'lease_lost' } })
-  } else await resetConsumer(consumers.log, 'totals', 1)
+  } else await reset(consumers.log, ['totals'], 1)
 
   const [status] = await readStatus(consumers.log)
   expect(status).toMatchObject({ checkpoint: 1 })
@@ -161,7 +161,7 @@ test('a reset reaches a running runner', async () => {
   await shop.store.events.append('order-1', [placed(), paid])
   await waitForConsumer(consumers, 'totals', 2)
 
-  await resetConsumer(consumers.log, 'totals', 0)
+  await reset(consumers.log, ['totals'], 0)
   consumers.wake.changed()
   await waitUntil(async () => (await effects(shop, 'totals')) === 4)
 
@@ -176,12 +176,12 @@ test('a paused consumer waits, also in a runner, and continues where it was', as
   await shop.store.events.append('order-1', placed())
   await waitForConsumer(consumers, 'totals', 1)
 
-  await pauseConsumer(consumers.log, 'totals')
+  await pause(consumers.log, ['totals'])
   consumers.wake.changed()
   await waitUntil(() => daemon.holds().length === 0)
   await shop.store.events.append('order-1', paid)
   expect(await effects(shop, 'totals')).toBe(1)
-  await resumeConsumer(consumers.log, 'totals')
+  await resume(consumers.log, ['totals'])
   consumers.wake.changed()
   await waitForConsumer(consumers, 'totals', 2)
 

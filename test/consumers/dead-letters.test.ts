@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { recordDeadLetter } from '../../src/consumers/dead-letters/dead-letter.ts'
+import { record } from '../../src/consumers/dead-letters/row.ts'
 import { describeError } from '../../src/consumers/run/failure.ts'
 import { outcome, paid, placed, shipped } from '../support/shop.ts'
 import { openFailedEvents } from './failed-events.ts'
@@ -39,7 +39,7 @@ test('a dead letter is rolled back with the transaction it was recorded in', asy
   const event = (await store.events.get(eventIds[0]!))!
 
   const failing = database.transaction(async tx => {
-    await recordDeadLetter(log, tx, { consumer: 'mailer', fence: 1 }, { event, error: 'declined', attempts: 1 })
+    await record(log, { consumer: 'mailer', fence: 1 }, { event, error: 'declined', attempts: 1 }, tx)
     throw new Error('the checkpoint is not ours')
   })
 
@@ -171,8 +171,8 @@ test('RB-16: a dead letter is shown with the whole event as stored', async () =>
     ...{ type: 'OrderPlaced', state: 'open', attempts: 1, retryAt: undefined, note: undefined, history: [] },
   })
   expect(JSON.parse(JSON.stringify(deadLetter))).toMatchObject({
-    position: `${event.position}`,
-    event: { headers: { region: 'eu' }, position: `${event.position}` },
+    position: event.position,
+    event: { headers: { region: 'eu' }, position: event.position },
   })
 })
 

@@ -1,8 +1,8 @@
 /** A shop whose mailer has dead letters: events it failed on, and a lease to work under. */
-import { type Consumer, type ConsumerOptions, consumer } from '../../src/consumers/consumer.ts'
-import { recordDeadLetter } from '../../src/consumers/dead-letters/dead-letter.ts'
+import { type Consumer, type ConsumerOptions, consumer, ensureConsumer } from '../../src/consumers/consumer.ts'
 import { type DeadLetters, openDeadLetters } from '../../src/consumers/dead-letters/dead-letters.ts'
-import { ensureConsumer, type Lease, newOwner, takeLease } from '../../src/consumers/lease.ts'
+import { record } from '../../src/consumers/dead-letters/row.ts'
+import { type Lease, newOwner, take as takeLease } from '../../src/consumers/row.ts'
 import type { Hold } from '../../src/consumers/runners/host.ts'
 import type { NewEvent, RecordedEvent } from '../../src/events/definition.ts'
 import type { Log } from '../../src/events/log.ts'
@@ -30,9 +30,7 @@ export async function openFailedEvents(): Promise<FailedEvents> {
   const failAgain: FailedEvents['failAgain'] = (event, options = {}) => {
     const { consumer: name = 'mailer', attempts = 1 } = options
     const error = 'error' in options ? options.error : new Error('declined')
-    return shop.database.transaction(tx =>
-      recordDeadLetter(log, tx, { consumer: name, fence: 1 }, { event, error, attempts }),
-    )
+    return shop.database.transaction(tx => record(log, { consumer: name, fence: 1 }, { event, error, attempts }, tx))
   }
   return {
     ...shop,

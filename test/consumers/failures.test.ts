@@ -2,8 +2,8 @@ import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { connect as connectTo, createServer, type Socket } from 'node:net'
 import { expect, onTestFinished, test } from 'vitest'
-import { pauseConsumer, resetConsumer } from '../../src/consumers/administer.ts'
 import { consumer } from '../../src/consumers/consumer.ts'
+import { pause, reset } from '../../src/consumers/operator.ts'
 import { custom, deadLetter, logAndSkip } from '../../src/consumers/run/policy.ts'
 import { runUntilIdle, tickOnce } from '../../src/consumers/run/tick.ts'
 import { readStatus } from '../../src/consumers/status.ts'
@@ -38,8 +38,8 @@ test('an unknown name is refused with the nearest known name', async () => {
 
   const unknown = { code: 'consumer_not_found', consumer: 'order-total', nearest: 'order-totals' }
   expect(() => consumers.find('order-total')).toThrow(expect.objectContaining(unknown))
-  await expect(pauseConsumer(consumers.log, 'order-total')).rejects.toMatchObject(unknown)
-  await expect(resetConsumer(consumers.log, 'order-total', 0)).rejects.toMatchObject(unknown)
+  await expect(pause(consumers.log, ['order-total'])).rejects.toMatchObject(unknown)
+  await expect(reset(consumers.log, ['order-total'], 0)).rejects.toMatchObject(unknown)
   await expect(waitForConsumer(consumers, 'order-total', 1)).rejects.toMatchObject(unknown)
   await expect(consumers.daemon({ consumers: ['order-total'] }).start()).rejects.toMatchObject(unknown)
 })
@@ -229,7 +229,7 @@ test('a checkpoint beyond the head stops its consumer until it is reset, and the
   await expect(tickOnce(consumers, totals)).rejects.toMatchObject({ code: 'checkpoint_beyond_head', head: 1 })
   await consumers.daemon().start()
   await waitUntil(async () => (await readStatus(consumers.log))[0]?.lastError?.code === 'checkpoint_beyond_head')
-  await resetConsumer(consumers.log, 'totals', 0)
+  await reset(consumers.log, ['totals'], 0)
   consumers.wake.changed()
   await waitForConsumer(consumers, 'totals', 1)
 

@@ -1,12 +1,6 @@
 import { expect, test } from 'vitest'
-import {
-  ensureConsumer,
-  type Lease,
-  newOwner,
-  releaseLeases,
-  saveProgress,
-  takeLease,
-} from '../../src/consumers/lease.ts'
+import { ensureConsumer } from '../../src/consumers/consumer.ts'
+import { type Lease, newOwner, release as releaseLeases, save, take as takeLease } from '../../src/consumers/row.ts'
 import { tickOnce } from '../../src/consumers/run/tick.ts'
 import { join, look } from '../../src/consumers/runners/members.ts'
 import { systemClock } from '../../src/core/clock.ts'
@@ -48,9 +42,9 @@ test('RB-09: a holder that lost its lease without noticing can write nothing', a
   const stale = (await take(newOwner(consumers.log))) as Lease
   await expire(shop)
   const held = (await take(newOwner(consumers.log))) as Lease
-  await saveProgress(consumers.log, consumers.log.database, held, { checkpoint: 5 })
+  await save(consumers.log, held, { checkpoint: 5 }, consumers.log.database)
 
-  const late = saveProgress(consumers.log, consumers.log.database, stale, { checkpoint: 9 })
+  const late = save(consumers.log, stale, { checkpoint: 9 }, consumers.log.database)
 
   await expect(late).rejects.toMatchObject({ code: 'lease_lost', consumer: 'totals' })
   expect(await shop.query('select checkpoint from ~consumers')).toEqual([{ checkpoint: 5 }])
@@ -59,9 +53,9 @@ test('RB-09: a holder that lost its lease without noticing can write nothing', a
 test('a checkpoint never goes back', async () => {
   const { consumers, take } = await openLeases()
   const lease = (await take(newOwner(consumers.log))) as Lease
-  await saveProgress(consumers.log, consumers.log.database, lease, { checkpoint: 5 })
+  await save(consumers.log, lease, { checkpoint: 5 }, consumers.log.database)
 
-  const back = saveProgress(consumers.log, consumers.log.database, lease, { checkpoint: 4 })
+  const back = save(consumers.log, lease, { checkpoint: 4 }, consumers.log.database)
 
   await expect(back).rejects.toMatchObject({ code: 'lease_lost' })
 })

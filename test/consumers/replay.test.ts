@@ -1,6 +1,6 @@
 import { expect, onTestFinished, test } from 'vitest'
 import { replayRequested } from '../../src/consumers/dead-letters/replay.ts'
-import { takeLease } from '../../src/consumers/lease.ts'
+import { take as takeLease } from '../../src/consumers/row.ts'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { openPostgres } from '../../src/database/postgres/postgres.ts'
 import { upcaster } from '../../src/events/read/upcast.ts'
@@ -186,7 +186,7 @@ test('a dead letter whose event was deleted reports that', async () => {
   expect(result).toMatchObject({ replayed: 0, failed: 1 })
   const deadLetter = await shop.deadLetters.show('mailer', event.id)
   expect(deadLetter.event).toBeUndefined()
-  expect(deadLetter.lastError.message).toContain('not in the log any more')
+  expect(deadLetter.lastError.message).toContain('no longer in the log')
 })
 
 test('AB-10: a dead letter left in the middle by a former holder is replayed by the next, once', async () => {

@@ -1,15 +1,15 @@
-/** Every documented command line is valid: its command is known, and so are its options. */
+/** Every line of the program in docs, help and messages can be typed: its command and its options exist. */
 import { expect, test } from 'vitest'
-import { allCommands, findCommand, isGroup } from '../../src/cli/arguments/find.ts'
-import { parseLine } from '../../src/cli/arguments/parse.ts'
-import { root as commands } from '../../src/cli/commands.ts'
+import { allCommands, findCommand, isGroup, parseLine } from '../../src/cli/arguments.ts'
+import type { Commands } from '../../src/cli/command.ts'
+import { root as commands } from '../../src/cli/commands/commands.ts'
 import { readSources } from '../support/source-files.ts'
 import { pages } from './pages.ts'
 
 const program = /(?:\brillflow|dist\/cli\/cli\.js) (?=[a-z-])/
 
 test('every line of a block of the docs', async () => {
-  // The command reference is generated from the commands, including their examples.
+  // The reference is generated from the commands, with their examples.
   const written = pages.filter(({ path }) => path !== 'docs/reference/cli.md')
   const lines = written.flatMap(({ path, text }) =>
     [...text.matchAll(/^```(?:sh)?\n(.*?)^```/gms)]
@@ -24,7 +24,7 @@ test('every line of a block of the docs', async () => {
   expect(wrong).toEqual([])
 })
 
-test('every command line within a sentence of the docs, where arguments may be omitted', async () => {
+test('every line within a sentence of the docs, though its arguments may be left out', async () => {
   const lines = pages.flatMap(({ path, text }) =>
     [...text.matchAll(/`(rillflow [a-z-][^`]*)`/g)].map(([, line]) => ({ path, line: line!.replaceAll('\n', ' ') })),
   )
@@ -37,17 +37,18 @@ test('every command line within a sentence of the docs, where arguments may be o
 
 test('every example of a command', async () => {
   const lines: Line[] = []
-  for (const { path, leaf } of allCommands(commands))
+  for await (const { path, leaf } of allCommands(commands))
     for (const line of (await leaf.load()).examples) lines.push({ path: path.join(' '), line })
 
   expect(await wrongAmong(lines)).toEqual([])
 })
 
 test('every command that an error or the doctor suggests', async () => {
+  const entries = await commands.commands()
   const lines = readSources('src/cli', 'src/upkeep').flatMap(({ path, text }) =>
     [...text.matchAll(/(?:['`(]|\b(?:or|then) )rillflow ([a-z-]+(?: [a-z-]+)?)/g)].map(([, words]) => ({
       path,
-      line: `rillflow ${nounAndVerb(words!)}`,
+      line: `rillflow ${nounAndVerb(entries, words!)}`,
     })),
   )
 
@@ -82,13 +83,13 @@ async function read(line: string): Promise<void> {
   const words = [...own.matchAll(/'([^']*)'|"([^"]*)"|(\S+)/g)].map(
     ([, single, double, bare]) => single ?? double ?? bare!,
   )
-  const { path, node, rest } = findCommand(commands, words)
-  if (!isGroup(node)) parseLine(await node.load(), path, rest)
+  const { path, entry, rest } = await findCommand(commands, words)
+  if (!isGroup(entry)) parseLine(await entry.load(), path, rest)
 }
 
-/** The text before a word of a sentence. */
-function nounAndVerb(words: string): string {
+/** The words of the command, without the word of a sentence that may follow. */
+function nounAndVerb(entries: Commands, words: string): string {
   const [noun = ''] = words.split(' ')
-  const node = commands.commands[noun]
-  return node === undefined || isGroup(node) ? words : noun
+  const entry = entries[noun]
+  return entry === undefined || isGroup(entry) ? words : noun
 }

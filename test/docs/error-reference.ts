@@ -2,12 +2,12 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import type { RillflowError } from '../../src/core/errors.ts'
 
-const folder = new URL('../../src/core/', import.meta.url)
+const folder = new URL('../../src/', import.meta.url)
 
 export async function errorReference(): Promise<string> {
-  const files = readdirSync(folder).filter(name => name.endsWith('errors.ts'))
-  // The general errors first, then those of each part.
-  files.sort((a, b) => Number(b === 'errors.ts') - Number(a === 'errors.ts') || a.localeCompare(b))
+  const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter(name => name.endsWith('/errors.ts'))
+  // The general errors first, then those of each folder.
+  files.sort((a, b) => Number(b === 'core/errors.ts') - Number(a === 'core/errors.ts') || a.localeCompare(b))
   const parts = [intro]
   for (const file of files) parts.push(...(await partsOf(file)))
   return `${parts.join('\n\n')}\n`
@@ -16,14 +16,11 @@ export async function errorReference(): Promise<string> {
 async function partsOf(file: string): Promise<string[]> {
   const source = readFileSync(new URL(file, folder), 'utf8')
   const kinds = (await import(new URL(file, folder).href)) as Record<string, Kind>
-  const title = /^\/\*\* The errors of ([^:.]*)/.exec(source)?.[1]
-  const heads = title === undefined ? [] : [`## ${title[0]!.toUpperCase()}${title.slice(1)}`]
-  const found = source.matchAll(/^\/\/ ── (?<section>.+?) ─+$|^export const (?<name>\w+): ErrorKind<(?<type>.*?)=\s/gms)
+  const title = file === 'core/errors.ts' ? 'general' : file.replace('/errors.ts', '').replaceAll('/', ': ')
+  const found = [...source.matchAll(/^export const (?<name>\w+): ErrorKind<(?<type>.*?)=\s/gms)]
   return [
-    ...heads,
-    ...[...found].map(({ groups }) =>
-      groups!.section === undefined ? describe(kinds[groups!.name!]!, groups!.type!) : `## ${groups!.section}`,
-    ),
+    `## ${title[0]!.toUpperCase()}${title.slice(1)}`,
+    ...found.map(({ groups }) => describe(kinds[groups!.name!]!, groups!.type!)),
   ]
 }
 
@@ -67,5 +64,5 @@ when it is simply tried again (\`retryable\`). Branch on the code, with \`isRill
 \`error instanceof VersionConflict\`, never on the message: it is for people, and says what to try. Where a message depends on
 the data, one of its forms is shown.
 
-This page is made from \`src/core/*errors.ts\`. What to do when something is wrong in production:
+This page is generated from the \`errors.ts\` of each folder. What to do when something is wrong in production:
 [troubleshooting](../operations/troubleshooting.md).`

@@ -180,7 +180,7 @@ function canonical(line: string): string {
     .replaceAll(/\b(the card of) \w+/g, '$1 NAME')
     .replaceAll(/\b\d+ \([\ddhms.]+\)/g, 'N')
     .replaceAll(/\b\d+(\.\d+)?(ms|s)?\b/g, 'N')
-    .replaceAll(/\b(workflow|execution|daemon|worker|dead deadLetter|position|order)s\b/g, '$1')
+    .replaceAll(/\b(workflow|execution|runner|worker|dead letter|position|order)s\b/g, '$1')
     .replaceAll(/\s+/g, ' ')
     .trim()
 }

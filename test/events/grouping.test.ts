@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { abortWhenSent } from '../support/abort-when-sent.ts'
 import { connect, onServer, openShop, outcome, paid, placed, waitersFor } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
@@ -102,13 +103,11 @@ test('a call aborted before it was sent has no effect, and says so', async () =>
 })
 
 test('a call aborted after it was sent has an unknown outcome, with the ids to look up', async () => {
-  const { store } = await openShop()
   const abort = new AbortController()
+  const { store } = await openShop({ database: await abortWhenSent(abort) })
 
-  const sent = outcome(store.events.append('order-1', placed(1), { signal: abort.signal }))
-  abort.abort()
+  const { error } = await outcome(store.events.append('order-1', placed(1), { signal: abort.signal }))
 
-  const { error } = await sent
   expect(error).toMatchObject({ code: 'outcome_unknown', eventIds: [expect.any(String)] })
   const [id] = (error as { eventIds: string[] }).eventIds
   await waitUntil(() => store.events.has(id!), { what: 'the event that was sent' })

@@ -38,7 +38,7 @@ test('an asynchronous source is read as it comes, and progress is reported chunk
 
   expect(reported.map(progress => progress.events)).toEqual([10, 20, 25])
   expect(reported.at(-1)).toMatchObject({ position: done.position, resumed: 0 })
-  expect(JSON.parse(JSON.stringify(done)).position).toBe(`${done.position}`)
+  expect(JSON.parse(JSON.stringify(done)).position).toBe(done.position)
   expect(store.metrics().events_imported_total).toBe(25)
 })
 

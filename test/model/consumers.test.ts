@@ -4,13 +4,14 @@
  * Batches and replays have two steps, between which any other step may happen, also of the other worker. On a server they
  * wait inside their transactions; embedded, where there is only one at a time, right before them.
  */
+
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { pauseConsumer, resetConsumer, resumeConsumer } from '../../src/consumers/administer.ts'
-import { type Consumer, consumer } from '../../src/consumers/consumer.ts'
+import { type Consumer, consumer, ensureConsumer } from '../../src/consumers/consumer.ts'
 import { openDeadLetters } from '../../src/consumers/dead-letters/dead-letters.ts'
 import { replayRequested } from '../../src/consumers/dead-letters/replay.ts'
-import { ensureConsumer, type Lease, newOwner, releaseLeases, takeLease } from '../../src/consumers/lease.ts'
+import { pause, reset, resume } from '../../src/consumers/operator.ts'
+import { type Lease, newOwner, release as releaseLeases, take as takeLease } from '../../src/consumers/row.ts'
 import { applyPage } from '../../src/consumers/run/batch.ts'
 import { deadLetter } from '../../src/consumers/run/policy.ts'
 import { deferred } from '../../src/core/lifecycle.ts'
@@ -193,7 +194,7 @@ const dying = workers.map(who =>
 
 const pausing = fc.constant(
   command('pause', async (model, real) => {
-    await pauseConsumer(real.log, real.name)
+    await pause(real.log, [real.name])
     model.isPaused = true
   }),
 )
@@ -202,7 +203,7 @@ const resuming = fc.integer({ min: 0, max: 4 }).map(seldom =>
   command(
     'resume',
     async (model, real) => {
-      await resumeConsumer(real.log, real.name)
+      await resume(real.log, [real.name])
       model.resume()
     },
     // A consumer that is not paused loses its lease by it.
@@ -215,7 +216,7 @@ const resetting = fc.integer({ min: 0, max: 6 }).map(back =>
     `reset to ${back} before the end`,
     async (model, real) => {
       const position = model.log.at(-1 - back) ?? model.log[0]! - 1
-      await resetConsumer(real.log, real.name, position)
+      await reset(real.log, [real.name], position)
       model.reset(position)
     },
     model => model.log.length > 0,

@@ -184,7 +184,7 @@ test('AB-17: nothing is deleted past the slowest consumer: not a paused projecti
 
   expect(first).toMatchObject({ archivedStreams: 1, archivedEvents: 2, slowest: { name: 'mailer/eu#0', position: 2 } })
   await store.subscriptions.delete('mailer')
-  await query(`update ~consumers set definition = '{"reset": "pending"}', state = 'rebuilding'`)
+  await query(`update ~consumers set state = 'emptying'`)
   expect(await store.upkeep()).toMatchObject({ archivedStreams: 0, slowest: { name: 'totals', position: 0 } })
   await query(`update ~consumers set definition = '{}', state = 'active', paused_at = now(), checkpoint = 3`)
   expect(await store.upkeep()).toMatchObject({ archivedStreams: 0, slowest: { name: 'totals', position: 3 } })

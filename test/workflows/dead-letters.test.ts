@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { WorkflowNotActive } from '../../src/consumers/errors.ts'
 import { emit } from '../../src/workflows/emit.ts'
+import { WorkflowNotActive } from '../../src/workflows/errors.ts'
 import { openShop, outcome } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { openFailingPayments } from './failing-payments.ts'

@@ -1,5 +1,5 @@
 /** A worker that claims and completes only when the test calls it. */
-import { newOwner } from '../../src/consumers/lease.ts'
+import { newOwner } from '../../src/consumers/row.ts'
 import type { Database } from '../../src/database/database.ts'
 import type { DispatchParts } from '../../src/workflows/dispatch/dispatch.ts'
 import { type Claimed, claim } from '../../src/workflows/work/claim.ts'

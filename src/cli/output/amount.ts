@@ -1,6 +1,6 @@
-/** Times, durations and counts as people read them. */
+/** Times, durations, counts and sizes as people read them. */
 
-/** `5s ago`, `in 3m`; an absolute day when it is long past. */
+/** `5s ago`, `in 3m`; the date if it is more than 30 days away. */
 export function ago(time: Date | undefined, now: Date): string | undefined {
   if (time === undefined) return undefined
   const ms = now.getTime() - time.getTime()
@@ -36,7 +36,7 @@ export function digits(number: number | number): string {
   return String(number).replaceAll(/\B(?=(\d{3})+$)/g, ',')
 }
 
-/** To the second, in the reader's own time. */
+/** `12:30:05`, in the time zone of the process. */
 export function clockTime(time: Date): string {
   return [time.getHours(), time.getMinutes(), time.getSeconds()].map(pad).join(':')
 }

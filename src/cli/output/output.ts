@@ -1,47 +1,24 @@
 /**
  * What commands print: data to stdout, everything else to stderr.
  *
- *     print    one document of JSON, or text for people          line   of what follows something: NDJSON, or a line of text
- *     note     for people, beside the data: never with --json    progress  a bar on a terminal, now and then a line elsewhere
+ *     print     the result: one JSON document, or text for people
+ *     line      one item of a stream: a line of NDJSON, or a line of text
+ *     note      a message for people; nothing with --json
+ *     progress  a bar on a terminal, a line every few seconds elsewhere
  *
- * A text is made by a function that is given the style, so nothing is laid out that nobody reads. Colours, symbols and the
- * width come from the terminal; piped output has no colours, is never cut, and stays the same from version to version.
+ * Guarantees:
+ * - A text is made only if it is printed: it is a function of the style.
+ * - Colours, symbols and the width come from the terminal. Piped output has no colours and is never cut.
  */
-import { type Colours, coloursFor, type Surroundings } from './colour.ts'
+import type { Logger } from '../../telemetry/telemetry.ts'
 import { type Progress, progressFor } from './progress.ts'
-
-export interface Style {
-  readonly colour: Colours
-  /** The width of the terminal; undefined where lines are not cut. */
-  readonly width: number | undefined
-  readonly symbols: Symbols
-  readonly now: Date
-}
-
-export interface Symbols {
-  readonly ellipsis: string
-  readonly branch: string
-  readonly last: string
-  readonly pipe: string
-  readonly full: string
-  readonly empty: string
-}
 
 export interface Output {
   readonly isJson: boolean
-  /** What the command came to. */
   print(value: unknown, text: (style: Style) => string): void
-  /** One of many, as they come. */
   line(value: unknown, text: (style: Style) => string): void
-  /** For people only. */
   note(text: string | ((style: Style) => string)): void
-  progress(what: string): Progress
-}
-
-export interface Stream {
-  readonly isTTY?: boolean | undefined
-  readonly columns?: number | undefined
-  write(text: string): unknown
+  progress(title: string): Progress
 }
 
 export interface OutputOptions {
@@ -49,7 +26,14 @@ export interface OutputOptions {
   readonly stderr: Stream
   readonly env: NodeJS.ProcessEnv
   readonly isJson: boolean
+  /** What `--color` and `--no-color` say. */
   readonly color: boolean | undefined
+}
+
+export interface Stream {
+  readonly isTTY?: boolean | undefined
+  readonly columns?: number | undefined
+  write(text: string): unknown
 }
 
 export function openOutput({ stdout, stderr, env, isJson, color }: OutputOptions): Output {
@@ -66,24 +50,96 @@ export function openOutput({ stdout, stderr, env, isJson, color }: OutputOptions
     note(text) {
       if (!isJson) stderr.write(`${typeof text === 'string' ? text : text(styleOf(stderr))}\n`)
     },
-    progress: what => progressFor(stderr, styleOf(stderr), { what, isSilent: isJson }),
+    progress: title => progressFor(stderr, styleOf(stderr), { title, isSilent: isJson }),
   }
 }
 
-export function styleFor(around: Surroundings): Style {
-  const { stream, env } = around
+/** JSON as commands print it. Positions are text, because some readers cannot hold them in a number. */
+export function toJson(value: unknown, indent?: number): string {
+  return JSON.stringify(value, undefined, indent)
+}
+
+/** A logger for a store that runs something: it prints warnings and errors as notes. */
+export function warningLogger(out: Output): Logger {
+  const print = (colour: 'yellow' | 'red') => (fields: object, message: string) =>
+    out.note(style => `${style.colour[colour](message)} ${style.colour.dim(toJson(shortened(fields)))}`)
+  return { debug() {}, info() {}, warn: print('yellow'), error: print('red') }
+}
+
+/** Errors become their messages. The text of a statement is left out, because its label is there too. */
+function shortened({ text: _, ...fields }: { text?: unknown }): object {
+  return Object.fromEntries(
+    Object.entries(fields).map(([name, value]) => [name, value instanceof Error ? value.message : value]),
+  )
+}
+
+export interface Style {
+  readonly colour: Colours
+  /** The width of the terminal; undefined if lines are not cut. */
+  readonly width: number | undefined
+  readonly symbols: Symbols
+  readonly now: Date
+}
+
+export interface Symbols {
+  readonly ellipsis: string
+  readonly branch: string
+  readonly last: string
+  readonly pipe: string
+  readonly full: string
+  readonly empty: string
+}
+
+export interface Colours {
+  bold(text: string): string
+  dim(text: string): string
+  red(text: string): string
+  green(text: string): string
+  yellow(text: string): string
+  cyan(text: string): string
+}
+
+export interface StyleOptions {
+  readonly stream: Stream
+  readonly env: NodeJS.ProcessEnv
+  readonly color: boolean | undefined
+}
+
+export function styleFor(options: StyleOptions): Style {
+  const { stream, env } = options
   const isUnicode = env.TERM !== 'dumb' && /utf-?8/i.test(env.LC_ALL || env.LC_CTYPE || env.LANG || 'UTF-8')
   return {
-    colour: coloursFor(around),
+    colour: isColoured(options) ? coloured : uncoloured,
     width: stream.isTTY ? Math.max(40, stream.columns ?? 80) : undefined,
     symbols: isUnicode ? unicode : ascii,
     now: new Date(),
   }
 }
 
+/** A terminal has colours, unless a flag, NO_COLOR or FORCE_COLOR says otherwise. */
+function isColoured({ stream, env, color }: StyleOptions): boolean {
+  if (color !== undefined) return color
+  if (env.NO_COLOR) return false
+  if (env.FORCE_COLOR !== undefined) return env.FORCE_COLOR !== '0' && env.FORCE_COLOR !== 'false'
+  return stream.isTTY === true && env.TERM !== 'dumb'
+}
+
 const unicode: Symbols = { ellipsis: '…', branch: '├─ ', last: '└─ ', pipe: '│  ', full: '█', empty: '░' }
 const ascii: Symbols = { ellipsis: '~', branch: '|- ', last: '`- ', pipe: '|  ', full: '#', empty: '.' }
 
-export function toJson(value: unknown, indent?: number): string {
-  return JSON.stringify(value, undefined, indent)
+const escaped =
+  (on: number, off: number) =>
+  (text: string): string =>
+    text === '' ? '' : `\u001b[${on}m${text}\u001b[${off}m`
+
+const coloured: Colours = {
+  bold: escaped(1, 22),
+  dim: escaped(2, 22),
+  red: escaped(31, 39),
+  green: escaped(32, 39),
+  yellow: escaped(33, 39),
+  cyan: escaped(36, 39),
 }
+
+const same = (text: string): string => text
+const uncoloured: Colours = { bold: same, dim: same, red: same, green: same, yellow: same, cyan: same }

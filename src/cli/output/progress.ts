@@ -1,19 +1,20 @@
 /**
- * How far something long has come: a bar with rate and the time that is left, on a terminal; elsewhere a line every few
- * seconds, so that a log shows that it lives. Nothing at all if it is over before anybody would wonder.
+ * The progress of a long command: on a terminal a bar with the rate and the time left; elsewhere a line every few seconds, so
+ * that a log shows that the command is alive. A command that ends quickly prints nothing.
  */
 import { count, digits, duration } from './amount.ts'
 import type { Stream, Style } from './output.ts'
 import { cutTo } from './table.ts'
 
 export interface Progress {
-  /** `total` is undefined as long as nobody knows it. */
+  /** `total` is undefined while it is not known. */
   update(done: number, total: number | undefined, unit: string): void
-  /** Takes the bar away. */
+  /** Removes the bar. */
   end(): void
 }
 
-const patienceMs = 500
+/** A bar appears only after this time. */
+const delayMs = 500
 const frameMs = 100
 const lineMs = 5_000
 const barWidth = 24
@@ -21,18 +22,18 @@ const barWidth = 24
 export function progressFor(
   stream: Stream,
   style: Style,
-  { what, isSilent }: { what: string; isSilent: boolean },
+  { title, isSilent }: { title: string; isSilent: boolean },
 ): Progress {
   const startedAt = performance.now()
-  let shownAt = startedAt + (stream.isTTY ? patienceMs - frameMs : 0)
+  let shownAt = startedAt + (stream.isTTY ? delayMs - frameMs : 0)
   let isDrawn = false
   const textOf = (done: number, total: number | undefined, unit: string): string => {
     const passedMs = performance.now() - startedAt
     const perSecond = done / (passedMs / 1000 || 1)
     const rate = `${digits(Math.round(perSecond))}/s`
-    if (total === undefined) return `${what}: ${count(done, unit)}, ${rate}`
+    if (total === undefined) return `${title}: ${count(done, unit)}, ${rate}`
     const left = perSecond > 0 ? `, ${duration(Math.max(0, (total - done) / perSecond) * 1000)} left` : ''
-    return `${what}: ${digits(done)} of ${count(total, unit)}, ${rate}${left}`
+    return `${title}: ${digits(done)} of ${count(total, unit)}, ${rate}${left}`
   }
   return {
     update(done, total, unit) {
@@ -51,11 +52,11 @@ export function progressFor(
   }
 }
 
-/** On one line, however narrow: what has wrapped cannot be taken away again. The numbers matter more than the bar. */
+/** Fits into one line, because a line that wraps cannot be erased. If there is no room for both, the bar is left out. */
 function fitted(style: Style, bar: string, text: string): string {
   const { width = Number.POSITIVE_INFINITY } = style
-  const isRoomy = bar !== '' && barWidth + 1 + text.length < width
-  return isRoomy ? bar + text : cutTo(text, width - 1, style)
+  const hasRoom = bar !== '' && barWidth + 1 + text.length < width
+  return hasRoom ? bar + text : cutTo(text, width - 1, style)
 }
 
 function bar({ symbols, colour }: Style, done: number, total: number): string {

@@ -1,42 +1,41 @@
 /**
- * Tables and lists of fields, as plain as they can be: names above, two spaces between, numbers to the right. On a terminal
- * the widest column that may be cut gives way until a row fits its line.
+ * Tables and lists of fields: titles above, two spaces between columns, numbers to the right. On a terminal, the widest column
+ * that may be cut is narrowed until a row fits into its line.
  */
-import type { Colours } from './colour.ts'
-import type { Style } from './output.ts'
+import type { Colours, Style } from './output.ts'
 
 export interface Column<Row> {
   readonly title: string
   readonly of: (row: Row) => string | number | number | undefined
-  /** To the right, as numbers are. Default: to the left. */
+  /** Aligned to the right, as numbers are. Default: to the left. */
   readonly right?: boolean | undefined
   /** May be cut on a narrow terminal. Default false. */
   readonly cut?: boolean | undefined
   readonly paint?: ((row: Row, colour: Colours) => (text: string) => string) | undefined
 }
 
-/** A line that says so if there are no rows. */
-export function table<Row>(style: Style, rows: readonly Row[], columns: readonly Column<Row>[], none: string): string {
-  if (rows.length === 0) return style.colour.dim(none)
+/** `empty` is printed instead of a table without rows. */
+export function table<Row>(style: Style, rows: readonly Row[], columns: readonly Column<Row>[], empty: string): string {
+  if (rows.length === 0) return style.colour.dim(empty)
   const cells = rows.map(row => columns.map(column => cellOf(column.of(row))))
   const widths = columns.map(({ title }, at) => Math.max(widthOf(title), ...cells.map(row => widthOf(row[at]!))))
   narrow(widths, columns, style.width)
-  const place = (text: string, at: number): string => {
+  const pad = (text: string, at: number): string => {
     const shown = cutTo(text, widths[at]!, style)
     const space = ' '.repeat(Math.max(0, widths[at]! - widthOf(shown)))
     if (columns[at]!.right) return space + shown
     return at === columns.length - 1 ? shown : shown + space
   }
   const title = columns
-    .map((column, at) => place(column.title, at))
+    .map((column, at) => pad(column.title, at))
     .join('  ')
     .trimEnd()
   const lines = cells.map((row, index) =>
     row
       .map((text, at) => {
         const { paint } = columns[at]!
-        const placed = place(text, at)
-        return paint === undefined ? placed : paint(rows[index]!, style.colour)(placed)
+        const padded = pad(text, at)
+        return paint === undefined ? padded : paint(rows[index]!, style.colour)(padded)
       })
       .join('  ')
       .trimEnd(),
@@ -44,7 +43,7 @@ export function table<Row>(style: Style, rows: readonly Row[], columns: readonly
   return [style.colour.dim(title), ...lines].join('\n')
 }
 
-/** One thing: a name and a value on each line. What has no value is left out. */
+/** One thing: a name and a value on each line. A field whose value is undefined is left out. */
 export function fields(style: Style, entries: Readonly<Record<string, string | number | number | undefined>>): string {
   const shown = Object.entries(entries).filter(([, value]) => value !== undefined)
   const width = Math.max(...shown.map(([name]) => name.length))
@@ -56,33 +55,33 @@ export function fields(style: Style, entries: Readonly<Record<string, string | n
     .join('\n')
 }
 
+export function cutTo(text: string, width: number, { symbols }: Style): string {
+  const characters = [...text]
+  return characters.length <= width ? text : characters.slice(0, Math.max(0, width - 1)).join('') + symbols.ellipsis
+}
+
 function cellOf(value: string | number | number | undefined): string {
   if (value === undefined || value === '') return '-'
-  // A cell is one line, whatever somebody has put into a name or a message.
+  // A cell is one line, even if a name or a message has line breaks.
   return String(value).replaceAll(/\s+/g, ' ')
 }
 
-/** Code points: good enough for names, and never splits one. */
+/** Counts code points, which is exact enough for names and never splits one. */
 function widthOf(text: string): number {
   return [...text].length
 }
 
-export function cutTo(text: string, width: number, { symbols }: Style): string {
-  const letters = [...text]
-  return letters.length <= width ? text : letters.slice(0, Math.max(0, width - 1)).join('') + symbols.ellipsis
-}
-
-const narrowest = 8
+const minWidth = 8
 
 function narrow<Row>(widths: number[], columns: readonly Column<Row>[], width: number | undefined): void {
   if (width === undefined) return
   let excess = widths.reduce((sum, each) => sum + each + 2, -2) - width
   while (excess > 0) {
-    const cuttable = columns.flatMap((column, at) => (column.cut && widths[at]! > narrowest ? [at] : []))
+    const cuttable = columns.flatMap((column, at) => (column.cut && widths[at]! > minWidth ? [at] : []))
     if (cuttable.length === 0) return
     const widest = cuttable.reduce((a, b) => (widths[b]! > widths[a]! ? b : a))
-    const taken = Math.min(excess, widths[widest]! - narrowest)
-    widths[widest]! -= taken
-    excess -= taken
+    const cut = Math.min(excess, widths[widest]! - minWidth)
+    widths[widest]! -= cut
+    excess -= cut
   }
 }

@@ -1,33 +1,84 @@
 /**
- * Asking for dead letters to be tried again. Nothing is run here: the time is noted at the letter, and whoever works for its
- * consumer carries it out. Letters of a workflow that was cancelled or undone are not asked for: nobody would.
+ * Requests to retry dead letters. Nothing is applied here: the time of the retry is stored with the dead letter, and
+ * the runner that serves its kind carries it out.
+ *
+ *     consumers  under the lease of the consumer, so never at the same time as a batch of it (`replay.ts`)
+ *     handlers   by an execution, in any runner that has the handler: workflows registers how (`DeadLetterKind`)
+ *
+ * Guarantee: as long as a request with edited data waits to be carried out, a request with other data is refused
+ * (`RetryPending`). Of two at the same moment one is stored.
  */
 
 import { InvalidOption } from '../../core/errors.ts'
-import { nearestName } from '../../core/nearest.ts'
-import { sql } from '../../database/sql.ts'
+import { type Fragment, fragment, type Statement, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import { ConsumerNotFound } from '../errors.ts'
-import { changeLetter } from './change.ts'
-import { checkLimit, checkTime, type DeadLetterFilter } from './list.ts'
+import { isHeld } from '../row.ts'
+import { consumerNames } from '../schema.ts'
+import { checkLimit, checkTime, type DeadLetterFilter } from './dead-letter.ts'
 
-/** Which open letters are to be tried again. */
+/** What is different about the dead letters of one kind. Its conditions are SQL about `d`, the dead letter. */
+export interface DeadLetterKind {
+  /** What their `consumer` begins with, in the table. */
+  readonly prefix: string
+  /** Whether it may be retried at all. */
+  readonly mayRetry: Fragment
+  /** Whether nothing retries it any longer, though its state says so: the process is gone. */
+  readonly isAbandoned: Fragment
+  /** Whether a runner serves these now; undefined if there is nothing of that name. */
+  isServed(consumer: string): Promise<boolean | undefined>
+  /** The names there are, for an error that says which was probably meant. */
+  names(): Promise<readonly string[]>
+  /** The reason why an open one of this workflow may not be retried; undefined if it may. */
+  whyNot(correlationId: string): Promise<Error | undefined>
+}
+
+/** Those of consumers: retried by the holder of the lease. */
+export function ofConsumers(log: Log): DeadLetterKind {
+  const { consumers } = consumerNames(log)
+  return {
+    prefix: '',
+    mayRetry: fragment`true`,
+    isAbandoned: fragment`not exists (
+        select
+        from ${consumers} as c
+        where c.name = d.consumer
+          and c.fence = d.fence
+          and ${isHeld(log)})`,
+    async isServed(consumer) {
+      const [row] = await log.database.run<{ served: boolean }>(sql`/* dead_letters.is_served */
+        select ${isHeld(log)} and c.paused_at is null as served
+        from ${consumers} as c
+        where c.name = ${consumer}::text`)
+      return row?.served
+    },
+    async names() {
+      const rows = await log.database.run<{ name: string }>(sql`/* dead_letters.consumers */
+        select name
+        from ${consumers}
+        limit 1000`)
+      return rows.map(row => row.name)
+    },
+    whyNot: async () => undefined,
+  }
+}
+
+/** Which open dead letters are to be retried. */
 export interface RetryFilter extends DeadLetterFilter {
-  /** The most letters asked for at once, lowest positions first. Default and at most 10 000. */
+  /** The most that are requested at once, lowest positions first. Default and at most 10 000. */
   limit?: number | undefined
 }
 
 export interface RetryRequest {
-  /** How many letters were asked for. */
+  /** How many retries were requested. */
   readonly requested: number
-  /** False: nobody works for the consumer now, and the letters stay open until somebody does. */
+  /** False: no runner serves the consumer now, and the dead letters stay open until one does. */
   readonly isRunning: boolean
 }
 
-/** How many letters are tried in a second, unless told. */
+/** How many are retried in a second, unless the call says otherwise. */
 export const defaultPerSecond = 50
 
-/** What a letter is tried with instead of the data of its event. */
+/** What a dead letter is retried with instead of the data of its event. */
 export interface EditedData {
   readonly type: string
   /** As JSON. */
@@ -35,78 +86,75 @@ export interface EditedData {
   readonly schemaVersion: number
 }
 
-/**
- * Asks for one open letter. As long as a request with edited data waits to be carried out, nobody can ask with other data:
- * of two who do so at once, one hears that it is not theirs that is tried.
- */
-export async function requestRetry(log: Log, consumer: string, eventId: string, edited?: EditedData): Promise<void> {
+/** Requests a retry of one open dead letter. */
+export function requestRetry(
+  log: Log,
+  { mayRetry }: DeadLetterKind,
+  consumer: string,
+  eventId: string,
+  edited?: EditedData,
+): Statement {
   const text =
     edited === undefined
       ? null
       : `{"type":${JSON.stringify(edited.type)},"schemaVersion":${edited.schemaVersion},"data":${edited.data}}`
-  await changeLetter(
-    log,
-    { consumer, eventId, wanted: 'retried' },
-    id => sql`/* dead_letters.request */
-      update ${log.names.dead_letters} as d
-      set retry_at = least(d.retry_at, clock_timestamp()),
-        edited = coalesce(${text}::jsonb, case when d.retry_at is not null then d.edited end)
-      where d.consumer = ${consumer}::text
-        and d.event_id = ${id}::uuid
-        and d.state = 'open'
-        and (${text}::jsonb is null or d.retry_at is null or coalesce(d.edited = ${text}::jsonb, true))
-        and not exists (
-          select from ${log.names.workflows} as w
-          where d.execution is not null
-            and w.correlation_id = d.correlation_id
-            and w.state <> 'active')
-      returning d.event_id`,
-  )
+  return sql`/* dead_letters.request */
+    update ${consumerNames(log).dead_letters} as d
+    set retry_at = least(d.retry_at, ${log.names.clock}(d.position)),
+      edited = coalesce(${text}::jsonb, case when d.retry_at is not null then d.edited end)
+    where d.consumer = ${consumer}::text
+      and d.event_id = ${eventId}::uuid
+      and d.state = 'open'
+      and (${text}::jsonb is null or d.retry_at is null or coalesce(d.edited = ${text}::jsonb, true))
+      and ${mayRetry}
+    returning d.event_id`
 }
 
 /**
- * Asks for all open letters that match, of a consumer or of all handlers. They come behind those that were asked for before,
- * so that several requests together are no faster than one.
+ * Requests all open ones that match, of one consumer or of all of the kind. They come behind those that were requested
+ * before, so that several requests together are not faster than one.
  */
 export async function requestMatching(
   log: Log,
+  { prefix, mayRetry }: DeadLetterKind,
   consumer: string | undefined,
   filter: RetryFilter,
   perSecond: number,
 ): Promise<number> {
+  const { dead_letters } = consumerNames(log)
+  const { clock } = log.names
   const { type = null, stream = null, correlationId = null, reason = null, fingerprint = null, limit = 10_000 } = filter
   checkLimit(limit)
   const since = checkTime(filter.since)
-  const name = consumer ?? null
+  const isWanted =
+    consumer === undefined
+      ? fragment`starts_with(d.consumer, ${prefix}::text)`
+      : fragment`d.consumer = ${consumer}::text`
   const rows = await log.database.runArrays(sql`/* dead_letters.request_matching */
-    with line as (
-      select greatest(now(), max(retry_at) + make_interval(secs => 1 / ${perSecond}::float8)) as free_at
-      from ${log.names.dead_letters}
-      where (consumer = ${name}::text or (${name}::text is null and execution is not null))
-        and retry_at is not null),
+    with requested as (
+      select greatest(${clock}(count(*)), max(d.retry_at) + make_interval(secs => 1 / ${perSecond}::float8)) as free_at
+      from ${dead_letters} as d
+      where ${isWanted}
+        and d.retry_at is not null),
     wanted as (
-      select consumer, event_id, row_number() over (order by position, consumer) - 1 as place
-      from ${log.names.dead_letters} as d
-      where (consumer = ${name}::text or (${name}::text is null and execution is not null))
-        and state = 'open'
-        and retry_at is null
-        and (${type}::text is null or type = ${type}::text)
-        and (${stream}::text is null or stream = ${stream}::text)
-        and (${correlationId}::text is null or correlation_id = ${correlationId}::text)
-        and (${reason}::text is null or reason = ${reason}::text)
-        and (${fingerprint}::text is null or fingerprint = ${fingerprint}::text)
-        and (${since}::timestamptz is null or last_failed_at >= ${since}::timestamptz)
-        and not exists (
-          select from ${log.names.workflows} as w
-          where d.execution is not null
-            and w.correlation_id = d.correlation_id
-            and w.state <> 'active')
-      order by position, consumer
+      select d.consumer, d.event_id, row_number() over (order by d.position, d.consumer) - 1 as place
+      from ${dead_letters} as d
+      where ${isWanted}
+        and d.state = 'open'
+        and d.retry_at is null
+        and (${type}::text is null or d.type = ${type}::text)
+        and (${stream}::text is null or d.stream = ${stream}::text)
+        and (${correlationId}::text is null or d.correlation_id = ${correlationId}::text)
+        and (${reason}::text is null or d.reason = ${reason}::text)
+        and (${fingerprint}::text is null or d.fingerprint = ${fingerprint}::text)
+        and (${since}::timestamptz is null or d.last_failed_at >= ${since}::timestamptz)
+        and ${mayRetry}
+      order by d.position, d.consumer
       limit ${limit}::integer)
-    update ${log.names.dead_letters} as d
-    set retry_at = line.free_at + make_interval(secs => wanted.place / ${perSecond}::float8),
+    update ${dead_letters} as d
+    set retry_at = requested.free_at + make_interval(secs => wanted.place / ${perSecond}::float8),
       edited = null
-    from wanted, line
+    from wanted, requested
     where d.consumer = wanted.consumer
       and d.event_id = wanted.event_id
       and d.state = 'open'
@@ -115,51 +163,25 @@ export async function requestMatching(
   return rows.length
 }
 
+/** One that was being retried by a process that is gone is open: that outcome will not count. */
+export async function reopenLeft(
+  log: Log,
+  { isAbandoned }: DeadLetterKind,
+  consumer: string,
+  eventId: string,
+): Promise<boolean> {
+  const rows = await log.database.run(sql`/* dead_letters.reopen_left */
+    update ${consumerNames(log).dead_letters} as d
+    set state = 'open'
+    where d.consumer = ${consumer}::text
+      and d.event_id = ${eventId}::uuid
+      and d.state = 'retrying'
+      and ${isAbandoned}
+    returning d.event_id`)
+  return rows.length > 0
+}
+
 export function checkRate(perSecond: number): void {
   if (!(Number.isFinite(perSecond) && perSecond > 0))
     throw new InvalidOption({ option: 'perSecond', reason: `must be a number above 0, not ${String(perSecond)}` })
-}
-
-/** Whether somebody works for it: holds the consumer's lease, or runs the newest version of the handler. */
-export async function isServed(log: Log, consumer: string, requested: number): Promise<boolean> {
-  const sign = log.database.soleUser ?? null
-  const [row] = await log.database.run<{ served: boolean }>(sql`/* dead_letters.is_served */
-    (select owner is not null
-      and lease_until > clock_timestamp()
-      and paused_at is null
-      and (${sign}::text is null or split_part(owner, '/', 1) = ${sign}::text) as served
-    from ${log.names.consumers}
-    where name = ${consumer}::text)
-    union all
-    (select r.paused_at is null
-      and exists (
-        select from ${log.names.workflow_workers} as w
-        where r.id = any(w.routes)
-          and w.heartbeat_at > clock_timestamp() - make_interval(secs => w.lease_ms / 1000.0)
-          and (${sign}::text is null or split_part(w.owner, '/', 1) = ${sign}::text)) as served
-    from ${log.names.workflow_routes} as r
-    where 'handler:' || r.handler = ${consumer}::text
-      and r.retired_at is null
-    order by r.version desc
-    limit 1)`)
-  if (row === undefined && requested === 0) await refuseUnknown(log, consumer)
-  return row?.served ?? false
-}
-
-async function refuseUnknown(log: Log, consumer: string): Promise<void> {
-  const rows = await log.database.run<{ name: string }>(sql`/* dead_letters.consumers */
-    (select name
-    from ${log.names.consumers}
-    limit 1000)
-    union
-    (select 'handler:' || handler
-    from ${log.names.workflow_routes}
-    limit 1000)
-    union
-    (select consumer
-    from ${log.names.dead_letters}
-    where consumer = ${consumer}::text
-    limit 1)`)
-  const names = rows.map(row => row.name)
-  if (!names.includes(consumer)) throw new ConsumerNotFound({ consumer, nearest: nearestName(consumer, names) })
 }

@@ -22,7 +22,7 @@ import type { Log } from '../../events/log.ts'
 import type { Page } from '../../events/read/page.ts'
 import { channels } from '../../telemetry/telemetry.ts'
 import type { Consumer } from '../consumer.ts'
-import { type Lease, saveProgress } from '../lease.ts'
+import { type Held, save } from '../row.ts'
 import type { Breaker } from './breaker.ts'
 import { type Conclusion, conclude } from './conclude.ts'
 import { isInterruption } from './failure.ts'
@@ -31,7 +31,7 @@ import { isInterruption } from './failure.ts'
 export interface Work {
   readonly log: Log
   readonly consumer: Consumer
-  readonly lease: Pick<Lease, 'consumer' | 'fence'>
+  readonly lease: Held
   /** How often the first event after the checkpoint has failed. */
   readonly attempts: number
   readonly breaker: Breaker | undefined
@@ -115,7 +115,7 @@ async function tryAll(
   try {
     const { isPaused } = await attempt.run(async tx => {
       await attempt.handle(tx, events)
-      return saveProgress(work.log, tx, work.lease, { checkpoint })
+      return save(work.log, work.lease, { checkpoint }, tx)
     })
     return allApplied(events, checkpoint, isPaused)
   } catch (error) {
@@ -169,7 +169,7 @@ async function oneByOne(
           if (isLast || !isDone) return { ...conclusion, processed: at + (isDone ? 1 : 0) }
         }
       }
-      const { isPaused } = await saveProgress(work.log, tx, work.lease, { checkpoint: reached })
+      const { isPaused } = await save(work.log, work.lease, { checkpoint: reached }, tx)
       return allApplied(events, reached, isPaused)
     })
   } catch (error) {

@@ -3,9 +3,9 @@
 import type { Transaction } from '../../database/database.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import { channels } from '../../telemetry/telemetry.ts'
-import { recordDeadLetter } from '../dead-letters/dead-letter.ts'
+import { record } from '../dead-letters/row.ts'
 import { DeadLetterUnwritable } from '../errors.ts'
-import { saveProgress } from '../lease.ts'
+import { save } from '../row.ts'
 import type { Work } from './batch.ts'
 import { describeError, isInterruption } from './failure.ts'
 import { decide, type FailureEnd } from './policy.ts'
@@ -41,7 +41,7 @@ export async function conclude(
   if (breaker !== undefined && breaker.openings() > work.openings) {
     const retryInMs = breaker.retryInMs()
     const progress = { checkpoint: before, attempts: attempt - 1, retryInMs, error: stored }
-    const { isPaused } = await saveProgress(log, tx, lease, progress)
+    const { isPaused } = await save(log, lease, progress, tx)
     return { checkpoint: before, attempts: attempt - 1, retryInMs, isPaused, end: undefined, error }
   }
 
@@ -51,23 +51,22 @@ export async function conclude(
   if (decided.decision === 'retry') {
     const retryInMs = decided.delayMs
     const progress = { checkpoint: before, attempts: attempt, retryInMs, error: stored }
-    const { isPaused } = await saveProgress(log, tx, lease, progress)
+    const { isPaused } = await save(log, lease, progress, tx)
     return { checkpoint: before, attempts: attempt, retryInMs, isPaused, end: undefined, error }
   }
   const end = decided.decision
   const checkpoint = end === 'stop' ? before : event.position
   if (end === 'dead-letter') {
-    await recordDeadLetter(log, tx, lease, { event, error, attempts: attempt }).catch((cause: unknown) => {
+    await record(log, lease, { event, error, attempts: attempt }, tx).catch((cause: unknown) => {
       throw isInterruption(cause)
         ? cause
         : new DeadLetterUnwritable({ consumer: consumer.name, eventId: event.id }, cause)
     })
-    log.telemetry.count('dead_letters_total')
   }
   if (end !== 'stop' && !savesWhatIsDone) return { checkpoint, attempts: 0, retryInMs: 0, isPaused: false, end, error }
   const attempts = end === 'stop' ? attempt : 0
   // A processor stops by rejecting; whatever else stops must not be started again by the next daemon.
   const pause = end === 'stop' && consumer.kind !== 'processor'
-  const { isPaused } = await saveProgress(log, tx, lease, { checkpoint, attempts, error: stored, pause })
+  const { isPaused } = await save(log, lease, { checkpoint, attempts, error: stored, pause }, tx)
   return { checkpoint, attempts, retryInMs: 0, isPaused, end, error }
 }

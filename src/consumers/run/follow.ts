@@ -18,9 +18,9 @@ import type { Page } from '../../events/read/page.ts'
 import type { Consumer } from '../consumer.ts'
 import { replayRequested } from '../dead-letters/replay.ts'
 import { CheckpointBeyondHead, LeaseLost } from '../errors.ts'
-import { saveProgress } from '../lease.ts'
-import { reportError } from '../row.ts'
+import { reportError, save } from '../row.ts'
 import type { Hold } from '../runners/host.ts'
+import { consumerNames } from '../schema.ts'
 import { applyPage } from './batch.ts'
 import { circuitBreaker } from './breaker.ts'
 import { describeError } from './failure.ts'
@@ -157,7 +157,7 @@ export async function follow(parts: FollowParts, consumer: Consumer, hold: Hold)
 
   async function saveCursor(at: Place): Promise<void> {
     if (at.cursor <= at.saved || at.attempts > 0) return
-    await saveProgress(log, log.database, lease, { checkpoint: at.cursor })
+    await save(log, lease, { checkpoint: at.cursor }, log.database)
     at.saved = at.cursor
     savedAt = performance.now()
   }
@@ -183,7 +183,7 @@ async function findPlace(log: Log, { lease }: Hold): Promise<Place | undefined> 
       attempts,
       (extract(epoch from retry_at - clock_timestamp()) * 1000)::float8 as retry_in,
       paused_at is not null as paused
-    from ${log.names.consumers}
+    from ${consumerNames(log).consumers}
     where name = ${lease.consumer}::text
       and fence = ${lease.fence}::bigint`)
   if (row === undefined) throw new LeaseLost({ consumer: lease.consumer, fence: lease.fence })

@@ -7,10 +7,11 @@ import { isRillflowError } from '../../core/errors.ts'
 import { throwIfAborted } from '../../core/lifecycle.ts'
 import { settle } from '../../events/order/settle.ts'
 import type { Consumer } from '../consumer.ts'
+import { ensureConsumer } from '../consumer.ts'
 import type { Consumers } from '../consumers.ts'
 import { replayRequested } from '../dead-letters/replay.ts'
 import { CheckpointBeyondHead } from '../errors.ts'
-import { ensureConsumer, type Lease, newOwner, releaseLeases, saveProgress, takeLease } from '../lease.ts'
+import { type Lease, newOwner, release, save, take } from '../row.ts'
 import type { Hold } from '../runners/host.ts'
 import { applyPage, type BatchOutcome } from './batch.ts'
 
@@ -42,7 +43,7 @@ async function tickLeased(
   throwIfAborted(signal)
   await consumer.prepare?.(signal)
   await ensureConsumer(log, consumer)
-  const lease = await takeLease(log, consumer.name, newOwner(log), consumer.leaseMs)
+  const lease = await take(log, consumer.name, newOwner(log), consumer.leaseMs)
   if (typeof lease === 'string') return { result: lease === 'missing' ? 'idle' : lease, count: 0 }
   try {
     if (lease.retryInMs > 0) return { result: 'backoff', count: 0 }
@@ -59,7 +60,7 @@ async function tickLeased(
       ? { result: 'processed', count: replayed }
       : { ...tick, count }
   } finally {
-    await releaseLeases(log, [lease]).catch(() => {})
+    await release(log, [lease]).catch(() => {})
     wake.changed()
   }
 }
@@ -94,7 +95,7 @@ async function tickHeld(
       return tickOf(outcome)
     }
     place.checkpoint = page.reached
-    await saveProgress(log, log.database, lease, { checkpoint: place.checkpoint })
+    await save(log, lease, { checkpoint: place.checkpoint }, log.database)
   }
   return { result: 'idle', count: 0 }
 }

@@ -16,8 +16,9 @@ import type { Log } from '../../events/log.ts'
 import type { Wake } from '../../events/order/wake.ts'
 import { channels } from '../../telemetry/telemetry.ts'
 import type { ConsumerKind, StartFrom } from '../consumer.ts'
+import { ensureConsumer } from '../consumer.ts'
 import { LeaseLost } from '../errors.ts'
-import { ensureConsumer, type Lease, newOwner, releaseLeases, takeLease } from '../lease.ts'
+import { type Lease, newOwner, release, take as takeLease } from '../row.ts'
 import { assign } from './balance.ts'
 import { join, leave, look, type Role, stepUp, type View } from './members.ts'
 
@@ -141,7 +142,7 @@ export function openHost(parts: { readonly log: Log; readonly wake: Wake }, opti
       await Promise.all(all.map(each => each.ended))
       clearTimeout(cut)
       // A database that is away frees them when they expire.
-      await releaseLeases(
+      await release(
         log,
         all.map(each => each.lease),
       ).catch(() => {})
@@ -236,7 +237,7 @@ export function openHost(parts: { readonly log: Log; readonly wake: Wake }, opti
     }
     if (stopping.signal.aborted) return
     running.delete(hosted.name)
-    await releaseLeases(log, [hold.lease]).catch(() => {})
+    await release(log, [hold.lease]).catch(() => {})
     tell(hosted.name, 'released')
     wake.changed()
     loop.lookSoon()

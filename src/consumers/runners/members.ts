@@ -4,10 +4,13 @@
  * A host is `hot` (it takes consumers) or `standby` (it waits until no hot one with a node's name is alive). One that
  * comes back after its heartbeat has expired, and finds another hot node, is a standby from then on.
  */
+
+import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import type { Lease } from '../lease.ts'
-import { free, renewedLeases } from '../row.ts'
+import { free } from '../operator.ts'
+import { type Lease, renewedLeases } from '../row.ts'
+import { consumerNames } from '../schema.ts'
 import type { Member } from './balance.ts'
 
 export type Role = 'hot' | 'standby'
@@ -24,12 +27,12 @@ export async function join(log: Log, { owner, node = undefined, standby, leaseMs
   await log.database.transaction(async tx => {
     // Two starts under one name take turns.
     await tx.run(sql`/* daemons.queue */
-      select pg_advisory_xact_lock(${log.names.daemons.quoted}::regclass::oid::bigint)`)
+      select pg_advisory_xact_lock(${consumerNames(log).daemons.quoted}::regclass::oid::bigint)`)
     await tx.run(sql`/* daemons.forget */
-      delete from ${log.names.daemons}
+      delete from ${consumerNames(log).daemons}
       where heartbeat_at < clock_timestamp() - 10 * make_interval(secs => lease_ms / 1000.0)`)
     const replaced = await tx.run<{ owner: string; role: Role }>(sql`/* daemons.replace */
-      delete from ${log.names.daemons}
+      delete from ${consumerNames(log).daemons}
       where node = ${node ?? null}::text
       returning owner, role`)
     if (replaced.length > 0)
@@ -40,7 +43,7 @@ export async function join(log: Log, { owner, node = undefined, standby, leaseMs
       )
     const role: Role = standby && !replaced.some(row => row.role === 'hot') ? 'standby' : 'hot'
     await tx.run(sql`/* daemons.join */
-      insert into ${log.names.daemons} (owner, node, role, lease_ms, heartbeat_at, consumers)
+      insert into ${consumerNames(log).daemons} (owner, node, role, lease_ms, heartbeat_at, consumers)
       values (${owner}::text, ${node ?? null}::text, ${role}::text, ${leaseMs}::integer, clock_timestamp(), '{}')
       -- Sent again, because the first one got no answer.
       on conflict (owner) do update
@@ -50,8 +53,14 @@ export async function join(log: Log, { owner, node = undefined, standby, leaseMs
 
 export async function leave(log: Log, owner: string): Promise<void> {
   await log.database.run(sql`/* daemons.leave */
-    delete from ${log.names.daemons}
+    delete from ${consumerNames(log).daemons}
     where owner = ${owner}::text`)
+}
+
+/** A copy of a store knows the processes of the original, which did not come with it. */
+export async function removeAllRunners(store: { readonly schema: string }, tx: Executor): Promise<void> {
+  await tx.run(sql`/* daemons.remove_all */
+    delete from ${consumerNames(store).daemons}`)
 }
 
 /** What a host sees when it looks around. */
@@ -99,7 +108,7 @@ export async function look(
     members: MemberRow[] | null
   }>(sql`/* consumers.look */
     with beat as (
-      update ${log.names.daemons} as d
+      update ${consumerNames(log).daemons} as d
       set heartbeat_at = clock_timestamp(),
         consumers = ${wanted}::text[],
         role = case
@@ -107,7 +116,7 @@ export async function look(
             and d.heartbeat_at < clock_timestamp() - make_interval(secs => d.lease_ms / 1000.0)
             and exists (
               select
-              from ${log.names.daemons} as o
+              from ${consumerNames(log).daemons} as o
               where o.owner <> d.owner
                 and o.role = 'hot'
                 and o.node is not null
@@ -131,14 +140,14 @@ export async function look(
           'open', c.paused_at is null and c.state = 'active',
           'requested', exists (
             select
-            from ${log.names.dead_letters} as l
+            from ${consumerNames(log).dead_letters} as l
             where l.consumer = c.name
               and l.retry_at <= clock_timestamp())))
-        from ${log.names.consumers} as c
+        from ${consumerNames(log).consumers} as c
         where c.name = any(${wanted}::text[])
           or exists (
             select
-            from ${log.names.daemons} as d
+            from ${consumerNames(log).daemons} as d
             where c.name = any(d.consumers))) as consumers,
       (select jsonb_agg(jsonb_build_object(
           'owner', d.owner,
@@ -146,7 +155,7 @@ export async function look(
           'node', d.node,
           'since', d.started_at,
           'consumers', d.consumers))
-        from ${log.names.daemons} as d
+        from ${consumerNames(log).daemons} as d
         where d.heartbeat_at >= clock_timestamp() - make_interval(secs => d.lease_ms / 1000.0)) as members`)
   return viewOf(log, owner, wanted, row!)
 }
@@ -180,14 +189,14 @@ export async function stepUp(log: Log, owner: string): Promise<boolean> {
   const sign = log.database.soleUser ?? null
   return log.database.transaction(async tx => {
     await tx.run(sql`/* daemons.queue */
-      select pg_advisory_xact_lock(${log.names.daemons.quoted}::regclass::oid::bigint)`)
+      select pg_advisory_xact_lock(${consumerNames(log).daemons.quoted}::regclass::oid::bigint)`)
     const rows = await tx.run(sql`/* daemons.step_up */
-      update ${log.names.daemons}
+      update ${consumerNames(log).daemons}
       set role = 'hot'
       where owner = ${owner}::text
         and not exists (
           select
-          from ${log.names.daemons} as o
+          from ${consumerNames(log).daemons} as o
           where o.role = 'hot'
             and o.node is not null
             and o.owner <> ${owner}::text

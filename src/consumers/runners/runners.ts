@@ -5,6 +5,7 @@ import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import type { Wake } from '../../events/order/wake.ts'
 import { NodeNotFound } from '../errors.ts'
+import { consumerNames } from '../schema.ts'
 import type { Role } from './members.ts'
 
 export interface DaemonDescription {
@@ -48,10 +49,10 @@ export function administerDaemons({ log, wake }: { readonly log: Log; readonly w
         greatest(0, extract(epoch from clock_timestamp() - d.heartbeat_at) * 1000)::float8 as age_ms,
         d.heartbeat_at >= clock_timestamp() - make_interval(secs => d.lease_ms / 1000.0) as alive,
         (select array_agg(c.name order by c.name)
-          from ${log.names.consumers} as c
+          from ${consumerNames(log).consumers} as c
           where c.owner = d.owner
             and c.lease_until > clock_timestamp()) as leases
-      from ${log.names.daemons} as d
+      from ${consumerNames(log).daemons} as d
       order by d.node nulls last, d.started_at, d.owner`)
     const sign = log.database.soleUser
     return rows.map(row => ({
@@ -75,7 +76,7 @@ export function administerDaemons({ log, wake }: { readonly log: Log; readonly w
     async promote(node) {
       await refuseUnknown(node)
       await log.database.run(sql`/* daemons.promote */
-        update ${log.names.daemons}
+        update ${consumerNames(log).daemons}
         set role = case when node = ${node}::text then 'hot' else 'standby' end
         where node is not null
           and (node = ${node}::text or role = 'hot')`)
@@ -85,7 +86,7 @@ export function administerDaemons({ log, wake }: { readonly log: Log; readonly w
       await refuseUnknown(node)
       // Last in the line of those who wait to become hot.
       await log.database.run(sql`/* daemons.demote */
-        update ${log.names.daemons}
+        update ${consumerNames(log).daemons}
         set role = 'standby',
           started_at = clock_timestamp()
         where node = ${node}::text`)

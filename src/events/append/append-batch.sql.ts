@@ -3,7 +3,7 @@
  * per stream; it is stored as a whole or not at all.
  *
  *     keys ──► lock streams ──► ids ──► inline ──► versions ──► advance streams ──► announce, draw, insert
- *     └──────────────── checkAppends, which `save_check` uses, too ───────────┘
+ *     └──────────────── checkAppends, which `append_check` uses, too ─────────┘
  *
  * - p_streams: each stream once, sorted by bytes, the order in which every transaction locks them.
  * - p_part_…: by part, its append and its stream (both numbered from 1), what it expects, and how many events it has.
@@ -42,8 +42,7 @@ export const batchArguments: Fragment = fragment`
   p_digests text[],
   p_is_simple boolean,
   p_waits boolean,
-  p_event_parts integer[],
-  p_event_numbers integer[]`
+  p_event_parts integer[]`
 
 /** Variables of `checkAppends`. It also sets `base`: by part, the version before its first event, null if refused. */
 export const batchVariables: Fragment = fragment`
@@ -121,8 +120,16 @@ const checkKeys: Fragment = fragment`
 
 const lockStreams: Fragment = fragment`
   if p_waits then
-    ${createStreams}
-    ${lockedStreams(fragment`for update`)}
+    loop
+      ${createStreams}
+      ${lockedStreams(fragment`for update`)}
+      exit when not exists (
+        select
+        from unnest(p_part_streams, p_part_expected, p_part_versions) as x(i, expected, version)
+        where not known[x.i]
+          and ${mayCreate(fragment`x.expected`, fragment`x.version`)});
+      -- An append that had made the stream was refused and removed it again: try again.
+    end loop;
   else
     ${lockedStreams(fragment`for update skip locked`)}
   end if;
@@ -282,10 +289,8 @@ const removeTraces: Fragment = fragment`
     end if;
   end if;`
 
-/** All that an append does before it announces. Sets `outcomes`, `failed_parts`, `versions` and `base`. */
-export const checkAppends: Fragment = fragment`
-  -- Before the short lock_timeout: a batch waits for a switch of projections as a whole instead of being split.
-  ${holdInline}
+/** Sets `inline_appends`: those that an inline projection wants. */
+export const findInline: Fragment = fragment`
   if ${wantedInline} then
     select array_agg(distinct p_part_appends[e.part])
       into inline_appends
@@ -295,7 +300,16 @@ export const checkAppends: Fragment = fragment`
         from ~inline_projections as i
         where i.types is null
           or e.type = any(i.types));
-  end if;
+  end if;`
+
+/**
+ * All that an append does before it announces. Sets `outcomes`, `failed_parts`, `versions` and `base`. Appends that
+ * `lookForInline` puts into `inline_appends` are not stored: their outcome is 'inline'.
+ */
+export const checkAppends = (lookForInline: Fragment): Fragment => fragment`
+  -- Before the short lock_timeout: a batch waits for a switch of projections as a whole instead of being split.
+  ${holdInline}
+  ${lookForInline}
   if not p_waits then
     perform set_config('lock_timeout', '50ms', true);
   end if;
@@ -322,6 +336,7 @@ export const checkAppends: Fragment = fragment`
 export const appendBatch: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly })`
   create function ~append_batch(
     ${batchArguments},
+    p_event_numbers integer[],
     ${eventArguments},
     out outcomes text[],
     out failed_parts integer[],
@@ -331,7 +346,7 @@ export const appendBatch: SqlFunction = plpgsql({ revision: 1, settings: byIndex
     ${batchVariables}
     base bigint[];
   begin
-    ${checkAppends}
+    ${checkAppends(findInline)}
     if 'appended' = any(outcomes) then
       moment := ~clock(p_streams);
       perform ~announce();

@@ -20,7 +20,6 @@ import type { Wake } from '../order/wake.ts'
 import { rereadable } from '../read/stream.ts'
 import type { GroupCommit } from './group-commit.ts'
 import { type AppendResult, earlierResults, mayStillBeStored, refusal, repeatedBy, resultsOf } from './outcome.ts'
-import { idsOf } from './pending.ts'
 import {
   type AppendDefaults,
   checkExpected,
@@ -31,7 +30,7 @@ import {
   prepareParts,
   type StreamEvents,
 } from './prepare.ts'
-import { type Append, type Beside, lockStreams, type Outcome, sendBatch } from './send.ts'
+import { type Alongside, type Append, idsOf, lockStreams, type Outcome, sendBatch } from './send.ts'
 
 export interface AppendOptions extends AppendDefaults {
   /** The version the stream must have. Default 'any'. */
@@ -59,79 +58,78 @@ export interface AppendParts {
   rememberIds(tx: AnyTransaction, ids: readonly string[]): void
 }
 
-/** What the unit of work that an append is part of knows better than the append itself. */
-export interface KnownAppend {
+/** What the unit of work that an append is part of adds to it, or knows better than the append itself. */
+export interface UnitOfWork {
+  readonly alongside?: Alongside | undefined
   /** Stands for all of it, under an idempotency key. */
-  readonly digest: string | undefined
+  readonly digest?: string | undefined
   /** Whether its events may be stored already. */
   readonly checkIds: boolean
-  /** Whether it was sent before, in a call whose answer never came. Default false. */
-  readonly isUnanswered?: boolean | undefined
 }
 
+/** One result for each stream. */
 export function appendEvents(
   parts: AppendParts,
   streams: readonly StreamEvents[],
   options: AppendOptions,
-  beside?: Beside,
-  known?: KnownAppend,
+  unit?: UnitOfWork,
 ): Promise<AppendResult[]> {
   const { telemetry, schema } = parts.log
-  if (!telemetry.isTraced) return appendTold(parts, streams, options, beside, known)
+  if (!telemetry.isTraced) return appendAndCount(parts, streams, options, unit)
   const fields = { streams: streams.map(part => part.stream) }
   return telemetry.span({ name: 'events.append', schema, fields }, span =>
-    appendTold(parts, streams, carrying(options, span), beside, known, span),
+    appendAndCount(parts, streams, carrying(options, span), unit, span),
   )
 }
 
-async function appendTold(
+async function appendAndCount(
   parts: AppendParts,
   streams: readonly StreamEvents[],
   options: AppendOptions,
-  beside: Beside | undefined,
-  known: KnownAppend | undefined,
+  unit: UnitOfWork | undefined,
   span?: Span,
 ): Promise<AppendResult[]> {
-  const { log } = parts
+  const { telemetry, schema } = parts.log
   const started = performance.now()
   const events = streams.reduce((sum, part) => sum + part.events.length, 0)
-  const tell = (error?: unknown): void =>
-    log.telemetry.publish(channels.append, () => {
-      const message = { schema: log.schema, streams: streams.map(part => part.stream), events }
+  const publish = (error?: unknown): void =>
+    telemetry.publish(channels.append, () => {
+      const message = { schema, streams: streams.map(part => part.stream), events }
       return { ...message, durationMs: performance.now() - started, ...(error === undefined ? {} : { error }) }
     })
   try {
-    const results = await appendAll(parts, streams, options, beside, known, span)
-    log.telemetry.count('event_appends_total')
-    log.telemetry.observe('event_append_seconds', (performance.now() - started) / 1000)
-    if (results[0]?.repeated === true) log.telemetry.count('event_repeats_total')
-    else if (options.tx === undefined) log.telemetry.count('events_appended_total', events)
-    tell()
+    const results = await checkAndAppend(parts, streams, options, unit, span)
+    if (streams.length === 0) return results
+    telemetry.count('event_appends_total')
+    telemetry.observe('event_append_seconds', (performance.now() - started) / 1000)
+    if (results[0]?.repeated === true) telemetry.count('event_repeats_total')
+    else if (options.tx === undefined) telemetry.count('events_appended_total', events)
+    publish()
     return results
   } catch (error) {
-    if (error instanceof VersionConflict) log.telemetry.count('event_conflicts_total')
-    tell(error)
+    if (error instanceof VersionConflict) telemetry.count('event_conflicts_total')
+    if (streams.length > 0) publish(error)
     throw error
   }
 }
 
-async function appendAll(
+async function checkAndAppend(
   parts: AppendParts,
   streams: readonly StreamEvents[],
   options: AppendOptions,
-  beside: Beside | undefined,
-  known: KnownAppend | undefined,
+  unit: UnitOfWork | undefined,
   span: Span | undefined,
 ): Promise<AppendResult[]> {
   const { log } = parts
   throwIfAborted(options.signal)
-  if (streams.length === 0) return []
+  if (streams.length === 0 && unit?.alongside === undefined) return []
   if (options.tx === undefined) log.database.refuseInsideTransaction('append')
-  if (streams.every(({ events }) => events.length === 0)) return nothingAppended(parts, streams, options)
+  if (streams.length > 0 && streams.every(({ events }) => events.length === 0))
+    return nothingAppended(parts, streams, options)
   if (streams.some(({ events }) => events.length === 0))
     throw new InvalidOption({ option: 'streams', reason: 'one of them has no events; leave it out' })
   if (options.idempotencyKey !== undefined) checkName('Idempotency key', options.idempotencyKey)
-  const prepared = prepareAppend(log, streams, options, beside, known)
+  const prepared = prepareAppend(log, streams, options, unit)
   const append = isPromise(prepared) ? await prepared : prepared
   span?.wrote(writtenBy(append))
   return options.tx === undefined ? appendGrouped(parts, append, options.signal) : appendIn(parts, append, options.tx)
@@ -149,8 +147,7 @@ export function prepareAppend(
   log: Log,
   streams: readonly StreamEvents[],
   options: AppendOptions,
-  beside?: Beside,
-  known?: KnownAppend,
+  unit?: UnitOfWork,
 ): Awaitable<Append> {
   const prepared = prepareParts(log, streams, options)
   return isPromise(prepared) ? prepared.then(toAppend) : toAppend(prepared)
@@ -159,15 +156,14 @@ export function prepareAppend(
     return {
       parts,
       key: options.idempotencyKey,
-      digest: options.idempotencyKey === undefined ? undefined : (known?.digest ?? digestOf(streams)),
+      digest: options.idempotencyKey === undefined ? undefined : (unit?.digest ?? digestOf(streams)),
       onRepeat: options.onRepeat ?? 'return',
       allowArchived: options.allowArchived ?? false,
       advisoryLock: options.advisoryLock ?? false,
-      checkIds: known?.checkIds ?? streams.some(({ events }) => events.some(event => event.id !== undefined)),
-      isUnanswered: known?.isUnanswered,
+      checkIds: unit?.checkIds ?? streams.some(({ events }) => events.some(event => event.id !== undefined)),
       eventCount: streams.reduce((sum, { events }) => sum + events.length, 0),
       bytes: parts.reduce((sum, part) => part.events.reduce((all, event) => all + event.bytes, sum), 0),
-      beside,
+      alongside: unit?.alongside,
     }
   }
 }
@@ -182,7 +178,7 @@ async function appendGrouped(parts: AppendParts, append: Append, signal?: AbortS
   }
   if (repeated === undefined) {
     const results = resultsOf(append, outcome)
-    wake.appended()
+    if (append.eventCount > 0) wake.appended()
     return results
   }
   const earlier = await rereadable(log.database, log, () => earlierResults(log.database, log, append, repeated))
@@ -195,8 +191,8 @@ export async function appendIn(parts: AppendParts, append: Append, tx: AnyTransa
   const executor = parts.executorOf(tx)
   if (append.advisoryLock) await lockStreams(executor, log, append)
   let outcome: Outcome | undefined
-  // A stream was made by somebody else between two looks at it: it is there now.
-  while (append.beside === undefined && (outcome === undefined || outcome.kind === 'busy'))
+  // Another append made a stream between two looks at it: it is there now.
+  while (append.alongside === undefined && (outcome === undefined || outcome.kind === 'busy'))
     [outcome] = await sendBatch(executor, log, [append], true)
   if (outcome === undefined || outcome.kind === 'inline') {
     const own = isOwnTransaction(tx) ? tx : foreignHandle(executor)

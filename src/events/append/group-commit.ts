@@ -1,44 +1,44 @@
 /**
- * Joining concurrent appends of this process into one call to the database, each with its own outcome.
+ * Joins concurrent appends of this process into one call to the database, each with its own outcome.
  *
- *     submit ─► queue ─► pump ─┬─ one waiting ──► append_one            goes at once: a lone append never waits
- *                              └─ several ─────► append_batch           one call under way; a second when hundreds wait
- *                                   │ busy: a stream is held elsewhere ─► alone, on another connection
- *                                   │ broken by one of them ────────────► halves, until that one fails alone
- *                                   │ wanted by an inline projection ───► alone, in a transaction with its code
- *                                   └ connection lost ──────────────────► sent again with the same ids
+ *     submit ─► coalesce ─┬─ one ───────► append_one     at once; if it waits longer than 10 ms, the others do not wait with it
+ *                         └─ several ───► append_batch   one call at a time; a second one when hundreds wait
+ *                              │ busy: another transaction holds a stream ──► goes on by itself, on another connection
+ *                              │ wanted by an inline projection, or refused with its documents ──► goes on by itself, in
+ *                              │                                                                   a transaction
+ *                              │ one of them breaks the call ──► halves, until that one fails alone
+ *                              └ connection lost ──► sent again with the same ids
  *
- * Invariants:
- * - A stream, or an idempotency key, is in at most one call at a time (`held`); appends to it leave the queue in the
- *   order they came, and none overtakes one that has to wait elsewhere.
- * - An append sent twice is sent with `checkIds`: stored the first time, it comes back as that outcome.
- * - The queue is bounded in number and bytes; beyond that a call is refused with `Overloaded`.
+ * Guarantees:
+ * - A stream, an idempotency key and a document are in one call at a time; appends to a stream are sent in the order in
+ *   which they were submitted, and none overtakes one that goes on by itself.
+ * - An append that is sent twice is sent with `checkIds`: if it was stored the first time, that is its outcome.
+ * - The queue is limited in number and bytes; beyond that a call is refused with `Overloaded`.
  *
- * Measured at 8 callers: waiting one turn of the event loop after a group doubles the next group, because the callers
- * just answered come back within that turn; without it groups of 1 and 7 alternate.
+ * What can fail: the connection, for longer than `resendMs`. The outcome of an append that may have been seen by the
+ * database is then `OutcomeUnknown`, never "failed".
  */
-import { Aborted, isRillflowError, Overloaded, StoreClosed } from '../../core/errors.ts'
-import { deferred, onAbort, sleep } from '../../core/lifecycle.ts'
+import { coalesce } from '../../core/coalesce.ts'
+import { isRillflowError, StoreClosed } from '../../core/errors.ts'
+import { settledWithin, sleep } from '../../core/lifecycle.ts'
 import { type Backoff, defaultBackoff, delay } from '../../core/retry.ts'
 import type { Transaction } from '../../database/database.ts'
 import { OutcomeUnknown } from '../../database/errors.ts'
 import { isCollision, lockNotAvailable, sqlStateOf, uniqueViolation } from '../../database/sqlstate.ts'
-import { runOutside } from '../../database/transaction.ts'
 import { channels } from '../../telemetry/telemetry.ts'
 import { appendInline, inlineTimeout } from '../inline/inline.ts'
 import type { Log } from '../log.ts'
-import { apart, chainsOf, idsOf, type Pending } from './pending.ts'
-import { type Append, lockStreams, type Outcome, sendBatch, sendOne } from './send.ts'
+import { type Append, documentsRefused, idsOf, lockStreams, type Outcome, sendBatch, sendOne } from './send.ts'
 
 export interface GroupCommit {
   submit(append: Append, signal?: AbortSignal): Promise<Submitted>
-  /** Refuses new appends and waits for those under way. */
+  /** Refuses new appends and waits for those that were submitted. */
   drain(): Promise<void>
 }
 
 export interface Submitted {
   readonly outcome: Outcome
-  /** Whether it was sent more than once: an earlier outcome found is then this call's own. */
+  /** Whether it was sent more than once: an earlier outcome that is found is then this call's own. */
   readonly resent: boolean
 }
 
@@ -52,348 +52,348 @@ export interface GroupLimits {
 export const defaultGroupLimits: GroupLimits = { maxQueued: 10_000, maxQueuedBytes: 64 * 1024 * 1024, resendMs: 30_000 }
 
 const maxGroupBytes = 4 * 1024 * 1024
-const secondGroupFrom = 250
-/** A lone call that takes longer waits for a stream held elsewhere; the others must not wait with it. */
+const secondCallFrom = 250
 const patienceMs = 10
 const shortBackoff: Backoff = { baseMs: 2, factor: 2, maxMs: 100, jitter: 0.5 }
 
-type ErrorWithCause = Error & { readonly cause?: unknown }
+/** An append on its way. */
+interface Submission {
+  readonly append: Append
+  /** Its streams, its key and its documents: what no other call may use at the same time. */
+  readonly names: readonly string[]
+  /** Whether the database may have seen it in a call whose answer never came. */
+  isUnanswered: boolean
+  /** Whether code has to run in its transaction, so that it cannot share a call. */
+  needsTransaction: boolean
+}
+
+/** What one call made of one append: the database's answer, or why there will be none. */
+type Sent = Outcome | Error
+
+/** A promise where it goes on by itself. */
+type Answer = Submitted | Promise<Submitted>
 
 export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
   const { database } = log
-  // Half of the connections may wait for streams held elsewhere; the rest are for everybody else.
-  const maxAlone = Math.floor(database.maxConnections / 2)
-  const waits = database.engine === 'pglite' || maxAlone > 0
-  let queue: Pending[] = []
-  const held = new Map<string, number>()
-  let queuedBytes = 0
-  let groups = 0
-  let alone = 0
-  let inline = 0
-  const inlineWaiting: (() => void)[] = []
-  let open = 0
-  let scheduled = false
-  let closing: ReturnType<typeof deferred<void>> | undefined
-
+  // Half of the connections may wait for streams that other transactions hold; the rest are for everybody else.
+  const maxWaiting = Math.floor(database.maxConnections / 2)
+  const canWait = database.engine === 'pglite' || maxWaiting > 0
+  let waiting = 0
+  const transactions = openTurns(() => Math.max(1, maxWaiting - waiting))
+  const queue = coalesce<Submission, Submitted>({
+    name: 'append',
+    send,
+    afterFailure: error => (isRillflowError(error, 'store_closed') ? 'fail' : 'split'),
+    sizeOf: ({ append }) => ({ count: append.eventCount + (append.alongside?.count ?? 0), bytes: append.bytes }),
+    keysOf: ({ names }) => names,
+    fits: canShareCall,
+    maxBatch: { count: database.batch.appendEvents, bytes: maxGroupBytes },
+    maxQueued: { count: limits.maxQueued, bytes: limits.maxQueuedBytes },
+    maxCalls: queued => (queued >= secondCallFrom && canWait ? 2 : 1),
+    outcomeUnknown: ({ append }, reason) =>
+      new OutcomeUnknown({ eventIds: idsOf(append), reason: 'the call was aborted after it had been sent' }, reason),
+  })
   return {
     submit(append, signal) {
-      if (closing !== undefined) return Promise.reject(new StoreClosed({}))
-      // An asynchronous check of its events may have taken until after the abort.
-      if (signal?.aborted) return Promise.reject(new Aborted({}, signal.reason))
-      const isFull = queue.length > 0 && queuedBytes + append.bytes > limits.maxQueuedBytes
-      if (isFull) return Promise.reject(new Overloaded({ queue: 'append (in bytes)', limit: limits.maxQueuedBytes }))
-      if (queue.length >= limits.maxQueued)
-        return Promise.reject(new Overloaded({ queue: 'append', limit: limits.maxQueued }))
-      return new Promise<Submitted>((resolve, reject) => {
-        const names = append.parts.map(part => part.stream)
-        if (append.key !== undefined) names.push(`\0${append.key}`)
-        const isInline = append.beside !== undefined || log.inline.mayWant(append)
-        const unanswered = append.isUnanswered === true
-        const pending: Pending = { append, names, resolve, reject, state: 'queued', unanswered, isInline }
-        if (signal !== undefined) watchSignal(pending, signal)
-        queue.push(pending)
-        queuedBytes += append.bytes
-        open++
-        if (!scheduled) pump()
-      })
+      const needsTransaction = !canBeGrouped(append) || log.inline.mayWant(append)
+      return queue.submit({ append, names: namesOf(append), isUnanswered: false, needsTransaction }, { signal })
     },
-    async drain() {
-      closing ??= deferred<void>()
-      if (open === 0) closing.resolve()
-      await closing.promise
-    },
+    drain: () => queue.close(new StoreClosed({})),
   }
 
-  function watchSignal(pending: Pending, signal: AbortSignal): void {
-    const release = onAbort(signal, () => {
-      if (pending.state === 'queued') {
-        queue = queue.filter(each => each !== pending)
-        queuedBytes -= pending.append.bytes
-        finish(pending, () => pending.reject(new Aborted({}, signal.reason)))
-      } else if (pending.state === 'sent') {
-        const reason = 'the call was aborted after it had been sent'
-        pending.reject(new OutcomeUnknown({ eventIds: idsOf(pending.append), reason }, signal.reason))
-      }
-    })
-    const { resolve, reject } = pending
-    Object.assign(pending, {
-      resolve: (submitted: Submitted) => {
-        release()
-        resolve(submitted)
-      },
-      reject: (error: unknown) => {
-        release()
-        reject(error)
-      },
-    })
-  }
-
-  function finish(pending: Pending, settle: () => void): void {
-    if (pending.state === 'done') return
-    pending.state = 'done'
-    open--
-    settle()
-    if (open === 0) closing?.resolve()
-  }
-
-  /** Sends what waits, as far as calls are free. */
-  function pump(): void {
-    scheduled = false
-    while (queue.length > 0 && groups < (queue.length >= secondGroupFrom && waits ? 2 : 1)) {
-      const group = takeGroup()
-      if (group.length === 0) return
-      groups++
-      // The caller may be inside a transaction that ends before the next group is sent.
-      runOutside(() => void dispatch(group))
-    }
-  }
-
-  function schedulePump(): void {
-    if (scheduled) return
-    scheduled = true
-    setImmediate(pump)
-  }
-
-  /** The oldest appends that fit into one call and whose streams are free, in their order. */
-  function takeGroup(): Pending[] {
-    const group: Pending[] = []
-    const rest: Pending[] = []
-    const passed = new Set<string>()
-    // Two appends to one stream may go together, one after the other. Two with one key may not: the second must know what
-    // became of the first.
-    const taken = new Set<string>()
-    let events = 0
-    let bytes = 0
-    for (let at = 0; at < queue.length; at++) {
-      const pending = queue[at]!
-      const { append } = pending
-      const full =
-        group.length > 0 &&
-        (events + append.eventCount > database.batch.appendEvents || bytes + append.bytes > maxGroupBytes)
-      if (full || (append.advisoryLock && group.length > 0)) {
-        for (; at < queue.length; at++) rest.push(queue[at]!)
-        break
-      }
-      const keyIsTaken = append.key !== undefined && taken.has(pending.names.at(-1)!)
-      if (keyIsTaken || pending.names.some(name => held.has(name) || passed.has(name))) {
-        for (const name of pending.names) passed.add(name)
-        rest.push(pending)
-        continue
-      }
-      group.push(pending)
-      if (append.key !== undefined) taken.add(pending.names.at(-1)!)
-      events += append.eventCount
-      bytes += append.bytes
-      if (append.advisoryLock) {
-        for (at++; at < queue.length; at++) rest.push(queue[at]!)
-        break
-      }
-    }
-    queue = rest
-    queuedBytes -= bytes
-    for (const pending of group) {
-      pending.state = 'sent'
-      for (const name of pending.names) held.set(name, (held.get(name) ?? 0) + 1)
-    }
-    return group
-  }
-
-  async function dispatch(group: Pending[]): Promise<void> {
-    let counted = true
-    const giveBack = (): void => {
-      if (counted) groups--
-      counted = false
-    }
-    const lone = group.length === 1
-    const impatient = lone && waits && alone < maxAlone ? setTimeout(leaveWaiting, patienceMs) : undefined
-    function leaveWaiting(): void {
-      alone++
-      giveBack()
-      pump()
-    }
-    const wasAlone = (): boolean => impatient !== undefined && !counted
+  /** Sends a batch. What cannot be settled in this call goes on by itself, as a promise. */
+  async function send(batch: readonly Submission[]): Promise<Answer[]> {
+    if (batch[0]!.needsTransaction) return [sendInTurn(batch).then(([only]) => only!)]
     const started = performance.now()
-    await sendGroup(group, lone && waits && (alone < maxAlone || database.engine === 'pglite'))
-    clearTimeout(impatient)
-    if (wasAlone()) alone--
-    giveBack()
-    log.telemetry.count('event_append_groups_total')
-    log.telemetry.observe('event_append_group_appends', group.length)
-    log.telemetry.publish(channels.group, () => ({
-      schema: log.schema,
-      appends: group.length,
-      events: group.reduce((sum, { append }) => sum + append.eventCount, 0),
-      durationMs: performance.now() - started,
-    }))
-    // A lone caller that comes straight back must not wait a turn for company it has not got; those of a group must,
-    // or the first to come back would go alone and the others wait for it.
-    if (!lone || queue.length > 0) schedulePump()
-  }
-
-  /** Sends a group until every member has its outcome or waits elsewhere. Never rejects. */
-  async function sendGroup(group: readonly Pending[], wait: boolean, tries = 1): Promise<void> {
-    sendHeld(await sendNow(group, wait, tries), tries)
-  }
-
-  /** The same, giving back those whose streams are held elsewhere. */
-  async function sendNow(group: readonly Pending[], wait: boolean, tries: number): Promise<readonly Pending[]> {
-    let lostAt: number | undefined
-    if (group.length > 1 && group.some(({ isInline }) => isInline)) {
-      const inlines = group.filter(({ isInline }) => isInline)
-      const [behind, free] = apart(inlines, group)
-      return [...behind, ...(free.length === 0 ? [] : await sendNow(free, wait, tries))]
+    const isAlone = batch.length === 1
+    const waits = isAlone && canWait && (waiting < maxWaiting || database.engine === 'pglite')
+    const sending = sendUntilAnswered(batch, waits)
+    void sending.then(
+      () => countGroup(batch, started),
+      () => {},
+    )
+    if (waits && !(await settledWithin(sending, patienceMs))) {
+      // It waits for a stream that another transaction holds; the others must not wait with it.
+      return [whileWaiting(sending).then(sent => settle(batch, sent)[0]!)]
     }
-    for (let attempt = tries; ; attempt++) {
+    return settle(batch, await sending)
+  }
+
+  async function whileWaiting<T>(work: Promise<T>): Promise<T> {
+    waiting++
+    try {
+      return await work
+    } finally {
+      waiting--
+    }
+  }
+
+  /** Gives each append its outcome, or sends it on by itself. */
+  function settle(batch: readonly Submission[], sent: readonly Sent[]): Answer[] {
+    const open = batch.filter((_, at) => isOpen(sent[at]!))
+    const later = new Map<Submission, Promise<Submitted>>()
+    for (const chain of chainsOf(open)) {
+      const answers = chain.some(each => each.needsTransaction) ? sendInTurn(chain) : sendWaiting(chain)
+      for (const [at, each] of chain.entries())
+        later.set(
+          each,
+          answers.then(all => all[at]!),
+        )
+    }
+    return batch.map((each, at) => later.get(each) ?? answerOf(each, sent[at]!))
+  }
+
+  function answerOf({ isUnanswered }: Submission, sent: Sent): Answer {
+    return sent instanceof Error ? Promise.reject(sent) : { outcome: sent, resent: isUnanswered }
+  }
+
+  /** Waits for streams that other transactions hold, on a connection of its own, or looks again while none is free. */
+  async function sendWaiting(chain: readonly Submission[]): Promise<Answer[]> {
+    for (let attempt = 1; ; attempt++) {
+      const waits = canWait && waiting < maxWaiting
+      if (!waits) await sleep(delay(shortBackoff, attempt))
+      const sending = sendUntilAnswered(chain, waits)
+      let sent: Sent[]
       try {
-        const outcomes = await send(group, wait)
-        return group.filter((pending, at) => {
-          const { kind } = outcomes[at]!
-          if (kind === 'inline') pending.isInline = true
-          else if (kind !== 'busy') settle(pending, outcomes[at]!)
-          return kind === 'busy' || kind === 'inline'
-        })
+        sent = await (waits ? whileWaiting(sending) : sending)
+      } catch {
+        // One of several broke the call. One after the other, in their order, only that one fails.
+        return sendInTurn(chain)
+      }
+      if (!sent.every(each => !(each instanceof Error) && each.kind === 'busy')) return settle(chain, sent)
+    }
+  }
+
+  /** One after the other, in their order: neither the code nor the failure of one is another's. */
+  async function sendInTurn(chain: readonly Submission[]): Promise<Answer[]> {
+    const answers: Promise<Submitted>[] = []
+    await transactions.take()
+    try {
+      for (const each of chain) {
+        const answer = sendAlone(each)
+        answers.push(answer)
+        await answer.catch(() => {})
+      }
+    } finally {
+      transactions.giveBack()
+    }
+    return answers
+  }
+
+  async function sendAlone(submission: Submission): Promise<Submitted> {
+    for (let attempt = 1; ; attempt++) {
+      const [sent] = await sendUntilAnswered([submission], true)
+      if (!isOpen(sent!)) return answerOf(submission, sent!)
+      if (attempt > 1) await sleep(delay(shortBackoff, attempt))
+    }
+  }
+
+  /** Sends again what can be sent again. Rejects if one of several breaks the call. */
+  async function sendUntilAnswered(batch: readonly Submission[], waits: boolean): Promise<Sent[]> {
+    let lostAt: number | undefined
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return notePlaces(batch, await sendOnce(batch, waits))
       } catch (error) {
         const state = sqlStateOf((error as Error).cause)
         if (isRillflowError(error, 'connection_lost') || isRillflowError(error, 'outcome_unknown')) {
           lostAt ??= performance.now()
-          if (performance.now() - lostAt > limits.resendMs) {
-            giveUp(group, error)
-            return []
-          }
-          await beforeResend(group, error, attempt)
+          if (performance.now() - lostAt > limits.resendMs) return batch.map(each => givenUp(each, error))
+          await beforeResend(batch, error, attempt)
+          const refused = afterLoss(batch, error)
+          if (refused !== undefined) return refused
+        } else if (isRillflowError(error, 'store_closed')) {
+          throw error
         } else if (isRillflowError(error, 'inline_projection_failed')) {
           // Its cause may be a state that would mean something else if it came from a statement of ours.
-          giveUp(group, error)
-          return []
-        } else if (isCollision(state) && attempt < tries + 5) {
+          return batch.map(each => givenUp(each, error))
+        } else if (state === documentsRefused) {
+          return sendWithout(refusedBy(error as Error), batch, waits)
+        } else if (isCollision(state) && attempt <= 5) {
           await sleep(delay(shortBackoff, attempt))
-        } else if (state === uniqueViolation && !group.every(({ append }) => append.checkIds)) {
-          for (const { append } of group) append.checkIds = true
-        } else if (state === uniqueViolation && group.length === 1 && attempt < tries + 5) {
-          // Somebody stored the id between our look and our insert: the next look finds it.
-        } else if (isRillflowError(error, 'store_closed')) {
-          giveUp(group, error)
-          return []
-        } else if (group.length > 1) {
-          const middle = group.length >> 1
-          const waiting = await sendNow(group.slice(0, middle), wait, tries)
-          const [behind, free] = apart(waiting, group.slice(middle))
-          return [...waiting, ...behind, ...(free.length === 0 ? [] : await sendNow(free, wait, tries))]
+        } else if (state === uniqueViolation && !batch.every(({ append }) => append.checkIds)) {
+          for (const { append } of batch) append.checkIds = true
+          if (batch.some(each => !canBeGrouped(each.append))) return toTransactions(batch)
+        } else if (state === uniqueViolation && batch.length === 1 && attempt <= 5) {
+          // Another append stored the id between our look and our insert: the next look finds it.
+        } else if (batch.length > 1) {
+          throw error
         } else if (state === lockNotAvailable) {
-          return group
+          return [batch[0]!.append.alongside === undefined ? busy : toTransactions(batch)[0]!]
         } else {
-          // Sent before without an answer, the first one may still be stored.
-          giveUp(group, error as Error)
-          return []
+          return [givenUp(batch[0]!, error as Error)]
         }
       }
     }
   }
 
-  /**
-   * Streams held elsewhere are waited for on connections of their own, or looked at again later if none is free. Nobody
-   * awaits it here: the group they came with is done.
-   */
-  function sendHeld(group: readonly Pending[], attempt: number): void {
-    for (const chain of chainsOf(group)) {
-      if (chain.some(pending => pending.isInline)) void sendInTurn(chain)
-      else if (waits && alone < maxAlone) {
-        alone++
-        void sendGroup(chain, true).finally(() => {
-          alone--
-        })
-      } else {
-        void sleep(delay(shortBackoff, attempt)).then(() => sendGroup(chain, false, attempt + 1))
-      }
+  /** Remembers which ones need a transaction of their own. */
+  function notePlaces(batch: readonly Submission[], outcomes: Outcome[]): Outcome[] {
+    for (const [at, submission] of batch.entries()) {
+      const { kind } = outcomes[at]!
+      if (kind === 'inline' || (kind === 'busy' && submission.append.alongside !== undefined))
+        submission.needsTransaction = true
     }
+    return outcomes
   }
 
-  /** One after the other, in their order: neither code nor failure of one is another's. */
-  async function sendInTurn(chain: readonly Pending[]): Promise<void> {
-    // A slot that is given on is never free in between.
-    if (inline < Math.max(1, maxAlone - alone)) inline++
-    else await new Promise<void>(resolve => inlineWaiting.push(resolve))
-    for (const pending of chain) {
-      for (let tries = 1; (await sendNow([pending], true, tries)).length > 0; tries++)
-        if (!pending.isInline || tries > 1) await sleep(delay(shortBackoff, tries))
-    }
-    const next = inlineWaiting.shift()
-    if (next === undefined) inline--
-    else next()
+  /** The appends whose documents were not as expected find out in a transaction of their own what was wrong. */
+  async function sendWithout(
+    refused: ReadonlySet<number>,
+    batch: readonly Submission[],
+    waits: boolean,
+  ): Promise<Sent[]> {
+    const others = batch.filter((_, at) => !refused.has(at))
+    if (others.length === batch.length) return toTransactions(batch)
+    const sent = others.length === 0 ? [] : await sendUntilAnswered(others, waits)
+    return batch.map((each, at) => (refused.has(at) ? toTransactions([each])[0]! : sent.shift()!))
   }
 
-  async function beforeResend(group: readonly Pending[], error: ErrorWithCause, attempt: number): Promise<void> {
-    for (const pending of group) {
-      if (!isNeverSent(error.cause)) pending.unanswered = true
-      pending.append.checkIds = true
+  /** Documents cannot be checked for an earlier try in one statement with others: each goes on in a transaction. */
+  function afterLoss(batch: readonly Submission[], error: Error): Sent[] | undefined {
+    if (batch.every(each => isRepeatable(each) && (each.needsTransaction || canBeGrouped(each.append))))
+      return undefined
+    return batch.map(each => (isRepeatable(each) ? toTransactions([each])[0]! : givenUp(each, error)))
+  }
+
+  async function beforeResend(batch: readonly Submission[], error: Error, attempt: number): Promise<void> {
+    for (const submission of batch) {
+      if (!isNeverSent(error.cause)) submission.isUnanswered = true
+      submission.append.checkIds = true
     }
-    log.telemetry.count('event_resends_total', group.length)
+    log.telemetry.count('event_resends_total', batch.length)
     log.telemetry.log.warn({ schema: log.schema, attempt, error }, 'the connection broke: appends are sent again')
     log.telemetry.publish(channels.resend, () => ({ schema: log.schema, attempt, error }))
     await sleep(delay(defaultBackoff, attempt))
   }
 
-  async function send(group: readonly Pending[], wait: boolean): Promise<Outcome[]> {
-    const { append, isInline } = group[0]!
-    if (isInline) return [await sendInline(append)]
+  async function sendOnce(batch: readonly Submission[], waits: boolean): Promise<Outcome[]> {
+    const { append, needsTransaction } = batch[0]!
+    const appends = batch.map(each => each.append)
+    if (needsTransaction) return [await sendInTransaction(append)]
+    if (append.alongside !== undefined) return append.alongside.together!.send(appends)
     if (append.advisoryLock) return database.transaction(tx => lockThenSend(tx, append), { timeoutMs: limits.resendMs })
-    const simple = group.length === 1 && append.parts.length === 1 && append.key === undefined && !append.checkIds
-    if (simple && wait) return [await sendOne(database, log, append)]
-    return sendBatch(
-      database,
-      log,
-      group.map(each => each.append),
-      wait,
-    )
+    const isPlain = batch.length === 1 && append.parts.length === 1 && append.key === undefined && !append.checkIds
+    if (isPlain && waits) return [await sendOne(database, log, append)]
+    return sendBatch(database, log, appends, waits)
   }
 
-  async function sendInline(append: Append): Promise<Outcome> {
-    const over = new AbortController()
-    const send = (tx: Transaction): Promise<Outcome> => appendInline(log, append, tx, over.signal)
+  async function sendInTransaction(append: Append): Promise<Outcome> {
+    const isOver = new AbortController()
+    const work = (tx: Transaction): Promise<Outcome> => appendInline(log, append, tx, isOver.signal)
     try {
-      return await database.transaction(send, { timeoutMs: inlineTimeout(log) })
+      return await database.transaction(work, { timeoutMs: inlineTimeout(log) })
     } finally {
-      over.abort()
+      isOver.abort()
     }
   }
 
-  async function lockThenSend(tx: Parameters<typeof sendBatch>[0], append: Append): Promise<Outcome[]> {
+  async function lockThenSend(tx: Transaction, append: Append): Promise<Outcome[]> {
     await lockStreams(tx, log, append)
     return sendBatch(tx, log, [append], true)
   }
 
-  function settle(pending: Pending, outcome: Outcome): void {
-    release(pending)
-    finish(pending, () => pending.resolve({ outcome, resent: pending.unanswered }))
-  }
-
-  function fail(pending: Pending, error: unknown): void {
-    release(pending)
-    finish(pending, () => pending.reject(error))
-  }
-
-  /** No answer will come any more. */
-  function giveUp(group: readonly Pending[], error: Error): void {
-    for (const pending of group) {
-      const reason = `no answer came (${error.message})`
-      const unknown = new OutcomeUnknown({ eventIds: idsOf(pending.append), reason }, error)
-      fail(pending, pending.unanswered ? unknown : error)
-    }
-  }
-
-  function release(pending: Pending): void {
-    for (const name of pending.names) {
-      const count = held.get(name)! - 1
-      if (count === 0) held.delete(name)
-      else held.set(name, count)
-    }
-    if (groups === 0) schedulePump()
+  function countGroup(batch: readonly Submission[], started: number): void {
+    const isSave = batch[0]!.append.alongside !== undefined
+    log.telemetry.count(isSave ? 'session_save_groups_total' : 'event_append_groups_total')
+    if (isSave) return
+    log.telemetry.observe('event_append_group_appends', batch.length)
+    log.telemetry.publish(channels.group, () => ({
+      schema: log.schema,
+      appends: batch.length,
+      events: batch.reduce((sum, { append }) => sum + append.eventCount, 0),
+      durationMs: performance.now() - started,
+    }))
   }
 }
 
+/** Whether it can share a call with others of its kind: code of its own has to run in a transaction of its own. */
+function canBeGrouped({ alongside, key, checkIds }: Append): boolean {
+  return alongside === undefined || (alongside.together !== undefined && key === undefined && !checkIds)
+}
+
+/** Two appends to one stream may go together, one after the other. Two with one key, or one document, may not. */
+function canShareCall({ append, needsTransaction }: Submission, batch: readonly Submission[]): boolean {
+  const [first] = batch
+  if (needsTransaction || first!.needsTransaction || append.advisoryLock || first!.append.advisoryLock) return false
+  if (append.alongside?.together?.shape !== first!.append.alongside?.together?.shape) return false
+  if (append.key !== undefined && batch.some(other => other.append.key === append.key)) return false
+  if (append.alongside === undefined) return true
+  const documents = new Set(append.alongside.names)
+  return !batch.some(other => other.append.alongside!.names.some(name => documents.has(name)))
+}
+
+/** A NUL sets keys and documents apart from the names of streams. */
+function namesOf({ parts, key, alongside }: Append): string[] {
+  const names = parts.map(part => part.stream)
+  if (key !== undefined) names.push(`\0key\0${key}`)
+  if (alongside !== undefined) for (const name of alongside.names) names.push(`\0document\0${name}`)
+  return names
+}
+
+/** Appends that share a name stay together, in their order; those that share none go their own ways. */
+function chainsOf(submissions: readonly Submission[]): Submission[][] {
+  const chains = new Map<string, Submission[]>()
+  for (const submission of submissions) {
+    const joined = [...new Set(submission.names.flatMap(name => chains.get(name) ?? []))]
+    const chain = [...joined, submission]
+    for (const { names } of chain) for (const name of names) chains.set(name, chain)
+  }
+  return [...new Set(chains.values())]
+}
+
+/** Documents without events have no ids by which an earlier try would be found. */
+function isRepeatable({ append, isUnanswered }: Submission): boolean {
+  return append.eventCount > 0 || !isUnanswered
+}
+
+const busy: Outcome = { kind: 'busy', failedPart: 0, versions: [], positions: [] }
+
+function isOpen(sent: Sent): boolean {
+  return !(sent instanceof Error) && (sent.kind === 'busy' || sent.kind === 'inline')
+}
+
+function toTransactions(batch: readonly Submission[]): Outcome[] {
+  for (const submission of batch) submission.needsTransaction = true
+  return batch.map(() => ({ ...busy, kind: 'inline' }))
+}
+
+/** No answer will come. An append that was sent before may have been stored all the same. */
+function givenUp({ append, isUnanswered }: Submission, error: Error): Error {
+  if (!isUnanswered) return error
+  return new OutcomeUnknown({ eventIds: idsOf(append), reason: `no answer came (${error.message})` }, error)
+}
+
+/** The detail of the error names the appends, from 1. */
+function refusedBy(error: Error): Set<number> {
+  const { detail } = error.cause as { detail?: string }
+  return new Set(
+    String(detail)
+      .split(',')
+      .map(number => Number(number) - 1),
+  )
+}
+
 /** The connection was refused, so the statement cannot have been seen. */
-export function isNeverSent(cause: unknown): boolean {
+function isNeverSent(cause: unknown): boolean {
   const code = (cause as { code?: unknown } | null)?.code
   const refused = typeof code === 'string' && /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|57P03|53300)$/.test(code)
   return refused || (cause instanceof Error && /timeout exceeded when trying to connect/.test(cause.message))
+}
+
+/** At most so many at a time; the limit is asked again each time. A turn that is passed on is never free in between. */
+function openTurns(limit: () => number): { take(): Promise<void>; giveBack(): void } {
+  let taken = 0
+  const waiting: (() => void)[] = []
+  return {
+    async take() {
+      if (taken < limit()) taken++
+      else await new Promise<void>(resolve => waiting.push(resolve))
+    },
+    giveBack() {
+      const next = waiting.shift()
+      if (next === undefined) taken--
+      else next()
+    },
+  }
 }

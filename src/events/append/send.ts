@@ -17,15 +17,34 @@ export interface Append {
   readonly advisoryLock: boolean
   /** Whether the events may be stored already: their ids came from outside, or the append was sent before. */
   checkIds: boolean
-  /** Whether it was sent before, in a call whose answer never came. */
-  readonly isUnanswered?: boolean | undefined
   readonly eventCount: number
   readonly bytes: number
-  /** Written in the append's transaction after its checks, before its positions are drawn. Never run if it is refused. */
-  readonly beside?: Beside | undefined
+  readonly alongside?: Alongside | undefined
 }
 
-export type Beside = (tx: Transaction, parts: readonly Part[]) => Promise<void>
+/**
+ * Documents and snapshots that are stored with an append: written in its transaction after its checks, before its
+ * positions are drawn, and not at all if it is refused.
+ */
+export interface Alongside {
+  /** The documents, each by a name of its own: two appends with the same one are never in one call. */
+  readonly names: readonly string[]
+  /** How much of a call they take, as so many events. */
+  readonly count: number
+  write(tx: Transaction, parts: readonly Part[]): Promise<void>
+  /** Set if several appends of this shape can write theirs in one statement, which is quicker than a transaction each. */
+  readonly together?: { readonly shape: string; send(appends: readonly Append[]): Promise<Outcome[]> } | undefined
+}
+
+/**
+ * Raised by `append_store` if documents of some appends were not as expected: all is rolled back. The detail of the error
+ * names the appends, from 1.
+ */
+export const documentsRefused = 'RF003'
+
+export function idsOf({ parts }: Pick<Append, 'parts'>): string[] {
+  return parts.flatMap(part => part.events.map(event => event.id))
+}
 
 /** The database's answer to one append, per part. */
 export interface Outcome {
@@ -76,16 +95,28 @@ export async function sendBatch(
   const appends =
     isSingle && given.length > 1 ? [...given].sort((a, b) => byBytes(a.parts[0]!.stream, b.parts[0]!.stream)) : given
   const parts = appends.flatMap(append => append.parts)
-  const streams = [...new Set(parts.map(part => part.stream))]
-  if (!isSingle) streams.sort(byBytes)
-  const streamIndex = new Map(streams.map((stream, at) => [stream, at + 1]))
-  const isKeyed = appends.some(append => append.key !== undefined)
-  const isChecked = appends.some(append => append.checkIds)
-  const isSimple = isSingle && !isKeyed && !isChecked && streams.length === appends.length
   const [row] = await executor.runArrays(sql`/* events.append_batch */
     select outcomes::text, failed_parts::text, versions::text, positions
     from ${log.names.append_batch}(
-      p_streams => ${streams}::text[],
+      ${batchArguments(appends, waits)},
+      p_event_numbers => ${eventNumbers(parts)}::integer[],
+      ${eventArguments(parts.flatMap(part => part.events))})`)
+  const outcomes = outcomesOf(appends, row as unknown as Answer)
+  if (appends === given) return outcomes
+  const outcomeOf = new Map(appends.map((append, at) => [append, outcomes[at]!]))
+  return given.map(append => outcomeOf.get(append)!)
+}
+
+/** What `append_batch` and `append_check` look at, of the appends as they stand. */
+export function batchArguments(appends: readonly Append[], waits: boolean): Fragment {
+  const parts = appends.flatMap(append => append.parts)
+  const streams = [...new Set(parts.map(part => part.stream))].sort(byBytes)
+  const streamIndex = new Map(streams.map((stream, at) => [stream, at + 1]))
+  const isKeyed = appends.some(append => append.key !== undefined)
+  const isChecked = appends.some(append => append.checkIds)
+  const isInOrder = parts.length === appends.length && parts.every((part, at) => part.stream === streams[at])
+  const isSimple = isInOrder && streams.length === appends.length && !isKeyed && !isChecked
+  return fragment`p_streams => ${streams}::text[],
       p_part_appends => ${appends.flatMap((append, at) => append.parts.map(() => at + 1))}::integer[],
       p_part_streams => ${parts.map(part => streamIndex.get(part.stream))}::integer[],
       p_part_expected => ${parts.map(part => expectedWord(part.expected))}::text[],
@@ -97,18 +128,17 @@ export async function sendBatch(
       p_digests => ${isKeyed ? appends.map(append => append.digest ?? null) : null}::text[],
       p_is_simple => ${isSimple}::boolean,
       p_waits => ${waits}::boolean,
-      ${placeArguments(parts)},
-      ${eventArguments(parts.flatMap(part => part.events))})`)
-  const [kinds, failed, versions, positions] = row as [string, string | null, string, number[] | null]
-  const outcomes = outcomesOf(appends, {
-    kinds: kindsOf(kinds),
-    failedParts: numbersOf(failed ?? '{}'),
-    versions: numbersOf(versions),
-    positions: positions ?? [],
-  })
-  if (appends === given) return outcomes
-  const outcomeOf = new Map(appends.map((append, at) => [append, outcomes[at]!]))
-  return given.map(append => outcomeOf.get(append)!)
+      p_event_parts => ${eventParts(parts)}::integer[]`
+}
+
+/** By event, its part, from 1. */
+export function eventParts(parts: readonly Part[]): number[] {
+  return parts.flatMap((part, at) => part.events.map(() => at + 1))
+}
+
+/** By event, its number in its part, from 1. */
+export function eventNumbers(parts: readonly Part[]): number[] {
+  return parts.flatMap(part => part.events.map((_, n) => n + 1))
 }
 
 /** The events of a call, as every function that appends takes them. */
@@ -122,12 +152,6 @@ export function eventArguments(events: readonly CheckedEvent[]): Fragment {
       p_correlations => ${columns.correlations}::text[],
       p_causations => ${columns.causations}::text[],
       p_users => ${columns.users}::text[]`
-}
-
-/** By event: its part and its number in it, from 1. */
-export function placeArguments(parts: readonly Part[]): Fragment {
-  return fragment`p_event_parts => ${parts.flatMap((part, at) => part.events.map(() => at + 1))}::integer[],
-      p_event_numbers => ${parts.flatMap(part => part.events.map((_, n) => n + 1))}::integer[]`
 }
 
 /** Events by column, as the functions take them: null where every row has the default. */
@@ -182,14 +206,6 @@ export function byBytes(a: string, b: string): number {
 
 const beyondAscii = /[^\0-\x7f]/
 
-export function numbersOf(array: string): number[] {
-  return array === '{}' ? [] : array.slice(1, -1).split(',').map(Number)
-}
-
-export function kindsOf(array: string): OutcomeKind[] {
-  return array.slice(1, -1).split(',') as OutcomeKind[]
-}
-
 /** The advisory locks of an append's streams, until the transaction ends: on the hash of `schema/stream`, sorted. */
 export async function lockStreams(executor: Executor, log: Log, append: Append): Promise<void> {
   await executor.run(sql`/* events.advisory_lock */
@@ -201,35 +217,37 @@ export async function lockStreams(executor: Executor, log: Log, append: Append):
     ) as keys`)
 }
 
+/** Outcomes, failed parts and versions, each an array as text, and the positions that were drawn. */
+export type Answer = readonly [string, string | null, string | null, readonly number[] | null]
+
 /** By append, from the columns of the answer. */
-export function outcomesOf(
-  appends: readonly Append[],
-  answer: {
-    readonly kinds: readonly OutcomeKind[]
-    readonly failedParts: readonly number[]
-    readonly versions: readonly number[]
-    readonly positions: readonly number[]
-  },
-): Outcome[] {
+export function outcomesOf(appends: readonly Append[], [kinds, failed, before, drawn]: Answer): Outcome[] {
+  const kindOf = kinds.slice(1, -1).split(',') as OutcomeKind[]
+  const failedParts = numbersOf(failed)
+  const versions = numbersOf(before)
   let part = 0
-  let drawn = 0
+  let last = 0
   return appends.map((append, at) => {
-    const kind = answer.kinds[at]!
+    const kind = kindOf[at]!
     const isStored = kind === 'appended'
     const first = part
     part += append.parts.length
     const positions: number[] = []
     if (isStored)
       for (const { events } of append.parts) {
-        drawn += events.length
-        positions.push(answer.positions[drawn - 1]!)
+        last += events.length
+        positions.push(drawn![last - 1]!)
       }
     return {
       kind,
-      failedPart: Math.max(0, (answer.failedParts[at] ?? 0) - first - 1),
+      failedPart: Math.max(0, (failedParts[at] ?? 0) - first - 1),
       // The database gives the version before; of an append that was stored, the caller wants the one after.
-      versions: append.parts.map(({ events }, n) => (answer.versions[first + n] ?? 0) + (isStored ? events.length : 0)),
+      versions: append.parts.map(({ events }, n) => (versions[first + n] ?? 0) + (isStored ? events.length : 0)),
       positions,
     }
   })
+}
+
+function numbersOf(array: string | null): number[] {
+  return array === null || array === '{}' ? [] : array.slice(1, -1).split(',').map(Number)
 }

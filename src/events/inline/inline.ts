@@ -15,16 +15,16 @@ import type { Transaction } from '../../database/database.ts'
 import { lendTransaction } from '../../database/handle.ts'
 import { sql } from '../../database/sql.ts'
 import { isCollision, isConnectionLost, sqlStateOf, toRillflowError } from '../../database/sqlstate.ts'
-import { expectedVersion, expectedWord } from '../append/prepare.ts'
 import {
   type Append,
-  byBytes,
+  batchArguments,
   columnsOf,
   eventArguments,
+  eventNumbers,
+  eventParts,
   lockStreams,
   type Outcome,
-  type OutcomeKind,
-  placeArguments,
+  outcomesOf,
 } from '../append/send.ts'
 import type { RecordedEvent } from '../definition.ts'
 import { InlineProjectionFailed, InlineProjectionUnknown } from '../errors.ts'
@@ -35,16 +35,20 @@ import type { InlineProjection } from './registry.ts'
 /** Rejects if a projection does; then the transaction, or a savepoint around it, has to be rolled back. */
 export async function appendInline(log: Log, append: Append, tx: Transaction, over?: AbortSignal): Promise<Outcome> {
   if (append.advisoryLock) await lockStreams(tx, log, append)
+  if (append.parts.length === 0) {
+    await append.alongside?.write(tx, append.parts)
+    return { kind: 'appended', failedPart: 0, versions: [], positions: [] }
+  }
   const checked = await check(log, append, tx)
   log.inline.learn(append, checked.active.size > 0)
-  if (checked.kind !== 'appended') return { ...checked, positions: [] }
+  if (checked.outcome.kind !== 'appended') return checked.outcome
   const projections = codeOf(log, checked.active)
-  await append.beside?.(tx, append.parts)
+  await append.alongside?.write(tx, append.parts)
   if (projections.length > 0) {
     const events = await eventsOfRows(log, provisionalRows(append, checked))
     for (const projection of projections) await apply(log, projection, events, tx, over)
   }
-  return { kind: 'appended', failedPart: 0, ...(await store(log, append, checked, tx)) }
+  return { ...checked.outcome, positions: await store(log, append, checked, tx) }
 }
 
 /** How long the transaction around it may take: its projections, and the waiting for streams before. */
@@ -52,43 +56,43 @@ export function inlineTimeout(log: Log): number {
   return log.inline.list().reduce((sum, projection) => sum + timeoutOf(log, projection), defaultTimeout(log))
 }
 
-interface Checked extends Omit<Outcome, 'positions'> {
+interface Checked {
+  /** Of an append that is accepted: as if it were stored, but for its positions. */
+  readonly outcome: Outcome
+  /** By part, the version before its first event. */
+  readonly base: readonly number[]
   readonly createdAt: Date
   /** The inline projections that want some of it, with their versions. */
   readonly active: ReadonlyMap<string, number>
 }
 
 async function check(log: Log, append: Append, tx: Transaction): Promise<Checked> {
-  const { parts } = append
-  const streams = parts.map(part => part.stream).sort(byBytes)
-  const { ids, types, data } = columnsOf(parts.flatMap(part => part.events))
+  const { ids, types, data } = columnsOf(append.parts.flatMap(part => part.events))
   const [row] = await tx.runArrays(sql`/* events.append_check */
     select
-      outcome, failed_part, to_jsonb(versions), created_at, to_jsonb(inline_names), to_jsonb(inline_versions)
+      outcomes::text, failed_parts::text, versions::text, to_jsonb(base), created_at, to_jsonb(inline_names),
+      to_jsonb(inline_versions)
     from ${log.names.append_check}(
-      p_streams => ${streams}::text[],
-      p_part_streams => ${parts.map(part => streams.indexOf(part.stream) + 1)}::integer[],
-      p_part_expected => ${parts.map(part => expectedWord(part.expected))}::text[],
-      p_part_versions => ${parts.map(part => expectedVersion(part.expected))}::bigint[],
-      p_part_counts => ${parts.map(part => part.events.length)}::integer[],
-      p_allow_archived => ${append.allowArchived}::boolean,
-      p_check_ids => ${append.checkIds}::boolean,
-      p_key => ${append.key ?? null}::text,
-      p_digest => ${append.digest ?? null}::text,
-      p_event_parts => ${parts.flatMap((part, at) => part.events.map(() => at + 1))}::integer[],
+      ${batchArguments([append], true)},
+      p_runs_inline => true,
       p_ids => ${ids}::uuid[],
       p_types => ${types}::text[],
       p_data => ${data}::jsonb)`)
-  const [kind, failed, versions, createdAt, names, numbers] = row as [
-    OutcomeKind,
-    number,
-    number[] | null,
+  const [outcomes, failed, versions, base, createdAt, names, numbers] = row as [
+    string,
+    string | null,
+    string | null,
+    (number | null)[] | null,
     Date,
     string[] | null,
     number[] | null,
   ]
+  const [outcome] = outcomesOf(
+    [append],
+    [outcomes, failed, versions, append.parts.flatMap(part => part.events).map(() => 0)],
+  )
   const active = new Map((names ?? []).map((name, at) => [name, numbers![at]!]))
-  return { kind, failedPart: Math.max(0, failed - 1), versions: versions ?? [], createdAt, active }
+  return { outcome: { ...outcome!, positions: [] }, base: (base ?? []) as number[], createdAt, active }
 }
 
 /** The active projections in the order they were registered; the database decides which, and in which version. */
@@ -153,35 +157,32 @@ function failureOf(projection: string, error: unknown): RillflowError {
   return new InlineProjectionFailed({ projection, reason }, error)
 }
 
-async function store(
-  log: Log,
-  append: Append,
-  { versions, createdAt }: Checked,
-  tx: Transaction,
-): Promise<Pick<Outcome, 'versions' | 'positions'>> {
+/** Returns the position of the last event of each part. */
+async function store(log: Log, append: Append, { base, createdAt }: Checked, tx: Transaction): Promise<number[]> {
   const { parts } = append
   const [row] = await tx.runArrays(sql`/* events.append_store */
     select positions
     from ${log.names.append_store}(
+      p_refused => null,
       p_streams => ${parts.map(part => part.stream)}::text[],
-      p_base => ${versions}::bigint[],
+      p_base => ${base}::bigint[],
       p_created_at => ${createdAt.toISOString()}::timestamptz,
-      ${placeArguments(parts)},
+      p_event_parts => ${eventParts(parts)}::integer[],
+      p_event_numbers => ${eventNumbers(parts)}::integer[],
       ${eventArguments(parts.flatMap(part => part.events))})`)
   const [drawn] = row as [number[]]
   let count = 0
-  const positions = parts.map(part => {
+  return parts.map(part => {
     count += part.events.length
     return drawn[count - 1]!
   })
-  return { versions: parts.map((part, at) => versions[at]! + part.events.length), positions }
 }
 
 /** The events as they will be read, but for their position: in the columns that reading takes. */
-function provisionalRows(append: Append, { versions, createdAt }: Checked): unknown[][] {
+function provisionalRows(append: Append, { base, createdAt }: Checked): unknown[][] {
   return append.parts.flatMap((part, at) =>
     part.events.map((event, n) => {
-      const place = [0, part.stream, versions[at]! + n + 1, event.id, event.type, event.schemaVersion]
+      const place = [0, part.stream, base[at]! + n + 1, event.id, event.type, event.schemaVersion]
       const said = [JSON.parse(event.data), event.headers === undefined ? null : JSON.parse(event.headers)]
       return [...place, ...said, event.correlationId, event.causationId ?? null, event.userId ?? null, createdAt]
     }),

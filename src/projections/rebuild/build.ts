@@ -5,10 +5,10 @@
 
 import type { Consumer } from '../../consumers/consumer.ts'
 import type { Consumers } from '../../consumers/consumers.ts'
-import { type Lease, saveProgress } from '../../consumers/lease.ts'
-import { renew as renewRow } from '../../consumers/row.ts'
+import { type Held, type Lease, renew, save } from '../../consumers/row.ts'
 import { applyPage } from '../../consumers/run/batch.ts'
 import { setPace } from '../../consumers/run/pace.ts'
+import { consumerNames } from '../../consumers/schema.ts'
 import { isRillflowError } from '../../core/errors.ts'
 import { sleep, throwIfAborted } from '../../core/lifecycle.ts'
 import { sql } from '../../database/sql.ts'
@@ -52,7 +52,7 @@ export interface RebuildParts {
 export interface Build {
   readonly consumers: Consumers
   readonly consumer: Consumer
-  readonly lease: Pick<Lease, 'consumer' | 'fence'>
+  readonly lease: Held
   checkpoint: number
   attempts: number
   events: number
@@ -84,7 +84,7 @@ export async function catchUp(build: Build): Promise<void> {
   const pace = setPace(log.database, consumer)
   const lost = signal ?? new AbortController().signal
   const pages = feed.reader(consumer.filter)
-  await renew(log, build)
+  await renew(log, lease, consumer.leaseMs)
   let renewedAt = performance.now()
   for (;;) {
     const { settled } = await settle(log)
@@ -92,12 +92,12 @@ export async function catchUp(build: Build): Promise<void> {
     while (build.checkpoint < settled) {
       throwIfAborted(signal)
       if (performance.now() - renewedAt > consumer.leaseMs / 3) {
-        await renew(log, build)
+        await renew(log, lease, consumer.leaseMs)
         renewedAt = performance.now()
       }
       const page = await pages.next(build.checkpoint, settled, pace.limit())
       if (page.events.length === 0) {
-        await saveProgress(log, log.database, lease, { checkpoint: page.reached })
+        await save(log, lease, { checkpoint: page.reached }, log.database)
         build.checkpoint = page.reached
       } else {
         const startedAt = performance.now()
@@ -131,11 +131,6 @@ export function report(build: Build, phase: RebuildProgress['phase'], head: numb
   onProgress({ phase, position: checkpoint, head, events, eventsPerSecond: events / seconds, etaMs })
 }
 
-/** The fence stays, so that it can go on while something of it is under way. */
-async function renew(log: Log, { lease, consumer }: Build): Promise<void> {
-  await renewRow(log, lease, consumer.leaseMs)
-}
-
 /** True for what goes away by itself: others hold a lock that is needed. */
 export function isLocked(error: unknown): boolean {
   const passing = ['serialization_failed', 'timed_out', 'transaction_timeout']
@@ -144,11 +139,10 @@ export function isLocked(error: unknown): boolean {
   return isRillflowError(error, 'database_failed') && sqlState === lockNotAvailable
 }
 
-export async function stateOf(consumers: Consumers, name: string): Promise<string | undefined> {
-  const { log } = consumers
+export async function stateOf(log: Log, name: string): Promise<string | undefined> {
   const [row] = await log.database.run<{ state: string }>(sql`/* projections.state */
     select state
-    from ${log.names.consumers}
+    from ${consumerNames(log).consumers}
     where name = ${name}::text`)
   return row?.state
 }

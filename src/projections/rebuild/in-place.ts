@@ -1,23 +1,29 @@
 /**
  * Rebuilding a read model where it stands, for a projection that only knows how to empty it.
  *
- *     active ──taken over, marked──► rebuilding ──reset, checkpoint back, one transaction──► filled ──► active
+ *     active ──taken over──► emptying ──reset, checkpoint back, one transaction──► rebuilding ──► filled ──► active
  *
- * The operator wins: a batch that is under way is refused by its fence. Nobody else can take the lease meanwhile. A row
- * that says `reset: pending` has not been emptied yet; one that says `done` is filled as far as its checkpoint says.
+ * The operator wins: a batch that is running is refused by its fence. No runner can take the lease meanwhile. A row that
+ * is `rebuilding` is filled as far as its checkpoint says; one that is `emptying` is as it was.
  */
 
-import { LeaseLost } from '../../consumers/errors.ts'
-import { type Lease, newOwner } from '../../consumers/lease.ts'
+import { closeRebuilt } from '../../consumers/dead-letters/row.ts'
+import {
+  abandonRebuild,
+  completeRebuild,
+  emptied,
+  type TakenToRebuild,
+  takeToRebuild,
+} from '../../consumers/operator.ts'
+import type { Lease } from '../../consumers/row.ts'
 import { sleep } from '../../core/lifecycle.ts'
 import { type Backoff, delay } from '../../core/retry.ts'
-import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { inPlaceConsumer } from '../consume.ts'
 import { RebuildImpossible, RebuildRunning } from '../errors.ts'
 import { type Projection, userContext } from '../projection.ts'
 import { tableNames } from '../table.ts'
-import { type Build, beginBuild, catchUp, isLocked, type RebuildOptions, type RebuildParts } from './build.ts'
+import { type Build, beginBuild, catchUp, isLocked, type RebuildOptions, type RebuildParts, stateOf } from './build.ts'
 
 const waits: Backoff = { baseMs: 50, factor: 2, maxMs: 2_000, jitter: 0.5 }
 const resetTries = 20
@@ -36,61 +42,21 @@ export async function rebuildInPlace(
   const consumer = inPlaceConsumer(log, projection)
   const taken = await takeForRebuild(log, projection.name, consumer.leaseMs, restart)
   try {
-    const lease = taken.isReset ? taken.lease : await resetModel(log, projection, taken.lease, signal)
+    const lease = taken.isEmptied ? taken.lease : await resetModel(log, projection, taken.lease, signal)
     const build = beginBuild({ consumers, consumer, lease, from: lease, signal, onProgress })
     await catchUp(build)
-    await finish(log, lease)
+    await completeRebuild(log, lease)
     return build
   } catch (error) {
-    await giveBack(log, taken).catch(() => {})
+    await abandonRebuild(log, taken).catch(() => {})
     throw error
   }
 }
 
-interface Taken {
-  readonly lease: Lease
-  /** Whether the read model has been emptied already. */
-  readonly isReset: boolean
-  readonly wasPaused: boolean
-}
-
-async function takeForRebuild(log: Log, name: string, leaseMs: number, restart: boolean): Promise<Taken> {
-  const owner = newOwner(log)
-  const sign = log.database.soleUser ?? null
-  const [row] = await log.database.run<{
-    fence: number
-    checkpoint: number
-    attempts: number
-    reset: string
-    paused: boolean
-  }>(
-    sql`/* projections.take_for_rebuild */
-      update ${log.names.consumers} as c
-      set definition = case
-          when c.state = 'rebuilding' and not ${restart}::boolean then c.definition
-          else c.definition || '{"reset": "pending"}'
-        end,
-        state = 'rebuilding',
-        owner = ${owner}::text,
-        fence = nextval(${log.names.consumers_fence.quoted}::regclass),
-        lease_until = clock_timestamp() + make_interval(secs => ${leaseMs}::float8 / 1000)
-      where c.name = ${name}::text
-        and (c.state = 'active'
-          or (c.state = 'rebuilding' and (c.owner is null
-            or c.lease_until <= clock_timestamp()
-            or (${sign}::text is not null and split_part(c.owner, '/', 1) <> ${sign}::text))))
-      returning c.fence, c.checkpoint, c.attempts, c.definition ->> 'reset' as reset, c.paused_at is not null as paused`,
-  )
-  if (row !== undefined) {
-    const { fence, checkpoint, attempts } = row
-    const lease = { consumer: name, owner, fence, checkpoint, attempts, retryInMs: 0 }
-    return { lease, isReset: row.reset === 'done', wasPaused: row.paused }
-  }
-  const [state] = await log.database.run<{ state: string }>(sql`/* projections.state */
-    select state
-    from ${log.names.consumers}
-    where name = ${name}::text`)
-  if (state?.state !== 'inline') throw new RebuildRunning({ projection: name })
+async function takeForRebuild(log: Log, name: string, leaseMs: number, restart: boolean): Promise<TakenToRebuild> {
+  const taken = await takeToRebuild(log, name, leaseMs, restart)
+  if (taken !== undefined) return taken
+  if ((await stateOf(log, name)) !== 'inline') throw new RebuildRunning({ projection: name })
   const reason = 'it is inline and has no tables of its own that could be built beside it. Make it async first'
   throw new RebuildImpossible({ projection: name, reason })
 }
@@ -112,25 +78,8 @@ async function resetModel(
           const tables = tableNames(log.schema, projection)
           const given = { tx, tables, attempt: 1, isReplay: false, isRebuild: true, isInline: false, at: () => {} }
           await projection.reset!(userContext(projection.name, { ...given, signal: signal ?? never }))
-          await tx.run(sql`/* projections.close_letters */
-            update ${log.names.dead_letters} as d
-            set state = 'replayed',
-              retry_at = null,
-              history = d.history || jsonb_build_array(jsonb_build_object(
-                'at', clock_timestamp(), 'from', d.state, 'to', 'replayed', 'note', 'rebuilt'))
-            where d.consumer = ${projection.name}::text
-              and d.state in ('open', 'retrying')`)
-          const rows = await tx.run(sql`/* projections.rewind */
-            update ${log.names.consumers}
-            set checkpoint = ${checkpoint}::bigint,
-              attempts = 0,
-              retry_at = null,
-              last_error = null,
-              definition = definition || '{"reset": "done"}'
-            where name = ${lease.consumer}::text
-              and fence = ${lease.fence}::bigint
-            returning name`)
-          if (rows.length === 0) throw new LeaseLost({ consumer: lease.consumer, fence: lease.fence })
+          await closeRebuilt(log, projection.name, tx)
+          await emptied(log, lease, checkpoint, tx)
         },
         { timeoutMs, signal, lockTimeoutMs: 5_000 },
       )
@@ -140,31 +89,4 @@ async function resetModel(
       await sleep(delay(waits, attempt), { signal })
     }
   }
-}
-
-async function finish(log: Log, lease: Lease): Promise<void> {
-  const rows = await log.database.run(sql`/* projections.rebuilt */
-    update ${log.names.consumers}
-    set state = 'active',
-      owner = null,
-      lease_until = null,
-      definition = definition - 'reset',
-      fence = nextval(${log.names.consumers_fence.quoted}::regclass)
-    where name = ${lease.consumer}::text
-      and fence = ${lease.fence}::bigint
-    returning name`)
-  if (rows.length === 0) throw new LeaseLost({ consumer: lease.consumer, fence: lease.fence })
-}
-
-/** Still marked: what is there is not the whole read model. A reset that did not happen is none, and its policy pauses only the rebuild. */
-async function giveBack(log: Log, { lease, wasPaused }: Taken): Promise<void> {
-  await log.database.run(sql`/* projections.give_back */
-    update ${log.names.consumers}
-    set owner = null,
-      lease_until = null,
-      paused_at = case when ${wasPaused}::boolean then paused_at end,
-      state = case when definition ->> 'reset' = 'pending' then 'active' else state end,
-      definition = case when definition ->> 'reset' = 'pending' then definition - 'reset' else definition end
-    where name = ${lease.consumer}::text
-      and fence = ${lease.fence}::bigint`)
 }

@@ -2,7 +2,9 @@
  * A rebuild that a projection owes: the log was cut at a position it had passed, so its read model tells of events that are
  * no more. Its row says so, and it is paid before anything else is applied, by whoever has the code.
  */
-import { change } from '../../consumers/row.ts'
+
+import { change } from '../../consumers/operator.ts'
+import { consumerNames } from '../../consumers/schema.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import type { Projection } from '../projection.ts'
@@ -26,7 +28,7 @@ export function owedRebuilds(parts: RebuildParts): (projection: Projection, sign
 async function owesRebuild(log: Log, name: string): Promise<boolean> {
   const rows = await log.database.runArrays(sql`/* projections.owed */
     select 1
-    from ${log.names.consumers}
+    from ${consumerNames(log).consumers}
     where name = ${name}::text
       and definition ->> 'rebuild' = 'pending'`)
   return rows.length > 0

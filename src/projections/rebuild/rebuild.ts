@@ -9,13 +9,14 @@
  * same; `restart` begins anew. It starts from the beginning of the log, or at the position given as `startFrom`. While it runs it has a lease of its own, so a second one is refused.
  */
 
+import { ensureConsumer } from '../../consumers/consumer.ts'
 import type { Consumers } from '../../consumers/consumers.ts'
-import { ensureConsumer, type Lease, newOwner, releaseLeases, takeLease } from '../../consumers/lease.ts'
+import { putAside, takeOver } from '../../consumers/operator.ts'
+import { type Lease, newOwner, release, take } from '../../consumers/row.ts'
 import { TimedOut } from '../../core/errors.ts'
 import { sleep } from '../../core/lifecycle.ts'
 import { type Backoff, delay } from '../../core/retry.ts'
-import { identifier, sql } from '../../database/sql.ts'
-import type { Log } from '../../events/log.ts'
+import { identifier } from '../../database/sql.ts'
 import { projectionConsumer, shadowConsumer, shadowName } from '../consume.ts'
 import { RebuildImpossible, RebuildRunning } from '../errors.ts'
 import type { Projection } from '../projection.ts'
@@ -34,7 +35,6 @@ import { refuseDependents } from './grants.ts'
 import { rebuildInPlace } from './in-place.ts'
 import { beginShadow } from './shadow.ts'
 import { switchTables, TailFailed } from './switch.ts'
-import { takeOver } from './take-over.ts'
 
 export interface Rebuilt {
   /** What the read model has now applied. */
@@ -78,7 +78,7 @@ async function rebuildBeside(
     await refuseDependents(log.database, projection.name, identifier(log.schema, declared.name))
   await beginShadow(log, projection, options.restart ?? false)
   const consumer = shadowConsumer(log, projection)
-  const lease = await takeLease(log, shadowName(projection), newOwner(log), consumer.leaseMs)
+  const lease = await take(log, shadowName(projection), newOwner(log), consumer.leaseMs)
   if (typeof lease === 'string') throw new RebuildRunning({ projection: projection.name })
   try {
     const build = beginBuild({ consumers, consumer, lease, from: lease, signal, onProgress })
@@ -108,7 +108,7 @@ async function switchWhenPossible(
   for (let attempt = 1; ; attempt++) {
     await catchUp(build)
     report(build, 'switching', build.checkpoint)
-    const isInline = (await stateOf(build.consumers, projection.name)) === 'inline'
+    const isInline = (await stateOf(build.consumers.log, projection.name)) === 'inline'
     // Nothing is begun any more that would be in the way.
     const held = isInline ? undefined : await takeOver(log, projection.name, build.consumer.leaseMs)
     try {
@@ -117,7 +117,7 @@ async function switchWhenPossible(
       build.events += done.events
       return
     } catch (error) {
-      if (held !== undefined) await releaseLeases(log, [held]).catch(() => {})
+      if (held !== undefined) await release(log, [held]).catch(() => {})
       build.consumers.wake.changed()
       if (error instanceof TailFailed) {
         if (++failures > mostFailures) throw error.cause ?? error
@@ -127,17 +127,6 @@ async function switchWhenPossible(
       await sleep(delay(waits, attempt), { signal })
     }
   }
-}
-
-/** Gives it back so that it can be gone on with, also if its policy has paused it. */
-async function putAside(log: Log, lease: Lease): Promise<void> {
-  await log.database.run(sql`/* projections.put_aside */
-    update ${log.names.consumers}
-    set owner = null,
-      lease_until = null,
-      paused_at = null
-    where name = ${lease.consumer}::text
-      and fence = ${lease.fence}::bigint`)
 }
 
 /** The first to read the new tables should not be the one to find out how large they are. */

@@ -2,7 +2,11 @@
  * The tables that a rebuild fills beside the old ones, and the row with its checkpoint. They are made together and go
  * together, so that a rebuild that was cut off can go on where it was: its row says how far the tables are.
  */
+
 import { createHash } from 'node:crypto'
+import { removeAll } from '../../consumers/dead-letters/row.ts'
+import { ensure, forget, isHeld } from '../../consumers/row.ts'
+import { consumerNames } from '../../consumers/schema.ts'
 import type { Transaction } from '../../database/database.ts'
 import { identifier, sql } from '../../database/sql.ts'
 import { toRillflowError } from '../../database/sqlstate.ts'
@@ -24,26 +28,18 @@ export async function beginShadow(log: Log, projection: Projection, restart: boo
   await log.database.transaction(async tx => {
     for (;;) {
       const [row] = await tx.run<{ print: string | null; held: boolean }>(sql`/* projections.shadow */
-        select
-          definition ->> 'fingerprint' as print,
-          owner is not null
-            and lease_until > clock_timestamp()
-            and (${log.database.soleUser ?? null}::text is null
-              or split_part(owner, '/', 1) = ${log.database.soleUser ?? null}::text) as held
-        from ${log.names.consumers}
-        where name = ${name}::text
+        select c.definition ->> 'fingerprint' as print, ${isHeld(log)} as held
+        from ${consumerNames(log).consumers} as c
+        where c.name = ${name}::text
         for update`)
       if (row?.held === true) throw new RebuildRunning({ projection: projection.name })
       if (row !== undefined && row.print === print && !restart) return
       if (row !== undefined) await forgetShadow(log, tx, projection)
       const { startFrom } = projection.options
-      const [made] = await tx.run(sql`/* projections.begin_shadow */
-        insert into ${log.names.consumers} (name, kind, checkpoint, definition)
-        values (${name}::text, 'projection', ${typeof startFrom === 'number' ? startFrom : 0}::bigint,
-          ${JSON.stringify({ rebuilds: projection.name, fingerprint: print })}::jsonb)
-        on conflict do nothing
-        returning name`)
-      // Somebody else has just begun.
+      const checkpoint = typeof startFrom === 'number' ? startFrom : 0
+      const definition = { rebuilds: projection.name, fingerprint: print }
+      const [made] = await ensure(log, [{ name, kind: 'projection', checkpoint, definition }], tx)
+      // Another process has just begun.
       if (made === undefined) continue
       for (const { declared } of projection.tables) await makeShadow(log, tx, shadowOf(declared))
       return
@@ -54,12 +50,8 @@ export async function beginShadow(log: Log, projection: Projection, restart: boo
 /** The row, its dead letters and the tables. */
 export async function forgetShadow(log: Log, tx: Transaction, projection: Projection): Promise<void> {
   const name = shadowName(projection)
-  await tx.run(sql`/* projections.forget_letters */
-    delete from ${log.names.dead_letters}
-    where consumer = ${name}::text`)
-  await tx.run(sql`/* projections.forget_shadow */
-    delete from ${log.names.consumers}
-    where name = ${name}::text`)
+  await removeAll(log, [name], tx)
+  await forget(log, [name], tx)
   for (const { declared } of projection.tables) await dropTable(log, tx, shadowOf(declared))
 }
 

@@ -11,9 +11,11 @@
  */
 
 import type { Consumer } from '../../consumers/consumer.ts'
+import { replaceBy } from '../../consumers/dead-letters/row.ts'
 import { LeaseLost } from '../../consumers/errors.ts'
-import type { Lease } from '../../consumers/lease.ts'
-import { forget, move } from '../../consumers/row.ts'
+import { move } from '../../consumers/operator.ts'
+import { forget, type Held } from '../../consumers/row.ts'
+import { consumerNames } from '../../consumers/schema.ts'
 import type { Transaction } from '../../database/database.ts'
 import { identifier, sql } from '../../database/sql.ts'
 import { holdInlineBarrier } from '../../events/inline/barrier.ts'
@@ -31,7 +33,7 @@ export interface Switching {
   readonly projection: Projection
   /** The one that fills the new tables. */
   readonly shadow: Consumer
-  readonly lease: Pick<Lease, 'consumer' | 'fence'>
+  readonly lease: Held
   readonly signal: AbortSignal | undefined
   /** Whether appends write the old tables themselves, and have to wait for the new ones. */
   readonly isInline: boolean
@@ -57,7 +59,7 @@ export function switchTables(switching: Switching): Promise<{ position: number; 
         await refuseDependents(tx, projection.name, identifier(log.schema, declared.name))
       const tail = await applyTail(switching, tx)
       for (const { declared } of projection.tables) await replaceTable(log, tx, declared)
-      await settleLetters(switching, tx)
+      await replaceBy(log, projection.name, switching.lease.consumer, tx)
       await moveRow(switching, tx, tail.position)
       return tail
     },
@@ -72,7 +74,7 @@ export async function applyTail(
 ): Promise<{ position: number; events: number }> {
   const [row] = await tx.run<{ checkpoint: number }>(sql`/* projections.hold_shadow */
     select checkpoint
-    from ${log.names.consumers}
+    from ${consumerNames(log).consumers}
     where name = ${lease.consumer}::text
       and fence = ${lease.fence}::bigint
     for update`)
@@ -105,41 +107,6 @@ async function replaceTable(log: Log, tx: Transaction, declared: DeclaredTable):
   const indexes = indexesOf(declared).map((index, i) => [indexesOf(shadow)[i]!.name, index.name] as const)
   for (const [from, to] of [[`${shadow.name}_pkey`, `${declared.name}_pkey`] as const, ...indexes])
     await ddl(tx, `alter index ${identifier(log.schema, from)} rename to ${identifier(to)}`, to)
-}
-
-/** What the new tables have applied is no dead letter any more; what they have not is one, and only that. */
-async function settleLetters({ log, projection, lease }: Switching, tx: Transaction): Promise<void> {
-  await tx.run(sql`/* projections.close_letters */
-    update ${log.names.dead_letters} as d
-    set state = 'replayed',
-      retry_at = null,
-      history = d.history || jsonb_build_array(jsonb_build_object(
-        'at', clock_timestamp(), 'from', d.state, 'to', 'replayed', 'note', 'rebuilt'))
-    where d.consumer = ${projection.name}::text
-      and d.state in ('open', 'retrying')
-      and not exists (
-        select
-        from ${log.names.dead_letters} as again
-        where again.consumer = ${lease.consumer}::text
-          and again.event_id = d.event_id)`)
-  await tx.run(sql`/* projections.take_letters */
-    insert into ${log.names.dead_letters} as d
-      (consumer, event_id, position, stream, version, type, fence, attempts, errors, first_failed_at, last_failed_at)
-    select ${projection.name}::text, event_id, position, stream, version, type, fence, attempts, errors,
-      first_failed_at, last_failed_at
-    from ${log.names.dead_letters}
-    where consumer = ${lease.consumer}::text
-    on conflict (consumer, event_id) do update
-    set state = 'open',
-      retry_at = null,
-      attempts = d.attempts + excluded.attempts,
-      last_failed_at = excluded.last_failed_at,
-      errors = excluded.errors,
-      history = d.history || jsonb_build_array(jsonb_build_object(
-        'at', clock_timestamp(), 'from', d.state, 'to', 'open', 'note', 'failed again in a rebuild'))`)
-  await tx.run(sql`/* projections.forget_letters */
-    delete from ${log.names.dead_letters}
-    where consumer = ${lease.consumer}::text`)
 }
 
 async function moveRow(

@@ -10,19 +10,24 @@
  * - Subscriptions, processors, snapshotters and the dispatcher go on from the position.
  * - Projections that had passed it owe a rebuild: a daemon does it before it applies anything new; an inline one does it when
  *   it is registered.
- * - Workflows: see `cut-workflows.ts`.
+ * - Workflows: see `workflows/cut.ts`.
  * - Documents are as they were: there is no telling which of them belongs to which event.
  * - The sequence stays where it was, above everything it ever gave out: positions never go back.
  *
  * Each step is a transaction, or several; all can be done again, and events go last. So a cut that was interrupted is
  * simply begun anew.
  */
+
+import { aggregateNames } from '../../aggregates/schema.ts'
+import { removeBeyond as removeDeadLetters } from '../../consumers/dead-letters/row.ts'
+import { moveAllBack } from '../../consumers/operator.ts'
 import { throwIfAborted } from '../../core/lifecycle.ts'
 import type { Database, Executor } from '../../database/database.ts'
 import { type Statement, sql } from '../../database/sql.ts'
-import { type LogNames, logNames } from '../../events/log.ts'
+import { logNames } from '../../events/log.ts'
 import { tombstoneType } from '../../events/streams/streams.ts'
-import { type CutWorkflows, cutWorkflows } from './cut-workflows.ts'
+import { removeBeyond as removeDeliveries } from '../../subscriptions/save.ts'
+import { type CutWorkflows, cutWorkflows } from '../../workflows/cut.ts'
 
 export interface CutOptions {
   signal?: AbortSignal | undefined
@@ -37,6 +42,12 @@ export interface CutLog extends CutWorkflows {
   readonly projections: readonly string[]
 }
 
+type CutNames = ReturnType<typeof namesIn>
+
+function namesIn(schema: string) {
+  return { ...logNames(schema), ...aggregateNames({ schema }) }
+}
+
 const chunk = 1_000
 const limits = { timeoutMs: 10 * 60_000 }
 
@@ -46,7 +57,8 @@ export async function cutLog(
   position: number,
   { signal, onProgress }: CutOptions = {},
 ): Promise<CutLog> {
-  const names = logNames(schema)
+  const names = namesIn(schema)
+  const log = { schema, names }
   const inOne = async <T>(work: (tx: Executor) => Promise<T>): Promise<T> => {
     throwIfAborted(signal)
     return database.transaction(work, limits)
@@ -55,15 +67,16 @@ export async function cutLog(
     await tx.run(forgetKeys(names, position))
     await tx.run(forgetImports(names, position))
   })
-  const workflows = await cutWorkflows(database, names, position, inOne)
+  const workflows = await cutWorkflows(database, schema, position, inOne)
   const projections = await inOne(async tx => {
-    await tx.run(sql`/* upkeep.cut_letters */
-      delete from ${names.dead_letters}
-      where position > ${position}::bigint`)
-    await tx.run(sql`/* upkeep.cut_deliveries */
-      delete from ${names.deliveries}
-      where position > ${position}::bigint`)
-    return moveBack(names, tx, position)
+    await removeDeadLetters(log, position, tx)
+    await removeDeliveries(log, position, tx)
+    const [beyond] = await tx.run<{ exists: boolean }>(sql`/* backup.has_beyond */
+      select exists (
+        select
+        from ${names.events}
+        where position > ${position}::bigint) as exists`)
+    return moveAllBack(log, position, beyond!.exists, tx)
   })
   let events = 0
   for (let count = chunk; count === chunk; ) {
@@ -75,7 +88,7 @@ export async function cutLog(
 }
 
 /** A key whose events are only in part beyond the position belongs to an append that is not whole any more. */
-function forgetKeys(names: LogNames, position: number): Statement {
+function forgetKeys(names: CutNames, position: number): Statement {
   return sql`/* upkeep.cut_keys */
     delete from ${names.idempotency_keys} as k
     where exists (
@@ -86,7 +99,7 @@ function forgetKeys(names: LogNames, position: number): Statement {
 }
 
 /** An import does not know its positions: those that have stored anything since the first event that goes. */
-function forgetImports(names: LogNames, position: number): Statement {
+function forgetImports(names: CutNames, position: number): Statement {
   return sql`/* upkeep.cut_imports */
     delete from ${names.imports}
     where updated_at >= (
@@ -95,42 +108,8 @@ function forgetImports(names: LogNames, position: number): Statement {
       where position > ${position}::bigint)`
 }
 
-/** Returns the projections that have to be built anew. Their rows tell them so. */
-async function moveBack(names: LogNames, tx: Executor, position: number): Promise<string[]> {
-  // A rebuild that was cut off begins anew: it makes its tables itself.
-  await tx.run(sql`/* upkeep.cut_rebuilds */
-    delete from ${names.consumers}
-    where kind = 'projection'
-      and definition ? 'rebuilds'
-      and checkpoint > ${position}::bigint`)
-  const rows = await tx.run<{ name: string; kind: string }>(sql`/* upkeep.cut_consumers */
-    update ${names.consumers}
-    -- Until it is rebuilt, a read model has applied nothing that could be waited for.
-    set checkpoint = case when kind = 'projection' then 0 else ${position}::bigint end,
-      definition = case
-        when kind <> 'projection' then definition
-        when state = 'rebuilding' then definition || '{"rebuild": "pending", "reset": "pending"}'
-        else definition || '{"rebuild": "pending"}'
-      end,
-      attempts = 0,
-      retry_at = null,
-      owner = null,
-      lease_until = null,
-      last_error = null,
-      progressed_at = clock_timestamp(),
-      fence = nextval(${names.consumers_fence.quoted}::regclass)
-    where checkpoint > ${position}::bigint
-      -- Applied with each append, so its checkpoint tells nothing.
-      or (state = 'inline' and exists (
-        select
-        from ${names.events}
-        where position > ${position}::bigint))
-    returning name, kind`)
-  return rows.flatMap(row => (row.kind === 'projection' ? [row.name] : [])).sort()
-}
-
 /** The last events, and their streams with them: the log is whole after each chunk. */
-async function cutEvents(names: LogNames, tx: Executor, position: number): Promise<number> {
+async function cutEvents(names: CutNames, tx: Executor, position: number): Promise<number> {
   const rows = await tx.run<{
     stream: string
     version: number

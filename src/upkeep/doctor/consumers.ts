@@ -1,4 +1,5 @@
 /** What follows the log: is somebody at it, how far behind is it, what has it set aside. */
+import { consumerNames } from '../../consumers/schema.ts'
 import { type ConsumerStatus, readStatus } from '../../consumers/status.ts'
 import { literal, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
@@ -64,8 +65,8 @@ function runnerOf({ kind }: ConsumerStatus): string {
 }
 
 /** As long as its row is there, retention keeps for it what it has not read. */
-function removalOf({ names }: Log, { kind, name }: ConsumerStatus): string {
-  if (kind !== 'subscription') return `delete from ${names.consumers} where name = ${literal(name)}`
+function removalOf(log: Log, { kind, name }: ConsumerStatus): string {
+  if (kind !== 'subscription') return `delete from ${consumerNames(log).consumers} where name = ${literal(name)}`
   const [subscription, group] = partsOf(name)
   return `store.subscriptions.delete(${JSON.stringify(subscription)}, ${JSON.stringify(group)})`
 }
@@ -89,7 +90,7 @@ async function expiredLeases(log: Log): Promise<Trouble[]> {
   const sign = log.database.soleUser ?? null
   const rows = await log.database.run<{ name: string; owner: string; expired_ms: number }>(sql`/* doctor.leases */
     select c.name, c.owner, (extract(epoch from clock_timestamp() - c.lease_until) * 1000)::float8 as expired_ms
-    from ${log.names.consumers} as c
+    from ${consumerNames(log).consumers} as c
     where c.owner is not null
       and (c.lease_until < clock_timestamp()
         or (${sign}::text is not null and split_part(c.owner, '/', 1) <> ${sign}::text))
@@ -101,12 +102,12 @@ async function expiredLeases(log: Log): Promise<Trouble[]> {
   }))
 }
 
-async function owedRebuilds({ database, names }: Log): Promise<Trouble[]> {
-  const rows = await database.run<{ name: string; is_cut: boolean }>(sql`/* doctor.rebuilds */
+async function owedRebuilds(log: Log): Promise<Trouble[]> {
+  const rows = await log.database.run<{ name: string; is_cut: boolean }>(sql`/* doctor.rebuilds */
     select name, definition ->> 'rebuild' = 'pending' as is_cut
-    from ${names.consumers}
+    from ${consumerNames(log).consumers}
     where definition ->> 'rebuild' = 'pending'
-      or (state = 'rebuilding' and (owner is null or lease_until < clock_timestamp()))
+      or (state in ('emptying', 'rebuilding') and (owner is null or lease_until < clock_timestamp()))
     order by name`)
   return rows.map(({ name, is_cut: isCut }) => ({
     level: 'warning' as const,
@@ -125,10 +126,10 @@ function retryOf(consumer: string): string {
     : `store.deadLetters.retry(${JSON.stringify(consumer)}, {})`
 }
 
-async function openLetters({ database, names }: Log): Promise<Trouble[]> {
-  const rows = await database.run<{ consumer: string; count: number }>(sql`/* doctor.letters */
+async function openLetters(log: Log): Promise<Trouble[]> {
+  const rows = await log.database.run<{ consumer: string; count: number }>(sql`/* doctor.letters */
     select consumer, count(*) as count
-    from ${names.dead_letters}
+    from ${consumerNames(log).dead_letters}
     where state in ('open', 'retrying')
     group by consumer
     order by consumer`)

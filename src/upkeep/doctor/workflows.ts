@@ -1,11 +1,14 @@
 /** What handlers have to do: is there somebody who can. */
+
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { listHandlers } from '../../workflows/insight/handlers.ts'
+import { workflowNames } from '../../workflows/schema.ts'
 import type { Check } from './doctor.ts'
 
 export function checkWorkflows(log: Log): Check[] {
-  const { database, names } = log
+  const { database } = log
+  const names = workflowNames(log)
   return [
     {
       name: 'workflows.without_code',

@@ -3,6 +3,7 @@
  * deleted; those that run are deleted too, so that their outcome is refused, or, if the workflow is to be compensated,
  * stay as `stopping` under a new fence until their attempt is known to be over.
  */
+import { reopenRemoved, withdrawRequests } from '../../consumers/consumers.sql.ts'
 import { byIndexOnly, plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'
 
 /**
@@ -107,11 +108,7 @@ export const cancel: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly 
               and d.correlation_id = p_correlation);
     end if;
     -- A retry that was asked for is not to be any more.
-    update ~dead_letters as d
-      set retry_at = null
-      where d.correlation_id = p_correlation
-        and d.state = 'open'
-        and d.retry_at is not null;
+    ${withdrawRequests}
     if p_state = 'compensating' then
       update ~workflow_executions as x
         set state = 'stopping',
@@ -214,7 +211,7 @@ export const holdLanes: SqlFunction = plpgsql({ revision: 1, settings: byIndexOn
  * Removes these executions of one workflow, whatever their state, and lets their lanes go on. The caller holds the
  * workflow, the lanes and the executions. p_joins: how many joins of the workflow were closed with it.
  */
-export const remove: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly })`
+export const remove: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly })`
   create function ~workflow_remove(
     p_owner text,
     p_correlation text,
@@ -256,14 +253,7 @@ export const remove: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly 
         where s.execution = any(p_ids);
       delete from ~workflow_waits as w
         where w.execution = any(p_ids);
-      update ~dead_letters as d
-        set state = 'open',
-          retry_at = null,
-          history = case when jsonb_array_length(d.history) < 20 then d.history else d.history - 0 end
-            || jsonb_build_array(jsonb_build_object('at', moment, 'from', 'retrying', 'to', 'open'))
-        where d.correlation_id = p_correlation
-          and d.state = 'retrying'
-          and d.execution = any(p_ids);
+      ${reopenRemoved}
       delete from ~workflow_executions as x
         where x.id = any(p_ids);
       get diagnostics removed = row_count;

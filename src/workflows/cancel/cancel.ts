@@ -13,12 +13,14 @@
  * mark on the row lets any worker go on with it should this process end in between. One that is started meanwhile is
  * cancelled when it is dispatched, because that looks at its parent.
  */
+
 import { InvalidOption } from '../../core/errors.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import type { Wake } from '../../events/order/wake.ts'
 import { dispatcherName } from '../routes.ts'
+import { workflowNames } from '../schema.ts'
 import { readStatuses, type WorkflowStatus } from '../status.ts'
 import { cancelOwner, nextUndo } from './compensate.ts'
 
@@ -84,7 +86,7 @@ export async function cancelIn(
 ): Promise<boolean> {
   const [row] = await tx.run<{ cancelled: boolean }>(sql`/* workflows.cancel */
     select cancelled
-    from ${log.names.workflow_cancel}(
+    from ${workflowNames(log).workflow_cancel}(
       ${cancelOwner}::text,
       ${correlationId}::text,
       ${dispatcherName}::text,
@@ -100,18 +102,18 @@ export async function cancelIn(
 export async function holdWhole(log: Log, tx: Executor, correlationId: string): Promise<void> {
   await tx.run(sql`/* workflows.hold_workflow */
     select correlation_id
-    from ${log.names.workflows}
+    from ${workflowNames(log).workflows}
     where correlation_id = ${correlationId}::text
     for update`)
   await tx.run(sql`/* workflows.hold_lanes */
-    select ${log.names.workflow_hold_lanes}(${correlationId}::text)`)
+    select ${workflowNames(log).workflow_hold_lanes}(${correlationId}::text)`)
 }
 
 /** Goes on where whoever cancelled a workflow has not come to its children; returns how many it cancelled. */
 export async function reachAllChildren(parts: CancelParts): Promise<number> {
   const rows = await parts.log.database.run<{ correlation_id: string }>(sql`/* workflows.spreading */
     select correlation_id
-    from ${parts.log.names.workflows}
+    from ${workflowNames(parts.log).workflows}
     where is_spreading
     order by correlation_id
     limit 100`)
@@ -124,19 +126,19 @@ async function reachChildren(parts: CancelParts, correlationId: string): Promise
   const { log } = parts
   const [parent] = await log.database.run<{ state: string; reason: string | null }>(sql`/* workflows.cancelled_parent */
     select state, reason
-    from ${log.names.workflows}
+    from ${workflowNames(log).workflows}
     where correlation_id = ${correlationId}::text
       and is_spreading`)
   if (parent === undefined) return 0
   const children = await log.database.run<{ correlation_id: string }>(sql`/* workflows.descendants */
     with recursive below as (
       select c.correlation_id, c.state
-      from ${log.names.workflows} as c
+      from ${workflowNames(log).workflows} as c
       where c.parent = ${correlationId}::text
       union
       select c.correlation_id, c.state
       from below
-      join ${log.names.workflows} as c on c.parent = below.correlation_id)
+      join ${workflowNames(log).workflows} as c on c.parent = below.correlation_id)
     select correlation_id
     from below
     where state = 'active'
@@ -145,7 +147,7 @@ async function reachChildren(parts: CancelParts, correlationId: string): Promise
   let count = 0
   for (const child of children) if (await cancelWorkflow(parts, child.correlation_id, options)) count++
   await log.database.run(sql`/* workflows.spread */
-    update ${log.names.workflows}
+    update ${workflowNames(log).workflows}
     set is_spreading = false
     where correlation_id = ${correlationId}::text`)
   return count

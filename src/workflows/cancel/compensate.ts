@@ -11,6 +11,7 @@
  * An undo is an execution like any other, with retries and a timeout of its own. Its end and the beginning of the next are
  * one transaction. One that fails for good ends the compensation: it is a dead letter, and those before it stay recorded.
  */
+
 import { derivedId } from '../../core/derived-id.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
@@ -21,6 +22,7 @@ import type { ReadResult } from '../emit.ts'
 import { prepareEmitted } from '../emitted.ts'
 import { EventGone } from '../errors.ts'
 import type { Handler } from '../handler.ts'
+import { workflowNames } from '../schema.ts'
 import type { Claimed } from '../work/claim.ts'
 import type { Outcome } from '../work/outcome.ts'
 
@@ -44,7 +46,7 @@ export async function confirmStopped(log: Log, stopped: readonly Stopping[]): Pr
     count += await log.database.transaction(async tx => {
       const [row] = await tx.run<{ removed: number }>(sql`/* workflows.stopped */
         select removed
-        from ${log.names.workflow_stopped}(${cancelOwner}::text, ${correlationId}::text, ${ids}::uuid[])`)
+        from ${workflowNames(log).workflow_stopped}(${cancelOwner}::text, ${correlationId}::text, ${ids}::uuid[])`)
       const { removed } = row!
       if (removed > 0) await nextUndo(log, tx, correlationId)
       return removed
@@ -68,7 +70,7 @@ interface NextUndo {
  * `done` is the undo whose end is stored by the same transaction. The caller holds the workflow.
  */
 export async function nextUndo(log: Log, tx: Executor, correlationId: string, done?: number): Promise<void> {
-  const { names } = log
+  const names = workflowNames(log)
   const [next] = await tx.run<NextUndo>(sql`/* workflows.next_undo */
     select u.id, u.position, u.at, u.execution, u.kind, u.step, u.route
     from ${names.workflows} as w
@@ -138,7 +140,7 @@ export async function undoFailed(log: Log, tx: Executor, { undoId, correlationId
 
 async function endUndo(log: Log, tx: Executor, id: number, state: 'done' | 'failed'): Promise<void> {
   await tx.run(sql`/* workflows.end_undo */
-    update ${log.names.workflow_undos}
+    update ${workflowNames(log).workflow_undos}
     set state = ${state}::text
     where id = ${id}::bigint`)
 }
@@ -150,7 +152,7 @@ async function endCompensation(
   state: 'compensated' | 'compensationFailed',
 ): Promise<void> {
   await tx.run(sql`/* workflows.end_compensation */
-    update ${log.names.workflows}
+    update ${workflowNames(log).workflows}
     set state = ${state}::text,
       updated_at = clock_timestamp()
     where correlation_id = ${correlationId}::text`)

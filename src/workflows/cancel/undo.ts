@@ -4,6 +4,7 @@
  *
  *     recorded ──► running ──► done · failed
  */
+
 import type { Awaitable } from '../../core/core.ts'
 import { InvalidOption } from '../../core/errors.ts'
 import { encodeJson } from '../../core/json.ts'
@@ -15,6 +16,7 @@ import type { Log } from '../../events/log.ts'
 import type { HandlerResult } from '../emit.ts'
 import { ExecutionLost, HandlerNotFound, NonRetryable } from '../errors.ts'
 import { type AnyHandlerOptions, defineHandler, type Handler, type HandlerOptions } from '../handler.ts'
+import { workflowNames } from '../schema.ts'
 
 /** What an undo is told of the step it undoes. */
 export interface UndoneStep {
@@ -96,21 +98,21 @@ export async function recordUndo(log: Log, executor: Executor, place: UndoPlace,
   }>(sql`/* workflows.record_undo */
     with held as materialized (
       select x.id, x.position, x.correlation_id, x.undo_id
-      from ${log.names.workflow_executions} as x
+      from ${workflowNames(log).workflow_executions} as x
       where x.id = ${executionId}::uuid
         and x.fence = ${fence}::bigint
         and x.state = 'running'
       for share),
     recorded as (
-      insert into ${log.names.workflow_undos} as u
+      insert into ${workflowNames(log).workflow_undos} as u
         (id, position, execution, correlation_id, handler, kind, step, data)
-      select nextval(${log.names.workflow_undos_id.quoted}::regclass), held.position, held.id,
+      select nextval(${workflowNames(log).workflow_undos_id.quoted}::regclass), held.position, held.id,
         held.correlation_id, ${undo.handler}::text, ${kind}::text, ${step}::text, ${text}::jsonb
       from held
       where held.undo_id is null
         and exists (
           select
-          from ${log.names.workflow_routes} as r
+          from ${workflowNames(log).workflow_routes} as r
           where r.handler = ${undo.handler}::text
             and r.kind = 'undo')
       -- An earlier attempt had begun the step. What it may have come to is not what it comes to now.
@@ -134,7 +136,7 @@ export async function recordUndo(log: Log, executor: Executor, place: UndoPlace,
 async function unknownUndo(log: Log, executor: Executor, handler: string): Promise<Error> {
   const rows = await executor.run<{ handler: string }>(sql`/* workflows.undo_names */
     select distinct handler
-    from ${log.names.workflow_routes}
+    from ${workflowNames(log).workflow_routes}
     where kind = 'undo'
     order by handler`)
   const nearest = nearestName(
@@ -152,7 +154,7 @@ export async function settleUndo(
   result: string,
 ): Promise<void> {
   await executor.run(sql`/* workflows.settle_undo */
-    update ${log.names.workflow_undos}
+    update ${workflowNames(log).workflow_undos}
     set is_known = true,
       result = ${result}::jsonb
     where execution = ${executionId}::uuid
@@ -170,7 +172,7 @@ export async function loadUndo(log: Log, id: number): Promise<UndoInput> {
     result: unknown
   }>(sql`/* workflows.load_undo */
     select data, step, is_known, result
-    from ${log.names.workflow_undos}
+    from ${workflowNames(log).workflow_undos}
     where id = ${id}::bigint`)
   if (row === undefined) throw new NonRetryable({ reason: `Undo ${id} is not recorded any more.` })
   const { data, step: name, is_known: isKnown, result } = row

@@ -3,8 +3,6 @@
  * states; here they are found by workflow, handler and kind of failure, and can be retried with other data.
  */
 
-import type { DeadLetterState } from '../../consumers/dead-letters/dead-letter.ts'
-import { resolveLetter } from '../../consumers/dead-letters/dead-letters.ts'
 import {
   checkState,
   type DeadLetter,
@@ -12,22 +10,28 @@ import {
   type KeptError,
   listDeadLetters,
   showDeadLetter,
-} from '../../consumers/dead-letters/list.ts'
+} from '../../consumers/dead-letters/dead-letter.ts'
+import { resolveOne, retryOne } from '../../consumers/dead-letters/dead-letters.ts'
 import {
   checkRate,
+  type DeadLetterKind,
   defaultPerSecond,
   type EditedData,
-  isServed,
   type RetryFilter,
   type RetryRequest,
   requestMatching,
-  requestRetry,
 } from '../../consumers/dead-letters/retry.ts'
+import type { DeadLetterState } from '../../consumers/dead-letters/row.ts'
+import { ConsumerNotFound } from '../../consumers/errors.ts'
+import { consumerNames } from '../../consumers/schema.ts'
+import { nearestName } from '../../core/nearest.ts'
 import { checkWhole } from '../../core/whole.ts'
-import { sql } from '../../database/sql.ts'
+import { fragment, sql } from '../../database/sql.ts'
 import { checkEvent } from '../../events/append/prepare.ts'
 import type { Log } from '../../events/log.ts'
-import { consumerOf, type DeadLetterReason } from './letters.ts'
+import { WorkflowNotActive } from '../errors.ts'
+import { workflowNames } from '../schema.ts'
+import { consumerOf, type DeadLetterReason, handlerOf, prefix } from './letters.ts'
 
 export interface HandlerLetter extends DeadLetter {
   readonly handler: string
@@ -95,6 +99,7 @@ export interface HandlerLetters {
 }
 
 export function openHandlerLetters(log: Log, onRequest: () => void): HandlerLetters {
+  const kind = ofHandlers(log)
   return {
     async list({ handler, after, ...options } = {}) {
       const consumer = handler === undefined ? undefined : consumerOf(handler)
@@ -106,25 +111,84 @@ export function openHandlerLetters(log: Log, onRequest: () => void): HandlerLett
     async retry(handler, eventId, options = {}) {
       const consumer = consumerOf(handler)
       const edited = 'data' in options ? await editedData(log, consumer, eventId, options.data) : undefined
-      await requestRetry(log, consumer, eventId, edited)
-      const isRunning = await isServed(log, consumer, 1)
+      await retryOne(log, kind, consumer, eventId, edited)
+      const isRunning = (await kind.isServed(consumer)) ?? false
       onRequest()
       return { requested: 1, isRunning }
     },
     async retryAll({ handler, ...filter } = {}, { perSecond = defaultPerSecond } = {}) {
       checkRate(perSecond)
       const consumer = handler === undefined ? undefined : consumerOf(handler)
-      const requested = await requestMatching(log, consumer, filter, perSecond)
-      const isRunning = consumer === undefined ? await isAnyoneThere(log) : await isServed(log, consumer, requested)
+      const requested = await requestMatching(log, kind, consumer, filter, perSecond)
+      const isRunning = consumer === undefined ? await isAnyoneThere(log) : await kind.isServed(consumer)
+      if (consumer !== undefined && isRunning === undefined && requested === 0) await refuseUnknown(kind, consumer)
       if (requested > 0) onRequest()
-      return { requested, isRunning }
+      return { requested, isRunning: isRunning ?? false }
     },
-    resolve: (handler, eventId, note) => resolveLetter(log, consumerOf(handler), eventId, note),
+    resolve: (handler, eventId, note) => resolveOne(log, kind, consumerOf(handler), eventId, note),
   }
 }
 
+/**
+ * How dead letters of handlers are retried: by an execution, in any runner that has the newest version of the handler.
+ * Those of a workflow that was cancelled or undone are not: nothing of it is run.
+ */
+export function ofHandlers(log: Log): DeadLetterKind {
+  const names = workflowNames(log)
+  return {
+    prefix,
+    mayRetry: fragment`not exists (
+        select
+        from ${names.workflows} as w
+        where w.correlation_id = d.correlation_id
+          and w.state <> 'active')`,
+    isAbandoned: fragment`not exists (
+        select
+        from ${names.workflow_executions} as x
+        where x.id = d.execution
+          and x.is_letter)`,
+    async isServed(consumer) {
+      const sign = log.database.soleUser ?? null
+      const [row] = await log.database.run<{ served: boolean }>(sql`/* workflows.is_served */
+        select r.paused_at is null
+          and exists (
+            select
+            from ${names.workflow_workers} as w
+            where r.id = any(w.routes)
+              and w.heartbeat_at > clock_timestamp() - make_interval(secs => w.lease_ms / 1000.0)
+              and (${sign}::text is null or split_part(w.owner, '/', 1) = ${sign}::text)) as served
+        from ${names.workflow_routes} as r
+        where r.handler = ${handlerOf(consumer)}::text
+          and r.retired_at is null
+        order by r.version desc
+        limit 1`)
+      return row?.served
+    },
+    async names() {
+      const rows = await log.database.run<{ handler: string }>(sql`/* workflows.handler_names */
+        select distinct handler
+        from ${names.workflow_routes}
+        limit 1000`)
+      return rows.map(row => consumerOf(row.handler))
+    },
+    async whyNot(correlationId) {
+      const [row] = await log.database.run<{ state: string }>(sql`/* workflows.state */
+        select state
+        from ${names.workflows}
+        where correlation_id = ${correlationId}::text`)
+      if (row === undefined || row.state === 'active') return undefined
+      return new WorkflowNotActive({ correlationId, state: row.state, wanted: 'its dead letters can only be resolved' })
+    },
+  }
+}
+
+async function refuseUnknown(kind: DeadLetterKind, consumer: string): Promise<void> {
+  const names = await kind.names()
+  if (!names.includes(consumer)) throw new ConsumerNotFound({ consumer, nearest: nearestName(consumer, names) })
+}
+
 function ofHandler<L extends DeadLetter>(letter: L): L & HandlerLetter {
-  const found = Object.assign(letter, { handler: letter.consumer.slice(consumerOf('').length) })
+  const found = Object.assign(letter, { handler: handlerOf(letter.consumer) })
   return found as L & HandlerLetter
 }
 
@@ -160,7 +224,7 @@ async function groupLetters(
         min(first_failed_at) over alike as first_failed_at,
         max(last_failed_at) over alike as last_failed_at,
         count(*) over alike as count
-      from ${log.names.dead_letters} as d
+      from ${consumerNames(log).dead_letters} as d
       where execution is not null
         and state = ${state}::text
         and (${consumer}::text is null or consumer = ${consumer}::text)
@@ -169,7 +233,7 @@ async function groupLetters(
     order by count desc, last_failed_at desc
     limit ${limit}::integer`)
   return rows.map(row => ({
-    handler: row.consumer.slice(consumerOf('').length),
+    handler: handlerOf(row.consumer),
     ...{ fingerprint: row.fingerprint, count: Number(row.count), reason: row.reason },
     latestError: { ...row.error, at: new Date(row.error.at) },
     ...{ firstFailedAt: row.first_failed_at, lastFailedAt: row.last_failed_at },
@@ -182,7 +246,7 @@ async function isAnyoneThere(log: Log): Promise<boolean> {
   const [row] = await log.database.run<{ there: boolean }>(sql`/* workflows.is_anyone_there */
     select exists (
       select
-      from ${log.names.workflow_workers} as w
+      from ${workflowNames(log).workflow_workers} as w
       where w.heartbeat_at > clock_timestamp() - make_interval(secs => w.lease_ms / 1000.0)
         and (${sign}::text is null or split_part(w.owner, '/', 1) = ${sign}::text)) as there`)
   return row!.there

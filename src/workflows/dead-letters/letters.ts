@@ -2,12 +2,15 @@
  * Dead letters of handlers: the same table, the same states as those of every consumer, under the name of the handler.
  * A retry is an execution again; its completion closes the letter in the same transaction, its failure opens it again.
  */
+
 import { createHash } from 'node:crypto'
-import { keptEntries } from '../../consumers/dead-letters/dead-letter.ts'
+import { closeRetried, record, reopenRetried } from '../../consumers/dead-letters/row.ts'
 import { describeError } from '../../consumers/run/failure.ts'
+import { consumerNames } from '../../consumers/schema.ts'
 import type { Executor } from '../../database/database.ts'
-import { sql } from '../../database/sql.ts'
+import { fragment, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
+import { workflowNames } from '../schema.ts'
 import { keepEnds } from '../steps/keep.ts'
 import type { Claimed } from '../work/claim.ts'
 import { unparkAfter } from '../work/lanes.ts'
@@ -40,10 +43,16 @@ export type DeadLetterReason =
   | 'join_timeout'
   | 'join_failed'
 
-/** How the letters of a handler are called among those of consumers. */
+/** How the dead letters of a handler are named among those of consumers. */
 export function consumerOf(handler: string): string {
-  return `handler:${handler}`
+  return `${prefix}${handler}`
 }
+
+export function handlerOf(consumer: string): string {
+  return consumer.slice(prefix.length)
+}
+
+export const prefix = 'handler:'
 
 export interface FailedExecution {
   readonly execution: Claimed
@@ -54,104 +63,53 @@ export interface FailedExecution {
   readonly onFailure?: string | undefined
 }
 
-/** Records that an execution failed for good, in the transaction that ends it. */
+/** Records that an execution failed for good, in the transaction that completes it. */
 export async function recordLetter(log: Log, tx: Executor, failed: FailedExecution): Promise<void> {
   const { execution, handler, error, reason, onFailure } = failed
-  const { event, attempt } = execution
-  if (event === undefined) return reopenGone(log, tx, failed)
-  await keepEnds(log, tx, execution.id)
-  const description = { ...describeError(error), ...(onFailure === undefined ? {} : { onFailure }) }
-  await tx.run(sql`/* workflows.record_letter */
-    insert into ${log.names.dead_letters} as d
-      (consumer, event_id, position, stream, version, type, fence, attempts, execution, correlation_id,
-        reason, fingerprint, errors)
-    values (${consumerOf(handler)}::text, ${event.id}::uuid, ${event.position}::bigint, ${event.stream}::text,
-      ${event.version}::bigint, ${event.type}::text, ${execution.fence}::bigint, ${attempt}::integer,
-      ${execution.id}::uuid, ${execution.correlationId}::text, ${reason}::text,
-      ${fingerprint(handler, error)}::text,
-      -- What the attempts before this one came to: each has one line, the newest of a workflow that may have many.
-      coalesce((
+  const { id, event, attempt, fence, correlationId } = execution
+  // Without its event there is nothing to record but that a retry has failed; the activity has the rest.
+  if (event === undefined) return reopenRetried(log, id, { attempts: attempt, error, reason }, tx)
+  await keepEnds(log, tx, id)
+  const consumer = consumerOf(handler)
+  // Each earlier attempt has a line in the activity; a workflow may have many.
+  const earlier = fragment`coalesce((
         select jsonb_agg(jsonb_build_object('at', earlier.at) || earlier.error order by earlier.position)
         from (
           select a.position, a.at, a.error
-          from ${log.names.workflow_activity} as a
-          where a.correlation_id = ${execution.correlationId}::text
-            and a.execution = ${execution.id}::uuid
+          from ${workflowNames(log).workflow_activity} as a
+          where a.correlation_id = ${correlationId}::text
+            and a.execution = ${id}::uuid
             and a.kind = 'failed'
             and a.outcome in ('retry', 'lost')
             and a.error is not null
             and a.at > coalesce((
               select l.last_failed_at
-              from ${log.names.dead_letters} as l
-              where l.consumer = ${consumerOf(handler)}::text
+              from ${consumerNames(log).dead_letters} as l
+              where l.consumer = ${consumer}::text
                 and l.event_id = ${event.id}::uuid), '-infinity')
           order by a.position desc
-          limit ${Math.max(0, Math.min(keptEntries, attempt) - 1)}::integer) as earlier), '[]')
-        || jsonb_build_array(jsonb_build_object('at', clock_timestamp()) || ${JSON.stringify(description)}::jsonb))
-    on conflict (consumer, event_id) do update
-    set state = 'open',
-      fence = excluded.fence,
-      attempts = d.attempts + excluded.attempts,
-      failures = d.failures + 1,
-      last_failed_at = clock_timestamp(),
-      retry_at = null,
-      note = null,
-      execution = excluded.execution,
-      correlation_id = excluded.correlation_id,
-      reason = excluded.reason,
-      fingerprint = excluded.fingerprint,
-      errors = (
-        select jsonb_agg(kept.error order by kept.n)
-        from jsonb_array_elements(d.errors || excluded.errors) with ordinality as kept(error, n)
-        where kept.n > jsonb_array_length(d.errors || excluded.errors) - ${keptEntries}::integer),
-      history = case
-        when d.state in ('open', 'retrying') then d.history
-        else case when jsonb_array_length(d.history) < ${keptEntries}::integer then d.history else d.history - 0 end
-          || jsonb_build_array(jsonb_build_object('at', clock_timestamp(), 'from', d.state, 'to', 'open'))
-      end`)
-  log.telemetry.count('dead_letters_total')
+          limit ${Math.max(0, Math.min(maxEarlier, attempt - 1))}::integer) as earlier), '[]')`
+  const more = { id, correlationId, reason, fingerprint: fingerprint(handler, error), earlier, onFailure }
+  await record(log, { consumer, fence }, { event, error, attempts: attempt }, tx, more)
 }
 
-/** A letter that was tried again names an event that is gone by now: it says so. Without a letter only the activity does. */
-async function reopenGone(log: Log, tx: Executor, { execution, error, reason }: FailedExecution): Promise<void> {
-  await tx.run(sql`/* workflows.reopen_letter */
-    update ${log.names.dead_letters}
-    set state = 'open',
-      attempts = attempts + ${execution.attempt}::integer,
-      failures = failures + 1,
-      last_failed_at = clock_timestamp(),
-      reason = ${reason}::text,
-      errors = case when jsonb_array_length(errors) < ${keptEntries}::integer then errors else errors - 0 end
-        || jsonb_build_array(
-          jsonb_build_object('at', clock_timestamp()) || ${JSON.stringify(describeError(error))}::jsonb)
-    where execution = ${execution.id}::uuid
-      and state = 'retrying'`)
-}
+/** The dead letter keeps the last 20 errors. */
+const maxEarlier = 19
 
 /** How often this execution was set aside before. */
 export async function countFailures(log: Log, handler: string, eventId: string): Promise<number> {
   const [row] = await log.database.run<{ failures: number }>(sql`/* workflows.count_failures */
     select failures
-    from ${log.names.dead_letters}
+    from ${consumerNames(log).dead_letters}
     where consumer = ${consumerOf(handler)}::text
       and event_id = ${eventId}::uuid`)
   return row?.failures ?? 0
 }
 
-/** The letter whose retry has come to its end. */
+/** The execution that retried a dead letter has completed. */
 export async function closeLetter(log: Log, tx: Executor, execution: Claimed): Promise<void> {
-  const { id, attempt } = execution
-  await tx.run(sql`/* workflows.close_letter */
-    update ${log.names.dead_letters}
-    set state = 'replayed',
-      retry_at = null,
-      attempts = attempts + ${attempt}::integer,
-      history = case when jsonb_array_length(history) < ${keptEntries}::integer then history else history - 0 end
-        || jsonb_build_array(jsonb_build_object('at', clock_timestamp(), 'from', state, 'to', 'replayed'))
-    where execution = ${id}::uuid
-      and state = 'retrying'`)
+  await closeRetried(log, execution.id, execution.attempt, tx)
   await unparkAfter(log, tx, execution)
-  log.telemetry.count('dead_letters_replayed_total')
 }
 
 /** Equal for failures that are alike: numbers and ids, which differ from one to the next, are left out. */

@@ -6,32 +6,23 @@
  * What becomes of the execution decides about the letter: completed it is closed, failed it is open again. A worker that
  * dies over it is taken over from as with any other execution.
  */
+
+import { type Requested, type TakenForExecution, takeForExecutions } from '../../consumers/dead-letters/row.ts'
+import { consumerNames } from '../../consumers/schema.ts'
 import type { Transaction } from '../../database/database.ts'
-import { sql } from '../../database/sql.ts'
+import { fragment, sql } from '../../database/sql.ts'
 import { byBytes } from '../../events/append/send.ts'
 import type { Log } from '../../events/log.ts'
 import { enqueue, type NewExecution } from '../dispatch/enqueue.ts'
 import { recountBranches } from '../joins/recount.ts'
 import { type Route, type RouteRow, routeOf } from '../routes.ts'
+import { workflowNames } from '../schema.ts'
 import { forgetEnds } from '../steps/keep.ts'
 import { laneOf } from '../work/lanes.ts'
+import { handlerOf } from './letters.ts'
 
 /** The most that are queued in one transaction. */
 const mostAtOnce = 100
-
-interface Requested {
-  readonly consumer: string
-  readonly event_id: string
-  readonly correlation_id: string
-}
-
-interface Taken extends Requested {
-  readonly handler: string
-  readonly position: number
-  readonly execution: string
-  readonly state: string
-  readonly is_edited: boolean
-}
 
 /**
  * Queues what is due of the handlers of these routes; returns how many, and when the next one is. Those of a handler that is
@@ -44,14 +35,14 @@ export async function retryLetters(
 ): Promise<{ readonly count: number; readonly nextInMs: number | undefined }> {
   const due = await log.database.run<Requested>(sql`/* workflows.requested_letters */
     select d.consumer, d.event_id, d.correlation_id
-    from ${log.names.dead_letters} as d
+    from ${consumerNames(log).dead_letters} as d
     where d.consumer in (
         select 'handler:' || r.handler
-        from ${log.names.workflow_routes} as r
+        from ${workflowNames(log).workflow_routes} as r
         where r.id = any(${routes}::integer[])
           and exists (
             select
-            from ${log.names.workflow_routes} as newer
+            from ${workflowNames(log).workflow_routes} as newer
             where newer.handler = r.handler
               and newer.retired_at is null))
       and d.retry_at <= clock_timestamp()
@@ -63,14 +54,14 @@ export async function retryLetters(
   // Those that come behind these at a given rate.
   const [next] = await log.database.run<{ next_in: number | null }>(sql`/* workflows.next_letter */
     select (extract(epoch from min(d.retry_at) - clock_timestamp()) * 1000)::float8 as next_in
-    from ${log.names.dead_letters} as d
+    from ${consumerNames(log).dead_letters} as d
     where d.consumer in (
         select 'handler:' || r.handler
-        from ${log.names.workflow_routes} as r
+        from ${workflowNames(log).workflow_routes} as r
         where r.id = any(${routes}::integer[])
           and exists (
             select
-            from ${log.names.workflow_routes} as newer
+            from ${workflowNames(log).workflow_routes} as newer
             where newer.handler = r.handler
               and newer.retired_at is null))
       and d.retry_at > clock_timestamp()
@@ -87,9 +78,12 @@ async function retry(log: Log, tx: Transaction, owner: string, due: readonly Req
     due.filter(({ consumer }) => newest.has(consumer)),
   )
   const retried = taken.filter(({ state }) => state === 'retrying')
-  for (const { handler, event_id: eventId, state } of taken)
+  for (const { consumer, event_id: eventId, state } of taken)
     if (state !== 'retrying')
-      log.telemetry.log.info({ schema: log.schema, handler, eventId }, 'a retry was dropped: its workflow is over')
+      log.telemetry.log.info(
+        { schema: log.schema, handler: handlerOf(consumer), eventId },
+        'a retry was dropped: its workflow is over',
+      )
   const edited = retried.filter(({ is_edited: isEdited }) => isEdited)
   await forgetEnds(
     log,
@@ -107,7 +101,7 @@ async function lockWorkflows(log: Log, tx: Transaction, due: readonly Requested[
   const ids = [...new Set(due.map(letter => letter.correlation_id))].sort(byBytes)
   await tx.run(sql`/* workflows.lock */
     select correlation_id
-    from ${log.names.workflows}
+    from ${workflowNames(log).workflows}
     where correlation_id = any(${ids}::text[])
     order by correlation_id
     for update`)
@@ -117,7 +111,7 @@ async function newestRoutes(log: Log, tx: Transaction, due: readonly Requested[]
   const rows = await tx.run<RouteRow & { consumer: string }>(sql`/* workflows.newest_routes */
     select distinct on (handler) 'handler:' || handler as consumer, id, handler, version, kind,
       to_jsonb(types) as types, start_position, paused_at is not null as paused, definition
-    from ${log.names.workflow_routes}
+    from ${workflowNames(log).workflow_routes}
     where 'handler:' || handler = any(${[...new Set(due.map(({ consumer }) => consumer))]}::text[])
       and retired_at is null
     order by handler, version desc`)
@@ -125,37 +119,25 @@ async function newestRoutes(log: Log, tx: Transaction, due: readonly Requested[]
 }
 
 /** Those that are still asked for. Of a workflow that is cancelled or undone by now, only the request is taken away. */
-async function take(log: Log, tx: Transaction, due: readonly Requested[]): Promise<Taken[]> {
-  return tx.run<Taken>(sql`/* workflows.take_letters */
-    update ${log.names.dead_letters} as d
-    set state = case when exists (
-          select
-          from ${log.names.workflows} as w
-          where w.correlation_id = d.correlation_id
-            and w.state <> 'active')
-        then d.state else 'retrying' end,
-      retry_at = null
-    from unnest(
-      ${due.map(({ consumer }) => consumer)}::text[],
-      ${due.map(({ event_id }) => event_id)}::uuid[]) as u(consumer, event_id)
-    where d.consumer = u.consumer
-      and d.event_id = u.event_id
-      and d.state = 'open'
-      and d.retry_at <= clock_timestamp()
-      and not exists (
+async function take(log: Log, tx: Transaction, due: readonly Requested[]): Promise<TakenForExecution[]> {
+  const isOver = fragment`exists (
         select
-        from ${log.names.workflow_executions} as x
-        where x.id = d.execution)
-    returning d.consumer, d.event_id, d.correlation_id, substr(d.consumer, 9) as handler, d.position, d.execution,
-      d.state, d.edited is not null as is_edited`)
+        from ${workflowNames(log).workflows} as w
+        where w.correlation_id = d.correlation_id
+          and w.state <> 'active')`
+  const isRunning = fragment`exists (
+        select
+        from ${workflowNames(log).workflow_executions} as x
+        where x.id = d.execution)`
+  return takeForExecutions(log, due, { isOver, isRunning }, tx)
 }
 
-function executionOf(letter: Taken, { id: route, definition, kind }: Route): NewExecution {
-  const { handler, position, execution, correlation_id: correlationId } = letter
+function executionOf(letter: TakenForExecution, { id: route, definition, kind }: Route): NewExecution {
+  const { position, execution, correlation_id: correlationId } = letter
   const isLaned = definition.ordered && !definition.keyed
   return {
     ...{ id: execution, position, route, correlationId, isLetter: true, isUnkeyed: definition.keyed },
-    lane: isLaned ? laneOf(handler, correlationId) : undefined,
+    lane: isLaned ? laneOf(handlerOf(letter.consumer), correlationId) : undefined,
     // That of a join is called as the join is.
     joinId: kind === 'join' ? execution : undefined,
   }

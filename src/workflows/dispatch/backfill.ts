@@ -3,10 +3,12 @@
  * and from then on the dispatcher goes on with it. The switch happens under the dispatcher's row, so no event is left to
  * the other.
  */
+
 import type { Transaction } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import { readPage } from '../../events/read/page.ts'
 import { changeRoutes, lockDispatcher, type Route, type RouteRow, routeOf } from '../routes.ts'
+import { workflowNames } from '../schema.ts'
 import { type DispatchParts, dispatch } from './dispatch.ts'
 
 const pageSize = 500
@@ -16,7 +18,7 @@ export async function backfill(parts: DispatchParts): Promise<number> {
   const { log, wake } = parts
   const waiting = await log.database.run<{ id: number }>(sql`/* workflows.behind */
     select id
-    from ${log.names.workflow_routes}
+    from ${workflowNames(log).workflow_routes}
     where backfill_position is not null
       and retired_at is null
     order by id`)
@@ -37,7 +39,7 @@ async function backfillSome(parts: DispatchParts, tx: Transaction, id: number): 
   const [row] = await tx.run<RouteRow & { backfill_position: number }>(sql`/* workflows.behind_route */
     select id, handler, version, kind, to_jsonb(types) as types, start_position, definition,
       paused_at is not null as paused, backfill_position
-    from ${log.names.workflow_routes}
+    from ${workflowNames(log).workflow_routes}
     where id = ${id}::integer
       and backfill_position is not null
     for update skip locked`)
@@ -54,7 +56,7 @@ async function backfillSome(parts: DispatchParts, tx: Transaction, id: number): 
   }
   const isDone = page.reached >= checkpoint
   await tx.run(sql`/* workflows.backfilled */
-    update ${log.names.workflow_routes}
+    update ${workflowNames(log).workflow_routes}
     set backfill_position = ${isDone ? null : page.reached}::bigint,
       start_position = ${page.reached}::bigint
     where id = ${id}::integer`)

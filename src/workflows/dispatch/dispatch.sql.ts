@@ -6,6 +6,7 @@
  * process has room for begins right here, under its fence, and needs no claim. Everything else is 'involved' and is left
  * as it is, for the caller to do step by step, beginning with `workflow_admit`.
  */
+import { saveDispatched } from '../../consumers/consumers.sql.ts'
 import { byIndexOnly, plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'
 
 /**
@@ -258,12 +259,7 @@ export const dispatch: SqlFunction = plpgsql({ revision: 1, settings: [...byInde
       into queued, begun, made, counted, woken, is_idle;
     perform ~workflow_count(
       'dispatcher', array['active', 'dispatched', 'events', 'workflows'], array[woken, queued, counted, made]);
-    update ~consumers as c
-      set checkpoint = p_checkpoint,
-        attempts = 0,
-        retry_at = null,
-        progressed_at = begun_at
-      where c.name = p_consumer;
+    ${saveDispatched}
     is_paused := dispatcher.paused_at is not null;
     outcome := 'done';
   end`

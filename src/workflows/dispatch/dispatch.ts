@@ -9,9 +9,11 @@
  * It never waits for users' code: an inline handler that fails, or takes too long, becomes an execution like any other. It
  * has no dead letters either; what it cannot do now it tries again, since an event passed over would be work lost.
  */
+
 import { type BatchContext, type Consumer, consumer } from '../../consumers/consumer.ts'
 import { isInterruption } from '../../consumers/run/failure.ts'
 import { custom } from '../../consumers/run/policy.ts'
+import { consumerNames } from '../../consumers/schema.ts'
 import type { Executor, Transaction } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { AppendParts } from '../../events/append/append.ts'
@@ -23,6 +25,7 @@ import type { Handler } from '../handler.ts'
 import { moveBatches } from '../joins/joins.ts'
 import { dispatchMoves } from '../joins/moves.ts'
 import { dispatcherName, loadRoutes, type Route } from '../routes.ts'
+import { workflowNames } from '../schema.ts'
 import { answerWaits } from '../steps/waits.ts'
 import { enqueue } from './enqueue.ts'
 import { type InlineRun, runInline, tellInline } from './inline.ts'
@@ -99,12 +102,12 @@ async function lockUnflushed(log: Log, tx: Executor): Promise<{ checkpoint: numb
       set_config('synchronous_commit', case
         when exists (
           select
-          from ${log.names.workflow_routes} as r
+          from ${workflowNames(log).workflow_routes} as r
           where r.kind = 'inline')
         then current_setting('synchronous_commit')
         else 'off'
       end, true)
-    from ${log.names.consumers}
+    from ${consumerNames(log).consumers}
     where name = ${dispatcherName}::text
     for update`)
   return row!
@@ -188,7 +191,7 @@ async function admit(
   const parents = flows.map(({ parent }) => parent ?? null)
   const rows = await tx.runArrays(sql`/* workflows.admit */
     select correlation_id, state, is_new
-    from ${log.names.workflow_admit}(
+    from ${workflowNames(log).workflow_admit}(
       ${owner}::text,
       ${flows.map(({ id }) => id)}::text[],
       ${flows.map(({ isWanted }) => isWanted)}::boolean[],

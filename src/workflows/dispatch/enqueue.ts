@@ -1,8 +1,10 @@
 /** New executions: in the transaction that is the reason for them, under the rows of their workflows. */
+
 import { derivedId } from '../../core/derived-id.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
+import { workflowNames } from '../schema.ts'
 
 export interface NewExecution {
   readonly id: string
@@ -35,7 +37,7 @@ export async function enqueue(
     executions.some(each => of(each) !== undefined) ? executions.map(each => of(each) ?? null) : null
   const [row] = await tx.runArrays(sql`/* workflows.enqueue */
     select enqueued
-    from ${log.names.workflow_enqueue}(
+    from ${workflowNames(log).workflow_enqueue}(
       ${owner}::text,
       ${executions.map(each => each.id)}::uuid[],
       ${executions.map(each => each.position)}::bigint[],

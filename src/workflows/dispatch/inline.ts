@@ -5,6 +5,7 @@
  * workflow; while that lane has open work, later events queue behind it. So an inline handler sees the events of a workflow
  * in their order, whoever runs it.
  */
+
 import { isInterruption } from '../../consumers/run/failure.ts'
 import type { Awaitable } from '../../core/core.ts'
 import { abortable, onAbort } from '../../core/lifecycle.ts'
@@ -18,6 +19,7 @@ import { type Emitted, prepareEmitted } from '../emitted.ts'
 import { ExecutionTimeout, InvalidResult } from '../errors.ts'
 import type { Handler } from '../handler.ts'
 import type { Route } from '../routes.ts'
+import { workflowNames } from '../schema.ts'
 import { repeatable } from '../steps/repeatable.ts'
 import { laneOf } from '../work/lanes.ts'
 import { resultOf } from '../work/result.ts'
@@ -94,7 +96,7 @@ function laneFor({ event }: Plan, { handler }: Route): string {
 async function occupiedLanes(log: Log, tx: Transaction, lanes: readonly string[]): Promise<Set<string>> {
   const rows = await tx.run<{ lane: string }>(sql`/* workflows.occupied */
     select lane
-    from ${log.names.workflow_lanes}
+    from ${workflowNames(log).workflow_lanes}
     where lane = any(${lanes}::text[])`)
   return new Set(rows.map(row => row.lane))
 }
@@ -202,12 +204,12 @@ export async function tellInline(log: Log, tx: Transaction, runs: readonly Inlin
   const kinds = ['dispatched', 'started', 'completed']
   const lines = runs.flatMap(run => kinds.map(kind => ({ run, kind })))
   await tx.run(sql`/* workflows.announce */
-    select ${log.names.workflow_announce}()`)
+    select ${workflowNames(log).workflow_announce}()`)
   await tx.run(sql`/* workflows.tell_inline */
-    insert into ${log.names.workflow_activity} (
+    insert into ${workflowNames(log).workflow_activity} (
       position, event_position, execution, version, attempt, queued_ms, running_ms, kind, outcome, handler,
       correlation_id, result)
-    select nextval(${log.names.workflow_activity_position.quoted}::regclass), u.event_position, u.execution, u.version,
+    select nextval(${workflowNames(log).workflow_activity_position.quoted}::regclass), u.event_position, u.execution, u.version,
       case when u.kind = 'dispatched' then 0 else 1 end, case when u.kind <> 'dispatched' then 0 end,
       case when u.kind = 'completed' then u.running_ms end, u.kind, case when u.kind = 'completed' then 'inline' end,
       u.handler, u.correlation_id, case when u.kind = 'completed' then u.result::jsonb end
@@ -222,6 +224,6 @@ export async function tellInline(log: Log, tx: Transaction, runs: readonly Inlin
       ${lines.map(({ run }) => JSON.stringify(resultOf(run.emitted)) ?? null)}::text[])
       as u(event_position, execution, version, running_ms, kind, handler, correlation_id, result)`)
   await tx.run(sql`/* workflows.count */
-    select ${log.names.workflow_count}('dispatcher', array['dispatched', 'completed'],
+    select ${workflowNames(log).workflow_count}('dispatcher', array['dispatched', 'completed'],
       array[${runs.length}::bigint, ${runs.length}::bigint])`)
 }

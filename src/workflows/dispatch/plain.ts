@@ -9,6 +9,7 @@ import { OutcomeUnknown } from '../../database/errors.ts'
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import { dispatcherName } from '../routes.ts'
+import { workflowNames } from '../schema.ts'
 import type { Claimed } from '../work/claim.ts'
 import type { DispatchParts } from './dispatch.ts'
 import type { NewExecution } from './enqueue.ts'
@@ -83,7 +84,7 @@ async function call(
   const flows = byWorkflow(plans)
   const [row] = await log.database.run<Row>(sql`/* workflows.dispatch */
     select outcome, is_paused, is_idle, queued, to_jsonb(begun) as begun, begun_at
-    from ${log.names.workflow_dispatch}(
+    from ${workflowNames(log).workflow_dispatch}(
       ${dispatcherName}::text,
       ${fence}::bigint,
       ${version}::integer,

@@ -2,10 +2,12 @@
  * The activity: what happened to executions, line by line, in an order of its own. Its positions are announced and settled
  * as those of the log are (see `events/order/order.sql.ts`), so who reads up to `settled` has missed nothing.
  */
+
 import type { ErrorDescription } from '../../consumers/run/failure.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { epochOf, type Settled } from '../../events/order/settle.ts'
+import { workflowNames } from '../schema.ts'
 
 /**
  * Dispatched (there is an execution) · started (an attempt began) · completed · failed (an attempt, or for good) · skipped
@@ -61,7 +63,7 @@ export async function settleActivity(log: Log): Promise<Settled> {
   log.telemetry.count('settles_total')
   const [row] = await log.database.runArrays(sql`/* workflows.settle */
     select head, settled, timeline, session
-    from ${log.names.workflow_settle}()`)
+    from ${workflowNames(log).workflow_settle}()`)
   const [head, settled, timeline, session] = row as [number, number, string, string]
   return { head, settled, timeline, epoch: epochOf(log, session) }
 }
@@ -75,7 +77,7 @@ export async function readActivity(
   const { correlationId } = filter
   const handler = filter.handler ?? null
   const kinds = filter.kinds ?? null
-  const { workflow_activity, events } = log.names
+  const { workflow_activity, events } = { ...log.names, ...workflowNames(log) }
   // The events one by one, by index: joined as a set the planner may expect so many lines that it reads all events.
   const rows =
     correlationId === undefined

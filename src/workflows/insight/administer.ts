@@ -2,6 +2,7 @@
  * What an operator does to a handler. It is stored, so it holds in all processes and after a restart. Whoever does it takes
  * the dispatcher's row: an event is dispatched before or after, as the handler was then.
  */
+
 import { InvalidOption } from '../../core/errors.ts'
 import { nearestName } from '../../core/nearest.ts'
 import { checkWhole } from '../../core/whole.ts'
@@ -10,6 +11,7 @@ import { type Statement, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { HandlerNotFound } from '../errors.ts'
 import { changeRoutes, lockDispatcher } from '../routes.ts'
+import { workflowNames } from '../schema.ts'
 
 /** In all its versions: nothing of it is begun any more. What runs ends; events are still dispatched to it, and queue. */
 export async function pauseHandler(log: Log, handler: string): Promise<void> {
@@ -17,7 +19,7 @@ export async function pauseHandler(log: Log, handler: string): Promise<void> {
     log,
     handler,
     sql`/* workflows.pause_handler */
-      update ${log.names.workflow_routes}
+      update ${workflowNames(log).workflow_routes}
       set paused_at = coalesce(paused_at, clock_timestamp())
       where handler = ${handler}::text
       returning id`,
@@ -30,7 +32,7 @@ export async function resumeHandler(log: Log, handler: string): Promise<void> {
     log,
     handler,
     sql`/* workflows.resume_handler */
-      update ${log.names.workflow_routes}
+      update ${workflowNames(log).workflow_routes}
       set paused_at = null,
         retired_at = null
       where handler = ${handler}::text
@@ -48,7 +50,7 @@ export async function retireHandler(log: Log, handler: string, version?: number 
     log,
     handler,
     sql`/* workflows.retire_handler */
-      update ${log.names.workflow_routes}
+      update ${workflowNames(log).workflow_routes}
       set retired_at = coalesce(retired_at, clock_timestamp())
       where handler = ${handler}::text
         and (${version ?? null}::integer is null or version = ${version ?? null}::integer)
@@ -68,7 +70,7 @@ async function change(log: Log, handler: string, statement: Statement, version?:
 async function notFound(log: Log, tx: Transaction, handler: string, version: number | undefined): Promise<Error> {
   const rows = await tx.run<{ handler: string; version: number }>(sql`/* workflows.known_handlers */
     select handler, version
-    from ${log.names.workflow_routes}
+    from ${workflowNames(log).workflow_routes}
     order by handler, version`)
   const versions = rows.filter(row => row.handler === handler).map(row => row.version)
   if (versions.length > 0)

@@ -2,6 +2,7 @@
  * The attempts that came to an end, newest first: how long each had waited, how long it ran, and what came of it. A page
  * looks at 10 000 lines at most, so with a filter that fits few of them it may be short and still have a `next`.
  */
+
 import type { ErrorDescription } from '../../consumers/run/failure.ts'
 import { InvalidOption } from '../../core/errors.ts'
 import { canonicalUuid } from '../../core/id.ts'
@@ -10,6 +11,7 @@ import { checkWhole } from '../../core/whole.ts'
 import { numeral, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { checkPosition } from '../../events/read/log.ts'
+import { workflowNames } from '../schema.ts'
 import { type Activity, type ActivityRow, activityOf } from './activity.ts'
 
 export interface AttemptsOptions {
@@ -73,7 +75,7 @@ function executionOf(given: string | undefined): string | undefined {
  */
 function readAttempts(log: Log, options: AttemptsOptions, limit: number): Promise<AttemptRow[]> {
   const { correlationId, handler = null, outcome = null, executionId = null, before = null } = options
-  const { workflow_activity, events } = log.names
+  const { workflow_activity, events } = { ...log.names, ...workflowNames(log) }
   if (correlationId !== undefined)
     return log.database.run<AttemptRow>(sql`/* workflows.attempts_of_one */
       select l.*, e.event_id, e.type

@@ -1,9 +1,12 @@
 /** Workflows with dead letters that wait for somebody: how many, and what went wrong last. */
+
 import type { ErrorDescription } from '../../consumers/run/failure.ts'
+import { consumerNames } from '../../consumers/schema.ts'
 import { checkName } from '../../core/name.ts'
 import { checkWhole } from '../../core/whole.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
+import { handlerOf } from '../dead-letters/letters.ts'
 
 export interface FailedOptions {
   /** Default 50, at most 1000. */
@@ -40,7 +43,7 @@ interface FailedRow {
 export async function listFailed(log: Log, { limit = 50, after }: FailedOptions): Promise<FailedWorkflow[]> {
   checkWhole('limit', limit, 1, 1000)
   if (after !== undefined) checkName('Correlation id', after)
-  const { dead_letters: letters } = log.names
+  const { dead_letters: letters } = consumerNames(log)
   const rows = await log.database.run<FailedRow>(sql`/* workflows.failed */
     select f.*, l.consumer, l.reason, l.error, l.last_failed_at
     from (
@@ -76,9 +79,4 @@ function failedOf(row: FailedRow): FailedWorkflow {
     lastReason: row.reason ?? undefined,
     lastFailedAt: row.last_failed_at,
   }
-}
-
-/** Among the names of consumers those of handlers have a prefix. */
-function handlerOf(consumer: string): string {
-  return consumer.replace(/^handler:/, '')
 }

@@ -1,7 +1,9 @@
 /** The handlers there are, as they are stored: every version of each, what it still has to do, and who can do it. */
+
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import type { HandlerKind } from '../handler.ts'
+import { workflowNames } from '../schema.ts'
 import { countOpen, type OpenCounts } from './open.ts'
 
 export interface HandlerDescription {
@@ -41,11 +43,11 @@ export async function listHandlers(log: Log): Promise<HandlerDescription[]> {
       r.id, r.handler, r.version, r.kind, to_jsonb(r.types) as types, r.paused_at, r.retired_at, r.created_at,
       r.backfill_position is not null as backfilling,
       (select count(*)
-        from ${log.names.workflow_workers} as w
+        from ${workflowNames(log).workflow_workers} as w
         where r.id = any(w.routes)
           and w.heartbeat_at >= clock_timestamp() - make_interval(secs => w.lease_ms / 1000.0)
           and (${sign}::text is null or split_part(w.owner, '/', 1) = ${sign}::text)) as workers
-    from ${log.names.workflow_routes} as r
+    from ${workflowNames(log).workflow_routes} as r
     order by r.handler, r.version`)
   const open = await countOpen(log)
   // One that was registered between the two looks has nothing open that we know of: it comes with the next call.

@@ -2,13 +2,15 @@
  * Workflows, newest first, each with its status. A page looks at a bounded number of them: the status of 1000 at most, and
  * of 10 000 at most when they began. So with a filter that fits few it may be short, or empty, and still have a `next`.
  */
-import { checkTime } from '../../consumers/dead-letters/list.ts'
+
+import { checkTime } from '../../consumers/dead-letters/dead-letter.ts'
 import { InvalidOption } from '../../core/errors.ts'
 import { checkName } from '../../core/name.ts'
 import { checkWhole } from '../../core/whole.ts'
 import { numeral, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { checkPosition } from '../../events/read/log.ts'
+import { workflowNames } from '../schema.ts'
 import { readStatuses, type WorkflowState, type WorkflowStatus, workflowStates } from '../status.ts'
 
 export interface ListWorkflowsOptions {
@@ -109,7 +111,7 @@ function readBegun(
             row_number() over (order by w.first_position desc) as n,
             (${from}::timestamptz is null or w.started_at >= ${from}::timestamptz)
               and (${to}::timestamptz is null or w.started_at < ${to}::timestamptz) as fits
-          from ${log.names.workflows} as w
+          from ${workflowNames(log).workflows} as w
           where w.first_position < coalesce(${below ?? null}::bigint, 9223372036854775807)
           order by w.first_position desc
           limit ${most}) as l
@@ -124,7 +126,7 @@ function readBegun(
             row_number() over (order by w.first_position desc) as n,
             (${from}::timestamptz is null or w.started_at >= ${from}::timestamptz)
               and (${to}::timestamptz is null or w.started_at < ${to}::timestamptz) as fits
-          from ${log.names.workflows} as w
+          from ${workflowNames(log).workflows} as w
           where w.parent = ${parent}::text
             and w.first_position < coalesce(${below ?? null}::bigint, 9223372036854775807)
           order by w.first_position desc

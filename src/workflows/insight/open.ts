@@ -2,8 +2,10 @@
  * How many executions are open, by their state. Of each handler and state 10 000 are counted at most, each by the index that
  * holds nothing else: never a whole table.
  */
+
 import { numeral, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
+import { workflowNames } from '../schema.ts'
 
 /**
  * Ready · running · delayed (for its next try, or by its handler) · suspended (waits for a timer or a signal) · blocked
@@ -29,7 +31,7 @@ const most = numeral(10_000)
 
 /** By route. */
 export async function countOpen(log: Log): Promise<Map<number, OpenCounts>> {
-  const { workflow_executions: executions, workflow_routes: routes } = log.names
+  const { workflow_executions: executions, workflow_routes: routes } = workflowNames(log)
   const rows = await log.database.run<Record<ExecutionState, number> & { id: number }>(sql`/* workflows.count_open */
     select r.id,
       (select count(*)

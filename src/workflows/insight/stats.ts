@@ -2,9 +2,12 @@
  * Figures of all workflows. Totals come from counters that are kept by whoever changes what they count, in the same
  * transaction; what is open is counted up to a limit. No table is ever counted whole.
  */
-import type { DeadLetterState } from '../../consumers/dead-letters/dead-letter.ts'
+
+import type { DeadLetterState } from '../../consumers/dead-letters/row.ts'
+import { consumerNames } from '../../consumers/schema.ts'
 import { numeral, sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
+import { workflowNames } from '../schema.ts'
 import { countOpen, type OpenCounts, sumOf } from './open.ts'
 
 export interface WorkflowStats {
@@ -58,7 +61,7 @@ export async function readStats(log: Log): Promise<WorkflowStats> {
 export async function readTotals(log: Log): Promise<Map<string, number>> {
   const rows = await log.database.run<{ name: string; value: number }>(sql`/* workflows.totals */
     select name, sum(value)::float8 as value
-    from ${log.names.workflow_counters}
+    from ${workflowNames(log).workflow_counters}
     group by name`)
   return new Map(rows.map(({ name, value }) => [name, value]))
 }
@@ -66,7 +69,7 @@ export async function readTotals(log: Log): Promise<Map<string, number>> {
 const most = numeral(10_000)
 
 async function countLetters(log: Log): Promise<Record<DeadLetterState, number>> {
-  const { dead_letters: letters } = log.names
+  const { dead_letters: letters } = consumerNames(log)
   const [row] = await log.database.run<Record<DeadLetterState, number>>(sql`/* workflows.count_letters */
     select
       (select count(*)

@@ -7,11 +7,14 @@
  * An event whose cause is not part of the workflow is a root, and so is one that claims a later event, or itself, as its
  * cause: nothing is ever left out because of what somebody wrote into a causation id.
  */
+
 import type { ErrorDescription } from '../../consumers/run/failure.ts'
+import { consumerNames } from '../../consumers/schema.ts'
 import { checkWhole } from '../../core/whole.ts'
 import type { Transaction } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
+import { workflowNames } from '../schema.ts'
 import type { ActivityKind } from './activity.ts'
 import type { ExecutionState } from './open.ts'
 
@@ -123,7 +126,10 @@ function readExecutions(
   correlationId: string,
   upTo: number | null,
 ): Promise<ExecutionRow[]> {
-  const { workflow_activity, workflow_executions, workflow_routes, dead_letters } = log.names
+  const { workflow_activity, workflow_executions, workflow_routes, dead_letters } = {
+    ...workflowNames(log),
+    ...consumerNames(log),
+  }
   return tx.run<ExecutionRow>(sql`/* workflows.tree_executions */
     with told as (
       select distinct on (a.execution)

@@ -9,6 +9,7 @@
  * drawn again. A server that is away is waited for. Nothing is kept but a page; who leaves frees everything at once, also
  * while a line is waited for.
  */
+
 import { InvalidOption, isRillflowError } from '../../core/errors.ts'
 import { onAbort, sleep, throwIfAborted } from '../../core/lifecycle.ts'
 import { checkName } from '../../core/name.ts'
@@ -19,6 +20,7 @@ import type { Settled } from '../../events/order/settle.ts'
 import { type LogWatch, rewound } from '../../events/order/watch.ts'
 import { checkPosition } from '../../events/read/log.ts'
 import { rereadable } from '../../events/read/stream.ts'
+import { workflowNames } from '../schema.ts'
 import type { SettledWatch } from '../settled.ts'
 import { type Activity, type ActivityFilter, type ActivityKind, readActivity, settleActivity } from './activity.ts'
 
@@ -226,10 +228,10 @@ async function verify(log: Log, last: Activity, now: Settled): Promise<void> {
     sql`/* workflows.verify_activity */
       select a.execution, a.kind, a.at, exists (
         select
-        from ${log.names.workflow_activity} as o
+        from ${workflowNames(log).workflow_activity} as o
         where o.position < ${last.position}::bigint) as older
       from (select ${last.position}::bigint as position) as l
-      left join ${log.names.workflow_activity} as a on a.position = l.position`,
+      left join ${workflowNames(log).workflow_activity} as a on a.position = l.position`,
   )
   const { execution, kind, at, older } = found!
   const isSame = execution === last.executionId && kind === last.kind && at.getTime() === last.at.getTime()

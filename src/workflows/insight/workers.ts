@@ -1,6 +1,8 @@
 /** Who works: the workers that are alive, in all processes. */
+
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
+import { workflowNames } from '../schema.ts'
 
 export interface WorkerDescription {
   /** A random id, a new one with each start. */
@@ -29,7 +31,7 @@ interface WorkerRow {
 }
 
 export async function listWorkers(log: Log): Promise<WorkerDescription[]> {
-  const { workflow_workers, workflow_routes, workflow_executions } = log.names
+  const { workflow_workers, workflow_routes, workflow_executions } = workflowNames(log)
   // Embedded, whoever came with another opening of the database is gone, whatever its last sign of life.
   const sign = log.database.soleUser ?? null
   const rows = await log.database.run<WorkerRow>(sql`/* workflows.workers */

@@ -5,10 +5,12 @@
  * What a nested batch does counts in the branch around it too, at every level. Changes of one transaction are summed up
  * first: what takes one thing away and adds another, as most steps do, writes nothing.
  */
+
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import type { BatchPlace } from '../envelope.ts'
+import { workflowNames } from '../schema.ts'
 
 /** The event because of which something happens: its workflow, and its position in the log. */
 export interface Cause {
@@ -72,7 +74,7 @@ export async function storeBranches(log: Log, tx: Executor, changes: BranchChang
   if (told.length === 0) return []
   const rows = await tx.runArrays(sql`/* workflows.branches */
     with moved as (
-      insert into ${log.names.workflow_branches} as b
+      insert into ${workflowNames(log).workflow_branches} as b
         (batch_id, index, correlation_id, size, position, open, outcome)
       select u.batch_id, u.index, u.correlation_id, u.size, u.position, u.change, u.outcome
       from unnest(
@@ -104,7 +106,7 @@ export async function readEnded(log: Log, tx: Executor, batchIds: readonly strin
   if (batchIds.length === 0) return []
   const rows = await tx.runArrays(sql`/* workflows.ended_branches */
     select batch_id, index, correlation_id, size, position, outcome
-    from ${log.names.workflow_branches}
+    from ${workflowNames(log).workflow_branches}
     where batch_id = any(${batchIds}::uuid[])
       and open <= 0
     order by batch_id, index`)

@@ -1,8 +1,10 @@
 /** Joins whose time is over: no event has to come for that. Whoever sees it first closes them, under their workflows. */
+
 import { sql } from '../../database/sql.ts'
 import { byBytes } from '../../events/append/send.ts'
 import type { Log } from '../../events/log.ts'
 import { enqueue } from '../dispatch/enqueue.ts'
+import { workflowNames } from '../schema.ts'
 
 const mostAtOnce = 100
 
@@ -12,7 +14,7 @@ export async function expireJoins(log: Log, owner: string): Promise<number> {
   for (let seen = mostAtOnce; seen === mostAtOnce; ) {
     const due = await log.database.run<{ id: string; correlation_id: string }>(sql`/* workflows.due_joins */
       select id, correlation_id
-      from ${log.names.workflow_joins}
+      from ${workflowNames(log).workflow_joins}
       where state = 'open'
         and deadline_at <= clock_timestamp()
       order by deadline_at
@@ -31,7 +33,7 @@ async function expireSome(
   return log.database.transaction(async tx => {
     await tx.run(sql`/* workflows.lock */
       select correlation_id
-      from ${log.names.workflows}
+      from ${workflowNames(log).workflows}
       where correlation_id = any(${[...new Set(due.map(each => each.correlation_id))].sort(byBytes)}::text[])
       order by correlation_id
       for update`)
@@ -41,17 +43,17 @@ async function expireSome(
       correlation_id: string
       position: number
     }>(sql`/* workflows.expire_joins */
-      update ${log.names.workflow_joins} as j
+      update ${workflowNames(log).workflow_joins} as j
       set state = case when r.definition->'join'->>'onTimeout' = 'partial' then 'closed' else 'expired' end,
         closed_at = clock_timestamp()
-      from ${log.names.workflow_routes} as r
+      from ${workflowNames(log).workflow_routes} as r
       where j.id = any(${due.map(({ id }) => id)}::uuid[])
         and r.id = j.route
         and j.state = 'open'
         and j.deadline_at <= clock_timestamp()
       returning j.id, j.route, j.correlation_id, coalesce((
         select max(e.position)
-        from ${log.names.workflow_join_entries} as e
+        from ${workflowNames(log).workflow_join_entries} as e
         where e.join_id = j.id
           and e.outcome = 'arrived'), j.position) as position`)
     const executions = rows.map(({ id, route, correlation_id, position }) => ({

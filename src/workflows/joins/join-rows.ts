@@ -1,4 +1,5 @@
 /** The rows of joins: read, opened and stored by one statement each, however many there are. */
+
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
@@ -6,6 +7,7 @@ import type { NewExecution } from '../dispatch/enqueue.ts'
 import type { BatchPlace } from '../envelope.ts'
 import type { JoinDefinition } from '../handler.ts'
 import type { Route } from '../routes.ts'
+import { workflowNames } from '../schema.ts'
 import type { EntryOutcome, Join, JoinState } from './arrive.ts'
 import type { BranchChanges, Cause } from './branches.ts'
 
@@ -38,11 +40,11 @@ export async function readJoins(
     select j.id, j.batch_id, j.correlation_id, j.route, r.handler, r.definition->'join', j.size, j.arrived, j.failed,
       j.empty, j.state, (
         select jsonb_agg(jsonb_build_array(e.index, e.outcome))
-        from ${log.names.workflow_join_entries} as e
+        from ${workflowNames(log).workflow_join_entries} as e
         where e.join_id = j.id
           and e.index = any(${[...indexes]}::integer[]))
-    from ${log.names.workflow_joins} as j
-    join ${log.names.workflow_routes} as r on r.id = j.route
+    from ${workflowNames(log).workflow_joins} as j
+    join ${workflowNames(log).workflow_routes} as r on r.id = j.route
     where j.batch_id = any(${[...batches]}::uuid[])
       and j.correlation_id = any(${[...correlations]}::text[])
     order by j.id`)
@@ -72,7 +74,7 @@ export async function openJoins(
   if (wanted.length === 0) return []
   const rows = await tx.runArrays(sql`/* workflows.open_joins */
     with made as (
-      insert into ${log.names.workflow_joins}
+      insert into ${workflowNames(log).workflow_joins}
         (id, batch_id, correlation_id, route, size, position, outer_batches, deadline_at)
       select u.id, u.batch_id, u.correlation_id, u.route, u.size, u.position, u.outer_batches::jsonb,
         clock_timestamp() + make_interval(secs => u.timeout_ms / 1000.0)
@@ -86,7 +88,7 @@ export async function openJoins(
         ${wanted.map(each => JSON.stringify(each.outer))}::text[],
         ${wanted.map(each => each.route.definition.join?.timeoutMs ?? null)}::integer[])
         as u(id, batch_id, correlation_id, route, size, position, outer_batches, timeout_ms)
-      join ${log.names.workflows} as w on w.correlation_id = u.correlation_id
+      join ${workflowNames(log).workflows} as w on w.correlation_id = u.correlation_id
       -- The end of what has its workflow undone opens nothing any more.
       where w.state = 'active'
       on conflict (id) do nothing
@@ -96,7 +98,7 @@ export async function openJoins(
       from made
       group by correlation_id),
     moved as (
-      update ${log.names.workflows} as w
+      update ${workflowNames(log).workflows} as w
       set open = w.open + c.n,
         updated_at = clock_timestamp()
       from counted as c
@@ -107,7 +109,7 @@ export async function openJoins(
   const woken = Number((rows[0]?.[1] as number | undefined) ?? 0)
   if (woken > 0)
     await tx.run(sql`/* workflows.count */
-      select ${log.names.workflow_count}(${owner}::text, array['active'], array[${woken}::bigint])`)
+      select ${workflowNames(log).workflow_count}(${owner}::text, array['active'], array[${woken}::bigint])`)
   const made = new Set(rows.map(row => row[0] as string))
   return wanted.filter(({ id }) => made.has(id)).map(each => ({ ...each, join: newJoin(each) }))
 }
@@ -126,7 +128,7 @@ export async function storeJoins(log: Log, tx: Executor, joins: readonly Join[])
   const entries = joins.flatMap(({ id, written }) => [...written].map(([index, entry]) => ({ id, index, ...entry })))
   if (entries.length > 0)
     await tx.run(sql`/* workflows.join_entries */
-      insert into ${log.names.workflow_join_entries} as e (join_id, index, outcome, position)
+      insert into ${workflowNames(log).workflow_join_entries} as e (join_id, index, outcome, position)
       select *
       from unnest(
         ${entries.map(({ id }) => id)}::uuid[],
@@ -140,7 +142,7 @@ export async function storeJoins(log: Log, tx: Executor, joins: readonly Join[])
   const moved = joins.filter(({ hasChanged, closedBy }) => hasChanged || closedBy !== undefined)
   if (moved.length === 0) return []
   const stored = await tx.run<{ id: string }>(sql`/* workflows.move_joins */
-    update ${log.names.workflow_joins} as j
+    update ${workflowNames(log).workflow_joins} as j
     set arrived = u.arrived,
       failed = u.failed,
       empty = u.empty,

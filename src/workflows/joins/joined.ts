@@ -11,6 +11,7 @@ import type { Emitter } from '../emitted.ts'
 import { type BatchPlace, envelopeOf } from '../envelope.ts'
 import { EventGone, EventUndecodable, JoinFailed, JoinTimeout } from '../errors.ts'
 import type { Handler } from '../handler.ts'
+import { workflowNames } from '../schema.ts'
 import { type Claimed, type Decoded, decodeEvents } from '../work/claim.ts'
 import type { EntryOutcome, JoinState } from './arrive.ts'
 import type { JoinInfo } from './join.ts'
@@ -70,8 +71,8 @@ async function loadJoin(log: Log, id: string): Promise<JoinedBatch | undefined> 
       e.position, e.stream, e.version, e.event_id, e.type, e.schema_version, e.data, e.headers, e.correlation_id,
       e.causation_id, e.user_id, e.created_at,
       n.index, n.outcome, n.position, j.state, j.batch_id, j.size, j.outer_batches
-    from ${log.names.workflow_joins} as j
-    left join ${log.names.workflow_join_entries} as n on n.join_id = j.id
+    from ${workflowNames(log).workflow_joins} as j
+    left join ${workflowNames(log).workflow_join_entries} as n on n.join_id = j.id
     -- One by one, by index, however many the planner expects.
     left join lateral (
       select *

@@ -1,10 +1,12 @@
 /** Executions that come to their branches, or leave them, without an event or an outcome: a retry, a removal. */
+
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import type { NewExecution } from '../dispatch/enqueue.ts'
 import { type BatchPlace, envelopeOf } from '../envelope.ts'
 import { loadRoutes } from '../routes.ts'
+import { workflowNames } from '../schema.ts'
 import { moveBatches } from './joins.ts'
 
 /**
@@ -35,7 +37,7 @@ export async function recountBranches(
       limit 1) as e on true
     left join lateral (
       select found.outer_batches
-      from ${log.names.workflow_joins} as found
+      from ${workflowNames(log).workflow_joins} as found
       where found.id = u.join_id
       limit 1) as j on true`)
   const branches = rows.flatMap(({ n, headers, outer }) => {

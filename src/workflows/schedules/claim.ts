@@ -2,8 +2,10 @@
  * Claiming what is due: one statement, decided by the database's clock, and by the row alone. Whoever has the row's fence is
  * the only one who can end the run; the claim is free again when it has expired, or when its worker is gone.
  */
+import { consumerNames } from '../../consumers/schema.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
+import { workflowNames } from '../schema.ts'
 import type { ScheduleDefinition } from './schedule.ts'
 
 export interface ClaimedSchedule {
@@ -36,7 +38,7 @@ export async function claimSchedules(log: Log, { owner, names, limit }: Schedule
   const rows = await log.database.run<ClaimedRow>(sql`/* workflows.claim_schedules */
     with due as (
       select s.name, s.begun_at
-      from ${log.names.workflow_schedules} as s
+      from ${workflowNames(log).workflow_schedules} as s
       where s.name = any(${names}::text[])
         and (cardinality(s.triggers) > 0
           or (s.paused_at is null and s.next_at <= clock_timestamp()))
@@ -45,14 +47,14 @@ export async function claimSchedules(log: Log, { owner, names, limit }: Schedule
           or s.owner = ${owner}::text
           or (s.owner is not null and not exists (
             select
-            from ${log.names.workflow_workers} as w
+            from ${workflowNames(log).workflow_workers} as w
             where w.owner = s.owner))
           or (${sign}::text is not null and split_part(s.owner, '/', 1) <> ${sign}::text))
       order by least(s.next_at, s.triggers[1])
       limit ${limit}::integer
       for update of s skip locked)
-    update ${log.names.workflow_schedules} as s
-    set fence = nextval(${log.names.consumers_fence.quoted}::regclass),
+    update ${workflowNames(log).workflow_schedules} as s
+    set fence = nextval(${consumerNames(log).consumers_fence.quoted}::regclass),
       owner = ${owner}::text,
       claimed_until = clock_timestamp()
         + make_interval(secs => ((s.definition->>'timeoutMs')::float8 + ${graceMs}::float8) / 1000),
@@ -65,7 +67,7 @@ export async function claimSchedules(log: Log, { owner, names, limit }: Schedule
       coalesce(due.begun_at = s.next_at, false) as begun,
       exists (
         select
-        from ${log.names.workflow_schedule_runs} as r
+        from ${workflowNames(log).workflow_schedule_runs} as r
         where r.schedule = s.name
           and r.due_at = s.next_at
           and not r.is_manual) as done`)
@@ -92,7 +94,7 @@ function claimedOf({ name, fence, definition, next_at, trigger_at, now, begun, d
 /** Goes to another due time than the one claimed; undefined if it is somebody else's by now. */
 export async function moveClaim(log: Log, claimed: ClaimedSchedule, dueAt: Date): Promise<ClaimedSchedule | undefined> {
   const [row] = await log.database.run<{ done: boolean }>(sql`/* workflows.move_schedule */
-    update ${log.names.workflow_schedules} as s
+    update ${workflowNames(log).workflow_schedules} as s
     set next_at = ${dueAt.toISOString()}::timestamptz,
       begun_at = ${dueAt.toISOString()}::timestamptz
     where s.name = ${claimed.name}::text
@@ -100,7 +102,7 @@ export async function moveClaim(log: Log, claimed: ClaimedSchedule, dueAt: Date)
       and s.next_at = ${claimed.dueAt.toISOString()}::timestamptz
     returning exists (
       select
-      from ${log.names.workflow_schedule_runs} as r
+      from ${workflowNames(log).workflow_schedule_runs} as r
       where r.schedule = s.name
         and r.due_at = s.next_at
         and not r.is_manual) as done`)
@@ -110,7 +112,7 @@ export async function moveClaim(log: Log, claimed: ClaimedSchedule, dueAt: Date)
 /** Leaves it to be claimed again in a moment, by whoever comes. */
 export async function releaseClaim(log: Log, { name, fence }: ClaimedSchedule): Promise<void> {
   await log.database.run(sql`/* workflows.release_schedule */
-    update ${log.names.workflow_schedules}
+    update ${workflowNames(log).workflow_schedules}
     set claimed_until = clock_timestamp() + interval '500 milliseconds',
       owner = null
     where name = ${name}::text

@@ -2,8 +2,10 @@
  * The end of a run: its events, its record and the next due time are stored in one transaction, and only under the fence it
  * was claimed with. There is one record for each due time, so none is run twice, whatever becomes of the row.
  */
+
 import { sql } from '../../database/sql.ts'
 import { type AppendParts, appendIn } from '../../events/append/append.ts'
+import { workflowNames } from '../schema.ts'
 import type { ClaimedSchedule } from './claim.ts'
 import { correlationOf, type EndedRun } from './run.ts'
 
@@ -19,7 +21,7 @@ export async function endRun(
   const dueAt = claimed.dueAt.toISOString()
   return log.database.transaction(async tx => {
     const [row] = await tx.run<{ next_in: number | null }>(sql`/* workflows.end_schedule */
-      update ${log.names.workflow_schedules}
+      update ${workflowNames(log).workflow_schedules}
       set claimed_until = null,
         owner = null,
         begun_at = case when ${isManual}::boolean then begun_at end,
@@ -42,7 +44,7 @@ export async function endRun(
       outcome === undefined
         ? []
         : await tx.run(sql`/* workflows.record_schedule */
-      insert into ${log.names.workflow_schedule_runs}
+      insert into ${workflowNames(log).workflow_schedule_runs}
         (schedule, due_at, is_manual, started_at, outcome, correlation_id, event_ids, error)
       values (${name}::text, ${dueAt}::timestamptz, ${isManual}::boolean, ${claimed.now.toISOString()}::timestamptz,
         ${outcome}::text, ${correlationOf(claimed.definition, claimed)}::text, ${eventIds}::uuid[],

@@ -140,5 +140,5 @@ async function appendOf(
       },
     })
   }
-  return prepareAppend(log, [...streams.values()], {}, undefined, { digest: undefined, checkIds: true })
+  return prepareAppend(log, [...streams.values()], {}, { checkIds: true })
 }

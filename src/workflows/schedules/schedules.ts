@@ -16,6 +16,7 @@
  * Here: the schedules that are stored, also those whose code is elsewhere: where they stand, what their runs came to, and what an
  * operator does with them. Every change is told to the workers.
  */
+
 import { InvalidOption, Overloaded } from '../../core/errors.ts'
 import { nearestName } from '../../core/nearest.ts'
 import { checkWhole } from '../../core/whole.ts'
@@ -24,6 +25,7 @@ import { sql } from '../../database/sql.ts'
 import type { AppendParts } from '../../events/append/append.ts'
 import type { Log } from '../../events/log.ts'
 import { ScheduleNotFound } from '../errors.ts'
+import { workflowNames } from '../schema.ts'
 import { correlationOf } from './run.ts'
 import type { ScheduleDefinition } from './schedule.ts'
 import type { Scheduler } from './scheduler.ts'
@@ -73,7 +75,7 @@ export function openSchedules(parts: AppendParts, scheduler: Scheduler, register
     async pause(name) {
       await register()
       const rows = await log.database.run(sql`/* workflows.pause_schedule */
-        update ${log.names.workflow_schedules}
+        update ${workflowNames(log).workflow_schedules}
         set paused_at = coalesce(paused_at, clock_timestamp())
         where name = ${name}::text
         returning name`)
@@ -105,12 +107,12 @@ export function openSchedules(parts: AppendParts, scheduler: Scheduler, register
       await register()
       await log.database.transaction(async tx => {
         const rows = await tx.run(sql`/* workflows.delete_schedule */
-          delete from ${log.names.workflow_schedules}
+          delete from ${workflowNames(log).workflow_schedules}
           where name = ${name}::text
           returning name`)
         if (rows.length === 0) throw await notFound(log, name, tx)
         await tx.run(sql`/* workflows.delete_schedule_runs */
-          delete from ${log.names.workflow_schedule_runs}
+          delete from ${workflowNames(log).workflow_schedule_runs}
           where schedule = ${name}::text`)
       })
     },
@@ -125,7 +127,7 @@ async function resume(log: Log, tx: Executor, name: string): Promise<void> {
     definition: ScheduleDefinition
   }>(sql`/* workflows.paused_schedule */
     select next_at, clock_timestamp() as now, paused_at is not null as paused, definition
-    from ${log.names.workflow_schedules}
+    from ${workflowNames(log).workflow_schedules}
     where name = ${name}::text
     for update`)
   if (row === undefined) throw await notFound(log, name, tx)
@@ -135,7 +137,7 @@ async function resume(log: Log, tx: Executor, name: string): Promise<void> {
   const isPast = nextAt !== null && nextAt <= now && !('at' in definition)
   const resumed = isPast ? times.next(times.latest(nextAt, now)) : nextAt
   await tx.run(sql`/* workflows.resume_schedule */
-    update ${log.names.workflow_schedules}
+    update ${workflowNames(log).workflow_schedules}
     set paused_at = null,
       next_at = ${resumed?.toISOString() ?? null}::timestamptz
     where name = ${name}::text`)
@@ -144,12 +146,12 @@ async function resume(log: Log, tx: Executor, name: string): Promise<void> {
 /** Due now, or a moment later: each has a due time of its own. */
 async function trigger(log: Log, name: string): Promise<TriggeredRun> {
   const [row] = await log.database.run<{ due_at: Date; definition: ScheduleDefinition }>(sql`/* workflows.trigger */
-    update ${log.names.workflow_schedules} as s
+    update ${workflowNames(log).workflow_schedules} as s
     set triggers = s.triggers || greatest(
       date_trunc('milliseconds', clock_timestamp()),
       s.triggers[cardinality(s.triggers)] + interval '1 millisecond',
       (select max(r.due_at) + interval '1 millisecond'
-        from ${log.names.workflow_schedule_runs} as r
+        from ${workflowNames(log).workflow_schedule_runs} as r
         where r.schedule = s.name
           and r.due_at >= date_trunc('milliseconds', statement_timestamp())
           and r.is_manual))
@@ -167,7 +169,7 @@ async function trigger(log: Log, name: string): Promise<TriggeredRun> {
 async function isKnown(log: Log, name: string): Promise<boolean> {
   const rows = await log.database.run(sql`/* workflows.known_schedule */
     select name
-    from ${log.names.workflow_schedules}
+    from ${workflowNames(log).workflow_schedules}
     where name = ${name}::text`)
   return rows.length > 0
 }
@@ -179,7 +181,7 @@ async function notFound(
 ): Promise<InstanceType<typeof ScheduleNotFound>> {
   const rows = await executor.run<{ name: string }>(sql`/* workflows.schedule_names */
     select name
-    from ${log.names.workflow_schedules}`)
+    from ${workflowNames(log).workflow_schedules}`)
   const nearest = nearestName(
     schedule,
     rows.map(({ name }) => name),

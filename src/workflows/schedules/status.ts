@@ -1,7 +1,9 @@
 /** Reading schedules and their runs, for people. */
+
 import type { ErrorDescription } from '../../consumers/run/failure.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
+import { workflowNames } from '../schema.ts'
 import type { ScheduleOutcome } from './run.ts'
 import type { ScheduleDefinition } from './schedule.ts'
 
@@ -53,10 +55,10 @@ export async function readSchedules(log: Log, code: { has(name: string): boolean
       coalesce(s.claimed_until > clock_timestamp(), false)
         and exists (
           select
-          from ${log.names.workflow_workers} as w
+          from ${workflowNames(log).workflow_workers} as w
           where w.owner = s.owner) as running,
       cardinality(s.triggers) as triggered
-    from ${log.names.workflow_schedules} as s
+    from ${workflowNames(log).workflow_schedules} as s
     order by s.name`)
   return rows.map(({ name, definition, next_at, last_at, last_outcome, paused_at, running, triggered }) => ({
     name,
@@ -90,7 +92,7 @@ export async function readRuns(
     error: ErrorDescription | null
   }>(sql`/* workflows.schedule_runs */
     select due_at, is_manual, outcome, started_at, ended_at, correlation_id, to_jsonb(event_ids) as event_ids, error
-    from ${log.names.workflow_schedule_runs}
+    from ${workflowNames(log).workflow_schedule_runs}
     where schedule = ${schedule}::text
       and (due_at, is_manual) < (
         coalesce(${before?.dueAt.toISOString() ?? null}::timestamptz, 'infinity'), ${before?.isManual ?? false}::boolean)

@@ -1,7 +1,9 @@
 /** Storing the schedules a process has: new ones begin, changed times begin anew, everything else goes on as it is. */
+
 import { sql } from '../../database/sql.ts'
 import { byBytes } from '../../events/append/send.ts'
 import type { Log } from '../../events/log.ts'
+import { workflowNames } from '../schema.ts'
 import type { Schedule } from './schedule.ts'
 import { dueTimes } from './times.ts'
 
@@ -11,7 +13,7 @@ export async function storeSchedules(log: Log, schedules: readonly Schedule[]): 
   const sorted = [...schedules].sort((a, b) => byBytes(a.name, b.name))
   const firsts = sorted.map(({ definition }) => dueTimes(definition).first(row!.now)?.toISOString() ?? null)
   await log.database.run(sql`/* workflows.store_schedules */
-    insert into ${log.names.workflow_schedules} as s (name, digest, definition, next_at)
+    insert into ${workflowNames(log).workflow_schedules} as s (name, digest, definition, next_at)
     select u.name, u.digest, u.definition::jsonb, u.next_at
     from unnest(
       ${sorted.map(({ name }) => name)}::text[],

@@ -2,10 +2,12 @@
  * Waits for the end of child workflows. A child does not know who waits for it, and whether it is settled depends on two rows
  * and the log: so workers look, after each hint that something was done, at those that may be.
  */
+import { consumerNames } from '../../consumers/schema.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { dispatcherName } from '../routes.ts'
+import { workflowNames } from '../schema.ts'
 import { readStatuses } from '../status.ts'
 import type { ChildStatus } from './children.ts'
 import { wakeWaiting } from './waits.ts'
@@ -36,8 +38,8 @@ export async function childStatuses(
 export async function answerChildWaits(log: Log): Promise<number> {
   const waits = await log.database.run<ChildWait>(sql`/* workflows.settled_children */
     select w.execution, w.name, w.child, w.correlation_id
-    from ${log.names.workflow_waits} as w
-    left join ${log.names.workflows} as c on c.correlation_id = w.child
+    from ${workflowNames(log).workflow_waits} as w
+    left join ${workflowNames(log).workflows} as c on c.correlation_id = w.child
     where w.child is not null
       and coalesce(c.open, 0) = 0
       and not exists (
@@ -46,7 +48,7 @@ export async function answerChildWaits(log: Log): Promise<number> {
         where e.correlation_id = w.child
           and e.position > coalesce((
             select d.checkpoint
-            from ${log.names.consumers} as d
+            from ${consumerNames(log).consumers} as d
             where d.name = ${dispatcherName}::text), 0))
     order by w.correlation_id
     limit ${mostAtOnce}::integer`)
@@ -67,7 +69,7 @@ async function answerParent(
 ): Promise<number> {
   await tx.run(sql`/* workflows.lock */
     select correlation_id
-    from ${log.names.workflows}
+    from ${workflowNames(log).workflows}
     where correlation_id = ${correlationId}::text
     for update`)
   const statuses = await childStatuses(
@@ -86,7 +88,7 @@ async function answerParent(
         ${settled.map(({ name }) => name)}::text[],
         ${settled.map(({ status }) => JSON.stringify(status))}::text[]) as u(execution, name, status)),
     ended as (
-      update ${log.names.workflow_steps} as s
+      update ${workflowNames(log).workflow_steps} as s
       set state = 'done',
         result = a.status::jsonb
       from answered as a
@@ -94,7 +96,7 @@ async function answerParent(
         and s.kind = 'child'
         and s.name = a.name
         and s.state = 'waiting')
-    delete from ${log.names.workflow_waits} as w
+    delete from ${workflowNames(log).workflow_waits} as w
     using answered as a
     where w.execution = a.execution
       and w.kind = 'child'

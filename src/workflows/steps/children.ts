@@ -89,6 +89,6 @@ async function firstEvent(
   }
   const streams = [{ stream: streamOf(correlationId), events: [first] }]
   // An attempt that was lost in the middle of it, or a dead letter that is retried, may have started it before.
-  const append = await prepareAppend(log, streams, {}, undefined, { digest: undefined, checkIds: true })
+  const append = await prepareAppend(log, streams, {}, { checkIds: true })
   return { append, id: correlationId }
 }

@@ -5,9 +5,12 @@
  *
  * With edited data everything is done anew, and so is what comes after it: steps that were run on other data are no answer.
  */
+
+import { consumerNames } from '../../consumers/schema.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
+import { workflowNames } from '../schema.ts'
 
 /** Below every track: see `replay.ts`. */
 const offTrack = 0
@@ -17,14 +20,14 @@ export async function keepEnds(log: Log, tx: Executor, executionId: string): Pro
   await tx.run(sql`/* workflows.keep_ends */
     with letter as (
       select d.edited is not null as is_edited
-      from ${log.names.dead_letters} as d
+      from ${consumerNames(log).dead_letters} as d
       where d.execution = ${executionId}::uuid
         and d.state = 'retrying'),
     forgotten as (
-      delete from ${log.names.workflow_steps} as s
+      delete from ${workflowNames(log).workflow_steps} as s
       where s.execution = ${executionId}::uuid
         and (s.state not in ('done', 'expired') or exists (select from letter where is_edited)))
-    update ${log.names.workflow_steps} as s
+    update ${workflowNames(log).workflow_steps} as s
     set track = ${offTrack}::integer
     where s.execution = ${executionId}::uuid
       and s.state in ('done', 'expired')
@@ -35,6 +38,6 @@ export async function keepEnds(log: Log, tx: Executor, executionId: string): Pro
 export async function forgetEnds(log: Log, tx: Executor, executionIds: readonly string[]): Promise<void> {
   if (executionIds.length === 0) return
   await tx.run(sql`/* workflows.forget_ends */
-    delete from ${log.names.workflow_steps} as s
+    delete from ${workflowNames(log).workflow_steps} as s
     where s.execution = any(${executionIds}::uuid[])`)
 }

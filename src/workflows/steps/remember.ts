@@ -9,6 +9,7 @@ import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
 import { EventGone, EventUndecodable } from '../errors.ts'
+import { workflowNames } from '../schema.ts'
 import { type Claimed, decodeEvents } from '../work/claim.ts'
 import type { Call, CallKind, End, Recorded } from './replay.ts'
 import { type Failure, revived } from './step-failure.ts'
@@ -38,7 +39,7 @@ export async function loadCalls(log: Log, execution: Claimed): Promise<Recorded[
   const rows = await log.database.run<StepRow>(sql`/* workflows.load_steps */
     select kind, name, track, ordinal, turn, state, result, result is not null as has_result, position, at, due_at,
       (extract(epoch from due_at - clock_timestamp()) * 1000)::float8 as due_in
-    from ${log.names.workflow_steps}
+    from ${workflowNames(log).workflow_steps}
     where execution = ${execution.id}::uuid
     order by ordinal`)
   const events = await eventsAt(
@@ -122,7 +123,7 @@ export async function storeCalls(
   const [row] = await executor.run<{ held: boolean }>(sql`/* workflows.remember */
     with held as materialized (
       select x.id
-      from ${log.names.workflow_executions} as x
+      from ${workflowNames(log).workflow_executions} as x
       where x.id = ${id}::uuid
         and x.fence = ${fence}::bigint
         and x.state = 'running'
@@ -143,7 +144,7 @@ export async function storeCalls(
         ${rows.map(isWhole)}::boolean[])
         as u(kind, name, ordinal, turn, state, result, position, at, due_in, is_whole)),
     whole as (
-      insert into ${log.names.workflow_steps} as s
+      insert into ${workflowNames(log).workflow_steps} as s
         (execution, kind, name, track, ordinal, turn, state, result, position, at, due_at)
       select g.execution, g.kind, g.name, ${track}::integer, g.ordinal, g.turn, g.state, g.result::jsonb, g.position,
         to_timestamp(g.at / 1000), clock_timestamp() + make_interval(secs => g.due_in / 1000)
@@ -159,7 +160,7 @@ export async function storeCalls(
         position = excluded.position,
         at = excluded.at),
     placed as (
-      update ${log.names.workflow_steps} as s
+      update ${workflowNames(log).workflow_steps} as s
       set track = ${track}::integer,
         ordinal = g.ordinal,
         turn = g.turn,
@@ -170,7 +171,7 @@ export async function storeCalls(
         and s.kind = g.kind
         and s.name = g.name),
     over as (
-      delete from ${log.names.workflow_waits} as w
+      delete from ${workflowNames(log).workflow_waits} as w
       using given as g
       where g.state <> 'waiting'
         and w.execution = g.execution

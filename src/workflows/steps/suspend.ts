@@ -2,9 +2,11 @@
  * The end of a run that waits: what it has heard and what it waits for are stored in the transaction that gives the execution
  * back, under the row of its workflow. Whatever may end a wait takes that row too, or comes by from time to time.
  */
+
 import type { Executor, Transaction } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
+import { workflowNames } from '../schema.ts'
 import type { Outcome } from '../work/outcome.ts'
 import type { Attempt, Wait } from './attempt.ts'
 import { childStatuses } from './child-waits.ts'
@@ -87,7 +89,7 @@ async function register({ log, execution }: Attempt, tx: Executor, waits: readon
   const others = waits.filter(([, { signal, child }]) => signal !== undefined || child !== undefined)
   if (others.length === 0) return
   await tx.run(sql`/* workflows.register_waits */
-    insert into ${log.names.workflow_waits}
+    insert into ${workflowNames(log).workflow_waits}
       (execution, correlation_id, since, kind, name, ordinal, type, match, child)
     select ${execution.id}::uuid, ${execution.correlationId}::text, ${execution.position}::bigint, u.kind, u.name,
       u.ordinal, u.type, u.match::jsonb, u.child
@@ -107,7 +109,7 @@ async function nextDue(log: Log, tx: Executor, execution: string, calls: readonl
     select
       coalesce(bool_or(s.state <> 'waiting'), false) as ended,
       (extract(epoch from min(s.due_at) - clock_timestamp()) * 1000)::float8 as due_in
-    from ${log.names.workflow_steps} as s
+    from ${workflowNames(log).workflow_steps} as s
     join unnest(
       ${calls.map(({ kind }) => kind)}::text[],
       ${calls.map(({ name }) => name)}::text[]) as u(kind, name) on u.kind = s.kind and u.name = s.name

@@ -5,12 +5,15 @@
  *
  * An event is given to one wait of an execution at most, the first that fits; other executions may wait for it too.
  */
+
+import { consumerNames } from '../../consumers/schema.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
 import { contains, readPage } from '../../events/read/page.ts'
 import { dispatcherName } from '../routes.ts'
+import { workflowNames } from '../schema.ts'
 
 /** What is waited for, and by whom. */
 export interface SignalWait {
@@ -58,7 +61,7 @@ export async function lookBack(
   const given = await givenTo(log, tx, [first.execution])
   const [row] = await tx.run<{ checkpoint: number }>(sql`/* workflows.dispatched */
     select checkpoint
-    from ${log.names.consumers}
+    from ${consumerNames(log).consumers}
     where name = ${dispatcherName}::text`)
   const to = row?.checkpoint ?? 0
   const filter = { types: [...new Set(waits.map(({ type }) => type))], correlationId: first.correlationId }
@@ -103,7 +106,7 @@ function isAnswer(wait: SignalWait, event: RecordedEvent): boolean {
 async function waitsFor(log: Log, tx: Executor, events: readonly RecordedEvent[]): Promise<SignalWait[]> {
   const rows = await tx.run<Omit<SignalWait, 'correlationId'> & { correlation_id: string }>(sql`/* workflows.waits */
     select execution, name, correlation_id, type, match, since
-    from ${log.names.workflow_waits}
+    from ${workflowNames(log).workflow_waits}
     where correlation_id = any(${[...new Set(events.map(({ correlationId }) => correlationId))]}::text[])
       and type = any(${[...new Set(events.map(({ type }) => type))]}::text[])
     order by execution, ordinal`)
@@ -118,7 +121,7 @@ async function givenTo(
 ): Promise<ReadonlyMap<string, ReadonlySet<number>>> {
   const rows = await tx.run<{ execution: string; position: number }>(sql`/* workflows.given */
     select execution, position
-    from ${log.names.workflow_steps}
+    from ${workflowNames(log).workflow_steps}
     where execution = any(${executions}::uuid[])
       and kind = 'wait'
       and position is not null`)
@@ -138,7 +141,7 @@ async function recordAnswers(log: Log, tx: Executor, answers: ReadonlyMap<Signal
         ${waits.map(({ name }) => name)}::text[],
         ${[...answers.values()]}::bigint[]) as u(execution, name, position)),
     ended as (
-      update ${log.names.workflow_steps} as s
+      update ${workflowNames(log).workflow_steps} as s
       set state = 'done',
         position = a.position
       from answered as a
@@ -146,7 +149,7 @@ async function recordAnswers(log: Log, tx: Executor, answers: ReadonlyMap<Signal
         and s.kind = 'wait'
         and s.name = a.name
         and s.state = 'waiting')
-    delete from ${log.names.workflow_waits} as w
+    delete from ${workflowNames(log).workflow_waits} as w
     using answered as a
     where w.execution = a.execution
       and w.kind = 'wait'
@@ -157,9 +160,9 @@ async function recordAnswers(log: Log, tx: Executor, answers: ReadonlyMap<Signal
 export async function wakeWaiting(log: Log, tx: Executor, executions: readonly string[]): Promise<number> {
   const [row] = await tx.runArrays(sql`/* workflows.wake */
     select woken
-    from ${log.names.workflow_wake}((
+    from ${workflowNames(log).workflow_wake}((
       select array_agg(x.id)
-      from ${log.names.workflow_executions} as x
+      from ${workflowNames(log).workflow_executions} as x
       where x.id = any(${[...new Set(executions)]}::uuid[])
         and x.state = 'suspended'))`)
   return Number((row as [number])[0])

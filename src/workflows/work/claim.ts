@@ -1,9 +1,11 @@
 /** Taking work: several executions in one call, each with its event. */
+
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
 import { eventsOfRows, rawEventOfRow } from '../../events/read/rows.ts'
 import type { JoinedBatch } from '../joins/joined.ts'
+import { workflowNames } from '../schema.ts'
 
 /** One execution in the hands of a worker, until it is finished or lost. */
 export interface Claimed {
@@ -67,7 +69,7 @@ export async function claim(
       (c.execution).state, (c.execution).join_id, (c.execution).undo_id, (c.execution).is_letter,
       (c.execution).queued_at, (extract(epoch from (c.execution).expires_at - clock_timestamp()) * 1000)::float8,
       extract(epoch from clock_timestamp())::float8 * 1000 - (c.execution).rank
-    from ${log.names.workflow_claim}(${owner}::text, ${fence}::bigint, ${routes}::integer[], ${limit}::integer,
+    from ${workflowNames(log).workflow_claim}(${owner}::text, ${fence}::bigint, ${routes}::integer[], ${limit}::integer,
       ${ahead}::integer, ${graceMs}::integer) as c
     order by (c.execution).rank, (c.execution).position`)
   const events = await decodeEvents(log, rows)

@@ -5,6 +5,7 @@
  * Whatever comes while one call is under way goes together into the next. Outcomes without effects are one statement; those
  * that only emit share a transaction; those with writes of their own, or that others must not be held up by, go alone.
  */
+
 import { isInterruption } from '../../consumers/run/failure.ts'
 import { coalesce } from '../../core/coalesce.ts'
 import { isRillflowError } from '../../core/errors.ts'
@@ -22,6 +23,7 @@ import { enqueue } from '../dispatch/enqueue.ts'
 import { moveBatches } from '../joins/joins.ts'
 import { finishMoves } from '../joins/moves.ts'
 import { loadRoutes } from '../routes.ts'
+import { workflowNames } from '../schema.ts'
 import { hasIdledTooLong, idleLimit } from './limits.ts'
 import { isPlain, type Outcome } from './outcome.ts'
 import { resultOf } from './result.ts'
@@ -229,7 +231,7 @@ async function hold(tx: Executor, log: DispatchParts['log'], entries: readonly E
   const { correlations, lanes, executions } = aboutOf(entries)
   const [row] = await tx.runArrays(sql`/* workflows.hold */
     select accepted
-    from ${log.names.workflow_hold}(
+    from ${workflowNames(log).workflow_hold}(
       ${correlations}::text[],
       ${lanes}::text[],
       ${executions.map(({ id }) => id)}::uuid[],
@@ -256,7 +258,7 @@ async function storeOutcomes(
   const errors = outcomes.some(({ error }) => error !== undefined)
   const [row] = await executor.runArrays(sql`/* workflows.finish */
     select accepted, begun
-    from ${log.names.workflow_finish}(
+    from ${workflowNames(log).workflow_finish}(
       ${owner}::text,
       ${correlations}::text[],
       ${lanes}::text[],

@@ -5,13 +5,16 @@
  * comes later queues, and waits for a person. The lane goes on when a retry of that letter has succeeded, or when it is told
  * to. Retries of letters go through a parked lane, in the order of their events; nothing else does.
  */
+
 import { createHash } from 'node:crypto'
+import { consumerNames } from '../../consumers/schema.ts'
 import { InvalidOption } from '../../core/errors.ts'
 import { checkName } from '../../core/name.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { LaneNotParked } from '../errors.ts'
+import { workflowNames } from '../schema.ts'
 import type { Claimed } from './claim.ts'
 
 /** The name of a handler's lane for a key. No two pairs have one name. */
@@ -78,8 +81,8 @@ async function listLanes(log: Log, { handler, isParked, limit = 100, after }: Li
     event_id: string | null
   }>(sql`/* workflows.lanes */
     select l.lane, l.parked, l.open, d.event_id
-    from ${log.names.workflow_lanes} as l
-    left join ${log.names.dead_letters} as d on d.execution = l.parked_by
+    from ${workflowNames(log).workflow_lanes} as l
+    left join ${consumerNames(log).dead_letters} as d on d.execution = l.parked_by
     where l.lane > ${after === undefined ? '' : laneOf(after.handler, after.key)}::text
       and (${prefix}::text is null or starts_with(l.lane, ${prefix}::text))
       and (${isParked ?? null}::boolean is null or l.parked = ${isParked ?? null}::boolean)
@@ -101,7 +104,7 @@ async function unpark(log: Log, handler: string, key: string | undefined): Promi
   return log.database.transaction(async tx => {
     const rows = await tx.run<{ lane: string }>(sql`/* workflows.lock_parked */
       select lane
-      from ${log.names.workflow_lanes}
+      from ${workflowNames(log).workflow_lanes}
       where parked
         and (lane = ${wanted}::text or (${wanted}::text is null and starts_with(lane, ${laneOfHandler(handler)}::text)))
       order by lane
@@ -109,12 +112,12 @@ async function unpark(log: Log, handler: string, key: string | undefined): Promi
     if (rows.length === 0 && key !== undefined) throw new LaneNotParked({ handler, key })
     const lanes = rows.map(row => row.lane)
     await tx.run(sql`/* workflows.unpark */
-      update ${log.names.workflow_lanes}
+      update ${workflowNames(log).workflow_lanes}
       set parked = false,
         parked_by = null
       where lane = any(${lanes}::text[])`)
     await tx.run(sql`/* workflows.advance */
-      select ${log.names.workflow_advance}('', ${lanes}::text[], null, 0)`)
+      select ${workflowNames(log).workflow_advance}('', ${lanes}::text[], null, 0)`)
     return lanes.length
   })
 }
@@ -123,7 +126,7 @@ async function unpark(log: Log, handler: string, key: string | undefined): Promi
 export async function parkLane(log: Log, tx: Executor, { lane, id }: Claimed): Promise<void> {
   if (lane === undefined) return
   await tx.run(sql`/* workflows.park */
-    update ${log.names.workflow_lanes}
+    update ${workflowNames(log).workflow_lanes}
     set parked = true,
       parked_by = coalesce(parked_by, ${id}::uuid)
     where lane = ${lane}::text
@@ -134,7 +137,7 @@ export async function parkLane(log: Log, tx: Executor, { lane, id }: Claimed): P
 export async function unparkAfter(log: Log, tx: Executor, { lane, id }: Claimed): Promise<void> {
   if (lane === undefined) return
   await tx.run(sql`/* workflows.unpark_after */
-    update ${log.names.workflow_lanes}
+    update ${workflowNames(log).workflow_lanes}
     set parked = false,
       parked_by = null
     where lane = ${lane}::text

@@ -2,6 +2,7 @@
  * Taking over from workers that are gone: what they ran is given back and counted, what they only held is not counted. A
  * worker that was merely stopped for long finds its fences refused, and enters anew.
  */
+
 import { describeError } from '../../consumers/run/failure.ts'
 import type { Transaction } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
@@ -9,6 +10,7 @@ import { byBytes } from '../../events/append/send.ts'
 import type { Log } from '../../events/log.ts'
 import { confirmStopped } from '../cancel/compensate.ts'
 import { WorkerCrashed } from '../errors.ts'
+import { workflowNames } from '../schema.ts'
 
 export interface WorkerRow {
   readonly owner: string
@@ -20,7 +22,7 @@ export interface WorkerRow {
 
 export async function enterWorker(log: Log, { owner, node, leaseMs, concurrency, routes }: WorkerRow): Promise<void> {
   await log.database.run(sql`/* workflows.enter */
-    insert into ${log.names.workflow_workers} (owner, node, lease_ms, concurrency, routes, heartbeat_at)
+    insert into ${workflowNames(log).workflow_workers} (owner, node, lease_ms, concurrency, routes, heartbeat_at)
     values (${owner}::text, ${node ?? null}::text, ${leaseMs}::integer, ${concurrency}::integer, ${routes}::integer[],
       clock_timestamp())
     on conflict (owner) do update
@@ -43,7 +45,7 @@ export async function releaseForgotten(log: Log, owner: string, ids: readonly st
   return log.database.transaction(async tx => {
     const left = await tx.run<Left>(sql`/* workflows.forgotten */
       select id, fence, correlation_id, lane, state, worker
-      from ${log.names.workflow_executions}
+      from ${workflowNames(log).workflow_executions}
       where worker = ${owner}::text
         and id = any(${ids}::uuid[])`)
     return giveBack(log, tx, owner, left, true)
@@ -57,12 +59,12 @@ export async function releaseForgotten(log: Log, owner: string, ids: readonly st
 export async function rescueExpired(log: Log): Promise<number> {
   const rows = await log.database.run<Left>(sql`/* workflows.expired */
     select id, fence, correlation_id, lane, state, worker
-    from ${log.names.workflow_executions} as x
+    from ${workflowNames(log).workflow_executions} as x
     where x.worker is not null
       and (x.deadline_at < clock_timestamp()
         or (x.state = 'stopping' and not exists (
           select
-          from ${log.names.workflow_workers} as w
+          from ${workflowNames(log).workflow_workers} as w
           where w.owner = x.worker)))
     limit 1000`)
   const stopped = rows.filter(({ state }) => state === 'stopping')
@@ -116,12 +118,12 @@ async function lockWorker(log: Log, tx: Transaction, owner: string, isOwn: boole
   const rows = isOwn
     ? await tx.run(sql`/* workflows.own_worker */
         select owner
-        from ${log.names.workflow_workers}
+        from ${workflowNames(log).workflow_workers}
         where owner = ${owner}::text
         for update`)
     : await tx.run(sql`/* workflows.dead_worker */
         select owner
-        from ${log.names.workflow_workers}
+        from ${workflowNames(log).workflow_workers}
         where owner = ${owner}::text
           and (heartbeat_at < clock_timestamp() - make_interval(secs => lease_ms / 1000.0)
             or (${sign}::text is not null and split_part(owner, '/', 1) <> ${sign}::text))
@@ -133,13 +135,13 @@ async function lockWorker(log: Log, tx: Transaction, owner: string, isOwn: boole
  * Takes over from all workers there are, as if each had left in good order: for a copy of a store, whose workers are still
  * those of the original.
  */
-export async function releaseWorkers(log: Pick<Log, 'names'>, tx: Transaction): Promise<void> {
+export async function releaseWorkers(log: Pick<Log, 'schema'>, tx: Transaction): Promise<void> {
   const owners = await tx.run<{ owner: string }>(sql`/* workflows.workers_left */
     select owner
-    from ${log.names.workflow_workers}
+    from ${workflowNames(log).workflow_workers}
     union
     select worker
-    from ${log.names.workflow_executions}
+    from ${workflowNames(log).workflow_executions}
     where state in ('running', 'held')
       and worker is not null
     order by 1`)
@@ -150,29 +152,29 @@ export async function releaseWorkers(log: Pick<Log, 'names'>, tx: Transaction): 
   }
 }
 
-function leftBehind(log: Pick<Log, 'names'>, tx: Transaction, owner: string): Promise<Left[]> {
+function leftBehind(log: Pick<Log, 'schema'>, tx: Transaction, owner: string): Promise<Left[]> {
   return tx.run<Left>(sql`/* workflows.left_behind */
     select id, fence, correlation_id, lane, state, worker
-    from ${log.names.workflow_executions}
+    from ${workflowNames(log).workflow_executions}
     where worker = ${owner}::text
       and state in ('running', 'held')`)
 }
 
-async function remove(log: Pick<Log, 'names'>, tx: Transaction, owner: string): Promise<void> {
+async function remove(log: Pick<Log, 'schema'>, tx: Transaction, owner: string): Promise<void> {
   await tx.run(sql`/* workflows.fold_counters */
     with gone as (
-      delete from ${log.names.workflow_counters}
+      delete from ${workflowNames(log).workflow_counters}
       where owner = ${owner}::text
       returning name, value)
-    select ${log.names.workflow_count}('total', array_agg(name), array_agg(value))
+    select ${workflowNames(log).workflow_count}('total', array_agg(name), array_agg(value))
     from gone`)
   await tx.run(sql`/* workflows.leave */
-    delete from ${log.names.workflow_workers}
+    delete from ${workflowNames(log).workflow_workers}
     where owner = ${owner}::text`)
 }
 
 async function giveBack(
-  log: Pick<Log, 'names'>,
+  log: Pick<Log, 'schema'>,
   tx: Transaction,
   owner: string,
   left: readonly Left[],
@@ -184,7 +186,7 @@ async function giveBack(
   const told = isOrderly ? 'released' : 'failed'
   const [row] = await tx.runArrays(sql`/* workflows.give_back */
     select cardinality(accepted)
-    from ${log.names.workflow_finish}(
+    from ${workflowNames(log).workflow_finish}(
       ${owner}::text,
       ${[...new Set(running.map(each => each.correlation_id))].sort(byBytes)}::text[],
       ${lanes.length === 0 ? null : lanes}::text[],

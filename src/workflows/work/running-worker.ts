@@ -6,7 +6,7 @@
  *     hint ─► claim ─► run ─► finish ─► claim …        un-started work is given back when it stops
  */
 import type { Consumers } from '../../consumers/consumers.ts'
-import { newOwner } from '../../consumers/lease.ts'
+import { newOwner } from '../../consumers/row.ts'
 import { follow } from '../../consumers/run/follow.ts'
 import { type Host, openHost } from '../../consumers/runners/host.ts'
 import { Cutoff } from '../../core/cutoff.ts'

@@ -2,9 +2,12 @@
  * What a worker looks after from time to time, in one statement: its sign of life, whose time has come, who is dead, and
  * what else is due. The statement only looks; what is to be done is done by whoever gets hold of it first.
  */
+
+import { consumerNames } from '../../consumers/schema.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import type { Stopping } from '../cancel/compensate.ts'
+import { workflowNames } from '../schema.ts'
 
 export interface Tick {
   /** False if this worker's own row is gone: others took it for dead. */
@@ -43,7 +46,7 @@ export async function tick(
   routes: readonly number[],
   schedules: readonly string[],
 ): Promise<Tick> {
-  const { names } = log
+  const names = { ...consumerNames(log), ...workflowNames(log) }
   const sign = log.database.soleUser ?? null
   const [row] = await log.database.run<{
     known: boolean
@@ -188,6 +191,6 @@ export async function wakeDue(log: Log, ids: readonly string[]): Promise<number>
   if (ids.length === 0) return 0
   const [row] = await log.database.runArrays(sql`/* workflows.wake */
     select woken
-    from ${log.names.workflow_wake}(${ids}::uuid[], false)`)
+    from ${workflowNames(log).workflow_wake}(${ids}::uuid[], false)`)
   return Number((row as [number])[0])
 }

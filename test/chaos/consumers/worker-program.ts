@@ -5,10 +5,11 @@
  * a batch is paused the process does not renew its leases either, so that only the fence can stop the late batch. Without
  * the fence (`isUnfenced`) late batches commit.
  */
+
 import { fileURLToPath } from 'node:url'
-import { pauseConsumer, resetConsumer, resumeConsumer } from '../../../src/consumers/administer.ts'
 import { type Consumer, consumer } from '../../../src/consumers/consumer.ts'
 import { openConsumers } from '../../../src/consumers/consumers.ts'
+import { pause, reset, resume } from '../../../src/consumers/operator.ts'
 import { type Daemon, openDaemons } from '../../../src/consumers/runners/daemon.ts'
 import { readStatus } from '../../../src/consumers/status.ts'
 import { systemClock } from '../../../src/core/clock.ts'
@@ -146,9 +147,9 @@ async function perform(work: Work, task: Task): Promise<Answer> {
           work.appended++
         }
       })()
-  if (task.kind === 'pause') await pauseConsumer(log, task.consumer)
-  if (task.kind === 'resume') await resumeConsumer(log, task.consumer)
-  if (task.kind === 'reset') await resetConsumer(log, task.consumer, Number(task.position))
+  if (task.kind === 'pause') await pause(log, [task.consumer])
+  if (task.kind === 'resume') await resume(log, [task.consumer])
+  if (task.kind === 'reset') await reset(log, [task.consumer], Number(task.position))
   if ('consumer' in task) wake.changed()
   const read = task.kind === 'read' ? await readAll(work) : { events: [], effects: [] }
   return {

@@ -4,6 +4,7 @@
  *
  * `RILLFLOW_CHAOS=long` for a thousand joins; otherwise as many as every run can afford.
  */
+
 import { randomUUID } from 'node:crypto'
 import { expect, test } from 'vitest'
 import type { Executor } from '../../../src/database/database.ts'
@@ -14,6 +15,7 @@ import { enqueue } from '../../../src/workflows/dispatch/enqueue.ts'
 import { emit } from '../../../src/workflows/emit.ts'
 import { type BatchMoves, moveBatches } from '../../../src/workflows/joins/joins.ts'
 import { loadRoutes, type Route } from '../../../src/workflows/routes.ts'
+import { workflowNames } from '../../../src/workflows/schema.ts'
 import { openConsumerParts } from '../../support/consumer-parts.ts'
 import { postgresUrl } from '../../support/engines.ts'
 import { onServer } from '../../support/shop.ts'
@@ -80,7 +82,7 @@ async function locked({ log }: Race, correlationId: string, happening: Happening
   return log.database.transaction(async tx => {
     await tx.run(sql`/* test.lock */
       select 1
-      from ${log.names.workflows}
+      from ${workflowNames(log).workflows}
       where correlation_id = ${correlationId}::text
       for update`)
     return happening(tx)

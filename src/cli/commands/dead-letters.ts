@@ -1,0 +1,194 @@
+/**
+ * `rillflow dead-letters`: events that a consumer or handler failed on. The dead letters of a handler are listed under
+ * `handler:<name>`.
+ *
+ *     look       list · stats · show
+ *     control    retry · resolve · delete
+ *
+ *     open ──► retrying ──► replayed          retrying ──► open, if it fails again
+ *      └─────► resolved, with a note          resolved ──► open, if its event fails again
+ *
+ * A retry is only requested here. The runner that has the consumer carries it out; until one is started, the dead letter
+ * stays open.
+ *
+ * What can fail: a dead letter that does not exist (`DeadLetterNotFound`).
+ */
+import { type Argument, type Commands, defineCommand, defineVerbs } from '../command.ts'
+import { limitOption, listCommand } from '../list-command.ts'
+import { ago, count, digits } from '../output/amount.ts'
+import { paintState } from '../output/state.ts'
+import { fields } from '../output/table.ts'
+import { WrongUsage } from '../report-error.ts'
+import { eventInFull } from './events.ts'
+
+const consumer = {
+  name: 'consumer',
+  summary: 'The consumer that failed; for a handler it is handler:NAME',
+  completes: 'dead-letter',
+} as const satisfies Argument
+
+const event = { name: 'event', summary: 'The id of the event' } as const satisfies Argument
+
+const list = listCommand({
+  arguments: [
+    {
+      name: 'consumer',
+      summary: 'Only of this consumer; for a handler it is handler:NAME',
+      completes: 'dead-letter',
+      optional: true,
+    },
+  ],
+  options: {
+    state: {
+      kind: 'text',
+      choices: ['open', 'retrying', 'replayed', 'resolved'],
+      value: 'STATE',
+      summary: 'Only dead letters in this state',
+    },
+    type: { kind: 'text', value: 'TYPE', summary: 'Only events of this type' },
+    stream: { kind: 'text', value: 'STREAM', summary: 'Only events of this stream' },
+    since: {
+      kind: 'time',
+      value: 'TIME',
+      summary: 'Only those that failed since then: a time, or an age such as 15m, 2h, 7d',
+    },
+    limit: limitOption,
+  },
+  examples: ['rillflow dead-letters list --state open', 'rillflow dead-letters list order-totals --since 1h --json'],
+  empty: 'There are no dead letters.',
+  list: (store, filter) => store.deadLetters.list(filter),
+  columns: ({ now }) => [
+    { title: 'CONSUMER', of: ({ consumer }) => consumer, paint: (_, colour) => colour.cyan },
+    { title: 'EVENT', of: ({ eventId }) => eventId },
+    { title: 'TYPE', of: ({ type }) => type },
+    {
+      title: 'STATE',
+      of: ({ state }) => state,
+      paint: ({ state }, colour) => paintState(state === 'open' ? 'failed' : state, colour),
+    },
+    { title: 'ATTEMPTS', of: ({ attempts }) => attempts, right: true },
+    { title: 'FAILED', of: ({ lastFailedAt }) => ago(lastFailedAt, now), paint: (_, colour) => colour.dim },
+    { title: 'ERROR', of: ({ lastError }) => lastError.message, cut: true },
+  ],
+})
+
+const stats = listCommand({
+  examples: ['rillflow dead-letters stats'],
+  empty: 'There are no dead letters.',
+  list: store => store.deadLetters.stats(),
+  columns: () => [
+    { title: 'CONSUMER', of: ({ consumer }) => consumer, paint: (_, colour) => colour.cyan },
+    {
+      title: 'OPEN',
+      of: ({ open }) => digits(open),
+      right: true,
+      paint: ({ open }, colour) => (open > 0 ? colour.red : colour.dim),
+    },
+    { title: 'RETRYING', of: ({ retrying }) => digits(retrying), right: true },
+    { title: 'REPLAYED', of: ({ replayed }) => digits(replayed), right: true },
+    { title: 'RESOLVED', of: ({ resolved }) => digits(resolved), right: true },
+  ],
+})
+
+const show = defineCommand({
+  arguments: [consumer, event],
+  examples: ['rillflow dead-letters show order-totals 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001'],
+  async run({ out, open, arguments: { consumer, event } }) {
+    const { store } = await open()
+    const deadLetter = await store.deadLetters.show(consumer, event)
+    out.print(deadLetter, style => {
+      const errors = deadLetter.errors.map(({ at, name, message }) => `${ago(at, style.now)}: ${name}: ${message}`)
+      const summary = fields(style, {
+        consumer: style.colour.cyan(deadLetter.consumer),
+        state: deadLetter.state,
+        attempts: deadLetter.attempts,
+        reason: deadLetter.reason,
+        note: deadLetter.note,
+        'next try': ago(deadLetter.retryAt, style.now),
+        errors: errors.join('\n'),
+      })
+      const eventText =
+        deadLetter.event === undefined
+          ? style.colour.dim('The log no longer has its event.')
+          : eventInFull(style, deadLetter.event)
+      return `${summary}\n\n${eventText}`
+    })
+  },
+})
+
+const retry = defineCommand({
+  description:
+    'The runner that has the consumer retries the event. If no runner has it, the dead letter stays open until one is started.',
+  arguments: [consumer, { ...event, optional: true }],
+  options: {
+    all: { kind: 'flag', summary: 'All open dead letters of the consumer that match' },
+    type: { kind: 'text', value: 'TYPE', summary: 'With --all: only events of this type' },
+    since: {
+      kind: 'time',
+      value: 'TIME',
+      summary: 'With --all: only those that failed since then: a time, or an age such as 15m, 2h, 7d',
+    },
+    limit: { kind: 'whole', value: 'COUNT', summary: 'With --all: the maximum number' },
+    perSecond: { kind: 'whole', value: 'COUNT', default: 50, summary: 'With --all: the maximum number each second' },
+  },
+  examples: [
+    'rillflow dead-letters retry order-totals 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001',
+    'rillflow dead-letters retry order-totals --all --type OrderPaid',
+  ],
+  async run({ out, open, arguments: { consumer, event }, options }) {
+    const { all, type, since, limit, perSecond } = options
+    if ((event === undefined) === !all)
+      throw new WrongUsage({
+        reason: 'Give either the id of one event or --all',
+        hint: `rillflow dead-letters retry ${consumer} --all`,
+      })
+    const { store } = await open()
+    const result = await store.deadLetters.retry(consumer, event ?? { type, since, limit }, { perSecond })
+    out.print({ consumer, ...result }, () => {
+      const requested = `Requested a retry of ${count(result.requested, 'dead letter')} of ${consumer}.`
+      if (result.isRunning || result.requested === 0) return requested
+      return `${requested} No runner has this consumer now; start one with: rillflow run`
+    })
+  },
+})
+
+const resolve = defineCommand({
+  description: 'The event is not applied. If it fails again, the dead letter is opened again.',
+  arguments: [consumer, event],
+  options: {
+    note: { kind: 'text', value: 'TEXT', required: true, summary: 'The reason, which is stored with the dead letter' },
+  },
+  examples: [
+    'rillflow dead-letters resolve order-totals 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001 --note "refunded by hand"',
+  ],
+  async run({ out, open, arguments: { consumer, event }, options: { note } }) {
+    const { store } = await open()
+    await store.deadLetters.resolve(consumer, event, note)
+    const deadLetter = await store.deadLetters.show(consumer, event)
+    out.print(deadLetter, () => `Resolved the dead letter of event ${event} for ${consumer}.`)
+  },
+})
+
+const deleteDeadLetter = defineCommand({
+  description: 'Its errors and its history are deleted too. The event stays in the log.',
+  arguments: [consumer, event],
+  examples: ['rillflow dead-letters delete order-totals 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001 --yes'],
+  destructive: true,
+  async run({ out, open, confirm, arguments: { consumer, event } }) {
+    const { store } = await open()
+    const { state, attempts } = await store.deadLetters.show(consumer, event)
+    const deadLetter = `the dead letter of event ${event} for ${consumer}`
+    if (!(await confirm(`delete ${deadLetter} (${state}, ${attempts} attempts)`))) return
+    await store.deadLetters.delete(consumer, event)
+    out.print({ consumer, eventId: event, deleted: true }, () => `Deleted ${deadLetter}.`)
+  },
+})
+
+export const deadLetters: Commands = defineVerbs({
+  list: ['Show dead letters by consumer', list],
+  stats: ['Count the dead letters in each state', stats],
+  show: ['Show one dead letter with its event and its errors', show],
+  retry: ['Request a retry', retry],
+  resolve: ['Close a dead letter with a note', resolve],
+  delete: ['Delete a dead letter', deleteDeadLetter],
+})

@@ -1,0 +1,81 @@
+/** `rillflow init`: writes a first configuration and prints what to do next. It asks nothing and opens no store. */
+import { existsSync } from 'node:fs'
+import { appendFile, readFile, writeFile } from 'node:fs/promises'
+import { resolve } from 'node:path'
+import { type Command, defineCommand } from '../command.ts'
+import { configNames, findJiti, installJiti, needsJiti } from '../config.ts'
+import { WrongUsage } from '../report-error.ts'
+
+export const init: Command = defineCommand({
+  description:
+    'Writes TypeScript if the folder has a tsconfig.json, JavaScript otherwise. It adds the folder of the embedded store to .gitignore, and overwrites nothing.',
+  options: {
+    language: {
+      kind: 'text',
+      value: 'LANGUAGE',
+      choices: ['ts', 'js'],
+      summary: 'The language of the configuration',
+    },
+  },
+  examples: ['rillflow init', 'rillflow init --language js'],
+  async run({ out, options: { language } }) {
+    const existing = configNames.find(name => existsSync(name))
+    if (existing !== undefined)
+      throw new WrongUsage({
+        reason: `There is a configuration already: ${existing}`,
+        hint: `edit ${existing}, or move it to another folder`,
+      })
+    const isTypeScript = language === undefined ? existsSync('tsconfig.json') : language === 'ts'
+    const file = isTypeScript ? 'rillflow.config.ts' : 'rillflow.config.mjs'
+    await writeFile(file, template, { flag: 'wx' })
+    const isIgnored = await ignoreFolder()
+    out.print({ config: file, gitignore: isIgnored }, ({ colour: { green, dim } }) => {
+      const needsInstall = needsJiti(file) && findJiti(resolve(file)) === undefined
+      const step = (command: string, purpose: string): string => `  ${command.padEnd(55)}  ${dim(purpose)}`
+      return [
+        `${green('Wrote')} ${file}${isIgnored ? ', and added .rillflow/ to .gitignore' : ''}.`,
+        '',
+        'Next:',
+        ...(needsInstall ? [step(installJiti, `Node ${process.versions.node} needs it to read TypeScript`)] : []),
+        step('rillflow schema sync', 'creates the store, embedded in ./.rillflow'),
+        `  rillflow events append order-1 OrderPlaced '{"total":99}'`,
+        step('rillflow run', 'runs everything in the configuration'),
+        step('rillflow status', 'an embedded store: after `run` has stopped'),
+        '',
+        `To use a server: ${dim('export DATABASE_URL=postgres://user:password@host/database')}`,
+      ].join('\n')
+    })
+  },
+})
+
+const packageName = 'rillflow'
+
+const template = `import { defineConfig } from '${packageName}'
+
+export default defineConfig({
+  // url: process.env.DATABASE_URL,        without it: the embedded store in ./.rillflow
+  // schema: 'rillflow',
+
+  // Read models that follow the log.
+  projections: [],
+
+  // Collections with their checks and indexes: { customers: { indexes: [index('email')] } }
+  collections: {},
+
+  // Handlers of workflows, schedules, and anything else that is registered in a store.
+  register(store) {
+    // 'beginning' also handles events from before its first run. The default is 'now': only events after it.
+    store.workflows.on('OrderPlaced', { name: 'greet', startFrom: 'beginning' }, async event => {
+      console.log('an order was placed:', event.stream, event.data)
+    })
+  },
+})
+`
+
+async function ignoreFolder(): Promise<boolean> {
+  const text = existsSync('.gitignore') ? await readFile('.gitignore', 'utf8') : undefined
+  if (text === undefined && !existsSync('.git')) return false
+  if (text?.split('\n').some(line => /^\/?\.rillflow\/?$/.test(line.trim()))) return false
+  await appendFile('.gitignore', `${text === undefined || text === '' || text.endsWith('\n') ? '' : '\n'}.rillflow/\n`)
+  return true
+}

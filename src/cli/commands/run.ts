@@ -1,0 +1,355 @@
+/**
+ * `rillflow run`: runs everything in the configuration in one process, until Ctrl-C.
+ *
+ *     projections, snapshotters ──► daemon ─┐
+ *     handlers, schedules ────────► worker ─┼─► the first Ctrl-C lets all of them end their running work
+ *     subscriptions ────────────────────────┘
+ *
+ *     --once          ends when there is nothing left to do now
+ *     tenants         one process runs all tenants of a store, also those that are created later
+ *     --health-bind   /health and /metrics for probes and Prometheus
+ *
+ * Guarantees:
+ * - Several processes may run the same configuration: they share the work and take over from each other.
+ * - /metrics cannot be reached from other machines without a token; this is checked before the store is opened.
+ *
+ * What can fail: the configuration has nothing to run (`NothingRegistered`). A subscription that stops with an error ends the
+ * command. With --once, a tenant that fails does not stop the others.
+ */
+import type { Snapshotter } from '../../aggregates/snapshotter.ts'
+import { isRillflowError } from '../../core/errors.ts'
+import { onAbort, sleep, throwIfAborted } from '../../core/lifecycle.ts'
+import { isLoopback } from '../../server/access.ts'
+import type { StoreServer } from '../../server/server.ts'
+import type { Store } from '../../store.ts'
+import type { RunningSubscription } from '../../subscriptions/consume.ts'
+import type { HandlerDescription } from '../../workflows/insight/handlers.ts'
+import {
+  type Command,
+  defineCommand,
+  type ExitCode,
+  type Invocation,
+  type Opened,
+  type OpenedTenancy,
+} from '../command.ts'
+import { count } from '../output/amount.ts'
+import { type Output, warningLogger } from '../output/output.ts'
+import { NothingRegistered, WrongUsage } from '../report-error.ts'
+import { createSnapshotters } from './snapshots.ts'
+import { workerOptions } from './workflows.ts'
+
+/** Also options of `rillflow dev`. */
+export const healthOptions = {
+  healthBind: {
+    kind: 'text',
+    value: 'HOST:PORT',
+    env: 'RILLFLOW_HEALTH_BIND',
+    summary: 'Answer /health/live, /health/ready and /metrics there; port 0 takes a free port',
+  },
+  token: {
+    kind: 'text',
+    value: 'TOKEN',
+    env: 'RILLFLOW_TOKEN',
+    summary:
+      'The token that /metrics requires, needed if other machines can reach it; prefer the variable, because other users of this machine can see a flag',
+  },
+} as const
+
+export const run: Command = defineCommand({
+  description:
+    'Several processes may run the same configuration: they share the work and take over from each other. If the store has tenants, it runs all of them, also those that are created later; with --tenant it runs one.',
+  options: {
+    once: { kind: 'flag', summary: 'End when there is nothing left to do now: for a cron job' },
+    ...workerOptions,
+    standby: { kind: 'flag', summary: 'Run no consumers while another runner does; needs --node' },
+    ...healthOptions,
+  },
+  examples: [
+    'rillflow run',
+    'rillflow run --once',
+    'rillflow run --node west-1 --standby',
+    'rillflow run --health-bind 127.0.0.1:9464',
+  ],
+  async run({ out, open, config, options, signal }) {
+    const address = parseAddress(options)
+    const snapshotters = new Map<Store, Snapshotter[]>()
+    const opened = await open({
+      ...{ logger: warningLogger(out), create: true },
+      register: (store, storeConfig) => void snapshotters.set(store, createSnapshotters(store, storeConfig)),
+    })
+    const { tenancy, store } = opened
+    const workFor = async (tenantStore: Store): Promise<Work> => {
+      const work = await workOf({ ...opened, store: tenantStore }, snapshotters.get(tenantStore) ?? [])
+      if (work.summary.length > 0) return work
+      const what = 'projections, handlers, schedules, snapshotters or subscriptions'
+      throw new NothingRegistered({ what, path: (await config())?.path })
+    }
+    if (tenancy !== undefined && !tenancy.isOneTenant) {
+      const openedTenants = { ...opened, tenancy, workFor }
+      if (options.once) return runTenantsOnce(openedTenants, { out, signal })
+      if (address !== undefined) await startHealth(store, address, out)
+      await runTenants(openedTenants, { out, signal, options })
+      return undefined
+    }
+    const work = await workFor(store)
+    if (options.once) {
+      const result = await runOnce(opened, work, signal)
+      const { events, snapshots } = result
+      out.print(result, () => `Done: ${count(events, 'event')} applied, ${count(snapshots, 'snapshot')} written.`)
+      return undefined
+    }
+    if (address !== undefined) await startHealth(store, address, out)
+    const running = await startAll(opened, work, { ...options, out })
+    out.note(`Running ${work.summary.join(', ')}. Press Ctrl-C to stop.`)
+    await runUntilAborted(running, signal)
+    return undefined
+  },
+})
+
+/** What there is to run in one store. */
+export interface Work {
+  /** For people: `2 projections (orders, sales)`. */
+  readonly summary: readonly string[]
+  readonly needsWorker: boolean
+  readonly snapshotters: readonly Snapshotter[]
+}
+
+export async function workOf(
+  { store, config }: Pick<Opened, 'store' | 'config'>,
+  snapshotters: readonly Snapshotter[],
+): Promise<Work> {
+  const projections = (await store.projections.list()).filter(({ isRegistered }) => isRegistered)
+  await store.workflows.register()
+  const schedules = (await store.workflows.schedules.list()).filter(({ isHere }) => isHere)
+  const handlers = store.workflows.registered()
+  const groups: [string, readonly string[]][] = [
+    ['projection', projections.map(({ name }) => name)],
+    ['snapshotter', snapshotters.map(({ name }) => name)],
+    ['handler', handlers],
+    ['schedule', schedules.map(({ name }) => name)],
+    ['subscription', Object.keys(config.subscriptions ?? {})],
+  ]
+  const summary = groups
+    .filter(([, names]) => names.length > 0)
+    .map(([noun, names]) => `${count(names.length, noun)} (${names.join(', ')})`)
+  return { summary, needsWorker: handlers.length + schedules.length > 0, snapshotters }
+}
+
+export interface Running {
+  /** One for each subscription. It resolves when the subscription ends, and rejects with the error that stopped it. */
+  readonly ended: readonly Promise<void>[]
+  stop(): Promise<void>
+}
+
+export async function startAll(
+  opened: Pick<Opened, 'store' | 'config'>,
+  { needsWorker }: Pick<Work, 'needsWorker'>,
+  {
+    out,
+    node,
+    standby,
+    concurrency,
+  }: {
+    readonly out: Output
+    readonly concurrency: number
+    readonly node?: string | undefined
+    readonly standby?: boolean | undefined
+  },
+): Promise<Running> {
+  const { store } = opened
+  const onFailure = (name: string, error: unknown): void => out.note(`${name} has stopped: ${String(error)}`)
+  const daemon = store.daemon({ node, standby, onFailure })
+  const worker = needsWorker ? store.workflows.worker({ concurrency, node }) : undefined
+  await daemon.start()
+  await worker?.start()
+  const subscriptions = startSubscriptions(opened)
+  return {
+    ended: subscriptions.map(({ ended }) => ended),
+    async stop() {
+      await Promise.all([daemon.stop(), worker?.stop(), ...subscriptions.map(subscription => subscription.stop())])
+    },
+  }
+}
+
+export async function runUntilAborted({ ended, stop }: Running, signal: AbortSignal): Promise<void> {
+  const aborted = new Promise<void>(resolve => onAbort(signal, resolve))
+  await Promise.race([aborted, ...ended])
+  await stop()
+}
+
+function startSubscriptions({ store, config }: Pick<Opened, 'store' | 'config'>): RunningSubscription[] {
+  return Object.entries(config.subscriptions ?? {}).map(([name, options]) => store.subscribe(name, options))
+}
+
+interface RanOnce {
+  readonly events: number
+  readonly snapshots: number
+}
+
+/** Runs one store until there is nothing left to do now. Handlers run first, because the others apply what they emit. */
+async function runOnce(
+  opened: Pick<Opened, 'store' | 'config'>,
+  { needsWorker, snapshotters }: Work,
+  signal: AbortSignal,
+): Promise<RanOnce> {
+  const { store } = opened
+  if (needsWorker) await runHandlersUntilIdle(store, signal)
+  const events = await store.projections.runUntilIdle({ signal })
+  let snapshots = 0
+  for (const snapshotter of snapshotters) snapshots += await snapshotter.runUntilIdle({ signal })
+  const subscriptions = startSubscriptions(opened)
+  try {
+    await Promise.race([waitForDeliveries(opened, signal), ...subscriptions.map(({ ended }) => ended)])
+  } finally {
+    await Promise.all(subscriptions.map(subscription => subscription.stop()))
+  }
+  return { events, snapshots }
+}
+
+const pollMs = 50
+
+/** Until the whole log has been dispatched and no workflow is running. A workflow that waits for a time does not count. */
+async function runHandlersUntilIdle(store: Store, signal: AbortSignal): Promise<void> {
+  const { dispatcherName } = await import('../../workflows/routes.ts')
+  const worker = store.workflows.worker()
+  await worker.start()
+  try {
+    await store.projections.waitFor(dispatcherName, await store.events.head(), { signal })
+    // A new handler may still have to be given events that were dispatched before it existed.
+    while ((await store.workflows.handlers()).some(isCatchingUp)) await sleep(pollMs, { signal })
+    while ((await store.workflows.list({ state: 'running', limit: 1 })).workflows.length > 0)
+      await sleep(pollMs, { signal })
+  } finally {
+    await worker.stop()
+  }
+}
+
+function isCatchingUp({ isBackfilling, pausedAt, retiredAt }: HandlerDescription): boolean {
+  return isBackfilling && pausedAt === undefined && retiredAt === undefined
+}
+
+async function waitForDeliveries(
+  { store, config }: Pick<Opened, 'store' | 'config'>,
+  signal: AbortSignal,
+): Promise<void> {
+  for (const [name, { group }] of Object.entries(config.subscriptions ?? {}))
+    while (await isBehind(store, name, group)) await sleep(pollMs, { signal })
+}
+
+async function isBehind(store: Store, name: string, group: string | undefined): Promise<boolean> {
+  try {
+    return (await store.subscriptions.status(name, group)).lag > 0
+  } catch (error) {
+    // A subscription that was just started may not be stored yet.
+    if (isRillflowError(error, 'subscription_not_found')) return true
+    throw error
+  }
+}
+
+interface OpenedTenants extends Pick<Opened, 'config'> {
+  readonly tenancy: OpenedTenancy
+  /** Fails if there is nothing to run. */
+  workFor(store: Store): Promise<Work>
+}
+
+/** A tenant that fails does not stop the others. */
+async function runTenantsOnce(
+  { tenancy, config, workFor }: OpenedTenants,
+  { out, signal }: Pick<Invocation, 'out' | 'signal'>,
+): Promise<ExitCode> {
+  const names = (await tenancy.tenants.list()).map(({ tenant }) => tenant)
+  const total = { tenants: names.length, events: 0, snapshots: 0 }
+  const failed: { tenant: string; error: string }[] = []
+  for (const tenant of names) {
+    throwIfAborted(signal)
+    try {
+      const store = await tenancy.storeOf(tenant)
+      const { events, snapshots } = await runOnce({ store, config }, await workFor(store), signal)
+      total.events += events
+      total.snapshots += snapshots
+    } catch (error) {
+      if (!isRillflowError(error) || error.code === 'aborted' || error.code === 'nothing_registered') throw error
+      failed.push({ tenant, error: error.message })
+    }
+  }
+  out.print({ ...total, failed }, style => {
+    const failures = failed.map(({ tenant, error }) => `${style.colour.red(tenant)}: ${error}`)
+    const result = `${count(total.events, 'event')} applied, ${count(total.snapshots, 'snapshot')} written`
+    return [...failures, `Done for ${count(names.length - failed.length, 'tenant')}: ${result}.`].join('\n')
+  })
+  return failed.length === 0 ? 0 : 1
+}
+
+/** Runs all tenants: the tenants that have work share one daemon and the concurrency of one worker. */
+async function runTenants(
+  { tenancy: { tenants, storeOf }, config, workFor }: OpenedTenants,
+  {
+    out,
+    signal,
+    options: { node, standby, concurrency },
+  }: Pick<Invocation, 'out' | 'signal'> & {
+    readonly options: {
+      readonly node: string | undefined
+      readonly standby: boolean
+      readonly concurrency: number
+    }
+  },
+): Promise<void> {
+  refuseSubscriptions(config)
+  const onFailure = (tenant: string, error: unknown): void =>
+    out.note(`${tenant === '*' ? 'Running the tenants' : `Running tenant ${tenant}`} has failed: ${String(error)}`)
+  const daemon = tenants.daemon({ node, standby, worker: { concurrency, node }, onFailure })
+  const names = (await tenants.list()).map(({ tenant }) => tenant)
+  const { summary } = names[0] === undefined ? { summary: [] } : await workFor(await storeOf(names[0]))
+  await daemon.start()
+  const work = summary.length === 0 ? 'everything in the configuration' : summary.join(', ')
+  const whose = `${count(names.length, 'tenant')}, and for tenants that are created later`
+  out.note(`Running ${work} for ${whose}. Press Ctrl-C to stop.`)
+  await new Promise<void>(resolve => onAbort(signal, resolve))
+  await daemon.stop()
+}
+
+/** Each subscription would need a connection and a poll for each tenant, so the cost would grow with the number of tenants. */
+function refuseSubscriptions({ subscriptions = {} }: Opened['config']): void {
+  const names = Object.keys(subscriptions)
+  if (names.length === 0) return
+  throw new WrongUsage({
+    reason: `Subscriptions (${names.join(', ')}) can be run only for one tenant at a time`,
+    hint: 'rillflow run --tenant NAME, or rillflow run --once',
+  })
+}
+
+export interface Address {
+  readonly host: string
+  readonly port: number
+  readonly token: string | undefined
+}
+
+export function parseAddress({
+  healthBind,
+  token,
+}: {
+  readonly healthBind: string | undefined
+  readonly token: string | undefined
+}): Address | undefined {
+  if (healthBind === undefined) return undefined
+  const [, ipv6, name, digits] = /^(?:\[([^\]]+)\]|([^:]+)):(\d{1,5})$/.exec(healthBind) ?? []
+  const [host, port] = [ipv6 ?? name, Number(digits)]
+  if (host === undefined || !(port <= 65_535))
+    throw new WrongUsage({
+      reason: `--health-bind must be HOST:PORT, not ${JSON.stringify(healthBind)}`,
+      hint: '--health-bind 127.0.0.1:9464',
+    })
+  if (token === undefined && !isLoopback(host))
+    throw new WrongUsage({
+      reason: `--health-bind ${healthBind} can be reached from other machines, so /metrics needs a token`,
+      hint: '--token TOKEN, or RILLFLOW_TOKEN in the environment',
+    })
+  return { host, port, token }
+}
+
+export async function startHealth(store: Store, address: Address, out: Output): Promise<StoreServer> {
+  const server = await store.server(address)
+  out.note(`Health and metrics: ${server.url}/health/ready, ${server.url}/metrics`)
+  return server
+}

@@ -1,0 +1,182 @@
+/**
+ * `rillflow schema` and `rillflow health`: the database schema of the store.
+ *
+ *     plan       the statements that a sync would run
+ *     sync       run them
+ *     check      compare the schema with what this version needs; also `rillflow health schema`, for probes
+ *     down       drop the schema
+ *
+ * All of them open the store without a migration, so that they see the schema as it is.
+ *
+ * What can fail: a check that finds problems exits with 3, or with 4 if the schema is newer than this version.
+ */
+import { isRillflowError } from '../../core/errors.ts'
+import type { CheckResult } from '../../schema/check.ts'
+import type { Store } from '../../store.ts'
+import { type Commands, defineCommand, defineVerbs, type ExitCode, type Invocation } from '../command.ts'
+import { allTenantsOption, forEachStore, resultsAsJson } from '../every-tenant.ts'
+import { count } from '../output/amount.ts'
+import type { Style } from '../output/output.ts'
+import { type Column, table } from '../output/table.ts'
+import { WrongUsage } from '../report-error.ts'
+
+const plan = defineCommand({
+  description: 'Nothing is changed. Problems that a sync cannot fix are listed too.',
+  options: { sql: { kind: 'flag', summary: 'Print the statements themselves' } },
+  examples: ['rillflow schema plan', 'rillflow schema plan --sql > sync.sql'],
+  async run({ out, open, options: { sql } }) {
+    const { store } = await open({ migrate: 'manual' })
+    const { name } = store.schema
+    const { steps, problems } = await store.schema.plan()
+    const columns: Column<(typeof steps)[number]>[] = [
+      { title: 'STEP', of: step => step.object },
+      { title: 'KIND', of: step => step.kind, paint: (_, colour) => colour.dim },
+      { title: 'REASON', of: step => step.reason, cut: true },
+    ]
+    out.print({ schema: name, steps, problems }, style => {
+      if (sql) return steps.map(step => `${step.sql.trim()};`).join('\n\n')
+      const lines = [
+        table(style, steps, columns, upToDate(name)),
+        ...problems.map(problem => problemLine(style, problem)),
+      ]
+      if (steps.length > 0) lines.push('', `${count(steps.length, 'step')}. To run them: rillflow schema sync`)
+      return lines.join('\n')
+    })
+  },
+})
+
+const sync = defineCommand({
+  description:
+    'Runs the steps that `schema plan` shows: all of them, or none if one fails. An embedded store is created if there is none. Several processes may sync at the same time.',
+  examples: ['rillflow schema sync', 'rillflow schema sync --url postgres://localhost/shop --json'],
+  async run({ out, open, signal }) {
+    const { store } = await open({ migrate: 'manual', create: true })
+    const { name } = store.schema
+    const bar = out.progress('Syncing')
+    const { steps, problems } = await store.schema
+      .sync({ signal, onProgress: ({ done, total }) => bar.update(done, total, 'step') })
+      .finally(() => bar.end())
+    out.print({ schema: name, steps, problems }, style => {
+      const synced = `${style.colour.green('Synced')} schema ${name}: ${count(steps.length, 'step')}.`
+      const lines = problems.map(problem => problemLine(style, problem))
+      return [steps.length === 0 ? upToDate(name) : synced, ...lines].join('\n')
+    })
+  },
+})
+
+function upToDate(schema: string): string {
+  return `Nothing to do: schema ${schema} is up to date.`
+}
+
+function problemLine({ colour }: Style, { object, problem, fix }: Problem): string {
+  return `${colour.yellow('!')} ${object} ${problem}: ${fix}`
+}
+
+const check = defineCommand({
+  description:
+    'Compares tables, indexes, functions and sequences with those that the migrations and the configuration create. Exits with 3 if something differs, with 4 if the schema is newer than this version.',
+  examples: ['rillflow schema check', 'rillflow schema check --json'],
+  options: { allTenants: allTenantsOption },
+  run: reportCheck,
+})
+
+const healthOfSchema = defineCommand({
+  description:
+    'Exits with 0 if it is, with 3 if something is missing or was changed, with 4 if the schema is newer than this version.',
+  examples: ['rillflow health schema', 'rillflow health schema --all-tenants --json || alert'],
+  options: { allTenants: allTenantsOption },
+  run: reportCheck,
+})
+
+const down = defineCommand({
+  description:
+    'Deletes events, documents, read models and everything else in the schema. Only a backup can bring them back.',
+  examples: ['rillflow schema down --dry-run', 'rillflow schema down --schema staging --yes'],
+  destructive: true,
+  async run({ out, open, confirm }) {
+    const { store, where, tenancy } = await open({ migrate: 'manual' })
+    if (tenancy !== undefined)
+      throw new WrongUsage({
+        reason: 'The schema of a tenant is dropped together with the tenant',
+        hint: 'rillflow tenants drop NAME',
+      })
+    const { name } = store.schema
+    const { status } = await store.schema.state()
+    const content = status === 'missing' ? 'no store' : `a log up to position ${await store.events.head()}`
+    if (!(await confirm(`drop schema ${name} of ${where}, which holds ${content}, and everything in it`))) return
+    const { tables } = await store.schema.drop()
+    out.print({ schema: name, dropped: true, tables }, () => `Dropped schema ${name} with ${count(tables, 'table')}.`)
+  },
+})
+
+export const schema: Commands = defineVerbs({
+  plan: ['Show what a sync would do', plan],
+  sync: ['Bring the schema up to date', sync],
+  check: ['Look for differences from the expected schema', check],
+  down: ['Drop the schema and everything in it', down],
+})
+
+export const health: Commands = defineVerbs({
+  schema: ['Check that the schema is the one this version needs', healthOfSchema],
+})
+
+interface Problem {
+  readonly object: string
+  readonly problem: string
+  readonly fix: string
+}
+
+interface StoreCheck extends Pick<CheckResult, 'ok' | 'newer'> {
+  readonly schema: string
+  readonly problems: readonly (Problem & { readonly kind: string })[]
+}
+
+/** Checks one store, or the stores of all tenants. */
+async function reportCheck({
+  out,
+  open,
+  signal,
+  options: { allTenants },
+}: Pick<Invocation, 'out' | 'open' | 'signal'> & {
+  readonly options: { readonly allTenants: boolean }
+}): Promise<ExitCode> {
+  const options = { migrate: 'manual', allTenants, title: 'Checking' } as const
+  const results = await forEachStore({ out, open, signal }, options, checkStore)
+  out.print(resultsAsJson(results, allTenants), style =>
+    results.length === 0
+      ? style.colour.dim('There are no tenants.')
+      : results.map(({ value }) => checkText(style, value)).join('\n'),
+  )
+  const problems = results.flatMap(({ value }) => value.problems)
+  if (problems.length === 0) return 0
+  return problems.some(({ kind }) => kind === 'schema_newer') ? 4 : 3
+}
+
+/** A tenant whose store cannot be opened is reported as a problem, so that the other tenants are still checked. */
+async function checkStore(open: () => Promise<Store>, tenant: string | undefined): Promise<StoreCheck> {
+  try {
+    const { schema } = await open()
+    return { schema: schema.name, ...(await schema.check()) }
+  } catch (error) {
+    if (tenant === undefined || !isRillflowError(error)) throw error
+    const problem = { kind: error.code, object: `tenant ${tenant}`, problem: error.message, fix: '' }
+    return { schema: '', ok: false, newer: [], problems: [problem] }
+  }
+}
+
+function checkText(style: Style, { schema, ok, problems, newer }: StoreCheck): string {
+  const columns: Column<Problem>[] = [
+    { title: 'OBJECT', of: ({ object }) => object, paint: (_, colour) => colour.red },
+    { title: 'PROBLEM', of: ({ problem }) => problem, cut: true },
+    { title: 'FIX', of: ({ fix }) => asCommand(fix), cut: true },
+  ]
+  const result = ok
+    ? `${style.colour.green('ok')}  Schema ${schema} is the one that this version of rillflow needs.`
+    : table(style, problems, columns, '')
+  return newer.length === 0 ? result : `${result}\nAdded by a newer version, and harmless: ${newer.join(', ')}.`
+}
+
+/** The advice of the library, as a command if there is one for it. */
+export function asCommand(advice: string): string {
+  return advice.includes('store.schema.sync()') ? 'rillflow schema sync' : advice
+}

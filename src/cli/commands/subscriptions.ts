@@ -1,0 +1,296 @@
+/**
+ * `rillflow subscriptions`: subscriptions to the log and their groups. A group has its own checkpoint; its partitions share its
+ * events. No command here needs code.
+ *
+ *     look       list · status · groups · group-status · tail
+ *     control    create · pause · resume · reset · set-group-max-in-flight
+ *
+ * `tail` only reads: it takes no lease and acknowledges nothing, unless it is given `--ack`.
+ *
+ * What can fail: a subscription or group that is not known; the error suggests the nearest name.
+ */
+import type { RecordedEvent } from '../../events/definition.ts'
+import type { EventFilter } from '../../events/read/log.ts'
+import type { Store } from '../../store.ts'
+import type { GroupStatus } from '../../subscriptions/status.ts'
+import { type Argument, type Commands, defineCommand, defineVerbs } from '../command.ts'
+import { listCommand } from '../list-command.ts'
+import { type Style, toJson } from '../output/output.ts'
+import { errorLine, lagOf, paintState } from '../output/state.ts'
+import { fields, table } from '../output/table.ts'
+import { WrongUsage } from '../report-error.ts'
+import { eventFilter, eventFilterOptions, eventLine } from './events.ts'
+
+const subscription = {
+  name: 'name',
+  summary: 'The name of the subscription',
+  completes: 'subscription',
+} as const satisfies Argument
+
+const group = { name: 'group', summary: 'The name of the group' } as const satisfies Argument
+
+const onlyGroup = { group: { kind: 'text', value: 'GROUP', summary: 'Only this group; otherwise all groups' } } as const
+
+const whichGroup = { kind: 'text', value: 'GROUP', default: 'default', summary: 'The name of the group' } as const
+
+const create = defineCommand({
+  description:
+    'Creates a group and its checkpoint. If the group exists, it must have the same options. A program runs it with store.subscribe.',
+  arguments: [{ name: 'name', summary: 'The name of the subscription' }],
+  options: {
+    ...eventFilterOptions,
+    group: whichGroup,
+    startFrom: {
+      kind: 'text',
+      value: 'POSITION',
+      default: 'beginning',
+      summary: 'Where to begin: beginning, now, or after a position',
+    },
+    maxInFlight: { kind: 'whole', value: 'COUNT', summary: 'The maximum number of events in flight' },
+    partitions: { kind: 'whole', value: 'COUNT', summary: 'The number of partitions, which can run at the same time' },
+  },
+  examples: [
+    'rillflow subscriptions create mailer --type OrderShipped',
+    'rillflow subscriptions create audit --start-from now',
+  ],
+  async run({ out, open, arguments: { name }, options }) {
+    const startFrom = parseStart(options.startFrom)
+    const { group, maxInFlight, partitions } = options
+    const { store } = await open()
+    await store.subscriptions.create(name, { ...eventFilter(options), group, startFrom, maxInFlight, partitions })
+    const status = await store.subscriptions.status(name, group)
+    out.print(status, () => `Created group ${group} of ${name}, which begins after position ${status.checkpoint}.`)
+  },
+})
+
+const list = listCommand({
+  examples: ['rillflow subscriptions list'],
+  empty: 'There are no subscriptions.',
+  list: store => store.subscriptions.list(),
+  columns: () => [
+    { title: 'SUBSCRIPTION', of: ({ name }) => name, paint: (_, colour) => colour.cyan },
+    { title: 'GROUPS', of: ({ groups }) => groups.join(', '), cut: true },
+    {
+      title: 'FILTER',
+      of: ({ filter }) => (Object.keys(filter).length === 0 ? 'all events' : toJson(filter)),
+      cut: true,
+    },
+  ],
+})
+
+const status = defineCommand({
+  arguments: [subscription],
+  options: { group: whichGroup },
+  examples: ['rillflow subscriptions status mailer'],
+  async run({ out, open, arguments: { name }, options: { group } }) {
+    const { store } = await open()
+    const status = await store.subscriptions.status(name, group)
+    out.print(status, style => groupInFull(style, status))
+  },
+})
+
+const pause = defineCommand({
+  description: 'Events that were delivered before can still be acknowledged.',
+  arguments: [subscription],
+  options: onlyGroup,
+  examples: ['rillflow subscriptions pause mailer', 'rillflow subscriptions pause mailer --group audit'],
+  async run({ out, open, arguments: { name }, options: { group } }) {
+    const { store } = await open()
+    await store.subscriptions.pause(name, group)
+    out.print(await store.subscriptions.groups(name), () => `Paused ${groupOf(name, group)}.`)
+  },
+})
+
+const resume = defineCommand({
+  description: 'Running subscriptions continue at once, in every process.',
+  arguments: [subscription],
+  options: onlyGroup,
+  examples: ['rillflow subscriptions resume mailer', 'rillflow subscriptions resume mailer --group audit'],
+  async run({ out, open, arguments: { name }, options: { group } }) {
+    const { store } = await open()
+    await store.subscriptions.resume(name, group)
+    out.print(await store.subscriptions.groups(name), () => `Resumed ${groupOf(name, group)}.`)
+  },
+})
+
+const reset = defineCommand({
+  description:
+    'Events after the position are delivered again, even those that were acknowledged. Running subscriptions begin again there.',
+  arguments: [
+    subscription,
+    {
+      name: 'position',
+      summary: 'Delivery continues after this position; 0 is the beginning of the log',
+      kind: 'position',
+    },
+  ],
+  options: onlyGroup,
+  examples: ['rillflow subscriptions reset mailer 0 --yes'],
+  destructive: true,
+  async run({ out, open, confirm, arguments: { name, position }, options: { group } }) {
+    const { store } = await open()
+    const groups = (await store.subscriptions.groups(name)).map(status => status.group)
+    const target = group === undefined ? `${name} (${groups.join(', ')})` : groupOf(name, group)
+    if (!(await confirm(`move the checkpoint of ${target} to ${position}`))) return
+    await store.subscriptions.reset(name, position, group)
+    out.print(await store.subscriptions.groups(name), () => `Reset ${target} to ${position}.`)
+  },
+})
+
+const tail = defineCommand({
+  description:
+    'It only reads: it takes no lease and acknowledges nothing, so it does not disturb the group. With --ack it consumes the events that it prints.',
+  arguments: [subscription],
+  options: {
+    group: whichGroup,
+    limit: {
+      kind: 'whole',
+      value: 'COUNT',
+      default: 10,
+      summary: 'The maximum number of events; ignored with --follow',
+    },
+    follow: { kind: 'flag', short: 'f', summary: 'Continue with new events until Ctrl-C' },
+    ack: { kind: 'flag', summary: 'Acknowledge the events that are printed' },
+  },
+  examples: ['rillflow subscriptions tail mailer', 'rillflow subscriptions tail mailer --ack --limit 1'],
+  async run({ out, open, arguments: { name }, options: { group, ack, follow, limit }, signal }) {
+    const { store } = await open()
+    const print = (event: RecordedEvent): void => out.line(event, style => eventLine(style, event))
+    const { checkpoint, partitions } = await store.subscriptions.status(name, group)
+    const { filter } = (await store.subscriptions.list()).find(each => each.name === name)! as { filter: EventFilter }
+    if (ack) {
+      const options = { filter, group, signal }
+      if (follow) return acknowledge(store, name, options, Number.POSITIVE_INFINITY, print)
+      const acked = partitions.reduce((sum, partition) => sum + partition.acked, 0)
+      const read = { ...filter, after: checkpoint, limit: limit + acked, signal }
+      const available = (await store.events.readAll(read).toArray()).length - acked
+      return acknowledge(store, name, options, Math.min(limit, available), print)
+    }
+    if (follow) for await (const event of store.events.tail({ ...filter, after: checkpoint, signal })) print(event)
+    else for await (const event of store.events.readAll({ ...filter, after: checkpoint, limit, signal })) print(event)
+  },
+})
+
+const groups = listCommand({
+  arguments: [subscription],
+  examples: ['rillflow subscriptions groups mailer'],
+  empty: 'There are no groups.',
+  list: (store, { name }) => store.subscriptions.groups(name),
+  columns: () => [
+    { title: 'GROUP', of: ({ group }) => group, paint: (_, colour) => colour.cyan },
+    { title: 'STATE', of: groupStateOf, paint: (status, colour) => paintState(groupStateOf(status), colour) },
+    { title: 'CHECKPOINT', of: ({ checkpoint }) => checkpoint, right: true },
+    { title: 'LAG', of: lagOf, right: true },
+    { title: 'MAX IN FLIGHT', of: ({ maxInFlight }) => maxInFlight, right: true },
+    { title: 'PARTITIONS', of: ({ partitions }) => partitions.length, right: true },
+    { title: 'DEAD LETTERS', of: ({ deadLetters }) => deadLetters, right: true },
+  ],
+})
+
+const groupStatus = defineCommand({
+  arguments: [subscription, group],
+  examples: ['rillflow subscriptions group-status mailer default'],
+  async run({ out, open, arguments: { name, group } }) {
+    const { store } = await open()
+    const status = await store.subscriptions.status(name, group)
+    out.print(status, style => groupInFull(style, status))
+  },
+})
+
+const defaultMaxInFlight = 1024
+
+const setGroupMaxInFlight = defineCommand({
+  arguments: [
+    subscription,
+    group,
+    {
+      name: 'value',
+      summary: `The maximum number of events in flight, by default ${defaultMaxInFlight}`,
+      kind: 'whole',
+      optional: true,
+    },
+  ],
+  examples: ['rillflow subscriptions set-group-max-in-flight mailer default 50'],
+  async run({ out, open, arguments: { name, group, value = defaultMaxInFlight } }) {
+    const { store } = await open()
+    await store.subscriptions.setMaxInFlight(name, group, value)
+    const status = await store.subscriptions.status(name, group)
+    out.print(status, () => `Group ${group} of ${name} may have ${status.maxInFlight} events in flight.`)
+  },
+})
+
+export const subscriptions: Commands = defineVerbs({
+  create: ['Create a group without running it', create],
+  list: ['Show all subscriptions', list],
+  status: ['Show the default group of a subscription', status],
+  pause: ['Stop deliveries for now', pause],
+  resume: ['Continue deliveries', resume],
+  reset: ['Move the checkpoint of a subscription', reset],
+  tail: ['Show the events that a group gets next', tail],
+  groups: ['Show the groups of a subscription', groups],
+  'group-status': ['Show one group in detail', groupStatus],
+  'set-group-max-in-flight': ['Limit the events that a group has in flight', setGroupMaxInFlight],
+})
+
+function parseStart(text: string): 'beginning' | 'now' | number {
+  if (text === 'beginning' || text === 'now') return text
+  if (/^\d{1,15}$/.test(text)) return Number(text)
+  throw new WrongUsage({ reason: `--start-from must be beginning, now or a position, not ${JSON.stringify(text)}` })
+}
+
+/** Consumes events of a group until `count` of them are acknowledged. */
+async function acknowledge(
+  store: Store,
+  name: string,
+  { filter, group, signal }: { filter: EventFilter; group: string; signal: AbortSignal },
+  count: number,
+  print: (event: RecordedEvent) => void,
+): Promise<void> {
+  if (count <= 0) return
+  let done = 0
+  for await (const delivery of store.subscribe(name, { ...filter, group, ack: 'manual', signal })) {
+    print(delivery)
+    await delivery.ack()
+    if (++done >= count) return
+  }
+}
+
+function groupOf(name: string, group: string | undefined): string {
+  return group === undefined ? name : `group ${group} of ${name}`
+}
+
+export function groupStateOf(status: GroupStatus): string {
+  if (status.isPaused) return 'paused'
+  return status.partitions.some(({ owner }) => owner !== undefined) ? 'running' : 'stopped'
+}
+
+/** A group in full, with its partitions if it has more than one. */
+function groupInFull(style: Style, status: GroupStatus): string {
+  const owners = [...new Set(status.partitions.flatMap(({ owner }) => owner ?? []))]
+  const summary = fields(style, {
+    subscription: style.colour.cyan(status.subscription),
+    group: status.group,
+    state: groupStateOf(status),
+    checkpoint: `${status.checkpoint} of ${status.head}`,
+    lag: lagOf(status),
+    'max in flight': status.maxInFlight,
+    'held by': owners.length === 0 ? undefined : owners.join(', '),
+    'dead letters': status.deadLetters,
+    'last error': errorLine(status.lastError),
+  })
+  if (status.partitions.length === 1) return summary
+  const partitions = table(
+    style,
+    status.partitions,
+    [
+      { title: 'PARTITION', of: partition => partition.consumer },
+      { title: 'CHECKPOINT', of: partition => partition.checkpoint, right: true },
+      { title: 'LAG', of: partition => partition.lag, right: true },
+      { title: 'ACKED AHEAD', of: partition => partition.acked, right: true },
+      { title: 'RETURNED', of: partition => partition.givenBack, right: true },
+      { title: 'HELD BY', of: partition => partition.owner, cut: true },
+    ],
+    '',
+  )
+  return `${summary}\n\n${partitions}`
+}

@@ -1,0 +1,83 @@
+/**
+ * Commands that look after a store: `doctor` looks for problems and changes nothing; `upkeep` deletes expired data, as
+ * runners do by themselves a few times a day.
+ */
+import type { Diagnosis, Finding } from '../../upkeep/doctor/doctor.ts'
+import type { UpkeepReport } from '../../upkeep/upkeep.ts'
+import { type Command, defineCommand } from '../command.ts'
+import { allTenantsOption, forEachStore, resultsAsJson, type TenantResult } from '../every-tenant.ts'
+import { count, digits } from '../output/amount.ts'
+import type { Style } from '../output/output.ts'
+import { fields } from '../output/table.ts'
+import { asCommand } from './schema.ts'
+
+export const doctor: Command = defineCommand({
+  description:
+    'Checks the schema, the server, the tables, the log, consumers and workflows, and changes nothing. Exits with 3 if it finds an error. Warnings are less urgent.',
+  options: { allTenants: allTenantsOption },
+  examples: ['rillflow doctor', 'rillflow doctor --json || alert'],
+  async run({ out, open, signal, options: { allTenants } }) {
+    const options = { migrate: 'manual', allTenants, title: 'Checking' } as const
+    const results = await forEachStore({ out, open, signal }, options, async openOne =>
+      (await openOne()).doctor({ signal }),
+    )
+    out.print(resultsAsJson(results, allTenants), style => byTenant(style, results, diagnosisText))
+    return results.every(({ value }) => value.isHealthy) ? 0 : 3
+  },
+})
+
+export const upkeep: Command = defineCommand({
+  description:
+    'Runners do this by themselves a few times a day. `retention` in the configuration says how long data is stored. Nothing is deleted that a consumer has still to read.',
+  options: {
+    dryRun: { kind: 'flag', summary: 'Only print what would be deleted' },
+    allTenants: allTenantsOption,
+  },
+  examples: ['rillflow upkeep --dry-run', 'rillflow upkeep --json'],
+  async run({ out, open, signal, options: { dryRun, allTenants } }) {
+    const options = { allTenants, title: 'Deleting' }
+    const results = await forEachStore({ out, open, signal }, options, async openOne =>
+      (await openOne()).upkeep({ dryRun, signal }),
+    )
+    out.print(resultsAsJson(results, allTenants), style => byTenant(style, results, upkeepText))
+  },
+})
+
+/** The text of each result, under the name of its tenant. */
+function byTenant<T>(
+  style: Style,
+  results: readonly TenantResult<T>[],
+  textOf: (style: Style, value: T) => string,
+): string {
+  return results
+    .map(({ tenant, value }) => {
+      const text = textOf(style, value)
+      return tenant === undefined ? text : `${style.colour.bold(tenant)}\n${text}\n`
+    })
+    .join('\n')
+}
+
+function diagnosisText({ colour }: Style, { findings }: Diagnosis): string {
+  const width = Math.max(...findings.map(({ check }) => check.length))
+  const paint = { ok: colour.green, warning: colour.yellow, error: colour.red }
+  const lines = findings.flatMap(({ check, level, message, mend: fix }) => {
+    const line = `${paint[level](level.padEnd(7))}  ${check.padEnd(width)}  ${message}`
+    return fix === undefined ? [line] : [line, colour.dim(`${' '.repeat(width + 11)}fix: ${asCommand(fix)}`)]
+  })
+  const countOf = (wanted: Finding['level']): number => findings.filter(({ level }) => level === wanted).length
+  const summary = `${count(countOf('error'), 'error')}, ${count(countOf('warning'), 'warning')}`
+  return [...lines, '', `${summary}, ${count(findings.length, 'check')}.`].join('\n')
+}
+
+function upkeepText(style: Style, report: UpkeepReport): string {
+  const { isDryRun, archivedStreams, archivedEvents, slowest } = report
+  const deleted = fields(style, {
+    'idempotency keys': digits(report.idempotencyKeys),
+    'dead letters': digits(report.deadLetters),
+    attempts: digits(report.attempts),
+    history: digits(report.history),
+    'archived events': `${digits(archivedEvents)} of ${count(archivedStreams, 'stream')}`,
+    'slowest reader': slowest === undefined ? undefined : `${slowest.name} at position ${slowest.position}`,
+  })
+  return `${isDryRun ? 'Would delete:' : 'Deleted:'}\n${deleted}`
+}

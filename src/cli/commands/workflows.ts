@@ -1,0 +1,400 @@
+/**
+ * `rillflow workflows`: workflows, their handlers and the workers that run them. A workflow is named by its correlation id.
+ *
+ *     look       list · show · tree · watch · schedules · workers
+ *     control    publish · signal · cancel · retry
+ *     run        run                                       only handlers; `rillflow run` runs everything
+ *
+ * Only `run` needs the code of handlers. The others need only the database.
+ *
+ * What can fail: a workflow that is not known (`NothingFound`).
+ */
+import { onAbort } from '../../core/lifecycle.ts'
+import type { Store } from '../../store.ts'
+import type { Activity } from '../../workflows/insight/activity.ts'
+import type { TreeNode } from '../../workflows/insight/tree.ts'
+import type { WorkflowState, WorkflowStatus } from '../../workflows/status.ts'
+import { type Argument, type Commands, defineCommand, defineVerbs } from '../command.ts'
+import { limitOption, listCommand } from '../list-command.ts'
+import { ago, clockTime, count, duration } from '../output/amount.ts'
+import { type Style, toJson, warningLogger } from '../output/output.ts'
+import { paintState } from '../output/state.ts'
+import { type Column, fields, table } from '../output/table.ts'
+import { NothingFound, NothingRegistered } from '../report-error.ts'
+
+const workflow = { name: 'workflow', summary: 'The correlation id of the workflow' } as const satisfies Argument
+const type = { name: 'type', summary: 'The type of the event' } as const satisfies Argument
+const data = {
+  name: 'data',
+  summary: 'The data of the event as JSON',
+  kind: 'json',
+  optional: true,
+} as const satisfies Argument
+
+export const workerOptions = {
+  concurrency: {
+    kind: 'whole',
+    value: 'COUNT',
+    default: 16,
+    env: 'RILLFLOW_CONCURRENCY',
+    summary: 'The maximum number of handlers that run at the same time',
+  },
+  node: {
+    kind: 'text',
+    value: 'NAME',
+    env: 'RILLFLOW_NODE',
+    summary: 'The name of this runner, the same each time it is started',
+  },
+} as const
+
+/** Listed here and not imported, because the code that has them is not needed for help. */
+const states = [
+  ...(['running', 'waiting', 'failed', 'compensating', 'compensated', 'compensationFailed'] as const),
+  ...(['cancelled', 'settled'] as const),
+] satisfies WorkflowState[]
+
+const list = defineCommand({
+  options: {
+    state: { kind: 'text', many: true, choices: states, value: 'STATE', summary: 'Only workflows in this state' },
+    since: {
+      kind: 'time',
+      value: 'TIME',
+      summary: 'Only workflows that began since then: a time, or an age such as 15m, 2h, 7d',
+    },
+    parent: { kind: 'text', value: 'WORKFLOW', summary: 'Only children of this workflow' },
+    after: { kind: 'position', value: 'POSITION', summary: 'The next page: the "next" of the previous one' },
+    limit: limitOption,
+  },
+  examples: ['rillflow workflows list --state failed --state waiting', 'rillflow workflows list --since 1h --json'],
+  async run({ out, open, options: { state, since, parent, after, limit } }) {
+    const { store } = await open()
+    const filter = { state: state.length === 0 ? undefined : state, startedAfter: since, parent }
+    const page = await store.workflows.list({ ...filter, after, limit })
+    out.print(page, style => {
+      const columns: Column<WorkflowStatus>[] = [
+        { title: 'WORKFLOW', of: ({ correlationId }) => correlationId, paint: (_, colour) => colour.cyan },
+        { title: 'STATE', of: ({ state }) => state, paint: ({ state }, colour) => paintState(state, colour) },
+        { title: 'PENDING', of: ({ pending }) => pending, right: true },
+        { title: 'DEAD LETTERS', of: ({ deadLetters }) => deadLetters, right: true },
+        { title: 'LAST EVENT', of: ({ lastType }) => lastType, cut: true },
+        { title: 'STARTED', of: ({ startedAt }) => ago(startedAt, style.now), paint: (_, colour) => colour.dim },
+      ]
+      return table(style, page.workflows, columns, 'There are no workflows.')
+    })
+    if (page.next !== undefined) out.note(`There may be more: rillflow workflows list --after ${page.next}`)
+  },
+})
+
+const show = defineCommand({
+  arguments: [workflow],
+  options: { attempts: { kind: 'whole', default: 20, value: 'COUNT', summary: 'How many of the latest attempts' } },
+  examples: ['rillflow workflows show 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001'],
+  async run({ out, open, arguments: { workflow }, options }) {
+    const { store } = await open()
+    const status = await loadStatus(store, workflow)
+    const { attempts } = await store.workflows.attempts({ correlationId: workflow, limit: options.attempts })
+    out.print({ ...status, attempts }, style => {
+      const columns: Column<(typeof attempts)[number]>[] = [
+        { title: 'HANDLER', of: ({ handler }) => handler },
+        { title: 'ATTEMPT', of: ({ attempt }) => attempt, right: true },
+        {
+          title: 'RESULT',
+          of: ({ outcome, kind }) => outcome ?? kind,
+          paint: ({ kind }, colour) => paintState(kind, colour),
+        },
+        {
+          title: 'TOOK',
+          of: ({ runningMs }) => (runningMs === undefined ? undefined : duration(runningMs)),
+          right: true,
+        },
+        { title: 'ENDED', of: ({ at }) => ago(at, style.now), paint: (_, colour) => colour.dim },
+        { title: 'ERROR', of: ({ error }) => error?.message, cut: true },
+      ]
+      return `${statusText(style, status)}\n\n${table(style, attempts, columns, 'There are no attempts yet.')}`
+    })
+  },
+})
+
+const tree = defineCommand({
+  description: 'Shows the events, the handlers that each event ran, the events that those emitted, and so on.',
+  arguments: [workflow],
+  options: {
+    mermaid: { kind: 'flag', summary: 'Print the text of a Mermaid flowchart' },
+    limit: { kind: 'whole', default: 1000, value: 'COUNT', summary: 'The maximum number of events' },
+  },
+  examples: [
+    'rillflow workflows tree 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001',
+    'rillflow workflows tree 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001 --mermaid > workflow.mmd',
+  ],
+  async run({ out, open, arguments: { workflow }, options: { mermaid, limit } }) {
+    const { store } = await open()
+    await loadStatus(store, workflow)
+    const tree = await store.workflows.flow(workflow).tree({ limit })
+    if (mermaid) {
+      const text = store.workflows.mermaid(tree)
+      out.print({ correlationId: workflow, mermaid: text }, () => text.trimEnd())
+    } else
+      out.print(tree, style =>
+        [...treeLines(style, tree.roots), ...(tree.isWhole ? [] : [style.symbols.ellipsis])].join('\n'),
+      )
+  },
+})
+
+/** Uses a list instead of recursion, because a chain of events may be longer than the stack is deep. */
+function* treeLines(style: Style, roots: readonly TreeNode[]): Generator<string> {
+  const { branch, last, pipe } = style.symbols
+  const remaining = roots.map(node => ({ node, indent: '', mark: '' })).reverse()
+  for (let next = remaining.pop(); next !== undefined; next = remaining.pop()) {
+    const { node, indent, mark } = next
+    yield `${style.colour.dim(indent + mark)}${treeLabel(style, node)}`
+    const deeper = mark === '' ? '' : mark === last ? `${indent}${' '.repeat(last.length)}` : `${indent}${pipe}`
+    const children: readonly TreeNode[] = node.kind === 'event' ? [...node.handlers, ...node.events] : node.events
+    const lines = children.map((child, at) => ({
+      node: child,
+      indent: deeper,
+      mark: at === children.length - 1 ? last : branch,
+    }))
+    remaining.push(...lines.reverse())
+  }
+}
+
+function treeLabel({ colour }: Style, node: TreeNode): string {
+  if (node.kind === 'event') return `${colour.bold(node.type)} ${colour.dim(`#${node.position}`)}`
+  const { handler, isDead, attempts, runningMs, error } = node
+  const state = isDead ? 'failed' : node.state
+  const took = runningMs === undefined ? '' : ` ${colour.dim(duration(runningMs))}`
+  const tries = attempts > 1 ? ` ${colour.dim(`${attempts} attempts`)}` : ''
+  const message = error === undefined ? '' : ` ${colour.red(error.message)}`
+  return `${handler} ${paintState(state, colour)(state)}${took}${tries}${message}`
+}
+
+const watch = defineCommand({
+  description:
+    'Prints each activity once and in order: of one workflow from its beginning, of all workflows from now on. With --json each is a line of NDJSON.',
+  arguments: [{ name: 'workflow', summary: 'Only this workflow, by its correlation id', optional: true }],
+  options: {
+    untilSettled: { kind: 'flag', summary: 'End when the workflow is settled' },
+    handler: { kind: 'text', value: 'NAME', completes: 'handler', summary: 'Only this handler' },
+    after: { kind: 'position', value: 'POSITION', summary: 'Continue after a line that was printed before' },
+  },
+  examples: [
+    'rillflow workflows watch',
+    'rillflow workflows watch 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001 --until-settled',
+  ],
+  async run({ out, open, arguments: { workflow }, options: { untilSettled, handler, after }, signal }) {
+    const { store } = await open()
+    const until = untilSettled ? ('settled' as const) : undefined
+    const activities =
+      workflow === undefined
+        ? store.workflows.watch({ handler, after, signal })
+        : store.workflows.flow(workflow).watch({ handler, after, until, signal })
+    for await (const activity of activities) out.line(activity, style => activityLine(style, activity))
+  },
+})
+
+const publish = defineCommand({
+  description: 'The handlers are run by `rillflow run` or by your program.',
+  arguments: [type, data],
+  options: {
+    correlationId: { kind: 'text', value: 'ID', summary: 'The workflow of the event. Default: a new one' },
+    id: { kind: 'text', value: 'UUID', summary: 'The id of the event: the same id is published only once' },
+    user: { kind: 'text', value: 'USER', summary: 'The user who caused it' },
+    wait: { kind: 'flag', summary: 'Wait until the workflow is settled' },
+    timeoutMs: { kind: 'whole', value: 'MS', default: 30_000, summary: 'With --wait: the maximum time to wait' },
+  },
+  examples: [`rillflow workflows publish OrderPlaced '{"total":99}' --wait`],
+  async run({ out, open, arguments: { type, data }, options, signal }) {
+    const { store } = await open({ create: true })
+    const { correlationId, id, user, wait, timeoutMs } = options
+    const workflow = await store.workflows.publish(type, data ?? {}, { correlationId, id, userId: user, signal })
+    if (wait) {
+      const status = await workflow.settled({ timeoutMs, signal })
+      out.print(status, style => statusText(style, status))
+    } else {
+      const result = { correlationId: workflow.correlationId, type }
+      out.print(result, () => `Published ${type}, workflow ${workflow.correlationId}.`)
+    }
+  },
+})
+
+const signal = defineCommand({
+  description: 'Handlers of the workflow that wait for an event of this type continue.',
+  arguments: [workflow, type, data],
+  examples: [`rillflow workflows signal 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001 OrderApproved '{"by":"Ada"}'`],
+  async run({ out, open, arguments: { workflow, type, data } }) {
+    const { store } = await open()
+    await loadStatus(store, workflow)
+    await store.workflows.flow(workflow).signal(type, data ?? {})
+    out.print({ correlationId: workflow, type }, () => `Signalled ${type} to workflow ${workflow}.`)
+  },
+})
+
+const cancel = defineCommand({
+  description:
+    'No handler of the workflow or of its children is started again, and running ones are notified. Completed work is not undone, unless it is compensated.',
+  arguments: [workflow],
+  options: {
+    reason: { kind: 'text', value: 'TEXT', summary: 'The reason, which is stored with the workflow' },
+    compensate: { kind: 'flag', summary: 'Run the undos that its steps have recorded, the newest first' },
+  },
+  examples: [
+    'rillflow workflows cancel 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001 --reason "out of stock" --compensate --yes',
+  ],
+  destructive: true,
+  async run({ out, open, confirm, arguments: { workflow }, options: { reason, compensate } }) {
+    const { store } = await open()
+    const { state, pending } = await loadStatus(store, workflow)
+    const verb = compensate ? 'cancel and compensate' : 'cancel'
+    if (!(await confirm(`${verb} workflow ${workflow} (${state}, ${pending} pending)`))) return
+    const status = await store.workflows.flow(workflow).cancel({ reason, compensate })
+    out.print(status, style => statusText(style, status))
+  },
+})
+
+const retry = defineCommand({
+  description: 'Requests a retry of all its open dead letters. The next worker that has their handlers runs them.',
+  arguments: [workflow],
+  options: {
+    handler: { kind: 'text', value: 'NAME', completes: 'handler', summary: 'Only dead letters of this handler' },
+  },
+  examples: ['rillflow workflows retry 01936f1c-5d0e-7c11-a4e2-51a6e3c0a001'],
+  async run({ out, open, arguments: { workflow }, options: { handler } }) {
+    const { store } = await open()
+    await loadStatus(store, workflow)
+    const result = await store.workflows.deadLetters.retryAll({ correlationId: workflow, handler })
+    out.print({ correlationId: workflow, ...result }, () => {
+      const requested = `Requested a retry of ${count(result.requested, 'dead letter')} of workflow ${workflow}.`
+      if (result.isRunning || result.requested === 0) return requested
+      return `${requested} No worker is running; start one with: rillflow run`
+    })
+  },
+})
+
+const schedules = listCommand({
+  examples: ['rillflow workflows schedules'],
+  empty: 'There are no schedules.',
+  list: store => store.workflows.schedules.list(),
+  columns: ({ now }) => [
+    { title: 'SCHEDULE', of: ({ name }) => name, paint: (_, colour) => colour.cyan },
+    {
+      title: 'STATE',
+      of: ({ state }) => state,
+      paint: ({ state }, colour) => paintState(state === 'active' ? 'running' : state, colour),
+    },
+    { title: 'NEXT', of: ({ nextAt }) => ago(nextAt, now) },
+    { title: 'LAST', of: ({ lastAt }) => ago(lastAt, now), paint: (_, colour) => colour.dim },
+    { title: 'OUTCOME', of: ({ lastOutcome }) => lastOutcome },
+    { title: 'CODE', of: ({ isHere }) => (isHere ? 'here' : 'elsewhere'), paint: (_, colour) => colour.dim },
+    { title: 'WHEN', of: ({ definition }) => toJson(definition), cut: true },
+  ],
+})
+
+const workers = defineCommand({
+  description:
+    'Also shows the handlers and the executions that each still has. A handler without workers waits for a process that has its code.',
+  examples: ['rillflow workflows workers'],
+  async run({ out, open }) {
+    const { store } = await open()
+    const [workers, handlers] = [await store.workflows.workers(), await store.workflows.handlers()]
+    const handlerColumns: Column<(typeof handlers)[number]>[] = [
+      {
+        title: 'HANDLER',
+        of: ({ handler, version }) => (version === 1 ? handler : `${handler} v${version}`),
+        paint: (_, colour) => colour.cyan,
+      },
+      { title: 'KIND', of: ({ kind }) => kind },
+      { title: 'WORKERS', of: ({ workers }) => workers, right: true },
+      { title: 'READY', of: ({ open }) => open.ready, right: true },
+      { title: 'RUNNING', of: ({ open }) => open.running, right: true },
+      {
+        title: 'WAITING',
+        of: ({ open: { ready, running, ...waiting } }) => Object.values(waiting).reduce((a, b) => a + b, 0),
+        right: true,
+      },
+      { title: 'EVENTS', of: ({ types }) => types?.join(', ') ?? 'all', cut: true },
+    ]
+    out.print({ workers, handlers }, style => {
+      const { now } = style
+      const workerColumns: Column<(typeof workers)[number]>[] = [
+        { title: 'WORKER', of: ({ id }) => id, cut: true, paint: (_, colour) => colour.cyan },
+        { title: 'NAME', of: ({ node }) => node },
+        { title: 'RUNNING', of: ({ running, concurrency }) => `${running} of ${concurrency}`, right: true },
+        {
+          title: 'HEARTBEAT',
+          of: worker => `${duration(worker.heartbeatAgeMs)} ago`,
+          paint: (_, colour) => colour.dim,
+        },
+        { title: 'STARTED', of: ({ startedAt }) => ago(startedAt, now), paint: (_, colour) => colour.dim },
+      ]
+      const workerTable = table(style, workers, workerColumns, 'No worker is running.')
+      return `${workerTable}\n\n${table(style, handlers, handlerColumns, 'There are no handlers.')}`
+    })
+  },
+})
+
+const run = defineCommand({
+  description: 'Shares the work with workers elsewhere. Use `rillflow run` to also run projections and subscriptions.',
+  options: workerOptions,
+  examples: ['rillflow workflows run --concurrency 32'],
+  async run({ out, open, config, options: { concurrency, node }, signal }) {
+    const { store } = await open({ logger: warningLogger(out), create: true })
+    const handlers = store.workflows.registered()
+    if (handlers.length === 0) throw new NothingRegistered({ what: 'handlers', path: (await config())?.path })
+    const worker = store.workflows.worker({ concurrency, node })
+    await worker.start()
+    out.note(`Running ${count(handlers.length, 'handler')}: ${handlers.join(', ')}. Press Ctrl-C to stop.`)
+    await new Promise<void>(resolve => onAbort(signal, resolve))
+    await worker.stop()
+  },
+})
+
+export const workflows: Commands = defineVerbs({
+  list: ['Show workflows, the newest first', list],
+  show: ['Show the state of a workflow and its attempts', show],
+  tree: ['Show the events and handlers of a workflow as a tree', tree],
+  watch: ['Show what handlers do, as it happens', watch],
+  publish: ['Publish an event that begins a workflow', publish],
+  signal: ['Publish an event into a workflow', signal],
+  cancel: ['Cancel a workflow', cancel],
+  retry: ['Retry the dead letters of a workflow', retry],
+  schedules: ['Show the schedules and when they run next', schedules],
+  workers: ['Show the running workers and the handlers', workers],
+  run: ['Run handlers until Ctrl-C', run],
+})
+
+async function loadStatus(store: Store, workflow: string): Promise<WorkflowStatus> {
+  const status = await store.workflows.flow(workflow).status()
+  if (status.startedAt !== undefined) return status
+  const events = await store.events.readAll({ correlationId: workflow, limit: 1 }).toArray()
+  if (events.length > 0) return status
+  throw new NothingFound({ what: 'workflow', given: workflow, hint: 'rillflow workflows list' })
+}
+
+function statusText(style: Style, status: WorkflowStatus): string {
+  return fields(style, {
+    workflow: style.colour.cyan(status.correlationId),
+    state: paintState(status.state, style.colour)(status.state),
+    pending: status.pending,
+    'dead letters': status.deadLetters,
+    'last event': status.lastType,
+    parent: status.parent,
+    reason: status.reason,
+    started: ago(status.startedAt, style.now),
+    updated: ago(status.updatedAt, style.now),
+  })
+}
+
+export function activityLine({ colour }: Style, activity: Activity): string {
+  const { at, kind, outcome, correlationId, handler, eventType, attempt, runningMs, error } = activity
+  const parts = [
+    colour.dim(clockTime(at)),
+    colour.cyan(correlationId),
+    paintState(kind === 'completed' || kind === 'started' ? 'running' : kind, colour)(kind.padEnd(10)),
+    `${handler} (${eventType ?? 'event deleted'})`,
+    ...(attempt > 1 ? [colour.dim(`attempt ${attempt}`)] : []),
+    ...(outcome === undefined ? [] : [colour.dim(outcome)]),
+    ...(runningMs === undefined ? [] : [colour.dim(duration(runningMs))]),
+    ...(error === undefined ? [] : [colour.red(error.message)]),
+  ]
+  return parts.join('  ')
+}

@@ -1,1 +1,0 @@
-export { takeOver } from '../../consumers/row.ts'
