@@ -5,16 +5,19 @@ import { openProcessors } from './consumers/processor.ts'
 import { openDaemons } from './consumers/runners/daemon.ts'
 import { administerDaemons } from './consumers/runners/runners.ts'
 import { systemClock } from './core/clock.ts'
+import { nameOf } from './core/definition.ts'
 import { StoreClosed } from './core/errors.ts'
 import { uuidv7Ids } from './core/id.ts'
 import { once, settledWithin } from './core/lifecycle.ts'
+import { newId } from './core/name.ts'
 import type { Database } from './database/database.ts'
 import { parsers } from './database/parse.ts'
 import { rememberingTransactions } from './database/remember.ts'
 import { type AnyTransaction, foreignExecutor, isOwnTransaction } from './database/transaction.ts'
-import { openDocuments } from './documents/documents.ts'
+import type { Collection, CollectionOptions } from './documents/collection.ts'
+import { openCollections } from './documents/documents.ts'
 import { defaultGroupLimits, groupCommit } from './events/append/group-commit.ts'
-import type { EventMap } from './events/definition.ts'
+import type { EventDefinitions, EventMap } from './events/definition.ts'
 import { openEvents } from './events/events.ts'
 import { inlineRegistry } from './events/inline/registry.ts'
 import { type Log, logNames } from './events/log.ts'
@@ -23,12 +26,14 @@ import { watchLog } from './events/order/watch.ts'
 import { upcasters } from './events/read/upcast.ts'
 import { openStreams } from './events/streams/streams.ts'
 import { library } from './parts.ts'
+import type { DocumentProjection } from './projections/document-projection.ts'
 import { openProjections } from './projections/projections.ts'
+import type { OpenDocuments, OpenRows } from './projections/read.ts'
 import type { Step } from './schema/difference.ts'
 import { openSchema } from './schema/schema.ts'
 import { TableRegistry } from './schema/table.ts'
 import { storeServers } from './server/servers.ts'
-import type { Handle } from './sessions/handle.ts'
+import type { DecideOn, Handle } from './sessions/handle.ts'
 import type { Session } from './sessions/session.ts'
 import { openSessions } from './sessions/sessions.ts'
 import type { Store, StoreOptions } from './store.ts'
@@ -69,7 +74,7 @@ export function assemble<M extends EventMap>(
     clock,
     ids: options.ids ?? uuidv7Ids({ clock }),
     telemetry,
-    definitions: options.events ?? { schemas: new Map() },
+    definitions: (options.events ?? { schemas: new Map() }) as EventDefinitions,
     upcasters: upcasters(options.upcasters ?? []),
     inline: inlineRegistry(),
     maxEventBytes: options.maxEventBytes ?? 1024 * 1024,
@@ -94,12 +99,21 @@ export function assemble<M extends EventMap>(
   const aggregates = openAggregates({ ...parts, consumers })
   const processors = openProcessors(consumers)
   const workflows = openWorkflows<M>({ ...parts, consumers, pollMs, tend: upkeep.tend }, options.workflows)
-  const sessions = openSessions({ ...parts, cacheOf: aggregates.cacheOf }, options.sessionDefaults)
-  const projections = openProjections({
-    ...{ consumers, schema, tables, executorOf },
+  const documentParts = {
+    ...{ database, schema, tables, clock, ids: log.ids, telemetry, executorOf },
     syncs: migrate === true,
+    maxDocumentBytes: options.maxDocumentBytes,
+    isProjection: (name: string) => projections.has(name),
+  }
+  const collections = openCollections(documentParts)
+  const projections = openProjections({
+    ...{ consumers, schema, tables, documents: documentParts },
+    syncs: migrate === true,
+    isCollection: collections.has,
     runConsumers: daemons.runUntil,
   })
+  const sessionParts = { ...parts, cacheOf: aggregates.cacheOf, collectionOf: collections.find }
+  const sessions = openSessions(sessionParts, options.sessionDefaults)
 
   const servers = storeServers(() => [{ log, schema }])
   const close = once(async () => {
@@ -121,17 +135,28 @@ export function assemble<M extends EventMap>(
     engine: database.engine,
     events: openEvents<M>(parts),
     streams: openStreams(parts),
-    documents: openDocuments({
-      ...{ database, schema, tables, clock, ids: log.ids, telemetry, executorOf },
-      syncs: migrate === true,
-      maxDocumentBytes: options.maxDocumentBytes,
-    }),
+    documents: ((given: string | Collection | DocumentProjection, more?: CollectionOptions) =>
+      typeof given === 'object' && given.kind === 'projection'
+        ? projections.documents(given)
+        : collections.documents(given, more)) as unknown as OpenDocuments<M>,
+    rows: projections.rows as unknown as OpenRows<M>,
+    newId: category => newId(nameOf(category), log.ids),
     schema,
-    projections,
+    projections: projections.projections,
+    async register(...definitions) {
+      const activated: Promise<void>[] = []
+      for (const each of definitions) {
+        if (each.kind === 'projection') activated.push(projections.projections.register(each))
+        else if (each.kind === 'collection') collections.register(each)
+        else aggregates.register(each)
+      }
+      await Promise.all(activated)
+    },
     aggregates: aggregates.repository,
-    snapshotter: aggregates.snapshotter,
+    snapshots: aggregates.snapshots,
     session: given => sessions.session(given) as unknown as Session<M>,
     handle: sessions.handle as unknown as Handle<M>,
+    decide: sessions.decide as unknown as DecideOn<M>,
     subscribe: subscriptions.subscribe,
     subscriptions: subscriptions.subscriptions,
     workflows: workflows.workflows,

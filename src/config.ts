@@ -7,7 +7,7 @@
  *     export default defineConfig({
  *       events: shopEvents,
  *       projections: [sales],
- *       collections: { customers: { indexes: [index('email')] } },
+ *       collections: [customers],
  *       subscriptions: { mailer: { types: ['OrderShipped'], onEvent: sendMail } },
  *       register(store) {
  *         store.workflows.on('OrderPlaced', { name: 'pay' }, pay)
@@ -17,9 +17,8 @@
  * Everything is registered whenever a command opens the store, and run only by the commands that run things.
  */
 import type { Aggregate } from './aggregates/aggregate.ts'
-import type { SnapshotterOptions } from './aggregates/snapshotter.ts'
 import type { Awaitable } from './core/core.ts'
-import type { CollectionOptions } from './documents/collection.ts'
+import type { Collection } from './documents/collection.ts'
 import type { EventMap, UntypedEvents } from './events/definition.ts'
 import type { Projection } from './projections/projection.ts'
 import type { Store, StoreOptions } from './store.ts'
@@ -27,20 +26,14 @@ import type { CallbackOptions } from './subscriptions/plan.ts'
 
 export interface Config<M extends EventMap = UntypedEvents>
   extends Omit<StoreOptions<M>, 'database' | 'logger' | 'migrate' | 'register'> {
-  /** Projections that follow the log; an inline or live one is registered by `register`. */
   readonly projections?: readonly Projection[] | undefined
-  /** Collections by name, as they are opened elsewhere: what is checked, indexed and kept. */
-  readonly collections?: Readonly<Record<string, CollectionOptions<never>>> | undefined
-  /** Aggregates whose snapshots are kept in the background. */
-  readonly snapshotters?: readonly ConfiguredSnapshotter[] | undefined
+  readonly collections?: readonly Collection[] | undefined
+  /** Aggregates; a runner writes the snapshots of those that have them in the background. */
+  readonly aggregates?: readonly Aggregate[] | undefined
   /** Subscriptions by name; `rillflow run` runs them. */
   readonly subscriptions?: Readonly<Record<string, CallbackOptions<M>>> | undefined
   /** Whatever else is to be registered: handlers, joins, schedules, undos, projections with another lifecycle. */
   readonly register?: ((store: Store<M>) => Awaitable<void>) | undefined
-}
-
-export interface ConfiguredSnapshotter extends SnapshotterOptions {
-  readonly aggregate: Aggregate
 }
 
 /** Returns what it is given: it is there for its types. */

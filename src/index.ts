@@ -2,19 +2,15 @@
 export {
   type Aggregate,
   type AggregateInstance,
-  type AggregateOptions,
-  aggregate,
-  type ClassCommand,
-  type DeciderOptions,
-  type ProjectedDefinition,
+  defineAggregate,
+  defineClassAggregate,
 } from './aggregates/aggregate.ts'
 export type { CommitOptions } from './aggregates/commit.ts'
-export { type AnyEvent, type Decider, decider } from './aggregates/decider.ts'
 export type { LoadedAggregate } from './aggregates/loaded.ts'
-export type { FoldingProjection } from './aggregates/projected.ts'
+export { defineProjectedAggregate } from './aggregates/projected.ts'
 export type { Handled, HandleOptions, LoadOptions, Repository } from './aggregates/repository.ts'
-export type { Snapshotter, SnapshotterMetrics, SnapshotterOptions } from './aggregates/snapshotter.ts'
-export { type Config, type ConfiguredSnapshotter, defineConfig } from './config.ts'
+export type { Snapshotter, SnapshotterMetrics } from './aggregates/snapshotter.ts'
+export { type Config, defineConfig } from './config.ts'
 export type { ConsumerFilter, ConsumerOptions, StartFrom } from './consumers/consumer.ts'
 export type {
   DeadLetter,
@@ -46,27 +42,31 @@ export type { ConsumerStatus, StoredError } from './consumers/status.ts'
 export type { WaitForOptions } from './consumers/wait-for.ts'
 export type { Clock } from './core/clock.ts'
 export type { Ids } from './core/id.ts'
+export type { Page, PageOptions } from './core/page.ts'
 export type { Transaction, TransactionOptions } from './database/database.ts'
 export type { AnyTransaction, ForeignTransaction } from './database/transaction.ts'
 export type { IndexAdvice } from './documents/advisor.ts'
 export type { DocumentBatch } from './documents/batch.ts'
 export type { BulkOptions, BulkOutcome, ChangedDocument, NewDocument } from './documents/bulk.ts'
-export type { CallOptions, CollectionOptions, WriteOptions } from './documents/collection.ts'
-export { type Collection, type CollectionDefinition, type Documents, defineCollection } from './documents/documents.ts'
+export {
+  type CallOptions,
+  type Collection,
+  type CollectionOptions,
+  defineCollection,
+  type WriteOptions,
+} from './documents/collection.ts'
+export type { Documents, ReadDocuments } from './documents/documents.ts'
 export type { DocumentVersion, HistoryOptions } from './documents/history.ts'
 export type {
   ImportedDocument,
   ImportOptions as DocumentImportOptions,
   ImportProgress as DocumentImportProgress,
 } from './documents/import.ts'
-export {
-  type CollectionColumn,
-  type CollectionIndex,
-  column,
-  type IndexingOptions,
-  type IndexOptions as DocumentIndexOptions,
-  index,
-  type PathsOf,
+export type {
+  CollectionColumn,
+  CollectionIndex,
+  IndexingOptions,
+  PathsOf,
 } from './documents/indexes.ts'
 export {
   append,
@@ -107,7 +107,7 @@ export { at, type Field, lower, type MetaFields, type Path, type UntypedField } 
 export { type FilterOptions, filterFrom } from './documents/query/filter.ts'
 export { avg, count, type Figure, type GroupQuery, max, min, sum } from './documents/query/group.ts'
 export type { OrderAs, OrderOptions } from './documents/query/order.ts'
-export type { CursorPage, IncludeOptions, Page, Query, Queryable } from './documents/query/query.ts'
+export type { IncludeOptions, NumberedPage, Query, Queryable, Rows } from './documents/query/query.ts'
 export type { ReadOptions as DocumentReadOptions, StoredDocument } from './documents/read.ts'
 export type { ExpectedOptions } from './documents/write.ts'
 export * from './errors.ts'
@@ -126,45 +126,24 @@ export {
 } from './events/definition.ts'
 export type { Events, LogState, StreamAppend } from './events/events.ts'
 export type { ImportedEvent, ImportOptions, ImportProgress } from './events/import/import.ts'
-export type { HeldBackBy } from './events/order/settle.ts'
+export type { HeldBackBy } from './events/order/order.ts'
 export type { TailOptions } from './events/order/tail.ts'
 export type { EventFilter, ReadLogOptions } from './events/read/log.ts'
+export type { ReadOptions } from './events/read/read.ts'
 export type { EventSequence } from './events/read/sequence.ts'
-export type { ReadOptions } from './events/read/stream.ts'
 export { type Upcaster, type UpcasterStep, upcaster } from './events/read/upcast.ts'
 export type { ListStreamsOptions, StreamDescription, Streams } from './events/streams/streams.ts'
-export {
-  type DocumentHandlers,
-  type DocumentOptions,
-  type DocumentProjection,
-  documentProjection,
-} from './projections/document.ts'
-export { type RowChange, type TableProjectionOptions, tableProjection } from './projections/flat-table.ts'
-export { type LiveProjection, liveProjection } from './projections/live.ts'
-export {
-  type CustomOptions,
-  type Lifecycle,
-  type Projection,
-  type ProjectionContext,
-  type ProjectionHandlers,
-  type ProjectionOptions,
-  projection,
-} from './projections/projection.ts'
+export { type DocumentProjection, defineDocumentProjection } from './projections/document-projection.ts'
+export { defineProjection, type Lifecycle, type Projection, type ProjectionContext } from './projections/projection.ts'
 export type {
   ProjectionDescription,
   ProjectionMetrics,
   Projections,
-  RegisterOptions,
+  SwitchOptions,
 } from './projections/projections.ts'
 export type { OnProgress, RebuildOptions, RebuildProgress } from './projections/rebuild/build.ts'
 export type { Rebuilt } from './projections/rebuild/rebuild.ts'
-export {
-  type ColumnOptions,
-  type ColumnType,
-  type IndexOptions,
-  type TableOptions,
-  table,
-} from './projections/table.ts'
+export { defineTableProjection, type RowChange, type TableProjection } from './projections/table-projection.ts'
 export type { CheckResult } from './schema/check.ts'
 export type { Problem, Step } from './schema/difference.ts'
 export type { Progress, SyncOptions } from './schema/migrate.ts'
@@ -178,7 +157,7 @@ export type {
   SessionLoadOptions,
   SessionPutOptions,
 } from './sessions/documents.ts'
-export type { Handle, HandledCommand, HandledSession, HandleSessionOptions } from './sessions/handle.ts'
+export type { Decided, Handle, HandledSession, HandleSessionOptions } from './sessions/handle.ts'
 export type { SavedDocument } from './sessions/save.ts'
 export type {
   Saved,

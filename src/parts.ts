@@ -6,7 +6,8 @@ import { type Library, libraryOf, type Part } from './schema/part.ts'
 import { subscriptionsPart } from './subscriptions/schema.ts'
 import { workflowsPart } from './workflows/schema.ts'
 
-const parts: readonly Part[] = [eventsPart, consumersPart, aggregatesPart, subscriptionsPart, workflowsPart]
+/** Each folder that keeps something. */
+export const parts: readonly Part[] = [eventsPart, consumersPart, aggregatesPart, subscriptionsPart, workflowsPart]
 
 /** What this version of the library makes in a schema. */
 export const library: Library = libraryOf(parts)

@@ -7,33 +7,35 @@
  */
 
 import type { Aggregate } from './aggregates/aggregate.ts'
-import type { AnyEvent } from './aggregates/decider.ts'
 import type { Repository } from './aggregates/repository.ts'
-import type { Snapshotter, SnapshotterOptions } from './aggregates/snapshotter.ts'
+import type { Snapshotter } from './aggregates/snapshotter.ts'
 import { assemble } from './assemble.ts'
 import type { DeadLetters } from './consumers/dead-letters/dead-letters.ts'
 import type { Processor, ProcessorOptions } from './consumers/processor.ts'
 import type { Daemon, DaemonOptions } from './consumers/runners/daemon.ts'
 import type { Daemons } from './consumers/runners/runners.ts'
 import type { Clock } from './core/clock.ts'
+import type { Named } from './core/definition.ts'
 import { InvalidOption, isRillflowError } from './core/errors.ts'
 import type { Ids } from './core/id.ts'
 import { once } from './core/lifecycle.ts'
 import type { Database, Transaction, TransactionOptions } from './database/database.ts'
 import { lendDatabase } from './database/lend.ts'
 import type { PostgresOptions } from './database/postgres/postgres.ts'
-import type { Documents } from './documents/documents.ts'
+import type { Collection } from './documents/collection.ts'
 import type { AppendDefaults } from './events/append/prepare.ts'
 import type { EventDefinitions, EventMap, UntypedEvents } from './events/definition.ts'
 import type { Events } from './events/events.ts'
 import type { Upcaster } from './events/read/upcast.ts'
 import type { Streams } from './events/streams/streams.ts'
 import { library } from './parts.ts'
+import type { Projection } from './projections/projection.ts'
 import type { Projections } from './projections/projections.ts'
+import type { OpenDocuments, OpenRows } from './projections/read.ts'
 import { type MigrateMode, openSchema, type Schema } from './schema/schema.ts'
 import type { ServerOptions, StoreServer } from './server/server.ts'
 import { storeServers } from './server/servers.ts'
-import type { Handle } from './sessions/handle.ts'
+import type { DecideOn, Handle } from './sessions/handle.ts'
 import type { Session, SessionOptions } from './sessions/session.ts'
 import type { Subscribe, Subscriptions } from './subscriptions/subscriptions.ts'
 import type { Trace, TraceOptions } from './telemetry/breadcrumbs.ts'
@@ -107,20 +109,26 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   readonly engine: 'postgres' | 'pglite'
   readonly events: Events<M>
   readonly streams: Streams
-  /** A collection of documents: `store.documents<Customer>('customers', { indexes })`. */
-  readonly documents: Documents
+  /** The documents of a collection, or of a document projection: `store.documents(customers)`. */
+  readonly documents: OpenDocuments<M>
+  /** The rows of a table projection: `store.rows(sales).where(row => gt(row.cents, 1000)).toArray()`. */
+  readonly rows: OpenRows<M>
+  /** A new id that sorts by time: `order-<UUIDv7>` for `'order'`. */
+  newId(category: Named): string
   readonly schema: Schema
   readonly projections: Projections
+  /** Makes definitions known to this store that it was not opened with. An inline projection that is new is then active. */
+  register(...definitions: readonly (Aggregate | Collection | Projection)[]): Promise<void>
   /** Aggregates of one kind: loaded, asked, committed. */
-  aggregates<State, Command, Event extends AnyEvent>(
-    aggregate: Aggregate<State, Command, Event>,
-  ): Repository<State, Command, Event>
-  /** Registers a consumer that keeps snapshots of these aggregates; it runs in a daemon, or when called. */
-  snapshotter(aggregate: Aggregate, options?: SnapshotterOptions): Snapshotter
+  aggregates<State, Command, E extends EventMap>(aggregate: Aggregate<State, Command, E>): Repository<State, Command, E>
+  /** The snapshots that are written in the background, of an aggregate that is defined with such: run by hand, and measured. */
+  snapshots(aggregate: Aggregate): Snapshotter
   /** A unit of work: `await using session = store.session()`. */
   session(options?: SessionOptions): Session<M>
   /** Loads, decides and saves, anew if somebody else was faster: `store.handle(Order, 'order-42', command)`. */
   readonly handle: Handle<M>
+  /** The same with a decision on the spot: `store.decide(Order, 'order-42', order => events)`. */
+  readonly decide: DecideOn<M>
   /** Events of the log for code of yours, with acknowledgements. */
   readonly subscribe: Subscribe<M>
   /** The subscriptions that are stored: their state, and what operators do with them. */
@@ -261,7 +269,20 @@ async function makeUsable(schema: Schema, mode: MigrateMode): Promise<void> {
 
 /** What a tenant has of its own. */
 const boundParts = [
-  ...(['events', 'streams', 'documents', 'schema', 'projections', 'aggregates', 'snapshotter', 'handle'] as const),
+  ...([
+    'events',
+    'streams',
+    'documents',
+    'rows',
+    'newId',
+    'schema',
+    'register',
+    'projections',
+    'aggregates',
+    'snapshots',
+    'handle',
+    'decide',
+  ] as const),
   ...(['subscribe', 'subscriptions', 'workflows', 'daemons', 'daemon', 'deadLetters', 'processor'] as const),
   ...(['transaction', 'export', 'import', 'upkeep', 'doctor', 'backup', 'trace'] as const),
 ] as const

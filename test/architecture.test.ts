@@ -1,10 +1,21 @@
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
+import { parts } from '../src/parts.ts'
 import * as rules from './support/architecture-rules.ts'
 import { readSources, type Source } from './support/source-files.ts'
 
 const sources = readSources('src', 'test', 'examples', 'bench', 'scripts')
 const lockFile = { path: 'package-lock.json', text: readFileSync('package-lock.json', 'utf8') }
+
+/** The folder of each table and each sequence. */
+const homes = new Map(
+  parts.flatMap(({ name, tables }) =>
+    tables.flatMap(text => {
+      const made = /^create (?:table|sequence) ~(\w+)/.exec(text)
+      return made === null ? [] : [[made[1]!, name] as const]
+    }),
+  ),
+)
 
 interface Example {
   rule: rules.Rule
@@ -36,6 +47,24 @@ const sentences: Record<string, Example> = {
       'src/server/server.ts': `import type { Log } from '../events/log.ts'`,
       'src/index.ts': `export { openStore } from './store.ts'\nexport { now } from './core/clock.ts'`,
       'src/cli/migrate.ts': `import { openStore } from '../index.ts'\nimport { serve } from '../server/server.ts'`,
+    },
+  },
+  'a table is named only in its folder, and written only there': {
+    rule: rules.tablesStayAtHome(homes),
+    caught: {
+      'src/events/wake.ts': `const statement = sql\`select from ~workflow_lanes\``,
+      'src/consumers/retry.ts': `const table = identifier(log.schema, 'workflows')`,
+      'src/projections/build.ts': `sql\`update \${consumerNames(log).consumers} as c set fence = 1\``,
+      'src/workflows/failure.ts': `sql\`\n  insert into \${dead_letters} as d\n  values (1)\``,
+      'src/workflows/dispatch.sql.ts': `plpgsql\`delete from ~consumers as c;\``,
+      'src/transfer/cut.ts': `sql\`delete from \${names.events} where position > 1\``,
+    },
+    passed: {
+      'src/consumers/row.ts': `sql\`update \${consumerNames(log).consumers} set fence = 1\``,
+      'src/consumers/consumers.sql.ts': `fragment\`update ~dead_letters as d set retry_at = null\``,
+      'src/workflows/status.ts': `sql\`select from \${log.names.events} as e\``,
+      'src/workflows/claim.sql.ts': `plpgsql\`left join ~dead_letters as d on true\``,
+      'src/consumers/consumers.ts': `const kinds = ['events', 'workflows']`,
     },
   },
   'no file is too long to read at once': {

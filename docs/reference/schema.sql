@@ -483,7 +483,7 @@ values (1, 'baseline', 'c28173d43aff217c09ef665ef1086526ef31a173f7fad307a34e4030
 
 create or replace function "rillflow"."clock"(p_column anyelement)
 returns timestamptz
-language plpgsql immutable parallel safe
+language plpgsql immutable parallel safe cost 1
 as $body$
 -- revision 1
 begin
@@ -1413,11 +1413,13 @@ $body$;
 
 -- function workflow_queued_ms
 
-create or replace function "rillflow"."workflow_queued_ms"(p_at timestamptz, p_rank bigint, p_priority integer) returns integer
+create or replace function "rillflow"."workflow_queued_ms"(p_at timestamptz, p_rank bigint, p_priority integer)
+returns integer
 language sql immutable parallel safe
 as $body$
 -- revision 1
-select least(2147483647, greatest(0, (extract(epoch from p_at at time zone 'UTC') * 1000)::bigint - p_rank + p_priority * 10000))::integer
+select least(2147483647, greatest(0,
+  (extract(epoch from p_at at time zone 'UTC') * 1000)::bigint - p_rank + p_priority * 10000))::integer
 $body$;
 
 -- function workflow_count
@@ -1515,7 +1517,10 @@ begin
     where u.id = any(grown)
       or (u.is_wanted and u.id <> all(coalesce(known, '{}')));
   if counted > 0 then
-    perform "rillflow"."workflow_count"(p_owner, array['events', 'workflows'], array[counted, made]);
+    perform "rillflow"."workflow_count"(
+      p_owner => p_owner,
+      p_names => array['events', 'workflows'],
+      p_by => array[counted, made]);
   end if;
   return query
     select w.correlation_id, w.state, w.correlation_id <> all(coalesce(known, '{}'))
@@ -1575,14 +1580,14 @@ declare
   moment constant timestamptz := "rillflow"."clock"(p_ids);
 begin
   perform "rillflow"."workflow_widen"(
-      array_agg(x.route order by u.n),
-      array_agg(case when x.state = 'unkeyed' then u.lane end order by u.n),
-      array_agg(x.is_letter order by u.n))
+      p_routes => array_agg(x.route order by u.n),
+      p_lanes => array_agg(case when x.state = 'unkeyed' then u.lane end order by u.n),
+      p_letters => array_agg(x.is_letter order by u.n))
     from unnest(p_ids, p_lanes) with ordinality as u(id, lane, n)
     join "rillflow"."workflow_executions" as x on x.id = u.id;
   update "rillflow"."workflow_executions" as x
     set lane = g.lane,
-      rank = "rillflow"."workflow_rank"(moment, g.priority),
+      rank = "rillflow"."workflow_rank"(p_at => moment, p_priority => g.priority),
       run_at = case when g.delay_ms > 0 and g.is_active
         then x.queued_at + make_interval(secs => g.delay_ms / 1000.0) end,
       state = case
@@ -1605,7 +1610,7 @@ begin
         where k.state = 'unkeyed') as w) as g
     where x.id = g.id;
   get diagnostics assigned = row_count;
-  perform "rillflow"."workflow_advance"('', array_agg(l.lane), null, 0)
+  perform "rillflow"."workflow_advance"(p_owner => '', p_lanes => array_agg(l.lane), p_next => null, p_grace_ms => 0)
     from "rillflow"."workflow_lanes" as l
     where l.lane = any(p_lanes)
       and l.parked;
@@ -1638,19 +1643,23 @@ declare
   woken integer;
 begin
   if p_lanes is not null then
-    perform "rillflow"."workflow_widen"(p_routes, array(
+    perform "rillflow"."workflow_widen"(
+      p_routes => p_routes,
+      p_lanes => array(
         select case when x.id is null then u.lane end
         from unnest(p_ids, p_lanes) with ordinality as u(id, lane, n)
         left join "rillflow"."workflow_executions" as x on x.id = u.id
-        order by u.n), p_letters);
+        order by u.n),
+      p_letters => p_letters);
   end if;
   perform "rillflow"."workflow_announce"();
   with added as (
     insert into "rillflow"."workflow_executions" as x (
-      id, position, route, correlation_id, lane, join_id, undo_id, is_letter, rank, queued_at, run_at, expires_at, state)
+      id, position, route, correlation_id, lane, join_id, undo_id, is_letter, rank, queued_at, run_at, expires_at,
+      state)
     select
       g.id, g.position, g.route, g.correlation_id, g.lane, g.join_id, g.undo_id, coalesce(g.is_letter, false),
-      "rillflow"."workflow_rank"(moment, g.priority),
+      "rillflow"."workflow_rank"(p_at => moment, p_priority => g.priority),
       moment,
       case when g.state = 'ready' and g.delay_ms > 0 and (g.lane is null or g.place <= g.granted)
         then moment + make_interval(secs => g.delay_ms / 1000.0) end,
@@ -1676,7 +1685,7 @@ begin
         where known.id = u.id)) as g
     order by g.position
     returning x.id, x.position, x.route, x.correlation_id, x.join_id, x.is_letter),
-  told as (
+  recorded as (
     insert into "rillflow"."workflow_activity" (
       position, at, event_position, execution, version, attempt, kind, handler, correlation_id)
     select nextval('"rillflow"."workflow_activity_position"'), moment, a.position, a.id, r.version, 0, 'dispatched',
@@ -1700,9 +1709,12 @@ begin
     returning w.open = c.n as is_woken)
   select (select count(*) from added), (select count(*) from moved where is_woken)
     into enqueued, woken;
-  perform "rillflow"."workflow_count"(p_owner, array['active', 'dispatched'], array[woken, enqueued]);
+  perform "rillflow"."workflow_count"(
+    p_owner => p_owner,
+    p_names => array['active', 'dispatched'],
+    p_by => array[woken, enqueued]);
   if p_letters is not null then
-    perform "rillflow"."workflow_advance"('', array_agg(l.lane), null, 0)
+    perform "rillflow"."workflow_advance"(p_owner => '', p_lanes => array_agg(l.lane), p_next => null, p_grace_ms => 0)
       from "rillflow"."workflow_lanes" as l
       where l.lane = any(p_lanes)
         and l.parked;
@@ -1762,7 +1774,7 @@ begin
     update "rillflow"."workflow_executions" as x
     set state = case when due.keeps or due.lane is null or due.place <= due.free then 'ready' else 'blocked' end,
       run_at = null,
-      rank = "rillflow"."workflow_rank"(moment, r.priority)
+      rank = "rillflow"."workflow_rank"(p_at => moment, p_priority => r.priority)
     from due
     join locked on locked.id = due.id
     join "rillflow"."workflow_routes" as r on r.id = due.route
@@ -1860,7 +1872,7 @@ begin
 
   begun_at := "rillflow"."clock"(p_consumer);
   if p_limit > 0 then
-    -- Whoever takes over from it holds its row, and waits for the workflows held here: it is not waited for.
+    -- A worker that takes over from it holds its row, and waits for the workflows held here: it is not waited for.
     perform
       from "rillflow"."workflow_workers" as w
       where w.owner = p_worker
@@ -1874,10 +1886,11 @@ begin
   perform set_config('synchronous_commit', 'off', true);
   perform "rillflow"."workflow_announce"();
   with given as materialized (
-    select g.*, g.fits and row_number() over (partition by g.fits order by g.priority, g.position, g.id) <= p_limit as begins
+    select g.*,
+      g.fits and row_number() over (partition by g.fits order by g.priority, g.position, g.id) <= p_limit as begins
     from (
-      select u.id, u.position, u.correlation_id, r.id as route, r.handler, r.version, r.priority, r.delay_ms, r.timeout_ms,
-        r.deadline_ms,
+      select u.id, u.position, u.correlation_id, r.id as route, r.handler, r.version, r.priority, r.delay_ms,
+        r.timeout_ms, r.deadline_ms,
         takes
           and r.id = any(p_worker_routes)
           and r.paused_at is null
@@ -1894,7 +1907,7 @@ begin
     select g.correlation_id, count(*) as n
     from given as g
     group by g.correlation_id),
-  flows as materialized (
+  touched as materialized (
     select u.*, coalesce(o.n, 0) as n
     from unnest(p_workflows, p_wanted, p_counts, p_firsts, p_lasts, p_types)
       as u(id, is_wanted, events, first_position, last_position, type)
@@ -1905,7 +1918,7 @@ begin
       last_type = case when w.last_position < f.last_position then f.type else w.last_type end,
       open = w.open + f.n,
       updated_at = begun_at
-    from flows as f
+    from touched as f
     where w.correlation_id = f.id
       and f.id = any(known)
     returning f.events, w.open, f.n > 0 and w.open = f.n as is_woken),
@@ -1913,14 +1926,14 @@ begin
     insert into "rillflow"."workflows" (
       correlation_id, first_position, last_position, last_type, open, started_at, updated_at)
     select f.id, f.first_position, f.last_position, f.type, f.n, begun_at, begun_at
-    from flows as f
+    from touched as f
     where f.is_wanted
       and f.id <> all(coalesce(known, '{}'))
     returning open),
   executions as (
     insert into "rillflow"."workflow_executions" (
-      id, position, route, correlation_id, rank, queued_at, run_at, expires_at, state, fence, worker, attempt, started_at,
-      deadline_at)
+      id, position, route, correlation_id, rank, queued_at, run_at, expires_at, state, fence, worker, attempt,
+      started_at, deadline_at)
     select g.id, g.position, g.route, g.correlation_id,
       (extract(epoch from begun_at) * 1000)::bigint + g.priority * 10000,
       begun_at,
@@ -1934,7 +1947,7 @@ begin
       case when g.begins then begun_at + make_interval(secs => (g.timeout_ms::bigint + p_grace_ms) / 1000.0) end
     from given as g
     order by g.position),
-  told as (
+  recorded as (
     insert into "rillflow"."workflow_activity" (
       position, at, event_position, execution, version, attempt, queued_ms, kind, handler, correlation_id, worker)
     select nextval('"rillflow"."workflow_activity_position"'), begun_at, t.*
@@ -1954,12 +1967,18 @@ begin
       (select array_agg(g.id order by g.priority, g.position, g.id) from given as g where g.begins),
       (select count(*) from added),
       coalesce((select sum(g.events) from grown as g), 0)
-        + coalesce((select sum(f.events) from flows as f where f.is_wanted and f.id <> all(coalesce(known, '{}'))), 0),
+        + coalesce((
+          select sum(f.events)
+          from touched as f
+          where f.is_wanted
+            and f.id <> all(coalesce(known, '{}'))), 0),
       (select count(*) from grown as g where g.is_woken) + (select count(*) from added as a where a.open > 0),
       exists (select from grown as g where g.open = 0) or exists (select from added as a where a.open = 0)
     into queued, begun, made, counted, woken, is_idle;
   perform "rillflow"."workflow_count"(
-    'dispatcher', array['active', 'dispatched', 'events', 'workflows'], array[woken, queued, counted, made]);
+    p_owner => 'dispatcher',
+    p_names => array['active', 'dispatched', 'events', 'workflows'],
+    p_by => array[woken, queued, counted, made]);
   update "rillflow"."consumers" as c
     set checkpoint = p_checkpoint,
       attempts = 0,
@@ -1990,17 +2009,17 @@ as $body$
 -- revision 1
 declare
   moment timestamptz;
-  offered_routes integer[];
-  offered_most integer[];
+  open_routes integer[];
+  max_counts integer[];
   limited "rillflow"."workflow_routes";
   running integer;
   tokens double precision;
-  most integer;
+  max_count integer;
   taken integer;
   claimed uuid[];
   held uuid[];
 begin
-  -- One that others take for dead, or that has left, gets nothing: what it would have, nobody would ever miss.
+  -- A worker whose row is gone counts as dead and gets nothing: no other worker would ever take it over from it.
   perform
     from "rillflow"."workflow_workers" as w
     where w.owner = p_owner
@@ -2009,7 +2028,7 @@ begin
     return;
   end if;
   select array_agg(r.id), array_agg(p_limit * 2)
-    into offered_routes, offered_most
+    into open_routes, max_counts
     from "rillflow"."workflow_routes" as r
     where r.id = any(p_routes)
       and r.paused_at is null
@@ -2024,50 +2043,50 @@ begin
     order by r.id
     for update
   loop
-    most := p_limit;
+    max_count := p_limit;
     if limited.concurrency is not null then
       select count(*) into running
         from "rillflow"."workflow_executions" as x
         where x.route = limited.id
           and x.worker is not null;
-      most := least(most, limited.concurrency - running);
+      max_count := least(max_count, limited.concurrency - running);
     end if;
     if limited.rate_limit is not null then
       moment := "rillflow"."clock"(limited.id);
       tokens := least(limited.rate_limit, coalesce(limited.rate_tokens, limited.rate_limit)
         + extract(epoch from moment - coalesce(limited.rate_at, moment)) * 1000
           * limited.rate_limit / limited.rate_per_ms);
-      most := least(most, floor(tokens)::integer);
+      max_count := least(max_count, floor(tokens)::integer);
       update "rillflow"."workflow_routes" as r
         set rate_tokens = tokens,
           rate_at = moment
         where r.id = limited.id;
     end if;
-    if most > 0 then
-      offered_routes := offered_routes || limited.id;
-      offered_most := offered_most || most;
+    if max_count > 0 then
+      open_routes := open_routes || limited.id;
+      max_counts := max_counts || max_count;
     end if;
   end loop;
-  if offered_routes is null then
+  if open_routes is null then
     return;
   end if;
 
-  with offered as materialized (
+  with candidates as materialized (
     select c.id, c.rank
-    from unnest(offered_routes, offered_most) as o(route, most)
+    from unnest(open_routes, max_counts) as o(route, max_count)
     cross join lateral (
       select x.id, x.rank
       from "rillflow"."workflow_executions" as x
       where x.route = o.route
         and x.state = 'ready'
       order by x.rank, x.id
-      limit o.most) as c
+      limit o.max_count) as c
     order by c.rank, c.id
     limit p_limit * 2)
   select array_agg(l.id) into claimed
     from (
       select x.id
-      from offered as o
+      from candidates as o
       join "rillflow"."workflow_executions" as x on x.id = o.id
       where x.state = 'ready'
       order by o.rank, o.id
@@ -2083,22 +2102,25 @@ begin
   with begun as (
     update "rillflow"."workflow_executions" as x
     set state = 'running',
-      fence = p_fence,
-      worker = p_owner,
       attempt = x.attempt + 1,
       started_at = moment,
       deadline_at = moment
-        + make_interval(secs => (greatest(0, r.timeout_ms - x.ran_ms)::bigint + p_grace_ms) / 1000.0)
+        + make_interval(secs => (greatest(0, r.timeout_ms - x.ran_ms)::bigint + p_grace_ms) / 1000.0),
+      fence = p_fence, worker = p_owner
     from "rillflow"."workflow_routes" as r
-    where x.id = any(claimed)
-      and r.id = x.route
-    returning x.id, x.position, x.attempt, x.correlation_id, x.rank, r.handler, r.version, r.priority)
-  insert into "rillflow"."workflow_activity" (
-    position, at, event_position, execution, version, attempt, queued_ms, kind, handler, correlation_id, worker)
-  select nextval('"rillflow"."workflow_activity_position"'), moment, b.position, b.id, b.version, b.attempt,
-    "rillflow"."workflow_queued_ms"(moment, b.rank, b.priority),
-    'started', b.handler, b.correlation_id, p_owner
-  from begun as b;
+    where r.id = x.route
+      and x.id = any(claimed)
+    returning x.id, x.lane, x.position, x.attempt, x.correlation_id, x.rank, r.handler, r.version, r.priority),
+  recorded as (
+    insert into "rillflow"."workflow_activity" (
+      position, at, event_position, execution, version, attempt, queued_ms, kind, handler, correlation_id, worker)
+    select nextval('"rillflow"."workflow_activity_position"'), moment, b.position, b.id, b.version, b.attempt,
+      "rillflow"."workflow_queued_ms"(
+        p_at => moment,
+        p_rank => b.rank,
+        p_priority => b.priority), 'started', b.handler, b.correlation_id, p_owner
+    from begun as b)
+  select array_agg(b.id) into claimed from begun as b;
 
   if p_ahead > 0 then
     with follows as materialized (
@@ -2212,16 +2234,16 @@ begin
 end
 $body$;
 
--- function workflow_finish
+-- function workflow_complete
 
-create or replace function "rillflow"."workflow_finish"(
+create or replace function "rillflow"."workflow_complete"(
   p_owner text,
   p_correlations text[],
   p_lanes text[],
   p_ids uuid[],
   p_fences bigint[],
   p_kinds text[],
-  p_told text[],
+  p_recorded text[],
   p_outcomes text[],
   p_delays integer[],
   p_running_ms integer[],
@@ -2246,11 +2268,15 @@ declare
   settled integer;
   failures integer;
 begin
-  accepted := "rillflow"."workflow_hold"(p_correlations, p_lanes, p_ids, p_fences);
+  accepted := "rillflow"."workflow_hold"(
+    p_correlations => p_correlations,
+    p_lanes => p_lanes,
+    p_ids => p_ids,
+    p_fences => p_fences);
   if accepted is null then
-    -- What is held behind one that is gone is not to wait for it.
+    -- What is held behind an execution that is gone must not wait for it.
     if p_lanes is not null then
-      perform "rillflow"."workflow_advance"(p_owner, p_lanes, null, p_grace_ms);
+      perform "rillflow"."workflow_advance"(p_owner => p_owner, p_lanes => p_lanes, p_next => null, p_grace_ms => p_grace_ms);
     end if;
     return;
   end if;
@@ -2261,18 +2287,21 @@ begin
     position, at, event_position, execution, version, attempt, queued_ms, running_ms, kind, outcome, handler,
     correlation_id, worker, result, error)
   select nextval('"rillflow"."workflow_activity_position"'), moment, x.position, x.id, r.version, x.attempt,
-    "rillflow"."workflow_queued_ms"(x.started_at, x.rank, r.priority), u.running_ms, u.told, u.outcome, r.handler,
+    "rillflow"."workflow_queued_ms"(
+      p_at => x.started_at,
+      p_rank => x.rank,
+      p_priority => r.priority), u.running_ms, u.recorded, u.outcome, r.handler,
     x.correlation_id, p_owner, nullif(u.result, 'null'), nullif(u.error, 'null')
   from rows from (
-    unnest(p_ids, p_told, p_outcomes, p_running_ms),
+    unnest(p_ids, p_recorded, p_outcomes, p_running_ms),
     jsonb_array_elements(p_results),
-    jsonb_array_elements(p_errors)) with ordinality as u(id, told, outcome, running_ms, result, error, n)
+    jsonb_array_elements(p_errors)) with ordinality as u(id, recorded, outcome, running_ms, result, error, n)
   join "rillflow"."workflow_executions" as x on x.id = u.id
   join "rillflow"."workflow_routes" as r on r.id = x.route
   where u.id = any(accepted)
   order by u.n;
 
-  -- Lanes first: what is deleted is not there to be counted afterwards.
+  -- Lanes first: executions that are deleted cannot be counted afterwards.
   if p_lanes is not null then
     update "rillflow"."workflow_lanes" as l
       set open = l.open - c.done,
@@ -2295,12 +2324,12 @@ begin
       and u.id = any(accepted);
   if gone is not null then
     if p_clean then
-      -- What failed for good keeps what it came to, for a retry of its dead letter.
+      -- The steps of an execution that failed for good stay, for a retry of its dead letter.
       delete from "rillflow"."workflow_steps" as s
-        using unnest(p_ids, p_told) as u(id, told)
+        using unnest(p_ids, p_recorded) as u(id, recorded)
         where s.execution = u.id
           and u.id = any(gone)
-          and u.told <> 'failed';
+          and u.recorded <> 'failed';
       delete from "rillflow"."workflow_waits" as w
         where w.execution = any(gone);
     end if;
@@ -2322,12 +2351,14 @@ begin
     select (select count(*) from deleted), (select count(*) from moved where is_settled)
       into ended, settled;
     select count(*) into failures
-      from unnest(p_ids, p_kinds, p_told) as u(id, kind, told)
+      from unnest(p_ids, p_kinds, p_recorded) as u(id, kind, recorded)
       where u.kind = 'done'
-        and u.told = 'failed'
+        and u.recorded = 'failed'
         and u.id = any(accepted);
     perform "rillflow"."workflow_count"(
-      p_owner, array['active', 'completed', 'failed'], array[-settled, ended - failures, failures]);
+      p_owner => p_owner,
+      p_names => array['active', 'completed', 'failed'],
+      p_by => array[-settled, ended - failures, failures]);
   end if;
   if cardinality(accepted) > coalesce(cardinality(gone), 0) then
     update "rillflow"."workflow_executions" as x
@@ -2343,7 +2374,7 @@ begin
           then moment + make_interval(secs => u.delay_ms / 1000.0) end,
         attempt = x.attempt - case when u.kind in ('suspend', 'release', 'park') then 1 else 0 end,
         crashes = x.crashes + case when u.kind = 'crash' then 1 else 0 end,
-        -- Above zero, whoever goes on with this attempt looks for what it has left behind.
+        -- Above zero, the next run of this attempt looks for the steps it has left.
         ran_ms = case u.kind
           when 'suspend' then x.ran_ms + greatest(1, u.running_ms)
           when 'release' then greatest(1, x.ran_ms)
@@ -2359,7 +2390,7 @@ begin
   end if;
 
   if p_lanes is not null then
-    begun := "rillflow"."workflow_advance"(p_owner, p_lanes, p_next, p_grace_ms);
+    begun := "rillflow"."workflow_advance"(p_owner => p_owner, p_lanes => p_lanes, p_next => p_next, p_grace_ms => p_grace_ms);
   end if;
 end
 $body$;
@@ -2385,36 +2416,42 @@ declare
 begin
   if p_next is not null then
     perform "rillflow"."workflow_announce"();
-    with started as (
+    with begun as (
       update "rillflow"."workflow_executions" as x
       set state = 'running',
         attempt = x.attempt + 1,
         started_at = moment,
         deadline_at = moment
-          + make_interval(secs => (greatest(0, r.timeout_ms - x.ran_ms)::bigint + p_grace_ms) / 1000.0)
-      from "rillflow"."workflow_routes" as r, "rillflow"."workflow_lanes" as l
-      where x.id = any(p_next)
-        and x.state = 'held'
-        and x.worker = p_owner
-        and r.id = x.route
-        and l.lane = x.lane
-        and l.active < l.width
-        and not l.parked
-        and r.paused_at is null
-      returning x.id, x.position, x.attempt, x.correlation_id, x.lane, x.started_at, x.rank, r.handler, r.version,
-        r.priority),
-    told as (
+          + make_interval(secs => (greatest(0, r.timeout_ms - x.ran_ms)::bigint + p_grace_ms) / 1000.0),
+        worker = p_owner
+      from "rillflow"."workflow_routes" as r
+      where r.id = x.route
+        and x.id = any(p_next)
+          and x.state = 'held'
+          and x.worker = p_owner
+          and r.paused_at is null
+          and exists (
+            select
+            from "rillflow"."workflow_lanes" as l
+            where l.lane = x.lane
+              and l.active < l.width
+              and not l.parked)
+      returning x.id, x.lane, x.position, x.attempt, x.correlation_id, x.rank, r.handler, r.version, r.priority),
+    recorded as (
       insert into "rillflow"."workflow_activity" (
         position, at, event_position, execution, version, attempt, queued_ms, kind, handler, correlation_id, worker)
-      select nextval('"rillflow"."workflow_activity_position"'), moment, s.position, s.id, s.version, s.attempt,
-        "rillflow"."workflow_queued_ms"(s.started_at, s.rank, s.priority), 'started', s.handler, s.correlation_id, p_owner
-      from started as s)
-    select array_agg(s.id), array_agg(s.lane) into begun, taken from started as s;
+      select nextval('"rillflow"."workflow_activity_position"'), moment, b.position, b.id, b.version, b.attempt,
+        "rillflow"."workflow_queued_ms"(
+          p_at => moment,
+          p_rank => b.rank,
+          p_priority => b.priority), 'started', b.handler, b.correlation_id, p_owner
+      from begun as b)
+    select array_agg(b.id), array_agg(b.lane) into begun, taken from begun as b;
     update "rillflow"."workflow_lanes" as l
       set active = l.active + 1
       where l.lane = any(taken);
   end if;
-  -- What is held behind one that is not done any more, or is not to be started here, queues again.
+  -- What is held behind an execution that no longer runs, or is not to be started here, queues again.
   update "rillflow"."workflow_executions" as x
     set state = 'blocked',
       worker = null
@@ -2444,14 +2481,14 @@ begin
       limit free.places) as b
     join "rillflow"."workflow_routes" as r on r.id = b.route
     cross join lateral (
-      select b.id, case when not b.is_letter then b.queued_at + make_interval(secs => r.delay_ms / 1000.0) end as due_at)
-      as n),
+      select b.id,
+        case when not b.is_letter then b.queued_at + make_interval(secs => r.delay_ms / 1000.0) end as due_at) as n),
   promoted as (
     -- One whose time has not come keeps its place in the lane until then.
     update "rillflow"."workflow_executions" as x
     set state = case when next.is_early then 'delayed' else 'ready' end,
       run_at = case when next.is_early then next.due_at end,
-      rank = "rillflow"."workflow_rank"(moment, next.priority)
+      rank = "rillflow"."workflow_rank"(p_at => moment, p_priority => next.priority)
     from next
     where x.id = next.id
       and x.state = 'blocked'
@@ -2488,7 +2525,7 @@ set jit = off
 as $body$
 -- revision 1
 declare
-  flow "rillflow"."workflows";
+  workflow "rillflow"."workflows";
   newest bigint;
   dispatched bigint;
   lanes text[];
@@ -2496,7 +2533,7 @@ declare
   joins integer;
 begin
   cancelled := false;
-  select * into flow
+  select * into workflow
     from "rillflow"."workflows" as w
     where w.correlation_id = p_correlation
     for update;
@@ -2509,12 +2546,12 @@ begin
     where e.correlation_id = p_correlation
     order by e.position desc
     limit 1;
-  if flow.correlation_id is null then
+  if workflow.correlation_id is null then
     if coalesce(newest, 0) <= coalesce(dispatched, 0) then
       return;
     end if;
-    perform "rillflow"."workflow_make"(p_owner, p_correlation);
-    select * into flow
+    perform "rillflow"."workflow_make"(p_owner => p_owner, p_correlation => p_correlation);
+    select * into workflow
       from "rillflow"."workflows" as w
       where w.correlation_id = p_correlation
       for update;
@@ -2522,10 +2559,10 @@ begin
       from "rillflow"."consumers" as c
       where c.name = p_dispatcher;
   end if;
-  if flow.state <> 'active' then
+  if workflow.state <> 'active' then
     return;
   end if;
-  if flow.open = 0
+  if workflow.open = 0
     and coalesce(newest, 0) <= coalesce(dispatched, 0)
     and not exists (
       select
@@ -2540,7 +2577,7 @@ begin
   end if;
 
   cancelled := true;
-  lanes := "rillflow"."workflow_hold_lanes"(p_correlation);
+  lanes := "rillflow"."workflow_hold_lanes"(p_correlation => p_correlation);
   perform
     from "rillflow"."workflow_executions" as x
     where x.correlation_id = p_correlation
@@ -2562,7 +2599,7 @@ begin
       and j.state = 'open'
     returning j.id)
   select count(*) into joins from closed;
-  -- Whoever cancels it has decided about what its lanes were parked for.
+  -- Cancelling it also decides about what its lanes were parked for.
   if p_except is null then
     update "rillflow"."workflow_lanes" as l
       set parked = false,
@@ -2575,7 +2612,7 @@ begin
           where d.execution = l.parked_by
             and d.correlation_id = p_correlation);
   end if;
-  -- A retry that was asked for is not to be any more.
+  -- A retry that was requested no longer happens.
   update "rillflow"."dead_letters" as d
     set retry_at = null
     where d.correlation_id = p_correlation
@@ -2594,7 +2631,12 @@ begin
     where x.correlation_id = p_correlation
       and x.state <> 'stopping'
       and x.id is distinct from p_except;
-  perform "rillflow"."workflow_remove"(p_owner, p_correlation, removed, lanes, joins);
+  perform "rillflow"."workflow_remove"(
+    p_owner => p_owner,
+    p_correlation => p_correlation,
+    p_ids => removed,
+    p_lanes => lanes,
+    p_joins => joins);
 end
 $body$;
 
@@ -2620,7 +2662,7 @@ begin
     from "rillflow"."workflows" as w
     where w.correlation_id = p_correlation
     for update;
-  lanes := "rillflow"."workflow_hold_lanes"(p_correlation);
+  lanes := "rillflow"."workflow_hold_lanes"(p_correlation => p_correlation);
   select array_agg(s.id) into gone
     from (
       select x.id
@@ -2631,7 +2673,12 @@ begin
       for update) as s;
   removed := coalesce(cardinality(gone), 0);
   if removed > 0 then
-    perform "rillflow"."workflow_remove"(p_owner, p_correlation, gone, lanes, 0);
+    perform "rillflow"."workflow_remove"(
+      p_owner => p_owner,
+      p_correlation => p_correlation,
+      p_ids => gone,
+      p_lanes => lanes,
+      p_joins => 0);
   end if;
 end
 $body$;
@@ -2666,7 +2713,7 @@ begin
       limit 1) as last
     on conflict (correlation_id) do nothing;
   get diagnostics made = row_count;
-  perform "rillflow"."workflow_count"(p_owner, array['workflows'], array[made]);
+  perform "rillflow"."workflow_count"(p_owner => p_owner, p_names => array['workflows'], p_by => array[made]);
 end
 $body$;
 
@@ -2768,22 +2815,13 @@ begin
       updated_at = moment
     where w.correlation_id = p_correlation
     returning case when w.open = 0 and removed + p_joins > 0 then 1 else 0 end into settled;
-  perform "rillflow"."workflow_count"(p_owner, array['active', 'cancelled'], array[-settled, removed]::bigint[]);
+  perform "rillflow"."workflow_count"(
+    p_owner => p_owner,
+    p_names => array['active', 'cancelled'],
+    p_by => array[-settled, removed]::bigint[]);
   if p_lanes is null then
     return;
   end if;
-  -- Of other workflows: held by a worker behind one that it does not run any more.
-  update "rillflow"."workflow_executions" as x
-    set state = 'blocked',
-      worker = null
-    where x.lane = any(p_lanes)
-      and x.state = 'held'
-      and not exists (
-        select
-        from "rillflow"."workflow_executions" as h
-        where h.lane = x.lane
-          and h.state = 'running'
-          and h.fence = x.fence);
-  perform "rillflow"."workflow_advance"(p_owner, p_lanes, null, 0);
+  perform "rillflow"."workflow_advance"(p_owner => p_owner, p_lanes => p_lanes, p_next => null, p_grace_ms => 0);
 end
 $body$;

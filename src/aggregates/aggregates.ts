@@ -20,18 +20,15 @@
  */
 import type { Consumers } from '../consumers/consumers.ts'
 import type { AppendParts } from '../events/append/append.ts'
+import type { EventMap } from '../events/definition.ts'
 import type { Aggregate } from './aggregate.ts'
 import { StateCache } from './cache.ts'
-import type { AnyEvent } from './decider.ts'
 import type { LoadParts } from './load.ts'
 import { openRepository, type Repository } from './repository.ts'
-import { openSnapshotter, type Snapshotter, type SnapshotterOptions } from './snapshotter.ts'
+import { openSnapshotters, type Snapshotters } from './snapshotter.ts'
 
-export interface Aggregates extends LoadParts {
-  repository<State, Command, Event extends AnyEvent>(
-    aggregate: Aggregate<State, Command, Event>,
-  ): Repository<State, Command, Event>
-  snapshotter(aggregate: Aggregate, options?: SnapshotterOptions): Snapshotter
+export interface Aggregates extends LoadParts, Snapshotters {
+  repository<State, Command, M extends EventMap>(aggregate: Aggregate<State, Command, M>): Repository<State, Command, M>
 }
 
 export function openAggregates(parts: AppendParts & { readonly consumers: Consumers }): Aggregates {
@@ -48,8 +45,8 @@ export function openAggregates(parts: AppendParts & { readonly consumers: Consum
   return {
     log: parts.log,
     cacheOf,
-    repository: <State, Command, Event extends AnyEvent>(aggregate: Aggregate<State, Command, Event>) =>
-      openRepository(all, aggregate as Aggregate) as unknown as Repository<State, Command, Event>,
-    snapshotter: (aggregate, options = {}) => openSnapshotter(all, aggregate, options),
+    repository: <State, Command, M extends EventMap>(aggregate: Aggregate<State, Command, M>) =>
+      openRepository(all, aggregate) as unknown as Repository<State, Command, M>,
+    ...openSnapshotters(all),
   }
 }

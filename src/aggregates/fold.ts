@@ -2,8 +2,7 @@
 
 import { isPromise } from '../core/core.ts'
 import { encodeJson } from '../core/json.ts'
-import type { Aggregate } from './aggregate.ts'
-import type { AnyEvent } from './decider.ts'
+import type { Aggregate, AnyEvent } from './aggregate.ts'
 import { FoldFailed } from './errors.ts'
 
 /** The state after the event, which is this version of the stream. */

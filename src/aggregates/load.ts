@@ -11,12 +11,12 @@ import { sql } from '../database/sql.ts'
 import type { RecordedEvent } from '../events/definition.ts'
 import { StreamArchived, StreamTombstoned } from '../events/errors.ts'
 import type { Log } from '../events/log.ts'
-import { eventsOfRows } from '../events/read/rows.ts'
-import { readStream, rereadable } from '../events/read/stream.ts'
+import { readStream, rereadable } from '../events/read/read.ts'
+import { eventColumns, eventColumnsOf, eventsOfRows } from '../events/read/rows.ts'
 import type { Aggregate } from './aggregate.ts'
 import { type CachedState, mostCached, type StateCache } from './cache.ts'
 import { fold } from './fold.ts'
-import type { ReadKept } from './projected.ts'
+import type { ReadStored } from './projected.ts'
 import { aggregateNames } from './schema.ts'
 import { freeze, thaw } from './snapshot.ts'
 
@@ -50,7 +50,8 @@ export async function loadState(
   checkRange(range)
   if (range.at !== undefined) return foldUntil(parts.log, aggregate, stream, executor, range.at)
   if (range.version !== undefined) return foldTo(parts.log, aggregate, stream, executor, range.version)
-  if (aggregate.kept !== undefined) return foldKept(parts.log, aggregate, aggregate.kept, stream, executor)
+  if (aggregate.readStored !== undefined)
+    return foldStored(parts.log, aggregate, aggregate.readStored, stream, executor)
   const cache = parts.cacheOf(aggregate)
   const known = cache.get(stream)
   const loaded =
@@ -64,7 +65,7 @@ export async function loadState(
 /** Keeps a state that is committed. One that cannot be frozen is folded anew each time. */
 export function remember(parts: LoadParts, aggregate: Aggregate, stream: string, folded: Folded): void {
   const { version, eventId, state } = folded
-  if (aggregate.cacheSize === 0 || aggregate.snapshots === 'none' || eventId === undefined) return
+  if (aggregate.cacheSize === 0 || aggregate.snapshotForm === 'none' || eventId === undefined) return
   try {
     parts.cacheOf(aggregate).put(stream, { version, eventId, text: freeze(aggregate, stream, state, mostCached) })
   } catch {
@@ -87,15 +88,15 @@ async function foldAll(
 }
 
 /** What a projection keeps may be behind. What it has not applied yet is folded here, and nothing twice. */
-async function foldKept(
+async function foldStored(
   log: Log,
   aggregate: Aggregate,
-  read: ReadKept,
+  read: ReadStored,
   stream: string,
   executor: Executor,
 ): Promise<Folded> {
-  const kept = await rereadable(executor, log, () => read(log, executor, stream))
-  return foldAll(log, aggregate, stream, executor, kept && { ...kept, eventId: undefined })
+  const stored = await rereadable(executor, log, () => read(log, executor, stream))
+  return foldAll(log, aggregate, stream, executor, stored && { ...stored, eventId: undefined })
 }
 
 async function foldTo(log: Log, aggregate: Aggregate, stream: string, executor: Executor, to: number): Promise<Folded> {
@@ -137,9 +138,7 @@ async function foldFrom(
   const limit = log.database.batch.readEvents
   const rows = await rereadable(executor, log, () =>
     executor.runArrays(sql`/* aggregates.tail */
-      select
-        position, stream, version, event_id, type, schema_version, data, headers,
-        correlation_id, causation_id, user_id, created_at
+      select ${eventColumns}
       from ${log.names.events}
       where stream = ${stream}::text
         and version >= ${known.version}::bigint
@@ -170,10 +169,10 @@ interface Page {
 /** The snapshot, and the first page of events after it: one statement, so that they belong together. */
 async function readPage(
   log: Log,
-  { stateVersion, snapshots }: Aggregate,
+  { stateVersion, snapshotForm }: Aggregate,
   stream: string,
   executor: Executor,
-  { after = 0, to, isWhole = snapshots === 'none' }: { after?: number | undefined; to: number; isWhole?: boolean },
+  { after = 0, to, isWhole = snapshotForm === 'none' }: { after?: number | undefined; to: number; isWhole?: boolean },
 ): Promise<Page> {
   const limit = log.database.batch.readEvents
   const rows = await rereadable(executor, log, () =>
@@ -181,8 +180,7 @@ async function readPage(
       select
         s.archived_at is not null, s.tombstoned_at is not null, n.version, n.event_id,
         case when row_number() over (order by e.version) = 1 then n.body end,
-        e.position, e.stream, e.version, e.event_id, e.type, e.schema_version, e.data, e.headers,
-        e.correlation_id, e.causation_id, e.user_id, e.created_at
+        ${eventColumnsOf('e')}
       from ${log.names.streams} as s
       left join ${aggregateNames(log).snapshots} as n
         on n.stream = s.stream

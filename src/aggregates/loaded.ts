@@ -2,26 +2,26 @@
 
 import { isPromise } from '../core/core.ts'
 import { InvalidOption } from '../core/errors.ts'
+import type { EventMap, NewEventIn } from '../events/definition.ts'
 import type { Log } from '../events/log.ts'
-import type { Aggregate } from './aggregate.ts'
-import type { AnyEvent } from './decider.ts'
+import type { Aggregate, AnyEvent } from './aggregate.ts'
 import { InvalidAggregateState, InvalidDecision } from './errors.ts'
 import { asRead, fold } from './fold.ts'
 import type { Folded } from './load.ts'
 import { provisional } from './projected.ts'
 
-export interface LoadedAggregate<State, Command, Event extends AnyEvent = AnyEvent> {
+export interface LoadedAggregate<State, Command, M extends EventMap = object> {
   readonly stream: string
   /** With all that is staged folded in. */
   readonly state: State
   /** The version of the stream as it was loaded, which a commit expects it to have still; 0 if it has no events. */
   readonly version: number
   /** Staged, and not committed yet. */
-  readonly events: readonly Event[]
+  readonly events: readonly NewEventIn<M>[]
   /** Stages what the aggregate decides, and returns it. */
-  decide(command: Command): readonly Event[]
+  decide(command: Command): readonly NewEventIn<M>[]
   /** Stages events that need no decision. */
-  append(events: Event | readonly Event[]): void
+  append(events: NewEventIn<M> | readonly NewEventIn<M>[]): void
 }
 
 /** What is to be appended, and where it leads. */
@@ -72,14 +72,12 @@ export class Loaded implements LoadedAggregate<unknown, unknown> {
 
   decide(command: unknown): readonly AnyEvent[] {
     this.#refuseFailed()
-    const decided = this.aggregate.decide(command, this.#state)
-    const events = Array.isArray(decided) ? (decided as readonly AnyEvent[]) : [decided as AnyEvent]
-    for (const event of events) {
-      if (typeof event === 'object' && event !== null && typeof event.type === 'string') continue
-      const what = isPromise(event as object) ? 'a promise' : String(event)
-      const reason = `it gave ${what} where an event was expected; for none, return []`
-      throw new InvalidDecision({ aggregate: this.aggregate.name, stream: this.stream, reason })
+    const { name, decide } = this.aggregate
+    if (decide === undefined) {
+      const reason = `Aggregate "${name}" has no "decide", so it takes no commands. Define it with one, or decide on the spot with store.decide(aggregate, id, state => events).`
+      throw new InvalidOption({ option: 'decide', reason })
     }
+    const events = decidedEvents(this.aggregate, this.stream, decide(command, this.#state))
     this.append(events)
     return events
   }
@@ -142,7 +140,20 @@ export class Loaded implements LoadedAggregate<unknown, unknown> {
   }
 }
 
+/** A decision as a list of events; anything else that a function can return is refused. */
+export function decidedEvents({ name }: Aggregate, stream: string, decided: unknown): readonly AnyEvent[] {
+  const events: readonly unknown[] = Array.isArray(decided) ? decided : [decided]
+  for (const event of events) {
+    if (typeof event === 'object' && event !== null && 'type' in event && typeof event.type === 'string') continue
+    const what = isPromise(event as object) ? 'a promise' : String(event)
+    const reason = `it returned ${what} where an event was expected; to append nothing, return []`
+    throw new InvalidDecision({ aggregate: name, stream, reason })
+  }
+  return events as readonly AnyEvent[]
+}
+
 export function loadedOf(given: LoadedAggregate<unknown, unknown>, { name }: Aggregate): Loaded {
   if (given instanceof Loaded && given.aggregate.name === name) return given
-  throw new InvalidOption({ option: 'loaded', reason: `is nothing that was loaded as "${name}"` })
+  const reason = `The first argument of commit was not loaded as aggregate "${name}". Pass the result of load() of the same aggregate.`
+  throw new InvalidOption({ option: 'loaded', reason })
 }

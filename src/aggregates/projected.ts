@@ -1,50 +1,68 @@
 /**
- * A projection of single streams as an aggregate: what it keeps is the state, as far as it has come, and the events after
- * that are folded by the projection's own code. So it is the same whether the projection is inline, async or live.
+ * An aggregate whose state is the document of a projection: what the projection has stored of the stream, and the events
+ * after that folded by the projection's own code. So it is the same whether the projection is inline, async or live.
  *
- *     const Order = aggregate('order', { projection: orders, decide: (command, order) => … })
+ *     const Order = defineProjectedAggregate('order', { projection: orders, decide: (command, order) => … })
+ *
+ * The state is null where there is no document: before the first event, and after one that deletes it.
  */
 import { InvalidOption } from '../core/errors.ts'
+import { refuseUnknownOptions } from '../core/options.ts'
 import type { Executor } from '../database/database.ts'
-import type { RecordedEvent } from '../events/definition.ts'
+import type { EventMap, NewEventIn, RecordedEvent } from '../events/definition.ts'
 import { toRecordedEvent } from '../events/event.ts'
 import type { Log } from '../events/log.ts'
-import type { AnyEvent, Decider } from './decider.ts'
+import { type Aggregate, type AggregateOptions, type AnyEvent, makeAggregate } from './aggregate.ts'
 
-/** What a document projection, or a live one, looks like from here. */
-export interface FoldingProjection<Doc> {
-  /** Never there at run time: it carries the type. */
-  readonly '~document'?: Doc
+/** A document projection, seen from here. */
+export interface FoldingProjection<Doc, M extends EventMap> {
+  readonly '~document'?: Doc | undefined
+  readonly '~events'?: ((map: M) => void) | undefined
   readonly name: string
   readonly filter: { readonly types?: readonly string[] | undefined }
+  /** Folds the events of one stream; undefined for a projection whose documents belong to many. */
   readonly fold: ((document: unknown, event: RecordedEvent) => unknown) | undefined
-  /** Reads the document of a stream as it is kept now; undefined where none is. */
-  readonly kept?: ReadKept | undefined
+  readonly readStored?: ReadStored | undefined
 }
 
-export type ReadKept = (
+/** Reads the document of a stream as it is stored now; undefined where there is none. */
+export type ReadStored = (
   log: Log,
   executor: Executor,
   stream: string,
 ) => Promise<{ readonly state: unknown; readonly version: number } | undefined>
 
-/** Its state is the document, or null where there is none. */
-export function deciderOfProjection(
-  projection: FoldingProjection<unknown>,
-  decide: Decider<unknown, unknown>['decide'],
-): Decider<unknown, unknown> {
-  const { name, filter, fold } = projection
+export interface ProjectedAggregateDefinition<Doc, M extends EventMap, Command>
+  extends Pick<AggregateOptions<NoInfer<Doc> | null>, 'validate'> {
+  readonly projection: FoldingProjection<Doc, M>
+  /** What happens because of a command: events, `[]` if nothing does. It throws to refuse the command. */
+  readonly decide?:
+    | ((command: Command, document: NoInfer<Doc> | null) => NewEventIn<NoInfer<M>> | readonly NewEventIn<NoInfer<M>>[])
+    | undefined
+}
+
+export function defineProjectedAggregate<Doc, M extends EventMap, Command = never>(
+  name: string,
+  definition: ProjectedAggregateDefinition<Doc, M, Command>,
+): Aggregate<Doc | null, Command, M> {
+  refuseUnknownOptions(`Aggregate "${name}"`, definition, ['projection', 'decide', 'validate'])
+  const { projection, decide, ...options } = definition
+  const { filter, fold, readStored } = projection
   if (typeof fold !== 'function')
-    throw new InvalidOption({ option: 'projection', reason: `"${name}" does not fold single streams` })
+    throw new InvalidOption({
+      option: 'projection',
+      reason: `Aggregate "${name}" cannot use projection "${projection.name}", which does not fold single streams. Use a document projection without "identity".`,
+    })
   const types = filter.types === undefined ? undefined : new Set(filter.types)
-  return {
+  return makeAggregate(name, options, {
     initial: () => null,
-    evolve: (document, event: AnyEvent) =>
+    evolve: (document, event) =>
       types === undefined || types.has(event.type)
         ? (fold(document ?? undefined, event as RecordedEvent) ?? null)
         : document,
-    decide,
-  }
+    decide: decide as Aggregate['decide'],
+    ...{ snapshotForm: 'none' as const, readStored, isProjected: true },
+  })
 }
 
 /** A staged event as the code of a projection, which is written for stored ones, expects it. */

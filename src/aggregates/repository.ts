@@ -8,11 +8,11 @@ import type { AnyTransaction } from '../database/transaction.ts'
 import { type AppendParts, appendEvents } from '../events/append/append.ts'
 import { type AppendResult, earlierResults } from '../events/append/outcome.ts'
 import { checkExpected, type Expected, isExpected } from '../events/append/prepare.ts'
+import type { EventMap, NewEventIn } from '../events/definition.ts'
 import { IdempotencyConflict, VersionConflict } from '../events/errors.ts'
-import { rereadable } from '../events/read/stream.ts'
-import { type Aggregate, checkStream } from './aggregate.ts'
+import { rereadable } from '../events/read/read.ts'
+import { type Aggregate, type AnyEvent, checkStream } from './aggregate.ts'
 import { type CommitOptions, commit } from './commit.ts'
-import type { AnyEvent } from './decider.ts'
 import { type LoadParts, type LoadRange, loadState } from './load.ts'
 import { Loaded, type LoadedAggregate, loadedOf } from './loaded.ts'
 
@@ -26,27 +26,27 @@ export interface HandleOptions extends CommitOptions {
 }
 
 /** What asking an aggregate came to. */
-export interface Handled<State, Event extends AnyEvent = AnyEvent> {
+export interface Handled<State, M extends EventMap = object> {
   readonly state: State
-  readonly events: readonly Event[]
+  readonly events: readonly NewEventIn<M>[]
   readonly result: AppendResult
 }
 
-export interface Repository<State, Command, Event extends AnyEvent = AnyEvent> {
+export interface Repository<State, Command, M extends EventMap = object> {
   /** The state of a stream, to decide on: now, at a version, or at a time. */
-  load(id: string, options?: LoadOptions): Promise<LoadedAggregate<State, Command, Event>>
+  load(id: string, options?: LoadOptions): Promise<LoadedAggregate<State, Command, M>>
   /** The state as it is now; undefined if the stream has no events. */
   fetchLatest(id: string, options?: { tx?: AnyTransaction | undefined }): Promise<State | undefined>
   /** Appends what is staged; `VersionConflict` if the stream has gone on since it was loaded. */
-  commit(loaded: LoadedAggregate<State, Command, Event>, options?: CommitOptions): Promise<AppendResult>
+  commit(loaded: LoadedAggregate<State, Command, M>, options?: CommitOptions): Promise<AppendResult>
   /** Appends events that are decided already; the state they lead to is validated all the same. */
   commit(
     id: string,
-    events: Event | readonly Event[],
+    events: NewEventIn<M> | readonly NewEventIn<M>[],
     options?: HandleOptions & { expected?: Expected | undefined },
   ): Promise<AppendResult>
   /** Loads, decides and commits; decides anew if the stream has gone on meanwhile. */
-  handle(id: string, command: Command, options?: HandleOptions): Promise<Handled<State, Event>>
+  handle(id: string, command: Command, options?: HandleOptions): Promise<Handled<State, M>>
 }
 
 export type RepositoryParts = LoadParts & AppendParts

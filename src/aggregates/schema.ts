@@ -3,9 +3,10 @@
  * that two releases of a program can run side by side. The body is `json`, not `jsonb`: it comes back exactly as it was
  * written, with the keys of its objects in their order.
  */
-import { namesOf, type Part } from '../schema/part.ts'
+import { type NamesOf, namesOf, type Part } from '../schema/part.ts'
 
-export const aggregateNames = namesOf('snapshots')
+const objects = ['snapshots'] as const
+export const aggregateNames: NamesOf<(typeof objects)[number]> = namesOf(objects)
 
 export const aggregatesPart: Part = {
   name: 'aggregates',

@@ -22,15 +22,15 @@ export interface Snapshot {
 
 /** The text of a state; `SnapshotRefused` if it could not be had back from it. */
 export function freeze(aggregate: Aggregate, stream: string, state: unknown, maxBytes: number = mostBytes): string {
-  const { snapshots, name } = aggregate
+  const { snapshotForm: form, name } = aggregate
   const refuse = (path: string, reason: string, cause?: unknown): never => {
     throw new SnapshotRefused({ aggregate: name, stream, path, reason }, cause)
   }
-  if (snapshots === 'none') return refuse('state', 'is an instance of a class without snapshot and hydrate')
+  if (form === 'none') return refuse('state', 'is an instance of a class without snapshot and hydrate')
   try {
-    const body = snapshots === 'plain' ? state : snapshots.write(state)
+    const body = form === 'plain' ? state : form.write(state)
     const { text } = encodeJson(body, { what: name, root: 'state', maxBytes })
-    const fault = snapshots === 'plain' ? findUnlike(body, []) : undefined
+    const fault = form === 'plain' ? findUnlike(body, []) : undefined
     return fault === undefined ? text : refuse(pathText('state', fault), 'is not plain JSON')
   } catch (error) {
     if (isRillflowError(error, 'snapshot_refused')) throw error
@@ -40,8 +40,8 @@ export function freeze(aggregate: Aggregate, stream: string, state: unknown, max
 }
 
 /** The state that was frozen. */
-export function thaw({ snapshots }: Aggregate, body: unknown): unknown {
-  return snapshots === 'plain' || snapshots === 'none' ? body : snapshots.read(body)
+export function thaw({ snapshotForm: form }: Aggregate, body: unknown): unknown {
+  return form === 'plain' || form === 'none' ? body : form.read(body)
 }
 
 const mostBytes = 16 * 1024 * 1024
@@ -60,9 +60,10 @@ function findUnlike(value: unknown, keys: readonly PropertyKey[]): readonly Prop
   return undefined
 }
 
-/** Whether a commit from one version to another reaches or passes a multiple of N. */
-export function isDue({ snapshotEvery }: Aggregate, before: number, after: number): boolean {
-  return snapshotEvery !== undefined && Math.floor(after / snapshotEvery) > Math.floor(before / snapshotEvery)
+/** Whether a commit from one version to another writes a snapshot: it reaches or passes a multiple of `every`. */
+export function isDue({ snapshots }: Aggregate, before: number, after: number): boolean {
+  if (snapshots === undefined || snapshots.lifecycle === 'async') return false
+  return Math.floor(after / snapshots.every) > Math.floor(before / snapshots.every)
 }
 
 /**
@@ -90,17 +91,32 @@ export async function writeSnapshots(
       where o.stream = g.stream
         and o.state_version < ${stateVersion}::integer
     )
-    insert into ${aggregateNames(log).snapshots} as kept (stream, state_version, version, event_id, body)
-    select stream, ${stateVersion}::integer, version, event_id, body::json
+    insert into ${aggregateNames(log).snapshots} as kept (stream, state_version, version, event_id, body, created_at)
+    select stream, ${stateVersion}::integer, version, event_id, body::json, ${log.names.clock}(stream)
     from given
     order by stream collate "C"
     on conflict (stream, state_version) do update
     set version = excluded.version,
       event_id = excluded.event_id,
       body = excluded.body,
-      created_at = now()
+      created_at = excluded.created_at
     where excluded.version > kept.version
     returning stream`)
   log.telemetry.count('snapshots_written_total', rows.length)
   return rows.length
+}
+
+/** Deletes the snapshots of streams: those beyond the version that a stream has left, or all of a stream without one. */
+export async function removeSnapshots(
+  store: { readonly schema: string },
+  streams: readonly { readonly stream: string; readonly version?: number }[],
+  tx: Executor,
+): Promise<void> {
+  await tx.run(sql`/* aggregates.remove_snapshots */
+    delete from ${aggregateNames(store).snapshots} as n
+    using unnest(
+      ${streams.map(each => each.stream)}::text[],
+      ${streams.map(each => each.version ?? -1)}::bigint[]) as u(stream, version)
+    where n.stream = u.stream
+      and n.version > u.version`)
 }

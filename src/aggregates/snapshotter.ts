@@ -1,16 +1,18 @@
 /**
- * Snapshots in the background, by a consumer that follows the events of one category: it writes one whenever a stream is
- * `threshold` events ahead of its last one.
+ * Snapshots in the background: a consumer that follows the events of one category and writes a snapshot whenever a stream
+ * is `every` events ahead of its last one.
  *
- *     const snapshotter = store.snapshotter(Order, { threshold: 100 })     runs in a daemon from now on
- *     await snapshotter.runUntilIdle()                                     or by hand
+ *     const Order = defineAggregate('order', { …, snapshots: { every: 100, lifecycle: 'async' } })
+ *     await store.start()                                     a runner writes them
+ *     await store.snapshots(Order).runUntilIdle()             or by hand
  *
- * Each event of the log is looked at once, so it ends, also where a stream cannot be folded: that is told to the logger,
- * and the stream stays without a snapshot. What is written is folded by the aggregate's own code from the events that are
- * there, and nothing else is ever written.
+ * Guarantees:
+ * - Each event of the log is looked at once, so it comes to an end, also where a stream cannot be folded: that is logged,
+ *   and the stream stays without a snapshot.
+ * - What is written is folded by the aggregate's own code from the events that are there, and nothing else is written.
  */
 
-import { type BatchContext, type Consumer, type ConsumerOptions, consumer } from '../consumers/consumer.ts'
+import { type BatchContext, type Consumer, consumer } from '../consumers/consumer.ts'
 import type { Consumers } from '../consumers/consumers.ts'
 import { logAndSkip } from '../consumers/run/policy.ts'
 import { runUntilIdle, type Tick, type TickOptions, tickOnce } from '../consumers/run/tick.ts'
@@ -18,32 +20,26 @@ import { InvalidOption } from '../core/errors.ts'
 import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { RecordedEvent } from '../events/definition.ts'
-import type { Aggregate } from './aggregate.ts'
+import type { Aggregate, SnapshotOptions } from './aggregate.ts'
 import { type LoadParts, loadState } from './load.ts'
 import { aggregateNames } from './schema.ts'
 import { freeze, type Snapshot, writeSnapshots } from './snapshot.ts'
 
-export interface SnapshotterOptions extends Pick<ConsumerOptions, 'leaseMs' | 'timeoutMs' | 'policy'> {
-  /** How many events a stream may be ahead of its snapshot. Default 100. */
-  threshold?: number | undefined
-  /** The most events looked at in one transaction. Default 100. */
-  batch?: number | undefined
-}
-
+/** The background snapshots of one aggregate. */
 export interface Snapshotter {
-  /** The consumer's name: `snapshotter-order`. */
+  /** The name of its consumer: `snapshotter-order`. */
   readonly name: string
   /** One batch. */
-  compactOnce(options?: TickOptions): Promise<Tick & { readonly written: number }>
+  runOnce(options?: TickOptions): Promise<Tick & { readonly written: number }>
   /** Batches until nothing is left that could be done now; returns how many snapshots were written. */
   runUntilIdle(options?: TickOptions): Promise<number>
   metrics(): Promise<SnapshotterMetrics>
-  /** Takes it out of this store again. */
+  /** Removes it from this store, so that no runner of this process runs it. */
   unregister(): void
 }
 
 export interface SnapshotterMetrics {
-  /** Streams that are at least the threshold ahead of their snapshot. */
+  /** Streams that are at least `every` events ahead of their snapshot. */
   readonly candidates: number
   /** How far the stream is ahead that is furthest ahead. */
   readonly maxGap: number
@@ -51,61 +47,94 @@ export interface SnapshotterMetrics {
   readonly written: number
 }
 
-export function openSnapshotter(
+export interface Snapshotters {
+  /** Registers the consumer of an aggregate with async snapshots; of any other aggregate there is nothing to run. */
+  register(aggregate: Aggregate): void
+  snapshots(aggregate: Aggregate): Snapshotter
+}
+
+export function openSnapshotters(parts: LoadParts & { readonly consumers: Consumers }): Snapshotters {
+  const registered = new Map<string, { readonly snapshotter: Snapshotter; readonly aggregate: Aggregate }>()
+  return {
+    register(aggregate) {
+      if (aggregate.snapshots?.lifecycle !== 'async') return
+      const { consumer, snapshotter } = makeSnapshotter(parts, aggregate, aggregate.snapshots)
+      const unregister = parts.consumers.register(consumer)
+      registered.set(consumer.name, {
+        aggregate,
+        snapshotter: {
+          ...snapshotter,
+          unregister() {
+            unregister()
+            registered.delete(consumer.name)
+          },
+        },
+      })
+    },
+    snapshots(aggregate) {
+      const known = registered.get(nameOf(aggregate))
+      if (known?.aggregate === aggregate) return known.snapshotter
+      const { name, snapshots } = aggregate
+      if (snapshots?.lifecycle === 'async') return makeSnapshotter(parts, aggregate, snapshots).snapshotter
+      const reason = `Aggregate "${name}" has no snapshots in the background. Define it with snapshots: { every: 100, lifecycle: 'async' }.`
+      throw new InvalidOption({ option: 'snapshots', reason })
+    },
+  }
+}
+
+function nameOf({ name }: Aggregate): string {
+  return `snapshotter-${name}`
+}
+
+function makeSnapshotter(
   parts: LoadParts & { readonly consumers: Consumers },
   aggregate: Aggregate,
-  options: SnapshotterOptions,
-): Snapshotter {
-  const { threshold = 100, batch = 100, leaseMs, timeoutMs, policy = logAndSkip() } = options
-  if (!Number.isSafeInteger(threshold) || threshold < 1)
-    throw new InvalidOption({ option: 'threshold', reason: `must be a whole number from 1, not ${String(threshold)}` })
-  if (aggregate.snapshots === 'none')
-    throw new InvalidOption({ option: 'aggregate', reason: `"${aggregate.name}" has no snapshot and hydrate` })
+  { every, batchSize = 100, leaseMs, timeoutMs, policy = logAndSkip() }: SnapshotOptions,
+): { readonly consumer: Consumer; readonly snapshotter: Snapshotter } {
   const { consumers, log } = parts
-  const name = `snapshotter-${aggregate.name}`
+  const name = nameOf(aggregate)
   let written = 0
   const handle = async (events: readonly RecordedEvent[], ctx: BatchContext): Promise<void> => {
-    const snapshots = await foldDue(parts, aggregate, threshold, events, ctx)
+    const snapshots = await foldDue(parts, aggregate, every, events, ctx)
     const count = await writeSnapshots(log, ctx.tx, aggregate, snapshots)
     ctx.tx.afterCommit(() => {
       written += count
     })
   }
   const filter = { categories: [aggregate.name] }
-  const snapshotter: Consumer = consumer(
-    { name, kind: 'snapshotter', filter, handle },
-    { batchSize: batch, leaseMs, timeoutMs, policy },
-  )
-  const unregister = consumers.register(snapshotter)
+  const following = consumer({ name, kind: 'snapshotter', filter, handle }, { batchSize, leaseMs, timeoutMs, policy })
   return {
-    name,
-    async compactOnce(given) {
-      const before = written
-      const tick = await tickOnce(consumers, snapshotter, given)
-      return { ...tick, written: written - before }
+    consumer: following,
+    snapshotter: {
+      name,
+      async runOnce(options) {
+        const before = written
+        const tick = await tickOnce(consumers, following, options)
+        return { ...tick, written: written - before }
+      },
+      async runUntilIdle(options) {
+        const before = written
+        await runUntilIdle(consumers, [following], options)
+        return written - before
+      },
+      metrics: async () => ({ ...(await readGaps(parts, aggregate, every)), written }),
+      unregister: () => {},
     },
-    async runUntilIdle(given) {
-      const before = written
-      await runUntilIdle(consumers, [snapshotter], given)
-      return written - before
-    },
-    metrics: async () => ({ ...(await readGaps(parts, aggregate, threshold)), written }),
-    unregister,
   }
 }
 
 async function foldDue(
   parts: LoadParts,
   aggregate: Aggregate,
-  threshold: number,
+  every: number,
   events: readonly RecordedEvent[],
   ctx: BatchContext,
 ): Promise<Snapshot[]> {
   const last = new Map(events.map(event => [event.stream, event]))
-  const due = await findDue(parts, ctx.tx, aggregate, threshold, [...last.keys()])
+  const due = await findDue(parts, ctx.tx, aggregate, every, [...last.keys()])
   const snapshots: Snapshot[] = []
   for (const { stream, version } of due) {
-    // The one that fails is passed over; what the others fold to is kept.
+    // A stream that fails is skipped; the snapshots of the others are written.
     ctx.at(last.get(stream))
     const { state, eventId } = await loadState(parts, aggregate, stream, ctx.tx, { version })
     snapshots.push({ stream, version, eventId: eventId!, text: freeze(aggregate, stream, state) })
@@ -115,17 +144,17 @@ async function foldDue(
 }
 
 /** Folded at once by one batch; a stream that is further ahead gets there in several. */
-const mostFolded = 20_000
+const maxFolded = 20_000
 
 async function findDue(
   { log }: LoadParts,
   executor: Executor,
   { stateVersion }: Aggregate,
-  threshold: number,
+  every: number,
   streams: readonly string[],
 ): Promise<{ stream: string; version: number }[]> {
   const rows = await executor.run<{ stream: string; version: number }>(sql`/* snapshots.due */
-    select s.stream, least(s.version, coalesce(n.version, 0) + ${mostFolded}::bigint) as version
+    select s.stream, least(s.version, coalesce(n.version, 0) + ${maxFolded}::bigint) as version
     from ${log.names.streams} as s
     left join ${aggregateNames(log).snapshots} as n
       on n.stream = s.stream
@@ -133,7 +162,7 @@ async function findDue(
     where s.stream = any(${streams}::text[])
       and s.archived_at is null
       and s.tombstoned_at is null
-      and s.version - coalesce(n.version, 0) >= ${threshold}::bigint
+      and s.version - coalesce(n.version, 0) >= ${every}::bigint
     order by s.stream`)
   return rows.map(({ stream, version }) => ({ stream, version: Number(version) }))
 }
@@ -141,12 +170,12 @@ async function findDue(
 async function readGaps(
   { log }: LoadParts,
   { name, stateVersion }: Aggregate,
-  threshold: number,
+  every: number,
 ): Promise<Pick<SnapshotterMetrics, 'candidates' | 'maxGap'>> {
   // By bytes, "." is what follows "-": between them lie the streams of the category.
   const [row] = await log.database.run<{ candidates: number; gap: number }>(sql`/* snapshots.gaps */
     select
-      count(*) filter (where s.version - coalesce(n.version, 0) >= ${threshold}::bigint) as candidates,
+      count(*) filter (where s.version - coalesce(n.version, 0) >= ${every}::bigint) as candidates,
       coalesce(max(s.version - coalesce(n.version, 0)), 0) as gap
     from ${log.names.streams} as s
     left join ${aggregateNames(log).snapshots} as n

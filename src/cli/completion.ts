@@ -163,7 +163,7 @@ export async function collectNames({ store, tenancy, config }: Opened): Promise<
     subscription: (await store.subscriptions.list()).map(({ name }) => name),
     'dead-letter': (await store.deadLetters.stats()).map(({ consumer }) => consumer),
     handler: store.workflows.registered(),
-    collection: Object.keys(config.collections ?? {}),
+    collection: (config.collections ?? []).map(collection => collection.name),
     tenant: tenancy === undefined ? [] : (await tenancy.tenants.list()).map(({ tenant }) => tenant),
   }
 }

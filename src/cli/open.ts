@@ -97,9 +97,9 @@ async function openTenanted(
 
 /** Everything that is synchronous in `register` of the configuration is registered when this returns its promise. */
 async function registerAll(store: Store, config: Config): Promise<void> {
-  for (const [name, options] of Object.entries(config.collections ?? {})) store.documents(name, options as object)
-  const projections = (config.projections ?? []).map(projection => store.projections.register(projection))
-  await Promise.all([...projections, config.register?.(store)])
+  const { collections = [], aggregates = [], projections = [] } = config
+  const registered = store.register(...collections, ...aggregates, ...projections)
+  await Promise.all([registered, config.register?.(store)])
 }
 
 function refuseMismatch(
@@ -133,7 +133,7 @@ function refuseMissingStore(
 
 /** The options of the store itself, without its location. */
 function withoutDefinitions(config: Config): object {
-  const { projections, collections, snapshotters, subscriptions, register, tenancy, ...rest } = config
+  const { projections, collections, aggregates, subscriptions, register, tenancy, ...rest } = config
   const { url, pool, folder, memory, ...options } = rest
   return options
 }

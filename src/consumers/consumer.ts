@@ -6,7 +6,7 @@ import type { Executor, Transaction } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { RecordedEvent } from '../events/definition.ts'
 import type { Log } from '../events/log.ts'
-import { settle } from '../events/order/settle.ts'
+import { settle } from '../events/order/order.ts'
 import type { EventFilter } from '../events/read/log.ts'
 import { ensure } from './row.ts'
 import { type BreakerOptions, checkBreaker } from './run/breaker.ts'
@@ -95,6 +95,16 @@ export interface ConsumerOptions {
   /** Where it begins when it is new. Default 'beginning'. */
   startFrom?: StartFrom | undefined
 }
+
+/** The names of `ConsumerOptions`, for definitions that have further options. */
+export const consumerOptionNames = [
+  'batchSize',
+  'leaseMs',
+  'timeoutMs',
+  'policy',
+  'breaker',
+  'startFrom',
+] satisfies readonly (keyof ConsumerOptions)[] as readonly (keyof ConsumerOptions)[]
 
 export function consumer(
   given: Pick<Consumer, 'name' | 'kind' | 'filter' | 'handle' | 'handleAtOnce' | 'takesFaults'>,

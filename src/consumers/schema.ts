@@ -7,9 +7,10 @@
  * trace in an index. A dead letter names its event; the event itself stays in the log, where it cannot change. The
  * columns from `execution` on are for dead letters of handlers.
  */
-import { namesOf, type Part, sequence } from '../schema/part.ts'
+import { type NamesOf, namesOf, type Part, sequence } from '../schema/part.ts'
 
-export const consumerNames = namesOf('consumers', 'consumers_fence', 'daemons', 'dead_letters')
+const objects = ['consumers', 'consumers_fence', 'daemons', 'dead_letters'] as const
+export const consumerNames: NamesOf<(typeof objects)[number]> = namesOf(objects)
 
 export const consumersPart: Part = {
   name: 'consumers',

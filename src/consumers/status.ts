@@ -2,7 +2,7 @@
 
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
-import { settle } from '../events/order/settle.ts'
+import { settle } from '../events/order/order.ts'
 import type { ConsumerKind } from './consumer.ts'
 import { consumerNames } from './schema.ts'
 
@@ -73,18 +73,18 @@ export async function readStatus(
     select
       c.name, c.kind, c.state, c.checkpoint, c.attempts, c.progressed_at, c.last_error,
       c.paused_at is not null as paused,
-      (extract(epoch from c.retry_at - clock_timestamp()) * 1000)::float8 as retry_in,
+      (extract(epoch from c.retry_at - ${log.names.clock}(c.retry_at)) * 1000)::float8 as retry_in,
       case
-        when c.lease_until > clock_timestamp()
+        when c.lease_until > ${log.names.clock}(c.lease_until)
           and (${sign}::text is null or split_part(c.owner, '/', 1) = ${sign}::text)
         then c.owner
       end as owner,
-      (extract(epoch from c.lease_until - clock_timestamp()) * 1000)::float8 as expires_in,
+      (extract(epoch from c.lease_until - ${log.names.clock}(c.lease_until)) * 1000)::float8 as expires_in,
       (select count(*)
         from ${consumerNames(log).dead_letters} as l
         where l.consumer = c.name
           and l.state in ('open', 'retrying')) as dead_letters,
-      (select extract(epoch from clock_timestamp() - e.created_at)::float8
+      (select extract(epoch from ${log.names.clock}(e.created_at) - e.created_at)::float8
         from ${log.names.events} as e
         where e.position > c.checkpoint
           and e.position <= ${settled}::bigint

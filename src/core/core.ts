@@ -5,6 +5,7 @@
  *   clock         time and timers, so that a test can own both
  *   id            event ids that sort by time
  *   json          values to JSON text, refused with a path when the text would not hold what the value meant
+ *   options       options that there are not, refused with the one that was meant
  *   name          names of streams, types and keys; the category of a stream
  *   retry         backoff, and the one loop that tries again
  *   lifecycle     abort, deadline, sleep, stop-once: what everything that waits or lives has in common

@@ -63,9 +63,10 @@ export function defineError<C extends string, D extends object>(
   return kind as unknown as ErrorKind<C, D>
 }
 
+/** A reason that begins with a capital letter is a message of its own; any other one follows the name of the option. */
 export const InvalidOption: ErrorKind<'invalid_option', { option: string; reason: string }> = defineError(
   'invalid_option',
-  d => `Option ${d.option}: ${d.reason}.`,
+  d => (/^[A-Z]/.test(d.reason) ? d.reason : `Option ${d.option}: ${d.reason}.`),
 )
 export const InvalidName: ErrorKind<'invalid_name', { what: string; given: string; reason: string }> = defineError(
   'invalid_name',

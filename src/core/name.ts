@@ -6,7 +6,7 @@
  * Nothing is trimmed, folded or replaced: two names that differ stay two names.
  */
 import { InvalidName } from './errors.ts'
-import { isUuid } from './id.ts'
+import { type Ids, isUuid } from './id.ts'
 
 /** Returns the name if it can be stored, and throws `InvalidName` if not. */
 export function checkName(what: NameKind, name: unknown): string {
@@ -74,4 +74,9 @@ const unstorable = /[\0\p{Surrogate}]/u
 function kindOf(value: unknown): string {
   if (value === undefined || value === null) return String(value)
   return typeof value === 'object' ? 'an object' : `a ${typeof value}`
+}
+
+/** An id that says what it is of and sorts by time, so that neighbours in an index were made together. */
+export function newId(category: string, ids: Ids): string {
+  return checkName('Stream', `${checkName('Category', category)}-${ids.next()}`)
 }

@@ -12,6 +12,8 @@ export interface OldRows {
   readonly label: string
   readonly table: Identifier
   readonly key: readonly string[]
+  /** The function that reads the time, over a column. */
+  readonly clock: Identifier
   /** Conditions, in SQL, on a row `t`; `$1` is the time before which it is old. */
   readonly where: string
   /** Rows come to be in the order of the key, so that a look at the oldest tells whether there is more. */
@@ -50,21 +52,23 @@ export async function prune(database: Database, old: OldRows, options: PruneOpti
   return total
 }
 
-function countStatement({ label, table, where }: OldRows, olderThanMs: number): Statement {
+function countStatement(old: OldRows, olderThanMs: number): Statement {
+  const { label, table } = old
   const text = `/* ${label} */
     select count(*)
     from ${table} as t
-    where ${dated(where)}`
+    where ${conditions(old)}`
   return { label, text, values: [olderThanMs] }
 }
 
-function deleteStatement({ label, table, key, where, isInOrder, dependents }: OldRows, olderThanMs: number): Statement {
+function deleteStatement(old: OldRows, olderThanMs: number): Statement {
+  const { label, table, key, isInOrder, dependents } = old
   const columns = key.map(column => identifier(column).quoted).join(', ')
   const source = isInOrder
     ? `(select * from ${table} order by ${columns} limit ${chunk}) as t
-      where ${dated(where)}`
+      where ${conditions(old)}`
     : `${table} as t
-      where ${dated(where)}
+      where ${conditions(old)}
       limit ${chunk}
       for update skip locked`
   const others = dependents && identifier(dependents.column).quoted
@@ -88,6 +92,6 @@ function deleteStatement({ label, table, key, where, isInOrder, dependents }: Ol
 }
 
 /** The age, given as `$1` in milliseconds, as the time that the conditions are about. */
-function dated(where: string): string {
-  return where.replaceAll('$1', '(clock_timestamp() - make_interval(secs => $1::float8 / 1000))')
+function conditions({ where, clock, key }: OldRows): string {
+  return where.replaceAll('$1', `(${clock}(t.${identifier(key[0]!)}) - make_interval(secs => $1::float8 / 1000))`)
 }

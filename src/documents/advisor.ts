@@ -7,7 +7,7 @@
  * the body; whether an index is worth its cost to writers is for people to say, so the times are told.
  */
 import type { CollectionBase } from './collection.ts'
-import { stepsOf } from './indexes.ts'
+import { indexesIn, stepsOf } from './indexes.ts'
 import type { Condition } from './query/condition.ts'
 import { placeKey } from './query/expression.ts'
 import { documentScope, type Place } from './query/field.ts'
@@ -15,7 +15,7 @@ import { filled, type Kind, kindOf } from './query/operand.ts'
 import type { QueryRun, QueryState } from './query/state.ts'
 
 export interface IndexAdvice {
-  /** As it would be declared: `index(['address.city', { path: 'age', as: 'number' }])`. */
+  /** As it would be declared: `{ paths: ['address.city', { path: 'age', as: 'number' }] }`. */
   readonly index: string
   /** How often queries were run that it would serve. */
   readonly runs: number
@@ -51,7 +51,7 @@ export function openAdvisor({ options }: Pick<CollectionBase, 'options'>): Advis
   const shapes = new Map<string, Shape>()
   const known = new Map<string, Shape>()
   const leading = new Set(
-    (options.indexes ?? [])
+    indexesIn(options)
       .filter(each => each.method === 'btree')
       .map(({ parts: [first] }) =>
         placeKey({ path: stepsOf(first!.path), isLower: first!.lower }, first!.as ?? 'text'),
@@ -139,5 +139,5 @@ function declaration(uses: readonly Use[]): string {
     const extra = [...(kind === 'text' ? [] : [`as: '${kind}'`]), ...(place.isLower === true ? ['lower: true'] : [])]
     return extra.length === 0 ? path : `{ path: ${path}, ${extra.join(', ')} }`
   })
-  return `index(${texts.length === 1 ? texts[0] : `[${texts.join(', ')}]`})`
+  return texts.length === 1 ? texts[0]! : `{ paths: [${texts.join(', ')}] }`
 }

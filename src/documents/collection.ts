@@ -1,17 +1,23 @@
 /**
- * One collection as the parts of this folder see it: its table, its options and what its statements run on.
+ * A collection: how it is defined, what it is in one store, and how its tables come to be.
  *
- * Whoever writes a statement for a collection starts with `prepared(collection, tx)`: it gives back what runs the
- * statement, once the table is known to be there. Where the store may change the schema the table is made on the spot,
- * in a transaction of its own; inside a transaction, and where the store may not, a missing table is an error that names
- * the call which makes it.
+ *     const customers = defineCollection<Customer>('customers', { indexes: ['address.city'], search: ['name'] })
+ *
+ * A function that writes a statement for a collection begins with `prepared(collection, options)`: it returns what runs
+ * the statement, once the table is known to be there. Where the store may change the schema the table is made on the
+ * spot, in a transaction of its own; inside a transaction, and where the store may not, a missing table is an error that
+ * names the call which makes it. The table of a projection is made by the projection: while it is missing, an empty
+ * relation stands in its place, so that a projection that never ran reads as empty.
  */
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import type { Clock } from '../core/clock.ts'
+import type { Definition } from '../core/definition.ts'
+import { InvalidOption } from '../core/errors.ts'
 import type { Ids } from '../core/id.ts'
 import { throwIfAborted } from '../core/lifecycle.ts'
+import { describe, refuseUnknownOptions } from '../core/options.ts'
 import type { Database, Executor } from '../database/database.ts'
-import type { Identifier } from '../database/sql.ts'
+import { Identifier, identifier, sql } from '../database/sql.ts'
 import type { AnyTransaction } from '../database/transaction.ts'
 import type { Step } from '../schema/difference.ts'
 import { planTables } from '../schema/plan.ts'
@@ -20,6 +26,7 @@ import type { DeclaredTable, TableRegistry } from '../schema/table.ts'
 import type { Telemetry } from '../telemetry/telemetry.ts'
 import { CollectionNotSynced, CollectionReadOnly } from './errors.ts'
 import type { IndexingOptions } from './indexes.ts'
+import { checkCollectionName, collectionTable, historyName, historyTable } from './table.ts'
 
 /** What all collections of a store share. */
 export interface DocumentParts {
@@ -29,6 +36,8 @@ export interface DocumentParts {
   readonly clock: Clock
   readonly ids: Ids
   readonly telemetry: Telemetry
+  /** Whether a projection of this name is registered. */
+  isProjection(name: string): boolean
   /** Whether a missing table may be made on demand. */
   readonly syncs: boolean
   /** Runs our statements in a transaction of the store's or of the user's. */
@@ -37,28 +46,66 @@ export interface DocumentParts {
   readonly maxDocumentBytes?: number | undefined
 }
 
+/** A collection as it is defined, for any number of stores. */
+export interface Collection<out Doc extends object = object> extends Definition<'collection'> {
+  /** Never there at run time: it carries the type. */
+  readonly '~document'?: Doc | undefined
+  readonly options: CollectionOptions
+}
+
 export interface CollectionOptions<Doc extends object = Record<string, unknown>> extends IndexingOptions<Doc> {
-  /** Checks documents when they are written; what it would make of them is thrown away. */
+  /** Checks documents when they are written. The value it returns is not used: what was given is stored. */
   readonly schema?: StandardSchemaV1<Doc> | undefined
-  /** Turns a body as it is stored into the shape of today, each time one is read. */
+  /** Turns a stored body into today's shape, each time one is read. */
   readonly upcast?: ((stored: unknown) => Doc) | undefined
-  /** Keeps every version, for `at` and `history`. Default false. */
+  /** Stores every version, for `getAt` and `history`. Default false. */
   readonly history?: boolean | undefined
-  /** The table, if it is not called like the collection: that of a projection's version, for example. */
+  /** The table, if it is not called like the collection. */
   readonly table?: string | undefined
-  /** True refuses writes and declares no table: for read models, which their projections write. Default false. */
+  /** True refuses writes and declares no table: for tables that something else writes. Default false. */
   readonly readOnly?: boolean | undefined
 }
 
-/** A collection without its methods, and without the type of its documents, which only those have. */
+const optionNames = [
+  ...['schema', 'upcast', 'history', 'table', 'readOnly'],
+  ...['gin', 'indexes', 'columns', 'search'],
+]
+
+/** Defines a collection: `store.documents(customers)` reads and writes its documents. */
+export function defineCollection<Doc extends object = Record<string, unknown>>(
+  name: string,
+  options: CollectionOptions<Doc> = {},
+): Collection<Doc> {
+  const given = Object.freeze({ ...options }) as unknown as CollectionOptions
+  checkCollection(name, given)
+  return Object.freeze({ kind: 'collection', name, options: given })
+}
+
+/** Finds what is wrong with a definition, also in its indexes. */
+function checkCollection(name: string, options: CollectionOptions): void {
+  checkCollectionName(name)
+  if (typeof options !== 'object' || options === null) {
+    const reason = `The options of collection "${name}" are ${describe(options)}. Give an object, or nothing.`
+    throw new InvalidOption({ option: 'options', reason })
+  }
+  refuseUnknownOptions(`Collection "${name}"`, options, optionNames)
+  collectionTable(options.table === undefined ? name : checkCollectionName(options.table), options)
+}
+
+/** A collection in one store, without the type of its documents. */
 export interface CollectionBase {
   readonly name: string
   readonly tableName: string
+  /** The table; for one that a projection has not made yet, an empty relation with its columns. */
   readonly table: Identifier
-  /** Every version that was written; undefined if none are kept. */
+  /** The function of the schema that reads the time. */
+  readonly clock: Identifier
+  /** Every version that was written; undefined if only the newest is stored. */
   readonly historyTable: Identifier | undefined
-  /** What has to be in the schema; empty for a collection that only reads. */
+  /** The tables that have to be in the schema; empty for a collection that only reads. */
   readonly declared: readonly DeclaredTable[]
+  /** The columns of a table that a projection makes; undefined for every other. */
+  readonly readModel: readonly { readonly name: string; readonly type: string }[] | undefined
   readonly options: CollectionOptions
   readonly parts: DocumentParts
   readonly state: CollectionState
@@ -67,8 +114,52 @@ export interface CollectionBase {
 export interface CollectionState {
   /** Whether the tables are known to be there. */
   isReady: boolean
-  /** The look at the schema that is under way. */
+  /** Whether the table of a projection was not there when it was last looked for. */
+  isMissing: boolean
+  /** The look at the schema that is running. */
   looking: Promise<void> | undefined
+}
+
+/** The collection in one store; its tables are declared, and made when they are first needed. */
+export function openCollection(parts: DocumentParts, name: string, given: CollectionOptions): CollectionBase {
+  checkCollection(name, given)
+  const { name: schema } = parts.schema
+  const tableName = given.table ?? name
+  const readOnly = given.readOnly === true || parts.tables.isReadModel(tableName)
+  const options = readOnly ? { ...given, readOnly } : given
+  const declared = readOnly ? [] : [collectionTable(tableName, options)]
+  const keepsHistory = !readOnly && options.history === true
+  if (keepsHistory) declared.push(historyTable(tableName))
+  for (const table of declared) parts.tables.register(table)
+  return {
+    ...{ name, tableName, options, parts, declared, readModel: undefined },
+    table: identifier(schema, tableName),
+    clock: identifier(schema, 'clock'),
+    historyTable: keepsHistory ? identifier(schema, historyName(tableName)) : undefined,
+    state: { isReady: declared.length === 0, isMissing: false, looking: undefined },
+  }
+}
+
+/** The table of a projection, to be read as a collection. */
+export function openReadModel(
+  parts: DocumentParts,
+  name: string,
+  declared: DeclaredTable,
+  options: IndexingOptions = { gin: false },
+): CollectionBase {
+  const table = identifier(parts.schema.name, declared.name)
+  const columns = declared.columns.map(column => `null::${column.type} as ${identifier(column.name)}`)
+  const empty = new Identifier(`(select ${columns.join(', ')} where false)`)
+  const state: CollectionState = { isReady: false, isMissing: true, looking: undefined }
+  return {
+    ...{ name, tableName: declared.name, parts, declared: [], historyTable: undefined, state },
+    readModel: declared.columns,
+    clock: identifier(parts.schema.name, 'clock'),
+    options: { ...options, readOnly: true },
+    get table() {
+      return state.isMissing ? empty : table
+    },
+  }
 }
 
 /** What every call on documents takes. */
@@ -79,17 +170,27 @@ export interface CallOptions {
 }
 
 export interface WriteOptions extends CallOptions {
-  /** Who writes: kept as `createdBy` and `updatedBy`. */
+  /** The user on whose behalf it is written: read back as `createdBy` and `updatedBy`. */
   readonly userId?: string | undefined
 }
 
-/** What runs the statements of one call, once the tables are there. */
+/** What runs the statements of one call, once the tables are there. Statements are written after it, never before. */
 export async function prepared(collection: CollectionBase, options: CallOptions = {}): Promise<Executor> {
   throwIfAborted(options.signal)
   const { parts, state } = collection
   const executor = options.tx === undefined ? parts.database : parts.executorOf(options.tx)
-  if (!state.isReady) await makeReady(collection, options.tx === undefined ? undefined : executor)
+  if (state.isReady) return executor
+  if (collection.readModel !== undefined) await lookForReadModel(collection, executor)
+  else await makeReady(collection, options.tx === undefined ? undefined : executor)
   return executor
+}
+
+async function lookForReadModel({ parts, tableName, state }: CollectionBase, executor: Executor): Promise<void> {
+  const table = identifier(parts.schema.name, tableName)
+  const [row] = await executor.run<{ exists: boolean }>(sql`/* documents.has_table */
+    select to_regclass(${table.quoted}::text) is not null as exists`)
+  state.isReady = row?.exists === true
+  state.isMissing = !state.isReady
 }
 
 /** The same for a call that writes. */
@@ -106,7 +207,7 @@ export async function makeReady(collection: CollectionBase, within?: Executor): 
   if (within !== undefined) {
     const { steps, missing } = await lookFor(collection, within)
     if (missing.length > 0) throw new CollectionNotSynced({ collection: name, missing, isInside: true })
-    // Indexes that are missing are made by the first use outside of a transaction.
+    // The first use outside of a transaction makes the indexes that are missing.
     state.isReady = steps.length === 0 || !parts.syncs
     return
   }
@@ -128,9 +229,9 @@ async function look(collection: CollectionBase): Promise<void> {
 
 interface Found {
   readonly steps: readonly Step[]
-  /** Tables and columns. Without an index a query is slow, and `schema.check()` tells of it; without these it fails. */
+  /** Tables and columns. Without an index a query is slow, which `schema.check()` reports; without these it fails. */
   readonly missing: string[]
-  /** Those of them that a sync does not make, as a generated column of a table with rows. */
+  /** Those of them that a sync does not make, such as a generated column of a table with rows. */
   readonly lacking: string[]
 }
 
@@ -141,4 +242,17 @@ async function lookFor({ parts, declared }: CollectionBase, executor: Executor):
   const lacking = problems.filter(each => each.kind === 'column_missing').map(each => each.object)
   const made = steps.filter(step => step.kind !== 'index').map(step => step.object)
   return { steps, missing: [...new Set([...made, ...lacking])], lacking }
+}
+
+const opened = new WeakMap<object, CollectionBase>()
+
+/** Remembers which collection a handle is for. */
+export function withBase<Handle extends object>(handle: Handle, base: CollectionBase): Handle {
+  opened.set(handle, base)
+  return handle
+}
+
+/** The collection of a handle that `store.documents(…)` gave. */
+export function baseOf(handle: object): CollectionBase | undefined {
+  return opened.get(handle)
 }

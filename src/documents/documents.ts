@@ -29,7 +29,8 @@
  * After a document was deleted for good the next one of its id starts again at version 1, unless its history is kept.
  */
 import type { Awaitable } from '../core/core.ts'
-import { identifier } from '../database/sql.ts'
+import { InvalidOption } from '../core/errors.ts'
+import type { Page } from '../core/page.ts'
 import type { IndexAdvice } from './advisor.ts'
 import { type DocumentBatch, openBatch } from './batch.ts'
 import {
@@ -42,12 +43,16 @@ import {
   updateDocuments,
 } from './bulk.ts'
 import {
+  baseOf,
   type CallOptions,
+  type Collection,
   type CollectionBase,
   type CollectionOptions,
   type DocumentParts,
   makeReady,
+  openCollection,
   type WriteOptions,
+  withBase,
 } from './collection.ts'
 import { type DocumentVersion, getEarlier, type HistoryOptions, readHistory } from './history.ts'
 import { type ImportedDocument, type ImportOptions, type ImportProgress, importDocuments } from './import.ts'
@@ -64,7 +69,6 @@ import {
   type ReadOptions,
   type StoredDocument,
 } from './read.ts'
-import { checkCollectionName, collectionTable, historyName, historyTable } from './table.ts'
 import { updateDocument } from './update.ts'
 import {
   deleteDocument,
@@ -75,27 +79,24 @@ import {
   softDeleteDocument,
 } from './write.ts'
 
-/** Opens collections: `store.documents<Customer>('customers', options)`, or one that was defined for several stores. */
-export interface Documents {
-  <Doc extends object = Record<string, unknown>>(name: string, options?: CollectionOptions<Doc>): Collection<Doc>
-  <Doc extends object>(definition: CollectionDefinition<Doc>): Collection<Doc>
-}
-
-/** What a collection is, in whichever store. */
-export interface CollectionDefinition<in out Doc extends object = Record<string, unknown>> {
+/** The documents of a projection, which alone writes them. */
+export interface ReadDocuments<in out Doc extends object = Record<string, unknown>> {
+  /** The name of the collection, or of the projection. */
   readonly name: string
-  readonly options: CollectionOptions<Doc>
+  get(id: string, options?: CallOptions): Promise<StoredDocument<Doc> | undefined>
+  /** Those that are there, by id, in the order they were asked for: one query. */
+  getMany(ids: readonly string[], options?: CallOptions): Promise<Map<string, StoredDocument<Doc>>>
+  exists(id: string, options?: CallOptions): Promise<boolean>
+  count(options?: CallOptions): Promise<number>
+  /** Looks for documents by their content. */
+  query(): Query<Doc>
+  /** The same with a first condition: `query().where(…)`. */
+  where(condition: Condition | ((c: Field<Doc>, meta: MetaFields) => Condition)): Query<Doc>
 }
 
-/** `const customers = defineCollection<Customer>('customers', options)`, then `store.documents(customers)` in each store. */
-export function defineCollection<Doc extends object = Record<string, unknown>>(
-  name: string,
-  options: CollectionOptions<Doc> = {},
-): CollectionDefinition<Doc> {
-  return { name: checkCollectionName(name), options }
-}
-
-export interface Collection<in out Doc extends object = Record<string, unknown>> extends CollectionBase {
+/** The documents of a collection. */
+export interface Documents<in out Doc extends object = Record<string, unknown>> {
+  readonly name: string
   /** Makes sure that its tables are there. Only needed before its first use inside a transaction. */
   ready(): Promise<void>
 
@@ -111,7 +112,7 @@ export interface Collection<in out Doc extends object = Record<string, unknown>>
   insert(data: Doc, options?: WriteOptions): Promise<{ id: string; version: number }>
   /** Makes or replaces a document, also a soft-deleted one; with `expected` replaces one of that version. */
   put(id: string, data: Doc, options?: ExpectedOptions): Promise<number>
-  /** Replaces a document by what `change` makes of it, with a lock on it meanwhile. */
+  /** Replaces a document by the result of `change`, and holds a lock on it meanwhile. */
   update(id: string, change: (data: Doc) => Awaitable<Doc>, options?: ExpectedOptions): Promise<number>
   /** Changes some fields of a document: `{ 'profile.name': 'Alicia', visits: increment(1) }`. */
   patch(id: string, patch: Patch<Doc>, options?: ExpectedOptions): Promise<number>
@@ -121,7 +122,7 @@ export interface Collection<in out Doc extends object = Record<string, unknown>>
     patch: Patch<Doc>,
     options?: WriteOptions,
   ): Promise<number>
-  /** Changes some fields of a document by a JSON Merge Patch (RFC 7396): null takes a field away. */
+  /** Changes some fields of a document by a JSON Merge Patch (RFC 7396): null removes a field. */
   merge(id: string, patch: MergePatch<Doc>, options?: ExpectedOptions): Promise<number>
   /** Deletes a document for good, soft-deleted or not. False if there was none. */
   delete(id: string, options?: ExpectedOptions): Promise<boolean>
@@ -143,16 +144,18 @@ export interface Collection<in out Doc extends object = Record<string, unknown>>
     source: Iterable<ImportedDocument<Doc>> | AsyncIterable<ImportedDocument<Doc>>,
     options?: ImportOptions,
   ): Promise<ImportProgress>
-  /** Gathers changes, to be written together. Holds 10 000 of them unless told otherwise. */
+  /** Gathers changes, to be written together. It holds at most `maxChanges`; default 10 000. */
   batch(options?: { readonly maxChanges?: number | undefined }): DocumentBatch<Doc>
 
-  /** Looks for documents by what is in them. */
+  /** Looks for documents by their content. */
   query(): Query<Doc>
+  /** The same with a first condition: `query().where(…)`. */
+  where(condition: Condition | ((c: Field<Doc>, meta: MetaFields) => Condition)): Query<Doc>
   /** Indexes that the queries run so far would have used, the most worthwhile first. */
   adviseIndexes(): IndexAdvice[]
 
   /** The versions of a document, oldest first. Needs `history: true`. */
-  history(id: string, options?: HistoryOptions): Promise<DocumentVersion<Doc>[]>
+  history(id: string, options?: HistoryOptions): Promise<Page<DocumentVersion<Doc>>>
   /** A document as it was at a time or at a version. Needs `history: true`. */
   getAt(
     id: string,
@@ -161,24 +164,76 @@ export interface Collection<in out Doc extends object = Record<string, unknown>>
   ): Promise<StoredDocument<Doc> | undefined>
 }
 
-export function openDocuments(parts: DocumentParts): Documents {
-  const open = (first: string | CollectionDefinition<never>, second: object = {}): unknown => {
-    const { name, options } = typeof first === 'object' ? first : { name: first, options: second }
-    return withMethods(declareCollection(parts, name, options as CollectionOptions))
-  }
-  return open as Documents
+/** The collections of one store. */
+export interface Collections {
+  /** The documents of a collection, by its definition or by its name. The same definition gives the same handle. */
+  documents(collection: string | Collection, options?: CollectionOptions): Documents
+  /** Declares the tables of a collection, so that a sync makes them. */
+  register(collection: Collection): void
+  /** Whether a collection of this name was opened or registered. */
+  has(name: string): boolean
+  /** The collection of a definition, or of a handle of this store. */
+  find(collection: Collection | { readonly name: string }): CollectionBase
 }
 
-function withMethods<Doc extends object>(base: CollectionBase): Collection<Doc> {
+export function openCollections(parts: DocumentParts): Collections {
+  const byDefinition = new WeakMap<Collection, Documents>()
+  const byName = new Map<string, Documents>()
+  const names = new Set<string>()
+
+  const documents = (given: string | Collection, options?: CollectionOptions): Documents => {
+    if (typeof given === 'string') {
+      const known = options === undefined ? byName.get(given) : undefined
+      if (known !== undefined) return known
+      const opened = open(given, options ?? {})
+      if (options === undefined) byName.set(given, opened)
+      return opened
+    }
+    let found = byDefinition.get(given)
+    if (found === undefined) {
+      refuseProjection(given.name)
+      found = open(given.name, given.options)
+      byDefinition.set(given, found)
+    }
+    return found
+  }
+  const open = (name: string, options: CollectionOptions): Documents => {
+    const base = openCollection(parts, name, options)
+    if (base.options.readOnly !== true) names.add(name)
+    return documentsOf(base)
+  }
+  const refuseProjection = (name: string): void => {
+    if (!parts.isProjection(name)) return
+    const reason = `Collection "${name}" has the name of a projection. Give one of them another name; documents(projection) reads the projection's documents.`
+    throw new InvalidOption({ option: 'name', reason })
+  }
+  return {
+    documents,
+    register: collection => void documents(collection),
+    has: name => names.has(name),
+    find(given) {
+      const base = baseOf('kind' in given ? documents(given) : given)
+      if (base !== undefined && base.parts === parts) return base
+      const reason = `Collection "${given.name}" belongs to another store. Open it with documents() of the store that the session is of.`
+      throw new InvalidOption({ option: 'collection', reason })
+    },
+  }
+}
+
+/** The calls on one collection. */
+export function documentsOf<Doc extends object>(base: CollectionBase): Documents<Doc> {
   const { ids } = base.parts
   const insertNew = async (data: unknown, options?: WriteOptions): Promise<{ id: string; version: number }> => {
     const id = ids.next()
     return { id, version: await insertDocument(base, id, data, options) }
   }
-  return {
-    ...base,
+  const { query, adviseIndexes } = openQueries<Doc>(base)
+  const documents: Documents<Doc> = {
+    name: base.name,
     ready: () => makeReady(base),
-    ...openQueries<Doc>(base),
+    query,
+    where: condition => query().where(condition),
+    adviseIndexes,
     get: (id, options) => getDocument(base, id, options) as Promise<StoredDocument<Doc> | undefined>,
     getMany: (wanted, options) => getDocuments(base, wanted, options) as Promise<Map<string, StoredDocument<Doc>>>,
     exists: (id, options) => documentExists(base, id, options),
@@ -186,7 +241,7 @@ function withMethods<Doc extends object>(base: CollectionBase): Collection<Doc> 
     insert: ((first: unknown, second?: unknown, third?: WriteOptions) =>
       typeof first === 'object' && first !== null
         ? insertNew(first, second as WriteOptions)
-        : insertDocument(base, first as string, second, third)) as Collection<Doc>['insert'],
+        : insertDocument(base, first as string, second, third)) as Documents<Doc>['insert'],
     put: (id, data, options) => putDocument(base, id, data, options),
     update: (id, change, options) => updateDocument(base, id, change as (data: never) => unknown, options),
     patch: (id, patch, options) => patchDocument(base, id, patch, options),
@@ -200,24 +255,8 @@ function withMethods<Doc extends object>(base: CollectionBase): Collection<Doc> 
     deleteMany: (items, options) => deleteDocuments(base, items, options),
     importMany: (source, options) => importDocuments(base, source, options),
     batch: ({ maxChanges = 10_000 } = {}) => openBatch<Doc>(base, maxChanges),
-    history: (id, options) => readHistory(base, id, options) as Promise<DocumentVersion<Doc>[]>,
+    history: (id, options) => readHistory(base, id, options) as Promise<Page<DocumentVersion<Doc>>>,
     getAt: (id, when, options) => getEarlier(base, id, when, options) as Promise<StoredDocument<Doc> | undefined>,
   }
-}
-
-function declareCollection(parts: DocumentParts, name: string, given: CollectionOptions): CollectionBase {
-  checkCollectionName(name)
-  const { name: schema } = parts.schema
-  const tableName = given.table === undefined ? name : checkCollectionName(given.table)
-  const readOnly = given.readOnly === true || parts.tables.isReadModel(tableName)
-  const options = readOnly ? { ...given, readOnly } : given
-  const declared = readOnly ? [] : [collectionTable(tableName, options)]
-  if (!readOnly && options.history === true) declared.push(historyTable(tableName))
-  for (const table of declared) parts.tables.register(table)
-  return {
-    ...{ name, tableName, options, parts, declared },
-    table: identifier(schema, tableName),
-    historyTable: options.history === true && !readOnly ? identifier(schema, historyName(tableName)) : undefined,
-    state: { isReady: declared.length === 0, looking: undefined },
-  }
+  return withBase(documents, base)
 }

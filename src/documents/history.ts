@@ -1,5 +1,7 @@
-/** Reading documents as they were, where every version is kept. */
+/** Reading documents as they were, where every version is stored. */
 import { InvalidOption } from '../core/errors.ts'
+import { describe } from '../core/options.ts'
+import { decodeCursor, type Page, type PageOptions, pageOf } from '../core/page.ts'
 import { type Identifier, sql } from '../database/sql.ts'
 import { checkExpected, checkId } from './body.ts'
 import { type CallOptions, type CollectionBase, prepared } from './collection.ts'
@@ -9,24 +11,23 @@ import { runRead } from './run.ts'
 /** One version of a document; the last one of a document that was deleted for good has no data. */
 export type DocumentVersion<Doc = unknown> = Omit<StoredDocument<Doc>, 'data'> & { readonly data: Doc | undefined }
 
-export interface HistoryOptions extends CallOptions {
-  /** The versions after this one. Default: from the first. */
-  readonly after?: number | undefined
-  /** Default 1000. */
-  readonly limit?: number | undefined
-}
+/** At most `limit` versions, 1000 unless it says otherwise. */
+export interface HistoryOptions extends CallOptions, PageOptions {}
 
 /** The versions of a document, oldest first. */
 export async function readHistory(
   collection: CollectionBase,
   id: string,
   options: HistoryOptions = {},
-): Promise<DocumentVersion[]> {
+): Promise<Page<DocumentVersion>> {
   checkId(id)
-  const history = keptHistory(collection)
-  const { after = 0, limit = 1000 } = options
-  if (!Number.isSafeInteger(limit) || limit < 1)
-    throw new InvalidOption({ option: 'limit', reason: `must be a whole number from 1 on, not ${limit}` })
+  const history = historyOf(collection)
+  const { limit = 1000 } = options
+  const [after] = options.after === undefined ? [0] : (decodeCursor(options.after, 1) as [number])
+  if (!Number.isSafeInteger(limit) || limit < 1) {
+    const reason = `The option "limit" of history is ${describe(limit)}. It must be a whole number from 1 on.`
+    throw new InvalidOption({ option: 'limit', reason })
+  }
   const executor = await prepared(collection, options)
   const rows = await runRead(
     collection,
@@ -37,9 +38,13 @@ export async function readHistory(
     where id = ${id}::text
       and version > ${after}::bigint
     order by version
-    limit ${limit}::bigint`,
+    limit ${limit + 1}::bigint`,
   )
-  return rows.map(row => toVersion(collection, row))
+  return pageOf(
+    rows.map(row => toVersion(collection, row)),
+    limit,
+    last => [last.version],
+  )
 }
 
 /** The document as it was at a time, or at a version; undefined if it was not there then. */
@@ -50,7 +55,7 @@ export async function getEarlier(
   options: CallOptions = {},
 ): Promise<StoredDocument | undefined> {
   checkId(id)
-  const history = keptHistory(collection)
+  const history = historyOf(collection)
   const executor = await prepared(collection, options)
   const [row] = await runRead(
     collection,
@@ -73,9 +78,9 @@ export async function getEarlier(
   return toDocument(collection, row)
 }
 
-function keptHistory(collection: CollectionBase): Identifier {
+function historyOf(collection: CollectionBase): Identifier {
   if (collection.historyTable !== undefined) return collection.historyTable
-  const reason = `collection ${collection.name} keeps none; declare it with { history: true }`
+  const reason = `Collection "${collection.name}" stores only the newest version of each document. Define it with { history: true }.`
   throw new InvalidOption({ option: 'history', reason })
 }
 
@@ -87,5 +92,6 @@ function toVersion(collection: CollectionBase, row: readonly unknown[]): Documen
 
 function timeText(at: Date): string {
   if (at instanceof Date && !Number.isNaN(at.getTime())) return at.toISOString()
-  throw new InvalidOption({ option: 'at', reason: `must be a valid Date, not ${String(at)}` })
+  const reason = `The option "at" of getAt is ${describe(at)}. It must be a valid Date.`
+  throw new InvalidOption({ option: 'at', reason })
 }

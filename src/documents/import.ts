@@ -10,6 +10,7 @@ import { throwIfAborted } from '../core/lifecycle.ts'
 import { copyField } from '../database/copy-text.ts'
 import type { Transaction } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
+import { moment } from '../schema/clock.sql.ts'
 import { checkedBody, checkId, checkUserId } from './body.ts'
 import { type CollectionBase, preparedToWrite } from './collection.ts'
 import { DocumentExists } from './errors.ts'
@@ -137,7 +138,9 @@ async function copyChunk(
       throw new DocumentExists({ collection: collection.name, id: taken.id, version: taken.version ?? 1 })
     return
   }
-  const [row] = await tx.run<{ now: string }>(sql`/* documents.import_time */ select now()::text as now`)
+  const [row] = await tx.run<{ now: string }>(sql`/* documents.import_time */
+    select moment.at::text as now
+    from ${moment(collection.clock)}`)
   const actor = copyField(userId ?? undefined)
   const lines = chunk.map(
     ({ id, body }) => `1\t${row!.now}\t${row!.now}\t${copyField(id)}\t${actor}\t${actor}\t${copyField(body)}\n`,

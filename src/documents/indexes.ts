@@ -1,23 +1,24 @@
 /**
  * What makes the queries of a collection quick, as it declares it.
  *
- *     store.documents<Customer>('customers', {
+ *     defineCollection<Customer>('customers', {
  *       indexes: [
- *         index('email', { unique: true }),
- *         index({ path: 'age', as: 'number' }),
- *         index(['address.city', { path: 'name', lower: true }], { where: { active: true } }),
- *         index('tags', { method: 'gin' }),
+ *         'name',
+ *         { path: 'email', unique: true },
+ *         { path: 'age', as: 'number' },
+ *         { paths: ['address.city', { path: 'name', lower: true }], where: { active: true } },
+ *         { path: 'tags', method: 'gin' },
  *       ],
- *       columns: [column('score', { as: 'number' })],
+ *       columns: [{ path: 'score', as: 'number' }],
  *       search: ['name', 'notes'],
  *     })
  *
- * An index reads a field as text unless told otherwise, and serves the comparisons with such operands. A document in
+ * An index reads a field as text unless `as` says otherwise, and serves the comparisons with such operands. A document in
  * which the field is something else, or missing, is indexed as null: that never makes a write fail, and `unique` does
  * not concern it. Of a text only its beginning is indexed; where that is unique, the rest goes in as a digest.
  *
- * A column is kept up by PostgreSQL from the body, so it is never out of step. It is made with the table only: adding
- * one later would rewrite every row under a lock.
+ * PostgreSQL computes a column from the body, so it is never out of step. It is made with the table only: adding one later
+ * would rewrite every row under a lock.
  */
 import { createHash } from 'node:crypto'
 import { InvalidOption } from '../core/errors.ts'
@@ -38,7 +39,7 @@ export interface IndexingOptions<Doc extends object = Record<string, unknown>> {
   /** False leaves out the index on the whole body, which serves `eq` and `contains` on all fields. Default true. */
   readonly gin?: boolean | undefined
   readonly indexes?: readonly CollectionIndex<PathsOf<Doc>>[] | undefined
-  /** Fields that are also kept as columns of their own. */
+  /** Fields that are also columns of their own: for reports in SQL, and for fields that most queries read. */
   readonly columns?: readonly CollectionColumn<PathsOf<Doc>>[] | undefined
   /** The fields for `search(c, …)`, and their language. Default english. */
   readonly search?:
@@ -46,6 +47,46 @@ export interface IndexingOptions<Doc extends object = Record<string, unknown>> {
     | { readonly fields: readonly PathsOf<Doc>[]; readonly language?: string | undefined }
     | undefined
 }
+
+/** A field; an index on one field; or an index on several fields in their order. */
+export type CollectionIndex<P extends string = string> = P | FieldIndex<P> | CompoundIndex<P>
+
+export interface FieldIndex<P extends string = string> extends IndexField<P>, IndexOptions {
+  /** 'gin' indexes what an array or object contains, for `contains`. Default 'btree'. */
+  readonly method?: 'btree' | 'gin' | undefined
+}
+
+export interface CompoundIndex<P extends string = string> extends IndexOptions {
+  readonly paths: readonly (P | IndexField<P>)[]
+}
+
+export interface IndexField<P extends string = string> {
+  readonly path: P
+  /** Default 'text'. */
+  readonly as?: Kind | undefined
+  /** Index it in lower case, for `eq(lower(c.email), …)`. Default false. */
+  readonly lower?: boolean | undefined
+}
+
+export interface IndexOptions {
+  /** No two documents may have the same, soft-deleted ones included. Default false. */
+  readonly unique?: boolean | undefined
+  /** Index only these documents, for queries that ask for the same: a filter, `{ active: true }`, or a condition. */
+  readonly where?: Readonly<Record<string, unknown>> | ((c: UntypedField, meta: MetaFields) => Condition) | undefined
+  /** Default: after the table and the fields. */
+  readonly name?: string | undefined
+}
+
+/** A field that is also a column. */
+export type CollectionColumn<P extends string = string> =
+  | P
+  | {
+      readonly path: P
+      /** Default 'text'. */
+      readonly as?: Kind | undefined
+      /** Default: after the field. */
+      readonly name?: string | undefined
+    }
 
 /** The names of the fields of a document, with dots between. Two levels are checked, which keeps errors readable. */
 export type PathsOf<T> = unknown extends T
@@ -60,58 +101,31 @@ type PathsBelow<K extends string, V> = unknown extends V
       ? `${K}.${number}` | `${K}.${number}.${string}`
       : { [L in keyof V & string]-?: `${K}.${L}` | `${K}.${L}.${string}` }[keyof V & string]
 
-export interface CollectionIndex<out P extends string = string> {
-  readonly parts: readonly IndexPart<P>[]
-  readonly unique: boolean
+/** An index with everything said. */
+export interface PlainIndex
+  extends Required<Omit<IndexOptions, 'where' | 'name'>>,
+    Pick<IndexOptions, 'where' | 'name'> {
+  readonly parts: readonly IndexField[]
   readonly method: 'btree' | 'gin'
-  readonly where: IndexOptions['where']
-  readonly name: string | undefined
 }
 
-interface IndexPart<P extends string = string> {
-  readonly path: P
-  /** Default 'text'. */
-  readonly as?: Kind | undefined
-  /** Index it in small letters, for `eq(lower(c.email), …)`. Default false. */
-  readonly lower?: boolean | undefined
+/** The indexes of a collection, each in the one form. */
+export function indexesIn({ indexes = [] }: Pick<IndexingOptions, 'indexes'>): PlainIndex[] {
+  return indexes.map(given => {
+    const index: FieldIndex | CompoundIndex = typeof given === 'string' ? { path: given } : given
+    const { unique = false, where, name } = index
+    if (!('paths' in index)) return { parts: [index], method: index.method ?? 'btree', unique, where, name }
+    const parts = index.paths.map(part => (typeof part === 'string' ? { path: part } : part))
+    return { parts, method: 'btree', unique, where, name }
+  })
 }
 
-export interface IndexOptions {
-  /** No two documents may have the same, soft-deleted ones included. Default false. */
-  readonly unique?: boolean | undefined
-  /** As what the field is read, if there is one. Default 'text'. */
-  readonly as?: Kind | undefined
-  /** 'gin' indexes what an array or object contains, for `contains`. Default 'btree'. */
-  readonly method?: 'btree' | 'gin' | undefined
-  /** Index only these documents, for queries that ask for the same: a filter, `{ active: true }`, or a condition. */
-  readonly where?: Readonly<Record<string, unknown>> | ((c: UntypedField, meta: MetaFields) => Condition) | undefined
-  /** Default: after the table and the fields. */
-  readonly name?: string | undefined
-}
-
-/** An index on one field, or on several in this order. */
-export function index<const P extends string>(
-  fields: P | IndexPart<P> | readonly (P | IndexPart<P>)[],
-  options: IndexOptions = {},
-): CollectionIndex<P> {
-  const { as, unique = false, method = 'btree', where, name } = options
-  const given = (Array.isArray(fields) ? fields : [fields]) as (P | IndexPart<P>)[]
-  const parts = given.map((part): IndexPart<P> => (typeof part === 'string' ? { path: part, as } : part))
-  return { parts, unique, method, where, name }
-}
-
-export interface CollectionColumn<out P extends string = string> {
-  readonly path: P
-  readonly as: Kind
-  readonly name: string
-}
-
-/** A field that is also kept as a column: for reports in SQL, and for fields that most queries read. */
-export function column<const P extends string>(
-  path: P,
-  options: { readonly as?: Kind | undefined; readonly name?: string | undefined } = {},
-): CollectionColumn<P> {
-  return { path, as: options.as ?? 'text', name: options.name ?? plain(path) }
+/** The columns of a collection, each in the one form. */
+function columnsIn({ columns = [] }: Pick<IndexingOptions, 'columns'>): { path: string; as: Kind; name: string }[] {
+  return columns.map(given => {
+    const { path, as = 'text', name = plain(path) } = typeof given === 'string' ? { path: given } : given
+    return { path, as, name }
+  })
 }
 
 /** What a collection's table has beyond the columns that all have. */
@@ -120,17 +134,24 @@ export function declareIndexes(
   options: IndexingOptions,
 ): { readonly columns: readonly DeclaredColumn[]; readonly indexes: readonly DeclaredIndex[] } {
   const layout = layoutOf(options)
-  const indexes = (options.indexes ?? []).map(each => declareIndex(table, each, layout))
+  const indexes = indexesIn(options).map(each => declareIndex(table, each, layout))
   if (options.gin !== false)
     indexes.unshift({ name: `${table}_body`, method: 'gin', columns: [new TrustedSql('body jsonb_path_ops')] })
   if (layout.search.fields.length > 0)
-    indexes.push({ name: `${table}_search`, method: 'gin', columns: [new TrustedSql(vectorOf('body', layout.search))] })
-  return { columns: (options.columns ?? []).map(declareColumn), indexes }
+    indexes.push({ name: `${table}_search`, method: 'gin', columns: [new TrustedSql(searchVector(layout.search))] })
+  return { columns: columnsIn(options).map(declareColumn), indexes }
 }
 
-/** The fields that an index is on, by its name; undefined if it is none of this collection's. */
+function searchVector({ fields, language }: SearchFields): string {
+  return vectorOf(
+    fields.map(path => typedAt('body', path, 'text')),
+    language,
+  )
+}
+
+/** The fields that an index is on, by its name; undefined if this collection has none of that name. */
 export function indexedFields(table: string, options: IndexingOptions, name: string): string[] | undefined {
-  const found = (options.indexes ?? []).find(each => indexName(table, each) === name)
+  const found = indexesIn(options).find(each => indexName(table, each) === name)
   return found?.parts.map(part => part.path)
 }
 
@@ -139,15 +160,15 @@ export function layoutOf(options: IndexingOptions): Layout {
   const columns = new Map<string, string>()
   const ordered = new Set<string>()
   const containing = new Set<string>(options.gin === false ? [] : [pathKey([])])
-  for (const { path, as, name } of options.columns ?? []) columns.set(placeKey({ path: stepsOf(path) }, as), name)
-  for (const { parts, method } of options.indexes ?? []) {
+  for (const { path, as, name } of columnsIn(options)) columns.set(placeKey({ path: stepsOf(path) }, as), name)
+  for (const { parts, method } of indexesIn(options)) {
     for (const { path, as = 'text', lower } of parts) {
       const steps = stepsOf(path)
       if (method === 'gin') containing.add(pathKey(steps))
       else ordered.add(placeKey({ path: steps, isLower: lower }, as))
     }
   }
-  return { columns, ordered, containing, search: searchOf(options.search) }
+  return { columns, ordered, containing, search: searchOf(options.search), row: undefined }
 }
 
 function searchOf(given: IndexingOptions['search']): SearchFields {
@@ -159,16 +180,16 @@ function isList(given: NonNullable<IndexingOptions['search']>): given is readonl
   return Array.isArray(given)
 }
 
-function declareIndex(table: string, given: CollectionIndex, layout: Layout): DeclaredIndex {
+function declareIndex(table: string, given: PlainIndex, layout: Layout): DeclaredIndex {
   const name = indexName(table, given)
   const { parts, unique, method, where } = given
-  if (parts.length === 0) refuse(name, 'has no fields')
+  if (parts.length === 0) refuse(name, 'has no fields. Give it at least one path')
   const texts = parts.filter(part => (part.as ?? 'text') === 'text')
   if (method === 'gin') {
-    if (unique || parts.length > 1) refuse(name, 'is a gin index: it is on one field, and not unique')
+    if (unique || parts.length > 1) refuse(name, 'is a gin index, which is on one field and never unique')
     return { name, method, columns: [new TrustedSql(`(${jsonAt('body', stepsOf(parts[0]!.path))}) jsonb_path_ops`)] }
   }
-  if (texts.length > maxTexts) refuse(name, `is on more than ${maxTexts} texts, which an entry has no room for`)
+  if (texts.length > maxTexts) refuse(name, `is on more than ${maxTexts} texts, for which an entry has no room`)
   const columns = parts.map(part => {
     const value = indexedValue(part, layout)
     return new TrustedSql((part.as ?? 'text') === 'text' ? short(value) : value)
@@ -186,7 +207,7 @@ function declareIndex(table: string, given: CollectionIndex, layout: Layout): De
 
 const maxTexts = 5
 
-function indexedValue({ path, as = 'text', lower = false }: IndexPart, layout: Layout): string {
+function indexedValue({ path, as = 'text', lower = false }: IndexField, layout: Layout): string {
   const steps = stepsOf(path)
   const name = layout.columns.get(placeKey({ path: steps }, as))
   const value = name === undefined ? typedAt('body', steps, as) : identifier(name).quoted
@@ -200,14 +221,14 @@ function restOf(texts: readonly string[]): TrustedSql {
   return new TrustedSql(`(case when ${isLong} then md5(${all}) else '' end)`)
 }
 
-function declareColumn({ path, as, name }: CollectionColumn): DeclaredColumn {
+function declareColumn({ path, as, name }: { path: string; as: Kind; name: string }): DeclaredColumn {
   const type = as === 'text' ? 'text collate "C"' : as === 'number' ? 'numeric' : 'boolean'
   const generated = new TrustedSql(typedAt('body', stepsOf(path), as))
   return { name, type, nullable: true, generated }
 }
 
 /** Names that are too long for PostgreSQL end in a digest. */
-function indexName(table: string, { name, parts, method }: CollectionIndex): string {
+function indexName(table: string, { name, parts, method }: PlainIndex): string {
   if (name !== undefined) return name
   const words = parts.map(({ path, as = 'text', lower }) =>
     [plain(path), ...(as === 'text' || method === 'gin' ? [] : [as]), ...(lower === true ? ['lower'] : [])].join('_'),
@@ -224,12 +245,17 @@ function plain(path: string): string {
 /** The steps of a path written with dots. */
 export function stepsOf(path: string): string[] {
   const steps = typeof path === 'string' ? path.split('.') : []
-  const fault = steps.length === 0 || steps.includes('') ? 'has an empty step' : textFault(path)
-  if (fault !== undefined || steps.length > 32)
-    throw new InvalidOption({ option: `path ${JSON.stringify(path)}`, reason: fault ?? 'has more than 32 steps' })
-  return steps
+  const fault =
+    steps.length === 0 || steps.includes('')
+      ? 'has an empty step'
+      : steps.length > 32
+        ? 'has more than 32 steps'
+        : textFault(path)
+  if (fault === undefined) return steps
+  const reason = `The path ${JSON.stringify(path)} ${fault}. Write the names of fields with dots between them: 'address.city'.`
+  throw new InvalidOption({ option: 'path', reason })
 }
 
 function refuse(name: string, reason: string): never {
-  throw new InvalidOption({ option: `index ${JSON.stringify(name)}`, reason })
+  throw new InvalidOption({ option: 'indexes', reason: `Index ${JSON.stringify(name)} ${reason}.` })
 }

@@ -5,7 +5,9 @@
  * The history has every version, the newest too. Keeping only what is replaced would need a look at the row before it is
  * written, and an upsert has no such look: a row that came in meanwhile would be replaced unseen.
  */
+
 import { Identifier, type Statement } from '../database/sql.ts'
+import { moment } from '../schema/clock.sql.ts'
 import type { CollectionBase } from './collection.ts'
 
 /** Completes an insert or update of `d`: gives back id and version of each row. */
@@ -43,8 +45,9 @@ export function keepingEnd(collection: CollectionBase, statement: Statement, use
       returning d.id, d.version, d.created_at, d.created_by
     ), kept as (
       insert into ${historyTable} (id, version, created_at, created_by, updated_at, updated_by, deleted_at)
-      select id, version + 1, created_at, created_by, now(), $${values.length + 1}::text, now()
+      select id, version + 1, created_at, created_by, moment.at, $${values.length + 1}::text, moment.at
       from written
+      cross join ${moment(collection.clock)}
     )
     select id, version
     from written`,

@@ -37,11 +37,11 @@ export async function getDocument(
     options.includeDeleted === true
       ? sql`/* documents.get_any */
           select body, version, created_at, updated_at, created_by, updated_by, deleted_at
-          from ${collection.table}
+          from ${collection.table} as d
           where id = ${id}::text`
       : sql`/* documents.get */
           select body, version, created_at, updated_at, created_by, updated_by
-          from ${collection.table}
+          from ${collection.table} as d
           where id = ${id}::text
             and deleted_at is null`,
   )
@@ -62,7 +62,7 @@ export async function getDocuments(
     executor,
     sql`/* documents.get_many */
     select id, body, version, created_at, updated_at, created_by, updated_by, deleted_at
-    from ${collection.table}
+    from ${collection.table} as d
     where id = any(${ids}::text[])
       and (deleted_at is null or ${options.includeDeleted === true}::boolean)`,
   )
@@ -83,7 +83,7 @@ export async function documentExists(
     executor,
     sql`/* documents.exists */
     select 1
-    from ${collection.table}
+    from ${collection.table} as d
     where id = ${id}::text
       and (deleted_at is null or ${options.includeDeleted === true}::boolean)`,
   )
@@ -97,7 +97,7 @@ export async function countDocuments(collection: CollectionBase, options: ReadOp
     executor,
     sql`/* documents.count */
     select count(*)
-    from ${collection.table}
+    from ${collection.table} as d
     where deleted_at is null
       or ${options.includeDeleted === true}::boolean`,
   )

@@ -70,7 +70,7 @@ export function writeError(collection: CollectionBase, error: unknown, bodies: r
   const driver = isOurs ? (error as Error).cause : error
   const sqlState = isOurs ? (error as unknown as { sqlState: string }).sqlState : sqlStateOf(error)
   if (sqlState === undefinedTable) {
-    collection.state.isReady = collection.declared.length === 0
+    collection.state.isReady = collection.declared.length === 0 && collection.readModel === undefined
     const missing = [`table ${collection.tableName}`]
     return new CollectionNotSynced({ collection: collection.name, missing, isInside: false }, error)
   }

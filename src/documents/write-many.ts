@@ -7,9 +7,11 @@
  * of an id that another transaction commits just then. So a call with inserts belongs into a transaction that is rolled
  * back when an outcome is a refusal.
  */
+
 import { InvalidOption } from '../core/errors.ts'
 import type { Executor } from '../database/database.ts'
 import { type Statement, sql } from '../database/sql.ts'
+import { moment } from '../schema/clock.sql.ts'
 import type { CollectionBase } from './collection.ts'
 import { firstVersion, keepingVersions } from './keep.ts'
 import { runRows, tellDocuments } from './run.ts'
@@ -99,14 +101,16 @@ export function isRefusal(change: Change, { outcome }: ChangeOutcome): boolean {
 function putAll(collection: CollectionBase, changes: readonly Change[], userId: string | null): Statement {
   return sql`/* documents.put_many */
     insert into ${collection.table} as d (version, created_at, updated_at, id, created_by, updated_by, body)
-    select ${firstVersion(collection, 'item.id')}, now(), now(), item.id, ${userId}::text, ${userId}::text, item.body
+    select ${firstVersion(collection, 'item.id')}, moment.at, moment.at, item.id, ${userId}::text, ${userId}::text,
+      item.body
     from rows from (
       unnest(${changes.map(change => change.id)}::text[]),
       jsonb_array_elements(${bodiesOf(changes)}::jsonb)) as item(id, body)
+    cross join ${moment(collection.clock)}
     order by item.id collate "C"
     on conflict (id) do update
     set version = d.version + 1,
-      updated_at = now(),
+      updated_at = excluded.updated_at,
       deleted_at = null,
       updated_by = excluded.updated_by,
       body = excluded.body`
@@ -142,10 +146,12 @@ function judgeAll(
       insert into ${historyTable} (${columns})
       select ${columns} from written
       union all
-      select id, version + 1, created_at, created_by, now(), $5::text, now(), null from gone
+      select id, version + 1, created_at, created_by, moment.at, $5::text, moment.at, null from gone cross join moment
     )`
   const text = `/* documents.write_many */
-    with item as materialized (
+    with moment as materialized (
+      select moment.at from ${moment(collection.clock)}
+    ), item as materialized (
       select id, kind, expected, nullif(body, 'null') as body
       from rows from (
         unnest($1::text[], $2::text[], $3::bigint[]),
@@ -186,33 +192,36 @@ function judgeAll(
     ), changed as (
       update ${table} as d
       set version = d.version + 1,
-        updated_at = now(),
-        deleted_at = case when fine.kind = 'softDelete' then now() end,
+        updated_at = moment.at,
+        deleted_at = case when fine.kind = 'softDelete' then moment.at end,
         updated_by = $5::text,
         body = coalesce(fine.body, d.body)
       from fine
+      cross join moment
       where d.id = fine.id
         and fine.before is not null
         and fine.kind <> 'delete'
       returning ${written}
     ), made as (
       insert into ${table} as d (version, created_at, updated_at, id, created_by, updated_by, body)
-      select ${first}, now(), now(), fine.id, $5::text, $5::text, fine.body
+      select ${first}, moment.at, moment.at, fine.id, $5::text, $5::text, fine.body
       from fine
+      cross join moment
       where fine.before is null
         and fine.kind = 'put'
       order by fine.id collate "C"
       on conflict (id) do update
       set version = d.version + 1,
-        updated_at = now(),
+        updated_at = excluded.updated_at,
         deleted_at = null,
         updated_by = excluded.updated_by,
         body = excluded.body
       returning ${written}
     ), inserted as (
       insert into ${table} as d (version, created_at, updated_at, id, created_by, updated_by, body)
-      select ${first}, now(), now(), fine.id, $5::text, $5::text, fine.body
+      select ${first}, moment.at, moment.at, fine.id, $5::text, $5::text, fine.body
       from fine
+      cross join moment
       where fine.before is null
         and fine.kind = 'insert'
       order by fine.id collate "C"

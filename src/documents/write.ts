@@ -9,6 +9,7 @@ import { throwIfAborted } from '../core/lifecycle.ts'
 import type { Executor } from '../database/database.ts'
 import { SerializationFailed } from '../database/errors.ts'
 import { type Statement, sql } from '../database/sql.ts'
+import { moment } from '../schema/clock.sql.ts'
 import { checkExpected, checkedBody, checkId, checkUserId } from './body.ts'
 import { type CollectionBase, preparedToWrite, type WriteOptions } from './collection.ts'
 import { DocumentConflict, DocumentDeleted, DocumentExists, DocumentNotFound } from './errors.ts'
@@ -35,7 +36,9 @@ export async function insertDocument(
     collection,
     sql`/* documents.insert */
     insert into ${collection.table} as d (version, created_at, updated_at, id, created_by, updated_by, body)
-    values (${firstVersion(collection, '$1::text')}, now(), now(), ${id}::text, ${userId}::text, ${userId}::text, ${body}::jsonb)
+    select ${firstVersion(collection, '$1::text')}, moment.at, moment.at, ${id}::text, ${userId}::text, ${userId}::text,
+      ${body}::jsonb
+    from ${moment(collection.clock)}
     on conflict (id) do nothing`,
   )
   return attempt(collection, executor, { id, statement, body, signal: options.signal }, found => {
@@ -64,10 +67,12 @@ export async function putDocument(
     collection,
     sql`/* documents.put */
     insert into ${collection.table} as d (version, created_at, updated_at, id, created_by, updated_by, body)
-    values (${firstVersion(collection, '$1::text')}, now(), now(), ${id}::text, ${userId}::text, ${userId}::text, ${body}::jsonb)
+    select ${firstVersion(collection, '$1::text')}, moment.at, moment.at, ${id}::text, ${userId}::text, ${userId}::text,
+      ${body}::jsonb
+    from ${moment(collection.clock)}
     on conflict (id) do update
     set version = d.version + 1,
-      updated_at = now(),
+      updated_at = excluded.updated_at,
       deleted_at = null,
       updated_by = excluded.updated_by,
       body = excluded.body`,
@@ -88,7 +93,7 @@ export async function replaceDocument(
     sql`/* documents.replace */
     update ${collection.table} as d
     set version = d.version + 1,
-      updated_at = now(),
+      updated_at = ${collection.clock}(d.id),
       updated_by = ${userId}::text,
       body = ${body}::jsonb
     where d.id = ${id}::text
@@ -163,16 +168,17 @@ async function hideOrShow(
     ? sql`/* documents.soft_delete */
         update ${collection.table} as d
         set version = d.version + 1,
-          updated_at = now(),
-          deleted_at = now(),
+          updated_at = moment.at,
+          deleted_at = moment.at,
           updated_by = ${userId}::text
+        from ${moment(collection.clock)}
         where d.id = ${id}::text
           and d.deleted_at is null
           and d.version = coalesce(${expected ?? null}::bigint, d.version)`
     : sql`/* documents.restore */
         update ${collection.table} as d
         set version = d.version + 1,
-          updated_at = now(),
+          updated_at = ${collection.clock}(d.id),
           deleted_at = null,
           updated_by = ${userId}::text
         where d.id = ${id}::text

@@ -26,16 +26,14 @@ export interface EventDefinitions<M extends EventMap = UntypedEvents> {
   /** The schemas by type name; a type without one is not checked. */
   readonly schemas: ReadonlyMap<string, StandardSchemaV1>
   /** Never there at run time: it carries the map to where types are inferred. */
-  readonly '~events'?: M
+  readonly '~events'?: M | undefined
 }
 
 /** The map inside a definition: `EventsOf<typeof shopEvents>`. */
 export type EventsOf<D extends EventDefinitions> = NonNullable<D['~events']>
 
-/** Type name to data. */
-export interface EventMap {
-  readonly [type: string]: unknown
-}
+/** Type name to data: any object type, so that an interface fits, too. */
+export type EventMap = object
 
 /** The map when nothing was defined: any name, any data. */
 export interface UntypedEvents {
@@ -46,7 +44,7 @@ export interface EventSchemas {
   readonly [type: string]: StandardSchemaV1
 }
 
-/** An event to be appended: one kind per type of the map, told apart by `type`. */
+/** An event to be appended: one kind per type of the map, distinguished by `type`. */
 export type NewEvent<M extends EventMap = UntypedEvents> = {
   [T in keyof M & string]: NewEventOf<T, M[T]>
 }[keyof M & string]
@@ -66,7 +64,7 @@ export interface NewEventOf<Type extends string, Data> {
   readonly userId?: string | undefined
 }
 
-/** An event of the log: one kind per type of the map, told apart by `type`. */
+/** An event of the log: one kind per type of the map, distinguished by `type`. */
 export type RecordedEvent<M extends EventMap = UntypedEvents> = {
   [T in keyof M & string]: RecordedEventOf<T, M[T]>
 }[keyof M & string]
@@ -87,6 +85,31 @@ export interface RecordedEventOf<Type extends string, Data> {
   readonly userId?: string | undefined
   readonly createdAt: Date
 }
+
+/** The types that code may be given for: those of the map, and `'*'` for all that have none of their own. */
+export type EventKey<M extends EventMap> = (keyof M & string) | '*'
+
+/** An event of one type that is yet to be stored; `'*'` stands for any type. */
+export type NewEventAt<M extends EventMap, T extends string> = T extends keyof M & string
+  ? NewEventOf<T, M[T]>
+  : NewEvent<M>
+
+/** A stored event of one type; `'*'` stands for any type. */
+export type RecordedEventAt<M extends EventMap, T extends string> = T extends keyof M & string
+  ? RecordedEventOf<T, M[T]>
+  : RecordedEvent<M>
+
+/**
+ * The map that a definition carries. One without events carries `object`: it fits every store, and its events are of any
+ * type.
+ */
+export type EventsCarried<M extends EventMap> = string extends keyof M ? object : M
+
+/** An event of a map that a definition carries. */
+export type NewEventIn<M extends EventMap> = [keyof M] extends [never] ? NewEvent : NewEvent<M>
+
+/** The maps of the definitions that fit a store of `M`: any where the store does not say which events it has. */
+export type EventsAccepted<M extends EventMap> = string extends keyof M ? never : M
 
 // In brackets, so that a union is looked at as a whole and not member by member.
 type MapOf<Events extends object> = [Events] extends [infer E extends { type: string; data: unknown }]

@@ -2,7 +2,7 @@
  * The log: appending facts, and reading them back in the order they became facts.
  *
  *     append ─► prepare ─► group-commit ─► append_one / append_batch ─► [streams] [events]
- *                               └─ inline-append: append_check ─► inline projections ─► append_store
+ *                               └─ with code or documents: append_check ─► documents, inline projections ─► append_store
  *                                                │ wake (a hint)
  *     read, readAll ◄── rows ◄── settle ◄────────┴─► watch ─► tail, waitFor
  *
@@ -30,13 +30,13 @@ import type { AppendResult } from './append/outcome.ts'
 import type { Expected } from './append/prepare.ts'
 import type { EventMap, NewEvent, RecordedEvent, UntypedEvents } from './definition.ts'
 import { type ImportedEvent, type ImportOptions, type ImportProgress, importEvents } from './import/import.ts'
-import { type HeldBackBy, heldBackBy, settle } from './order/settle.ts'
+import { type HeldBackBy, heldBackBy, settle } from './order/order.ts'
 import { type TailOptions, tailLog } from './order/tail.ts'
 import { type LogWatch, rewound } from './order/watch.ts'
 import { checkPosition, type ReadLogOptions, readLog } from './read/log.ts'
-import { eventsOfRows } from './read/rows.ts'
+import { type ReadOptions, readStream, rereadable } from './read/read.ts'
+import { eventColumns, eventsOfRows } from './read/rows.ts'
 import { type EventSequence, eventSequence } from './read/sequence.ts'
-import { type ReadOptions, readStream, rereadable } from './read/stream.ts'
 
 /** One stream of an append over several. */
 export interface StreamAppend<M extends EventMap = UntypedEvents> {
@@ -116,9 +116,7 @@ export function openEvents<M extends EventMap>(parts: AppendParts & { readonly w
       if (id === undefined) return undefined
       const rows = await rereadable(database, log, () =>
         database.runArrays(sql`/* events.get */
-          select
-            position, stream, version, event_id, type, schema_version, data, headers,
-            correlation_id, causation_id, user_id, created_at
+          select ${eventColumns}
           from ${log.names.events}
           where event_id = ${id}::uuid`),
       )

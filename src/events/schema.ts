@@ -79,5 +79,6 @@ export const eventsPart: Part = {
 )`,
     `insert into ~inline_changes (id, changes) values (1, 0)`,
   ],
+  drawn: [{ sequence: 'events_position', table: 'events', column: 'position' }],
   functions: [signed32, announce, settle, appendOne, appendBatch, appendCheck, appendStore],
 }

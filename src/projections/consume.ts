@@ -48,6 +48,6 @@ function handlerOf(projection: Projection, tables: TableNames, isRebuild: boolea
       isInline: false,
       at: event => ctx.at(event),
     }
-    return projection.apply!(events, context)
+    return projection.apply(events, context)
   }
 }

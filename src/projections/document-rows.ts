@@ -2,41 +2,23 @@
  * The documents of a projection in their table, which has the layout of a collection's, so that it can be read as one.
  * One statement reads those of a batch, one writes them, one deletes.
  */
+import type { ReadStored } from '../aggregates/projected.ts'
 import { isRillflowError } from '../core/errors.ts'
 import { encodeJson } from '../core/json.ts'
 import { nameFault } from '../core/name.ts'
 import type { Executor } from '../database/database.ts'
 import { type Identifier, sql } from '../database/sql.ts'
-import type { DeclaredTable } from '../schema/table.ts'
+import type { Log } from '../events/log.ts'
 import { InvalidProjectionValue } from './errors.ts'
-import { table } from './table.ts'
 
-export interface StoredDocument {
-  /** Undefined: there is none, or none any more. */
+export interface ProjectedDocument {
+  /** Undefined: there is none. */
   readonly body: unknown
   readonly version: number
   readonly createdAt: Date
   readonly createdBy: string | undefined
   readonly updatedAt: Date
   readonly updatedBy: string | undefined
-}
-
-/** Wide columns first, so that none needs padding. */
-export function documentTable(name: string): DeclaredTable {
-  return table(name, {
-    columns: {
-      version: 'bigint',
-      created_at: 'timestamptz',
-      updated_at: 'timestamptz',
-      deleted_at: { type: 'timestamptz', nullable: true },
-      id: 'text collate "C"',
-      created_by: { type: 'text', nullable: true },
-      updated_by: { type: 'text', nullable: true },
-      body: 'jsonb',
-    },
-    primaryKey: ['id'],
-    fillfactor: 80,
-  })
 }
 
 /**
@@ -48,11 +30,11 @@ export async function loadDocuments(
   documents: Identifier,
   ids: readonly string[],
   isInline: boolean,
-): Promise<Map<string, StoredDocument>> {
+): Promise<Map<string, ProjectedDocument>> {
   if (isInline)
     await executor.run(sql`/* projections.claim_documents */
       insert into ${documents} (version, created_at, updated_at, id, body)
-      select 0, now(), now(), id, 'null'
+      select 0, 'epoch', 'epoch', id, 'null'
       from unnest(${ids}::text[]) as wanted(id)
       order by id collate "C"
       on conflict do nothing`)
@@ -69,7 +51,7 @@ export async function loadDocuments(
           from ${documents}
           where id = any(${ids}::text[])`,
   )
-  const loaded = new Map<string, StoredDocument>()
+  const loaded = new Map<string, ProjectedDocument>()
   for (const row of rows) {
     const [id, body, version, createdAt, createdBy, updatedAt, updatedBy] = row as DocumentRow
     const people = { createdBy: createdBy ?? undefined, updatedBy: updatedBy ?? undefined }
@@ -85,7 +67,7 @@ export async function writeDocuments(
   executor: Executor,
   table: Identifier,
   projection: string,
-  documents: ReadonlyMap<string, StoredDocument>,
+  documents: ReadonlyMap<string, ProjectedDocument>,
 ): Promise<void> {
   const kept = [...documents].filter(([, document]) => document.body !== undefined)
   const gone = [...documents].filter(([, document]) => document.body === undefined).map(([id]) => id)
@@ -95,7 +77,7 @@ export async function writeDocuments(
       delete from ${table}
       where id = any(${gone}::text[])`)
   if (kept.length === 0) return
-  const column = <T>(take: (document: StoredDocument) => T): T[] => kept.map(([, document]) => take(document))
+  const column = <T>(take: (document: ProjectedDocument) => T): T[] => kept.map(([, document]) => take(document))
   const bodies = kept.map(([id, document]) => encodeBody(projection, id, document.body))
   await executor.run(sql`/* projections.write_documents */
     insert into ${table} (version, created_at, updated_at, id, created_by, updated_by, body)
@@ -133,5 +115,27 @@ function encodeBody(projection: string, id: string, body: unknown): string {
     if (!isRillflowError(error, 'invalid_event')) throw error
     const { path, reason } = error as unknown as { path: string; reason: string }
     throw new InvalidProjectionValue({ projection, path: `document ${JSON.stringify(id)}, ${path}`, reason }, error)
+  }
+}
+
+/** Reads the stored document of one stream, for an aggregate that folds the events after it. */
+export function readStored(tableIn: (schema: string) => Identifier): ReadStored {
+  const made = new WeakSet<Log>()
+  return async (log, executor, stream) => {
+    const table = tableIn(log.schema)
+    if (!made.has(log)) {
+      const [row] = await executor.run<{ exists: boolean }>(sql`/* projections.has_table */
+        select to_regclass(${table.quoted}::text) is not null as exists`)
+      if (row?.exists !== true) return undefined
+      // A table that only a transaction sees may be gone with it.
+      if (executor === log.database) made.add(log)
+    }
+    const [row] = await executor.run<{ body: unknown; version: number }>(sql`/* projections.stored */
+      select body, version
+      from ${table}
+      where id = ${stream}::text
+        and deleted_at is null
+        and version > 0`)
+    return row === undefined ? undefined : { state: row.body, version: row.version }
   }
 }

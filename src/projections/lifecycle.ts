@@ -20,10 +20,10 @@ import type { Transaction } from '../database/database.ts'
 import { activateInline, holdInlineBarrier, listInline, retireInline } from '../events/inline/barrier.ts'
 import type { InlineProjection } from '../events/inline/registry.ts'
 import type { Log } from '../events/log.ts'
-import { settle } from '../events/order/settle.ts'
+import { settle } from '../events/order/order.ts'
 import { projectionConsumer } from './consume.ts'
 import { RebuildRunning } from './errors.ts'
-import type { Projection } from './projection.ts'
+import { checkLifecycle, hasFurtherFilter, type Projection } from './projection.ts'
 import { beginBuild, catchUp, isLocked, stateOf } from './rebuild/build.ts'
 import type { Prepare } from './rebuild/prepare.ts'
 import { applyTail, TailFailed } from './rebuild/switch.ts'
@@ -36,8 +36,8 @@ const mostTries = 50
 /** The code of a projection, to be run with appends once the database says so. Undefined if its filter forbids that. */
 export function inlineForm(log: Log, projection: Projection): InlineProjection | undefined {
   const { name, version, filter, options } = projection
-  const { types, ...rest } = filter
-  if (projection.apply === undefined || Object.values(rest).some(each => each !== undefined)) return undefined
+  const { types } = filter
+  if (hasFurtherFilter(filter)) return undefined
   const tables = tableNames(log.schema, projection)
   const wanted = types === undefined ? undefined : new Set(types)
   return {
@@ -49,7 +49,7 @@ export function inlineForm(log: Log, projection: Projection): InlineProjection |
       const events = wanted === undefined ? given : given.filter(event => wanted.has(event.type))
       if (events.length === 0) return
       const ctx = { tx, signal, tables, attempt: 1, isReplay: false, isRebuild: false, isInline: true, at: () => {} }
-      await projection.apply!(events, ctx)
+      await projection.apply(events, ctx)
     },
   }
 }
@@ -57,8 +57,7 @@ export function inlineForm(log: Log, projection: Projection): InlineProjection |
 export async function makeInline(consumers: Consumers, projection: Projection, prepare: Prepare): Promise<void> {
   const { log } = consumers
   const { name, version, filter } = projection
-  if (log.inline.get(name) === undefined)
-    throw new InvalidOption({ option: 'lifecycle', reason: 'an inline projection can be chosen by types alone' })
+  checkLifecycle({ ...projection, lifecycle: 'inline' })
   const consumer = projectionConsumer(log, projection, prepare)
   await prepare(projection)
   await ensureConsumer(log, consumer)
@@ -67,8 +66,10 @@ export async function makeInline(consumers: Consumers, projection: Projection, p
     if (state === 'emptying' || state === 'rebuilding') throw new RebuildRunning({ projection: name })
     if (state === 'inline') return renewInline(log, projection)
     const lease = await takeOver(log, name, consumer.leaseMs)
-    if (lease === undefined)
-      throw new InvalidOption({ option: 'lifecycle', reason: `"${name}" is paused: resume it first` })
+    if (lease === undefined) {
+      const reason = `Projection "${name}" is paused, so it cannot become inline. Resume it first.`
+      throw new InvalidOption({ option: 'lifecycle', reason })
+    }
     try {
       const build = { consumers, consumer, lease, from: lease, signal: undefined, onProgress: undefined }
       await catchUp(beginBuild(build))

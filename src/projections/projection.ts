@@ -2,49 +2,71 @@
  * A projection as this folder sees it: whichever kind it is, it is a filter, some tables, and a function that applies
  * events to them. From this one form come the async consumer, the inline projection and the rebuild.
  *
- *     projection('order-totals', {
- *       events: shopEvents,                                     types the handlers
- *       tables: [table('order_totals', { columns: …, primaryKey: ['customer'] })],
+ *     defineProjection('order-totals', {
+ *       events,                                                 types the handlers
+ *       tables: { order_totals: { columns: { customer: 'text', cents: 'bigint' }, primaryKey: ['customer'] } },
  *       on: {
- *         OrderPlaced: (event, ctx) => ctx.tx.query(`insert into ${ctx.table('order_totals')} …`, [event.data.total]),
+ *         OrderPlaced: (event, ctx) => ctx.tx.query(`insert into ${ctx.table('order_totals')} …`, [event.data.cents]),
  *       },
  *     })
  */
 
-import type { ConsumerFilter, ConsumerOptions } from '../consumers/consumer.ts'
+import { type ConsumerFilter, type ConsumerOptions, consumerOptionNames } from '../consumers/consumer.ts'
 import { NoHandler } from '../consumers/errors.ts'
 import type { Awaitable } from '../core/core.ts'
+import type { Definition } from '../core/definition.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
+import { describe, refuseUnknownOptions } from '../core/options.ts'
 import type { Transaction } from '../database/database.ts'
-import type { EventDefinitions, EventMap, RecordedEvent, RecordedEventOf, UntypedEvents } from '../events/definition.ts'
-import type { DeclaredTable } from '../schema/table.ts'
-import { type ProjectionTable, type TableNames, versionTables } from './table.ts'
+import type {
+  EventDefinitions,
+  EventKey,
+  EventMap,
+  EventsCarried,
+  RecordedEvent,
+  RecordedEventAt,
+  UntypedEvents,
+} from '../events/definition.ts'
+import {
+  type ColumnDefinitions,
+  declareTable,
+  type ProjectionTable,
+  type TableDefinitions,
+  type TableNames,
+  versionTables,
+} from './table.ts'
 
+/**
+ * 'inline': applied in the transaction of the append. 'async': applied soon after it, by a runner. 'live': stored nowhere,
+ * folded when it is read.
+ */
 export type Lifecycle = 'inline' | 'async' | 'live'
 
 /** The one form of all kinds. */
-export interface Projection {
+export interface Projection<M extends EventMap = never> extends Definition<'projection'> {
+  /** Never there at run time: it carries the types. A projection on some of a store's events fits that store. */
+  readonly '~events'?: ((map: M) => void) | undefined
   /** With the version, if that is not 1: `order-totals@2`. */
   readonly name: string
   readonly version: number
+  readonly lifecycle: Lifecycle
   readonly filter: ConsumerFilter
   readonly tables: readonly ProjectionTable[]
   readonly options: ConsumerOptions
-  /** The text of its code, to tell whether a rebuild that was cut off was made by the same. */
+  /** The text of its code: a rebuild that was interrupted is resumed by the same code only. */
   readonly source: string
-  /** Undefined where there is nothing to keep: it can only be folded when it is read. */
-  readonly apply: ((events: readonly RecordedEvent[], ctx: ApplyContext) => Promise<void>) | undefined
+  apply(events: readonly RecordedEvent[], ctx: ApplyContext): Promise<void>
   /** Empties the read model, for one that is rebuilt in place. */
   readonly reset: ((ctx: ProjectionContext) => Awaitable<unknown>) | undefined
-  /** Folds the events of one stream, for what can be read without being kept. */
+  /** Folds the events of one stream; undefined where a read model is more than that. */
   readonly fold: ((document: unknown, event: RecordedEvent) => unknown) | undefined
 }
 
-/** What a projection's code is given beside the events. */
+/** What a projection's code gets with an event. */
 export interface ProjectionContext {
   readonly projection: string
-  /** The open transaction: what is written in it counts if, and only if, the checkpoint moves past the event. */
+  /** The open transaction: its writes are committed together with the checkpoint, or not at all. */
   readonly tx: Transaction
   /** The name of one of the projection's tables, quoted, to be put into SQL. */
   table(name: string): string
@@ -60,109 +82,152 @@ export interface ProjectionContext {
 
 export interface ApplyContext extends Omit<ProjectionContext, 'projection' | 'table'> {
   readonly tables: TableNames
-  /** Says which event is being worked on, so that a failure can be told to be its; undefined: all of them at once. */
+  /** Says which event is being worked on, so that a failure is put down to it; undefined: all of them at once. */
   at(event: RecordedEvent | undefined): void
-  /** Others may be writing the same rows: lock them in order. */
+  /** Other transactions may be writing the same rows: lock them in order. */
   readonly isInline: boolean
 }
 
-/** What all kinds have in common. */
-export interface ProjectionOptions<M extends EventMap = UntypedEvents> extends ConsumerOptions {
-  /** The events there are; only their types are used, to type the handlers. */
+/** The options that all kinds have in common. */
+export interface ProjectionOptions<M extends EventMap> extends ConsumerOptions {
+  /** The events there are; only their types are used. */
   readonly events?: EventDefinitions<M> | undefined
-  /** Runs beside other versions, with a checkpoint and tables of its own. Default 1. */
+  /** Default 'async'. */
+  readonly lifecycle?: Lifecycle | undefined
+  /** Runs side by side with other versions, with a checkpoint and tables of its own. Default 1. */
   readonly version?: number | undefined
-  /** What it wants beside the types it has handlers for. */
+  /** Narrows down the events further than by the types it has code for. */
   readonly filter?: Omit<ConsumerFilter, 'types'> | undefined
 }
 
-/** Handlers by type; `'*'` is for events of all types that have none of their own. */
-export type ProjectionHandlers<M extends EventMap = UntypedEvents> = string extends keyof M
-  ? { readonly [type: string]: (event: RecordedEvent, ctx: ProjectionContext) => Awaitable<unknown> }
-  : {
-      readonly [T in keyof M & string]?: (event: RecordedEventOf<T, M[T]>, ctx: ProjectionContext) => Awaitable<unknown>
-    } & { readonly '*'?: (event: RecordedEvent<M>, ctx: ProjectionContext) => Awaitable<unknown> }
+const commonFields = ['events', 'lifecycle', 'version', 'filter', ...consumerOptionNames]
 
-export interface CustomOptions<M extends EventMap = UntypedEvents> extends ProjectionOptions<M> {
-  readonly on: ProjectionHandlers<NoInfer<M>>
-  /** The tables it writes. With them it is rebuilt beside the old ones, and switched. */
-  readonly tables?: readonly DeclaredTable[] | undefined
+export interface ProjectionDefinition<
+  M extends EventMap,
+  Type extends string,
+  Tables extends Readonly<Record<string, ColumnDefinitions>>,
+> extends ProjectionOptions<M> {
+  /** Handlers by type; `'*'` is for events of all types that have none of their own. */
+  readonly on: {
+    readonly [T in Type]: (event: RecordedEventAt<NoInfer<M>, T>, ctx: ProjectionContext) => Awaitable<unknown>
+  }
+  /** The tables it writes, by name. A rebuild fills new ones while these are read, and then replaces them. */
+  readonly tables?: TableDefinitions<Tables> | undefined
   /** Empties what it wrote, in its transaction. Without tables, the way to be rebuilt. */
   readonly reset?: ((ctx: ProjectionContext) => Awaitable<unknown>) | undefined
 }
 
-/** A projection in SQL of your own. */
-export function projection<M extends EventMap = UntypedEvents>(name: string, options: CustomOptions<M>): Projection {
-  const handlers = handlersOf<(event: RecordedEvent, ctx: ProjectionContext) => Awaitable<unknown>>(name, options.on)
-  return {
-    ...nameAndFilter(name, options, handlers),
-    tables: versionTables(options.tables ?? [], options.version ?? 1),
-    reset: options.reset,
-    fold: undefined,
-    async apply(events, ctx) {
-      const given = userContext(name, ctx)
-      for (const [i, event] of events.entries()) {
-        ctx.at(event)
-        // Only the first can have failed before.
-        await handlerFor(handlers, name, event)(event, i === 0 ? given : { ...given, attempt: 1 })
-      }
-    },
-  }
+/** Defines a projection in SQL of your own. */
+export function defineProjection<
+  M extends EventMap = UntypedEvents,
+  Type extends EventKey<NoInfer<M>> = EventKey<NoInfer<M>>,
+  Tables extends Readonly<Record<string, ColumnDefinitions>> = Readonly<Record<string, ColumnDefinitions>>,
+>(name: string, definition: ProjectionDefinition<M, Type, Tables>): Projection<EventsCarried<NoInfer<M>>> {
+  const handlers = handlersOf<(event: RecordedEvent, ctx: ProjectionContext) => Awaitable<unknown>>(
+    name,
+    'on',
+    definition.on,
+  )
+  const tables = Object.entries(definition.tables ?? {}).map(([table, given]) => declareTable(table, given))
+  return Object.freeze(
+    checkLifecycle({
+      ...commonParts(name, definition, handlers, ['on', 'tables', 'reset']),
+      tables: versionTables(tables, definition.version ?? 1),
+      reset: definition.reset,
+      fold: undefined,
+      async apply(events: readonly RecordedEvent[], ctx: ApplyContext) {
+        const given = userContext(name, ctx)
+        for (const [i, event] of events.entries()) {
+          ctx.at(event)
+          // Only the first can have failed before.
+          await handlerFor(handlers, name, event)(event, i === 0 ? given : { ...given, attempt: 1 })
+        }
+      },
+    }),
+  )
 }
 
-/** What a handler sees of a context. */
+/** The part of a context that a handler sees. */
 export function userContext(name: string, ctx: ApplyContext): ProjectionContext {
   const { tx, signal, attempt, isReplay, isRebuild, tables } = ctx
   return { projection: name, tx, signal, attempt, isReplay, isRebuild, table: table => tables(table).quoted }
 }
 
-/** Name, version, filter and options, checked. */
-export function nameAndFilter(
+/** Name, version, lifecycle, filter and options, checked. `fields` are the options that only this kind has. */
+export function commonParts(
   name: string,
   given: Omit<ProjectionOptions<EventMap>, 'events'>,
   handlers: ReadonlyMap<string, unknown>,
-): Pick<Projection, 'name' | 'version' | 'filter' | 'options' | 'source'> {
-  const { version = 1, filter, batchSize, leaseMs, timeoutMs, policy, breaker, startFrom } = given
+  fields: readonly string[],
+): Pick<Projection, 'kind' | 'name' | 'version' | 'lifecycle' | 'filter' | 'options' | 'source'> {
+  const { version = 1, lifecycle = 'async', filter } = given
   checkName('Consumer', name)
-  if (!Number.isInteger(version) || version < 1 || version > 9999)
-    throw new InvalidOption({ option: 'version', reason: `must be a whole number from 1 to 9999, not ${version}` })
+  refuseUnknownOptions(`Projection "${name}"`, given, [...commonFields, ...fields])
+  if (!Number.isInteger(version) || version < 1 || version > 9999) {
+    const reason = `Projection "${name}" has the version ${describe(version)}. It must be a whole number from 1 to 9999.`
+    throw new InvalidOption({ option: 'version', reason })
+  }
   const types = [...handlers.keys()]
   return {
+    kind: 'projection',
     name: version === 1 ? name : `${name}@${version}`,
-    version,
+    ...{ version, lifecycle },
     filter: types.includes('*') ? { ...filter } : { ...filter, types },
-    options: { batchSize, leaseMs, timeoutMs, policy, breaker, startFrom },
+    options: Object.fromEntries(consumerOptionNames.map(option => [option, given[option]])),
     source: sourceOf(given),
   }
 }
 
+/** The text of a definition, with its functions. Its lifecycle changes nothing about what it makes of an event. */
 function sourceOf(given: object): string {
   return JSON.stringify(given, (key, value) => {
-    if (key === 'events') return undefined
+    if (key === 'events' || key === 'lifecycle') return undefined
     return typeof value === 'function' ? String(value) : value
   })
 }
 
-/** The handlers by type, looked at once. */
-export function handlersOf<H>(
-  name: string,
-  on: object,
-  isHandler: (given: unknown) => boolean = given => typeof given === 'function',
-): ReadonlyMap<string, H> {
+/** The handlers by type. */
+export function handlersOf<H>(name: string, field: 'on' | 'evolve', given: object): ReadonlyMap<string, H> {
   const handlers = new Map<string, H>()
-  for (const [type, handler] of Object.entries(on ?? {})) {
+  for (const [type, handler] of Object.entries(given ?? {})) {
     if (handler === undefined) continue
-    if (!isHandler(handler))
-      throw new InvalidOption({ option: `on.${type}`, reason: `of projection "${name}" is not a handler` })
+    if (typeof handler !== 'function') {
+      const reason = `Projection "${name}" needs a function as "${field}.${type}", and has ${describe(handler)}.`
+      throw new InvalidOption({ option: `${field}.${type}`, reason })
+    }
     handlers.set(type, handler as H)
   }
-  if (handlers.size === 0) throw new InvalidOption({ option: 'on', reason: `of projection "${name}" has no handlers` })
-  return handlers
+  if (handlers.size > 0) return handlers
+  const reason = `Projection "${name}" has no handlers in "${field}". Give a function for each type of event that it follows.`
+  throw new InvalidOption({ option: field, reason })
 }
 
-/** A dead letter may come back after its handler was taken out, so a type can be without one. */
+/** A dead letter may come back after its handler was removed, so a type can be without one. */
 export function handlerFor<H>(handlers: ReadonlyMap<string, H>, name: string, event: RecordedEvent): H {
   const handler = handlers.get(event.type) ?? handlers.get('*')
   if (handler === undefined) throw new NoHandler({ consumer: name, type: event.type })
   return handler
+}
+
+/** Refuses a lifecycle that the projection cannot have, and returns the projection. */
+export function checkLifecycle<P extends Projection>(projection: P): P {
+  const { name, lifecycle, fold, filter } = projection
+  const refuse = (reason: string): never => {
+    throw new InvalidOption({ option: 'lifecycle', reason: `Projection "${name}" ${reason}` })
+  }
+  if (!['inline', 'async', 'live'].includes(lifecycle))
+    refuse(`has the lifecycle ${describe(lifecycle)}. It must be 'inline', 'async' or 'live'.`)
+  if (lifecycle === 'async') return projection
+  if (lifecycle === 'live' && fold === undefined)
+    refuse(`cannot be live: only a document projection without "identity" is the fold of one stream.`)
+  if (hasFurtherFilter(filter))
+    refuse(
+      `cannot be ${lifecycle}: it has a filter, and an ${lifecycle === 'live' ? 'event' : 'inline projection'} is chosen by types alone. Leave "filter" out, or make it async.`,
+    )
+  return projection
+}
+
+/** Whether events are chosen by more than their types. */
+export function hasFurtherFilter({ types: _, ...rest }: ConsumerFilter): boolean {
+  return Object.values(rest).some(each => each !== undefined)
 }

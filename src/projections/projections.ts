@@ -1,28 +1,32 @@
 /**
  * Projections: read models that follow the log.
  *
- *     projection          SQL of your own, a handler per type of event
- *     documentProjection  events folded into documents, of one stream or of many
- *     tableProjection     columns set and incremented
- *     liveProjection      nothing kept, folded when read
+ *     defineProjection            SQL of your own, a handler per type of event
+ *     defineDocumentProjection    events folded into documents, of one stream or of many
+ *     defineTableProjection       columns set and incremented
  *            │
  *            ▼  one form: filter, tables, apply
  *     async ──► a consumer: applied soon after the commit, under a lease, checkpoint with effect
  *     inline ─► applied in the append's own transaction, before its positions are drawn
- *     live ───► folded by `get`
+ *     live ───► stored nowhere, folded when it is read
+ *            │
+ *            ▼
+ *     store.documents(orders), store.rows(sales)         one way to read them all: `read.ts`
  *
  * Guarantees:
- * - What an async projection writes and its checkpoint are one transaction: each event counts once, in position order.
- * - A projection with tables is rebuilt beside the old ones, which serve until the new ones are switched in; the result is
- *   what a fresh build would give, whatever is appended meanwhile.
- * - Tables are made by a sync, or before the first batch where the store may; never per event.
- * - Registered projections belong to one store. Everything of them lives in its schema.
+ * - The writes of an async projection and its checkpoint are one transaction: each event counts once, in position order.
+ * - A projection with tables is rebuilt into new ones, while the old ones are read, until a switch replaces them; the
+ *   result is that of a fresh build, whatever is appended meanwhile.
+ * - A sync makes the tables, or the first batch where the store may; never an event.
+ * - Opening a store activates an inline projection that is new. One that is known changes its lifecycle, its version or its
+ *   types only by `switch`.
+ * - Registered projections belong to one store. Everything of them is in its schema.
  *
  * Versions: version 2 of `order-totals` is the consumer `order-totals@2` with the tables `…_v2`. Both run side by side
- * until the old one is no longer registered; its row and its tables stay until somebody removes them.
+ * until the old one is no longer registered; its row and its tables stay until an operator removes them.
  *
  * What can fail: `ProjectionNotSynced` before anything is applied; a handler, which follows the failure policy; a switch,
- * with `ViewsDepend` or because it cannot get its locks, and then the old tables go on serving.
+ * with `ViewsDepend` or because it cannot get its locks: then the old tables stay in use.
  */
 import { type Consumer, ensureConsumer } from '../consumers/consumer.ts'
 import type { Consumers } from '../consumers/consumers.ts'
@@ -31,26 +35,25 @@ import { pause, reset, resume } from '../consumers/operator.ts'
 import { runUntilIdle, type Tick, type TickOptions, tickOnce } from '../consumers/run/tick.ts'
 import { type ConsumerStatus, readStatus } from '../consumers/status.ts'
 import { type WaitForOptions, waitForConsumer } from '../consumers/wait-for.ts'
+import { type Named, nameOf } from '../core/definition.ts'
 import { DuplicateConsumer, InvalidOption } from '../core/errors.ts'
 import { nearestName } from '../core/nearest.ts'
-import type { Executor } from '../database/database.ts'
-import type { AnyTransaction } from '../database/transaction.ts'
+import { describe } from '../core/options.ts'
+import type { DocumentParts } from '../documents/collection.ts'
 import type { Schema } from '../schema/schema.ts'
 import type { TableRegistry } from '../schema/table.ts'
 import { isShadow, projectionConsumer } from './consume.ts'
-import type { DocumentProjection } from './document.ts'
 import { inlineForm, makeAsync, makeInline } from './lifecycle.ts'
-import type { LiveProjection } from './live.ts'
-import type { Lifecycle, Projection } from './projection.ts'
-import { foldStream, readDocument } from './read.ts'
-import type { RebuildOptions } from './rebuild/build.ts'
-import { owedRebuilds } from './rebuild/pending.ts'
+import { checkLifecycle, type Projection } from './projection.ts'
+import { openReadModels, type ReadModels } from './read.ts'
+import { type RebuildOptions, stateOf } from './rebuild/build.ts'
+import { pendingRebuilds } from './rebuild/pending.ts'
 import { preparation } from './rebuild/prepare.ts'
 import { type Rebuilt, rebuild } from './rebuild/rebuild.ts'
 
-export interface RegisterOptions {
-  /** Default 'async'. One that is inline already stays so, whatever is said here: see `setLifecycle`. */
-  lifecycle?: Lifecycle | undefined
+export interface SwitchOptions {
+  /** Default: the lifecycle of the definition that is registered. */
+  readonly lifecycle?: 'inline' | 'async' | undefined
 }
 
 export interface ProjectionDescription {
@@ -63,16 +66,10 @@ export interface ProjectionDescription {
 
 export interface Projections {
   /**
-   * Makes a projection known to this store; it runs in a daemon, or with a tick. The promise is that of its lifecycle:
-   * an inline one is active when it resolves, everything else is at once.
+   * Makes a projection known to this store. It is registered when the call returns. The promise is for an inline one that
+   * is new to the database: it is active when the promise resolves.
    */
-  register(projection: Projection, options?: RegisterOptions): Promise<void>
-  /** A document as its projection has it now, or a stream folded by a live one. */
-  get<Doc>(
-    projection: DocumentProjection<Doc> | LiveProjection<Doc>,
-    id: string,
-    options?: { tx?: AnyTransaction | undefined },
-  ): Promise<Doc | undefined>
+  register(projection: Projection): Promise<void>
   /** Those registered here, and those that only the database knows. */
   list(): Promise<ProjectionDescription[]>
   status(name: string): Promise<ConsumerStatus>
@@ -82,9 +79,12 @@ export interface Projections {
   resume(name: string): Promise<void>
   /** Moves the checkpoint only; the read model is kept, so events may count twice. To empty it too, rebuild it. */
   reset(name: string, position: number): Promise<void>
-  rebuild(name: string, options?: RebuildOptions): Promise<Rebuilt>
-  /** Turns an async projection into an inline one, or back, while writers go on. Back also without its code. */
-  setLifecycle(name: string, lifecycle: 'inline' | 'async'): Promise<void>
+  rebuild(projection: Named, options?: RebuildOptions): Promise<Rebuilt>
+  /**
+   * Makes a projection inline or async while writers continue; of an inline one also its version and its types become
+   * those of the code that is registered here. To make it async no code is needed.
+   */
+  switch(projection: Named, options?: SwitchOptions): Promise<void>
   /** One batch. */
   tickOnce(name: string, options?: TickOptions): Promise<Tick>
   /** One batch of each. */
@@ -113,25 +113,35 @@ export interface ProjectionParts {
   readonly tables: TableRegistry
   /** Whether tables may be made on the spot. */
   readonly syncs: boolean
-  readonly executorOf: (tx: AnyTransaction) => Executor
+  /** For reading documents and rows. */
+  readonly documents: DocumentParts
+  /** Whether a collection of this name is known. */
+  isCollection(name: string): boolean
   /** Runs these consumers until the signal aborts. */
   readonly runConsumers: (names: readonly string[], signal: AbortSignal) => Promise<void>
 }
 
 interface Registered {
   readonly projection: Projection
+  /** Undefined for a live one. */
   readonly consumer: Consumer | undefined
-  readonly isLive: boolean
 }
 
-export function openProjections(parts: ProjectionParts): Projections {
+export interface OpenedProjections extends ReadModels {
+  readonly projections: Projections
+  has(name: string): boolean
+  /** Gives every inline projection that is registered here its lifecycle, version and types. */
+  switchAll(): Promise<void>
+}
+
+export function openProjections(parts: ProjectionParts): OpenedProjections {
   const { consumers, schema, tables } = parts
   const { log, wake } = consumers
   const prepare = preparation(log.database, schema, parts.syncs)
-  const payRebuild = owedRebuilds({ consumers, prepare })
+  const runPending = pendingRebuilds({ consumers, prepare })
   const prepareToFollow = async (projection: Projection, signal?: AbortSignal): Promise<void> => {
     await prepare(projection)
-    await payRebuild(projection, signal)
+    await runPending(projection, signal)
   }
   const registered = new Map<string, Registered>()
   const tableOwners = new Map<string, string>()
@@ -143,12 +153,12 @@ export function openProjections(parts: ProjectionParts): Projections {
   }
   const findConsumer = (name: string): Consumer => {
     const { consumer } = find(name)
-    if (consumer === undefined)
-      throw new InvalidOption({ option: 'name', reason: `"${name}" is live: it keeps nothing and follows nothing` })
-    return consumer
+    if (consumer !== undefined) return consumer
+    const reason = `Projection "${name}" is live: it stores nothing and follows nothing, so there is nothing to run.`
+    throw new InvalidOption({ option: 'name', reason })
   }
   const running = (): Consumer[] => [...registered.values()].flatMap(({ consumer }) => consumer ?? [])
-  /** One that is registered has a row from now on; any other must have one already. */
+  /** A projection that is registered has a row from now on; any other must have one already. */
   const known = async (name: string): Promise<void> => {
     if (registered.has(name)) return ensureConsumer(log, findConsumer(name))
     const found = (await readStatus(log, { kind: 'projection' })).map(status => status.name)
@@ -163,32 +173,40 @@ export function openProjections(parts: ProjectionParts): Projections {
   const claimTables = (projection: Projection): void => {
     for (const { declared } of projection.tables) {
       const owner = tableOwners.get(declared.name)
-      if (owner !== undefined)
-        throw new InvalidOption({ option: `table "${declared.name}"`, reason: `belongs to projection "${owner}"` })
+      if (owner !== undefined) {
+        const reason = `Projection "${projection.name}" and projection "${owner}" both declare the table "${declared.name}". Give one of them another table.`
+        throw new InvalidOption({ option: 'tables', reason })
+      }
       tables.register(declared, { isReadModel: true })
     }
     for (const { declared } of projection.tables) tableOwners.set(declared.name, projection.name)
   }
 
-  const setLifecycle = async (name: string, lifecycle: 'inline' | 'async'): Promise<void> => {
+  const refuseCollection = ({ name }: Projection): void => {
+    if (!parts.isCollection(name.replace(/@\d+$/, ''))) return
+    const reason = `Projection "${name}" has the name of a collection. Give one of them another name.`
+    throw new InvalidOption({ option: 'name', reason })
+  }
+
+  const switchTo = async (name: string, lifecycle: unknown): Promise<void> => {
     if (lifecycle === 'inline') {
       findConsumer(name)
       const { projection } = find(name)
-      await payRebuild(projection)
-      await changed(makeInline(consumers, projection, prepare))
-    } else if (lifecycle === 'async') await changed(known(name).then(() => makeAsync(consumers, name)))
-    else
-      throw new InvalidOption({ option: 'lifecycle', reason: `must be 'inline' or 'async', not ${String(lifecycle)}` })
+      await runPending(projection)
+      return changed(makeInline(consumers, projection, prepare))
+    }
+    if (lifecycle === 'async') return changed(known(name).then(() => makeAsync(consumers, name)))
+    const reason = `Projection "${name}" cannot be switched to ${describe(lifecycle)}. It must be 'inline' or 'async'.`
+    throw new InvalidOption({ option: 'lifecycle', reason })
   }
 
-  return {
-    register(projection, options = {}) {
-      const { lifecycle = projection.apply === undefined ? 'live' : 'async' } = options
-      checkLifecycle(projection, lifecycle)
-      const { name } = projection
-      const isLive = lifecycle === 'live'
-      const consumer = isLive ? undefined : projectionConsumer(log, projection, prepareToFollow)
+  const projections: Projections = {
+    register(given) {
+      const projection = checkLifecycle(given)
+      const { name, lifecycle } = projection
       if (registered.has(name)) throw new DuplicateConsumer({ consumer: name })
+      refuseCollection(projection)
+      const consumer = lifecycle === 'live' ? undefined : projectionConsumer(log, projection, prepareToFollow)
       if (consumer !== undefined) {
         const unregister = consumers.register(consumer)
         try {
@@ -200,19 +218,8 @@ export function openProjections(parts: ProjectionParts): Projections {
         const inline = inlineForm(log, projection)
         if (inline !== undefined) log.inline.register(inline)
       }
-      registered.set(name, { projection, consumer, isLive })
-      return lifecycle === 'inline' ? setLifecycle(name, 'inline') : Promise.resolve()
-    },
-    async get<Doc>(
-      projection: DocumentProjection<Doc> | LiveProjection<Doc>,
-      id: string,
-      { tx }: { tx?: AnyTransaction | undefined } = {},
-    ): Promise<Doc | undefined> {
-      const executor = tx === undefined ? log.database : parts.executorOf(tx)
-      const isLive = projection.apply === undefined || registered.get(projection.name)?.isLive === true
-      if (isLive) return (await foldStream(log, executor, projection, id)) as Doc | undefined
-      if (tx === undefined) await prepare(projection)
-      return (await readDocument(log, executor, projection as DocumentProjection<Doc>, id)) as Doc | undefined
+      registered.set(name, { projection, consumer })
+      return lifecycle === 'inline' ? activateIfNew(name) : Promise.resolve()
     },
     async list() {
       const found = new Map((await readStatus(log, { kind: 'projection' })).map(status => [status.name, status]))
@@ -226,8 +233,11 @@ export function openProjections(parts: ProjectionParts): Projections {
     pause: name => changed(known(name).then(() => pause(log, [name]))),
     resume: name => changed(known(name).then(() => resume(log, [name]))),
     reset: (name, position) => changed(known(name).then(() => reset(log, [name], position))),
-    rebuild: async (name, options) => rebuild({ consumers, prepare }, find(name).projection, options),
-    setLifecycle,
+    rebuild: async (given, options) => rebuild({ consumers, prepare }, find(nameOf(given)).projection, options),
+    async switch(given, { lifecycle } = {}) {
+      const name = nameOf(given)
+      await switchTo(name, lifecycle ?? find(name).projection.lifecycle)
+    },
     tickOnce: async (name, options) => tickOnce(consumers, findConsumer(name), options),
     async tickAll(options) {
       const ticks: Record<string, Tick> = {}
@@ -251,15 +261,21 @@ export function openProjections(parts: ProjectionParts): Projections {
       ),
     waitFor: (name, position, options) => waitForConsumer(consumers, name, position, options),
   }
-}
 
-function checkLifecycle(projection: Projection, lifecycle: Lifecycle): void {
-  const { name, apply, fold } = projection
-  const refuse = (reason: string): never => {
-    throw new InvalidOption({ option: 'lifecycle', reason })
+  const activateIfNew = async (name: string): Promise<void> => {
+    if ((await stateOf(log, name)) === undefined) await switchTo(name, 'inline')
   }
-  if (!['inline', 'async', 'live'].includes(lifecycle))
-    refuse(`must be 'inline', 'async' or 'live', not ${String(lifecycle)}`)
-  if (lifecycle === 'live' && fold === undefined) refuse(`"${name}" cannot be live: only the fold of one stream can`)
-  if (lifecycle !== 'live' && apply === undefined) refuse(`"${name}" keeps nothing, so it can only be live`)
+
+  const has = (name: string): boolean =>
+    [...registered.keys()].some(each => each === name || each.replace(/@\d+$/, '') === name)
+
+  return {
+    projections,
+    has,
+    ...openReadModels({ log, documents: parts.documents, registered: name => registered.get(name)?.projection }),
+    async switchAll() {
+      for (const { projection } of registered.values())
+        if (projection.lifecycle === 'inline') await switchTo(projection.name, 'inline')
+    },
+  }
 }

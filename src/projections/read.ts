@@ -1,41 +1,145 @@
-/** Reading what projections keep, or would keep: the same call whatever the lifecycle. */
+/**
+ * Reading read models: `store.documents(orders)` and `store.rows(sales)`, whatever the lifecycle and the version.
+ *
+ *     stored   the table of the projection, read by the query language of documents; written by the projection alone
+ *     live     the stream is folded now; there is nothing to query, so documents are read by id only
+ *
+ * Guarantees:
+ * - A projection that never ran reads as empty.
+ * - While a rebuild replaces the table, a reader sees the old one or the new one, each of them whole.
+ * - Inside a transaction a reader sees what the transaction has written.
+ */
+import { InvalidOption } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
 import type { Executor } from '../database/database.ts'
-import { sql } from '../database/sql.ts'
+import {
+  type Collection,
+  type CollectionOptions,
+  type DocumentParts,
+  openReadModel,
+  withBase,
+} from '../documents/collection.ts'
+import { type Documents, documentsOf, type ReadDocuments } from '../documents/documents.ts'
+import { openRows, type Rows } from '../documents/query/query.ts'
+import type { StoredDocument } from '../documents/read.ts'
+import type { EventMap, EventsAccepted, UntypedEvents } from '../events/definition.ts'
 import type { Log } from '../events/log.ts'
-import { readStream } from '../events/read/stream.ts'
-import type { DocumentProjection } from './document.ts'
+import { readStream } from '../events/read/read.ts'
+import { after, type DocumentProjection } from './document-projection.ts'
+import type { ProjectedDocument } from './document-rows.ts'
 import type { Projection } from './projection.ts'
-import { tableNames } from './table.ts'
+import type { TableProjection } from './table-projection.ts'
 
-/** The document under this id, as far as the projection has come. */
-export async function readDocument(
-  log: Log,
-  executor: Executor,
-  projection: DocumentProjection<unknown>,
-  id: string,
-): Promise<unknown> {
-  checkName('Stream', id)
-  const documents = tableNames(log.schema, projection)(projection.documentTable)
-  const [row] = await executor.runArrays(sql`/* projections.get */
-    select body
-    from ${documents}
-    where id = ${id}::text
-      and deleted_at is null`)
-  return row?.[0]
+/** `store.documents`: the documents of a collection, or of a document projection. */
+export interface OpenDocuments<M extends EventMap = UntypedEvents> {
+  /** The documents of a collection. */
+  <Doc extends object>(collection: Collection<Doc>): Documents<Doc>
+  /** The documents of a projection, to be read. */
+  <Doc extends object>(projection: DocumentProjection<Doc, EventsAccepted<M>>): ReadDocuments<Doc>
+  /** The documents of a collection without a definition. */
+  <Doc extends object = Record<string, unknown>>(name: string, options?: CollectionOptions<Doc>): Documents<Doc>
 }
 
-/** Folds a stream as it is now. */
-export async function foldStream(
+/** `store.rows`: the rows of a table projection. */
+export type OpenRows<M extends EventMap = UntypedEvents> = <Row>(
+  projection: TableProjection<Row, EventsAccepted<M>>,
+) => Rows<Row>
+
+export interface ReadModels {
+  documents(projection: DocumentProjection): ReadDocuments
+  rows(projection: TableProjection): Rows<unknown>
+}
+
+export interface ReadParts {
+  readonly log: Log
+  readonly documents: DocumentParts
+  /** The projection that is registered under a name: its lifecycle is the one that holds. */
+  registered(name: string): Projection | undefined
+}
+
+/** The same definition gives the same handle, so that its table is looked for once. */
+export function openReadModels(parts: ReadParts): ReadModels {
+  const documents = new WeakMap<DocumentProjection, ReadDocuments>()
+  const rows = new WeakMap<TableProjection, Rows<unknown>>()
+  return {
+    documents(projection) {
+      const { name, lifecycle } = parts.registered(projection.name) ?? projection
+      if (typeof projection.documentTable !== 'string') throw notOfKind(name, 'documents', 'defineDocumentProjection')
+      if (lifecycle === 'live') return liveDocuments(parts, projection)
+      const found = documents.get(projection) ?? storedDocuments(parts, projection)
+      documents.set(projection, found)
+      return found
+    },
+    rows(projection) {
+      if (typeof projection.rowTable !== 'string') throw notOfKind(projection.name, 'rows', 'defineTableProjection')
+      const found = rows.get(projection) ?? rowsOf(parts, projection)
+      rows.set(projection, found)
+      return found
+    },
+  }
+}
+
+function rowsOf({ documents }: ReadParts, { name, tables }: TableProjection): Rows<unknown> {
+  const { declared } = tables[0]!
+  return openRows(openReadModel(documents, name, declared), declared.primaryKey)
+}
+
+function notOfKind(name: string, what: string, by: string): Error {
+  const reason = `Projection "${name}" has no ${what} to read. That is for projections made by ${by}.`
+  return new InvalidOption({ option: 'projection', reason })
+}
+
+function storedDocuments({ documents }: ReadParts, projection: DocumentProjection): ReadDocuments {
+  const base = openReadModel(documents, projection.name, projection.tables[0]!.declared, projection.indexing)
+  const { name, get, getMany, exists, count, query, where } = documentsOf<Record<string, unknown>>(base)
+  return withBase({ name, get, getMany, exists, count, query, where }, base)
+}
+
+function liveDocuments(
+  { log, documents: { database, executorOf } }: ReadParts,
+  projection: DocumentProjection,
+): ReadDocuments {
+  const { name } = projection
+  type Given = { readonly tx?: Parameters<typeof executorOf>[0] | undefined } | undefined
+  const read = (id: string, given: Given): Promise<StoredDocument<Record<string, unknown>> | undefined> =>
+    foldStream(log, given?.tx === undefined ? database : executorOf(given.tx), projection, id)
+  const refuse = (): never => {
+    const reason = `Projection "${name}" is live: its documents are folded when they are read, so they are read by id only. Make it 'async' or 'inline' to query them.`
+    throw new InvalidOption({ option: 'lifecycle', reason })
+  }
+  return {
+    name,
+    get: read,
+    async getMany(ids, options) {
+      const found = new Map<string, StoredDocument<Record<string, unknown>>>()
+      for (const id of ids) {
+        const document = await read(id, options)
+        if (document !== undefined) found.set(id, document)
+      }
+      return found
+    },
+    exists: async (id, options) => (await read(id, options)) !== undefined,
+    count: async () => refuse(),
+    query: refuse,
+    where: refuse,
+  }
+}
+
+/** The document that a stream folds to now. */
+async function foldStream(
   log: Log,
   executor: Executor,
   projection: Projection,
   stream: string,
-): Promise<unknown> {
+): Promise<StoredDocument<Record<string, unknown>> | undefined> {
+  checkName('Stream', stream)
   const types = projection.filter.types === undefined ? undefined : new Set(projection.filter.types)
-  let document: unknown
+  let found: ProjectedDocument | undefined
   for await (const event of readStream(log, executor, stream, {})) {
-    if (types === undefined || types.has(event.type)) document = projection.fold!(document, event)
+    if (types !== undefined && !types.has(event.type)) continue
+    found = after(found, projection.fold!(found?.body, event), event, false)
   }
-  return document
+  if (found?.body === undefined) return undefined
+  const { body, ...known } = found
+  return { id: stream, data: body as Record<string, unknown>, ...known }
 }

@@ -1,11 +1,11 @@
 /**
  * The tables of a projection: declared with its code, made by `schema.sync()`, named in it through `ctx.table()`.
  *
- *     table('order_totals', { columns: { customer: 'text', total: 'numeric' }, primaryKey: ['customer'] })
+ *     tables: { order_totals: { columns: { customer: 'text', total: 'numeric' }, primaryKey: ['customer'] } }
  *
  * The name that a handler uses is not the name in the database: version 2 of a projection has tables of its own
- * (`order_totals_v2`), and while it is rebuilt the new ones stand beside the old (`order_totals__rebuild`). Every name
- * that may be needed one day is checked when the projection is defined, because PostgreSQL cuts longer ones silently.
+ * (`order_totals_v2`), and a rebuild fills new ones next to the old (`order_totals__rebuild`). Every name that may be
+ * needed one day is checked when the projection is defined, because PostgreSQL cuts longer ones silently.
  */
 import { InvalidName, InvalidOption } from '../core/errors.ts'
 import { nearestName } from '../core/nearest.ts'
@@ -14,46 +14,57 @@ import { type DeclaredColumn, type DeclaredIndex, type DeclaredTable, indexesOf,
 
 export type ColumnType = DeclaredColumn['type']
 
-export interface ColumnOptions {
+/** Columns by name: a type, or a type with more to it. */
+export type ColumnDefinitions = Readonly<Record<string, ColumnType | ColumnDefinition>>
+
+export interface ColumnDefinition {
   readonly type: ColumnType
   /** Default false. */
   readonly nullable?: boolean | undefined
-  /** What a row gets that is inserted without it. */
+  /** The value of a row that is inserted without one. */
   readonly default?: string | number | boolean | undefined
 }
 
-export interface TableOptions<C extends string = string> {
-  readonly columns: Readonly<Record<C, ColumnType | ColumnOptions>>
-  readonly primaryKey: readonly NoInfer<C>[]
-  readonly indexes?: readonly (readonly NoInfer<C>[] | IndexOptions<NoInfer<C>>)[] | undefined
+/** Tables by name. */
+export type TableDefinitions<Tables extends Readonly<Record<string, ColumnDefinitions>>> = {
+  readonly [Name in keyof Tables]: TableDefinition<Tables[Name]>
+}
+
+export interface TableDefinition<Columns extends ColumnDefinitions = ColumnDefinitions> {
+  readonly columns: Columns
+  readonly primaryKey: readonly (keyof NoInfer<Columns> & string)[]
+  readonly indexes?: readonly TableIndex<keyof NoInfer<Columns> & string>[] | undefined
   /** How full pages are packed, 10 to 100: less leaves room for rows that change often. */
   readonly fillfactor?: number | undefined
 }
 
-export interface IndexOptions<C extends string = string> {
-  readonly columns: readonly C[]
-  readonly unique?: boolean | undefined
-  readonly method?: DeclaredIndex['method']
-}
+/** The columns of an index, or an index with more to it. */
+export type TableIndex<Column extends string = string> =
+  | readonly Column[]
+  | {
+      readonly columns: readonly Column[]
+      readonly unique?: boolean | undefined
+      readonly method?: DeclaredIndex['method']
+    }
 
 /** Declares a table; its indexes are named after it and their columns. */
-export function table<C extends string>(name: string, options: TableOptions<C>): DeclaredTable {
-  const columns = Object.entries<ColumnType | ColumnOptions>(options.columns).map(([column, given]) =>
-    declareColumn(column, typeof given === 'string' ? { type: given } : given),
+export function declareTable(name: string, given: TableDefinition): DeclaredTable {
+  const columns = Object.entries(given.columns).map(([column, type]) =>
+    declareColumn(column, typeof type === 'string' ? { type } : type),
   )
-  const indexes = (options.indexes ?? []).map((given): DeclaredIndex => {
-    const index: IndexOptions = Array.isArray(given) ? { columns: given } : (given as IndexOptions)
+  const indexes = (given.indexes ?? []).map((each): DeclaredIndex => {
+    const index = 'columns' in each ? each : { columns: each }
     return { ...index, name: `${name}_${index.columns.join('_')}` }
   })
-  return { name, columns, primaryKey: options.primaryKey, indexes, fillfactor: options.fillfactor }
+  return { name, columns, primaryKey: given.primaryKey, indexes, fillfactor: given.fillfactor }
 }
 
-function declareColumn(name: string, { type, nullable, default: fallback }: ColumnOptions): DeclaredColumn {
+function declareColumn(name: string, { type, nullable, default: fallback }: ColumnDefinition): DeclaredColumn {
   if (fallback === undefined) return { name, type, nullable }
   return { name, type, nullable, default: new TrustedSql(literal(String(fallback))) }
 }
 
-/** A table of one projection: what its code calls it, and what stands in the database. */
+/** A table of one projection: the name its code uses, and the table in the database. */
 export interface ProjectionTable {
   readonly name: string
   readonly declared: DeclaredTable
@@ -62,9 +73,6 @@ export interface ProjectionTable {
 /** The tables of one version of a projection. */
 export function versionTables(tables: readonly DeclaredTable[], version: number): ProjectionTable[] {
   const suffix = version === 1 ? '' : `_v${version}`
-  const names = tables.map(each => each.name)
-  const twice = names.find((name, i) => names.indexOf(name) < i)
-  if (twice !== undefined) throw new InvalidOption({ option: 'tables', reason: `has ${JSON.stringify(twice)} twice` })
   return tables.map(each => {
     const declared = suffixed(each, suffix)
     for (const name of [`${declared.name}_pkey`, ...indexesOf(declared).map(index => index.name)]) checkRoom(name)
@@ -72,7 +80,7 @@ export function versionTables(tables: readonly DeclaredTable[], version: number)
   })
 }
 
-/** The same table, to be filled beside the first one. */
+/** The same table under the name that a rebuild fills it by. */
 export function shadowOf(declared: DeclaredTable): DeclaredTable {
   return suffixed(declared, shadowSuffix)
 }
@@ -80,7 +88,7 @@ export function shadowOf(declared: DeclaredTable): DeclaredTable {
 /** Where the code of a projection finds its tables. */
 export type TableNames = (name: string) => Identifier
 
-/** Names as they stand in the schema; a projection that declares no tables may name any. */
+/** Names as they are in the schema; a projection that declares no tables may name any. */
 export function tableNames(
   schema: string,
   projection: { readonly name: string; readonly tables: readonly ProjectionTable[] },
@@ -94,8 +102,9 @@ export function tableNames(
     if (found !== undefined) return found
     if (known.size === 0) return identifier(schema, name)
     const nearest = nearestName(name, known.keys())
-    const hint = nearest === undefined ? `it has ${[...known.keys()].join(', ')}` : `did you mean "${nearest}"`
-    const reason = `${JSON.stringify(name)} is no table of projection "${projection.name}"; ${hint}`
+    const hint =
+      nearest === undefined ? `Its tables are ${[...known.keys()].join(', ')}.` : `Did you mean "${nearest}"?`
+    const reason = `Projection "${projection.name}" has no table ${JSON.stringify(name)}. ${hint}`
     throw new InvalidOption({ option: 'table', reason })
   }
 }

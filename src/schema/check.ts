@@ -9,12 +9,14 @@
  * The objects are compared only when the schema's migrations are exactly this library's: with one pending or one
  * unknown, they are rightly different. So is a function of a higher revision.
  */
+
 import type { Executor } from '../database/database.ts'
 import { identifier, sql } from '../database/sql.ts'
 import { type Problem, report, type Step } from './difference.ts'
 import { expected } from './expected.ts'
 import { functionName, type History, readHistory } from './history.ts'
 import { migrationName } from './migration.ts'
+import type { Drawn } from './part.ts'
 import { planTables, type Target } from './plan.ts'
 import { bodyHashes, type FoundShape, readShape, type SchemaShape, shapeOf } from './shape.ts'
 
@@ -40,7 +42,8 @@ export async function checkSchema(executor: Executor, target: Target): Promise<C
     const found = await readShape(executor, schema, expected)
     problems.push(...shapeProblems(found, bodyHashes(library.functions, schema), history))
     const isReadable = !problems.some(each => vital.includes(each.object) && each.kind !== 'sequence_changed')
-    if (isReadable) problems.push(...(await positionProblems(executor, schema)))
+    if (isReadable)
+      for (const drawn of library.drawn) problems.push(...(await sequenceProblems(executor, schema, drawn)))
   }
   const declared = await planTables(executor, target)
   const lacking = new Map(declared.steps.map(step => [step.object, lack(step)]))
@@ -135,17 +138,17 @@ function compare(
  * In one statement, because its snapshot is older than its look at the sequence, which is always the present: of an
  * event that is in the snapshot the position was drawn before.
  */
-async function positionProblems(executor: Executor, schema: string): Promise<Problem[]> {
-  const sequence = identifier(schema, 'events_position')
+async function sequenceProblems(executor: Executor, schema: string, drawn: Drawn): Promise<Problem[]> {
+  const sequence = identifier(schema, drawn.sequence)
   const [row] = await executor.run<{ drawn: number; used: number }>(sql`/* schema.positions */
     select
       case when is_called then last_value else last_value - 1 end as drawn,
-      (select coalesce(max(position), 0) from ${identifier(schema, 'events')}) as used
+      (select coalesce(max(${identifier(drawn.column)}), 0) from ${identifier(schema, drawn.table)}) as used
     from ${sequence}`)
   if (row === undefined || row.drawn >= row.used) return []
-  const told = `is at ${row.drawn}, but there is an event at position ${row.used}: the next append would fail`
+  const found = `is at ${row.drawn}, but ${drawn.column} ${row.used} of ${drawn.table} is in use: the next append would fail`
   const fix = `stop all writers, then: select setval('${sequence.quoted.replaceAll("'", "''")}', ${row.used})`
-  return [report('sequence_behind', 'sequence events_position', told, fix)]
+  return [report('sequence_behind', `sequence ${drawn.sequence}`, found, fix)]
 }
 
 function lack({ kind, object }: Step): Problem {

@@ -9,6 +9,7 @@
  *
  * A test store moves time by a setting of its database, in milliseconds.
  */
+import { Identifier } from '../database/sql.ts'
 import { declaredImmutable, type SqlFunction } from './plpgsql.ts'
 
 /** Without settings of its own: it is called for each row, and setting one takes longer than reading the time. */
@@ -19,3 +20,11 @@ export const clock: SqlFunction = declaredImmutable({ revision: 1 })`
     return clock_timestamp()
       + make_interval(secs => coalesce(nullif(current_setting('rillflow.clock_offset_ms', true), '')::float8, 0) / 1000);
   end`
+
+/**
+ * The time as a table of one row, `moment`, for statements that need it once or write it twice: `select moment.at from
+ * ${moment(names.clock)}`. It is read once per execution; `offset 0` keeps the planner from reading it once per use.
+ */
+export function moment(clock: Identifier): Identifier {
+  return new Identifier(`(select ${clock}(one.n) as at from generate_series(1, 1) as one(n) offset 0) as moment`)
+}

@@ -10,7 +10,7 @@ export interface Migration {
   readonly name: string
   /** Whether a library that does not know this step must refuse to work with a schema that has it. */
   readonly breaking: boolean
-  /** In the order they run; `~events` is the schema's table of that name. */
+  /** In the order they run; `~orders` is the schema's table of that name. */
   readonly statements: readonly string[]
 }
 

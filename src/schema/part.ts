@@ -18,33 +18,46 @@ export interface Part {
   /** The folder. */
   readonly name: string
   /**
-   * Sequences, tables, indexes and first rows, one statement each; `~events` is the schema's object of that name.
+   * Sequences, tables, indexes and first rows, one statement each; `~orders` is the schema's object of that name.
    */
   readonly tables: readonly string[]
   readonly functions: readonly SqlFunction[]
+  /** The sequences whose numbers are stored in a column: none of them may be behind it. */
+  readonly drawn?: readonly Drawn[] | undefined
+}
+
+export interface Drawn {
+  readonly sequence: string
+  readonly table: string
+  readonly column: string
 }
 
 /** All that a version of the library makes in a schema, and expects to be there. */
 export interface Library {
   readonly migrations: readonly Migration[]
   readonly functions: readonly SqlFunction[]
+  readonly drawn: readonly Drawn[]
 }
 
 /** Every migration there is, in the order they run. A new one goes to the end; one that was released stays as it is. */
 export function libraryOf(parts: readonly Part[]): Library {
-  return { migrations: [baseline(parts)], functions: [clock, ...parts.flatMap(part => part.functions)] }
+  return {
+    migrations: [baseline(parts)],
+    functions: [clock, ...parts.flatMap(part => part.functions)],
+    drawn: parts.flatMap(part => part.drawn ?? []),
+  }
 }
 
 /** The objects of one folder, quoted with the schema of a store. */
 export type Names<Name extends string> = Readonly<Record<Name, Identifier>>
 
+export type NamesOf<Name extends string> = (store: { readonly schema: string }) => Names<Name>
+
 /**
  * The names of a folder's objects, for its statements: `consumerNames(log).dead_letters`. They stand in the folder's
  * `schema.ts` and nowhere else, so that a statement on a table of another folder is seen as an import.
  */
-export function namesOf<const Name extends string>(
-  ...objects: readonly Name[]
-): (store: { readonly schema: string }) => Names<Name> {
+export function namesOf<Name extends string>(objects: readonly Name[]): NamesOf<Name> {
   // Weak, so it is no more than a field of the store itself.
   const known = new WeakMap<object, Names<Name>>()
   return store => {

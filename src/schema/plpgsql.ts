@@ -83,7 +83,7 @@ export function expression({ revision, volatility }: { revision: number; volatil
 
 /** Statements of its own, and yet declared to depend on nothing but its arguments: see `clock`. */
 export function declaredImmutable({ revision }: { revision: number }): Template {
-  return routine(revision, ['language plpgsql immutable parallel safe'], /^(declare|begin)$/m)
+  return routine(revision, ['language plpgsql immutable parallel safe cost 1'], /^(declare|begin)$/m)
 }
 
 /** The revision of a function that is in the database, from its `prosrc`; 0 if it has none. */

@@ -6,7 +6,7 @@
 import { consumerNames } from '../consumers/schema.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
-import { settle } from '../events/order/settle.ts'
+import { settle } from '../events/order/order.ts'
 import { subscriptionNames } from '../subscriptions/schema.ts'
 import { type Family, type Gauge, gauges, type Sample, type Total, totals } from '../telemetry/metrics.ts'
 import { countOpen } from '../workflows/insight/open.ts'
@@ -126,7 +126,7 @@ interface ConsumerRow {
 
 /** More consumers than this are not shown. Of dead letters and deliveries the newest 10 000 are looked at. */
 async function readConsumers(log: Log, settled: number): Promise<ConsumerFigures[]> {
-  const { consumers, events, dead_letters, deliveries } = {
+  const { consumers, events, dead_letters, deliveries, clock } = {
     ...log.names,
     ...consumerNames(log),
     ...subscriptionNames(log),
@@ -137,9 +137,9 @@ async function readConsumers(log: Log, settled: number): Promise<ConsumerFigures
     select
       c.name, c.kind, c.state, c.checkpoint, c.paused_at is not null as paused,
       coalesce(
-        c.lease_until > clock_timestamp()
+        c.lease_until > ${clock}(c.lease_until)
           and (${sign}::text is null or split_part(c.owner, '/', 1) = ${sign}::text), false) as leased,
-      (select extract(epoch from clock_timestamp() - e.created_at)::float8
+      (select extract(epoch from ${clock}(e.created_at) - e.created_at)::float8
         from ${events} as e
         where e.position > c.checkpoint
           and e.position <= ${settled}::bigint
@@ -187,11 +187,12 @@ interface HandlerRow {
 
 /** A rank is the time in milliseconds at which an execution became ready, and ten seconds further for each step of priority. */
 function readHandlers(log: Log): Promise<HandlerRow[]> {
-  const { workflow_routes, workflow_executions, dead_letters } = { ...workflowNames(log), ...consumerNames(log) }
+  const { clock } = log.names
+  const { workflow_routes, workflow_executions, dead_letters } = { ...consumerNames(log), ...workflowNames(log) }
   return log.database.run<HandlerRow>(sql`/* server.handlers */
     select
       r.id, r.handler,
-      (select greatest(0, extract(epoch from clock_timestamp()) * 1000 - x.rank + r.priority * 10000)::float8 / 1000
+      (select greatest(0, extract(epoch from ${clock}(x.queued_at)) * 1000 - x.rank + r.priority * 10000)::float8 / 1000
         from ${workflow_executions} as x
         where x.route = r.id
           and x.state = 'ready'
@@ -225,6 +226,7 @@ async function openByHandler(log: Log, handlers: readonly HandlerRow[]): Promise
 }
 
 async function readAlive(log: Log): Promise<{ daemons: Sample[]; workers: number }> {
+  const { clock } = log.names
   const { daemons, workflow_workers } = { ...consumerNames(log), ...workflowNames(log) }
   const sign = log.database.soleUser ?? null
   const [row] = await log.database.run<{ hot: number; standby: number; workers: number }>(sql`/* server.alive */
@@ -233,10 +235,10 @@ async function readAlive(log: Log): Promise<{ daemons: Sample[]; workers: number
       count(*) filter (where d.role = 'standby') as standby,
       (select count(*)
         from ${workflow_workers} as w
-        where w.heartbeat_at >= clock_timestamp() - make_interval(secs => w.lease_ms / 1000.0)
+        where w.heartbeat_at >= ${clock}(w.heartbeat_at) - make_interval(secs => w.lease_ms / 1000.0)
           and (${sign}::text is null or split_part(w.owner, '/', 1) = ${sign}::text)) as workers
     from ${daemons} as d
-    where d.heartbeat_at >= clock_timestamp() - make_interval(secs => d.lease_ms / 1000.0)
+    where d.heartbeat_at >= ${clock}(d.heartbeat_at) - make_interval(secs => d.lease_ms / 1000.0)
       and (${sign}::text is null or split_part(d.owner, '/', 1) = ${sign}::text)`)
   const { hot, standby, workers } = row!
   const samples = Object.entries({ hot, standby }).map(([role, count]) => ({ labels: { role }, value: Number(count) }))

@@ -8,13 +8,8 @@ import type { AnyTransaction } from '../database/transaction.ts'
 import { checkExpected, checkedBody, checkId } from '../documents/body.ts'
 import type { CollectionBase } from '../documents/collection.ts'
 import { DocumentNotFound } from '../documents/errors.ts'
-import { getDocuments, type StoredDocument } from '../documents/read.ts'
+import { getDocuments } from '../documents/read.ts'
 import type { Change, ChangeKind } from '../documents/write-many.ts'
-
-/** A collection, as far as its documents are to be told by it: comparing whole collections is too much for TypeScript. */
-export interface CollectionOf<Doc> extends CollectionBase {
-  get(id: string): Promise<StoredDocument<Doc> | undefined>
-}
 
 /** A document in a session. */
 export interface SessionDocument<Doc = unknown> {

@@ -2,9 +2,8 @@
  * A stream fetched for writing: its state, its version, and the events staged on it. Where the state comes from, a snapshot,
  * a projection's document or the events alone, is the aggregate's affair.
  */
-import type { Aggregate } from '../aggregates/aggregate.ts'
+import type { Aggregate, AnyEvent } from '../aggregates/aggregate.ts'
 import { snapshotOf } from '../aggregates/commit.ts'
-import type { AnyEvent } from '../aggregates/decider.ts'
 import { type LoadParts, loadState, remember } from '../aggregates/load.ts'
 import type { Loaded, LoadedAggregate, Staged } from '../aggregates/loaded.ts'
 import { loadForWriting } from '../aggregates/repository.ts'

@@ -1,15 +1,15 @@
 /** Load, decide, save; and again from the beginning if somebody else was faster. */
-import { type Aggregate, checkStream } from '../aggregates/aggregate.ts'
-import type { AnyEvent } from '../aggregates/decider.ts'
+import { type Aggregate, type AnyEvent, checkStream } from '../aggregates/aggregate.ts'
 import { loadState } from '../aggregates/load.ts'
+import { decidedEvents, type LoadedAggregate } from '../aggregates/loaded.ts'
 import type { Awaitable } from '../core/core.ts'
 import { isRillflowError } from '../core/errors.ts'
 import { sleep } from '../core/lifecycle.ts'
 import { checkName } from '../core/name.ts'
 import { type Backoff, delay } from '../core/retry.ts'
-import type { EventMap, UntypedEvents } from '../events/definition.ts'
+import type { EventMap, EventsAccepted, NewEvent, UntypedEvents } from '../events/definition.ts'
 import { IdempotencyConflict } from '../events/errors.ts'
-import { rereadable } from '../events/read/stream.ts'
+import { rereadable } from '../events/read/read.ts'
 import { outcomeOfKey } from './key.ts'
 import type { Sent } from './save.ts'
 import {
@@ -34,22 +34,41 @@ export interface HandledSession<T> {
   readonly saved: Saved
 }
 
-export interface HandledCommand<State, Event extends AnyEvent = AnyEvent> {
+/** What was decided: the state it led to, the events, and what was saved. */
+export interface Decided<State, M extends EventMap = UntypedEvents> {
   readonly state: State
-  readonly events: readonly Event[]
+  /** Empty if it was done before, under the same idempotency key. */
+  readonly events: readonly NewEvent<M>[]
   readonly saved: Saved
 }
 
 export interface Handle<M extends EventMap = UntypedEvents> {
-  /** Decides on an aggregate, and saves what was decided. */
-  <State, Command, Event extends AnyEvent>(
-    aggregate: Aggregate<State, Command, Event>,
+  /** Loads an aggregate, lets it decide on a command, and saves what was decided. */
+  <State, Command>(
+    aggregate: Aggregate<State, Command, EventsAccepted<M>>,
     id: string,
     command: NoInfer<Command>,
     options?: HandleSessionOptions,
-  ): Promise<HandledCommand<State, Event>>
+  ): Promise<Decided<State, M>>
   /** Runs `work` in a new session and saves it; on a conflict once more, in another one. */
   <T>(work: (session: Session<M>) => Awaitable<T>, options?: HandleSessionOptions): Promise<HandledSession<T>>
+}
+
+/** Loads an aggregate, decides by the function given, and saves what was decided. */
+export type DecideOn<M extends EventMap = UntypedEvents> = <State>(
+  aggregate: Aggregate<State, never, EventsAccepted<M>>,
+  id: string,
+  decide: (state: State) => NewEvent<M> | readonly NewEvent<M>[],
+  options?: HandleSessionOptions,
+) => Promise<Decided<State, M>>
+
+export function openDecide(parts: SessionParts): DecideOn {
+  return ((aggregate: Aggregate, id: string, decide: (state: unknown) => unknown, options: HandleSessionOptions = {}) =>
+    decideOn(parts, aggregate, id, options, loaded => {
+      const events = decidedEvents(aggregate, loaded.stream, decide(loaded.state))
+      loaded.append(events)
+      return events
+    })) as DecideOn
 }
 
 export function openHandle(parts: SessionParts): Handle {
@@ -60,24 +79,26 @@ export function openHandle(parts: SessionParts): Handle {
     last: HandleSessionOptions = {},
   ): Promise<unknown> => {
     if (typeof first === 'function') return handleWork(parts, first, second as HandleSessionOptions | undefined)
-    return handleCommand(parts, first, second as string, command, last)
+    return decideOn(parts, first, second as string, last, loaded => loaded.decide(command))
   }
   return handle as Handle
 }
 
-async function handleCommand(
+/** A loaded aggregate whose types are not known here. */
+type Deciding = LoadedAggregate<unknown, unknown>
+
+async function decideOn(
   parts: SessionParts,
   aggregate: Aggregate,
   id: string,
-  command: unknown,
   options: HandleSessionOptions,
-): Promise<HandledCommand<unknown>> {
+  decide: (loaded: Deciding) => readonly AnyEvent[],
+): Promise<Decided<unknown>> {
   const { value, saved } = await handleWork(
     parts,
     async session => {
-      const order = await session.fetchForWriting(aggregate, id)
-      const events = order.decide(command)
-      return { loaded: order, events }
+      const loaded = (await session.fetchForWriting(aggregate, id)) as unknown as Deciding
+      return { loaded, events: decide(loaded) }
     },
     options,
   )

@@ -3,6 +3,7 @@
 import type { Executor } from '../database/database.ts'
 import { SerializationFailed } from '../database/errors.ts'
 import { sql } from '../database/sql.ts'
+import { claimKey as claim, storeDocuments } from '../events/append/idempotency.ts'
 import { IdempotencyMismatch } from '../events/errors.ts'
 import type { Log } from '../events/log.ts'
 import type { SavedDocument, Sent } from './save.ts'
@@ -14,12 +15,7 @@ export async function claimKey(
   key: string,
   digest: string,
 ): Promise<readonly SavedDocument[] | undefined> {
-  const made = await executor.run(sql`/* sessions.claim_key */
-    insert into ${log.names.idempotency_keys} (key, digest, event_ids)
-    values (${key}::text, ${digest}::text, '{}')
-    on conflict do nothing
-    returning key`)
-  if (made.length > 0) return undefined
+  if (await claim(log, key, digest, executor)) return undefined
   const earlier = await earlierSave(executor, log, key)
   // Whoever had it took it away again between the two.
   if (earlier === undefined)
@@ -35,10 +31,7 @@ export async function rememberDocuments(
   documents: readonly SavedDocument[],
 ): Promise<void> {
   const rows = documents.map(({ collection, id, version }) => [collection, id, version])
-  await executor.run(sql`/* sessions.remember_documents */
-    update ${log.names.idempotency_keys}
-    set documents = ${JSON.stringify(rows)}::jsonb
-    where key = ${key}::text`)
+  await storeDocuments(log, key, rows, executor)
 }
 
 export async function earlierSave(

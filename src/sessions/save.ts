@@ -26,7 +26,7 @@ import type { AppendDefaults, StreamEvents } from '../events/append/prepare.ts'
 import type { Alongside } from '../events/append/send.ts'
 import { IdempotencyConflict } from '../events/errors.ts'
 import type { Log } from '../events/log.ts'
-import { carrying } from '../telemetry/span.ts'
+import { carrying, type Span } from '../telemetry/span.ts'
 import { claimKey, earlierSave, rememberDocuments } from './key.ts'
 import { type GroupableWrites, targetsOf, writeTogether } from './save-together.ts'
 
@@ -75,11 +75,11 @@ export function sendWork(parts: AppendParts, work: Work, options: SendOptions): 
   )
   const fields = { streams: work.streams.map(({ stream }) => stream), documents }
   return telemetry.span({ name: 'sessions.save', schema, fields }, span =>
-    sendAll(parts, work, carrying(options, span)),
+    sendAll(parts, work, carrying(options, span), span),
   )
 }
 
-async function sendAll(parts: AppendParts, work: Work, options: SendOptions): Promise<Sent> {
+async function sendAll(parts: AppendParts, work: Work, options: SendOptions, span?: Span): Promise<Sent> {
   const { tx, signal, idempotencyKey: key } = options
   throwIfAborted(signal)
   if (tx === undefined) parts.log.database.refuseInsideTransaction('save')
@@ -91,7 +91,7 @@ async function sendAll(parts: AppendParts, work: Work, options: SendOptions): Pr
   const isDocumentsOnly = work.streams.length === 0
   const writes = groupableWrites(parts.log, work, options)
   if (isDocumentsOnly && writes === undefined) return sendDocuments(parts, work, options)
-  return sendEvents(parts, work, options, writes)
+  return sendEvents(parts, work, options, writes, span)
 }
 
 /** Its documents, if they can be written in one statement with those of other saves; a caller that aborts goes alone. */
@@ -117,6 +117,7 @@ async function sendEvents(
   work: Work,
   options: SendOptions,
   writes: GroupableWrites | undefined,
+  span: Span | undefined,
 ): Promise<Sent> {
   const { log } = parts
   const { idempotencyKey: key, tx } = options
@@ -137,7 +138,7 @@ async function sendEvents(
   const digest = key === undefined ? undefined : digestOf(work)
   const streams = await appendEvents(parts, work.streams, options, {
     alongside: alongside.count > 0 ? alongside : undefined,
-    ...{ digest, checkIds: work.checkIds },
+    ...{ digest, checkIds: work.checkIds, span },
   })
   const repeated = streams[0]?.repeated ?? false
   const documents = (repeated ? undefined : (written ?? savedTogether(writes))) ?? (await storedBefore())

@@ -1,13 +1,14 @@
 /** One session: what it has loaded, what it has staged, and saving it. */
 import { type Aggregate, checkStream } from '../aggregates/aggregate.ts'
-import type { AnyEvent } from '../aggregates/decider.ts'
 import type { LoadParts } from '../aggregates/load.ts'
 import type { LoadedAggregate } from '../aggregates/loaded.ts'
 import type { Awaitable } from '../core/core.ts'
 import { InvalidOption, Overloaded } from '../core/errors.ts'
+import type { Ids } from '../core/id.ts'
 import { checkName } from '../core/name.ts'
 import type { AnyTransaction } from '../database/transaction.ts'
-import type { CollectionBase } from '../documents/collection.ts'
+import type { Collection, CollectionBase } from '../documents/collection.ts'
+import type { Documents } from '../documents/documents.ts'
 import type { AppendParts } from '../events/append/append.ts'
 import type { AppendResult } from '../events/append/outcome.ts'
 import type { AppendDefaults, Expected } from '../events/append/prepare.ts'
@@ -16,13 +17,7 @@ import type { EventMap, NewEvent, UntypedEvents } from '../events/definition.ts'
 import { channels } from '../telemetry/telemetry.ts'
 import { type PublishOptions, publishedEvent } from '../workflows/publish.ts'
 import { mergeDefaults } from './defaults.ts'
-import {
-  type CollectionOf,
-  type SessionDocument,
-  type SessionDocuments,
-  type SessionLoadOptions,
-  TrackedDocuments,
-} from './documents.ts'
+import { type SessionDocument, type SessionDocuments, type SessionLoadOptions, TrackedDocuments } from './documents.ts'
 import { SessionClosed, SessionSaving } from './errors.ts'
 import { type Fetched, fetchAggregate } from './fetch.ts'
 import { type SavedDocument, type SendOptions, type Sent, sendWork, type Work } from './save.ts'
@@ -56,15 +51,15 @@ export interface Saved {
 
 export interface Session<M extends EventMap = UntypedEvents> extends AsyncDisposable {
   /** The documents of a collection, loaded once and changed together. */
-  documents<Doc extends object>(collection: CollectionOf<Doc>): SessionDocuments<Doc>
+  documents<Doc extends object>(collection: Collection<Doc> | Documents<Doc>): SessionDocuments<Doc>
   load<Doc extends object>(
-    collection: CollectionOf<Doc>,
+    collection: Collection<Doc> | Documents<Doc>,
     id: string,
     options?: SessionLoadOptions,
   ): Promise<SessionDocument<Doc> | undefined>
   /** Those that are there, by id. Those not loaded yet: one query. */
   load<Doc extends object>(
-    collection: CollectionOf<Doc>,
+    collection: Collection<Doc> | Documents<Doc>,
     ids: readonly string[],
     options?: SessionLoadOptions,
   ): Promise<Map<string, SessionDocument<Doc>>>
@@ -79,11 +74,11 @@ export interface Session<M extends EventMap = UntypedEvents> extends AsyncDispos
   /** Stages an event that begins a workflow, or is part of one; it is published when all is saved. */
   publish<T extends keyof M & string>(type: T, data: M[T], options?: SessionPublishOptions): SessionPublished
   /** The state of a stream, to decide on; what is decided is staged, and saved at this version only. */
-  fetchForWriting<State, Command, Event extends AnyEvent>(
-    aggregate: Aggregate<State, Command, Event>,
+  fetchForWriting<State, Command, E extends EventMap>(
+    aggregate: Aggregate<State, Command, E>,
     id: string,
     options?: SessionLoadOptions,
-  ): Promise<LoadedAggregate<State, Command, Event>>
+  ): Promise<LoadedAggregate<State, Command, E>>
   /** How much is staged. */
   readonly staged: { readonly documents: number; readonly events: number }
   /** Stores all that is staged in one transaction, or nothing: then all of it is still staged. */
@@ -101,6 +96,8 @@ export interface SessionPublished {
 }
 
 export interface SessionParts extends AppendParts, LoadParts {
+  /** The collection of a definition, or of a handle of this store. */
+  collectionOf(given: Collection | { readonly name: string }): CollectionBase
   /** What the store says about everything that its sessions write. */
   readonly defaults: AppendDefaults | undefined
 }
@@ -130,10 +127,9 @@ export function openSession(parts: SessionParts, options: SessionOptions = {}): 
     const { documents, events } = count()
     if (documents + events + more > maxStaged) throw new Overloaded({ queue: 'session', limit: maxStaged })
   }
-  const tracked = (collection: CollectionBase): TrackedDocuments => {
-    // A tenant's session never writes what is another's.
-    if (collection.parts.schema.name !== log.schema)
-      throw new InvalidOption({ option: 'collection', reason: `"${collection.name}" belongs to another store` })
+  const tracked = (given: Collection | { readonly name: string }): TrackedDocuments => {
+    // Refuses one of another store: a session of a tenant never writes to another tenant.
+    const collection = parts.collectionOf(given)
     let found = collections.get(collection.tableName)
     if (found === undefined) {
       found = new TrackedDocuments(collection)
@@ -143,9 +139,9 @@ export function openSession(parts: SessionParts, options: SessionOptions = {}): 
   }
 
   const session: Session = {
-    documents: ((collection: CollectionBase) =>
-      documentsOf(tracked(collection), collection, guard, admit)) as unknown as Session['documents'],
-    load: (async (collection: CollectionBase, wanted: string | readonly string[], more?: SessionLoadOptions) => {
+    documents: ((collection: Collection) =>
+      documentsOf(tracked(collection), log.ids, guard, admit)) as unknown as Session['documents'],
+    load: (async (collection: Collection, wanted: string | readonly string[], more?: SessionLoadOptions) => {
       guard('load')
       return typeof wanted === 'string'
         ? (await tracked(collection).load([wanted], more)).get(wanted)
@@ -258,7 +254,7 @@ export function openSession(parts: SessionParts, options: SessionOptions = {}): 
 
 function documentsOf(
   tracked: TrackedDocuments,
-  { parts }: CollectionBase,
+  ids: Ids,
   guard: (call: string) => void,
   admit: (call: string) => void,
 ): SessionDocuments {
@@ -272,7 +268,7 @@ function documentsOf(
     insert: ((first: unknown, second?: unknown) => {
       admit('insert')
       const isNew = typeof first === 'object' && first !== null
-      const id = isNew ? parts.ids.next() : (first as string)
+      const id = isNew ? ids.next() : (first as string)
       tracked.insert(id, isNew ? first : second)
       return isNew ? id : undefined
     }) as SessionDocuments['insert'],

@@ -18,15 +18,16 @@
  * A session that is over with work never saved says so on `channels.unsaved`.
  */
 import type { AppendDefaults } from '../events/append/prepare.ts'
-import { type Handle, openHandle } from './handle.ts'
+import { type DecideOn, type Handle, openDecide, openHandle } from './handle.ts'
 import { openSession, type Session, type SessionOptions, type SessionParts } from './session.ts'
 
 export interface Sessions {
   session(options?: SessionOptions): Session
   readonly handle: Handle
+  readonly decide: DecideOn
 }
 
 export function openSessions(parts: Omit<SessionParts, 'defaults'>, defaults: AppendDefaults | undefined): Sessions {
   const all = { ...parts, defaults }
-  return { session: options => openSession(all, options), handle: openHandle(all) }
+  return { session: options => openSession(all, options), handle: openHandle(all), decide: openDecide(all) }
 }

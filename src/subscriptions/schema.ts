@@ -2,9 +2,10 @@
  * What a subscription knows beyond its checkpoint: events above it that were acknowledged out of order, and those that
  * were given back, with the time they are due again. Never more rows per consumer than it may have in flight.
  */
-import { namesOf, type Part } from '../schema/part.ts'
+import { type NamesOf, namesOf, type Part } from '../schema/part.ts'
 
-export const subscriptionNames = namesOf('deliveries')
+const objects = ['deliveries'] as const
+export const subscriptionNames: NamesOf<(typeof objects)[number]> = namesOf(objects)
 
 export const subscriptionsPart: Part = {
   name: 'subscriptions',

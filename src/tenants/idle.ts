@@ -55,7 +55,7 @@ export async function lookAt(log: Log, consumers: readonly string[]): Promise<Ou
           from ${names.workflow_schedules} as s),
         -- Also one that somebody was at who is gone.
         (select min(d.retry_at) from ${names.dead_letters} as d where d.retry_at is not null)
-      ) - clock_timestamp()) * 1000)::float8 as next_in
+      ) - ${names.clock}(head.position)) * 1000)::float8 as next_in
     from head`)
   return { head: row!.head, isIdle: row!.idle, nextInMs: row!.next_in ?? undefined }
 }

@@ -3,8 +3,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { failFast } from '../consumers/run/policy.ts'
 import { identifier } from '../database/sql.ts'
 import type { NewEventOf } from '../events/definition.ts'
-import type { DocumentProjection } from '../projections/document.ts'
-import type { LiveProjection } from '../projections/live.ts'
+import type { DocumentProjection } from '../projections/document-projection.ts'
 import type { Projection } from '../projections/projection.ts'
 import { tableNames } from '../projections/table.ts'
 import type { Store, StoreOptions } from '../store.ts'
@@ -61,7 +60,7 @@ async function check(
   await settle(store)
   const what = `Projection "${projection.name}" of ${given.length} events`
   compare(what, expected, await readModel(store, subject, given))
-  if (!repeat || projection.apply === undefined) return
+  if (!repeat || projection.lifecycle === 'live') return
   await store.projections.reset(projection.name, 0)
   await settle(store)
   compare(`${what}, delivered twice`, expected, await readModel(store, subject, given))
@@ -76,7 +75,7 @@ function compare(what: string, expected: unknown, actual: unknown): void {
 }
 
 async function readModel(store: Store, projection: Projection, given: readonly GivenEvent[]): Promise<unknown> {
-  if (projection.apply === undefined) return readLive(store, projection as LiveProjection<unknown>, given)
+  if (projection.lifecycle === 'live') return readLive(store, projection as DocumentProjection<object>, given)
   const names = tableNames(store.schema.name, projection)
   return store.transaction(async tx => {
     if ('documentTable' in projection) {
@@ -100,13 +99,13 @@ async function readModel(store: Store, projection: Projection, given: readonly G
 
 async function readLive(
   store: Store,
-  projection: LiveProjection<unknown>,
+  projection: DocumentProjection<object>,
   given: readonly GivenEvent[],
 ): Promise<unknown> {
   const documents: Record<string, unknown> = {}
   for (const stream of new Set(given.map(event => event.stream ?? defaultStream))) {
-    const document = await store.projections.get(projection, stream)
-    if (document !== undefined) documents[stream] = JSON.parse(JSON.stringify(document))
+    const document = await store.documents(projection).get(stream)
+    if (document !== undefined) documents[stream] = JSON.parse(JSON.stringify(document.data))
   }
   return documents
 }

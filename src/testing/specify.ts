@@ -10,21 +10,20 @@
  *
  * What is not so throws `SpecificationFailed`, which any test runner shows.
  */
-import { type Aggregate, aggregate } from '../aggregates/aggregate.ts'
-import type { AnyEvent, Decider } from '../aggregates/decider.ts'
-import type { DocumentProjection } from '../projections/document.ts'
-import type { LiveProjection } from '../projections/live.ts'
+import type { Aggregate } from '../aggregates/aggregate.ts'
+import type { EventMap } from '../events/definition.ts'
+import type { DocumentProjection } from '../projections/document-projection.ts'
 import type { Projection } from '../projections/projection.ts'
-import { type DeciderSpecification, specifyDecider } from './specify-decider.ts'
+import { type AggregateSpecification, specifyAggregate } from './specify-aggregate.ts'
 import { type ProjectionSpecification, type SpecifyOptions, specifyProjection } from './specify-projection.ts'
 
-/** A specification of a decider, or of the aggregate it became: its validator then has a say, too. */
-export function specify<State, Command, Event extends AnyEvent>(
-  decider: Decider<State, Command, Event>,
-): DeciderSpecification<State, Command, Event>
+/** A specification of an aggregate by the events it decides. */
+export function specify<State, Command, M extends EventMap>(
+  aggregate: Aggregate<State, Command, M>,
+): AggregateSpecification<State, Command, M>
 /** A specification of a projection by its documents. */
 export function specify<Doc>(
-  projection: DocumentProjection<Doc> | LiveProjection<Doc>,
+  projection: DocumentProjection<Doc>,
   options?: SpecifyOptions,
 ): ProjectionSpecification<Readonly<Record<string, Doc>>>
 /** A specification of any other projection by the rows of its tables. */
@@ -32,7 +31,6 @@ export function specify(
   projection: Projection,
   options?: SpecifyOptions,
 ): ProjectionSpecification<Readonly<Record<string, readonly object[]>>>
-export function specify(subject: Decider<unknown, unknown> | Projection, options: SpecifyOptions = {}): unknown {
-  if (!('decide' in subject)) return specifyProjection(subject, options)
-  return specifyDecider('stream' in subject ? (subject as Aggregate) : aggregate('stream', subject))
+export function specify(subject: Aggregate | Projection, options: SpecifyOptions = {}): unknown {
+  return 'evolve' in subject ? specifyAggregate(subject) : specifyProjection(subject, options)
 }

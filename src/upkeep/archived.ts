@@ -9,12 +9,13 @@
  * for later stands for a new stream.) The mark and the first events go in one transaction, under the lock of the row:
  * nothing can be appended any more; the rest goes in chunks, the oldest versions first.
  */
-import { aggregateNames } from '../aggregates/schema.ts'
+import { removeSnapshots } from '../aggregates/snapshot.ts'
 import { consumerNames } from '../consumers/schema.ts'
 import type { Executor } from '../database/database.ts'
 import type { InTurn, PruneOptions } from '../database/prune.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
+import { removeEvents, tombstoneStreams } from '../events/streams/remove.ts'
 import { workflowNames } from '../workflows/schema.ts'
 import { slowest } from './slowest.ts'
 
@@ -53,7 +54,7 @@ export async function pruneArchived(
     if (isOurs === undefined) break
     let count = free.length === 0 ? 0 : chunk
     while (count === chunk && !signal?.aborted) {
-      count = (await inTurn(tx => deleteEvents(log, tx, free))) ?? 0
+      count = (await inTurn(tx => removeEvents(log, free, chunk, tx))) ?? 0
       report.events += count
       if (count > 0) onChunk?.(count)
     }
@@ -67,7 +68,7 @@ async function oldStreams({ database, names }: Log, olderThanMs: number, after: 
   const rows = await database.run<{ stream: string }>(sql`/* upkeep.archived */
     select s.stream
     from ${names.streams} as s
-    where s.archived_at < clock_timestamp() - make_interval(secs => ${olderThanMs}::float8 / 1000)
+    where s.archived_at < ${names.clock}(s.archived_at) - make_interval(secs => ${olderThanMs}::float8 / 1000)
       and s.stream > ${after}::text
       and exists (
         select
@@ -91,7 +92,7 @@ async function freeStreams(
     select s.stream
     from ${names.streams} as s
     where s.stream = any(${streams}::text[])
-      and s.archived_at < clock_timestamp() - make_interval(secs => ${olderThanMs}::float8 / 1000)
+      and s.archived_at < ${names.clock}(s.archived_at) - make_interval(secs => ${olderThanMs}::float8 / 1000)
       and (${reached}::bigint is null or ${reached}::bigint >= (
         select e.position
         from ${names.events} as e
@@ -133,10 +134,9 @@ async function freeStreams(
 
 /** Locks them, looks again, and marks them: from then on they are nobody's. Those that are being written are left. */
 async function takeStreams(log: Log, tx: Executor, streams: readonly string[], olderThanMs: number): Promise<string[]> {
-  const names = { ...log.names, ...aggregateNames(log) }
   const locked = await tx.run<{ stream: string }>(sql`/* upkeep.lock_streams */
     select stream
-    from ${names.streams}
+    from ${log.names.streams}
     where stream = any(${streams}::text[])
     order by stream
     for update skip locked`)
@@ -146,38 +146,13 @@ async function takeStreams(log: Log, tx: Executor, streams: readonly string[], o
     locked.map(row => row.stream),
     olderThanMs,
   )
-  await tx.run(sql`/* upkeep.mark_streams */
-    update ${names.streams}
-    set tombstoned_at = coalesce(tombstoned_at, clock_timestamp())
-    where stream = any(${free}::text[])`)
-  await tx.run(sql`/* upkeep.snapshots */
-    delete from ${names.snapshots}
-    where stream = any(${free}::text[])`)
-  await tx.run(sql`/* upkeep.aliases */
-    delete from ${names.stream_aliases}
-    where stream = any(${free}::text[])`)
+  await tombstoneStreams(log, free, tx)
+  await removeSnapshots(
+    log,
+    free.map(stream => ({ stream })),
+    tx,
+  )
   return free
-}
-
-async function deleteEvents({ names }: Log, tx: Executor, streams: readonly string[]): Promise<number> {
-  const [row] = await tx.runArrays(sql`/* upkeep.events */
-    with old as materialized (
-      select e.position
-      from unnest(${streams}::text[]) as s(stream)
-      cross join lateral (
-        select o.position
-        from ${names.events} as o
-        where o.stream = s.stream
-        order by o.version
-        limit ${chunk}::integer) as e
-      limit ${chunk}::integer),
-    gone as (
-      delete from ${names.events}
-      where position in (select position from old)
-      returning 1)
-    select count(*)
-    from gone`)
-  return Number(row![0])
 }
 
 async function countEvents({ database, names }: Log, streams: readonly string[]): Promise<number> {

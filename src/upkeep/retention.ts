@@ -74,18 +74,25 @@ export function oldRowsOf(
 }
 
 function oldKeys({ names }: Log): OldRows {
-  return { label: 'upkeep.keys', table: names.idempotency_keys, key: ['key'], where: 't.created_at < $1' }
+  return {
+    label: 'upkeep.keys',
+    table: names.idempotency_keys,
+    key: ['key'],
+    clock: names.clock,
+    where: 't.created_at < $1',
+  }
 }
 
 /**
  * A version is needed to tell how a document was at any time at which it had not been replaced yet; the last one, also the
  * mark of a deletion, gives the next version its number.
  */
-function replacedVersions({ schema }: Log, table: string): OldRows {
+function replacedVersions({ schema, names }: Log, table: string): OldRows {
   return {
     label: 'upkeep.history',
     table: identifier(schema, table),
     key: ['id', 'version'],
+    clock: names.clock,
     where: `exists (
           select
           from ${identifier(schema, table)} as n

@@ -93,7 +93,13 @@ async function cancel(names: CutNames, tx: Executor, id: string, reason: string)
   if (open.length === 0) return false
   const [row] = await tx.run<{ cancelled: boolean }>(sql`/* upkeep.cut_cancel */
     select cancelled
-    from ${names.workflow_cancel}('upkeep', ${id}::text, ${dispatcherName}::text, 'cancelled', ${reason}::text, null)`)
+    from ${names.workflow_cancel}(
+      p_owner => 'upkeep',
+      p_correlation => ${id}::text,
+      p_dispatcher => ${dispatcherName}::text,
+      p_state => 'cancelled',
+      p_reason => ${reason}::text,
+      p_except => null)`)
   return row!.cancelled
 }
 
@@ -101,15 +107,15 @@ async function cancel(names: CutNames, tx: Executor, id: string, reason: string)
 async function removeExecutions(names: CutNames, tx: Executor, flow: CutFlow, position: number): Promise<void> {
   await tx.run(sql`/* upkeep.cut_executions */
     select ${names.workflow_remove}(
-      'upkeep',
-      ${flow.id}::text,
-      (
+      p_owner => 'upkeep',
+      p_correlation => ${flow.id}::text,
+      p_ids => (
         select array_agg(x.id)
         from ${names.workflow_executions} as x
         where x.correlation_id = ${flow.id}::text
           and (${flow.is_new}::boolean or x.position > ${position}::bigint)),
-      ${names.workflow_hold_lanes}(${flow.id}::text),
-      0)`)
+      p_lanes => ${names.workflow_hold_lanes}(p_correlation => ${flow.id}::text),
+      p_joins => 0)`)
 }
 
 /** All that tells of it. */

@@ -5,7 +5,7 @@ import { InvalidOption } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
 import type { Backoff } from '../core/retry.ts'
 import { checkWhole } from '../core/whole.ts'
-import type { EventMap, RecordedEvent } from '../events/definition.ts'
+import type { EventMap, RecordedEvent, UntypedEvents } from '../events/definition.ts'
 import type { DeadLetterReason } from './dead-letters/letters.ts'
 import type { HandlerResult } from './emit.ts'
 import type { Transition } from './transition.ts'
@@ -128,7 +128,7 @@ export interface Handler {
   readonly run: Run
 }
 
-export type AnyHandlerOptions = HandlerOptions<EventMap, string, string>
+export type AnyHandlerOptions = HandlerOptions<UntypedEvents, string, string>
 
 /** Refuses what could only fail later. */
 export function defineHandler(

@@ -5,15 +5,17 @@
  *
  * An event whose key cannot be told gets no lane; its run asks for the key once more, and fails with what that says.
  */
+
 import { consumerNames } from '../consumers/schema.ts'
 import { sql } from '../database/sql.ts'
 import { byBytes } from '../events/append/send.ts'
 import type { RecordedEvent } from '../events/definition.ts'
 import type { Log } from '../events/log.ts'
+import { eventColumnCount } from '../events/read/rows.ts'
 import { consumerOf } from './dead-letters/letters.ts'
 import type { Handler } from './handler.ts'
 import { workflowNames } from './schema.ts'
-import { decodeEvents } from './work/claim.ts'
+import { decodeEvents, editedEventColumns } from './work/claim.ts'
 import { laneOf } from './work/lanes.ts'
 
 const mostAtOnce = 500
@@ -42,9 +44,7 @@ async function assignSome(log: Log, route: number, handler: Handler): Promise<nu
     if (held.length === 0) return 0
     const rows = await tx.runArrays(sql`/* workflows.unkeyed */
       select
-        e.position, e.stream, e.version, e.event_id, coalesce(d.edited->>'type', e.type),
-        coalesce((d.edited->>'schemaVersion')::integer, e.schema_version), coalesce(d.edited->'data', e.data), e.headers,
-        e.correlation_id, e.causation_id, e.user_id, e.created_at,
+        ${editedEventColumns},
         x.id, x.correlation_id
       from ${workflowNames(log).workflow_executions} as x
       left join lateral (
@@ -67,14 +67,16 @@ async function assignSome(log: Log, route: number, handler: Handler): Promise<nu
     await tx.run(sql`/* workflows.lock */
       select correlation_id
       from ${workflowNames(log).workflows}
-      where correlation_id = any(${[...new Set(rows.map(row => row[13] as string))].sort(byBytes)}::text[])
+      where correlation_id = any(${[...new Set(rows.map(row => row[eventColumnCount + 1] as string))].sort(byBytes)}::text[])
       order by correlation_id
       for update`)
     const events = await decodeEvents(log, rows)
     const lanes = events.map(({ event, fault }) => (fault === undefined ? laneFor(handler, event) : null))
     await tx.run(sql`/* workflows.assign */
       select assigned
-      from ${workflowNames(log).workflow_assign}(${rows.map(row => row[12])}::uuid[], ${lanes}::text[])`)
+      from ${workflowNames(log).workflow_assign}(
+        p_ids => ${rows.map(row => row[eventColumnCount])}::uuid[],
+        p_lanes => ${lanes}::text[])`)
     return rows.length
   })
 }

@@ -18,7 +18,7 @@ export async function pruneAttempts(log: Log, options: PruneOptions): Promise<nu
 }
 
 function oldAttempts(log: Log): OldRows[] {
-  const names = { ...consumerNames(log), ...workflowNames(log) }
+  const names = { clock: log.names.clock, ...consumerNames(log), ...workflowNames(log) }
   const isSettled = (w: string): string => `${w}.state = 'active'
         and ${w}.open = 0
         and ${w}.updated_at < $1
@@ -39,6 +39,7 @@ function oldAttempts(log: Log): OldRows[] {
       label: 'workflows.prune_activity',
       table: names.workflow_activity,
       key: ['position'],
+      clock: names.clock,
       where: 't.at < $1',
       isInOrder: true,
     },
@@ -46,12 +47,14 @@ function oldAttempts(log: Log): OldRows[] {
       label: 'workflows.prune_workflows',
       table: names.workflows,
       key: ['correlation_id'],
+      clock: names.clock,
       where: isSettled('t'),
     },
     {
       label: 'workflows.prune_joins',
       table: names.workflow_joins,
       key: ['id'],
+      clock: names.clock,
       where: `t.state <> 'open'
         and t.closed_at < $1
         and not exists (
@@ -72,6 +75,7 @@ function oldAttempts(log: Log): OldRows[] {
       label: 'workflows.prune_branches',
       table: names.workflow_branches,
       key: ['batch_id', 'index', 'correlation_id'],
+      clock: names.clock,
       where: isOrphan('false'),
     },
     {
@@ -79,6 +83,7 @@ function oldAttempts(log: Log): OldRows[] {
       label: 'workflows.prune_undos',
       table: names.workflow_undos,
       key: ['id'],
+      clock: names.clock,
       where: isOrphan(`w.state in ('cancelled', 'compensated', 'compensationFailed') and w.updated_at < $1`),
     },
     {
@@ -86,6 +91,7 @@ function oldAttempts(log: Log): OldRows[] {
       label: 'workflows.prune_steps',
       table: names.workflow_steps,
       key: ['execution', 'kind', 'name'],
+      clock: names.clock,
       where: `t.at < $1
         and not exists (
           select
@@ -101,6 +107,7 @@ function oldAttempts(log: Log): OldRows[] {
       label: 'workflows.prune_runs',
       table: names.workflow_schedule_runs,
       key: ['schedule', 'due_at', 'is_manual'],
+      clock: names.clock,
       where: 't.ended_at < $1',
     },
   ]

@@ -16,7 +16,8 @@ import type { Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
 import type { RecordedEvent } from '../events/definition.ts'
 import type { Log } from '../events/log.ts'
-import { settle } from '../events/order/settle.ts'
+import { settle } from '../events/order/order.ts'
+import { moment } from '../schema/clock.sql.ts'
 import type { Envelope } from './envelope.ts'
 import type { Handler, HandlerKind, RouteDefinition } from './handler.ts'
 import { workflowNames } from './schema.ts'
@@ -120,11 +121,13 @@ async function storeRoute(
   const [row] = await tx.run<{ id: number }>(sql`/* workflows.add_route */
     insert into ${workflowNames(log).workflow_routes}
       (id, handler, version, kind, types, digest, definition, start_position, backfill_position, priority, delay_ms,
-        timeout_ms, deadline_ms, concurrency, rate_limit, rate_per_ms)
-    values (nextval(${workflowNames(log).workflow_routes_id.quoted}::regclass), ${name}::text, ${version}::integer, ${kind}::text,
+        timeout_ms, deadline_ms, concurrency, rate_limit, rate_per_ms, created_at)
+    select nextval(${workflowNames(log).workflow_routes_id.quoted}::regclass), ${name}::text, ${version}::integer, ${kind}::text,
       ${types ?? null}::text[], ${digest}::text, ${text}::jsonb, ${wanted}::bigint, ${backfill}::bigint,
       ${priority}::integer, ${delayMs}::integer, ${timeoutMs}::integer, ${deadlineMs ?? null}::integer,
-      ${concurrency ?? null}::integer, ${rate?.limit ?? null}::integer, ${rate?.perMs ?? null}::integer)
+      ${concurrency ?? null}::integer, ${rate?.limit ?? null}::integer, ${rate?.perMs ?? null}::integer,
+      moment.at
+    from ${moment(log.names.clock)}
     returning id`)
   return row!.id
 }

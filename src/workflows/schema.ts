@@ -10,15 +10,15 @@
  *     blocked ──► ready                    parked                          waits for an operator
  *     stopping ──► (deleted)               its workflow compensates: waits for its attempt to be over
  */
-import { namesOf, type Part, sequence } from '../schema/part.ts'
+import { type NamesOf, namesOf, type Part, sequence } from '../schema/part.ts'
 import { cancel, holdLanes, make, remove, stopped } from './cancel/cancel.sql.ts'
 import { admit, dispatch } from './dispatch/dispatch.sql.ts'
 import { assign, enqueue, rank, wake, widen } from './dispatch/enqueue.sql.ts'
 import { announceActivity, count, queuedMs, settleActivity } from './insight/activity.sql.ts'
 import { claim } from './work/claim.sql.ts'
-import { advance, finish, hold } from './work/complete.sql.ts'
+import { advance, complete, hold } from './work/complete.sql.ts'
 
-export const workflowNames = namesOf(
+const objects = [
   'workflows',
   'workflow_routes',
   'workflow_routes_id',
@@ -50,14 +50,15 @@ export const workflowNames = namesOf(
   'workflow_claim',
   'workflow_dispatch',
   'workflow_hold',
-  'workflow_finish',
+  'workflow_complete',
   'workflow_advance',
   'workflow_cancel',
   'workflow_stopped',
   'workflow_make',
   'workflow_hold_lanes',
   'workflow_remove',
-)
+] as const
+export const workflowNames: NamesOf<(typeof objects)[number]> = namesOf(objects)
 
 export const workflowsPart: Part = {
   name: 'workflows',
@@ -311,7 +312,7 @@ export const workflowsPart: Part = {
     dispatch,
     claim,
     hold,
-    finish,
+    complete,
     advance,
     cancel,
     stopped,

@@ -17,10 +17,10 @@ export interface Transition {
 
 /** Whether an event leads from one state to another that is wanted. */
 export function transition<State>(
-  of: { readonly name: string; initial(): State },
+  of: Aggregate<State, never, never>,
   when: (before: State, after: State) => boolean,
 ): Transition {
-  return { of: of as unknown as Aggregate, when: when as Transition['when'] }
+  return { of, when: when as Transition['when'] }
 }
 
 /** An event of another kind of stream changes nothing of this one. */

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { aggregate } from '../../src/aggregates/aggregate.ts'
+import { defineAggregate, defineClassAggregate } from '../../src/aggregates/aggregate.ts'
 import { StateCache } from '../../src/aggregates/cache.ts'
 import { openShop, paid, placed } from '../support/shop.ts'
 import { listeningDatabase, Order, OrderClass, orderDecider, orders } from './orders.ts'
@@ -38,7 +38,7 @@ test('a cached state that no longer matches the stream is dropped', async () => 
 
 test('changes that a caller makes to a loaded state do not reach other callers', async () => {
   const { store } = await openShop()
-  const Mutable = aggregate('order', {
+  const Mutable = defineAggregate('order', {
     ...orderDecider,
     evolve(order, event) {
       if (event.type === 'OrderShipped') order.parcels.push(event.data.parcel)
@@ -81,7 +81,7 @@ test('RB-82: two stores never see each other’s states, even if their aggregate
 
 test('a class without hydrate is folded again on each load', async () => {
   const { store } = await openShop()
-  const repository = store.aggregates(aggregate('order', { class: OrderClass }))
+  const repository = store.aggregates(defineClassAggregate('order', OrderClass))
   await repository.commit('order-1', placed(1))
 
   const [one, two] = [await repository.fetchLatest('order-1'), await repository.fetchLatest('order-1')]

@@ -1,6 +1,5 @@
-/** The orders of the shop as aggregates: a decider, and a class. */
-import { aggregate } from '../../src/aggregates/aggregate.ts'
-import { decider } from '../../src/aggregates/decider.ts'
+/** The orders of the shop as aggregates: functions, and a class. */
+import { defineAggregate, type SnapshotOptions } from '../../src/aggregates/aggregate.ts'
 import type { Database } from '../../src/database/database.ts'
 import { openDatabase } from '../support/engines.ts'
 import { type ShopEvent, shopEvents } from '../support/shop.ts'
@@ -16,28 +15,33 @@ export type OrderCommand =
   | { type: 'Pay' }
   | { type: 'Ship'; parcels: readonly string[] }
 
-export const orderDecider = decider({
+export const orderDecider = {
   events: shopEvents,
   initial: (): Order => ({ status: 'new', total: 0, parcels: [] }),
-  evolve(order, event): Order {
+  evolve(order: Order, event: ShopEvent): Order {
     if (event.type === 'OrderPlaced') return { ...order, status: 'placed', total: order.total + event.data.total }
     if (event.type === 'OrderPaid') return { ...order, status: 'paid' }
     return { ...order, status: 'shipped', parcels: [...order.parcels, event.data.parcel] }
   },
-  decide(command: OrderCommand, order): ShopEvent | ShopEvent[] {
+  decide(command: OrderCommand, order: Order): ShopEvent | ShopEvent[] {
     if (command.type === 'Place') return { type: 'OrderPlaced', data: { total: command.total } }
     if (command.type === 'Pay') return order.status === 'placed' ? { type: 'OrderPaid', data: { method: 'card' } } : []
     if (order.status !== 'paid') throw new Error('pay first')
     return command.parcels.map(parcel => ({ type: 'OrderShipped', data: { parcel } }))
   },
-})
+}
 
-export const Order = aggregate('order', orderDecider)
+export const Order = defineAggregate('order', orderDecider)
 
-/** Without a cache: each load reads the database. */
-export function orders(options: { every?: number; stateVersion?: number; cacheSize?: number } = {}) {
-  const { every, stateVersion, cacheSize = 0 } = options
-  return aggregate('order', { ...orderDecider, snapshotEvery: every, stateVersion, cacheSize })
+interface OrderOptions extends Partial<SnapshotOptions> {
+  stateVersion?: number
+  cacheSize?: number
+}
+
+/** No states in memory: what a load reads is what the database has. */
+export function orders({ every, stateVersion, cacheSize = 0, ...options }: OrderOptions = {}) {
+  const snapshots = every === undefined ? undefined : { every, ...options }
+  return defineAggregate('order', { ...orderDecider, snapshots, stateVersion, cacheSize })
 }
 
 /** Changes itself in place. */

@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest'
-import { aggregate } from '../../src/aggregates/aggregate.ts'
-import { documentProjection } from '../../src/projections/document.ts'
-import { liveProjection } from '../../src/projections/live.ts'
+import { defineProjectedAggregate } from '../../src/aggregates/projected.ts'
+import { defineDocumentProjection } from '../../src/projections/document-projection.ts'
 import { specify } from '../../src/testing/testing.ts'
 import { openShop, paid, placed, type ShopEvent, shipped, shopEvents } from '../support/shop.ts'
 import { listeningDatabase } from './orders.ts'
@@ -11,9 +10,9 @@ interface Summary {
   id: string
 }
 
-const on = {
+const summary = {
   initial: (id: string): Summary => ({ total: 0, id }),
-  on: {
+  evolve: {
     OrderPlaced: (order: Summary, event: { data: { total: number } }): Summary => ({
       ...order,
       total: order.total + event.data.total,
@@ -22,7 +21,7 @@ const on = {
   },
 }
 
-const summaries = documentProjection('summaries', { events: shopEvents, ...on })
+const summaries = defineDocumentProjection('summaries', { events: shopEvents, ...summary })
 
 function decide(command: 'add' | 'ship', order: Summary | null): ShopEvent {
   if (command === 'add') return { type: 'OrderPlaced', data: { total: 1 } }
@@ -30,7 +29,7 @@ function decide(command: 'add' | 'ship', order: Summary | null): ShopEvent {
   return { type: 'OrderShipped', data: { parcel: 'a' } }
 }
 
-const Order = aggregate('order', { projection: summaries, decide })
+const Order = defineProjectedAggregate('order', { projection: summaries, decide })
 
 test('a document that is behind is folded up to the head of its stream', async () => {
   const { store } = await openShop()
@@ -46,7 +45,7 @@ test('a document that is behind is folded up to the head of its stream', async (
   await orders.commit(order)
 
   expect(unsynced).toMatchObject({ version: 0, state: null })
-  expect(await store.projections.get(summaries, 'order-1')).toEqual({ total: 3, id: 'order-1' })
+  expect((await store.documents(summaries).get('order-1'))?.data).toEqual({ total: 3, id: 'order-1' })
   expect(order).toMatchObject({ version: 5, state: { total: 7, id: 'order-1' } })
   expect(await orders.fetchLatest('order-1')).toEqual({ total: 7, id: 'order-1' })
 })
@@ -55,7 +54,7 @@ test('events that the document already contains are not read again', async () =>
   const { database, labels } = await listeningDatabase()
   const { store } = await openShop({ database })
   const orders = store.aggregates(Order)
-  await store.projections.register(summaries, { lifecycle: 'inline' })
+  await store.projections.register({ ...summaries, lifecycle: 'inline' })
   for (let n = 0; n < 3; n++) await orders.handle('order-1', 'add')
   labels.length = 0
   const { events_read_total: before } = store.metrics()
@@ -63,13 +62,16 @@ test('events that the document already contains are not read again', async () =>
   const order = await orders.load('order-1')
 
   expect(order).toMatchObject({ version: 3, state: { total: 3 } })
-  expect(labels).toEqual(['projections.kept', 'aggregates.load'])
+  expect(labels).toEqual(['projections.stored', 'aggregates.load'])
   expect(store.metrics().events_read_total).toBe(before)
 })
 
 test('a live projection is folded from the beginning, and decisions are made on it like on any other', async () => {
   const { store } = await openShop()
-  const Live = aggregate('order', { projection: liveProjection('live', { events: shopEvents, ...on }), decide })
+  const Live = defineProjectedAggregate('order', {
+    projection: defineDocumentProjection('live', { lifecycle: 'live', events: shopEvents, ...summary }),
+    decide,
+  })
   const orders = store.aggregates(Live)
   await store.events.append('order-1', [placed(5), paid])
 
@@ -102,9 +104,9 @@ test('an archived stream is refused, and so is a projection of several streams',
   await store.streams.archive('order-1')
 
   await expect(store.aggregates(Order).load('order-1')).rejects.toMatchObject({ code: 'stream_archived' })
-  const many = documentProjection('many', { events: shopEvents, ...on, identity: () => 'all' })
-  expect(() => aggregate('order', { projection: many, decide })).toThrow('does not fold single streams')
-  expect(() => aggregate('order', { projection: summaries, decide, snapshotEvery: 2 } as never)).toThrow(
-    'snapshotEvery',
-  )
+  const many = defineDocumentProjection('many', { events: shopEvents, ...summary, identity: () => 'all' })
+  expect(() => defineProjectedAggregate('order', { projection: many, decide })).toThrow('does not fold single streams')
+  expect(() =>
+    defineProjectedAggregate('order', { projection: summaries, decide, snapshots: { every: 2 } } as never),
+  ).toThrow('has no option "snapshots"')
 })

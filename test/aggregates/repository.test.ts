@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { aggregate } from '../../src/aggregates/aggregate.ts'
-import { decider } from '../../src/aggregates/decider.ts'
+import { defineAggregate, defineClassAggregate } from '../../src/aggregates/aggregate.ts'
+import { defineEvents } from '../../src/events/definition.ts'
 import { openShop, outcome, paid, placed, shipped, shopEvents } from '../support/shop.ts'
 import { Order, OrderClass, orderDecider } from './orders.ts'
 
@@ -117,7 +117,7 @@ test('load returns the state at a version, and at a time', async () => {
 
 test('RB-64: the validator sees the state after the new events, also on a plain commit', async () => {
   const { store } = await openShop()
-  const Limited = aggregate('order', {
+  const Limited = defineAggregate('order', {
     ...orderDecider,
     validate: order => (order.total > 100 ? `${order.total} is above the limit of 100` : undefined),
   })
@@ -137,7 +137,7 @@ test('RB-64: the validator sees the state after the new events, also on a plain 
 test('a validator may throw, and the error is the cause', async () => {
   const { store } = await openShop()
   const cause = new Error('never')
-  const Never = aggregate('order', {
+  const Never = defineAggregate('order', {
     ...orderDecider,
     validate() {
       throw cause
@@ -164,7 +164,7 @@ test('a plain commit expects the version it was given', async () => {
 
 test('a class folds itself, and its methods make decisions', async () => {
   const { store } = await openShop()
-  const orders = store.aggregates(aggregate('order', { class: OrderClass }))
+  const orders = store.aggregates(defineClassAggregate('order', OrderClass))
   await store.events.append('order-1', placed(7))
 
   const { state } = await orders.handle('order-1', order => order.ship('a'))
@@ -207,7 +207,7 @@ test("an id must be a stream of the aggregate's category", async () => {
   await expect(orders.load('42')).rejects.toMatchObject({ code: 'invalid_name' })
   await expect(orders.load('orders-42')).rejects.toThrow('order-')
   await expect(orders.load('')).rejects.toMatchObject({ code: 'invalid_name' })
-  expect(() => aggregate('web-order', orderDecider)).toThrow('has a "-" in it')
+  expect(() => defineAggregate('web-order', orderDecider)).toThrow('has a "-" in it')
 })
 
 test('an archived stream is not loaded as a new one', async () => {
@@ -225,19 +225,16 @@ test('an archived stream is not loaded as a new one', async () => {
 
 test('an event that cannot be folded is named, and nothing is committed on the partial state', async () => {
   const { store } = await openShop()
-  const Picky = aggregate(
-    'order',
-    decider({
-      events: shopEvents,
-      initial: () => 0,
-      evolve(total, event) {
-        if (event.type === 'OrderPlaced') return total + event.data.total
-        if (event.type === 'OrderShipped') throw new Error('no parcels here')
-        return undefined as unknown as number
-      },
-      decide: (command: 'pay' | 'ship') => (command === 'pay' ? paid : shipped()),
-    }),
-  )
+  const Picky = defineAggregate('order', {
+    events: shopEvents,
+    initial: () => 0,
+    evolve(total, event) {
+      if (event.type === 'OrderPlaced') return total + event.data.total
+      if (event.type === 'OrderShipped') throw new Error('no parcels here')
+      return undefined as unknown as number
+    },
+    decide: (command: 'pay' | 'ship') => (command === 'pay' ? paid : shipped()),
+  })
   const orders = store.aggregates(Picky)
   await store.events.append('order-1', placed())
   const order = await orders.load('order-1')
@@ -262,7 +259,7 @@ test('an event that cannot be folded is named, and nothing is committed on the p
 test('a decision that is not an event is refused', async () => {
   const { store } = await openShop()
   const decide = (given: unknown): never => given as never
-  const orders = store.aggregates(aggregate('order', { ...orderDecider, decide }))
+  const orders = store.aggregates(defineAggregate('order', { ...orderDecider, decide }))
 
   for (const nonsense of [undefined, 'OrderPaid', Promise.resolve([])])
     await expect(orders.handle('order-1', nonsense as never)).rejects.toMatchObject({ code: 'invalid_decision' })
@@ -270,12 +267,13 @@ test('a decision that is not an event is refused', async () => {
 
 test('the state folded before the commit equals the state read after it', async () => {
   const { store } = await openShop()
-  const dates = decider({
+  const Note = defineAggregate('note', {
+    events: defineEvents<{ Noted: { at: Date } }>(),
     initial: (): { at: unknown } => ({ at: undefined }),
-    evolve: (_, event: { type: 'Noted'; data: { at: Date } }) => ({ at: event.data.at }),
-    decide: (at: Date) => ({ type: 'Noted' as const, data: { at } }),
+    evolve: { Noted: (_, event) => ({ at: event.data.at }) },
+    decide: (at: Date) => ({ type: 'Noted', data: { at } }),
   })
-  const notes = store.aggregates(aggregate('note', dates))
+  const notes = store.aggregates(Note)
 
   const { state } = await notes.handle('note-1', new Date('2026-05-01T00:00:00Z'))
 
@@ -283,11 +281,14 @@ test('the state folded before the commit equals the state read after it', async 
   expect(await notes.fetchLatest('note-1')).toEqual(state)
 })
 
-test('RB-64: invalid options, such as a snapshot every 0 events, are refused when the aggregate is defined', () => {
-  const define = (options: object) => () => aggregate('order', { ...orderDecider, ...options })
+test('RB-64: options that make no sense, such as a snapshot every 0 events, are refused when the aggregate is defined', () => {
+  const define = (options: object) => () => defineAggregate('order', { ...orderDecider, ...options })
 
-  expect(define({ snapshotEvery: 0 })).toThrow('snapshotEvery')
-  expect(define({ snapshotEvery: 1.5 })).toThrow('snapshotEvery')
+  expect(define({ snapshots: { every: 0 } })).toThrow('snapshots.every')
+  expect(define({ snapshots: { every: 1.5 } })).toThrow('snapshots.every')
+  expect(define({ snapshots: { evry: 5 } })).toThrow('Did you mean "every"?')
+  expect(define({ snapshots: { every: 5, lifecycle: 'live' } })).toThrow("'inline' or 'async'")
+  expect(define({ snapshot: { every: 5 } })).toThrow('Did you mean "snapshots"?')
   expect(define({ stateVersion: 0 })).toThrow('stateVersion')
   expect(define({ cacheSize: -1 })).toThrow('cacheSize')
   expect(define({ toSnapshot: () => ({}) })).toThrow('fromSnapshot')

@@ -1,8 +1,9 @@
 import { expect, test } from 'vitest'
-import { aggregate } from '../../src/aggregates/aggregate.ts'
-import { decider } from '../../src/aggregates/decider.ts'
+import { defineAggregate, defineClassAggregate } from '../../src/aggregates/aggregate.ts'
 import { writeSnapshots } from '../../src/aggregates/snapshot.ts'
 import type { ForeignTransaction } from '../../src/database/transaction.ts'
+import { defineEvents } from '../../src/events/definition.ts'
+import { defineDocumentProjection } from '../../src/projections/document-projection.ts'
 import { openConsumerParts } from '../support/consumer-parts.ts'
 import { connect, onServer, openShop, outcome, paid, placed, type Shop, shipped } from '../support/shop.ts'
 import { KeptOrder, listeningDatabase, OrderClass, orderDecider, orders } from './orders.ts'
@@ -44,13 +45,13 @@ test('a load reads the snapshot and the tail with one query, and folds only the 
   const { database, labels } = await listeningDatabase()
   const { store } = await openShop({ database })
   const folded: number[] = []
-  const Counted = aggregate('order', {
+  const Counted = defineAggregate('order', {
     ...orderDecider,
     evolve(order, event) {
       folded.push(event.type === 'OrderPlaced' ? event.data.total : 0)
       return orderDecider.evolve(order, event)
     },
-    snapshotEvery: 4,
+    snapshots: { every: 4 },
     cacheSize: 0,
   })
   const repository = store.aggregates(Counted)
@@ -146,10 +147,9 @@ test('a snapshot exists if, and only if, its events do', async () => {
 
 test('a snapshot and an inline projection are written together, or neither is', async () => {
   const shop = await openShop()
-  const { documentProjection } = await import('../../src/projections/document.ts')
-  const totals = documentProjection('totals', {
+  const totals = defineDocumentProjection('totals', {
     initial: () => ({ total: 0 }),
-    on: {
+    evolve: {
       OrderPlaced(document, { data }) {
         const { total } = data as { total: number }
         if (total < 0) throw new Error('negative')
@@ -157,14 +157,14 @@ test('a snapshot and an inline projection are written together, or neither is', 
       },
     },
   })
-  await shop.store.projections.register(totals, { lifecycle: 'inline' })
+  await shop.store.projections.register({ ...totals, lifecycle: 'inline' })
   const repository = shop.store.aggregates(orders({ every: 1 }))
 
   await repository.handle('order-1', { type: 'Place', total: 1 })
   const { error } = await outcome(repository.handle('order-1', { type: 'Place', total: -1 }))
 
   expect(error).toMatchObject({ code: 'inline_projection_failed' })
-  expect(await shop.store.projections.get(totals, 'order-1')).toEqual({ total: 1 })
+  expect((await shop.store.documents(totals).get('order-1'))?.data).toEqual({ total: 1 })
   expect(await snapshotsIn(shop)).toMatchObject([{ version: 1, body: { total: 1 } }])
 })
 
@@ -212,7 +212,9 @@ test('a release with the old state version keeps working next to the new one', a
 
 test('RB-61: a class has snapshots only if it can be hydrated, and loads as an instance of itself', async () => {
   const shop = await openShop()
-  const repository = shop.store.aggregates(aggregate('order', { class: KeptOrder, snapshotEvery: 2, cacheSize: 0 }))
+  const repository = shop.store.aggregates(
+    defineClassAggregate('order', KeptOrder, { snapshots: { every: 2 }, cacheSize: 0 }),
+  )
 
   await repository.commit('order-1', [placed(5), shipped('a')])
   await repository.commit('order-1', shipped('b'))
@@ -221,17 +223,19 @@ test('RB-61: a class has snapshots only if it can be hydrated, and loads as an i
   expect(await snapshotsIn(shop)).toMatchObject([{ version: 2, body: [5, 'a'] }])
   expect(state).toBeInstanceOf(KeptOrder)
   expect(state).toMatchObject({ total: 5, parcels: ['a', 'b'] })
-  expect(() => aggregate('order', { class: OrderClass, snapshotEvery: 2 })).toThrow('snapshot and hydrate')
-  expect(() => shop.store.snapshotter(aggregate('order', { class: OrderClass }))).toThrow('snapshot and hydrate')
+  expect(() => defineClassAggregate('order', OrderClass, { snapshots: { every: 2 } })).toThrow('snapshot and hydrate')
+  expect(() => shop.store.snapshots(defineClassAggregate('order', OrderClass))).toThrow(
+    'no snapshots in the background',
+  )
 })
 
 test('RB-61: a snapshot that cannot be read is ignored, and the stream is folded', async () => {
   const warned: string[] = []
   const logger = { debug() {}, info() {}, warn: (_: object, text: string) => void warned.push(text), error() {} }
   const shop = await openShop({ logger })
-  const Broken = aggregate('order', {
+  const Broken = defineAggregate('order', {
     ...orderDecider,
-    snapshotEvery: 2,
+    snapshots: { every: 2 },
     cacheSize: 0,
     toSnapshot: order => order,
     fromSnapshot() {
@@ -253,12 +257,13 @@ test('a state that JSON would change is not stored as a snapshot: the commit suc
   const logger = { debug() {}, info() {}, warn: (fields: object) => void warned.push(fields), error() {} }
   const shop = await openShop({ logger })
   for (const value of [new Date(0), new Map(), Number.NaN, 1n, { toJSON: () => 1 }, new (class Money {})()]) {
-    const holding = decider({
+    const Vault = defineAggregate('vault', {
       initial: (): { held: { value: unknown } } => ({ held: { value: null } }),
-      evolve: (_, event: { type: 'Held'; data: object }) => ({ held: { value: event && value } }),
-      decide: () => ({ type: 'Held' as const, data: {} }),
+      evolve: { Held: (_, event) => ({ held: { value: event && value } }) },
+      decide: (_: 'hold') => ({ type: 'Held', data: {} }),
+      snapshots: { every: 1 },
     })
-    const repository = shop.store.aggregates(aggregate('vault', { ...holding, snapshotEvery: 1 }))
+    const repository = shop.store.aggregates(Vault)
     const stream = `vault-${warned.length}`
 
     await repository.handle(stream, 'hold')
@@ -275,12 +280,15 @@ test('a state that JSON would change is not stored as a snapshot: the commit suc
 
 test('a state loaded from a snapshot keeps the order of its keys', async () => {
   const { store } = await openShop()
-  const keys = decider({
+  const Bag = defineAggregate('bag', {
+    events: defineEvents<{ Added: { key: string } }>(),
     initial: (): Record<string, number> => ({}),
-    evolve: (state, event: { type: 'Added'; data: { key: string } }) => ({ ...state, [event.data.key]: 1 }),
-    decide: (key: string) => ({ type: 'Added' as const, data: { key } }),
+    evolve: (state, event) => ({ ...state, [event.data.key]: 1 }),
+    decide: (key: string) => ({ type: 'Added', data: { key } }),
+    snapshots: { every: 3 },
+    cacheSize: 0,
   })
-  const repository = store.aggregates(aggregate('bag', { ...keys, snapshotEvery: 3, cacheSize: 0 }))
+  const repository = store.aggregates(Bag)
 
   for (const key of ['zebra', 'b', 'ant']) await repository.handle('bag-1', key)
 

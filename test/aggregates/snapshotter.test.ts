@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { aggregate } from '../../src/aggregates/aggregate.ts'
+import { defineAggregate } from '../../src/aggregates/aggregate.ts'
 import { openShop, placed, type Shop, shipped } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 import { orderDecider, orders } from './orders.ts'
@@ -16,11 +16,13 @@ function snapshotsIn({ query }: Shop): Promise<SnapshotRow[]> {
   )
 }
 
+const following = (options: { every: number; batchSize?: number }) => orders({ ...options, lifecycle: 'async' })
+
 const many = (count: number) => Array.from({ length: count }, () => placed(1))
 
 test('the snapshotter writes snapshots of streams that are far enough ahead, and of no others', async () => {
   const shop = await openShop()
-  const snapshotter = shop.store.snapshotter(orders(), { threshold: 3, batch: 4 })
+  const snapshotter = shop.store.snapshots(following({ every: 3, batchSize: 4 }))
   for (const [stream, count] of [
     ['order-1', 3],
     ['order-2', 2],
@@ -42,15 +44,15 @@ test('the snapshotter writes snapshots of streams that are far enough ahead, and
   expect(await shop.store.aggregates(orders()).load('order-3')).toMatchObject({ version: 7, state: { total: 7 } })
 })
 
-test('compactOnce processes one batch, and reports it', async () => {
+test('runOnce does one batch, and says what it did', async () => {
   const { store } = await openShop()
-  const snapshotter = store.snapshotter(orders(), { threshold: 2, batch: 2 })
+  const snapshotter = store.snapshots(following({ every: 2, batchSize: 2 }))
   await store.events.append([
     { stream: 'order-1', events: many(2) },
     { stream: 'order-2', events: many(2) },
   ])
 
-  const ticks = [await snapshotter.compactOnce(), await snapshotter.compactOnce(), await snapshotter.compactOnce()]
+  const ticks = [await snapshotter.runOnce(), await snapshotter.runOnce(), await snapshotter.runOnce()]
 
   expect(ticks).toMatchObject([
     { result: 'processed', count: 2, written: 1 },
@@ -61,7 +63,7 @@ test('compactOnce processes one batch, and reports it', async () => {
 
 test('it continues from the existing snapshot as the stream grows', async () => {
   const shop = await openShop()
-  const snapshotter = shop.store.snapshotter(orders(), { threshold: 2 })
+  const snapshotter = shop.store.snapshots(following({ every: 2 }))
   await shop.store.events.append('order-1', many(2))
   await snapshotter.runUntilIdle()
   const { events_read_total: before } = shop.store.metrics()
@@ -79,14 +81,15 @@ test('it continues from the existing snapshot as the stream grows', async () => 
 
 test('RB-62: a stream that cannot be folded gets no snapshot, and the others do', async () => {
   const shop = await openShop()
-  const Picky = aggregate('order', {
+  const Picky = defineAggregate('order', {
     ...orderDecider,
     evolve(order, event) {
       if (event.type === 'OrderShipped') throw new Error('no parcels here')
       return orderDecider.evolve(order, event)
     },
+    snapshots: { every: 2, lifecycle: 'async' },
   })
-  const snapshotter = shop.store.snapshotter(Picky, { threshold: 2 })
+  const snapshotter = shop.store.snapshots(Picky)
   for (const [stream, events] of [
     ['order-1', many(2)],
     ['order-2', [...many(2), shipped()]],
@@ -103,18 +106,19 @@ test('RB-62: a stream that cannot be folded gets no snapshot, and the others do'
 
 test('RB-65: it ends even if no snapshot can be written', async () => {
   const { store } = await openShop()
-  const Never = aggregate('order', {
+  const Never = defineAggregate('order', {
     ...orderDecider,
     toSnapshot() {
       throw new Error('never')
     },
     fromSnapshot: () => orderDecider.initial(),
+    snapshots: { every: 1, lifecycle: 'async' },
   })
-  const snapshotter = store.snapshotter(Never, { threshold: 1 })
+  const snapshotter = store.snapshots(Never)
   await store.events.append('order-1', many(3))
 
   const written = await snapshotter.runUntilIdle()
-  const again = await snapshotter.compactOnce()
+  const again = await snapshotter.runOnce()
 
   expect(written).toBe(0)
   expect(again).toMatchObject({ result: 'idle', written: 0 })
@@ -124,7 +128,7 @@ test('RB-65: the snapshots of a store are in its schema', async () => {
   const [one, two] = [await openShop(), await openShop()]
   for (const { store } of [one, two]) await store.events.append('order-1', many(2))
 
-  await one.store.snapshotter(orders(), { threshold: 1 }).runUntilIdle()
+  await one.store.snapshots(following({ every: 1 })).runUntilIdle()
 
   expect(await snapshotsIn(one)).toHaveLength(1)
   expect(await snapshotsIn(two)).toEqual([])
@@ -132,7 +136,7 @@ test('RB-65: the snapshots of a store are in its schema', async () => {
 
 test('an archived stream gets no snapshot', async () => {
   const shop = await openShop()
-  const snapshotter = shop.store.snapshotter(orders(), { threshold: 1 })
+  const snapshotter = shop.store.snapshots(following({ every: 1 }))
   await shop.store.events.append('order-1', many(2))
   await shop.store.streams.archive('order-1')
 
@@ -144,7 +148,7 @@ test('an archived stream gets no snapshot', async () => {
 
 test('a runner runs it with the other consumers', async () => {
   const shop = await openShop()
-  shop.store.snapshotter(orders(), { threshold: 2 })
+  await shop.store.register(following({ every: 2 }))
   await using daemon = shop.store.daemon()
   await daemon.start()
 
@@ -156,11 +160,14 @@ test('a runner runs it with the other consumers', async () => {
 
 test('an aggregate has at most one snapshotter, until it is removed', async () => {
   const { store } = await openShop()
-  const snapshotter = store.snapshotter(orders())
+  const every100 = following({ every: 100 })
+  await store.register(every100)
+  const snapshotter = store.snapshots(every100)
 
   expect(snapshotter.name).toBe('snapshotter-order')
-  expect(() => store.snapshotter(orders())).toThrow(expect.objectContaining({ code: 'duplicate_consumer' }))
+  await expect(store.register(following({ every: 100 }))).rejects.toMatchObject({ code: 'duplicate_consumer' })
   snapshotter.unregister()
-  expect(store.snapshotter(orders()).name).toBe('snapshotter-order')
-  expect(() => store.snapshotter(orders(), { threshold: 0 })).toThrow('threshold')
+  await store.register(following({ every: 100 }))
+  expect(() => following({ every: 0 })).toThrow('every')
+  expect(() => store.snapshots(orders({ every: 100 }))).toThrow(/no snapshots in the background/)
 })

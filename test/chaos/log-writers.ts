@@ -5,7 +5,7 @@
  *     announce ── pause ── draw ── pause ── insert ── pause ── commit, or not
  */
 import type pg from 'pg'
-import type { Collection } from '../../src/documents/documents.ts'
+import type { Documents } from '../../src/documents/documents.ts'
 import type { Store } from '../../src/store.ts'
 import { pause, pick, type Random } from './seeded-random.ts'
 
@@ -52,7 +52,7 @@ export const saved: Work = async writer => {
 }
 
 /** The collection that saves write to. */
-export function parcelsOf(store: Store): Collection<{ weight: number }> {
+export function parcelsOf(store: Store): Documents<{ weight: number }> {
   return store.documents('parcels', { gin: false })
 }
 

@@ -1,7 +1,7 @@
 /** The customers of the shop. */
 
 import type { CollectionOptions } from '../../src/documents/collection.ts'
-import type { Collection } from '../../src/documents/documents.ts'
+import type { Documents } from '../../src/documents/documents.ts'
 import { openShop, type Shop } from '../support/shop.ts'
 
 export interface Customer {
@@ -15,7 +15,7 @@ export interface Customer {
 
 export async function openCustomers(
   options: CollectionOptions<Customer> = {},
-): Promise<Shop & { customers: Collection<Customer> }> {
+): Promise<Shop & { customers: Documents<Customer> }> {
   const shop = await openShop()
   return { ...shop, customers: shop.store.documents<Customer>('customers', options) }
 }

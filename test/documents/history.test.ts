@@ -17,7 +17,7 @@ test('every version is stored, whichever call wrote it', async () => {
   await customers.restore('ada', { userId: 'boss' })
   await customers.delete('ada', { userId: 'boss' })
 
-  const versions = await customers.history('ada')
+  const { items: versions } = await customers.history('ada')
   expect(versions.map(({ version, data }) => [version, data?.email, data?.visits])).toEqual([
     [1, 'ada@x', undefined],
     [2, 'bob@x', undefined],
@@ -34,8 +34,11 @@ test('every version is stored, whichever call wrote it', async () => {
   expect(versions[0]).toMatchObject({ createdBy: 'clerk', updatedBy: 'clerk', data: ada })
   expect(versions[8]).toMatchObject({ deletedAt: expect.any(Date) })
   expect(versions[10]).toMatchObject({ createdBy: 'clerk', updatedBy: 'boss', deletedAt: expect.any(Date) })
-  expect((await customers.history('ada', { after: 8, limit: 2 })).map(({ version }) => version)).toEqual([9, 10])
-  expect(await customers.history('nobody')).toEqual([])
+  const { next } = await customers.history('ada', { limit: 8 })
+  const page = await customers.history('ada', { after: next, limit: 2 })
+  expect(page.items.map(({ version }) => version)).toEqual([9, 10])
+  expect((await customers.history('ada', { after: page.next, limit: 2 })).next).toBeUndefined()
+  expect(await customers.history('nobody')).toEqual({ items: [], next: undefined })
   expect((await store.schema.check()).problems).toEqual([])
 })
 
@@ -52,7 +55,7 @@ test('the versions of a document that is created again after a delete continue',
     { version: 5 },
   ])
 
-  expect((await customers.history('ada')).map(({ version, data }) => [version, data?.email])).toEqual([
+  expect((await customers.history('ada')).items.map(({ version, data }) => [version, data?.email])).toEqual([
     [1, 'ada@x'],
     [2, undefined],
     [3, 'bob@x'],
@@ -98,7 +101,7 @@ test('no version is lost or duplicated under concurrent writes', async () => {
 
   const failures = outcomes.flatMap(({ error }) => (error === undefined ? [] : [error]))
   for (const failure of failures) expect(failure).toMatchObject({ code: 'serialization_failed', retryable: true })
-  const versions = (await customers.history('ada')).map(({ version }) => version)
+  const versions = (await customers.history('ada')).items.map(({ version }) => version)
   expect(versions).toEqual(versions.map((_, i) => i + 1))
   const made = outcomes.flatMap(({ value }) => (typeof value === 'number' ? [value] : []))
   expect(new Set(made).size).toBe(made.length)
@@ -115,7 +118,7 @@ test('rolled back writes never appear in the history', async () => {
   })
   await expect(work).rejects.toThrow('never mind')
 
-  expect(await customers.history('ada')).toHaveLength(1)
+  expect((await customers.history('ada')).items).toHaveLength(1)
 })
 
 test('a collection without history has none to read, and an invalid time is refused', async () => {

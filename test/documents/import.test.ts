@@ -48,7 +48,7 @@ test.each([{ history: false }, { history: true }])('existing ids are refused, ke
 
   expect(await customers.importMany(numbered(5), { existing: 'replace' })).toEqual({ documents: 5, written: 5 })
   expect(await customers.get('customer-3')).toMatchObject({ data: { email: '3@x' }, version: 2 })
-  if (options.history) expect(await customers.history('customer-3')).toHaveLength(2)
+  if (options.history) expect((await customers.history('customer-3')).items).toHaveLength(2)
 })
 
 test('for an id that comes twice the import is refused, or the first or the last document is stored', async () => {

@@ -1,6 +1,5 @@
 import * as v from 'valibot'
 import { expect, test } from 'vitest'
-import { index } from '../../src/documents/indexes.ts'
 import { openShop } from '../support/shop.ts'
 import { ada, bob, type Customer, openCustomers } from './customers.ts'
 
@@ -169,7 +168,7 @@ test('documents of an old schema version are read in the new shape, and stay unc
 })
 
 test('a value that must be unique is refused by every write, with field and value', async () => {
-  const { customers } = await openCustomers({ indexes: [index('email', { unique: true })] })
+  const { customers } = await openCustomers({ indexes: [{ path: 'email', unique: true }] })
   await customers.put('ada', ada)
   await customers.put('bob', bob)
   const taken = { code: 'unique_violation', collection: 'customers', fields: ['email'], value: 'ada@x' }

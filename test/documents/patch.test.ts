@@ -313,7 +313,7 @@ test('a patch by query changes every document that meets the condition, and no o
     [2, 1, 2, 'boss'],
     [undefined, undefined, 2, undefined],
   ])
-  expect(await customers.history('eve')).toHaveLength(2)
+  expect((await customers.history('eve')).items).toHaveLength(2)
   expect(await customers.patchMany(c => eq(c.tier, 'nobody' as 'pro'), { visits: 1 })).toBe(0)
 })
 

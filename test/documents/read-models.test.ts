@@ -28,7 +28,7 @@ test('the documents of a projection are read as a collection, and written only b
 
 test('documents of an inline projection are visible when the append returns', async () => {
   const { store } = await openShop()
-  await store.projections.register(orders, { lifecycle: 'inline' })
+  await store.projections.register({ ...orders, lifecycle: 'inline' })
   const collection = store.documents<Order>('orders')
 
   await store.events.append('order-1', placed(10))

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import type { RecordedEvent } from '../../src/events/definition.ts'
-import type { ReadOptions } from '../../src/events/read/stream.ts'
+import type { ReadOptions } from '../../src/events/read/read.ts'
 import { openShop, outcome, placed, take } from '../support/shop.ts'
 
 const versions = (events: readonly RecordedEvent[]): number[] => events.map(event => event.version)

@@ -1,7 +1,7 @@
 /** Random sequences of document operations, one by one and in batches, compared with a map in memory. */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import type { Collection } from '../../src/documents/documents.ts'
+import type { Documents as Collection } from '../../src/documents/documents.ts'
 import { increment } from '../../src/documents/patch/patch.ts'
 import { openShop, outcome } from '../support/shop.ts'
 

@@ -1,8 +1,7 @@
 /** Random documents and random queries, through the query builder and through plain JavaScript over the same data. */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import type { Collection } from '../../src/documents/documents.ts'
-import { column, index } from '../../src/documents/indexes.ts'
+import type { Documents } from '../../src/documents/documents.ts'
 import {
   and,
   between,
@@ -153,7 +152,7 @@ function fieldAt(c: UntypedField, path: string): UntypedField {
   return path === '' ? c : path.split('.').reduce<UntypedField>((field, step) => at(field, step), c)
 }
 
-function asked(collection: Collection<Doc>, { spec, orders }: { spec: Spec; orders: readonly Order[] }): Query<Doc> {
+function asked(collection: Documents<Doc>, { spec, orders }: { spec: Spec; orders: readonly Order[] }): Query<Doc> {
   let query = collection.query().where(c => toCondition(spec, c as never))
   for (const { path, ...options } of orders)
     query = query.orderBy(c => fieldAt(c as never, path), options as OrderAs<unknown>)
@@ -168,15 +167,15 @@ test('every query returns what plain JavaScript returns, with and without indexe
     store.documents<Doc>('with_indexes', {
       gin: false,
       indexes: [
-        index('a'),
-        index({ path: 'a', lower: true }),
-        index('a', { as: 'number' }),
-        index(['b', 'n.x']),
-        index('n.x', { as: 'boolean' }),
-        index('tags', { method: 'gin' }),
-        index('n.x', { where: { a: 'a' }, name: 'partial' }),
+        'a',
+        { path: 'a', lower: true },
+        { path: 'a', as: 'number' },
+        { paths: ['b', 'n.x'] },
+        { path: 'n.x', as: 'boolean' },
+        { path: 'tags', method: 'gin' },
+        { path: 'n.x', where: { a: 'a' }, name: 'partial' },
       ],
-      columns: [column('b'), column('n.x', { as: 'number' })],
+      columns: ['b', { path: 'n.x', as: 'number' }],
     }),
   ]
   for (const each of collections) await each.ready()
@@ -201,7 +200,7 @@ test('every query returns what plain JavaScript returns, with and without indexe
 
 async function compareWith(
   store: Store<ShopMap>,
-  collection: Collection<Doc>,
+  collection: Documents<Doc>,
   question: { spec: Spec; orders: readonly Order[]; limit: number; offset: number },
   wanted: readonly string[],
 ): Promise<void> {

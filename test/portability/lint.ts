@@ -159,8 +159,9 @@ function isOurs(schema: string | undefined): boolean {
 }
 
 /** A call of a function of the schema. */
+/** A function of the schema, but for the clock: it is declared immutable, so it runs where the rows are. */
 function isOwn(node: Node): boolean {
-  return node.type === 'FuncCall' && isOurs(namesIn(node, 'funcname').at(-2))
+  return node.type === 'FuncCall' && isOurs(namesIn(node, 'funcname').at(-2)) && plainName(node) !== 'clock'
 }
 
 function plainName(call: Node): string {

@@ -1,8 +1,8 @@
-/** Uses every part of the library once, so that there are statements to check without a whole run. */
-import type { Collection } from '../../src/documents/documents.ts'
-import { column, index } from '../../src/documents/indexes.ts'
+/** A day of the shop that touches every part of the library once, so that there are statements to look at without a whole run. */
+
+import type { Documents } from '../../src/documents/documents.ts'
 import { gt } from '../../src/documents/query/condition.ts'
-import { tableProjection } from '../../src/projections/flat-table.ts'
+import { defineTableProjection } from '../../src/projections/table-projection.ts'
 import type { Store } from '../../src/store.ts'
 import { emit } from '../../src/workflows/emit.ts'
 import type { Customer } from '../documents/customers.ts'
@@ -10,30 +10,34 @@ import { paid, placed, type ShopMap, shipped, shopEvents, take } from '../suppor
 import { waitUntil } from '../support/wait.ts'
 import { fanOut, items, settled, workflowsOf } from '../workflows/order-checks.ts'
 
-const totals = tableProjection('customer-totals', {
+const totals = defineTableProjection('customer-totals', {
   events: shopEvents,
   columns: { customer: 'text', orders: 'bigint', last_order: 'timestamptz' },
   primaryKey: ['customer'],
   indexes: [['orders']],
-  key: event => ({ customer: event.stream.split('-')[0] }),
   on: {
-    OrderPlaced: { increment: { orders: 1 }, set: { last_order: event => event.createdAt } },
-    OrderPaid: 'delete',
+    OrderPlaced: (event, row) =>
+      row({ customer: customerOf(event) }, { increment: { orders: 1 }, set: { last_order: event.createdAt } }),
+    OrderPaid: (event, row) => row({ customer: customerOf(event) }, 'delete'),
   },
 })
 
-/** A collection with every feature of its table, and the table of a projection. */
+function customerOf({ stream }: { stream: string }): string {
+  return stream.split('-')[0]!
+}
+
+/** A collection with all that its table can have, and the table of a projection. */
 export async function provision(store: Store<ShopMap>): Promise<void> {
   customersOf(store)
   await store.projections.register(totals)
   await store.schema.sync()
 }
 
-function customersOf(store: Store<ShopMap>): Collection<Customer> {
+function customersOf(store: Store<ShopMap>): Documents<Customer> {
   return store.documents<Customer>('customers', {
     history: true,
-    indexes: [index('email', { unique: true }), index('tier')],
-    columns: [column('visits', { as: 'number' })],
+    indexes: [{ path: 'email', unique: true }, 'tier'],
+    columns: [{ path: 'visits', as: 'number' }],
   })
 }
 

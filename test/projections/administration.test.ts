@@ -22,7 +22,7 @@ test('an unknown name is refused with the nearest known name', async () => {
   await expect(store.projections.resume('order-total')).rejects.toMatchObject(nearest)
   await expect(store.projections.reset('order-total', 0)).rejects.toMatchObject(nearest)
   await expect(store.projections.rebuild('order-total')).rejects.toMatchObject(nearest)
-  await expect(store.projections.setLifecycle('order-total', 'inline')).rejects.toMatchObject(nearest)
+  await expect(store.projections.switch('order-total', { lifecycle: 'inline' })).rejects.toMatchObject(nearest)
 })
 
 test('the list has the projections registered here, and those only the database knows', async () => {
@@ -158,7 +158,7 @@ test('a runner runs projections that were registered before and after its start,
   const { position } = await shop.store.events.append('order-1', placed(3))
 
   await shop.store.projections.waitFor('orders', position)
-  expect(await shop.store.projections.get(orders, 'order-1')).toMatchObject({ total: 3 })
+  expect((await shop.store.documents(orders).get('order-1'))?.data).toMatchObject({ total: 3 })
   await waitUntil(async () => (await shop.store.projections.status('order-totals')).isPaused)
   expect(await shop.store.projections.status('order-totals')).toMatchObject({ lastError: { message: 'broken' } })
 })

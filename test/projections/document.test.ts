@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { failFast } from '../../src/consumers/run/policy.ts'
 import type { Transaction } from '../../src/database/database.ts'
-import { documentProjection } from '../../src/projections/document.ts'
+import { defineDocumentProjection } from '../../src/projections/document-projection.ts'
 import { tableNames } from '../../src/projections/table.ts'
 import { openShop, paid, placed, shipped, shopEvents } from '../support/shop.ts'
 import { type Order, orders } from './read-models.ts'
@@ -14,9 +14,9 @@ test('events are folded into a document of their stream, and null deletes it', a
 
   await store.projections.runUntilIdle()
 
-  expect(await store.projections.get(orders, 'order-1')).toEqual({ total: 15, note: null, isPaid: true })
-  expect(await store.projections.get(orders, 'order-2')).toBeUndefined()
-  expect(await store.projections.get(orders, 'order-3')).toBeUndefined()
+  expect((await store.documents(orders).get('order-1'))?.data).toEqual({ total: 15, note: null, isPaid: true })
+  expect((await store.documents(orders).get('order-2'))?.data).toBeUndefined()
+  expect((await store.documents(orders).get('order-3'))?.data).toBeUndefined()
 })
 
 test('a document has the layout of a collection: version of its stream, and when and by whom it was created and changed', async () => {
@@ -61,11 +61,12 @@ test('with an identity, events of several streams are folded into one document, 
     orders: number
     spent: number
   }
-  const customers = documentProjection('customers', {
+  const customers = defineDocumentProjection('customers', {
     events: shopEvents,
     identity: event => event.headers.customers as string[] | undefined,
-    on: {
-      OrderPlaced: (customer: Customer | undefined, event) => ({
+    initial: () => null as Customer | null,
+    evolve: {
+      OrderPlaced: (customer, event) => ({
         orders: (customer?.orders ?? 0) + 1,
         spent: (customer?.spent ?? 0) + event.data.total,
       }),
@@ -78,7 +79,7 @@ test('with an identity, events of several streams are folded into one document, 
 
   await store.projections.runUntilIdle()
 
-  expect(await store.projections.get(customers, 'ada')).toEqual({ orders: 2, spent: 15 })
+  expect((await store.documents(customers).get('ada'))?.data).toEqual({ orders: 2, spent: 15 })
   expect(await query('select id, version from ~customers order by id')).toEqual([
     { id: 'ada', version: 2 },
     { id: 'bob', version: 1 },
@@ -107,20 +108,21 @@ test('the documents of a batch are read and written once, however many events it
     }
     const ctx = { attempt: 1, isReplay: false, isRebuild: false, isInline: false, at: () => {} }
     const tables = tableNames(schema, orders)
-    return orders.apply!(events, { ...ctx, tx: noting, tables, signal: new AbortController().signal })
+    return orders.apply(events, { ...ctx, tx: noting, tables, signal: new AbortController().signal })
   })
 
   const statements = ['load_documents', 'delete_documents', 'write_documents']
   expect(labels).toEqual(statements.map(name => `projections.${name}`))
-  expect((await store.projections.get(orders, 'order-1'))?.total).toBe(100)
+  expect((await store.documents(orders).get('order-1'))?.data?.total).toBe(100)
 })
 
 test('RB-81: nulls stay null, and missing fields stay missing', async () => {
   const { store, query } = await openShop()
-  const notes = documentProjection('notes', {
+  const notes = defineDocumentProjection('notes', {
     events: shopEvents,
-    on: {
-      OrderPlaced: (_: object | undefined, event) => ({ note: event.data.note ?? null, parcel: undefined }),
+    initial: () => null as object | null,
+    evolve: {
+      OrderPlaced: (_, event) => ({ note: event.data.note ?? null, parcel: undefined }),
     },
   })
   await store.projections.register(notes)
@@ -137,9 +139,10 @@ test.each([
   ['a number that JSON does not have', () => ({ total: Number.NaN }), /body\.total/],
 ])('a handler that returns %s fails on its event, which the error names', async (_, handler, message) => {
   const { store } = await openShop()
-  const broken = documentProjection('broken', {
+  const broken = defineDocumentProjection('broken', {
     policy: failFast(),
-    on: { OrderPlaced: handler as unknown as () => object },
+    initial: () => null as object | null,
+    evolve: { OrderPlaced: handler as unknown as () => object },
   })
   await store.projections.register(broken)
   await store.events.append('order-1', placed())
@@ -153,11 +156,11 @@ test.each([
 
 test('an event that cannot be folded is dead-lettered, and the events around it are applied', async () => {
   const { store } = await openShop()
-  const careful = documentProjection('careful', {
+  const careful = defineDocumentProjection('careful', {
     events: shopEvents,
     policy: { ...failFast(), end: 'dead-letter' },
     initial: (): Order => ({ total: 0, note: null, isPaid: false }),
-    on: {
+    evolve: {
       OrderPlaced: (order, event) => {
         if (event.data.total < 0) throw new Error('a negative total')
         return { ...order, total: order.total + event.data.total }
@@ -169,7 +172,7 @@ test('an event that cannot be folded is dead-lettered, and the events around it 
 
   await store.projections.runUntilIdle()
 
-  expect((await store.projections.get(careful, 'order-1'))?.total).toBe(3)
+  expect((await store.documents(careful).get('order-1'))?.data?.total).toBe(3)
   expect((await store.projections.status('careful')).deadLetters).toBe(1)
 })
 
@@ -179,7 +182,12 @@ test('a document can be read within a transaction', async () => {
   await store.events.append('order-1', placed(10))
   await store.projections.runUntilIdle()
 
-  const read = await store.transaction(tx => store.projections.get(orders, 'order-1', { tx }))
+  const read = await store.transaction(tx =>
+    store
+      .documents(orders)
+      .get('order-1', { tx })
+      .then(found => found?.data),
+  )
 
   expect(read?.total).toBe(10)
 })

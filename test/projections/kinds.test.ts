@@ -1,9 +1,8 @@
 import { expect, test } from 'vitest'
 import type { RecordedEvent } from '../../src/events/definition.ts'
-import { documentProjection } from '../../src/projections/document.ts'
-import { tableProjection } from '../../src/projections/flat-table.ts'
-import { projection } from '../../src/projections/projection.ts'
-import { table } from '../../src/projections/table.ts'
+import { defineDocumentProjection } from '../../src/projections/document-projection.ts'
+import { defineProjection } from '../../src/projections/projection.ts'
+import { defineTableProjection } from '../../src/projections/table-projection.ts'
 import { onServer, openShop, paid, placed, shipped, shopEvents } from '../support/shop.ts'
 import { totalRows, totals } from './read-models.ts'
 
@@ -25,7 +24,7 @@ test('RB-24: a handler gets the full envelope and the context', async () => {
   const { store, schema } = await openShop()
   const seen: { event: RecordedEvent; ctx: object }[] = []
   await store.projections.register(
-    projection('seen', {
+    defineProjection('seen', {
       events: shopEvents,
       on: {
         OrderPlaced: (event, { projection, attempt, isReplay, isRebuild, table }) => {
@@ -50,7 +49,7 @@ test('RB-25: a projection reads the types it has handlers for, and its checkpoin
   const { store } = await openShop()
   const types: string[] = []
   await store.projections.register(
-    projection('shipping', { events: shopEvents, on: { OrderShipped: event => void types.push(event.type) } }),
+    defineProjection('shipping', { events: shopEvents, on: { OrderShipped: event => void types.push(event.type) } }),
   )
   await store.events.append('order-1', [placed(), paid, shipped(), paid])
 
@@ -66,7 +65,7 @@ test("the handler '*' gets events of types without their own handler", async () 
   const { store } = await openShop()
   const calls: string[] = []
   await store.projections.register(
-    projection('all', {
+    defineProjection('all', {
       events: shopEvents,
       on: {
         OrderPlaced: () => void calls.push('placed'),
@@ -140,31 +139,38 @@ test('version 2 of a projection runs next to version 1, with its own checkpoint 
 test('two projections cannot write the same table', async () => {
   const { store } = await openShop()
   await store.projections.register(totals())
-  const twin = tableProjection('twin', {
+  const twin = defineTableProjection('twin', {
     columns: { id: 'text' },
     primaryKey: ['id'],
     table: 'order_totals',
-    key: event => ({ id: event.stream }),
-    on: { OrderPlaced: {} },
+    on: { OrderPlaced: (event, row) => row({ id: event.stream }, {}) },
   })
 
-  expect(() => store.projections.register(twin)).toThrow(/belongs to projection "order-totals"/)
+  expect(() => store.projections.register(twin)).toThrow(
+    /projection "order-totals" both declare the table "order_totals"/,
+  )
 
   // A refused one leaves nothing behind.
   expect((await store.projections.list()).map(each => each.name)).toEqual(['order-totals'])
 })
 
-test('invalid projections are refused when they are defined', () => {
-  const on = { OrderPlaced: () => {} }
+test('what cannot be a projection is refused when it is defined', () => {
+  const on = { OrderPlaced: () => undefined }
   const long = 'x'.repeat(60)
 
-  expect(() => projection('', { on })).toThrow(/Consumer "" is empty/)
-  expect(() => projection('totals', { on: {} })).toThrow(/has no handlers/)
-  expect(() => projection('totals', { on: { OrderPlaced: 'insert' as never } })).toThrow(/on.OrderPlaced.*no.* handler/)
-  expect(() => projection('totals', { on, version: 0 })).toThrow(/version/)
-  expect(() => documentProjection(long, { on: { OrderPlaced: () => ({}) } })).toThrow(/more than 54 bytes/)
-  const twice = table('t', { columns: { id: 'text' }, primaryKey: ['id'] })
-  expect(() => projection('totals', { on, tables: [twice, twice] })).toThrow(/"t" twice/)
+  expect(() => defineProjection('', { on })).toThrow(/Consumer "" is empty/)
+  expect(() => defineProjection('totals', { on: {} })).toThrow(/has no handlers/)
+  expect(() => defineProjection('totals', { on: { OrderPlaced: 'insert' as never } })).toThrow(
+    /needs a function as "on.OrderPlaced"/,
+  )
+  expect(() => defineProjection('totals', { on, version: 0 })).toThrow(/version/)
+  expect(() => defineDocumentProjection(long, { initial: () => ({}), evolve: { OrderPlaced: () => ({}) } })).toThrow(
+    /more than 54 bytes/,
+  )
+  expect(() => defineProjection('totals', { on, lifecycle: 'live' })).toThrow(/cannot be live/)
+  expect(() => defineProjection('totals', { on, lifecyle: 'inline' } as never)).toThrow(/Did you mean "lifecycle"\?/)
+  const columns = { id: 'money' } as never
+  expect(() => defineTableProjection('totals', { columns, primaryKey: ['id'], on })).toThrow(/cannot have the type/)
 })
 
 test('a table that was not declared is refused with the nearest name', async () => {
@@ -188,5 +194,5 @@ test('a table that was not declared is refused with the nearest name', async () 
   await store.projections.runUntilIdle()
 
   expect(error).toMatchObject({ code: 'invalid_option' })
-  expect(String(error)).toContain('did you mean "order_totals"')
+  expect(String(error)).toContain('Did you mean "order_totals"?')
 })

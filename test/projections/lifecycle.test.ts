@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
-import { documentProjection } from '../../src/projections/document.ts'
-import { tableProjection } from '../../src/projections/flat-table.ts'
-import { projection } from '../../src/projections/projection.ts'
+import { defineDocumentProjection } from '../../src/projections/document-projection.ts'
+import { defineProjection } from '../../src/projections/projection.ts'
+import { defineTableProjection } from '../../src/projections/table-projection.ts'
 import type { Store } from '../../src/store.ts'
 import { onServer, openShop, placed, type Shop, type ShopMap, shopEvents } from '../support/shop.ts'
 import { orders, totalRows, totals } from './read-models.ts'
@@ -22,7 +22,7 @@ test('an inline projection is written with the append, and fails the append if i
       },
     },
   })
-  await shop.store.projections.register(careful, { lifecycle: 'inline' })
+  await shop.store.projections.register({ ...careful, lifecycle: 'inline' })
 
   await shop.store.events.append('order-1', placed(3))
   const failing = shop.store.events.append('order-2', placed(-1))
@@ -36,12 +36,12 @@ test('an inline projection is written with the append, and fails the append if i
 
 test('documents that are folded inline are read like others', async () => {
   const { store } = await openShop()
-  await store.projections.register(orders, { lifecycle: 'inline' })
+  await store.projections.register({ ...orders, lifecycle: 'inline' })
 
   await store.events.append('order-1', [placed(1), placed(2)])
   await store.events.append('order-1', placed(4))
 
-  expect(await store.projections.get(orders, 'order-1')).toMatchObject({ total: 7 })
+  expect((await store.documents(orders).get('order-1'))?.data).toMatchObject({ total: 7 })
 })
 
 test('appends to many streams that are folded into one document, or one row, all count', async () => {
@@ -50,30 +50,29 @@ test('appends to many streams that are folded into one document, or one row, all
   interface Sum {
     total: number
   }
-  const everything = documentProjection('everything', {
+  const everything = defineDocumentProjection('everything', {
     events: shopEvents,
     identity: event => ['all', event.stream],
     initial: (): Sum => ({ total: 0 }),
-    on: { OrderPlaced: (sum, event) => ({ total: sum.total + event.data.total }) },
+    evolve: { OrderPlaced: (sum, event) => ({ total: sum.total + event.data.total }) },
   })
-  const counts = tableProjection('counts', {
+  const counts = defineTableProjection('counts', {
     events: shopEvents,
     columns: { id: 'text', count: 'integer' },
     primaryKey: ['id'],
-    key: () => ({ id: 'all' }),
-    on: { OrderPlaced: { increment: { count: 1 } } },
+    on: { OrderPlaced: (_, row) => row({ id: 'all' }, { increment: { count: 1 } }) },
   })
   for (const store of [shop.store, second]) {
-    await store.projections.register(everything, { lifecycle: 'inline' })
-    await store.projections.register(counts, { lifecycle: 'inline' })
+    await store.projections.register({ ...everything, lifecycle: 'inline' })
+    await store.projections.register({ ...counts, lifecycle: 'inline' })
   }
 
   await Promise.all(
     Array.from({ length: 30 }, (_, i) => (i % 2 === 0 ? shop.store : second).events.append(`order-${i}`, placed(1))),
   )
 
-  expect(await shop.store.projections.get(everything, 'all')).toEqual({ total: 30 })
-  expect(await shop.store.projections.get(everything, 'order-7')).toEqual({ total: 1 })
+  expect((await shop.store.documents(everything).get('all'))?.data).toEqual({ total: 30 })
+  expect((await shop.store.documents(everything).get('order-7'))?.data).toEqual({ total: 1 })
   expect(await shop.query('select count from ~counts')).toEqual([{ count: 30 }])
 })
 
@@ -81,7 +80,7 @@ test('events appended before a projection became inline are applied when it does
   const shop = await openShop()
   await shop.store.events.append('order-1', [placed(1), placed(2)])
 
-  await shop.store.projections.register(totals(), { lifecycle: 'inline' })
+  await shop.store.projections.register({ ...totals(), lifecycle: 'inline' })
   await shop.store.events.append('order-1', placed(4))
 
   expect(await totalRows(shop)).toEqual([{ stream: 'order-1', orders: 3, total: '7' }])
@@ -99,13 +98,13 @@ test('switched from async to inline and back, and rebuilt meanwhile, while two s
   }
   const writing = Promise.all([write(shop.store, 'order-1'), write(second, 'order-2')])
 
-  await shop.store.projections.setLifecycle('order-totals', 'inline')
+  await shop.store.projections.switch('order-totals', { lifecycle: 'inline' })
   const states = [(await shop.store.projections.status('order-totals')).state]
   await shop.store.projections.rebuild('order-totals')
-  await shop.store.projections.setLifecycle('order-totals', 'async')
+  await shop.store.projections.switch('order-totals', { lifecycle: 'async' })
   states.push((await shop.store.projections.status('order-totals')).state)
-  await shop.store.projections.setLifecycle('order-totals', 'inline')
-  await shop.store.projections.setLifecycle('order-totals', 'async')
+  await shop.store.projections.switch('order-totals', { lifecycle: 'inline' })
+  await shop.store.projections.switch('order-totals', { lifecycle: 'async' })
   isWriting = false
   await writing
 
@@ -117,7 +116,7 @@ test('switched from async to inline and back, and rebuilt meanwhile, while two s
 
 test('a process without the code of an inline projection cannot append past it', async () => {
   const shop = await openShop()
-  await shop.store.projections.register(totals(), { lifecycle: 'inline' })
+  await shop.store.projections.register({ ...totals(), lifecycle: 'inline' })
   const old = await other(shop)
 
   await expect(old.events.append('order-1', placed(1))).rejects.toMatchObject({ code: 'inline_projection_unknown' })
@@ -129,11 +128,11 @@ test('a process without the code of an inline projection cannot append past it',
 
 test('an inline projection whose code was removed can be made async, so that appends continue without it', async () => {
   const shop = await openShop()
-  await shop.store.projections.register(totals(), { lifecycle: 'inline' })
+  await shop.store.projections.register({ ...totals(), lifecycle: 'inline' })
   await shop.store.events.append('order-1', placed(1))
   const later = await other(shop)
 
-  await later.projections.setLifecycle('order-totals', 'async')
+  await later.projections.switch('order-totals', { lifecycle: 'async' })
 
   await later.events.append('order-1', placed(2))
   expect(await later.projections.status('order-totals')).toMatchObject({ state: 'active', checkpoint: 1, lag: 1 })
@@ -143,11 +142,13 @@ test('an inline projection whose code was removed can be made async, so that app
 
 test('projections that cannot be inline are refused', async () => {
   const { store } = await openShop()
-  const chosen = projection('chosen', { filter: { categories: ['order'] }, on: { OrderPlaced: () => {} } })
+  const chosen = defineProjection('chosen', { filter: { categories: ['order'] }, on: { OrderPlaced: () => {} } })
   await store.projections.register(totals())
   await store.projections.pause('order-totals')
 
-  await expect(store.projections.register(chosen, { lifecycle: 'inline' })).rejects.toThrow(/by types alone/)
-  await expect(store.projections.setLifecycle('order-totals', 'inline')).rejects.toThrow(/resume it first/)
-  await expect(store.projections.setLifecycle('order-totals', 'live' as never)).rejects.toThrow(/not live/)
+  expect(() => store.projections.register({ ...chosen, lifecycle: 'inline' })).toThrow(/by types alone/)
+  await expect(store.projections.switch('order-totals', { lifecycle: 'inline' })).rejects.toThrow(/resume it first/)
+  await expect(store.projections.switch('order-totals', { lifecycle: 'live' as never })).rejects.toThrow(
+    /cannot be switched to "live"/,
+  )
 })

@@ -1,22 +1,26 @@
 /** Read models of the shop: one of each kind. */
-import { documentProjection } from '../../src/projections/document.ts'
-import { type CustomOptions, type Projection, projection } from '../../src/projections/projection.ts'
-import { table } from '../../src/projections/table.ts'
+import { defineDocumentProjection } from '../../src/projections/document-projection.ts'
+import {
+  defineProjection,
+  type Projection,
+  type ProjectionContext,
+  type ProjectionDefinition,
+} from '../../src/projections/projection.ts'
 import { type Shop, type ShopMap, shopEvents } from '../support/shop.ts'
 
-/** The orders of each stream: counts, so that an event applied twice is visible. */
-export function totals(more: Partial<CustomOptions<ShopMap>> = {}): Projection {
-  return projection('order-totals', {
+/** What was ordered in each stream: counts, so that an event applied twice shows. */
+export function totals(more: Partial<ProjectionDefinition<ShopMap, 'OrderPlaced', never>> = {}): Projection {
+  return defineProjection('order-totals', {
     events: shopEvents,
-    tables: [
-      table('order_totals', {
+    tables: {
+      order_totals: {
         columns: { stream: 'text', orders: { type: 'bigint', default: 0 }, total: { type: 'numeric', default: 0 } },
         primaryKey: ['stream'],
         indexes: [['total']],
-      }),
-    ],
+      },
+    },
     on: {
-      OrderPlaced: (event, ctx) =>
+      OrderPlaced: (event, ctx: ProjectionContext) =>
         ctx.tx.query(
           `insert into ${ctx.table('order_totals')} as t (stream, orders, total)
           values ($1, 1, $2)
@@ -45,11 +49,11 @@ export interface Order {
   isPaid: boolean
 }
 
-/** Each order as a document, deleted when it is shipped. */
-export const orders = documentProjection('orders', {
+/** Each order as a document; gone when it is shipped. */
+export const orders = defineDocumentProjection('orders', {
   events: shopEvents,
   initial: (): Order => ({ total: 0, note: null, isPaid: false }),
-  on: {
+  evolve: {
     OrderPlaced: (order, event) => ({ ...order, total: order.total + event.data.total, note: event.data.note ?? null }),
     OrderPaid: order => ({ ...order, isPaid: true }),
     OrderShipped: () => null,

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { deadLetter, failFast } from '../../src/consumers/run/policy.ts'
-import { projection } from '../../src/projections/projection.ts'
+import { defineProjection } from '../../src/projections/projection.ts'
 import type { RebuildProgress } from '../../src/projections/rebuild/build.ts'
 import { onServer, openShop, placed, shipped, shopEvents } from '../support/shop.ts'
 import { orders, totalRows, totals } from './read-models.ts'
@@ -44,7 +44,7 @@ test('a rebuild leaves nothing behind: names, indexes and schema are as before',
   expect(await shop.query(relations, [shop.schema])).toEqual(before)
   expect(await shop.store.schema.plan()).toEqual({ steps: [], problems: [] })
   expect((await shop.store.projections.list()).map(each => each.name)).toEqual(['order-totals', 'orders'])
-  expect(await shop.store.projections.get(orders, 'order-1')).toMatchObject({ total: 1 })
+  expect((await shop.store.documents(orders).get('order-1'))?.data).toMatchObject({ total: 1 })
 })
 
 test('the old read model serves reads until the new one is switched in', async () => {
@@ -104,10 +104,10 @@ test('a rebuild that was stopped continues where it was, and the old read model 
   const stopped = shop.store.projections.rebuild('orders', { onProgress, signal: stop.signal })
 
   await expect(stopped).rejects.toMatchObject({ code: 'aborted' })
-  expect(await shop.store.projections.get(orders, 'order-1')).toEqual({ total: 1000 })
+  expect((await shop.store.documents(orders).get('order-1'))?.data).toEqual({ total: 1000 })
   const { events } = await shop.store.projections.rebuild('orders')
   expect(events).toBe(0)
-  expect(await shop.store.projections.get(orders, 'order-1')).toMatchObject({ total: 3 })
+  expect((await shop.store.documents(orders).get('order-1'))?.data).toMatchObject({ total: 3 })
 })
 
 test('a partial rebuild by other code is discarded, and so is any partial rebuild on request', async () => {
@@ -221,7 +221,7 @@ test('RB-17: a projection with only a reset hook is emptied and filled in place,
   const shop = await openShop()
   await shop.query('create table ~log (stream text not null)')
   await shop.store.projections.register(
-    projection('in-place', {
+    defineProjection('in-place', {
       events: shopEvents,
       reset: ctx => ctx.tx.query(`delete from ${ctx.table('log')}`),
       on: {
@@ -250,7 +250,7 @@ test('an in-place rebuild that was stopped stays marked, and continues when it i
   await shop.query('create table ~log (stream text not null)')
   let resets = 0
   await shop.store.projections.register(
-    projection('in-place', {
+    defineProjection('in-place', {
       events: shopEvents,
       reset: ctx => {
         resets++
@@ -280,7 +280,7 @@ test('an in-place rebuild that was stopped stays marked, and continues when it i
 
 test('a projection that cannot be emptied is not rebuilt', async () => {
   const { store } = await openShop()
-  await store.projections.register(projection('plain', { on: { OrderPlaced: () => {} } }))
+  await store.projections.register(defineProjection('plain', { on: { OrderPlaced: () => {} } }))
 
   await expect(store.projections.rebuild('plain')).rejects.toMatchObject({ code: 'rebuild_impossible' })
 })

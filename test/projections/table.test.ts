@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest'
 import { failFast } from '../../src/consumers/run/policy.ts'
 import type { NewEvent } from '../../src/events/definition.ts'
-import { tableProjection } from '../../src/projections/flat-table.ts'
+import { defineTableProjection } from '../../src/projections/table-projection.ts'
 import { openShop, placed, type ShopMap, shipped, shopEvents } from '../support/shop.ts'
 
-const customers = tableProjection('customer-totals', {
+const customers = defineTableProjection('customer-totals', {
   events: shopEvents,
   columns: {
     customer: 'text',
@@ -17,16 +17,26 @@ const customers = tableProjection('customer-totals', {
   },
   primaryKey: ['customer'],
   indexes: [['total']],
-  key: event => ({ customer: event.stream.split('-')[0] }),
   on: {
-    OrderPlaced: {
-      increment: { orders: 1, total: event => event.data.total },
-      set: { last_order: event => event.createdAt, last_data: event => event.data, is_known: true },
-    },
-    OrderShipped: event => (event.data.parcel === '' ? undefined : { set: { last_parcel: event.data.parcel } }),
-    OrderPaid: 'delete',
+    OrderPlaced: (event, row) =>
+      row(
+        { customer: customerOf(event) },
+        {
+          increment: { orders: 1, total: event.data.total },
+          set: { last_order: event.createdAt, last_data: event.data, is_known: true },
+        },
+      ),
+    OrderShipped: (event, row) =>
+      event.data.parcel === ''
+        ? undefined
+        : row({ customer: customerOf(event) }, { set: { last_parcel: event.data.parcel } }),
+    OrderPaid: (event, row) => row({ customer: customerOf(event) }, 'delete'),
   },
 })
+
+function customerOf({ stream }: { stream: string }): string {
+  return stream.split('-')[0]!
+}
 
 const paid: NewEvent<ShopMap> = { type: 'OrderPaid', data: { method: 'cash' } }
 const rows = 'select customer, orders, total, last_parcel from ~customer_totals order by customer'
@@ -78,16 +88,16 @@ test('a deleted row is gone, and starts anew when it comes back', async () => {
 
 test('in one batch a set value replaces earlier increments, and later ones are added to it', async () => {
   const { store, query } = await openShop()
-  const stock = tableProjection('stock', {
+  const stock = defineTableProjection('stock', {
     events: shopEvents,
     columns: { item: 'text', day: 'integer', count: 'integer' },
     primaryKey: ['item', 'day'],
-    key: event => ({ item: event.stream, day: 1 }),
     on: {
-      OrderPlaced: event =>
-        event.data.note === 'counted'
-          ? { set: { count: event.data.total } }
-          : { increment: { count: event.data.total } },
+      OrderPlaced: ({ stream, data }, row) =>
+        row(
+          { item: stream, day: 1 },
+          data.note === 'counted' ? { set: { count: data.total } } : { increment: { count: data.total } },
+        ),
     },
   })
   await store.projections.register(stock)
@@ -105,12 +115,11 @@ test('in one batch a set value replaces earlier increments, and later ones are a
 
 test('only finite numbers are stored in a column', async () => {
   const { store, query } = await openShop()
-  const broken = tableProjection('broken', {
+  const broken = defineTableProjection('broken', {
     columns: { id: 'text', total: 'double precision' },
     primaryKey: ['id'],
     policy: failFast(),
-    key: event => ({ id: event.stream }),
-    on: { OrderPlaced: { increment: { total: () => Number.NaN } } },
+    on: { OrderPlaced: (event, row) => row({ id: event.stream }, { increment: { total: Number.NaN } }) },
   })
   await store.projections.register(broken)
   await store.events.append('order-1', placed())

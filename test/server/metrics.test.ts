@@ -1,6 +1,6 @@
 import { expect, onTestFinished, test } from 'vitest'
 import { deadLetter } from '../../src/consumers/run/policy.ts'
-import { projection } from '../../src/projections/projection.ts'
+import { defineProjection } from '../../src/projections/projection.ts'
 import { fakeClock } from '../../src/testing/fake-clock.ts'
 import { emit } from '../../src/workflows/emit.ts'
 import { quick } from '../support/consumer-parts.ts'
@@ -85,7 +85,7 @@ test('a consumer shows its lag in events and seconds, its applied events, its fa
     },
   }
   const policy = deadLetter({ retries: 1, ...quick })
-  await store.projections.register(projection('totals', { events: shopEvents, on, policy }))
+  await store.projections.register(defineProjection('totals', { events: shopEvents, on, policy }))
   await store.projections.runUntilIdle()
   const about = { consumer: 'totals' }
 
@@ -120,7 +120,9 @@ test('held leases, live runners and events in flight to a subscriber are shown',
     release = resolve
   })
   onTestFinished(() => release())
-  await store.projections.register(projection('totals', { events: shopEvents, on: { OrderPaid: async () => {} } }))
+  await store.projections.register(
+    defineProjection('totals', { events: shopEvents, on: { OrderPaid: async () => {} } }),
+  )
   await using daemon = store.daemon()
   await daemon.start()
   const subscription = store.subscribe('mailer', { onEvent: () => held })
@@ -176,7 +178,9 @@ test('workflows show the queue, its waiting time, the running time, and failures
 test('names with quotes and backslashes stay one label', async () => {
   const shop = await openShop()
   const name = 'a "quoted" \\ name }'
-  await shop.store.projections.register(projection(name, { events: shopEvents, on: { OrderPaid: async () => {} } }))
+  await shop.store.projections.register(
+    defineProjection(name, { events: shopEvents, on: { OrderPaid: async () => {} } }),
+  )
   await shop.store.projections.runUntilIdle()
 
   const { value } = await (await scraped(shop))()
@@ -201,7 +205,9 @@ test('frequent scrapes query the database only once per interval', async () => {
 
 test('tenants are distinguished, and one that lags makes the whole not ready', async () => {
   const register = (store: Shop['store']): void =>
-    void store.projections.register(projection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } }))
+    void store.projections.register(
+      defineProjection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } }),
+    )
   // With a clock that stands still no answer is late.
   const store = await openTenantStore({ register, clock: fakeClock() })
   for (const tenant of ['acme', 'globex']) await store.tenants.ensure(tenant)

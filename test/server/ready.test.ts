@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from 'vitest'
 import type { Database } from '../../src/database/database.ts'
 import { lendDatabase } from '../../src/database/lend.ts'
-import { projection } from '../../src/projections/projection.ts'
+import { defineProjection } from '../../src/projections/projection.ts'
 import { openStore } from '../../src/store.ts'
 import { fakeClock } from '../../src/testing/fake-clock.ts'
 import { engine, freshSchema, openDatabase } from '../support/engines.ts'
@@ -64,7 +64,7 @@ test('it is not ready when the schema drifts, logs that, and is ready again when
 
 test('it is not ready while a consumer is further behind than its limit, unless the consumer is paused', async () => {
   const { store } = await openShop({ clock })
-  const totals = projection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } })
+  const totals = defineProjection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } })
   await store.projections.register(totals)
   await store.projections.runUntilIdle()
   const { url } = await store.server({ port: 0, cacheMs: 0, maxLagEvents: 2 })

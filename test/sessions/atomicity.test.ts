@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { isRillflowError } from '../../src/core/errors.ts'
-import { documentProjection } from '../../src/projections/document.ts'
+import { defineDocumentProjection } from '../../src/projections/document-projection.ts'
 import type { Session } from '../../src/sessions/session.ts'
 import { orders } from '../aggregates/orders.ts'
 import { ada, bob, type Customer } from '../documents/customers.ts'
@@ -95,12 +95,12 @@ test.for(failures)('a save of everything is all or nothing, wherever it fails: %
   const notes = store.documents<{ text: string }>('notes', { history: true })
   await customers.ready()
   await notes.ready()
-  const totals = documentProjection('totals', {
+  const totals = defineDocumentProjection('totals', {
     events: shopEvents,
     initial: () => ({ total: 0 }),
-    on: { OrderPlaced: (before, event) => ({ total: before.total + event.data.total }) },
+    evolve: { OrderPlaced: (before, event) => ({ total: before.total + event.data.total }) },
   })
-  await store.projections.register(totals, { lifecycle: 'inline' })
+  await store.projections.register({ ...totals, lifecycle: 'inline' })
   let saves = 0
 
   for (let n = 1, hasFailed = true; hasFailed; n++) {

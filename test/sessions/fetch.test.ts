@@ -1,13 +1,14 @@
 import { expect, test } from 'vitest'
-import { aggregate } from '../../src/aggregates/aggregate.ts'
-import { documentProjection } from '../../src/projections/document.ts'
-import { KeptOrder, Order, orders } from '../aggregates/orders.ts'
+import { defineAggregate, defineClassAggregate } from '../../src/aggregates/aggregate.ts'
+import { defineProjectedAggregate } from '../../src/aggregates/projected.ts'
+import { defineDocumentProjection } from '../../src/projections/document-projection.ts'
+import { KeptOrder, Order, orderDecider, orders } from '../aggregates/orders.ts'
 import { openShop, paid, placed, shipped, shopEvents } from '../support/shop.ts'
 
-const totals = documentProjection('order-totals', {
+const totals = defineDocumentProjection('order-totals', {
   events: shopEvents,
   initial: () => ({ total: 0, parcels: 0 }),
-  on: {
+  evolve: {
     OrderPlaced: (order, event) => ({ ...order, total: order.total + event.data.total }),
     OrderShipped: order => ({ ...order, parcels: order.parcels + 1 }),
   },
@@ -46,7 +47,7 @@ test('a snapshot that is due is saved with its events', async () => {
 
 test('a class can be fetched as well, and its own methods decide', async () => {
   const { store } = await openShop()
-  const Kept = aggregate('order', { class: KeptOrder })
+  const Kept = defineClassAggregate('order', KeptOrder)
   await store.events.append('order-1', placed(5))
   const session = store.session()
 
@@ -61,8 +62,8 @@ test.for(['inline', 'async'] as const)(
   'the read model of an %s projection is fetched at the head of the stream',
   async lifecycle => {
     const { store } = await openShop()
-    const Total = aggregate('order', { projection: totals, decide: (parcel: string) => shipped(parcel) })
-    await store.projections.register(totals, { lifecycle })
+    const Total = defineProjectedAggregate('order', { projection: totals, decide: (parcel: string) => shipped(parcel) })
+    await store.projections.register({ ...totals, lifecycle })
     await store.events.append('order-1', [placed(1), paid])
     await store.projections.runUntilIdle()
     await store.events.append('order-1', [placed(2), paid])
@@ -77,7 +78,7 @@ test.for(['inline', 'async'] as const)(
 
     expect(order).toMatchObject({ version: 6, events: [], state: { total: 7, parcels: 1 } })
     await store.projections.runUntilIdle()
-    expect(await store.projections.get(totals, 'order-1')).toEqual({ total: 7, parcels: 1 })
+    expect((await store.documents(totals).get('order-1'))?.data).toEqual({ total: 7, parcels: 1 })
     order.append(paid)
     await store.events.append('order-1', paid)
     await expect(session.save()).rejects.toMatchObject({ code: 'version_conflict', expected: 6 })
@@ -94,7 +95,10 @@ test('a stream is fetched as one aggregate per session', async () => {
 
 test('an aggregate that would be invalid is not saved, nor anything with it', async () => {
   const { store } = await openShop()
-  const Small = aggregate('order', { ...Order, validate: order => (order.total > 10 ? 'is too much' : undefined) })
+  const Small = defineAggregate('order', {
+    ...orderDecider,
+    validate: order => (order.total > 10 ? 'is too much' : undefined),
+  })
   const session = store.session()
   const order = await session.fetchForWriting(Small, 'order-1')
   session.events.append('parcel-1', placed(1))

@@ -1,5 +1,4 @@
 import { expect, test } from 'vitest'
-import { index } from '../../src/documents/indexes.ts'
 import { ada, bob, type Customer } from '../documents/customers.ts'
 import { connect, onServer, openShop, outcome, placed, type Shop } from '../support/shop.ts'
 
@@ -91,7 +90,7 @@ test('saves of different kinds run in parallel', async () => {
 
 test('a value that violates a unique index fails only its own save, and is named', async () => {
   const { store } = await openShop()
-  const customers = store.documents<Customer>('customers', { indexes: [index('email', { unique: true })] })
+  const customers = store.documents<Customer>('customers', { indexes: [{ path: 'email', unique: true }] })
   await customers.put('ada', ada)
 
   const outcomes = await Promise.all(

@@ -33,7 +33,7 @@ export const LAYERS: readonly (readonly string[])[] = [
 
 const MAX_LINES: Record<string, number> = { src: 500, test: 600 }
 const BANNED_NAMES = /^(utils?|helpers?|types|common|constants|interfaces|manager|lib)$|-(utils?|helpers?)$/
-const FOLDERS_WITHOUT_HEAD = ['migrations']
+const FOLDERS_WITHOUT_HEAD = ['migrations', 'integrations']
 
 /** A part is a folder of `src`, or a file right in it. */
 export const importsOnlyFromAbove: Rule = sources =>
@@ -45,6 +45,33 @@ export const importsOnlyFromAbove: Rule = sources =>
       .filter(({ target }) => partOf(target) !== own && !isAbove(partOf(target), own))
       .map(({ target, line }) => `${source.path}:${line} "${own}" may not import ${target}`)
   })
+
+/**
+ * A table's name is written in its own folder. Folders below it in the table of layers reach it through the names that
+ * its folder exports, or by `~name` in a SQL function, and only to read it. `homes`: the folder of each table.
+ */
+export function tablesStayAtHome(homes: ReadonlyMap<string, string>): Rule {
+  const names = [...homes.keys()].join('|')
+  const literal = new RegExp(`\\bidentifier\\([^()]*'(${names})'\\)`, 'g')
+  const reference = new RegExp(`~(${names})\\b`, 'g')
+  const verb = '(?:insert into|update|delete from|truncate|lock table)'
+  const written = new RegExp(`\\b${verb}\\s+(?:~|\\$\\{(?:[^{}]*\\.)?)(${names})\\b`, 'gi')
+  return sources =>
+    under('src/', sources).flatMap(source => {
+      const own = partOf(source.path)
+      const found = (pattern: RegExp, verb: string, isAllowed: (home: string) => boolean): string[] =>
+        [...source.text.matchAll(pattern)].flatMap(({ 1: table, index }) => {
+          const home = homes.get(table!)!
+          if (home === own || isAllowed(home)) return []
+          return [`${source.path}:${lineAt(source.text, index)} ${verb} table ${table}, which belongs to ${home}`]
+        })
+      return [
+        ...found(literal, 'names', () => false),
+        ...found(reference, 'names', home => isAbove(home, own)),
+        ...found(written, 'writes', () => false),
+      ]
+    })
+}
 
 export const filesAreShort: Rule = sources =>
   sources.flatMap(({ path, text }) => {

@@ -1,6 +1,6 @@
 import { channel } from 'node:diagnostics_channel'
 import { expect, test } from 'vitest'
-import { projection } from '../../src/projections/projection.ts'
+import { defineProjection } from '../../src/projections/projection.ts'
 import { channels } from '../../src/telemetry/telemetry.ts'
 import { emit } from '../../src/workflows/emit.ts'
 import { parseSequence } from '../support/parse-sequence-diagram.ts'
@@ -46,7 +46,9 @@ test('a trace lists the documents and events that a request touched, in order', 
 test('effects are traced while it runs: projections, handlers and their emitted events, and nothing of other requests', async () => {
   const { store } = await openShop()
   const flows = store.workflows
-  await store.projections.register(projection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } }))
+  await store.projections.register(
+    defineProjection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } }),
+  )
   flows.on('OrderPlaced', { name: 'charge' }, async () => {
     await store.events.append('ledger-1', { type: 'OrderShipped', data: { parcel: 'p' } })
     return emit('OrderPaid', { method: 'card' })
@@ -88,8 +90,8 @@ test('effects are traced while it runs: projections, handlers and their emitted 
 
 test('a session is one step, with its documents and events; an inline projection is part of it', async () => {
   const { store } = await openShop()
-  const totals = projection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } })
-  await store.projections.register(totals, { lifecycle: 'inline' })
+  const totals = defineProjection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } })
+  await store.projections.register({ ...totals, lifecycle: 'inline' })
   const customers = store.documents<{ name: string }>('customers')
 
   const { mermaid } = await store.trace(async () => {

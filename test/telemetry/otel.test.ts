@@ -9,7 +9,7 @@ import {
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { deadLetter } from '../../src/consumers/run/policy.ts'
 import { connectOpenTelemetry } from '../../src/integrations/otel.ts'
-import { projection } from '../../src/projections/projection.ts'
+import { defineProjection } from '../../src/projections/projection.ts'
 import { emit } from '../../src/workflows/emit.ts'
 import { openShop, outcome, placed, type Shop, shopEvents } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
@@ -62,7 +62,9 @@ test('an append is a child of the request, and its events carry its context', as
 test('the trace goes from the append through projection and handler to the emitted event and its handler', async () => {
   const { store, spansOf, inRequest } = await openTraced()
   const flows = store.workflows
-  await store.projections.register(projection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } }))
+  await store.projections.register(
+    defineProjection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } }),
+  )
   flows.on('OrderPlaced', { name: 'charge' }, () => emit('OrderPaid', { method: 'card' }))
   let active: string | undefined
   flows.on('OrderPaid', { name: 'ship' }, async () => {
@@ -94,7 +96,9 @@ test('the trace goes from the append through projection and handler to the emitt
 
 test('a batch of events from several traces has a link to each, and its own trace', async () => {
   const { store, spansOf, inRequest } = await openTraced()
-  await store.projections.register(projection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } }))
+  await store.projections.register(
+    defineProjection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } }),
+  )
   const first = await inRequest(() => store.events.append('order-1', placed()))
   const second = await inRequest(() => store.events.append('order-2', placed()))
 
@@ -108,8 +112,8 @@ test('a batch of events from several traces has a link to each, and its own trac
 
 test('an inline projection is part of its append; a session passes its context on', async () => {
   const { store, spansOf, inRequest } = await openTraced()
-  const totals = projection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } })
-  await store.projections.register(totals, { lifecycle: 'inline' })
+  const totals = defineProjection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } })
+  await store.projections.register({ ...totals, lifecycle: 'inline' })
 
   const { traceId } = await inRequest(async () => {
     const session = store.session()
@@ -205,7 +209,9 @@ test('a retried dead letter continues the trace of its event', async () => {
     if (isBroken) throw new Error('declined')
   }
   const policy = deadLetter({ retries: 0 })
-  await store.projections.register(projection('totals', { events: shopEvents, on: { OrderPlaced: handle }, policy }))
+  await store.projections.register(
+    defineProjection('totals', { events: shopEvents, on: { OrderPlaced: handle }, policy }),
+  )
   const { traceId } = await inRequest(() => store.events.append('order-1', placed()))
   await store.projections.runUntilIdle()
   await using daemon = store.daemon()
@@ -241,7 +247,9 @@ test('without a bridge the context of an event is still passed on to emitted eve
 
 test('invalid trace headers cause no error, and own headers are kept', async () => {
   const { store, spansOf } = await openTraced()
-  await store.projections.register(projection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } }))
+  await store.projections.register(
+    defineProjection('totals', { events: shopEvents, on: { OrderPlaced: async () => {} } }),
+  )
   await store.events.append('order-1', placed(1, { headers: { traceparent: 'nonsense' } }))
 
   await store.projections.runUntilIdle()

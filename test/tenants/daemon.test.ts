@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { deadLetter, failFast } from '../../src/consumers/run/policy.ts'
 import type { Database } from '../../src/database/database.ts'
 import { identifier, type Statement } from '../../src/database/sql.ts'
-import { projection } from '../../src/projections/projection.ts'
+import { defineProjection } from '../../src/projections/projection.ts'
 import type { Store } from '../../src/store.ts'
 import { fakeClock } from '../../src/testing/fake-clock.ts'
 import { orders } from '../aggregates/orders.ts'
@@ -19,7 +19,7 @@ function watching(): { seen: string[]; register: (store: Store<ShopMap>) => void
   const register = (store: Store<ShopMap>): void => {
     const reported = (what: string) => (event: { stream: string }) =>
       void seen.push(`${store.schema.name.split('_').at(-1)} ${what} ${event.stream}`)
-    void store.projections.register(projection('orders', { on: { OrderPlaced: reported('projected') } }))
+    void store.projections.register(defineProjection('orders', { on: { OrderPlaced: reported('projected') } }))
     store.workflows.on('OrderPlaced', { name: 'greet' }, reported('handled'))
   }
   return {
@@ -46,7 +46,7 @@ test('RB-26: one runner serves all tenants, also those created while it runs', a
 })
 
 test('the snapshotters of all tenants run, each on its own streams', async () => {
-  const register = (store: Store<ShopMap>): void => void store.snapshotter(orders(), { threshold: 3 })
+  const register = (store: Store<ShopMap>): Promise<void> => store.register(orders({ every: 3, lifecycle: 'async' }))
   const store = await openTenantStore({ register, pollMs: 50 })
   for (const tenant of ['acme', 'globex']) await store.tenants.ensure(tenant)
   await using daemon = store.tenants.daemon({ pollMs: 20 })
@@ -126,7 +126,7 @@ test('a tenant whose projection fails holds up no other tenant, and the failure 
     pollMs: 50,
     register: tenant =>
       void tenant.projections.register(
-        projection('orders', {
+        defineProjection('orders', {
           policy: failFast(),
           on: {
             OrderPlaced: () => {
@@ -167,7 +167,7 @@ test('a dead letter that another process was retrying when it ended wakes its te
   const fixed = (): void => {
     if (!isMended) throw new Error('broken')
   }
-  const orders = projection('orders', { policy: deadLetter({ retries: 0 }), on: { OrderPlaced: fixed } })
+  const orders = defineProjection('orders', { policy: deadLetter({ retries: 0 }), on: { OrderPlaced: fixed } })
   const store = await openTenantStore({ register: own => own.projections.register(orders), pollMs: 50 })
   const { schema } = await store.tenants.ensure('acme')
   const acme = store.tenant('acme')

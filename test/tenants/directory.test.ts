@@ -1,9 +1,10 @@
 /** Tenants on two servers, with a directory on the first of them. */
+
 import { expect, onTestFinished, test } from 'vitest'
 import { deferred } from '../../src/core/lifecycle.ts'
 import { openPostgres } from '../../src/database/postgres/postgres.ts'
 import { identifier } from '../../src/database/sql.ts'
-import { projection } from '../../src/projections/projection.ts'
+import { defineProjection } from '../../src/projections/projection.ts'
 import { openStore, type Store, type StoreOptions, type TenantedStore } from '../../src/store.ts'
 import { occupantOf } from '../../src/transfer/move/door.ts'
 import { complete, emit } from '../../src/workflows/emit.ts'
@@ -79,7 +80,10 @@ test('a tenant is moved under writes, projections and handlers without loss or d
   const handled: number[] = []
   const register = (own: Store<ShopMap>): void => {
     void own.projections.register(
-      projection<ShopMap>('orders', { on: { OrderPlaced: event => void seen.push(event.data.total) } }),
+      defineProjection('orders', {
+        events: shopEvents,
+        on: { OrderPlaced: event => void seen.push(event.data.total) },
+      }),
     )
     own.workflows.on('OrderPlaced', { name: 'greet' }, event => void handled.push(event.data.total))
   }
@@ -270,7 +274,7 @@ test('a server that accepts connections and never answers holds up only its own 
   const seen: string[] = []
   const register = (own: Store<ShopMap>): void =>
     void own.projections.register(
-      projection<ShopMap>('orders', { on: { OrderPlaced: event => void seen.push(event.stream) } }),
+      defineProjection('orders', { events: shopEvents, on: { OrderPlaced: event => void seen.push(event.stream) } }),
     )
   const { store, another } = await openCountry({ register })
   await using proxy = await startProxy((await secondServer()).url)

@@ -2,17 +2,17 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { expect, onTestFinished, test } from 'vitest'
 import { openPostgres } from '../../src/database/postgres/postgres.ts'
 import { identifier } from '../../src/database/sql.ts'
-import { documentProjection } from '../../src/projections/document.ts'
-import { projection } from '../../src/projections/projection.ts'
+import { defineDocumentProjection } from '../../src/projections/document-projection.ts'
+import { defineProjection } from '../../src/projections/projection.ts'
 import type { Store } from '../../src/store.ts'
 import { openDatabase, postgresUrl } from '../support/engines.ts'
 import { onServer, placed, type ShopMap } from '../support/shop.ts'
 import { openTenantStore, prefixOf, totals } from '../support/tenant-store.ts'
 import { waitUntil } from '../support/wait.ts'
 
-const orderTotals = documentProjection<{ total: number }>('orders', {
+const orderTotals = defineDocumentProjection('orders', {
   initial: () => ({ total: 0 }),
-  on: { OrderPlaced: (order, event) => ({ total: order.total + (event.data as { total: number }).total }) },
+  evolve: { OrderPlaced: (order, event) => ({ total: order.total + (event.data as { total: number }).total }) },
 })
 
 test('RB-66: each tenant has its own events, documents and sessions, on every access path', async () => {
@@ -77,7 +77,7 @@ test.runIf(onServer)('RB-70: tenants are created, saved to and run on a pool of 
   const seen: string[] = []
   const register = (own: Store<ShopMap>): void => {
     const handlers = { OrderPlaced: () => void seen.push(own.schema.name) }
-    void own.projections.register(projection<ShopMap>('orders', { on: handlers }))
+    void own.projections.register(defineProjection('orders', { on: handlers }))
   }
   const store = await openTenantStore({ database, register })
 
@@ -102,13 +102,13 @@ test.runIf(onServer)('RB-70: tenants are created, saved to and run on a pool of 
 
 test('projections registered as inline for all tenants are inline in a tenant from its creation', async () => {
   const store = await openTenantStore({
-    register: own => own.projections.register(orderTotals, { lifecycle: 'inline' }),
+    register: own => own.projections.register({ ...orderTotals, lifecycle: 'inline' }),
   })
 
   await store.tenants.ensure('acme')
   await store.tenant('acme').events.append('order-1', placed(7))
 
-  expect(await store.tenant('acme').projections.get(orderTotals, 'order-1')).toEqual({ total: 7 })
+  expect((await store.tenant('acme').documents(orderTotals).get('order-1'))?.data).toEqual({ total: 7 })
 })
 
 test('a tenant created by many concurrent calls is created once', async () => {
@@ -140,7 +140,7 @@ test('a dropped tenant is gone for processes that have used it, and dropping nee
 
 test('a tenant requested before it existed has everything registered for all tenants, once it is created', async () => {
   const store = await openTenantStore({
-    register: own => own.projections.register(orderTotals, { lifecycle: 'inline' }),
+    register: own => own.projections.register({ ...orderTotals, lifecycle: 'inline' }),
   })
   await expect(store.tenant('acme').events.append('order-1', placed(7))).rejects.toMatchObject({
     code: 'tenant_not_found',
@@ -149,7 +149,7 @@ test('a tenant requested before it existed has everything registered for all ten
   await store.tenants.ensure('acme')
   await store.tenant('acme').events.append('order-1', placed(7))
 
-  expect(await store.tenant('acme').projections.get(orderTotals, 'order-1')).toEqual({ total: 7 })
+  expect((await store.tenant('acme').documents(orderTotals).get('order-1'))?.data).toEqual({ total: 7 })
 })
 
 test('a tenant handle that has not been used yet stays open, however many unknown names are requested meanwhile', async () => {

@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
-import { documentProjection } from '../../src/projections/document.ts'
+import { defineDocumentProjection } from '../../src/projections/document-projection.ts'
 import type { Store } from '../../src/store.ts'
 import { openShop, placed, type ShopMap } from '../support/shop.ts'
 import { openTenantStore, totals } from '../support/tenant-store.ts'
@@ -31,11 +31,11 @@ test('an exported tenant is imported elsewhere, under its name or another, and c
 })
 
 test('an imported tenant has everything registered for all tenants, also if it was requested before', async () => {
-  const orderTotals = documentProjection<{ total: number }>('orders', {
+  const orderTotals = defineDocumentProjection('orders', {
     initial: () => ({ total: 0 }),
-    on: { OrderPlaced: (order, event) => ({ total: order.total + (event.data as { total: number }).total }) },
+    evolve: { OrderPlaced: (order, event) => ({ total: order.total + (event.data as { total: number }).total }) },
   })
-  const register = (own: Store<ShopMap>) => own.projections.register(orderTotals, { lifecycle: 'inline' })
+  const register = (own: Store<ShopMap>) => own.projections.register({ ...orderTotals, lifecycle: 'inline' })
   const [store, other] = [await openTenantStore(), await openTenantStore({ register })]
   await store.tenants.ensure('acme')
   const output = join(await folder(), 'acme')
@@ -46,7 +46,7 @@ test('an imported tenant has everything registered for all tenants, also if it w
   await other.tenants.import(output, { tenant: 'acme' })
   await other.tenant('acme').events.append('order-1', placed(7))
 
-  expect(await other.tenant('acme').projections.get(orderTotals, 'order-1')).toEqual({ total: 7 })
+  expect((await other.tenant('acme').documents(orderTotals).get('order-1'))?.data).toEqual({ total: 7 })
 })
 
 test('a damaged archive, or a tenant with existing data, is refused and nothing is written', async () => {

@@ -1,16 +1,16 @@
 import { expect, test } from 'vitest'
 import { failFast, retryWithBackoff } from '../../src/consumers/run/policy.ts'
-import { documentProjection } from '../../src/projections/document.ts'
+import { defineDocumentProjection } from '../../src/projections/document-projection.ts'
 import type { ProjectionOptions } from '../../src/projections/projection.ts'
 import { settle } from '../../src/testing/testing.ts'
 import { openShop, placed, type ShopMap, shopEvents } from '../support/shop.ts'
 
 function totals(options: ProjectionOptions<ShopMap> = {}, before: () => void = () => {}) {
-  return documentProjection('totals', {
+  return defineDocumentProjection('totals', {
     ...options,
     events: shopEvents,
     initial: () => ({ total: 0 }),
-    on: {
+    evolve: {
       OrderPlaced(document, event) {
         before()
         return { total: document.total + event.data.total }
@@ -28,7 +28,7 @@ test('after settle all projections have applied the events appended before it', 
   await settle(store, { timeoutMs: 60_000 })
   await settle(store, { timeoutMs: 60_000 })
 
-  expect(await store.projections.get(projection, 'order-1')).toEqual({ total: 15 })
+  expect((await store.documents(projection).get('order-1'))?.data).toEqual({ total: 15 })
 })
 
 test('if a runner runs the projections, settle waits for it', async () => {
@@ -41,7 +41,7 @@ test('if a runner runs the projections, settle waits for it', async () => {
 
   await settle(store, { timeoutMs: 60_000 })
 
-  expect(await store.projections.get(projection, 'order-1')).toEqual({ total: 1 })
+  expect((await store.documents(projection).get('order-1'))?.data).toEqual({ total: 1 })
 })
 
 test('settle waits for an event that is retried', async () => {
@@ -55,7 +55,7 @@ test('settle waits for an event that is retried', async () => {
 
   await settle(store, { timeoutMs: 60_000 })
 
-  expect(await store.projections.get(projection, 'order-1')).toEqual({ total: 1 })
+  expect((await store.documents(projection).get('order-1'))?.data).toEqual({ total: 1 })
 })
 
 test('a projection that cannot reach the end is named, or its error thrown', async () => {

@@ -1,18 +1,16 @@
 import { describe, expect, test } from 'vitest'
-import { aggregate } from '../../src/aggregates/aggregate.ts'
+import { defineAggregate, defineClassAggregate } from '../../src/aggregates/aggregate.ts'
 import { InvalidAggregateState } from '../../src/aggregates/errors.ts'
-import { documentProjection } from '../../src/projections/document.ts'
-import { tableProjection } from '../../src/projections/flat-table.ts'
-import { liveProjection } from '../../src/projections/live.ts'
-import { projection } from '../../src/projections/projection.ts'
-import { table } from '../../src/projections/table.ts'
+import { defineDocumentProjection } from '../../src/projections/document-projection.ts'
+import { defineProjection } from '../../src/projections/projection.ts'
+import { defineTableProjection } from '../../src/projections/table-projection.ts'
 import { specify } from '../../src/testing/testing.ts'
-import { OrderClass, orderDecider } from '../aggregates/orders.ts'
+import { Order, OrderClass, orderDecider } from '../aggregates/orders.ts'
 import { openDatabase } from '../support/engines.ts'
 import { outcome, paid, placed, shipped, shopEvents } from '../support/shop.ts'
 
-describe('a decider', () => {
-  const given = specify(orderDecider)
+describe('an aggregate', () => {
+  const given = specify(Order)
   const ship = { type: 'Ship' as const, parcels: ['a', 'b'] }
 
   test('given events, when a command, then the resulting events', () => {
@@ -61,8 +59,13 @@ describe('a decider', () => {
     expect(failing.error).toThrow(/but got\n {2}Error: pay first/)
   })
 
-  test('only the fields of an expected event are compared', () => {
-    const tagged = specify({ ...orderDecider, decide: () => ({ ...placed(1), headers: { from: 'shop' } }) })
+  test('only what an expected event names is compared', () => {
+    const tagged = specify(
+      defineAggregate('order', {
+        ...orderDecider,
+        decide: (_: { type: 'Pay' }) => ({ ...placed(1), headers: { from: 'shop' } }),
+      }),
+    )
 
     tagged().when({ type: 'Pay' }).then(placed(1))
     tagged()
@@ -77,14 +80,14 @@ describe('a decider', () => {
 
   test('the validator of an aggregate is applied', () => {
     const validate = (order: { total: number }) => (order.total > 10 ? 'too much' : undefined)
-    const limited = specify(aggregate('order', { ...orderDecider, validate }))
+    const limited = specify(defineAggregate('order', { ...orderDecider, validate }))
 
     limited(placed(5)).when({ type: 'Place', total: 5 }).then(placed(5))
     limited(placed(5)).when({ type: 'Place', total: 6 }).then(InvalidAggregateState)
   })
 
-  test('a class is specified by a call', () => {
-    const ofClass = specify(aggregate('order', { class: OrderClass }))
+  test('a class is asked by a call', () => {
+    const ofClass = specify(defineClassAggregate('order', OrderClass))
 
     ofClass(placed(1))
       .when(order => order.ship('a'))
@@ -102,15 +105,18 @@ describe('a decider', () => {
 })
 
 describe('a projection', () => {
-  const totals = documentProjection('totals', {
+  const totals = defineDocumentProjection('totals', {
     events: shopEvents,
     initial: () => ({ total: 0 }),
-    on: { OrderPlaced: (document, event) => ({ total: document.total + event.data.total }), OrderShipped: () => null },
+    evolve: {
+      OrderPlaced: (document, event) => ({ total: document.total + event.data.total }),
+      OrderShipped: () => null,
+    },
   })
-  const latest = documentProjection('latest', {
+  const latest = defineDocumentProjection('latest', {
     events: shopEvents,
     initial: () => ({ total: 0 }),
-    on: { OrderPlaced: (_, event) => ({ total: event.data.total }) },
+    evolve: { OrderPlaced: (_, event) => ({ total: event.data.total }) },
   })
   const on = (stream: string, event: ReturnType<typeof placed>) => ({ ...event, stream })
 
@@ -139,11 +145,12 @@ describe('a projection', () => {
     expect((error as Error).message).toContain('delivered twice')
   })
 
-  test('a live projection is folded', async () => {
-    const live = liveProjection('live', {
+  test('one that is live is folded', async () => {
+    const live = defineDocumentProjection('live', {
+      lifecycle: 'live',
       events: shopEvents,
       initial: () => ({ total: 0 }),
-      on: { OrderPlaced: (document, event) => ({ total: document.total + event.data.total }) },
+      evolve: { OrderPlaced: (document, event) => ({ total: document.total + event.data.total }) },
     })
 
     const given = specify(live, { database: await openDatabase() })
@@ -156,16 +163,17 @@ describe('a projection', () => {
 
   test('a table projection is specified by its rows', async () => {
     const database = await openDatabase()
-    const flat = tableProjection('order-totals', {
+    const flat = defineTableProjection('order-totals', {
       events: shopEvents,
       columns: { stream: 'text', orders: 'bigint', total: 'numeric' },
       primaryKey: ['stream'],
-      key: event => ({ stream: event.stream }),
-      on: { OrderPlaced: { increment: { orders: 1, total: event => event.data.total } } },
+      on: {
+        OrderPlaced: ({ stream, data }, row) => row({ stream }, { increment: { orders: 1, total: data.total } }),
+      },
     })
-    const own = projection('placed', {
+    const own = defineProjection('placed', {
       events: shopEvents,
-      tables: [table('placed', { columns: { id: 'uuid' }, primaryKey: ['id'] })],
+      tables: { placed: { columns: { id: 'uuid' }, primaryKey: ['id'] } },
       on: {
         OrderPlaced: (event, ctx) =>
           ctx.tx.query(`insert into ${ctx.table('placed')} values ($1) on conflict do nothing`, [event.id]),
@@ -184,7 +192,7 @@ describe('a projection', () => {
 
   test('the error of a handler is thrown unchanged', async () => {
     const cause = new Error('out of paper')
-    const failing = projection('failing', {
+    const failing = defineProjection('failing', {
       events: shopEvents,
       on: {
         OrderPlaced() {

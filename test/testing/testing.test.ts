@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { documentProjection } from '../../src/projections/document.ts'
+import { defineDocumentProjection } from '../../src/projections/document-projection.ts'
 import type { Store } from '../../src/store.ts'
 import { countingIds, fakeClock, settle, temporaryStore } from '../../src/testing/testing.ts'
 import { openDatabase, postgresUrl } from '../support/engines.ts'
@@ -82,7 +82,10 @@ if (onServer) {
     const seen: unknown[] = []
     const leaving: ((store: Store) => Promise<unknown>)[] = [
       store => store.events.append('order-1', [placed(), placed()], { idempotencyKey: 'twice' }),
-      store => store.projections.register(documentProjection('totals', { on: { OrderPlaced: () => ({}) } })),
+      store =>
+        store.projections.register(
+          defineDocumentProjection('totals', { initial: () => ({}), evolve: { OrderPlaced: () => ({}) } }),
+        ),
       store => store.transaction(tx => tx.query(`create table "${store.schema.name}".mine (id integer)`)),
       store => store.transaction(tx => tx.query(`alter table "${store.schema.name}".events add column mine text`)),
       store => store.streams.resolve('alias', { category: 'order' }),

@@ -1,11 +1,16 @@
 /**
  * What must compile and what must not, of the types of aggregates. Nothing here runs: the type check of the project is
- * the test, and a `@ts-expect-error` that expects in vain fails it.
+ * the test, and a `@ts-expect-error` that expects in vain fails it. The messages are in `messages.test.ts`.
  */
-import { type Aggregate, aggregate } from '../../src/aggregates/aggregate.ts'
-import { type Decider, decider } from '../../src/aggregates/decider.ts'
+import {
+  type Aggregate,
+  type ClassCommand,
+  defineAggregate,
+  defineClassAggregate,
+} from '../../src/aggregates/aggregate.ts'
+import { defineProjectedAggregate } from '../../src/aggregates/projected.ts'
 import type { NewEvent } from '../../src/events/definition.ts'
-import { documentProjection } from '../../src/projections/document.ts'
+import { defineDocumentProjection } from '../../src/projections/document-projection.ts'
 import type { Store } from '../../src/store.ts'
 import { specify } from '../../src/testing/specify.ts'
 import { type ShopEvent, type ShopMap, shopEvents } from '../support/shop.ts'
@@ -21,41 +26,51 @@ type Command = { type: 'Pay' } | { type: 'Ship'; parcel: string }
 
 // ── State, command and events are inferred ──────────────────────────────────────────────────────────────────────────
 
-const fromDefinition = decider({
+const Order = defineAggregate('order', {
   events: shopEvents,
   initial: (): Order => ({ status: 'new', total: 0 }),
-  evolve(order, event): Order {
-    same<typeof event.type, 'OrderPlaced' | 'OrderPaid' | 'OrderShipped'>(true)
-    if (event.type === 'OrderPlaced') return { ...order, total: event.data.total }
-    return event.type === 'OrderPaid' ? { ...order, status: 'paid' } : order
+  evolve: {
+    OrderPlaced: (order, event) => {
+      same<typeof order, Order>(true)
+      same<typeof event.type, 'OrderPlaced'>(true)
+      return { ...order, total: event.data.total }
+    },
+    OrderPaid: order => ({ ...order, status: 'paid' }),
+    '*': (order, event) => {
+      same<typeof event.type, ShopEvent['type']>(true)
+      return order
+    },
   },
-  decide(command: Command, order): ShopEvent[] {
+  decide(command: Command, order) {
     same<typeof order, Order>(true)
     return command.type === 'Ship' ? [{ type: 'OrderShipped', data: { parcel: command.parcel } }] : []
   },
+  validate: order => void order.total,
+  snapshots: { every: 100 },
 })
-same<typeof fromDefinition, Decider<Order, Command, NewEvent<ShopMap>>>(true)
+same<typeof Order, Aggregate<Order, Command, ShopMap>>(true)
 
-const fromAnnotations = decider({
-  initial: () => 0,
-  evolve: (total, event: ShopEvent) => (event.type === 'OrderPlaced' ? total + event.data.total : total),
-  decide: (method: 'card' | 'cash'): ShopEvent => ({ type: 'OrderPaid', data: { method } }),
-})
-same<typeof fromAnnotations, Decider<number, 'card' | 'cash', ShopEvent>>(true)
-
-decider({
+const byFunction = defineAggregate('order', {
   events: shopEvents,
-  initial: () => 0,
-  evolve: total => total,
-  // @ts-expect-error: there is no such event
-  decide: () => ({ type: 'OrderLost', data: {} }),
+  initial: () => ({ total: 0, status: 'new' as 'new' | 'paid' }),
+  evolve: (order, event) => {
+    same<typeof event.type, ShopEvent['type']>(true)
+    return event.type === 'OrderPaid' ? { ...order, status: 'paid' } : order
+  },
+  decide: (method: 'card' | 'cash') => ({ type: 'OrderPaid', data: { method } }),
 })
+same<typeof byFunction, Aggregate<{ total: number; status: 'new' | 'paid' }, 'card' | 'cash', ShopMap>>(true)
 
-const Order = aggregate('order', { ...fromDefinition, snapshotEvery: 100, validate: order => void order.total })
-same<typeof Order, Aggregate<Order, Command, NewEvent<ShopMap>>>(true)
-
-// @ts-expect-error: the state has no such property
-aggregate('order', { ...fromDefinition, validate: order => order.totl })
+const withoutEvents = defineAggregate('order', {
+  initial: () => 0,
+  evolve: {
+    Whatever: (count, event) => {
+      same<typeof event.data, unknown>(true)
+      return count + 1
+    },
+  },
+})
+same<typeof withoutEvents, Aggregate<number, never, object>>(true)
 
 // ── A class: its events are those it applies, its commands are calls on it ──────────────────────────────────────────
 
@@ -68,26 +83,57 @@ class OrderClass {
     return { type: 'OrderShipped', data: { parcel } }
   }
 }
-const ByClass = aggregate('order', { class: OrderClass })
+const ByClass = defineClassAggregate('order', OrderClass)
+same<typeof ByClass, Aggregate<OrderClass, ClassCommand<OrderClass>, ShopMap>>(true)
 
 // @ts-expect-error: it cannot apply events
-aggregate('order', { class: Date })
+defineClassAggregate('order', Date)
 
 // ── A projection: its document is the state, null before there is one ───────────────────────────────────────────────
 
-const documents = documentProjection('orders', {
+const documents = defineDocumentProjection('orders', {
   events: shopEvents,
   initial: () => ({ total: 0 }),
-  on: { OrderPlaced: (_, event) => ({ total: event.data.total }) },
+  evolve: { OrderPlaced: (_, event) => ({ total: event.data.total }) },
 })
-const Projected = aggregate('order', {
+const Projected = defineProjectedAggregate('order', {
   projection: documents,
-  decide(_: 'pay', order): ShopEvent[] {
+  decide(_: 'pay', order) {
     same<typeof order, { total: number } | null>(true)
-    return order === null ? [] : [{ type: 'OrderPaid', data: { method: 'card' } }]
+    return order === null ? [] : [{ type: 'OrderPaid', data: { method: 'card' as const } }]
   },
 })
-same<typeof Projected, Aggregate<{ total: number } | null, 'pay', ShopEvent>>(true)
+same<typeof Projected, Aggregate<{ total: number } | null, 'pay', ShopMap>>(true)
+
+// ── An aggregate fits a store that has its events ───────────────────────────────────────────────────────────────────
+
+interface MoreEvents extends ShopMap {
+  readonly CustomerMoved: { city: string }
+}
+
+export async function stores(
+  shop: Store<ShopMap>,
+  larger: Store<MoreEvents>,
+  untyped: Store,
+  foreign: Store<{ CustomerMoved: { city: string } }>,
+): Promise<void> {
+  const pay = { type: 'Pay' as const }
+  await shop.handle(Order, 'order-1', pay)
+  await larger.handle(Order, 'order-1', pay)
+  await untyped.handle(Order, 'order-1', pay)
+  await larger.decide(withoutEvents, 'order-1', () => ({ type: 'CustomerMoved', data: { city: 'Rome' } }))
+  // @ts-expect-error: that store has none of its events
+  await foreign.handle(Order, 'order-1', pay)
+  // @ts-expect-error: it takes no commands
+  await shop.handle(withoutEvents, 'order-1', pay)
+
+  const { state, events } = await shop.decide(Order, 'order-1', order => {
+    same<typeof order, Order>(true)
+    return order.status === 'paid' ? { type: 'OrderShipped', data: { parcel: 'a' } } : []
+  })
+  same<typeof state, Order>(true)
+  same<typeof events, readonly NewEvent<ShopMap>[]>(true)
+}
 
 // ── The repository ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -112,11 +158,10 @@ export async function use(): Promise<void> {
 
   const byClass = await store.aggregates(ByClass).handle('order-1', one => one.ship('a'))
   same<typeof byClass.state, OrderClass>(true)
-  // @ts-expect-error: what it returns is no event
+  // @ts-expect-error: what it returns is not an event
   await store.aggregates(ByClass).handle('order-1', one => one.total)
 
-  store.snapshotter(Order, { threshold: 50 })
-  store.snapshotter(ByClass)
+  await store.snapshots(Order).metrics()
 }
 
 // ── Specifications ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,6 +1,7 @@
 /** Documents, as they are typed: what compiles here must, and what is marked as an error must not. */
-import type { Collection, Documents } from '../../src/documents/documents.ts'
+import type { Documents } from '../../src/documents/documents.ts'
 import { append, increment, insert, remove, rename, set, unset } from '../../src/documents/patch/patch.ts'
+import type { OpenDocuments } from '../../src/projections/read.ts'
 
 interface Customer {
   email: string
@@ -12,13 +13,13 @@ interface Customer {
   notes?: Record<string, string>
 }
 
-declare const documents: Documents
-declare const customers: Collection<Customer>
+declare const documents: OpenDocuments
+declare const customers: Documents<Customer>
 
 const ada: Customer = { email: 'ada@x', tier: 'free', tags: [], profile: { name: 'Ada' }, lines: [] }
 
 export async function collectionsAreTyped(): Promise<void> {
-  const opened: Collection<Customer> = documents<Customer>('customers')
+  const opened: Documents<Customer> = documents<Customer>('customers')
   await opened.put('ada', ada)
   // @ts-expect-error a field is missing
   await customers.put('ada', { email: 'ada@x' })

@@ -1,14 +1,16 @@
 /**
  * What must compile and what must not, of the types of projections. Nothing here runs: the type check of the project is
- * the test, and a `@ts-expect-error` that expects in vain fails it.
+ * the test, and a `@ts-expect-error` that expects in vain fails it. The messages are in `messages.test.ts`.
  */
-import { type DocumentProjection, documentProjection } from '../../src/projections/document.ts'
-import { tableProjection } from '../../src/projections/flat-table.ts'
-import { type LiveProjection, liveProjection } from '../../src/projections/live.ts'
-import { projection } from '../../src/projections/projection.ts'
-import type { Projections } from '../../src/projections/projections.ts'
-import { table } from '../../src/projections/table.ts'
-import { shopEvents } from '../support/shop.ts'
+import type { Documents, ReadDocuments } from '../../src/documents/documents.ts'
+import { gt } from '../../src/documents/query/condition.ts'
+import { count, sum } from '../../src/documents/query/group.ts'
+import type { StoredDocument } from '../../src/documents/read.ts'
+import { type DocumentProjection, defineDocumentProjection } from '../../src/projections/document-projection.ts'
+import { defineProjection, type Projection } from '../../src/projections/projection.ts'
+import { defineTableProjection, type TableProjection } from '../../src/projections/table-projection.ts'
+import type { Store } from '../../src/store.ts'
+import { type ShopMap, shopEvents } from '../support/shop.ts'
 
 type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false
 const same = <A, B>(_: Equal<A, B>): void => {}
@@ -20,7 +22,7 @@ interface Order {
 
 // ── Handlers know their events, from the definition alone ───────────────────────────────────────────────────────────
 
-projection('order-totals', {
+const totals = defineProjection('order-totals', {
   events: shopEvents,
   on: {
     OrderPlaced: async (event, ctx) => {
@@ -33,14 +35,9 @@ projection('order-totals', {
     },
   },
 })
+same<typeof totals, Projection<ShopMap>>(true)
 
-projection('order-totals', {
-  events: shopEvents,
-  // @ts-expect-error: there is no such event
-  on: { OrderPlacd: () => {} },
-})
-
-projection('any-event', {
+const anyEvent = defineProjection('any-event', {
   on: {
     Whatever: event => {
       same<typeof event.data, unknown>(true)
@@ -48,12 +45,24 @@ projection('any-event', {
   },
 })
 
-// ── Documents: the type comes from `initial`, or from the first parameter ───────────────────────────────────────────
+defineProjection('order-totals', {
+  on: { OrderPlaced: () => {} },
+  tables: {
+    order_totals: {
+      columns: { customer: 'text', total: { type: 'numeric', default: 0 } },
+      primaryKey: ['customer'],
+      // @ts-expect-error: there is no such column
+      indexes: [['totl']],
+    },
+  },
+})
 
-const fromInitial = documentProjection('orders', {
+// ── Documents: the type comes from `initial` ────────────────────────────────────────────────────────────────────────
+
+const fromInitial = defineDocumentProjection('orders', {
   events: shopEvents,
   initial: (): Order => ({ total: 0 }),
-  on: {
+  evolve: {
     OrderPlaced: (order, event) => {
       same<typeof order, Order>(true)
       return { ...order, total: event.data.total }
@@ -61,69 +70,114 @@ const fromInitial = documentProjection('orders', {
     OrderShipped: (order, event) => ({ ...order, parcel: event.data.parcel }),
     OrderPaid: () => null,
   },
+  indexes: ['total', { path: 'parcel', unique: true }],
 })
-same<typeof fromInitial, DocumentProjection<Order>>(true)
+same<typeof fromInitial, DocumentProjection<Order, ShopMap>>(true)
 
-const fromNothing = documentProjection('orders', {
+const fromNothing = defineDocumentProjection('orders', {
   events: shopEvents,
   identity: event => (event.type === 'OrderShipped' ? event.data.parcel : undefined),
+  initial: () => null as Order | null,
+  evolve: { OrderPlaced: (order, event) => ({ ...order, total: event.data.total }) },
+})
+same<typeof fromNothing, DocumentProjection<Order, ShopMap>>(true)
+
+const byFunction = defineDocumentProjection('orders', {
+  events: shopEvents,
+  lifecycle: 'live',
+  initial: (): Order => ({ total: 0 }),
+  evolve: (order, event) => (event.type === 'OrderPlaced' ? { ...order, total: event.data.total } : order),
+})
+same<typeof byFunction, DocumentProjection<Order, ShopMap>>(true)
+
+// @ts-expect-error: it has no such field
+defineDocumentProjection('orders', { initial: (): Order => ({ total: 0 }), evolve: o => o, indexes: ['parcl'] })
+
+// ── Tables: columns take the values of their types, and give those that rows are read with ──────────────────────────
+
+const customers = defineTableProjection('customer-totals', {
+  events: shopEvents,
+  columns: {
+    customer: 'text',
+    orders: 'bigint',
+    share: 'double precision',
+    total: 'numeric',
+    parcel: 'text',
+    seen: 'timestamptz',
+    known: 'boolean',
+    extra: 'jsonb',
+  },
+  primaryKey: ['customer'],
+  indexes: [['total']],
   on: {
-    OrderPlaced: (order: Order | undefined, event) => ({ ...order, total: event.data.total }),
+    OrderPlaced: ({ stream, data, createdAt }, row) =>
+      row(
+        { customer: stream },
+        { increment: { orders: 1n, total: data.total }, set: { seen: createdAt, parcel: null } },
+      ),
+    OrderShipped: ({ data }, row) => (data.parcel === '' ? undefined : [row({ customer: data.parcel }, {})]),
+    OrderPaid: (event, row) => row({ customer: event.stream }, 'delete'),
   },
 })
-same<typeof fromNothing, DocumentProjection<Order>>(true)
+interface CustomerRow {
+  readonly customer: string
+  readonly orders: number
+  readonly share: number
+  readonly total: string
+  readonly parcel: string | null
+  readonly seen: Date | null
+  readonly known: boolean | null
+  readonly extra: unknown
+}
+const asRow: TableProjection<CustomerRow, ShopMap> = customers
 
-const much = { events: shopEvents, on: { OrderPlaced: (order: Order) => ({ ...order, total: 'much' }) } }
-// @ts-expect-error: the total is a number
-documentProjection('orders', { ...much, initial: (): Order => ({ total: 0 }) })
+// ── They fit a store that has their events ──────────────────────────────────────────────────────────────────────────
 
-const live = liveProjection('order', {
-  events: shopEvents,
-  initial: (): Order => ({ total: 0 }),
-  on: { OrderPlaced: (order, event) => ({ ...order, total: event.data.total }) },
-})
-same<typeof live, LiveProjection<Order>>(true)
+interface MoreEvents extends ShopMap {
+  readonly CustomerMoved: { city: string }
+}
+const fitting: readonly Projection<MoreEvents>[] = [totals, anyEvent, fromInitial, customers]
+const anywhere: readonly Projection[] = fitting
+// @ts-expect-error: that store has none of its events
+const foreign: readonly Projection<{ CustomerMoved: { city: string } }>[] = [totals]
 
 // ── What is read is what was folded ─────────────────────────────────────────────────────────────────────────────────
 
-declare const projections: Projections
-const readDocument = () => projections.get(fromInitial, 'order-1')
-const readLive = () => projections.get(live, 'order-1')
-same<ReturnType<typeof readDocument>, Promise<Order | undefined>>(true)
-same<ReturnType<typeof readLive>, Promise<Order | undefined>>(true)
-// @ts-expect-error: a projection in SQL has no documents
-const readTotals = () => projections.get(projection('totals', { on: { OrderPlaced: () => {} } }), 'order-1')
-void [readDocument, readLive, readTotals]
+declare const store: Store<ShopMap>
 
-// ── Flat tables: columns take the values of their types ─────────────────────────────────────────────────────────────
+export async function read(): Promise<void> {
+  const orders = store.documents(fromInitial)
+  same<typeof orders, ReadDocuments<Order>>(true)
+  const order = await orders.get('order-1')
+  same<typeof order, StoredDocument<Order> | undefined>(true)
+  await orders.where(each => gt(each.total, 5)).first()
+  // @ts-expect-error: only the projection writes them
+  await orders.put('order-1', { total: 1 })
+  // @ts-expect-error: a projection in SQL has no documents
+  store.documents(totals)
+  same<ReturnType<typeof byName>, Documents<Order>>(true)
 
-tableProjection('customer-totals', {
-  events: shopEvents,
-  columns: { customer: 'text', orders: 'bigint', total: 'numeric', parcel: 'text' },
-  primaryKey: ['customer'],
-  key: event => ({ customer: event.stream }),
-  on: {
-    OrderPlaced: { increment: { orders: 1, total: event => event.data.total } },
-    OrderShipped: event => ({ set: { parcel: event.data.parcel } }),
-    OrderPaid: 'delete',
-  },
-})
-
-tableProjection('customer-totals', {
-  events: shopEvents,
-  columns: { customer: 'text', parcel: 'text' },
+  const rows = store.rows(customers)
+  const [first] = await rows
+    .where(row => gt(row.orders, 5))
+    .orderBy(row => row.total, 'desc')
+    .limit(5)
+    .toArray()
+  const known: CustomerRow | undefined = first
+  const selected = await rows.select({ who: row => row.customer, parcel: row => row.parcel }).one()
+  same<typeof selected, { who: string; parcel: string | null }>(true)
+  const groups = await rows
+    .groupBy({ known: row => row.known }, row => ({ n: count(), all: sum(row.orders) }))
+    .toArray()
+  same<(typeof groups)[number]['known'], boolean | null>(true)
   // @ts-expect-error: there is no such column
-  primaryKey: ['client'],
-  key: event => ({ customer: event.stream }),
-  on: {
-    // @ts-expect-error: a parcel is text
-    OrderShipped: { set: { parcel: 7 } },
-  },
-})
+  rows.where(row => gt(row.oders, 5))
+  // @ts-expect-error: orders are numbers
+  rows.where(row => gt(row.orders, 'many'))
+  // @ts-expect-error: a document projection has no rows
+  store.rows(fromInitial)
+  void known
+}
 
-table('order_totals', {
-  columns: { customer: 'text', total: { type: 'numeric', default: 0 } },
-  primaryKey: ['customer'],
-  // @ts-expect-error: there is no such column
-  indexes: [['totl']],
-})
+const byName = () => store.documents<Order>('orders')
+void [asRow, anywhere, foreign]

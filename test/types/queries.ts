@@ -2,8 +2,7 @@
  * What must compile and what must not, of the types of queries. Nothing here runs: the type check of the project is the
  * test, and a `@ts-expect-error` that expects in vain fails it.
  */
-import type { Collection, Documents } from '../../src/documents/documents.ts'
-import { column, index } from '../../src/documents/indexes.ts'
+import type { Documents } from '../../src/documents/documents.ts'
 import { compileQuery } from '../../src/documents/query/compile.ts'
 import {
   and,
@@ -24,6 +23,7 @@ import { at, type Field, lower, type Path } from '../../src/documents/query/fiel
 import { filterFrom } from '../../src/documents/query/filter.ts'
 import { avg, count, max, sum } from '../../src/documents/query/group.ts'
 import type { StoredDocument } from '../../src/documents/read.ts'
+import type { OpenDocuments } from '../../src/projections/read.ts'
 
 type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false
 const same = <A, B>(_: Equal<A, B>): void => {}
@@ -41,8 +41,8 @@ interface Customer {
   stock: Record<string, number>
 }
 
-declare const customers: Collection<Customer>
-declare const documents: Documents
+declare const customers: Documents<Customer>
+declare const documents: OpenDocuments
 const query = customers.query()
 
 // ── Fields and what they are compared with ──────────────────────────────────────────────────────────────────────────
@@ -164,18 +164,18 @@ same<Awaited<ReturnType<ReturnType<typeof byCity>['first']>>, { email: string } 
 
 documents<Customer>('customers', {
   indexes: [
-    index('email', { unique: true }),
-    index('address.city'),
-    index(['tier', { path: 'age', as: 'number' }], { where: { active: true } }),
-    index('tags', { method: 'gin' }),
+    { path: 'email', unique: true },
+    'address.city',
+    { paths: ['tier', { path: 'age', as: 'number' }], where: { active: true } },
+    { path: 'tags', method: 'gin' },
   ],
-  columns: [column('age', { as: 'number' })],
+  columns: [{ path: 'age', as: 'number' }],
   search: ['email', 'address.city'],
 })
 // @ts-expect-error: there is no such field
-documents<Customer>('customers', { indexes: [index('emial')] })
+documents<Customer>('customers', { indexes: ['emial'] })
 // @ts-expect-error: there is no such field further down
-documents<Customer>('customers', { indexes: [index(['email', 'address.town'])] })
+documents<Customer>('customers', { indexes: [{ paths: ['email', 'address.town'] }] })
 // @ts-expect-error: there is no such field to search in
 documents<Customer>('customers', { search: ['notes'] })
 

@@ -2,7 +2,7 @@
  * What must compile and what must not, of the types of sessions. Nothing here runs: the type check of the project is the
  * test, and a `@ts-expect-error` that expects in vain fails it.
  */
-import type { Collection } from '../../src/documents/documents.ts'
+import type { Documents } from '../../src/documents/documents.ts'
 import type { SessionDocument } from '../../src/sessions/documents.ts'
 import type { Store } from '../../src/store.ts'
 import { Order, type Order as OrderState } from '../aggregates/orders.ts'
@@ -13,7 +13,7 @@ type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ?
 const same = <A, B>(_: Equal<A, B>): void => {}
 
 declare const store: Store<ShopMap>
-declare const customers: Collection<Customer>
+declare const customers: Documents<Customer>
 
 // ── Documents ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { failFast } from '../../src/consumers/run/policy.ts'
-import { projection } from '../../src/projections/projection.ts'
+import { defineProjection } from '../../src/projections/projection.ts'
 import type { DoctorOptions, Finding } from '../../src/upkeep/doctor/doctor.ts'
 import { postgresUrl } from '../support/engines.ts'
 import { connect, onServer, openShop, placed, type Shop } from '../support/shop.ts'
@@ -131,8 +131,8 @@ test('consumers that stopped, lag, or were abandoned are found, with the fix', a
   const fail = () => {
     throw new Error('out of paper')
   }
-  await store.projections.register(projection('stopped', { policy: failFast(), on: { OrderPlaced: fail } }))
-  await store.projections.register(projection('paused', { on: { OrderPlaced: () => {} } }))
+  await store.projections.register(defineProjection('stopped', { policy: failFast(), on: { OrderPlaced: fail } }))
+  await store.projections.register(defineProjection('paused', { on: { OrderPlaced: () => {} } }))
   await store.subscriptions.create('mailer', { startFrom: 'beginning' })
   await store.events.append('order-1', [placed()])
   await store.projections.tickAll()
@@ -161,7 +161,7 @@ test('consumers that stopped, lag, or were abandoned are found, with the fix', a
     },
     {
       message: expect.stringContaining('"stopped" is 1 positions'),
-      mend: expect.stringContaining(shop.named(`delete from ~consumers where name = 'stopped'`)),
+      mend: expect.stringContaining('store.consumers.remove("stopped")'),
     },
   ])
   expect(leases).toMatchObject([{ message: expect.stringContaining('"paused" was left behind by somebody') }])

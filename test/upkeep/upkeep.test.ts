@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
 import { deadLetter } from '../../src/consumers/run/policy.ts'
-import { projection } from '../../src/projections/projection.ts'
+import { defineProjection } from '../../src/projections/projection.ts'
 import { fakeClock } from '../../src/testing/fake-clock.ts'
-import { onServer, openShop, placed, type Shop, type ShopMap, take } from '../support/shop.ts'
+import { onServer, openShop, placed, type Shop, shopEvents, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
 const day = 24 * 60 * 60_000
@@ -46,7 +46,7 @@ test('idempotency keys are deleted after their time, and a repeat is a new appen
 
 test('closed dead letters are deleted after some time; open ones stay, however old', async () => {
   const { store, query } = await openShop({ retention: { deadLettersMs: day } })
-  const fails = projection('fails', {
+  const fails = defineProjection('fails', {
     policy: deadLetter({ retries: 0 }),
     on: {
       OrderPlaced: () => {
@@ -83,7 +83,7 @@ test('replaced versions of documents are deleted after some time; every moment s
   const report = await store.upkeep()
 
   expect([dry.history, report.history]).toEqual([2, 2])
-  expect((await customers.history('c-1')).map(each => each.version)).toEqual([2, 3])
+  expect((await customers.history('c-1')).items.map(each => each.version)).toEqual([2, 3])
   expect((await customers.getAt('c-1', { at: dayAgo }))?.data).toEqual({ name: 'Anna' })
   // A deleted version still determines the number of the next document with that id.
   expect(await customers.put('c-2', { name: 'Bobby' })).toBe(3)
@@ -176,7 +176,7 @@ test('AB-17: nothing is deleted past the slowest consumer: not a paused projecti
   const { store, query } = shop
   await archived(shop, 'order-1', 2)
   await archived(shop, 'order-2', 2)
-  await store.projections.register(projection('totals', { on: { OrderPlaced: () => {} } }))
+  await store.projections.register(defineProjection('totals', { on: { OrderPlaced: () => {} } }))
   await store.projections.runUntilIdle()
   await store.subscriptions.create('mailer', { startFrom: 2, partitions: 2, group: 'eu' })
 
@@ -210,7 +210,8 @@ test('an open dead letter alone keeps its stream, until it is closed', async () 
   const shop = await openShop({ retention: { archivedStreamsMs: day } })
   const { store } = shop
   await store.projections.register(
-    projection<ShopMap>('fails', {
+    defineProjection('fails', {
+      events: shopEvents,
       policy: deadLetter({ retries: 0 }),
       on: {
         OrderPlaced: event => {

@@ -38,7 +38,7 @@ for (const [what, returns] of Object.entries(garbage))
 test('a payload that JSON cannot represent is refused with its path', async () => {
   const shop = await openShop()
 
-  const deadLetters = await reasonFor(shop, () => emit('OrderPaid', { method: 10 }))
+  const deadLetters = await reasonFor(shop, () => emit('OrderPaid', { method: 10n }))
 
   expect(deadLetters).toEqual([{ reason: 'invalid_emission', attempts: 1 }])
   expect((await shop.store.deadLetters.list())[0]!.lastError.message).toContain('data.method')

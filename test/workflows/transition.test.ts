@@ -1,21 +1,17 @@
 import { expect, test } from 'vitest'
-import { aggregate } from '../../src/aggregates/aggregate.ts'
-import { decider } from '../../src/aggregates/decider.ts'
+import { defineAggregate } from '../../src/aggregates/aggregate.ts'
 import { transition } from '../../src/workflows/transition.ts'
 import { openShop, paid, placed, shopEvents } from '../support/shop.ts'
 
-const Order = aggregate(
-  'order',
-  decider({
-    events: shopEvents,
-    initial: () => ({ total: 0, payments: 0 }),
-    evolve: (order, event) => {
-      if (event.type === 'OrderPlaced') return { ...order, total: event.data.total }
-      return event.type === 'OrderPaid' ? { ...order, payments: order.payments + 1 } : order
-    },
-    decide: (_: { type: 'Pay' }) => paid,
-  }),
-)
+const Order = defineAggregate('order', {
+  events: shopEvents,
+  initial: () => ({ total: 0, payments: 0 }),
+  evolve: (order, event) => {
+    if (event.type === 'OrderPlaced') return { ...order, total: event.data.total }
+    return event.type === 'OrderPaid' ? { ...order, payments: order.payments + 1 } : order
+  },
+  decide: (_: { type: 'Pay' }) => paid,
+})
 
 test('a handler may want an event only for its effect on an aggregate', async () => {
   const { store } = await openShop()

@@ -10,8 +10,8 @@
  * What can fail: a document that does not exist (`DocumentNotFound`), a filter that is not valid (`InvalidFilter`).
  */
 
-import type { CollectionOptions } from '../../documents/collection.ts'
-import type { Collection } from '../../documents/documents.ts'
+import { baseOf } from '../../documents/collection.ts'
+import type { Documents } from '../../documents/documents.ts'
 import { DocumentNotFound } from '../../documents/errors.ts'
 import type { Query } from '../../documents/query/query.ts'
 import { type Argument, type Commands, defineCommand, defineVerbs, type Opened } from '../command.ts'
@@ -138,7 +138,7 @@ const indexAdvisor = defineCommand({
     const documents = openCollection(await open(), collection, 'read')
     const query = await queryFrom(documents, options)
     await query.limit(1000).toArray({ signal })
-    const { tableName } = documents
+    const { tableName } = baseOf(documents)!
     const advice = documents.adviseIndexes()
     const columns: Column<(typeof advice)[number]>[] = [
       { title: 'INDEX', of: ({ index }) => index, paint: (_, colour) => colour.cyan },
@@ -175,14 +175,15 @@ export const documents: Commands = defineVerbs({
 
 type AnyDocument = Record<string, unknown>
 
-function openCollection({ store, config }: Opened, name: string, access: 'read' | 'write'): Collection {
-  const declared = config.collections?.[name] as CollectionOptions<AnyDocument> | undefined
-  return store.documents(name, declared ?? (access === 'read' ? { readOnly: true } : {}))
+function openCollection({ store, config }: Opened, name: string, access: 'read' | 'write'): Documents {
+  const defined = config.collections?.find(collection => collection.name === name)
+  if (defined !== undefined) return store.documents(defined) as Documents
+  return store.documents(name, access === 'read' ? { readOnly: true } : {})
 }
 
 /** The code of queries is loaded only here, because help does not need it. */
 async function queryFrom(
-  collection: Collection,
+  collection: Documents,
   {
     where,
     orderBy,

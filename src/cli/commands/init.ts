@@ -59,8 +59,8 @@ export default defineConfig({
   // Read models that follow the log.
   projections: [],
 
-  // Collections with their checks and indexes: { customers: { indexes: [index('email')] } }
-  collections: {},
+  // Collections: defineCollection('customers', { indexes: ['email'] })
+  collections: [],
 
   // Handlers of workflows, schedules, and anything else that is registered in a store.
   register(store) {

@@ -1,5 +1,5 @@
 /**
- * `rillflow snapshots`: writes the snapshots of the aggregates that the configuration lists as `snapshotters`.
+ * `rillflow snapshots`: writes the snapshots that aggregates of the configuration have in the background.
  *
  *     compact-once     the snapshots of one batch
  *     run-until-idle   all snapshots that are due
@@ -7,7 +7,8 @@
  *
  * What can fail: the configuration has no snapshotters (`NothingRegistered`).
  */
-import type { Snapshotter, SnapshotterOptions } from '../../aggregates/snapshotter.ts'
+import type { SnapshotOptions } from '../../aggregates/aggregate.ts'
+import type { Snapshotter } from '../../aggregates/snapshotter.ts'
 import type { Config } from '../../config.ts'
 import type { Store } from '../../store.ts'
 import { type Commands, defineCommand, defineVerbs, type Invocation } from '../command.ts'
@@ -30,7 +31,7 @@ const compactOnce = defineCommand({
   async run({ out, open, config, options, signal }) {
     const rows: { snapshotter: string; result: string; events: number; written: number }[] = []
     for (const snapshotter of await openSnapshotters({ open, config }, options)) {
-      const { result, count, written } = await snapshotter.compactOnce({ signal })
+      const { result, count, written } = await snapshotter.runOnce({ signal })
       rows.push({ snapshotter: snapshotter.name, result, events: count, written })
     }
     const columns: Column<(typeof rows)[number]>[] = [
@@ -84,7 +85,7 @@ export const snapshots: Commands = defineVerbs({
 
 async function openSnapshotters(
   { open, config }: Pick<Invocation, 'open' | 'config'>,
-  given: Pick<SnapshotterOptions, 'threshold' | 'batch'>,
+  given: SnapshotterOptions,
 ): Promise<Snapshotter[]> {
   const { store, config: storeConfig } = await open()
   const snapshotters = createSnapshotters(store, storeConfig, given)
@@ -96,13 +97,18 @@ async function openSnapshotters(
 export function createSnapshotters(
   store: Store,
   config: Config,
-  { threshold, batch }: Pick<SnapshotterOptions, 'threshold' | 'batch'> = {},
+  { threshold, batch }: SnapshotterOptions = {},
 ): Snapshotter[] {
-  return (config.snapshotters ?? []).map(({ aggregate, ...configured }) =>
-    store.snapshotter(aggregate, {
-      ...configured,
-      ...(threshold === undefined ? {} : { threshold }),
-      ...(batch === undefined ? {} : { batch }),
-    }),
-  )
+  return (config.aggregates ?? []).flatMap(aggregate => {
+    if (aggregate.snapshots?.lifecycle !== 'async') return []
+    if (threshold === undefined && batch === undefined) return [store.snapshots(aggregate)]
+    const { every, batchSize, ...rest } = aggregate.snapshots
+    const snapshots: SnapshotOptions = { ...rest, every: threshold ?? every, batchSize: batch ?? batchSize }
+    return [store.snapshots({ ...aggregate, snapshots })]
+  })
+}
+
+interface SnapshotterOptions {
+  readonly threshold?: number | undefined
+  readonly batch?: number | undefined
 }

@@ -14,7 +14,7 @@ import { onAbort } from '../../core/lifecycle.ts'
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
-import { eventsOfRows } from '../../events/read/rows.ts'
+import { eventColumns, eventsOfRows } from '../../events/read/rows.ts'
 import type { Consumer } from '../consumer.ts'
 import { refuseInterruption } from '../run/batch.ts'
 import { isInterruption } from '../run/failure.ts'
@@ -110,9 +110,7 @@ async function applyEvent(
 
 export async function readEvent(log: Log, { position, eventId }: TakenDeadLetter): Promise<RecordedEvent> {
   const rows = await log.database.runArrays(sql`/* dead_letters.read_event */
-    select
-      position, stream, version, event_id, type, schema_version, data, headers,
-      correlation_id, causation_id, user_id, created_at
+    select ${eventColumns}
     from ${log.names.events}
     where position = ${position}::bigint
       and event_id = ${eventId}::uuid`)

@@ -131,7 +131,7 @@ export async function requestMatching(
       ? fragment`starts_with(d.consumer, ${prefix}::text)`
       : fragment`d.consumer = ${consumer}::text`
   const rows = await log.database.runArrays(sql`/* dead_letters.request_matching */
-    with requested as (
+    with requested as materialized (
       select greatest(${clock}(count(*)), max(d.retry_at) + make_interval(secs => 1 / ${perSecond}::float8)) as free_at
       from ${dead_letters} as d
       where ${isWanted}

@@ -394,6 +394,7 @@ export function closedDeadLetters(log: Log): OldRows {
   return {
     label: 'dead_letters.prune',
     table: consumerNames(log).dead_letters,
+    clock: log.names.clock,
     key: ['consumer', 'event_id'],
     where: `t.state in ('replayed', 'resolved')
         and coalesce((t.history -> -1 ->> 'at')::timestamptz, t.last_failed_at) < $1`,

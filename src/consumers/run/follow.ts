@@ -12,7 +12,7 @@ import { abortable, onAbort, sleep } from '../../core/lifecycle.ts'
 import { delay } from '../../core/retry.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import { type Settled, settle } from '../../events/order/settle.ts'
+import { type Settled, settle } from '../../events/order/order.ts'
 import type { LogWatch } from '../../events/order/watch.ts'
 import type { Page } from '../../events/read/page.ts'
 import type { Consumer } from '../consumer.ts'
@@ -181,7 +181,7 @@ async function findPlace(log: Log, { lease }: Hold): Promise<Place | undefined> 
     select
       checkpoint,
       attempts,
-      (extract(epoch from retry_at - clock_timestamp()) * 1000)::float8 as retry_in,
+      (extract(epoch from retry_at - ${log.names.clock}(retry_at)) * 1000)::float8 as retry_in,
       paused_at is not null as paused
     from ${consumerNames(log).consumers}
     where name = ${lease.consumer}::text

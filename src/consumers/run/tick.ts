@@ -5,7 +5,7 @@
 
 import { isRillflowError } from '../../core/errors.ts'
 import { throwIfAborted } from '../../core/lifecycle.ts'
-import { settle } from '../../events/order/settle.ts'
+import { settle } from '../../events/order/order.ts'
 import type { Consumer } from '../consumer.ts'
 import { ensureConsumer } from '../consumer.ts'
 import type { Consumers } from '../consumers.ts'

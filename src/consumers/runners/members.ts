@@ -8,6 +8,7 @@
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
+import { moment } from '../../schema/clock.sql.ts'
 import { free } from '../operator.ts'
 import { type Lease, renewedLeases } from '../row.ts'
 import { consumerNames } from '../schema.ts'
@@ -30,7 +31,7 @@ export async function join(log: Log, { owner, node = undefined, standby, leaseMs
       select pg_advisory_xact_lock(${consumerNames(log).daemons.quoted}::regclass::oid::bigint)`)
     await tx.run(sql`/* daemons.forget */
       delete from ${consumerNames(log).daemons}
-      where heartbeat_at < clock_timestamp() - 10 * make_interval(secs => lease_ms / 1000.0)`)
+      where heartbeat_at < ${log.names.clock}(heartbeat_at) - 10 * make_interval(secs => lease_ms / 1000.0)`)
     const replaced = await tx.run<{ owner: string; role: Role }>(sql`/* daemons.replace */
       delete from ${consumerNames(log).daemons}
       where node = ${node ?? null}::text
@@ -43,8 +44,9 @@ export async function join(log: Log, { owner, node = undefined, standby, leaseMs
       )
     const role: Role = standby && !replaced.some(row => row.role === 'hot') ? 'standby' : 'hot'
     await tx.run(sql`/* daemons.join */
-      insert into ${consumerNames(log).daemons} (owner, node, role, lease_ms, heartbeat_at, consumers)
-      values (${owner}::text, ${node ?? null}::text, ${role}::text, ${leaseMs}::integer, clock_timestamp(), '{}')
+      insert into ${consumerNames(log).daemons} (owner, node, role, lease_ms, heartbeat_at, started_at, consumers)
+      select ${owner}::text, ${node ?? null}::text, ${role}::text, ${leaseMs}::integer, moment.at, moment.at, '{}'
+      from ${moment(log.names.clock)}
       -- Sent again, because the first one got no answer.
       on conflict (owner) do update
       set heartbeat_at = excluded.heartbeat_at`)
@@ -109,18 +111,18 @@ export async function look(
   }>(sql`/* consumers.look */
     with beat as (
       update ${consumerNames(log).daemons} as d
-      set heartbeat_at = clock_timestamp(),
+      set heartbeat_at = ${log.names.clock}(d.heartbeat_at),
         consumers = ${wanted}::text[],
         role = case
           when d.node is not null
-            and d.heartbeat_at < clock_timestamp() - make_interval(secs => d.lease_ms / 1000.0)
+            and d.heartbeat_at < ${log.names.clock}(d.heartbeat_at) - make_interval(secs => d.lease_ms / 1000.0)
             and exists (
               select
               from ${consumerNames(log).daemons} as o
               where o.owner <> d.owner
                 and o.role = 'hot'
                 and o.node is not null
-                and o.heartbeat_at >= clock_timestamp() - make_interval(secs => o.lease_ms / 1000.0))
+                and o.heartbeat_at >= ${log.names.clock}(o.heartbeat_at) - make_interval(secs => o.lease_ms / 1000.0))
           then 'standby'
           else d.role
         end
@@ -136,13 +138,13 @@ export async function look(
           'name', c.name,
           'owner', c.owner,
           'fence', c.fence::text,
-          'held', c.owner is not null and c.lease_until > clock_timestamp(),
+          'held', c.owner is not null and c.lease_until > ${log.names.clock}(c.lease_until),
           'open', c.paused_at is null and c.state = 'active',
           'requested', exists (
             select
             from ${consumerNames(log).dead_letters} as l
             where l.consumer = c.name
-              and l.retry_at <= clock_timestamp())))
+              and l.retry_at <= ${log.names.clock}(l.retry_at))))
         from ${consumerNames(log).consumers} as c
         where c.name = any(${wanted}::text[])
           or exists (
@@ -156,7 +158,7 @@ export async function look(
           'since', d.started_at,
           'consumers', d.consumers))
         from ${consumerNames(log).daemons} as d
-        where d.heartbeat_at >= clock_timestamp() - make_interval(secs => d.lease_ms / 1000.0)) as members`)
+        where d.heartbeat_at >= ${log.names.clock}(d.heartbeat_at) - make_interval(secs => d.lease_ms / 1000.0)) as members`)
   return viewOf(log, owner, wanted, row!)
 }
 
@@ -201,7 +203,7 @@ export async function stepUp(log: Log, owner: string): Promise<boolean> {
             and o.node is not null
             and o.owner <> ${owner}::text
             and (${sign}::text is null or split_part(o.owner, '/', 1) = ${sign}::text)
-            and o.heartbeat_at >= clock_timestamp() - make_interval(secs => o.lease_ms / 1000.0))
+            and o.heartbeat_at >= ${log.names.clock}(o.heartbeat_at) - make_interval(secs => o.lease_ms / 1000.0))
       returning owner`)
     return rows.length > 0
   })

@@ -46,12 +46,12 @@ export function administerDaemons({ log, wake }: { readonly log: Log; readonly w
         d.node,
         d.role,
         d.started_at,
-        greatest(0, extract(epoch from clock_timestamp() - d.heartbeat_at) * 1000)::float8 as age_ms,
-        d.heartbeat_at >= clock_timestamp() - make_interval(secs => d.lease_ms / 1000.0) as alive,
+        greatest(0, extract(epoch from ${log.names.clock}(d.heartbeat_at) - d.heartbeat_at) * 1000)::float8 as age_ms,
+        d.heartbeat_at >= ${log.names.clock}(d.heartbeat_at) - make_interval(secs => d.lease_ms / 1000.0) as alive,
         (select array_agg(c.name order by c.name)
           from ${consumerNames(log).consumers} as c
           where c.owner = d.owner
-            and c.lease_until > clock_timestamp()) as leases
+            and c.lease_until > ${log.names.clock}(c.lease_until)) as leases
       from ${consumerNames(log).daemons} as d
       order by d.node nulls last, d.started_at, d.owner`)
     const sign = log.database.soleUser
@@ -88,7 +88,7 @@ export function administerDaemons({ log, wake }: { readonly log: Log; readonly w
       await log.database.run(sql`/* daemons.demote */
         update ${consumerNames(log).daemons}
         set role = 'standby',
-          started_at = clock_timestamp()
+          started_at = ${log.names.clock}(started_at)
         where node = ${node}::text`)
       wake.changed()
     },

@@ -84,7 +84,7 @@ function patchStatement(
   const text = `/* documents.patch */
     update ${collection.table} as d
     set version = d.version + 1,
-      updated_at = now(),
+      updated_at = ${collection.clock}(d.id),
       updated_by = ${bind(userId)}::text,
       body = ${patch.body}
     where d.id = ${bind(id)}::text
@@ -136,7 +136,7 @@ async function patchSelected(
       )
       update ${collection.table} as d
       set version = d.version + 1,
-        updated_at = now(),
+        updated_at = ${collection.clock}(d.id),
         updated_by = ${bind(userId)}::text,
         body = ${rendered.body}
       from wanted

@@ -9,7 +9,17 @@ export interface Binder {
   bind(operand: unknown, type: ParameterType, make: (operand: unknown) => unknown): string
 }
 
-export type ParameterType = 'text' | 'numeric' | 'boolean' | 'jsonb' | 'timestamptz' | 'bigint' | 'text[]' | 'numeric[]'
+export type ParameterType =
+  | 'text'
+  | 'numeric'
+  | 'boolean'
+  | 'jsonb'
+  | 'timestamptz'
+  | 'bigint'
+  | 'double precision'
+  | 'uuid'
+  | 'text[]'
+  | 'numeric[]'
 
 /** A parameter that depends on the arguments of a compiled query. */
 export interface Slot {

@@ -50,6 +50,10 @@ export function compileQuery<Doc, Args extends readonly unknown[], Row>(
 
 const maxPlans = 100
 
+function isMissing(source: QuerySource, { included }: QueryState): boolean {
+  return [source, ...included.map(each => each.source)].some(({ collection }) => collection.state.isMissing)
+}
+
 interface Plan {
   readonly source: QuerySource
   readonly state: QueryState
@@ -59,20 +63,17 @@ interface Plan {
 
 function bind<Row>({ source, state, written }: Plan, args: readonly unknown[]): BoundQuery<Row> {
   const run = async (cap: number, options: CallOptions = {}): Promise<unknown[][]> => {
+    const executor = await executorFor(source, state, options)
     let statement = written.get(cap)
     if (statement === undefined) {
       statement = cap === 0 ? writeCount(source, state) : writeSelect(source, { ...state, cap })
-      written.set(cap, statement)
+      // A table that is missing has another one in its place, for now.
+      if (!isMissing(source, state)) written.set(cap, statement)
     }
     const { values, slots } = statement.parameters
     const given = [...values]
     for (const { position, make } of slots) given[position] = make(args)
-    return runPrepared(
-      source,
-      state,
-      { text: statement.text, values: given },
-      await executorFor(source, state, options),
-    )
+    return runPrepared(source, state, { text: statement.text, values: given }, executor)
   }
   const rows = async (cap: number, options?: CallOptions): Promise<Row[]> => {
     const found = await run(cap, options)

@@ -4,33 +4,43 @@
  */
 import { createHash } from 'node:crypto'
 import { textFault } from '../../core/name.ts'
+import type { ParameterType } from './bind.ts'
 import { InvalidCursor } from './errors.ts'
-import { type Bookmark, fitsKey, type OrderKey } from './order.ts'
+import { type Bookmark, fitsType, type OrderKey } from './order.ts'
 
 export function encodeCursor(collection: string, keys: readonly OrderKey[], mark: Bookmark): string {
-  const payload = JSON.stringify([mark.id, ...mark.values])
-  return `${Buffer.from(payload).toString('base64url')}.${checksum(collection, keys, payload)}`
+  const head = Buffer.from(JSON.stringify([mark.key, ...mark.values])).toString('base64url')
+  return `${head}.${checksum(collection, keys, head)}`
 }
 
-export function decodeCursor(collection: string, keys: readonly OrderKey[], cursor: unknown): Bookmark {
+export function decodeCursor(
+  collection: string,
+  keys: readonly OrderKey[],
+  types: BookmarkTypes,
+  cursor: unknown,
+): Bookmark {
   if (typeof cursor !== 'string') throw new InvalidCursor({ reason: `is not a string but ${typeof cursor}` })
   const [head = '', sum, ...more] = cursor.slice(0, maxLength + 1).split('.')
   if (sum === undefined || more.length > 0 || cursor.length > maxLength || !/^[\w-]+$/.test(head))
-    throw new InvalidCursor({ reason: 'is not one' })
-  const payload = Buffer.from(head, 'base64url').toString()
-  if (checksum(collection, keys, payload) !== sum)
-    throw new InvalidCursor({ reason: 'was changed, or is of another query' })
-  const [id, ...values] = parsed(payload)
-  const isFitting = (value: unknown, i: number): boolean =>
-    value === null || (typeof value === 'string' && textFault(value) === undefined && fitsKey(keys[i]!, value))
-  if (
-    typeof id !== 'string' ||
-    textFault(id) !== undefined ||
-    values.length !== keys.length ||
-    !values.every(isFitting)
-  )
-    throw new InvalidCursor({ reason: 'does not fit the order of the query' })
-  return { id, values: values as (string | null)[] }
+    throw new InvalidCursor({ reason: 'is not a cursor of a query' })
+  if (checksum(collection, keys, head) !== sum)
+    throw new InvalidCursor({ reason: 'was changed, or belongs to another query' })
+  const [key, ...values] = parsed(Buffer.from(head, 'base64url').toString())
+  const isFitting = (value: unknown, type: ParameterType | undefined): value is string =>
+    typeof value === 'string' && type !== undefined && textFault(value) === undefined && fitsType(type, value)
+  const fits =
+    Array.isArray(key) &&
+    key.length === types.key.length &&
+    key.every((value, i) => isFitting(value, types.key[i])) &&
+    values.length === types.values.length &&
+    values.every((value, i) => value === null || isFitting(value, types.values[i]))
+  if (!fits) throw new InvalidCursor({ reason: 'does not fit the order of the query' })
+  return { key: key as string[], values: values as (string | null)[] }
+}
+
+export interface BookmarkTypes {
+  readonly key: readonly ParameterType[]
+  readonly values: readonly ParameterType[]
 }
 
 /** Longer ones would not fit into a URL, but the values of an order may be long texts. */
@@ -45,12 +55,12 @@ function parsed(payload: string): unknown[] {
   }
 }
 
-function checksum(collection: string, keys: readonly OrderKey[], payload: string): string {
+function checksum(collection: string, keys: readonly OrderKey[], head: string): string {
   const order = keys.map(({ place, as, direction, nulls }) => [
     ...[place.path, place.meta ?? '', place.isLower === true, as, direction, nulls],
   ])
   return createHash('sha256')
-    .update(JSON.stringify([collection, order, payload]))
+    .update(JSON.stringify([collection, order, head]))
     .digest('base64url')
     .slice(0, 16)
 }

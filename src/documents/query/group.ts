@@ -7,7 +7,7 @@ import { literal } from '../../database/sql.ts'
 import type { CallOptions } from '../collection.ts'
 import { type Condition, checked } from './condition.ts'
 import { InvalidQuery } from './errors.ts'
-import { jsonAt, metaColumns, typedAt } from './expression.ts'
+import { jsonAt, typedAt } from './expression.ts'
 import {
   documentScope,
   type Field,
@@ -20,16 +20,17 @@ import {
   Scope,
   type ValueFrom,
 } from './field.ts'
+import { columnOf } from './layout.ts'
 import type { Kind } from './operand.ts'
-import { type OrderAs, type OrderKey, type OrderOptions, orderKey, type TextPath } from './order.ts'
-import { readAs, renderCondition, timeOf, type Writing } from './render.ts'
+import { type Direction, type OrderAs, type OrderKey, type OrderOptions, orderKey, type TextPath } from './order.ts'
+import { columnIn, readAs, renderCondition, timeOf, type Writing } from './render.ts'
 import { wholeNumber } from './rows.ts'
 import { executorFor, runQuery } from './run.ts'
 import { type QuerySource, type QueryState, renderFrom, write } from './state.ts'
 
 export type Keys<Doc> = Readonly<Record<string, (c: Field<Doc>, meta: MetaFields) => Path<unknown>>>
 
-/** What comes of the documents of a group. */
+/** A value computed from the documents of a group. */
 export class Figure<out R> {
   readonly name: 'count' | 'sum' | 'avg' | 'min' | 'max'
   readonly place: Place | undefined
@@ -81,7 +82,7 @@ export function max<K extends 'number' | 'text' = 'number'>(
 export interface GroupQuery<Row> {
   /** Only groups that meet the condition. */
   having(condition: (group: Field<Row>) => Condition): GroupQuery<Row>
-  orderBy(field: (group: Field<Row>) => TextPath, options?: OrderOptions): GroupQuery<Row>
+  orderBy(field: (group: Field<Row>) => TextPath, options?: Direction | OrderOptions): GroupQuery<Row>
   orderBy<T>(field: (group: Field<Row>) => Path<T>, options: OrderAs<NoInfer<T>>): GroupQuery<Row>
   limit(count: number): GroupQuery<Row>
   toArray(options?: CallOptions): Promise<Row[]>
@@ -119,13 +120,15 @@ function fromState<Row>(source: QuerySource, documents: QueryState, state: Group
   const group = fieldsOf<Row>(groupScope)
   return {
     having: condition => next({ having: [...state.having, checked(condition(group))] }),
-    orderBy: (field: (group: Field<Row>) => Path<unknown>, options?: OrderOptions) =>
+    orderBy: (field: (group: Field<Row>) => Path<unknown>, options?: Direction | OrderOptions) =>
       next({ order: [...state.order, orderKey(placeIn(field(group)), options)] }),
     limit: limit => next({ limit }),
     async toArray(options = {}) {
+      const executor = await executorFor(source, documents, options)
       const written = write(source, writing => renderGroups(source, documents, state, writing))
-      const rows = await runQuery(source, documents, written, await executorFor(source, documents, options))
-      return rows.map(([row]) => row as Row)
+      const rows = await runQuery(source, documents, written, executor)
+      const times = [...state.keys].filter(([, place]) => isTime(place, source)).map(([name]) => name)
+      return rows.map(([row]) => withTimes(row as Record<string, unknown>, times) as Row)
     },
   }
 }
@@ -141,7 +144,7 @@ function renderGroups(source: QuerySource, documents: QueryState, state: GroupSt
     ({ place, as, direction, nulls }) => `${typedAt('g.value', place.path, as)} ${direction} nulls ${nulls}`,
   )
   return [
-    `/* documents.group */\n  select g.value`,
+    `/* ${source.label}.group */\n  select g.value`,
     `from (\n    select jsonb_build_object(${parts.join(', ')}) as value\n    ${renderFrom(source, documents, writing)}${by}\n  ) as g`,
     ...(having.length > 0 ? [`where ${having.join(' and ')}`] : []),
     ...(order.length > 0 ? [`order by ${order.join(', ')}`] : []),
@@ -149,15 +152,28 @@ function renderGroups(source: QuerySource, documents: QueryState, state: GroupSt
   ].join('\n  ')
 }
 
-/** A missing field and null are one group. */
-function keyOf(place: Place, { prefix }: Writing): string {
-  if (place.meta !== undefined) return `coalesce(to_jsonb(${prefix}${metaColumns[place.meta].column}), 'null')`
-  return `coalesce(${jsonAt(`${prefix}body`, place.path)}, 'null')`
+/** A group comes as JSON, in which a time is text: those of columns are made Dates again. */
+function withTimes(row: Record<string, unknown>, names: readonly string[]): Record<string, unknown> {
+  for (const name of names) if (typeof row[name] === 'string') row[name] = new Date(row[name])
+  return row
+}
+
+function isTime(place: Place, { layout, collection }: QuerySource): boolean {
+  return columnOf(place, layout, '', collection.name)?.kind === 'time'
+}
+
+/** A missing field and null are one group. A `numeric` is text, as it is when a row is read. */
+function keyOf(place: Place, writing: Writing): string {
+  const column = columnIn(place, writing)
+  if (column === undefined) return `coalesce(${jsonAt(`${writing.prefix}body`, place.path)}, 'null')`
+  if (column.kind === 'json') return `coalesce(${jsonAt(column.sql, column.path)}, 'null')`
+  const isText = column.type === 'numeric'
+  return `coalesce(to_jsonb(${column.sql}${isText ? '::text' : ''}), 'null')`
 }
 
 function outcomeOf({ name, place, kind }: Figure<unknown>, writing: Writing): string {
   if (place === undefined) return 'count(*)'
-  const value = timeOf(place, writing.prefix) ?? readAs(place, kind, writing)
+  const value = timeOf(place, writing) ?? readAs(place, kind, writing)
   if (value === undefined) throw new InvalidQuery({ reason: `${name} cannot read this field as ${kind}` })
   return `${name}(${value})`
 }

@@ -1,17 +1,20 @@
 /** The order of the documents of a query, and which of them come after a given one. */
 
-import type { Binder } from './bind.ts'
+import type { Binder, ParameterType } from './bind.ts'
 import { InvalidQuery } from './errors.ts'
-import { metaColumns, short } from './expression.ts'
+import { short } from './expression.ts'
 import type { Path, Place } from './field.ts'
+import { keyColumns, type Layout } from './layout.ts'
 import type { Kind } from './operand.ts'
-import { isIndexed, readAs, timeOf, type Writing } from './render.ts'
+import { columnIn, isIndexed, readAs, timeOf, type Writing } from './render.ts'
+
+export type Direction = 'asc' | 'desc'
 
 export interface OrderOptions {
   /** As what the field is read; what it is not counts as missing. Default 'text', which dates are, too. */
   readonly as?: Kind | undefined
   /** Default 'asc'. */
-  readonly direction?: 'asc' | 'desc' | undefined
+  readonly direction?: Direction | undefined
   /** Where documents without it come. Default: last, and with 'desc' first. */
   readonly nulls?: 'first' | 'last' | undefined
 }
@@ -27,11 +30,12 @@ type KindOf<T> = T extends string | Date ? 'text' : T extends number ? 'number' 
 export interface OrderKey {
   readonly place: Place
   readonly as: Kind
-  readonly direction: 'asc' | 'desc'
+  readonly direction: Direction
   readonly nulls: 'first' | 'last'
 }
 
-export function orderKey(place: Place, { as = 'text', direction = 'asc', nulls }: OrderOptions = {}): OrderKey {
+export function orderKey(place: Place, given: Direction | OrderOptions = {}): OrderKey {
+  const { as = 'text', direction = 'asc', nulls } = typeof given === 'string' ? { direction: given } : given
   if (!['text', 'number', 'boolean'].includes(as)) refuse(`orderBy cannot read a field as ${JSON.stringify(as)}`)
   if (direction !== 'asc' && direction !== 'desc') refuse(`orderBy has no direction ${JSON.stringify(direction)}`)
   const missing = nulls ?? (direction === 'asc' ? 'last' : 'first')
@@ -48,16 +52,20 @@ interface Sorted {
   readonly value: string
   /** The beginning of it, if an index goes by that. */
   readonly short: string | undefined
-  readonly type: 'text' | 'numeric' | 'boolean' | 'timestamptz'
+  readonly type: ParameterType
   readonly key: OrderKey
 }
 
 function sorted(key: OrderKey, writing: Writing): Sorted {
   const { place } = key
-  const time = timeOf(place, writing.prefix)
+  const time = timeOf(place, writing)
   if (time !== undefined) return { value: time, short: undefined, type: 'timestamptz', key }
-  const meta = place.meta === undefined ? undefined : metaColumns[place.meta].kind
-  const kind = meta === undefined || meta === 'time' ? key.as : meta
+  const column = columnIn(place, writing)
+  const kind = column === undefined || column.kind === 'json' || column.kind === 'time' ? key.as : column.kind
+  // As the column has it, so that an index on it gives the order.
+  if (writing.layout.row !== undefined && column !== undefined && place.isLower !== true)
+    if (column.kind === 'number' || column.isBytewise)
+      return { value: column.sql, short: undefined, type: column.type, key }
   const value = readAs(place, kind, writing)!
   const isShort = kind === 'text' && isIndexed(place, kind, writing)
   return { value, short: isShort ? short(value) : undefined, type: kind === 'number' ? 'numeric' : kind, key }
@@ -73,18 +81,28 @@ export function renderOrder(keys: readonly OrderKey[], writing: Writing, allHave
     const way = i === 0 && allHaveFirst ? key.direction : `${key.direction} nulls ${key.nulls}`
     return short === undefined ? [`${value} ${way}`] : [`${short} ${way}`, `${value} ${way}`]
   })
-  return [...parts, `${writing.prefix}id asc`].join(', ')
+  return [...parts, ...keyColumns(writing.layout).map(({ sql }) => `${writing.prefix}${sql} asc`)].join(', ')
 }
 
-/** The values that a cursor holds, as text. */
+/** The key of a row, and the values that it is ordered by, as text. */
 export function cursorColumns(keys: readonly OrderKey[], writing: Writing): string[] {
-  return keys.map(key => `(${sorted(key, writing).value})::text`)
+  return [
+    ...keyColumns(writing.layout).map(({ sql }) => `(${writing.prefix}${sql})::text`),
+    ...keys.map(key => `(${sorted(key, writing).value})::text`),
+  ]
 }
 
 /** What a document is like that the next page begins after. */
 export interface Bookmark {
   readonly values: readonly (string | null)[]
-  readonly id: string
+  /** Its primary key. */
+  readonly key: readonly string[]
+}
+
+/** The bookmark in the columns above. */
+export function bookmarkOf(columns: readonly unknown[], layout: Layout): Bookmark {
+  const size = keyColumns(layout).length
+  return { key: columns.slice(0, size) as string[], values: columns.slice(size) as (string | null)[] }
 }
 
 /** Some of the documents of a query: those that have the first key of the order, or those that lack it. */
@@ -130,7 +148,7 @@ function boundOf({ value, short: beginning, type, key }: Sorted, at: string, { b
 }
 
 /** By the first key in which they differ. */
-function renderAfter(ordered: readonly Sorted[], mark: Bookmark, { binder, prefix }: Writing): string {
+function renderAfter(ordered: readonly Sorted[], mark: Bookmark, { binder, prefix, layout }: Writing): string {
   const same: string[] = []
   const ways: string[] = []
   for (const [i, each] of ordered.entries()) {
@@ -138,7 +156,10 @@ function renderAfter(ordered: readonly Sorted[], mark: Bookmark, { binder, prefi
     if (later !== undefined) ways.push([...same, later].join(' and '))
     same.push(sameAs(each, mark.values[i]!, binder))
   }
-  ways.push([...same, `${prefix}id > ${binder.bind(mark.id, 'text', String)}`].join(' and '))
+  for (const [i, { sql, type }] of keyColumns(layout).entries()) {
+    ways.push([...same, `${prefix}${sql} > ${binder.bind(mark.key[i], type, String)}`].join(' and '))
+    if (i < mark.key.length - 1) same.push(`${prefix}${sql} = ${binder.bind(mark.key[i], type, String)}`)
+  }
   return `(${ways.map(way => `(${way})`).join(' or ')})`
 }
 
@@ -156,11 +177,23 @@ function bound(binder: Binder, at: string, type: Sorted['type']): string {
   return binder.bind(at, type, String)
 }
 
-/** Whether a value can be one of this key: a cursor is not trusted. */
-export function fitsKey({ place, as }: OrderKey, value: string): boolean {
-  const meta = place.meta === undefined ? undefined : metaColumns[place.meta].kind
-  const kind = meta ?? as
-  if (kind === 'number') return /^-?\d{1,400}(\.\d{1,400})?$/.test(value)
-  if (kind === 'boolean') return value === 'true' || value === 'false'
-  return kind === 'text' || /^\d{4,6}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?[+-]\d\d(:\d\d){0,2}$/.test(value)
+/** Whether a value can be one of this type: a cursor is not trusted. */
+export function fitsType(type: ParameterType, value: string): boolean {
+  if (type === 'bigint') return /^-?\d{1,18}$/.test(value)
+  if (type === 'numeric') return /^-?\d{1,400}(\.\d{1,400})?$/.test(value)
+  if (type === 'double precision') return /^-?\d{1,400}(\.\d{1,400})?(e[+-]\d{1,3})?$/.test(value)
+  if (type === 'boolean') return value === 'true' || value === 'false'
+  if (type === 'uuid') return /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/.test(value)
+  return type === 'text' || /^\d{4,6}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?[+-]\d\d(:\d\d){0,2}$/.test(value)
+}
+
+/** The types of the values of a bookmark. */
+export function bookmarkTypes(
+  keys: readonly OrderKey[],
+  writing: Writing,
+): { key: ParameterType[]; values: ParameterType[] } {
+  return {
+    key: keyColumns(writing.layout).map(({ type }) => type),
+    values: keys.map(key => sorted(key, writing).type),
+  }
 }

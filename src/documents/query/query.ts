@@ -26,13 +26,15 @@
  * What can fail: `InvalidQuery` before anything is sent, or when the database refuses a regular expression.
  */
 import { throwIfAborted } from '../../core/lifecycle.ts'
+import type { Page, PageOptions } from '../../core/page.ts'
 import { type IndexAdvice, openAdvisor } from '../advisor.ts'
 import type { CallOptions, CollectionBase } from '../collection.ts'
 import { layoutOf } from '../indexes.ts'
 import type { StoredDocument } from '../read.ts'
 import { tellDocuments } from '../run.ts'
+import { Parameters } from './bind.ts'
 import { type Condition, checked } from './condition.ts'
-import { decodeCursor, encodeCursor } from './cursor.ts'
+import { type BookmarkTypes, decodeCursor, encodeCursor } from './cursor.ts'
 import { InvalidQuery, NotOne } from './errors.ts'
 import {
   documentScope,
@@ -45,7 +47,19 @@ import {
   type ValueFrom,
 } from './field.ts'
 import { type Figure, type GroupQuery, type GroupRow, groupQuery, type Keys } from './group.ts'
-import { type Bookmark, type OrderAs, type OrderOptions, orderKey, partsAfter, type TextPath } from './order.ts'
+import { type Layout, rowColumn } from './layout.ts'
+import {
+  type Bookmark,
+  bookmarkOf,
+  bookmarkTypes,
+  type Direction,
+  type OrderAs,
+  type OrderOptions,
+  orderKey,
+  partsAfter,
+  type TextPath,
+} from './order.ts'
+import { startWriting } from './render.ts'
 import { toRow, wholeNumber, widthOf, writeCount, writeSelect } from './rows.ts'
 import { executorFor, runExplain, runQuery } from './run.ts'
 import { everything, type QuerySource, type QueryState, renderFrom, write } from './state.ts'
@@ -54,7 +68,7 @@ export interface Query<Doc, Row = StoredDocument<Doc>> extends AsyncIterable<Row
   /** Only documents that meet the condition, and those of earlier `where`. */
   where(condition: Condition | ((c: Field<Doc>, meta: MetaFields) => Condition)): Query<Doc, Row>
   /** Order by a field; further calls decide between documents that are equal so far. */
-  orderBy(field: (c: Field<Doc>, meta: MetaFields) => TextPath, options?: OrderOptions): Query<Doc, Row>
+  orderBy(field: (c: Field<Doc>, meta: MetaFields) => TextPath, options?: Direction | OrderOptions): Query<Doc, Row>
   orderBy<T>(field: (c: Field<Doc>, meta: MetaFields) => Path<T>, options: OrderAs<NoInfer<T>>): Query<Doc, Row>
   limit(count: number): Query<Doc, Row>
   offset(count: number): Query<Doc, Row>
@@ -87,15 +101,57 @@ export interface Query<Doc, Row = StoredDocument<Doc>> extends AsyncIterable<Row
   count(options?: CallOptions): Promise<number>
   /** Whether there is any. */
   exists(options?: CallOptions): Promise<boolean>
-  /** Page `number`, from 1, and how many there are in all. */
-  page(number: number, size: number, options?: CallOptions): Promise<Page<Row>>
-  /** The page after the one that gave `cursor`, or the first: as quick for the thousandth as for the first. */
-  pageAfter(cursor: string | undefined, size: number, options?: CallOptions): Promise<CursorPage<Row>>
+  /** A page of at most `limit` (100), and `next` for the page after it: as quick for the thousandth as for the first. */
+  page(options?: CallOptions & PageOptions): Promise<Page<Row>>
+  /** Page `number`, from 1, of `size`, and how many there are in all. */
+  pageNumber(number: number, size: number, options?: CallOptions): Promise<NumberedPage<Row>>
   /** Reads page after page. */
   iterate(options?: CallOptions & { readonly pageSize?: number | undefined }): AsyncIterable<Row>
   /** The plan of the statement; with `analyze` the statement is run for it. */
   explain(options?: CallOptions & { readonly analyze?: boolean | undefined }): Promise<string>
 }
+
+/**
+ * The rows of a table projection, and queries over them: every step gives a new query. A column is read as its type says,
+ * so an order needs no `as`. A missing value is null.
+ */
+export interface Rows<Row, Result = Row> extends AsyncIterable<Result> {
+  /** Only rows that meet the condition, and those of earlier `where`. */
+  where(condition: Condition | ((row: Field<Row>) => Condition)): Rows<Row, Result>
+  /** Order by a column; further calls decide between rows that are equal so far. */
+  orderBy(column: (row: Field<Row>) => Path<unknown>, options?: Direction | OrderOptions): Rows<Row, Result>
+  limit(count: number): Rows<Row, Result>
+  offset(count: number): Rows<Row, Result>
+  /** Only these columns. */
+  select<S extends RowSelection<Row>>(columns: S): Rows<Row, Selected<S>>
+  /** Groups of rows that have the same in these columns, and values computed from each group. */
+  groupBy<K extends RowSelection<Row>, A extends Record<string, Figure<unknown>>>(
+    keys: K,
+    figures: (row: Field<Row>) => A,
+  ): GroupQuery<GroupRow<K, A>>
+
+  toArray(options?: CallOptions): Promise<Result[]>
+  /** The first one, if there is any. */
+  first(options?: CallOptions): Promise<Result | undefined>
+  /** The only one; `NotOne` if there is none, or another. */
+  one(options?: CallOptions): Promise<Result>
+  /** The only one, if there is any; `NotOne` if there is another. */
+  optional(options?: CallOptions): Promise<Result | undefined>
+  /** How many there are, whatever `limit` and `offset` are. */
+  count(options?: CallOptions): Promise<number>
+  /** Whether there is any. */
+  exists(options?: CallOptions): Promise<boolean>
+  /** A page of at most `limit` (100), and `next` for the page after it: as quick for the thousandth as for the first. */
+  page(options?: CallOptions & PageOptions): Promise<Page<Result>>
+  /** Page `number`, from 1, of `size`, and how many there are in all. */
+  pageNumber(number: number, size: number, options?: CallOptions): Promise<NumberedPage<Result>>
+  /** Reads page after page. */
+  iterate(options?: CallOptions & { readonly pageSize?: number | undefined }): AsyncIterable<Result>
+  /** The plan of the statement; with `analyze` the statement is run for it. */
+  explain(options?: CallOptions & { readonly analyze?: boolean | undefined }): Promise<string>
+}
+
+export type RowSelection<Row> = Readonly<Record<string, (row: Field<Row>) => Path<unknown>>>
 
 /** What can be queried: a collection. */
 export interface Queryable<Doc> {
@@ -121,32 +177,43 @@ export type WithIncluded<Row, N extends string, Other, Many extends boolean> = O
   }
 }
 
-export interface Page<Row> {
-  readonly rows: Row[]
+export interface NumberedPage<Row> {
+  readonly items: readonly Row[]
   /** How many there are in all. */
   readonly total: number
   readonly page: number
   readonly pages: number
 }
 
-export interface CursorPage<Row> {
-  readonly rows: Row[]
-  /** For the next page; undefined after the last one. */
-  readonly cursor: string | undefined
-}
-
-/** What gives the queries of a collection. */
+/** Opens the queries of a collection. */
 export function openQueries<Doc>(collection: CollectionBase): { query(): Query<Doc>; adviseIndexes(): IndexAdvice[] } {
   const { options } = collection
   const advisor = openAdvisor(collection)
   const source: QuerySource = {
+    label: 'documents',
     collection,
-    // Whoever writes a read model declares its table: it has no columns but those that all have.
-    layout: layoutOf(collection.declared.length === 0 ? { ...options, columns: undefined } : options),
+    // A table that something else makes is known to have the columns that all have, and no others.
+    layout: layoutOf(isDeclared(collection) ? options : { ...options, columns: undefined }),
     prepared: new Set(),
     noteRun: advisor.noteRun,
   }
   return { adviseIndexes: advisor.advise, query: () => new DocumentQuery<Doc, StoredDocument<Doc>>(source, everything) }
+}
+
+function isDeclared({ declared, readModel }: CollectionBase): boolean {
+  return declared.length > 0 || readModel !== undefined
+}
+
+/** Opens the queries of a table of rows: `store.rows(sales)`. */
+export function openRows<Row>(collection: CollectionBase, key: readonly string[]): Rows<Row> {
+  const columns = new Map((collection.readModel ?? []).map(({ name, type }) => [name, rowColumn(type)]))
+  const layout: Layout = { ...layoutOf({ gin: false }), row: { columns, key } }
+  const source: QuerySource = { label: 'rows', collection, layout, prepared: new Set(), noteRun: () => {} }
+  return new DocumentQuery<Row, Row>(source, everything) as unknown as Rows<Row>
+}
+
+function reportRead({ label, collection }: QuerySource, count: number): void {
+  if (label === 'documents') tellDocuments(collection, 'read', 'documents.query', count)
 }
 
 /** What a query is about, for the parts that write statements of their own from it. */
@@ -160,6 +227,7 @@ export function notOne({ collection }: QuerySource, found: 'none' | 'several'): 
 }
 
 const defaultPageSize = 200
+const defaultLimit = 100
 
 class DocumentQuery<Doc, Row> implements Query<Doc, Row> {
   readonly source: QuerySource
@@ -179,7 +247,10 @@ class DocumentQuery<Doc, Row> implements Query<Doc, Row> {
     return this.#with({ conditions: [...this.state.conditions, checked(condition)] })
   }
 
-  orderBy(field: (c: Field<Doc>, meta: MetaFields) => Path<unknown>, options?: OrderOptions): Query<Doc, Row> {
+  orderBy(
+    field: (c: Field<Doc>, meta: MetaFields) => Path<unknown>,
+    options?: Direction | OrderOptions,
+  ): Query<Doc, Row> {
     const key = orderKey(placeIn(field(fieldsOf(documentScope), metaFields)), options)
     return this.#with({ order: [...this.state.order, key] })
   }
@@ -233,9 +304,10 @@ class DocumentQuery<Doc, Row> implements Query<Doc, Row> {
 
   async toArray(options: CallOptions = {}): Promise<Row[]> {
     const { source, state } = this
+    const executor = await executorFor(source, state, options)
     const written = writeSelect(source, state, { ordered: state.offset !== undefined })
-    const rows = await runQuery(source, state, written, await executorFor(source, state, options))
-    tellDocuments(source.collection, 'read', 'documents.query', rows.length)
+    const rows = await runQuery(source, state, written, executor)
+    reportRead(source, rows.length)
     return rows.map(row => toRow(source, state, row) as Row)
   }
 
@@ -258,20 +330,22 @@ class DocumentQuery<Doc, Row> implements Query<Doc, Row> {
 
   async count(options: CallOptions = {}): Promise<number> {
     const { source, state } = this
-    const [row] = await runQuery(source, state, writeCount(source, state), await executorFor(source, state, options))
+    const executor = await executorFor(source, state, options)
+    const [row] = await runQuery(source, state, writeCount(source, state), executor)
     return Number(row![0])
   }
 
   async exists(options: CallOptions = {}): Promise<boolean> {
     const { source, state } = this
+    const executor = await executorFor(source, state, options)
     const written = write(
       source,
-      writing => `/* documents.any */\n  select 1\n  ${renderFrom(source, state, writing)}\n  limit 1`,
+      writing => `/* ${source.label}.any */\n  select 1\n  ${renderFrom(source, state, writing)}\n  limit 1`,
     )
-    return (await runQuery(source, state, written, await executorFor(source, state, options))).length > 0
+    return (await runQuery(source, state, written, executor)).length > 0
   }
 
-  async page(number: number, size: number, options?: CallOptions): Promise<Page<Row>> {
+  async pageNumber(number: number, size: number, options?: CallOptions): Promise<NumberedPage<Row>> {
     const page = wholeNumber('the number of a page')(number)
     if (page === 0 || wholeNumber('the size of a page')(size) === 0)
       throw new InvalidQuery({ reason: 'pages are counted from 1, and hold at least one document' })
@@ -279,21 +353,26 @@ class DocumentQuery<Doc, Row> implements Query<Doc, Row> {
     const rows = await this.#with({ limit: size, offset }).toArray(options)
     const isEnd = rows.length < size && (rows.length > 0 || page === 1)
     const total = isEnd ? offset + rows.length : await this.count(options)
-    return { rows, total, page, pages: Math.ceil(total / size) }
+    return { items: rows, total, page, pages: Math.ceil(total / size) }
   }
 
-  async pageAfter(cursor: string | undefined, size: number, options: CallOptions = {}): Promise<CursorPage<Row>> {
+  async page({ after, limit = defaultLimit, ...options }: CallOptions & PageOptions = {}): Promise<Page<Row>> {
     const { source, state } = this
     const { name } = source.collection
-    if (wholeNumber('the size of a page')(size) === 0)
+    if (wholeNumber('the limit of a page')(limit) === 0)
       throw new InvalidQuery({ reason: 'a page holds at least one document' })
-    const mark = cursor === undefined ? undefined : decodeCursor(name, state.order, cursor)
-    // One more than asked for tells whether there is a next page.
-    const found = await this.#readAfter(mark, size + 1, options)
-    const rows = found.slice(0, size)
+    const mark = after === undefined ? undefined : decodeCursor(name, state.order, this.#bookmarkTypes(), after)
+    // One more than asked for: its presence means that there is a next page.
+    const found = await this.#readAfter(mark, limit + 1, options)
+    const rows = found.slice(0, limit)
     const last = rows.at(-1)
-    const next = found.length > size && last !== undefined ? encodeCursor(name, state.order, last.mark) : undefined
-    return { rows: rows.map(each => each.row), cursor: next }
+    const next = found.length > limit && last !== undefined ? encodeCursor(name, state.order, last.mark) : undefined
+    return { items: rows.map(each => each.row), next }
+  }
+
+  #bookmarkTypes(): BookmarkTypes {
+    const { layout, collection } = this.source
+    return bookmarkTypes(this.state.order, startWriting(new Parameters(), layout, collection.name, 'd.'))
   }
 
   async *iterate({
@@ -326,7 +405,7 @@ class DocumentQuery<Doc, Row> implements Query<Doc, Row> {
   ): Promise<{ row: Row; mark: Bookmark }[]> {
     const { source, state } = this
     const executor = await executorFor(source, state, options)
-    const width = widthOf(state)
+    const width = widthOf(source, state)
     const found: { row: Row; mark: Bookmark }[] = []
     // An offset counts over all parts, so there is only one then.
     const parts = mark === undefined && state.offset !== undefined ? [undefined] : partsAfter(state.order, mark)
@@ -335,18 +414,17 @@ class DocumentQuery<Doc, Row> implements Query<Doc, Row> {
       const limited = { ...state, limit: size - found.length, offset: mark === undefined ? state.offset : undefined }
       const written = writeSelect(source, limited, { marked: true, ordered: true, part })
       for (const row of await runQuery(source, state, written, executor)) {
-        const [id, ...values] = row.slice(width) as [string, ...(string | null)[]]
-        found.push({ row: toRow(source, state, row) as Row, mark: { id, values } })
+        found.push({ row: toRow(source, state, row) as Row, mark: bookmarkOf(row.slice(width), source.layout) })
       }
     }
-    tellDocuments(source.collection, 'read', 'documents.query', found.length)
+    reportRead(source, found.length)
     return found
   }
 
   async explain({ analyze = false, ...options }: ExplainOptions = {}): Promise<string> {
     const { source, state } = this
-    const { text, parameters } = writeSelect(source, state, { ordered: state.offset !== undefined })
     const executor = await executorFor(source, state, options)
+    const { text, parameters } = writeSelect(source, state, { ordered: state.offset !== undefined })
     const how = analyze ? 'analyze, buffers' : 'costs'
     const rows = await runExplain(source, `explain (${how}) ${text}`, parameters.values, executor)
     return rows.map(([line]) => line as string).join('\n')

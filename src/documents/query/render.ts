@@ -9,11 +9,11 @@ import { identifier } from '../../database/sql.ts'
 import type { Binder } from './bind.ts'
 import type { Comparison, Condition, Test } from './condition.ts'
 import { InvalidQuery } from './errors.ts'
-import { isIndex, jsonAt, lowered, metaColumns, short, shortLength, typedAt } from './expression.ts'
+import { isIndex, jsonAt, lowered, short, shortLength, typedAt } from './expression.ts'
 import { documentScope, type Place, type Scope } from './field.ts'
-import { columnFor, hasContaining, isOrdered, type Layout } from './layout.ts'
-import { dateText, filled, jsonText, type Kind, kindOf, kindsIn, numberText, textOf } from './operand.ts'
-import { checkLanguage, configuration, vectorOf } from './search.ts'
+import { columnFor, columnOf, type FoundColumn, hasContaining, isOrdered, type Layout } from './layout.ts'
+import { dateText, filled, isOpen, jsonText, type Kind, kindOf, kindsIn, numberText, textOf } from './operand.ts'
+import { checkLanguage, configuration, type SearchFields, vectorOf } from './search.ts'
 
 /** Where a condition is written: the SQL of each scope's JSON, and whom the parameters go to. */
 export interface Writing {
@@ -62,29 +62,48 @@ function joined(conditions: readonly Condition[], by: string, none: string, writ
   return `(${conditions.map(each => renderCondition(each, writing)).join(by)})`
 }
 
-/** The SQL of a place read as `kind`; undefined if a column beside the body is something else. */
+/** The SQL of a place read as `kind`; undefined if it is in a column of another kind. */
 export function readAs(place: Place, kind: Kind, writing: Writing): string | undefined {
-  const { layout, prefix } = writing
-  let value: string
-  if (place.meta !== undefined) {
-    const { column, kind: actual } = metaColumns[place.meta]
-    if (actual !== kind) return undefined
-    value = kind === 'text' ? `(${prefix}${column} collate "C")` : `${prefix}${column}::numeric`
-  } else {
-    const column = place.scope === documentScope ? columnFor(layout, place, kind) : undefined
-    value = column === undefined ? typedAt(baseOf(place, writing), place.path, kind) : `${prefix}${identifier(column)}`
-  }
-  return place.isLower === true && kind === 'text' ? lowered(value) : value
+  const value = valueAs(place, kind, writing)
+  return value !== undefined && place.isLower === true && kind === 'text' ? lowered(value) : value
 }
 
-/** The time of a column, as precise as a Date is. */
-export function timeOf(place: Place, prefix: string): string | undefined {
-  if (place.meta === undefined || metaColumns[place.meta].kind !== 'time') return undefined
-  return `date_trunc('milliseconds', ${prefix}${metaColumns[place.meta].column})`
+function valueAs(place: Place, kind: Kind, writing: Writing): string | undefined {
+  const { layout, prefix } = writing
+  const column = columnIn(place, writing)
+  if (column?.kind === 'json') return typedAt(column.sql, column.path, kind)
+  if (column !== undefined) {
+    if (column.kind !== kind) return undefined
+    if (kind === 'text')
+      return column.type === 'uuid' ? `(${column.sql}::text collate "C")` : `(${column.sql} collate "C")`
+    return kind === 'number' && column.type !== 'double precision' ? `${column.sql}::numeric` : column.sql
+  }
+  const generated = place.scope === documentScope ? columnFor(layout, place, kind) : undefined
+  return generated === undefined
+    ? typedAt(baseOf(place, writing), place.path, kind)
+    : `${prefix}${identifier(generated)}`
+}
+
+export function columnIn(place: Place, { layout, prefix, collection }: Writing): FoundColumn | undefined {
+  return columnOf(place, layout, prefix, collection)
+}
+
+/** The time in a column, as precise as a Date is. */
+export function timeOf(place: Place, writing: Writing): string | undefined {
+  const column = columnIn(place, writing)
+  return column?.kind === 'time' ? `date_trunc('milliseconds', ${column.sql})` : undefined
+}
+
+/** The JSON of a place; undefined if it is in a column that holds something else. */
+function jsonOf(place: Place, writing: Writing): string | undefined {
+  const column = columnIn(place, writing)
+  if (column === undefined) return jsonAt(baseOf(place, writing), place.path)
+  return column.kind === 'json' ? jsonAt(column.sql, column.path) : undefined
 }
 
 /** Whether an index goes by this value, the beginning of it if it is text. */
 export function isIndexed(place: Place, kind: Kind, { layout }: Writing): boolean {
+  if (layout.row !== undefined) return false
   return place.meta === undefined && place.scope === documentScope && isOrdered(layout, place, kind)
 }
 
@@ -95,20 +114,61 @@ function baseOf(place: Place, { scopes, collection }: Writing): string {
 }
 
 function renderCompare({ by, place, operand }: Test & { op: 'compare' }, writing: Writing): string {
-  const time = timeOf(place, writing.prefix)
+  const { collection, binder } = writing
   const kind = kindOf(filled(operand))
   if (kind === 'null' && by === '=') return renderIsNull(place, writing, false)
-  if (time !== undefined && kind === 'text')
-    return `${time} ${by} ${writing.binder.bind(operand, 'timestamptz', timeText)}`
-  if (kind === 'json' && by === '=' && place.meta === undefined)
-    return `${jsonAt(baseOf(place, writing), place.path)} = ${writing.binder.bind(operand, 'jsonb', jsonText)}`
+  const column = columnIn(place, writing)
+  if (column?.kind === 'time' && kind === 'text')
+    return `${timeOf(place, writing)} ${by} ${binder.bind(operand, 'timestamptz', timeText)}`
+  if (kind === 'json' && by === '=') {
+    const json = jsonOf(place, writing)
+    return json === undefined ? 'false' : `${json} = ${binder.bind(operand, 'jsonb', jsonText)}`
+  }
   if (kind === 'null' || kind === 'json')
-    throw new InvalidQuery({ collection: writing.collection, reason: `an operand of ${by} is ${kind}` })
+    throw new InvalidQuery({ collection, reason: `an operand of ${by} is ${kind}` })
   if (by === '=' && isFoundByContaining(place, kind, writing)) return renderContains(place, operand, writing)
+  const own = writing.layout.row === undefined ? undefined : compareColumn(column, place, by, kind, operand, writing)
+  if (own !== undefined) return own
   const value = readAs(place, kind, writing)
   if (value === undefined) return 'false'
   if (kind !== 'text') return `${value} ${by} ${bindAs(kind, operand, writing)}`
   return compareText(value, by, bindText(place, operand, writing), isIndexed(place, kind, writing))
+}
+
+/**
+ * A column of a row, compared in its own type, so that an index on it serves. Undefined where the operand may be one that
+ * the type does not have: a number that is not whole, a text that is not a UUID, an argument of a compiled query.
+ */
+function compareColumn(
+  column: FoundColumn | undefined,
+  place: Place,
+  by: Comparison,
+  kind: Kind,
+  operand: unknown,
+  { binder }: Writing,
+): string | undefined {
+  if (column === undefined || column.kind !== kind || place.isLower === true) return undefined
+  const { sql, type } = column
+  if (type === 'bigint')
+    return !isOpen(operand) && isWholeNumber(operand)
+      ? `${sql} ${by} ${binder.bind(operand, type, numberText)}`
+      : undefined
+  if (type === 'numeric' || type === 'double precision') return `${sql} ${by} ${binder.bind(operand, type, numberText)}`
+  if (type === 'uuid')
+    return !isOpen(operand) && by === '=' && isUuid(operand)
+      ? `${sql} = ${binder.bind(operand, type, textOf)}`
+      : undefined
+  // Two texts that are equal are equal in every collation; less and greater go by code points here.
+  if (type === 'text' && (by === '=' || column.isBytewise)) return `${sql} ${by} ${binder.bind(operand, type, textOf)}`
+  return undefined
+}
+
+function isWholeNumber(operand: unknown): boolean {
+  return typeof operand === 'bigint' ? operand === BigInt.asIntN(64, operand) : Number.isSafeInteger(operand)
+}
+
+function isUuid(operand: unknown): boolean {
+  return typeof operand === 'string' && /^[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}$/i.test(operand)
 }
 
 function compareText(value: string, by: Comparison, operand: string, isIndexed: boolean): string {
@@ -133,7 +193,8 @@ function timeText(operand: unknown): string {
 
 /** A scalar under names alone is equal exactly if the body contains it, and that has an index. */
 function isFoundByContaining(place: Place, kind: Kind, writing: Writing): boolean {
-  if (place.meta !== undefined || place.isLower === true || place.scope !== documentScope) return false
+  if (writing.layout.row !== undefined || place.meta !== undefined) return false
+  if (place.isLower === true || place.scope !== documentScope) return false
   if (isIndexed(place, kind, writing) || columnFor(writing.layout, place, kind) !== undefined) return false
   return hasContaining(writing.layout, []) && place.path.length > 0 && !place.path.some(isIndex)
 }
@@ -168,11 +229,11 @@ function renderTextIn(
   textsIn: (given: unknown) => unknown[],
   writing: Writing,
 ): string {
-  const { binder, prefix } = writing
-  const time = timeOf(place, prefix)
+  const { binder } = writing
+  const time = timeOf(place, writing)
   if (time !== undefined)
     return `${time} = any(${binder.bind(operands, 'text[]', given => textsIn(given).map(timeText))}::timestamptz[])`
-  const value = readAs(place, 'text', writing)
+  const value = plainText(place, writing) ?? readAs(place, 'text', writing)
   if (value === undefined) return 'false'
   const list = binder.bind(operands, 'text[]', given => textsIn(given).map(textOf))
   const texts = place.isLower === true ? `array(select ${lowered('each')} from unnest(${list}) as each)` : list
@@ -184,26 +245,34 @@ function renderTextIn(
   return `(${short(value)} = any(${beginnings}) and ${value} = any(${texts}))`
 }
 
+/** The text column of a row as it is: whether texts are equal does not depend on the collation, and an index may serve. */
+function plainText(place: Place, writing: Writing): string | undefined {
+  if (writing.layout.row === undefined || place.isLower === true) return undefined
+  const column = columnIn(place, writing)
+  return column?.type === 'text' ? column.sql : undefined
+}
+
 function shortened(text: string): string {
   return text.length <= shortLength ? text : [...text].slice(0, shortLength).join('')
 }
 
 function renderIsNull(place: Place, writing: Writing, isNegated: boolean): string {
-  if (place.meta !== undefined)
-    return `${writing.prefix}${metaColumns[place.meta].column} is ${isNegated ? 'not ' : ''}null`
-  const type = `coalesce(jsonb_typeof(${jsonAt(baseOf(place, writing), place.path)}), 'null')`
+  const column = columnIn(place, writing)
+  if (column !== undefined && column.kind !== 'json') return `${column.sql} is ${isNegated ? 'not ' : ''}null`
+  const type = `coalesce(jsonb_typeof(${jsonOf(place, writing)}), 'null')`
   return `${type} ${isNegated ? '<>' : '='} 'null'`
 }
 
 /** Asked of the whole body, written as a nested object, where a path has no index of its own. */
 function renderContains(place: Place, operand: unknown, writing: Writing): string {
-  if (place.meta !== undefined) return 'false'
+  const json = jsonOf(place, writing)
+  if (json === undefined) return 'false'
   const { path, scope } = place
-  const isOwn = path.length > 0 && (hasContaining(writing.layout, path) || path.some(isIndex))
   const kind = kindOf(filled(operand))
   const encode = kind === 'number' ? numberText : jsonText
-  if (scope !== documentScope || isOwn || path.length === 0)
-    return `${jsonAt(baseOf(place, writing), path)} @> ${writing.binder.bind(operand, 'jsonb', encode)}`
+  const isOwn = path.length > 0 && (hasContaining(writing.layout, path) || path.some(isIndex))
+  if (writing.layout.row !== undefined || scope !== documentScope || isOwn || path.length === 0)
+    return `${json} @> ${writing.binder.bind(operand, 'jsonb', encode)}`
   const opening = path.map(step => `{${JSON.stringify(step)}:`).join('')
   const nest = (given: unknown): string => opening + encode(given) + '}'.repeat(path.length)
   return `${baseOf(place, writing)} @> ${writing.binder.bind(operand, 'jsonb', nest)}`
@@ -233,8 +302,8 @@ export function checkedPattern(pattern: string): string {
 }
 
 function renderElemMatch({ place, scope, of }: Test & { op: 'elemMatch' }, writing: Writing): string {
-  if (place.meta !== undefined) return 'false'
-  const array = jsonAt(baseOf(place, writing), place.path)
+  const array = jsonOf(place, writing)
+  if (array === undefined) return 'false'
   const alias = `e${writing.scopes.size}`
   const inside = { ...writing, scopes: new Map([...writing.scopes, [scope, `${alias}.value`]]) }
   return `exists (
@@ -244,10 +313,17 @@ function renderElemMatch({ place, scope, of }: Test & { op: 'elemMatch' }, writi
 }
 
 function renderSearch({ place, operand, language }: Test & { op: 'search' }, writing: Writing): string {
-  const { search } = writing.layout
-  const fields = place.path.length === 0 && place.scope === documentScope ? search.fields : [place.path]
+  const { search, row } = writing.layout
   const chosen = checkLanguage(language ?? search.language)
   const words = writing.binder.bind(operand, 'text', textOf)
-  const vector = vectorOf(baseOf(place, writing), { fields, language: chosen })
+  const vector =
+    row === undefined
+      ? vectorOf(searchedTexts(place, search.fields, writing), chosen)
+      : vectorOf([readAs(place, 'text', writing) ?? 'null'], chosen)
   return `${vector} @@ websearch_to_tsquery(${configuration(chosen)}, ${words})`
+}
+
+function searchedTexts(place: Place, fields: SearchFields['fields'], writing: Writing): string[] {
+  const searched = place.path.length === 0 && place.scope === documentScope ? fields : [place.path]
+  return searched.map(path => typedAt(baseOf(place, writing), path, 'text'))
 }

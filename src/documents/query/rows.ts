@@ -1,12 +1,14 @@
-/** The rows of a query: which columns it asks for, and what is made of them. */
+/** The rows of a query: the columns it asks for, and the results made of them. */
 
+import { identifier } from '../../database/sql.ts'
 import { type StoredDocument, toDocument } from '../read.ts'
 import { InvalidQuery } from './errors.ts'
-import { jsonAt, metaColumns } from './expression.ts'
+import { jsonAt } from './expression.ts'
 import type { MetaFields, Place } from './field.ts'
 import { renderIncluded, takeIncluded } from './include.ts'
+import type { Layout } from './layout.ts'
 import { cursorColumns, type Part, renderOrder, renderPart } from './order.ts'
-import type { Writing } from './render.ts'
+import { columnIn, type Writing } from './render.ts'
 import { type QuerySource, type QueryState, renderFrom, type Written, write } from './state.ts'
 
 const documentColumns = ['id', 'body', 'version', 'created_at', 'updated_at', 'created_by', 'updated_by', 'deleted_at']
@@ -24,10 +26,10 @@ export interface SelectOptions {
 export function writeSelect(source: QuerySource, state: QueryState, options: SelectOptions = {}): Written {
   return write(source, writing => {
     const { order, limit, cap, offset } = state
-    const columns = [...rowColumns(state, writing), ...state.included.map(each => renderIncluded(each, writing))]
-    if (options.marked === true) columns.push('d.id', ...cursorColumns(order, writing))
+    const columns = [...selectedColumns(state, writing), ...state.included.map(each => renderIncluded(each, writing))]
+    if (options.marked === true) columns.push(...cursorColumns(order, writing))
     const more = options.part === undefined ? [] : [renderPart(order, options.part, writing)]
-    let text = `/* documents.query */\n  select ${columns.join(', ')}\n  ${renderFrom(source, state, writing, more)}`
+    let text = `/* ${source.label}.query */\n  select ${columns.join(', ')}\n  ${renderFrom(source, state, writing, more)}`
     if (order.length > 0 || options.ordered === true)
       text += `\n  order by ${renderOrder(order, writing, options.part?.has)}`
     if (limit !== undefined || cap < Number.POSITIVE_INFINITY) {
@@ -40,25 +42,41 @@ export function writeSelect(source: QuerySource, state: QueryState, options: Sel
 }
 
 export function writeCount(source: QuerySource, state: QueryState): Written {
-  return write(source, writing => `/* documents.count */\n  select count(*)\n  ${renderFrom(source, state, writing)}`)
-}
-
-function rowColumns({ selected }: QueryState, { prefix }: Writing): string[] {
-  if (selected === undefined) return documentColumns.map(column => prefix + column)
-  return [...selected.values()].map(({ path, meta }) =>
-    meta === undefined ? jsonAt(`${prefix}body`, path) : prefix + metaColumns[meta].column,
+  return write(
+    source,
+    writing => `/* ${source.label}.count */\n  select count(*)\n  ${renderFrom(source, state, writing)}`,
   )
 }
 
-/** How many columns the row itself has, without those of a cursor. */
-export function widthOf({ selected, included }: QueryState): number {
-  return (selected?.size ?? documentColumns.length) + included.length
+function selectedColumns({ selected }: QueryState, writing: Writing): string[] {
+  const { prefix, layout } = writing
+  if (selected === undefined) return columnNames(layout).map(column => prefix + column)
+  return [...selected.values()].map(place => {
+    const column = columnIn(place, writing)
+    if (column === undefined) return jsonAt(`${prefix}body`, place.path)
+    return column.path.length === 0 ? column.sql : jsonAt(column.sql, column.path)
+  })
 }
 
-/** What a row stands for. */
-export function toRow({ collection }: QuerySource, state: QueryState, row: readonly unknown[]): unknown {
+/** The columns of a whole document, or of a whole row. */
+function columnNames({ row }: Layout): readonly string[] {
+  return row === undefined ? documentColumns : [...row.columns.keys()].map(name => identifier(name).quoted)
+}
+
+/** How many columns the row itself has, without those of a cursor. */
+export function widthOf({ layout }: QuerySource, { selected, included }: QueryState): number {
+  return (selected?.size ?? columnNames(layout).length) + included.length
+}
+
+/** The result that a row of the statement stands for. */
+export function toRow({ collection, layout }: QuerySource, state: QueryState, row: readonly unknown[]): unknown {
   const { selected, included } = state
-  const own = selected === undefined ? toDocument(collection, row) : toSelection(selected, row)
+  const own =
+    selected !== undefined
+      ? toSelection(selected, row)
+      : layout.row === undefined
+        ? toDocument(collection, row)
+        : Object.fromEntries([...layout.row.columns.keys()].map((name, i) => [name, row[i]]))
   if (included.length === 0) return own
   const first = selected?.size ?? documentColumns.length
   const found = included.map((each, i) => [each.name, takeIncluded(each, row[first + i])] as const)

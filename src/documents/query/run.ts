@@ -6,13 +6,13 @@ import { type CallOptions, prepared } from '../collection.ts'
 import { InvalidQuery, UnknownLanguage } from './errors.ts'
 import type { QuerySource, QueryState, Written } from './state.ts'
 
-/** What runs the statements of one call; the collections that are included are made ready, too. */
+/** What runs the statements of one call; the collections that are included are made ready, too. Called before a statement is written. */
 export async function executorFor(source: QuerySource, state: QueryState, options: CallOptions): Promise<Executor> {
   for (const { source: other } of state.included) await prepared(other.collection, options)
   return prepared(source.collection, options)
 }
 
-/** Runs a statement and tells the advisor. */
+/** Runs a statement, and passes it to the advisor. */
 export async function runQuery(
   source: QuerySource,
   state: QueryState,
@@ -25,7 +25,7 @@ export async function runQuery(
   return rows
 }
 
-/** The same for one that is always worth being prepared. */
+/** The same for a statement that is always prepared. */
 export async function runPrepared(
   source: QuerySource,
   state: QueryState,
@@ -33,19 +33,19 @@ export async function runPrepared(
   executor: Executor,
 ): Promise<unknown[][]> {
   const start = performance.now()
-  const rows = await send(source, { label: 'documents.query', text, values }, executor)
+  const rows = await send(source, { label: `${source.label}.query`, text, values }, executor)
   source.noteRun({ state, text, rows: rows.length, tookMs: performance.now() - start })
   return rows
 }
 
-/** Gives the lines of a plan. */
+/** Returns the lines of a plan. */
 export function runExplain(
   source: QuerySource,
   text: string,
   values: readonly unknown[],
   executor: Executor,
 ): Promise<unknown[][]> {
-  return send(source, { label: 'documents.explain', text, values, unprepared: true }, executor)
+  return send(source, { label: `${source.label}.explain`, text, values, unprepared: true }, executor)
 }
 
 /** Runs the statement of a query that may be of any shape. */
@@ -55,7 +55,8 @@ function runText(
   values: readonly unknown[],
   executor: Executor,
 ): Promise<unknown[][]> {
-  return send(source, { label: 'documents.query', text, values, unprepared: !isWorthPreparing(source, text) }, executor)
+  const unprepared = !isWorthPreparing(source, text)
+  return send(source, { label: `${source.label}.query`, text, values, unprepared }, executor)
 }
 
 async function send(source: QuerySource, statement: Statement, executor: Executor): Promise<unknown[][]> {
@@ -76,7 +77,7 @@ function isWorthPreparing({ prepared: known }: QuerySource, text: string): boole
   return true
 }
 
-/** What the database alone can tell is wrong with an operand. */
+/** Errors in operands that only the database can find. */
 function toQueryError({ collection }: QuerySource, error: unknown): unknown {
   if (!isRillflowError(error, 'database_failed')) return error
   const { sqlState, reason } = error as unknown as { sqlState: string; reason: string }

@@ -2,7 +2,6 @@
 
 import { literal } from '../../database/sql.ts'
 import { InvalidQuery, UnknownLanguage } from './errors.ts'
-import { typedAt } from './expression.ts'
 
 /** The fields that a collection is searched in. */
 export interface SearchFields {
@@ -36,12 +35,12 @@ export function configuration(language: string): string {
 }
 
 /**
- * The words of some fields. A vector holds a megabyte, and more would be an error: the first 100 000 characters fit,
+ * The words of some texts. A vector holds a megabyte, and more would be an error: the first 100 000 characters fit,
  * whatever they are.
  */
-export function vectorOf(base: string, { fields, language }: SearchFields): string {
-  if (fields.length === 0)
+export function vectorOf(texts: readonly string[], language: string): string {
+  if (texts.length === 0)
     throw new InvalidQuery({ reason: 'the collection declares no fields for full text; name one: search(c.notes, …)' })
-  const texts = fields.map(path => `coalesce(${typedAt(base, path, 'text')}, '')`)
-  return `to_tsvector(${configuration(language)}, left(${texts.join(` || ' ' || `)}, 100000))`
+  const words = texts.map(text => `coalesce(${text}, '')`).join(` || ' ' || `)
+  return `to_tsvector(${configuration(language)}, left(${words}, 100000))`
 }

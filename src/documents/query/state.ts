@@ -1,4 +1,4 @@
-/** What has been asked of a query so far: a value that every step copies and none changes. */
+/** The state of a query: a value that every step copies and none changes. */
 import type { CollectionBase } from '../collection.ts'
 import { Parameters } from './bind.ts'
 import type { Condition } from './condition.ts'
@@ -7,13 +7,15 @@ import type { Layout } from './layout.ts'
 import type { OrderKey } from './order.ts'
 import { renderCondition, startWriting, type Writing } from './render.ts'
 
-/** A collection as its queries see it. */
+/** A collection, or a table of rows, as its queries see it. */
 export interface QuerySource {
+  /** What the labels of its statements begin with. */
+  readonly label: 'documents' | 'rows'
   readonly collection: CollectionBase
   readonly layout: Layout
-  /** Texts that were prepared, up to a limit: filters from outside may have any number of shapes. */
+  /** The texts that were prepared, up to a limit: filters from outside may have any number of shapes. */
   readonly prepared: Set<string>
-  /** Told of each query that was run. */
+  /** Called with each query that was run. */
   noteRun(run: QueryRun): void
 }
 
@@ -30,7 +32,7 @@ export interface QueryState {
   readonly order: readonly OrderKey[]
   /** A number, or its placeholder. */
   readonly limit: unknown
-  /** The most that `first` and its like can use, whatever the limit. */
+  /** The most rows that `first`, `one` and `optional` can use, whatever the limit. */
   readonly cap: number
   readonly offset: unknown
   readonly deleted: 'hidden' | 'included' | 'only'
@@ -81,9 +83,10 @@ export function renderFrom(
   writing: Writing,
   more: readonly string[] = [],
 ): string {
-  const { prefix } = writing
+  const { prefix, layout } = writing
   const all = conditions.map(each => renderCondition(each, writing)).concat(more)
-  if (deleted !== 'included') all.unshift(`${prefix}deleted_at is ${deleted === 'only' ? 'not ' : ''}null`)
+  if (layout.row === undefined && deleted !== 'included')
+    all.unshift(`${prefix}deleted_at is ${deleted === 'only' ? 'not ' : ''}null`)
   const where = all.length === 0 ? '' : `\n  where ${all.join('\n    and ')}`
   return `from ${collection.table} as ${prefix.slice(0, -1)}${where}`
 }

@@ -17,7 +17,7 @@ import { VersionConflict } from '../errors.ts'
 import { appendInline } from '../inline/inline.ts'
 import type { Log } from '../log.ts'
 import type { Wake } from '../order/wake.ts'
-import { rereadable } from '../read/stream.ts'
+import { rereadable } from '../read/read.ts'
 import type { GroupCommit } from './group-commit.ts'
 import { type AppendResult, earlierResults, mayStillBeStored, refusal, repeatedBy, resultsOf } from './outcome.ts'
 import {
@@ -65,6 +65,8 @@ export interface UnitOfWork {
   readonly digest?: string | undefined
   /** Whether its events may be stored already. */
   readonly checkIds: boolean
+  /** The span that the append is part of, if it has none of its own. */
+  readonly span?: Span | undefined
 }
 
 /** One result for each stream. */
@@ -75,7 +77,7 @@ export function appendEvents(
   unit?: UnitOfWork,
 ): Promise<AppendResult[]> {
   const { telemetry, schema } = parts.log
-  if (!telemetry.isTraced) return appendAndCount(parts, streams, options, unit)
+  if (!telemetry.isTraced || unit?.span !== undefined) return appendAndCount(parts, streams, options, unit, unit?.span)
   const fields = { streams: streams.map(part => part.stream) }
   return telemetry.span({ name: 'events.append', schema, fields }, span =>
     appendAndCount(parts, streams, carrying(options, span), unit, span),
@@ -205,7 +207,7 @@ export async function appendIn(parts: AppendParts, append: Append, tx: AnyTransa
   parts.rememberIds(tx, idsOf(append))
   await wake.appendedIn(tx, executor)
   const count = (): void => log.telemetry.count('events_appended_total', append.eventCount)
-  // Of a user's own transaction nobody tells us whether it was committed.
+  // Whether a transaction of the user's own was committed is not known here.
   if (isOwnTransaction(tx)) tx.afterCommit(count)
   else count()
   return results

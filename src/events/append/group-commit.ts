@@ -18,6 +18,7 @@
  * What can fail: the connection, for longer than `resendMs`. The outcome of an append that may have been seen by the
  * database is then `OutcomeUnknown`, never "failed".
  */
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { coalesce } from '../../core/coalesce.ts'
 import { isRillflowError, StoreClosed } from '../../core/errors.ts'
 import { settledWithin, sleep } from '../../core/lifecycle.ts'
@@ -25,6 +26,7 @@ import { type Backoff, defaultBackoff, delay } from '../../core/retry.ts'
 import type { Transaction } from '../../database/database.ts'
 import { OutcomeUnknown } from '../../database/errors.ts'
 import { isCollision, lockNotAvailable, sqlStateOf, uniqueViolation } from '../../database/sqlstate.ts'
+import { runOutside } from '../../database/transaction.ts'
 import { channels } from '../../telemetry/telemetry.ts'
 import { appendInline, inlineTimeout } from '../inline/inline.ts'
 import type { Log } from '../log.ts'
@@ -65,6 +67,8 @@ interface Submission {
   isUnanswered: boolean
   /** Whether code has to run in its transaction, so that it cannot share a call. */
   needsTransaction: boolean
+  /** Where that code runs: as part of the caller's span, and outside of its transaction. */
+  inCallersSpan<T>(work: () => T): T
 }
 
 /** What one call made of one append: the database's answer, or why there will be none. */
@@ -96,7 +100,11 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
   return {
     submit(append, signal) {
       const needsTransaction = !canBeGrouped(append) || log.inline.mayWant(append)
-      return queue.submit({ append, names: namesOf(append), isUnanswered: false, needsTransaction }, { signal })
+      const inCallersSpan = log.telemetry.isTraced ? AsyncLocalStorage.snapshot() : runHere
+      return queue.submit(
+        { append, names: namesOf(append), isUnanswered: false, needsTransaction, inCallersSpan },
+        { signal },
+      )
     },
     drain: () => queue.close(new StoreClosed({})),
   }
@@ -268,9 +276,9 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
   }
 
   async function sendOnce(batch: readonly Submission[], waits: boolean): Promise<Outcome[]> {
-    const { append, needsTransaction } = batch[0]!
+    const { append, needsTransaction, inCallersSpan } = batch[0]!
     const appends = batch.map(each => each.append)
-    if (needsTransaction) return [await sendInTransaction(append)]
+    if (needsTransaction) return [await inCallersSpan(() => runOutside(() => sendInTransaction(append)))]
     if (append.alongside !== undefined) return append.alongside.together!.send(appends)
     if (append.advisoryLock) return database.transaction(tx => lockThenSend(tx, append), { timeoutMs: limits.resendMs })
     const isPlain = batch.length === 1 && append.parts.length === 1 && append.key === undefined && !append.checkIds
@@ -345,6 +353,10 @@ function chainsOf(submissions: readonly Submission[]): Submission[][] {
 /** Documents without events have no ids by which an earlier try would be found. */
 function isRepeatable({ append, isUnanswered }: Submission): boolean {
   return append.eventCount > 0 || !isUnanswered
+}
+
+function runHere<T>(work: () => T): T {
+  return work()
 }
 
 const busy: Outcome = { kind: 'busy', failedPart: 0, versions: [], positions: [] }

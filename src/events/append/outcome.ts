@@ -30,16 +30,13 @@ export interface AppendResult {
 /** The answer as the caller gets it, or the error that says what was refused. */
 export function resultsOf(append: Append, outcome: Outcome): AppendResult[] {
   if (outcome.kind !== 'appended') throw refusal(append, outcome)
-  return append.parts.map(
-    (part, at) =>
-      new Result(
-        part.stream,
-        outcome.versions[at]!,
-        outcome.positions[at]!,
-        part.events.map(event => event.id),
-        false,
-      ),
-  )
+  return append.parts.map(({ stream, events }, at) => ({
+    stream,
+    version: outcome.versions[at]!,
+    position: outcome.positions[at]!,
+    eventIds: events.map(event => event.id),
+    repeated: false,
+  }))
 }
 
 /** The first outcome of an append that was stored before, found by its key or by its events' ids. */
@@ -71,7 +68,8 @@ export async function earlierResults(
     const row = found.get(part.stream)
     // Its events were deleted with the stream, after the time that archived ones are kept.
     if (row === undefined) throw new StreamTombstoned({ stream: part.stream })
-    return new Result(part.stream, Number(row.version), row.position, row.ids.split(','), true)
+    const { stream, version, position } = row
+    return { stream, version, position, eventIds: row.ids.split(','), repeated: true }
   })
 }
 
@@ -106,21 +104,4 @@ export function refusal(append: Append, { kind, failedPart, versions }: Outcome)
   if (kind === 'repeated' || kind === 'stored') return new IdempotencyConflict({ key })
   if (kind === 'mismatched') return new IdempotencyMismatch({ key })
   return new DuplicateEventId({ eventIds: append.parts.flatMap(part => part.events.map(event => event.id)) })
-}
-
-/** A class only for its prototype's toJSON: a bigint cannot be put into JSON as it is. */
-class Result implements AppendResult {
-  readonly stream: string
-  readonly version: number
-  readonly position: number
-  readonly eventIds: readonly string[]
-  readonly repeated: boolean
-
-  constructor(stream: string, version: number, position: number, eventIds: readonly string[], repeated: boolean) {
-    this.stream = stream
-    this.version = version
-    this.position = position
-    this.eventIds = eventIds
-    this.repeated = repeated
-  }
 }

@@ -145,7 +145,7 @@ function checkAgainstSchema(log: Log, type: string, text: string, checks: Promis
   const issues = checkSchema(schema, JSON.parse(text), 'data')
   if (isPromise(issues)) {
     const check = issues.then(late => refuseIssues(type, late))
-    // Whoever fails before it waits for this one leaves nobody to hear of it.
+    // A check that fails before this one is awaited would leave its rejection unhandled.
     check.catch(() => {})
     checks.push(check)
   } else refuseIssues(type, issues)

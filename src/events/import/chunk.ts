@@ -7,6 +7,7 @@ import { retry } from '../../core/retry.ts'
 import type { Transaction } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import { sqlStateOf, uniqueViolation } from '../../database/sqlstate.ts'
+import { moment } from '../../schema/clock.sql.ts'
 import { DuplicateEventId, ImportBypassesInline, ImportMismatch, StreamArchived, StreamTombstoned } from '../errors.ts'
 import type { Log } from '../log.ts'
 
@@ -69,7 +70,8 @@ async function storeIn(
       array(
         select nextval(${log.names.events_position.quoted}::regclass)
         from generate_series(1, ${chunk.events.length}::integer))::text as positions,
-      clock_timestamp()::text as now`)
+      moment.at::text as now
+    from ${moment(log.names.clock)}`)
   const [[drawn]] = await Promise.all([drawing, announced])
   const { now } = drawn!
   const positions = drawn!.positions.slice(1, -1).split(',')
@@ -92,14 +94,14 @@ async function takeStreams(log: Log, tx: Transaction, chunk: Chunk): Promise<Map
   if (missing.length > 0) {
     // A new stream is written once, with the version it will have.
     const made = await tx.runArrays(sql`/* events.import_create_streams */
-      insert into ${log.names.streams} (stream, version)
-      select u.stream, u.version
+      insert into ${log.names.streams} (stream, version, created_at)
+      select u.stream, u.version, ${log.names.clock}(u.stream)
       from unnest(${missing}::text[], ${missing.map(stream => counts.get(stream)!)}::bigint[]) as u(stream, version)
       order by u.stream collate "C"
       on conflict do nothing
       returning stream`)
     const own = new Set(made.map(([stream]) => stream as string))
-    // Somebody else made these meanwhile.
+    // Another transaction made these in the meantime.
     const others = missing.filter(stream => !own.has(stream))
     for (const [stream, version] of await lockStreams(log, tx, others)) versions.set(stream, version)
   }
@@ -147,8 +149,9 @@ async function refuseInline(log: Log, tx: Transaction, chunk: Chunk): Promise<vo
 /** Moves the import's own mark; zero rows mean that another process is at the same import. */
 async function advance(log: Log, tx: Transaction, name: string, before: number, chunk: Chunk): Promise<void> {
   const moved = await tx.run(sql`/* events.import_advance */
-    insert into ${log.names.imports} as known (name, events, digest)
-    values (${name}::text, ${before + chunk.events.length}::bigint, ${chunk.digest}::text)
+    insert into ${log.names.imports} as known (name, events, digest, updated_at)
+    select ${name}::text, ${before + chunk.events.length}::bigint, ${chunk.digest}::text, moment.at
+    from ${moment(log.names.clock)}
     on conflict (name) do update
       set events = excluded.events, digest = excluded.digest, updated_at = excluded.updated_at
       where known.events = ${before}::bigint

@@ -88,7 +88,7 @@ export async function importEvents(
       storing.catch(() => {})
     }
   } finally {
-    // Also when the source failed: what is under way is done before the caller hears of it.
+    // Also when the source failed: the chunk that is being stored ends before the caller is answered.
     await storing
   }
   return progress()

@@ -2,14 +2,15 @@
  * Changing what is inline while others append.
  *
  * An append has looked at `inline_projections` before it writes anything, and keeps that look as a shared lock until its
- * transaction ends. Who holds the barrier, the exclusive lock of that table, therefore knows: every event of an append
+ * transaction ends. A transaction that holds the barrier, the exclusive lock of that table, therefore knows: every event of an append
  * that has looked is committed or will never be, so the log is settled up to its head; and the next append waits, then
  * sees what is decided here. What must happen at that moment (to fold the last events, to rename a table) belongs between
  * taking the barrier and the commit.
  *
  * Take it first: a transaction that has locked documents or rows of consumers before may wait for an append that waits
- * for it. It is never waited for longer than half a second at a time, since appends queue behind whoever waits.
+ * for it. It is never waited for longer than half a second at a time, since appends queue behind a transaction that waits.
  */
+
 import { isRillflowError, TimedOut } from '../../core/errors.ts'
 import { sleep } from '../../core/lifecycle.ts'
 import { checkName } from '../../core/name.ts'
@@ -17,6 +18,7 @@ import { type Backoff, delay } from '../../core/retry.ts'
 import type { Executor, Transaction } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import { lockNotAvailable, sqlStateOf } from '../../database/sqlstate.ts'
+import { moment } from '../../schema/clock.sql.ts'
 import type { Log } from '../log.ts'
 
 /** An inline projection as the database knows it. */
@@ -41,8 +43,9 @@ export async function activateInline(
   await holdInlineBarrier(log, tx)
   const stored = types === undefined ? null : [...new Set(types.flatMap(type => log.upcasters.sourcesOf(type)))]
   await tx.run(sql`/* inline.activate */
-    insert into ${log.names.inline_projections} as i (name, version, types)
-    values (${name}::text, ${version}::integer, ${stored}::text[])
+    insert into ${log.names.inline_projections} as i (name, version, types, activated_at)
+    select ${name}::text, ${version}::integer, ${stored}::text[], moment.at
+    from ${moment(log.names.clock)}
     on conflict (name) do update
       set version = excluded.version, types = excluded.types, activated_at = excluded.activated_at`)
   await noteChange(log, tx)

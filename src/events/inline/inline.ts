@@ -5,7 +5,7 @@
  *     keys, streams locked, ids,  they see versions, no          announce, draw
  *     versions                    positions                      positions, insert
  *
- * No code of anybody's runs while a bound is announced, so a slow projection holds back nobody's reading. Two appends that
+ * No user code runs while a bound is announced, so a slow projection holds back no reader. Two appends that
  * change one document wait for each other before positions are drawn: what a projection does to a document, it does in
  * the order of positions.
  */

@@ -1,5 +1,5 @@
 /**
- * Following the log: every event after a position, in order, none twice, none skipped, until it is told to stop.
+ * Following the log: every event after a position, in order, none twice, none skipped, until it is stopped.
  * Archived streams are followed too: a follower that falls behind must not miss what was archived meanwhile.
  *
  * Invariant: the cursor never passes `settled`. After a restart of the server it goes back to the last event given out,
@@ -11,8 +11,8 @@ import { throwIfAborted } from '../../core/lifecycle.ts'
 import type { RecordedEvent } from '../definition.ts'
 import type { Log } from '../log.ts'
 import { checkPosition, type EventFilter, readSettled } from '../read/log.ts'
-import { rereadable } from '../read/stream.ts'
-import { type Settled, settle } from './settle.ts'
+import { rereadable } from '../read/read.ts'
+import { type Settled, settle } from './order.ts'
 import { isStillKnown, type LogWatch, rewound } from './watch.ts'
 
 export interface TailOptions<Type extends string = string> extends EventFilter<Type> {
@@ -74,5 +74,5 @@ export async function* tailLog(
 /** The server may have restarted: is the log still the one we read? */
 async function verify(log: Log, last: RecordedEvent, now: Settled): Promise<void> {
   if (!(await rereadable(log.database, log, () => isStillKnown(log, last))))
-    throw rewound(log, last.position, now, `event ${last.id} at ${last.position} is not there any more`)
+    throw rewound(log, last.position, now, `event ${last.id} at ${last.position} no longer exists`)
 }

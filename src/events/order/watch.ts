@@ -1,12 +1,18 @@
 /**
- * Watching the end of the log, once per store for all who wait: tails, `waitFor`, and later every consumer.
+ * Waits for the log to grow, on behalf of every consumer, tail and `waitFor` of one store.
  *
- * While somebody waits, the log is settled on every hint, and by a jittered poll, which is the truth. While something
- * is announced but not settled it looks again after 2 ms, doubling to 250 ms, because an append that is rolled back
- * wakes nobody. With nobody waiting it asks nothing.
+ *     beyond(position) ──► waiters ──► loop: settle() ──► answers each waiter whose position is passed
+ *                                       ▲ hint · poll · again after 2…250 ms while an append is open
  *
- * A restart of the server is noticed by its sessions, another server by the timeline. What was read up to then may be
- * undone: a waiter whose log it is not any more gets `LogRewound`; after a mere restart it is told, and looks itself.
+ * Guarantees:
+ * - One query answers all waiters; without waiters there are no queries.
+ * - A position is reported only when it is settled: every event up to it is visible or will never exist.
+ * - An append that is rolled back sends no hint. While one is open the loop therefore looks again, after 2 ms, then 4, up to
+ *   250.
+ *
+ * What can fail: the database is away: waiters keep waiting. The server restarted, which its sessions show, or another one
+ * took over, which the timeline shows: events that were read may be undone. A waiter whose log was replaced is rejected with
+ * `LogRewound`; after a restart it is answered at once, and looks itself. Any other error rejects all waiters.
  */
 import { isRillflowError } from '../../core/errors.ts'
 import { abortError, onAbort } from '../../core/lifecycle.ts'
@@ -16,13 +22,13 @@ import { channels } from '../../telemetry/telemetry.ts'
 import type { RecordedEvent } from '../definition.ts'
 import { LogRewound } from '../errors.ts'
 import type { Log } from '../log.ts'
-import { type Settled, settle } from './settle.ts'
+import { type Settled, settle } from './order.ts'
 import type { Wake } from './wake.ts'
 
 export interface LogWatch {
   /** Resolves once the log is settled beyond `after`, or at once if the server may have restarted since `seen`. */
   beyond(after: number, seen: Settled | undefined, signal?: AbortSignal): Promise<Settled>
-  /** Rejects all who wait. */
+  /** Rejects all waiters. */
   close(reason: Error): void
 }
 
@@ -33,11 +39,11 @@ interface Waiter {
   readonly reject: (error: unknown) => void
 }
 
-/** What is watched: how far it is settled, and who tells of news. */
+/** A log that is watched: how far it is settled, and hints that it has grown. */
 export interface Watched {
   settle(): Promise<Settled>
   /** Calls back on every hint until the function returned is called. */
-  listen(hear: () => void): () => void
+  listen(listener: () => void): () => void
 }
 
 export function watchLog(log: Log, wake: Wake, pollMs: number): LogWatch {

@@ -11,10 +11,10 @@ import type { Executor } from '../../database/database.ts'
 import { numeral, sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../definition.ts'
 import type { Log } from '../log.ts'
-import { settle } from '../order/settle.ts'
-import { eventsOfCopy, eventsOfRows, lastPosition } from './rows.ts'
+import { settle } from '../order/order.ts'
+import { checkPaging, readsAhead, rereadable } from './read.ts'
+import { eventColumns, eventsOfCopy, eventsOfRows, lastPosition } from './rows.ts'
 import { inPages } from './sequence.ts'
-import { checkPaging, readsAhead, rereadable } from './stream.ts'
 
 /** Which events are wanted; all that is given must hold. */
 export interface EventFilter<Type extends string = string> {
@@ -123,9 +123,7 @@ function copiedPages(log: Log, { includeArchived = false }: ReadLogOptions): Pag
   const copy = async (after: number, to: number): Promise<Buffer> => {
     hidden ??= includeArchived ? '' : await archivedClause(log)
     return log.database.copyOut(`
-        select
-          position, stream, version, event_id, type, schema_version, data, headers,
-          correlation_id, causation_id, user_id, created_at
+        select ${eventColumns}
         from ${log.names.events} as e
         where position > ${numeral(after)}
           and position <= ${numeral(to)}
@@ -141,7 +139,7 @@ function copiedPages(log: Log, { includeArchived = false }: ReadLogOptions): Pag
     const last = lastPosition(page)
     if (last !== undefined && last < to && readsAhead(log, log.database)) {
       coming = { after: last, page: copy(last, to) }
-      // If nobody reads on, nobody will look at it.
+      // If the reader stops here, no one awaits it.
       coming.page.catch(() => {})
       // Taking this one apart keeps the thread: let the question out first.
       await new Promise(setImmediate)
@@ -189,9 +187,7 @@ export async function filteredRows(
   const rows = await executor.runArrays(
     correlationId === null
       ? sql`/* events.read_log */
-          select
-            position, stream, version, event_id, type, schema_version, data, headers,
-            correlation_id, causation_id, user_id, created_at
+          select ${eventColumns}
           from ${log.names.events} as e
           where position > ${after}::bigint
             and position <= ${to}::bigint
@@ -208,9 +204,7 @@ export async function filteredRows(
           order by position
           limit ${limit}::integer`
       : sql`/* events.read_correlation */
-          select
-            position, stream, version, event_id, type, schema_version, data, headers,
-            correlation_id, causation_id, user_id, created_at
+          select ${eventColumns}
           from ${log.names.events} as e
           where correlation_id = ${correlationId}::text
             and position > ${after}::bigint

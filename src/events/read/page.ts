@@ -1,6 +1,6 @@
 /**
- * One page of the log for who follows it by itself: what fits a filter, how far was looked, and which events could not be
- * given the shape their readers expect. Those come as they are stored, each with its error: one bad event must not hide
+ * One page of the log for a consumer: the events that pass a filter, how far the log was searched, and which events could not
+ * be given the shape their readers expect. Those come as they are stored, each with its error: one bad event must not hide
  * the good ones around it.
  */
 import { canonicalJson } from '../../core/json.ts'
@@ -10,8 +10,8 @@ import type { RecordedEvent } from '../definition.ts'
 import type { Log } from '../log.ts'
 import { type CopiedPage, copyPage, eventsOfCopied, isWorthCopying } from './copy-page.ts'
 import { type EventFilter, filteredRows } from './log.ts'
+import { rereadable } from './read.ts'
 import { eventsOfRows, rawEventOfRow } from './rows.ts'
-import { rereadable } from './stream.ts'
 
 export interface PageRequest {
   readonly filter: EventFilter

@@ -4,28 +4,58 @@
 import { type Awaitable, isPromise } from '../../core/core.ts'
 import { checkSchema } from '../../core/schema-check.ts'
 import { CopiedLine, newline } from '../../database/copy-text.ts'
-import { parseTimestamp } from '../../database/parse.ts'
+import { Fragment, type Identifier, identifiers } from '../../database/sql.ts'
 import { refuseIssues } from '../append/prepare.ts'
 import type { RecordedEvent } from '../definition.ts'
 import { toRecordedEvent } from '../event.ts'
 import type { Log } from '../log.ts'
 
-const noHeaders: Readonly<Record<string, unknown>> = Object.freeze({})
+/** The columns of an event, in the order in which every statement selects them and `eventOf` takes them. */
+const columns = [
+  'position',
+  'stream',
+  'version',
+  'event_id',
+  'type',
+  'schema_version',
+  'data',
+  'headers',
+  'correlation_id',
+  'causation_id',
+  'user_id',
+  'created_at',
+] as const
 
-/** Rows of: position, stream, version, event_id, type, schema_version, data, headers, correlation_id, causation_id, user_id, created_at. */
-export function eventsOfRows(log: Log, rows: readonly unknown[][]): Awaitable<RecordedEvent[]> {
+/** What to select of the log, to have rows that `eventsOfRows` takes. */
+export const eventColumns: Identifier = identifiers(columns)
+
+/** The same of a joined table, with other expressions in the place of some columns. */
+export function eventColumnsOf(
+  table: string,
+  others: Readonly<Partial<Record<(typeof columns)[number], string>>> = {},
+): Fragment {
+  return new Fragment([columns.map(name => others[name] ?? `${table}.${name}`).join(', ')], [])
+}
+
+/** In a row that begins with an event, where the rest begins. */
+export const eventColumnCount: number = columns.length
+
+/** Of rows that begin with `eventColumns`. */
+export function eventsOfRows(log: Log, rows: readonly (readonly unknown[])[]): Awaitable<RecordedEvent[]> {
   return finish(log, rows.map(rawEventOfRow))
 }
 
-/**
- * The same from a page in COPY's text form. Each field is taken from the bytes by itself: a slice of a page's text would
- * keep the whole page in memory as long as one event of it.
- */
+/** As it is stored, whatever readers expect. */
+export function rawEventOfRow(row: readonly unknown[]): RecordedEvent {
+  return eventOf(new RowFields(row))
+}
+
+/** Of a page in COPY's text form. */
 export async function eventsOfCopy(log: Log, page: Buffer): Promise<RecordedEvent[]> {
   const events: RecordedEvent[] = []
   const line = new CopiedLine(page)
   while (line.next()) {
-    events.push(eventOfLine(line))
+    events.push(eventOf(line))
     // The next page is coming in meanwhile, if its bytes are let in.
     if (events.length % turnEvery === 0) await new Promise(setImmediate)
   }
@@ -34,19 +64,25 @@ export async function eventsOfCopy(log: Log, page: Buffer): Promise<RecordedEven
 
 const turnEvery = 250
 
-function eventOfLine(line: CopiedLine): RecordedEvent {
-  // In the order of the columns: each call takes the next field.
-  const position = line.bigint()
-  const stream = line.text()
-  const version = line.number()
-  const id = line.plain()
-  const type = line.text()
-  const schemaVersion = line.number()
-  const data: unknown = JSON.parse(line.text())
-  const headers = line.textOrNull()
-  const correlation = line.text()
-  const causation = line.textOrNull()
-  const user = line.textOrNull()
+/** The position in the last line of such a page. */
+export function lastPosition(page: Buffer): number | undefined {
+  if (page.length === 0) return undefined
+  return new CopiedLine(page, page.lastIndexOf(newline, page.length - 2) + 1).number()
+}
+
+function eventOf(fields: Fields): RecordedEvent {
+  // In the order of `columns`: each call takes the next field.
+  const position = fields.number()
+  const stream = fields.text()
+  const version = fields.number()
+  const id = fields.plain()
+  const type = fields.text()
+  const schemaVersion = fields.number()
+  const data = fields.json()
+  const headers = fields.jsonOrNull() as Record<string, unknown> | null
+  const correlation = fields.text()
+  const causation = fields.textOrNull()
+  const user = fields.textOrNull()
   return toRecordedEvent(
     position,
     stream,
@@ -55,39 +91,48 @@ function eventOfLine(line: CopiedLine): RecordedEvent {
     type,
     schemaVersion,
     data,
-    headers === null ? noHeaders : (JSON.parse(headers) as Record<string, unknown>),
+    headers ?? noHeaders,
+    // The text of the id once, where an event is its own correlation.
     correlation === id ? id : correlation,
     causation,
     user,
-    parseTimestamp(line.plain()),
+    fields.time(),
   )
 }
 
-/** The position in the last line of such a page. */
-export function lastPosition(page: Buffer): number | undefined {
-  if (page.length === 0) return undefined
-  return new CopiedLine(page, page.lastIndexOf(newline, page.length - 2) + 1).bigint()
-}
+const noHeaders: Readonly<Record<string, unknown>> = Object.freeze({})
 
-/** As it is stored, whatever readers expect. */
-export function rawEventOfRow(row: unknown[]): RecordedEvent {
-  const [position, stream, version, id, type, schemaVersion, data, headers, correlation, causation, user, createdAt] =
-    row as [
-      number,
-      string,
-      number,
-      string,
-      string,
-      number,
-      unknown,
-      Record<string, unknown> | null,
-      string,
-      string | null,
-      string | null,
-      Date,
-    ]
-  const place = [position, stream, Number(version), id, type, schemaVersion, data, headers ?? noHeaders] as const
-  return toRecordedEvent(...place, correlation, causation, user, createdAt)
+/** The fields of a row, one after the other, from wherever they come. */
+type Fields = Pick<CopiedLine, 'number' | 'text' | 'plain' | 'textOrNull' | 'json' | 'jsonOrNull' | 'time'>
+
+/** Of a query's row, whose values are decoded already. */
+class RowFields implements Fields {
+  readonly #row: readonly unknown[]
+  #at = 0
+  constructor(row: readonly unknown[]) {
+    this.#row = row
+  }
+  number(): number {
+    return Number(this.#row[this.#at++])
+  }
+  text(): string {
+    return this.#row[this.#at++] as string
+  }
+  plain(): string {
+    return this.#row[this.#at++] as string
+  }
+  textOrNull(): string | null {
+    return this.#row[this.#at++] as string | null
+  }
+  json(): unknown {
+    return this.#row[this.#at++]
+  }
+  jsonOrNull(): unknown {
+    return this.#row[this.#at++]
+  }
+  time(): Date {
+    return this.#row[this.#at++] as Date
+  }
 }
 
 /** Events in the shape readers expect; a promise only if an upcaster or a schema is asynchronous. */

@@ -51,7 +51,7 @@ export function inPages<E>(
     at = 0
     if (!ahead) return
     coming = next()
-    // If the consumer leaves now, nobody will look at it.
+    // If the consumer leaves now, no one awaits it.
     coming.catch(() => {})
   }
 

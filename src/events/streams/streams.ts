@@ -1,17 +1,19 @@
 /**
  * Streams: listing, describing, naming by alias, and taking out of use.
  *
- *     open ──archive──► archived ──restore──► open          refuses appends unless told, left out of ordinary reads
+ *     open ──archive──► archived ──restore──► open          refuses appends unless allowed, left out of ordinary reads
  *     open or archived ──tombstone──► tombstoned            the same, for good; says so as its last event
  *
  * Both are marks on the stream's row. Its events stay where they are, so numbering, uniqueness and positions cannot be
  * touched by it, and rebuilds and followers, which read all there is, still see them.
  */
+
 import { InvalidName, InvalidOption } from '../../core/errors.ts'
 import { category, checkName } from '../../core/name.ts'
 import type { Executor } from '../../database/database.ts'
 import { type Statement, sql } from '../../database/sql.ts'
 import type { AnyTransaction } from '../../database/transaction.ts'
+import { moment } from '../../schema/clock.sql.ts'
 import type { AppendParts } from '../append/append.ts'
 import { prepareParts } from '../append/prepare.ts'
 import { type Append, sendBatch } from '../append/send.ts'
@@ -150,10 +152,11 @@ async function resolveAlias(
   const [before] = await executor.run<{ stream: string }>(known)
   if (before !== undefined) return before.stream
   await executor.run(sql`/* streams.make_alias */
-    insert into ${log.names.stream_aliases} (alias, stream)
-    values (${alias}::text, ${made}::text)
+    insert into ${log.names.stream_aliases} (alias, stream, created_at)
+    select ${alias}::text, ${made}::text, moment.at
+    from ${moment(log.names.clock)}
     on conflict do nothing`)
-  // Whoever was first has committed by now: the insert waited for it.
+  // The first one has committed by now: the insert waited for it.
   const [after] = await executor.run<{ stream: string }>(known)
   return after!.stream
 }
@@ -164,7 +167,7 @@ async function archiveStream(log: Log, executor: Executor, stream: string, reaso
     stream,
     sql`/* streams.archive */
       update ${log.names.streams}
-      set archived_at = coalesce(archived_at, now()),
+      set archived_at = coalesce(archived_at, ${log.names.clock}(archived_at)),
         reason = coalesce(${reason ?? null}::text, reason)
       where stream = ${checkName('Stream', stream)}::text
         and version > 0
@@ -207,9 +210,10 @@ async function tombstoneStream(log: Log, executor: Executor, stream: string, rea
   if (outcome!.kind !== 'appended') throw new StreamNotFound({ stream })
   await executor.run(sql`/* streams.tombstone */
     update ${log.names.streams}
-    set archived_at = coalesce(archived_at, now()),
-      tombstoned_at = now(),
+    set archived_at = coalesce(archived_at, moment.at),
+      tombstoned_at = moment.at,
       reason = ${reason ?? null}::text
+    from ${moment(log.names.clock)}
     where stream = ${stream}::text`)
 }
 

@@ -14,7 +14,7 @@ import { sleep, throwIfAborted } from '../../core/lifecycle.ts'
 import { sql } from '../../database/sql.ts'
 import { lockNotAvailable } from '../../database/sqlstate.ts'
 import type { Log } from '../../events/log.ts'
-import { settle } from '../../events/order/settle.ts'
+import { settle } from '../../events/order/order.ts'
 import type { Prepare } from './prepare.ts'
 
 export interface RebuildProgress {

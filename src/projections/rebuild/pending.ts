@@ -1,6 +1,7 @@
 /**
- * A rebuild that a projection owes: the log was cut at a position it had passed, so its read model tells of events that are
- * no more. Its row says so, and it is paid before anything else is applied, by whoever has the code.
+ * A rebuild that is pending: the log was cut at a position that the projection had passed, so its read model shows events
+ * that no longer exist. The row of the projection says so, and the first process that has its code rebuilds it, before it
+ * applies anything else.
  */
 
 import { change } from '../../consumers/operator.ts'
@@ -11,22 +12,22 @@ import type { Projection } from '../projection.ts'
 import type { RebuildParts } from './build.ts'
 import { rebuild } from './rebuild.ts'
 
-/** A log is cut while nobody uses it, so one look per store is enough. */
-export function owedRebuilds(parts: RebuildParts): (projection: Projection, signal?: AbortSignal) => Promise<void> {
+/** A log is cut while no process uses it, so one look per store is enough. */
+export function pendingRebuilds(parts: RebuildParts): (projection: Projection, signal?: AbortSignal) => Promise<void> {
   const { log } = parts.consumers
-  const settled = new WeakSet<Projection>()
+  const seen = new WeakSet<Projection>()
   return async (projection, signal) => {
-    if (settled.has(projection)) return
-    if (await owesRebuild(log, projection.name)) {
+    if (seen.has(projection)) return
+    if (await hasPendingRebuild(log, projection.name)) {
       await rebuild(parts, projection, { signal })
       await change(log, [projection.name], { definition: { rebuild: undefined }, keepsHolder: true }, log.database)
     }
-    settled.add(projection)
+    seen.add(projection)
   }
 }
 
-async function owesRebuild(log: Log, name: string): Promise<boolean> {
-  const rows = await log.database.runArrays(sql`/* projections.owed */
+async function hasPendingRebuild(log: Log, name: string): Promise<boolean> {
+  const rows = await log.database.runArrays(sql`/* projections.pending */
     select 1
     from ${consumerNames(log).consumers}
     where name = ${name}::text

@@ -53,8 +53,8 @@ export async function rebuild(
   const { log } = consumers
   const startedAt = performance.now()
   log.database.refuseInsideTransaction('rebuild')
-  if (projection.apply === undefined)
-    throw new RebuildImpossible({ projection: projection.name, reason: 'it keeps nothing' })
+  if (projection.lifecycle === 'live')
+    throw new RebuildImpossible({ projection: projection.name, reason: 'it is live and stores nothing' })
   await prepare(projection)
   await ensureConsumer(log, projectionConsumer(log, projection, prepare))
   const build =

@@ -18,14 +18,13 @@
  * simply begun anew.
  */
 
-import { aggregateNames } from '../../aggregates/schema.ts'
+import { removeSnapshots } from '../../aggregates/snapshot.ts'
 import { removeBeyond as removeDeadLetters } from '../../consumers/dead-letters/row.ts'
 import { moveAllBack } from '../../consumers/operator.ts'
 import { throwIfAborted } from '../../core/lifecycle.ts'
 import type { Database, Executor } from '../../database/database.ts'
-import { type Statement, sql } from '../../database/sql.ts'
 import { logNames } from '../../events/log.ts'
-import { tombstoneType } from '../../events/streams/streams.ts'
+import { forgetBeyond, hasEventsBeyond, removeLastEvents } from '../../events/streams/remove.ts'
 import { removeBeyond as removeDeliveries } from '../../subscriptions/save.ts'
 import { type CutWorkflows, cutWorkflows } from '../../workflows/cut.ts'
 
@@ -42,12 +41,6 @@ export interface CutLog extends CutWorkflows {
   readonly projections: readonly string[]
 }
 
-type CutNames = ReturnType<typeof namesIn>
-
-function namesIn(schema: string) {
-  return { ...logNames(schema), ...aggregateNames({ schema }) }
-}
-
 const chunk = 1_000
 const limits = { timeoutMs: 10 * 60_000 }
 
@@ -57,97 +50,28 @@ export async function cutLog(
   position: number,
   { signal, onProgress }: CutOptions = {},
 ): Promise<CutLog> {
-  const names = namesIn(schema)
+  const names = logNames(schema)
   const log = { schema, names }
   const inOne = async <T>(work: (tx: Executor) => Promise<T>): Promise<T> => {
     throwIfAborted(signal)
     return database.transaction(work, limits)
   }
-  await inOne(async tx => {
-    await tx.run(forgetKeys(names, position))
-    await tx.run(forgetImports(names, position))
-  })
+  await inOne(tx => forgetBeyond(names, position, tx))
   const workflows = await cutWorkflows(database, schema, position, inOne)
   const projections = await inOne(async tx => {
     await removeDeadLetters(log, position, tx)
     await removeDeliveries(log, position, tx)
-    const [beyond] = await tx.run<{ exists: boolean }>(sql`/* backup.has_beyond */
-      select exists (
-        select
-        from ${names.events}
-        where position > ${position}::bigint) as exists`)
-    return moveAllBack(log, position, beyond!.exists, tx)
+    return moveAllBack(log, position, await hasEventsBeyond(names, position, tx), tx)
   })
   let events = 0
   for (let count = chunk; count === chunk; ) {
-    count = await inOne(tx => cutEvents(names, tx, position))
+    count = await inOne(async tx => {
+      const streams = await removeLastEvents(names, position, chunk, tx)
+      await removeSnapshots(log, streams, tx)
+      return streams.reduce((sum, stream) => sum + stream.count, 0)
+    })
     events += count
     if (count > 0) onProgress?.(events)
   }
   return { events, projections, ...workflows }
-}
-
-/** A key whose events are only in part beyond the position belongs to an append that is not whole any more. */
-function forgetKeys(names: CutNames, position: number): Statement {
-  return sql`/* upkeep.cut_keys */
-    delete from ${names.idempotency_keys} as k
-    where exists (
-      select
-      from unnest(k.event_ids) as i(id)
-      join ${names.events} as e on e.event_id = i.id
-      where e.position > ${position}::bigint)`
-}
-
-/** An import does not know its positions: those that have stored anything since the first event that goes. */
-function forgetImports(names: CutNames, position: number): Statement {
-  return sql`/* upkeep.cut_imports */
-    delete from ${names.imports}
-    where updated_at >= (
-      select min(created_at)
-      from ${names.events}
-      where position > ${position}::bigint)`
-}
-
-/** The last events, and their streams with them: the log is whole after each chunk. */
-async function cutEvents(names: CutNames, tx: Executor, position: number): Promise<number> {
-  const rows = await tx.run<{
-    stream: string
-    version: number
-    count: number
-    ended: boolean
-  }>(sql`/* upkeep.cut_events */
-    with cut as (
-      delete from ${names.events}
-      where position in (
-        select e.position
-        from ${names.events} as e
-        where e.position > ${position}::bigint
-        order by e.position desc
-        limit ${chunk}::integer)
-      returning stream, version, type)
-    select stream, min(version) - 1 as version, count(*) as count, bool_or(type = ${tombstoneType}::text) as ended
-    from cut
-    group by stream`)
-  if (rows.length === 0) return 0
-  const streams = rows.map(row => row.stream)
-  const versions = rows.map(row => row.version)
-  await tx.run(sql`/* upkeep.cut_streams */
-    update ${names.streams} as s
-    set version = u.version,
-      archived_at = case when u.ended and s.archived_at = s.tombstoned_at then null else s.archived_at end,
-      reason = case when u.ended and s.archived_at = s.tombstoned_at then null else s.reason end,
-      tombstoned_at = case when u.ended then null else s.tombstoned_at end
-    from unnest(${streams}::text[], ${versions}::bigint[], ${rows.map(row => row.ended)}::boolean[])
-      as u(stream, version, ended)
-    where s.stream = u.stream`)
-  await tx.run(sql`/* upkeep.cut_empty_streams */
-    delete from ${names.streams}
-    where stream = any(${streams}::text[])
-      and version = 0`)
-  await tx.run(sql`/* upkeep.cut_snapshots */
-    delete from ${names.snapshots} as n
-    using unnest(${streams}::text[], ${versions}::bigint[]) as u(stream, version)
-    where n.stream = u.stream
-      and n.version > u.version`)
-  return rows.reduce((sum, row) => sum + Number(row.count), 0)
 }

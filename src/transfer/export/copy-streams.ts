@@ -1,6 +1,6 @@
 /** The chosen streams of a copy: their events first, a page each, then their rows; then what hangs on them. */
 import { category } from '../../core/name.ts'
-import { Identifier, identifier, numeral, type Statement, sql } from '../../database/sql.ts'
+import { Identifier, numeral, type Statement, sql } from '../../database/sql.ts'
 import { logNames } from '../../events/log.ts'
 import type { Place } from '../place.ts'
 import type { TableShape } from '../table-shape.ts'
@@ -116,7 +116,7 @@ function rowsOfStreams(source: Place, position: string, names: readonly string[]
     select r.stream, r.version, row_to_json(r)::text
     from (
       select l.version, s.created_at, s.archived_at, s.tombstoned_at, s.stream, s.reason
-      from ${identifier(source.schema, 'streams')} as s
+      from ${logNames(source.schema).streams} as s
       cross join lateral (${lastVersion(source, position)}) as l
       where s.stream = any(${names}::text[])
       order by s.stream) as r`

@@ -1,9 +1,11 @@
 /** Writing an archive: one transaction that reads, one folder that gets its name when it is whole. */
+
 import { createHash, type Hash } from 'node:crypto'
 import { type FileHandle, lstat, mkdir, mkdtemp, open, rename, rm } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import type { Executor, Transaction } from '../../database/database.ts'
 import { identifier, sql } from '../../database/sql.ts'
+import { logNames } from '../../events/log.ts'
 import { library } from '../../parts.ts'
 import { SchemaMissing } from '../../schema/errors.ts'
 import { expected } from '../../schema/expected.ts'
@@ -158,7 +160,7 @@ async function readSequences(tx: Executor, schema: string, isKnown: boolean): Pr
 async function readMoment(tx: Executor, schema: string): Promise<Pick<Manifest, 'position' | 'createdAt'>> {
   const [row] = await tx.run<{ position: number; now: Date }>(sql`/* archive.moment */
     select coalesce(max(position), 0) as position, now() as now
-    from ${identifier(schema, 'events')}`)
+    from ${logNames(schema).events}`)
   return { position: `${row!.position}`, createdAt: row!.now.toISOString() }
 }
 

@@ -1,7 +1,9 @@
 /** Bringing an archive into a schema: verified first, then all of it in one transaction. */
 
+import { consumerNames } from '../../consumers/schema.ts'
 import type { Executor, Transaction } from '../../database/database.ts'
 import { identifier, sql } from '../../database/sql.ts'
+import { logNames } from '../../events/log.ts'
 import { library } from '../../parts.ts'
 import { type FoundTable, readTables } from '../../schema/catalogue.ts'
 import type { Place } from '../place.ts'
@@ -41,7 +43,7 @@ async function loadArchive(
   // The rows are those of the archive's version; what came since is done to them afterwards, as it was to everybody's.
   const version = Math.max(...manifest.migrations.map(each => each.id))
   // Functions come at the end: they are written for the tables of now.
-  const past = { migrations: library.migrations.filter(each => each.id <= version), functions: [] }
+  const past = { ...library, migrations: library.migrations.filter(each => each.id <= version), functions: [] }
   await prepareSchema(tx, schema, past)
   const found = await readTables(
     tx,
@@ -121,12 +123,12 @@ export async function setSequences(
       from ${sequence}
       where ${drawn}::bigint > 0`)
   }
-  const position = identifier(schema, 'events_position')
+  const { events, events_position: position } = logNames(schema)
   await tx.run(sql`/* archive.set_position */
     select setval(${position.quoted}::regclass, needed.position)
     from (
       select greatest(
-        (select max(position) from ${identifier(schema, 'events')}),
-        (select max(checkpoint) from ${identifier(schema, 'consumers')})) as position) as needed, ${position} as s
+        (select max(position) from ${events}),
+        (select max(checkpoint) from ${consumerNames({ schema }).consumers})) as position) as needed, ${position} as s
     where needed.position > case when s.is_called then s.last_value else 0 end`)
 }

@@ -3,6 +3,7 @@
 import type { Transaction } from '../../database/database.ts'
 import { DatabaseFailed } from '../../database/errors.ts'
 import { identifier, sql } from '../../database/sql.ts'
+import { logNames } from '../../events/log.ts'
 import { plainText } from './buckets.ts'
 import { mirrorChanges, oldestOpen } from './changes.ts'
 import { type Claim, claimed, dayMs } from './claim.ts'
@@ -95,7 +96,7 @@ export async function lastPass(mover: Mover, source: Transaction, tx: Transactio
   await Promise.all([plainText(source), plainText(tx)])
   const [row] = await source.run<{ head: number }>(sql`/* moving.head */
     select coalesce(max(position), 0) as head
-    from ${identifier(move.source.schema, 'events')}`)
+    from ${logNames(move.source.schema).events}`)
   const passed = tally()
   const ends: Ends = { move, source, target: work => work(tx) }
   await mirror(mover, ends, [...tables.values()], { upTo: row!.head, phase: 'fence', passed })

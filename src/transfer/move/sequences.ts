@@ -2,8 +2,11 @@
  * The target's sequences go on where the source's are, and above everything that was ever drawn from them: a position or
  * a fence that comes twice would be skipped by one reader and obeyed by another.
  */
+
+import { consumerNames } from '../../consumers/schema.ts'
 import type { Executor, Transaction } from '../../database/database.ts'
 import { identifier, sql } from '../../database/sql.ts'
+import { logNames } from '../../events/log.ts'
 import type { Move } from './move.ts'
 
 export async function carrySequences(source: Transaction, move: Move, target: Transaction): Promise<void> {
@@ -34,11 +37,12 @@ async function drawnFrom(executor: Executor, schema: string, sequence: string): 
 
 /** What rows say was drawn, should a sequence be behind them. */
 async function usedOf(source: Transaction, schema: string): Promise<Record<string, number>> {
+  const { consumers } = consumerNames({ schema })
   const [row] = await source.run<Record<string, number>>(sql`/* moving.used */
     select
       greatest(
-        (select coalesce(max(position), 0) from ${identifier(schema, 'events')}),
-        (select coalesce(max(checkpoint), 0) from ${identifier(schema, 'consumers')})) as events_position,
-      (select coalesce(max(fence), 0) from ${identifier(schema, 'consumers')}) as consumers_fence`)
+        (select coalesce(max(position), 0) from ${logNames(schema).events}),
+        (select coalesce(max(checkpoint), 0) from ${consumers})) as events_position,
+      (select coalesce(max(fence), 0) from ${consumers}) as consumers_fence`)
   return row!
 }

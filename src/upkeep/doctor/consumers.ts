@@ -1,7 +1,7 @@
 /** What follows the log: is somebody at it, how far behind is it, what has it set aside. */
 import { consumerNames } from '../../consumers/schema.ts'
 import { type ConsumerStatus, readStatus } from '../../consumers/status.ts'
-import { literal, sql } from '../../database/sql.ts'
+import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import type { Check, Limits, Trouble } from './doctor.ts'
 
@@ -48,7 +48,7 @@ export function checkConsumers(log: Log, { lagMs }: Limits): Check[] {
           message: `Consumer "${name}" is ${lag} positions and ${Math.round(lagSeconds)} s behind; ${holder}.`,
           mend:
             lease === undefined
-              ? `Start ${runnerOf(status)}; or, if it is not used any more, ${removalOf(log, status)}.`
+              ? `Start ${runnerOf(status)}; or, if it is not used any more, ${removalOf(status)}.`
               : 'Look at how long its handler takes, raise its batchSize, or divide its work.',
         }
       }),
@@ -65,8 +65,8 @@ function runnerOf({ kind }: ConsumerStatus): string {
 }
 
 /** As long as its row is there, retention keeps for it what it has not read. */
-function removalOf(log: Log, { kind, name }: ConsumerStatus): string {
-  if (kind !== 'subscription') return `delete from ${consumerNames(log).consumers} where name = ${literal(name)}`
+function removalOf({ kind, name }: ConsumerStatus): string {
+  if (kind !== 'subscription') return `store.consumers.remove(${JSON.stringify(name)})`
   const [subscription, group] = partsOf(name)
   return `store.subscriptions.delete(${JSON.stringify(subscription)}, ${JSON.stringify(group)})`
 }
@@ -89,10 +89,10 @@ function resumeOf({ kind, name }: ConsumerStatus): string {
 async function expiredLeases(log: Log): Promise<Trouble[]> {
   const sign = log.database.soleUser ?? null
   const rows = await log.database.run<{ name: string; owner: string; expired_ms: number }>(sql`/* doctor.leases */
-    select c.name, c.owner, (extract(epoch from clock_timestamp() - c.lease_until) * 1000)::float8 as expired_ms
+    select c.name, c.owner, (extract(epoch from ${log.names.clock}(c.lease_until) - c.lease_until) * 1000)::float8 as expired_ms
     from ${consumerNames(log).consumers} as c
     where c.owner is not null
-      and (c.lease_until < clock_timestamp()
+      and (c.lease_until < ${log.names.clock}(c.lease_until)
         or (${sign}::text is not null and split_part(c.owner, '/', 1) <> ${sign}::text))
     order by c.name`)
   return rows.map(({ name, owner, expired_ms }) => ({
@@ -107,7 +107,7 @@ async function owedRebuilds(log: Log): Promise<Trouble[]> {
     select name, definition ->> 'rebuild' = 'pending' as is_cut
     from ${consumerNames(log).consumers}
     where definition ->> 'rebuild' = 'pending'
-      or (state in ('emptying', 'rebuilding') and (owner is null or lease_until < clock_timestamp()))
+      or (state in ('emptying', 'rebuilding') and (owner is null or lease_until < ${log.names.clock}(lease_until)))
     order by name`)
   return rows.map(({ name, is_cut: isCut }) => ({
     level: 'warning' as const,

@@ -1,7 +1,7 @@
 /** Who stands in the way: of vacuum, which cannot clean up behind an old snapshot, and of the log, which waits for appends. */
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import { heldBackBy } from '../../events/order/settle.ts'
+import { heldBackBy } from '../../events/order/order.ts'
 import type { Check, Limits, Trouble } from './doctor.ts'
 
 /** An append is announced and committed within milliseconds; whoever holds back the log for longer has forgotten to. */

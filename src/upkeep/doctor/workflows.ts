@@ -36,7 +36,7 @@ export function checkWorkflows(log: Log): Check[] {
           from ${names.workflow_executions} as x
           left join ${names.workflow_workers} as w
             on w.owner = x.worker
-            and w.heartbeat_at >= clock_timestamp() - make_interval(secs => w.lease_ms / 1000.0)
+            and w.heartbeat_at >= ${log.names.clock}(w.heartbeat_at) - make_interval(secs => w.lease_ms / 1000.0)
             and (${sign}::text is null or split_part(w.owner, '/', 1) = ${sign}::text)
           where x.worker is not null
             and w.owner is null

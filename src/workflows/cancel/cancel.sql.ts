@@ -20,7 +20,7 @@ export const cancel: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly 
     p_except uuid,
     out cancelled boolean)
   declare
-    flow ~workflows;
+    workflow ~workflows;
     newest bigint;
     dispatched bigint;
     lanes text[];
@@ -28,7 +28,7 @@ export const cancel: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly 
     joins integer;
   begin
     cancelled := false;
-    select * into flow
+    select * into workflow
       from ~workflows as w
       where w.correlation_id = p_correlation
       for update;
@@ -41,12 +41,12 @@ export const cancel: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly 
       where e.correlation_id = p_correlation
       order by e.position desc
       limit 1;
-    if flow.correlation_id is null then
+    if workflow.correlation_id is null then
       if coalesce(newest, 0) <= coalesce(dispatched, 0) then
         return;
       end if;
-      perform ~workflow_make(p_owner, p_correlation);
-      select * into flow
+      perform ~workflow_make(p_owner => p_owner, p_correlation => p_correlation);
+      select * into workflow
         from ~workflows as w
         where w.correlation_id = p_correlation
         for update;
@@ -54,10 +54,10 @@ export const cancel: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly 
         from ~consumers as c
         where c.name = p_dispatcher;
     end if;
-    if flow.state <> 'active' then
+    if workflow.state <> 'active' then
       return;
     end if;
-    if flow.open = 0
+    if workflow.open = 0
       and coalesce(newest, 0) <= coalesce(dispatched, 0)
       and not exists (
         select
@@ -72,7 +72,7 @@ export const cancel: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly 
     end if;
 
     cancelled := true;
-    lanes := ~workflow_hold_lanes(p_correlation);
+    lanes := ~workflow_hold_lanes(p_correlation => p_correlation);
     perform
       from ~workflow_executions as x
       where x.correlation_id = p_correlation
@@ -94,7 +94,7 @@ export const cancel: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly 
         and j.state = 'open'
       returning j.id)
     select count(*) into joins from closed;
-    -- Whoever cancels it has decided about what its lanes were parked for.
+    -- Cancelling it also decides about what its lanes were parked for.
     if p_except is null then
       update ~workflow_lanes as l
         set parked = false,
@@ -107,7 +107,7 @@ export const cancel: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly 
             where d.execution = l.parked_by
               and d.correlation_id = p_correlation);
     end if;
-    -- A retry that was asked for is not to be any more.
+    -- A retry that was requested no longer happens.
     ${withdrawRequests}
     if p_state = 'compensating' then
       update ~workflow_executions as x
@@ -122,7 +122,12 @@ export const cancel: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly 
       where x.correlation_id = p_correlation
         and x.state <> 'stopping'
         and x.id is distinct from p_except;
-    perform ~workflow_remove(p_owner, p_correlation, removed, lanes, joins);
+    perform ~workflow_remove(
+      p_owner => p_owner,
+      p_correlation => p_correlation,
+      p_ids => removed,
+      p_lanes => lanes,
+      p_joins => joins);
   end`
 
 /** Attempts that were stopped and are known to be over, or are waited for no longer. */
@@ -140,7 +145,7 @@ export const stopped: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly
       from ~workflows as w
       where w.correlation_id = p_correlation
       for update;
-    lanes := ~workflow_hold_lanes(p_correlation);
+    lanes := ~workflow_hold_lanes(p_correlation => p_correlation);
     select array_agg(s.id) into gone
       from (
         select x.id
@@ -151,7 +156,12 @@ export const stopped: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly
         for update) as s;
     removed := coalesce(cardinality(gone), 0);
     if removed > 0 then
-      perform ~workflow_remove(p_owner, p_correlation, gone, lanes, 0);
+      perform ~workflow_remove(
+        p_owner => p_owner,
+        p_correlation => p_correlation,
+        p_ids => gone,
+        p_lanes => lanes,
+        p_joins => 0);
     end if;
   end`
 
@@ -181,7 +191,7 @@ export const make: SqlFunction = plpgsql({ revision: 1 })`
         limit 1) as last
       on conflict (correlation_id) do nothing;
     get diagnostics made = row_count;
-    perform ~workflow_count(p_owner, array['workflows'], array[made]);
+    perform ~workflow_count(p_owner => p_owner, p_names => array['workflows'], p_by => array[made]);
   end`
 
 /** Locks all lanes that executions of a workflow are in, or that were parked for one. The caller holds the workflow. */
@@ -263,21 +273,12 @@ export const remove: SqlFunction = plpgsql({ revision: 2, settings: byIndexOnly 
         updated_at = moment
       where w.correlation_id = p_correlation
       returning case when w.open = 0 and removed + p_joins > 0 then 1 else 0 end into settled;
-    perform ~workflow_count(p_owner, array['active', 'cancelled'], array[-settled, removed]::bigint[]);
+    perform ~workflow_count(
+      p_owner => p_owner,
+      p_names => array['active', 'cancelled'],
+      p_by => array[-settled, removed]::bigint[]);
     if p_lanes is null then
       return;
     end if;
-    -- Of other workflows: held by a worker behind one that it does not run any more.
-    update ~workflow_executions as x
-      set state = 'blocked',
-        worker = null
-      where x.lane = any(p_lanes)
-        and x.state = 'held'
-        and not exists (
-          select
-          from ~workflow_executions as h
-          where h.lane = x.lane
-            and h.state = 'running'
-            and h.fence = x.fence);
-    perform ~workflow_advance(p_owner, p_lanes, null, 0);
+    perform ~workflow_advance(p_owner => p_owner, p_lanes => p_lanes, p_next => null, p_grace_ms => 0);
   end`

@@ -87,12 +87,12 @@ export async function cancelIn(
   const [row] = await tx.run<{ cancelled: boolean }>(sql`/* workflows.cancel */
     select cancelled
     from ${workflowNames(log).workflow_cancel}(
-      ${cancelOwner}::text,
-      ${correlationId}::text,
-      ${dispatcherName}::text,
-      ${compensate ? 'compensating' : 'cancelled'}::text,
-      ${reason ?? null}::text,
-      ${except ?? null}::uuid)`)
+      p_owner => ${cancelOwner}::text,
+      p_correlation => ${correlationId}::text,
+      p_dispatcher => ${dispatcherName}::text,
+      p_state => ${compensate ? 'compensating' : 'cancelled'}::text,
+      p_reason => ${reason ?? null}::text,
+      p_except => ${except ?? null}::uuid)`)
   const { cancelled } = row!
   if (cancelled && compensate) await nextUndo(log, tx, correlationId)
   return cancelled
@@ -106,7 +106,7 @@ export async function holdWhole(log: Log, tx: Executor, correlationId: string): 
     where correlation_id = ${correlationId}::text
     for update`)
   await tx.run(sql`/* workflows.hold_lanes */
-    select ${workflowNames(log).workflow_hold_lanes}(${correlationId}::text)`)
+    select ${workflowNames(log).workflow_hold_lanes}(p_correlation => ${correlationId}::text)`)
 }
 
 /** Goes on where whoever cancelled a workflow has not come to its children; returns how many it cancelled. */

@@ -46,7 +46,10 @@ export async function confirmStopped(log: Log, stopped: readonly Stopping[]): Pr
     count += await log.database.transaction(async tx => {
       const [row] = await tx.run<{ removed: number }>(sql`/* workflows.stopped */
         select removed
-        from ${workflowNames(log).workflow_stopped}(${cancelOwner}::text, ${correlationId}::text, ${ids}::uuid[])`)
+        from ${workflowNames(log).workflow_stopped}(
+          p_owner => ${cancelOwner}::text,
+          p_correlation => ${correlationId}::text,
+          p_ids => ${ids}::uuid[])`)
       const { removed } = row!
       if (removed > 0) await nextUndo(log, tx, correlationId)
       return removed
@@ -154,6 +157,6 @@ async function endCompensation(
   await tx.run(sql`/* workflows.end_compensation */
     update ${workflowNames(log).workflows}
     set state = ${state}::text,
-      updated_at = clock_timestamp()
+      updated_at = ${log.names.clock}(updated_at)
     where correlation_id = ${correlationId}::text`)
 }

@@ -11,7 +11,7 @@ import { encodeJson } from '../../core/json.ts'
 import { nearestName } from '../../core/nearest.ts'
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
-import type { EventMap } from '../../events/definition.ts'
+import type { UntypedEvents } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
 import type { HandlerResult } from '../emit.ts'
 import { ExecutionLost, HandlerNotFound, NonRetryable } from '../errors.ts'
@@ -29,7 +29,7 @@ export interface UndoneStep {
 
 /** How an undo is run: as every handler is, except that it is for no event. */
 export type UndoOptions = Pick<
-  HandlerOptions<EventMap, string, string>,
+  HandlerOptions<UntypedEvents, string, string>,
   | 'version'
   | 'retries'
   | 'backoff'
@@ -105,9 +105,9 @@ export async function recordUndo(log: Log, executor: Executor, place: UndoPlace,
       for share),
     recorded as (
       insert into ${workflowNames(log).workflow_undos} as u
-        (id, position, execution, correlation_id, handler, kind, step, data)
+        (id, position, execution, correlation_id, handler, kind, step, data, at)
       select nextval(${workflowNames(log).workflow_undos_id.quoted}::regclass), held.position, held.id,
-        held.correlation_id, ${undo.handler}::text, ${kind}::text, ${step}::text, ${text}::jsonb
+        held.correlation_id, ${undo.handler}::text, ${kind}::text, ${step}::text, ${text}::jsonb, ${log.names.clock}(held.id)
       from held
       where held.undo_id is null
         and exists (

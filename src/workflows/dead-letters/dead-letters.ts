@@ -155,7 +155,7 @@ export function ofHandlers(log: Log): DeadLetterKind {
             select
             from ${names.workflow_workers} as w
             where r.id = any(w.routes)
-              and w.heartbeat_at > clock_timestamp() - make_interval(secs => w.lease_ms / 1000.0)
+              and w.heartbeat_at > ${log.names.clock}(w.heartbeat_at) - make_interval(secs => w.lease_ms / 1000.0)
               and (${sign}::text is null or split_part(w.owner, '/', 1) = ${sign}::text)) as served
         from ${names.workflow_routes} as r
         where r.handler = ${handlerOf(consumer)}::text
@@ -247,7 +247,7 @@ async function isAnyoneThere(log: Log): Promise<boolean> {
     select exists (
       select
       from ${workflowNames(log).workflow_workers} as w
-      where w.heartbeat_at > clock_timestamp() - make_interval(secs => w.lease_ms / 1000.0)
+      where w.heartbeat_at > ${log.names.clock}(w.heartbeat_at) - make_interval(secs => w.lease_ms / 1000.0)
         and (${sign}::text is null or split_part(w.owner, '/', 1) = ${sign}::text)) as there`)
   return row!.there
 }

@@ -45,7 +45,7 @@ export async function retryLetters(
             from ${workflowNames(log).workflow_routes} as newer
             where newer.handler = r.handler
               and newer.retired_at is null))
-      and d.retry_at <= clock_timestamp()
+      and d.retry_at <= ${log.names.clock}(d.retry_at)
       and d.state = 'open'
       and d.execution is not null
     order by d.position
@@ -53,7 +53,7 @@ export async function retryLetters(
   const count = due.length === 0 ? 0 : await log.database.transaction(tx => retry(log, tx, owner, due))
   // Those that come behind these at a given rate.
   const [next] = await log.database.run<{ next_in: number | null }>(sql`/* workflows.next_letter */
-    select (extract(epoch from min(d.retry_at) - clock_timestamp()) * 1000)::float8 as next_in
+    select (extract(epoch from min(d.retry_at) - ${log.names.clock}(min(d.retry_at))) * 1000)::float8 as next_in
     from ${consumerNames(log).dead_letters} as d
     where d.consumer in (
         select 'handler:' || r.handler
@@ -64,7 +64,7 @@ export async function retryLetters(
             from ${workflowNames(log).workflow_routes} as newer
             where newer.handler = r.handler
               and newer.retired_at is null))
-      and d.retry_at > clock_timestamp()
+      and d.retry_at > ${log.names.clock}(d.retry_at)
       and d.state = 'open'`)
   return { count, nextInMs: typeof next?.next_in === 'number' ? next.next_in + 1 : undefined }
 }

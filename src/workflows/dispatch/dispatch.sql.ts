@@ -73,7 +73,10 @@ export const admit: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly }
       where u.id = any(grown)
         or (u.is_wanted and u.id <> all(coalesce(known, '{}')));
     if counted > 0 then
-      perform ~workflow_count(p_owner, array['events', 'workflows'], array[counted, made]);
+      perform ~workflow_count(
+        p_owner => p_owner,
+        p_names => array['events', 'workflows'],
+        p_by => array[counted, made]);
     end if;
     return query
       select w.correlation_id, w.state, w.correlation_id <> all(coalesce(known, '{}'))
@@ -159,7 +162,7 @@ export const dispatch: SqlFunction = plpgsql({ revision: 1, settings: [...byInde
 
     begun_at := ~clock(p_consumer);
     if p_limit > 0 then
-      -- Whoever takes over from it holds its row, and waits for the workflows held here: it is not waited for.
+      -- A worker that takes over from it holds its row, and waits for the workflows held here: it is not waited for.
       perform
         from ~workflow_workers as w
         where w.owner = p_worker
@@ -173,10 +176,11 @@ export const dispatch: SqlFunction = plpgsql({ revision: 1, settings: [...byInde
     perform set_config('synchronous_commit', 'off', true);
     perform ~workflow_announce();
     with given as materialized (
-      select g.*, g.fits and row_number() over (partition by g.fits order by g.priority, g.position, g.id) <= p_limit as begins
+      select g.*,
+        g.fits and row_number() over (partition by g.fits order by g.priority, g.position, g.id) <= p_limit as begins
       from (
-        select u.id, u.position, u.correlation_id, r.id as route, r.handler, r.version, r.priority, r.delay_ms, r.timeout_ms,
-          r.deadline_ms,
+        select u.id, u.position, u.correlation_id, r.id as route, r.handler, r.version, r.priority, r.delay_ms,
+          r.timeout_ms, r.deadline_ms,
           takes
             and r.id = any(p_worker_routes)
             and r.paused_at is null
@@ -193,7 +197,7 @@ export const dispatch: SqlFunction = plpgsql({ revision: 1, settings: [...byInde
       select g.correlation_id, count(*) as n
       from given as g
       group by g.correlation_id),
-    flows as materialized (
+    touched as materialized (
       select u.*, coalesce(o.n, 0) as n
       from unnest(p_workflows, p_wanted, p_counts, p_firsts, p_lasts, p_types)
         as u(id, is_wanted, events, first_position, last_position, type)
@@ -204,7 +208,7 @@ export const dispatch: SqlFunction = plpgsql({ revision: 1, settings: [...byInde
         last_type = case when w.last_position < f.last_position then f.type else w.last_type end,
         open = w.open + f.n,
         updated_at = begun_at
-      from flows as f
+      from touched as f
       where w.correlation_id = f.id
         and f.id = any(known)
       returning f.events, w.open, f.n > 0 and w.open = f.n as is_woken),
@@ -212,14 +216,14 @@ export const dispatch: SqlFunction = plpgsql({ revision: 1, settings: [...byInde
       insert into ~workflows (
         correlation_id, first_position, last_position, last_type, open, started_at, updated_at)
       select f.id, f.first_position, f.last_position, f.type, f.n, begun_at, begun_at
-      from flows as f
+      from touched as f
       where f.is_wanted
         and f.id <> all(coalesce(known, '{}'))
       returning open),
     executions as (
       insert into ~workflow_executions (
-        id, position, route, correlation_id, rank, queued_at, run_at, expires_at, state, fence, worker, attempt, started_at,
-        deadline_at)
+        id, position, route, correlation_id, rank, queued_at, run_at, expires_at, state, fence, worker, attempt,
+        started_at, deadline_at)
       select g.id, g.position, g.route, g.correlation_id,
         (extract(epoch from begun_at) * 1000)::bigint + g.priority * 10000,
         begun_at,
@@ -233,7 +237,7 @@ export const dispatch: SqlFunction = plpgsql({ revision: 1, settings: [...byInde
         case when g.begins then begun_at + make_interval(secs => (g.timeout_ms::bigint + p_grace_ms) / 1000.0) end
       from given as g
       order by g.position),
-    told as (
+    recorded as (
       insert into ~workflow_activity (
         position, at, event_position, execution, version, attempt, queued_ms, kind, handler, correlation_id, worker)
       select nextval('~workflow_activity_position'), begun_at, t.*
@@ -253,12 +257,18 @@ export const dispatch: SqlFunction = plpgsql({ revision: 1, settings: [...byInde
         (select array_agg(g.id order by g.priority, g.position, g.id) from given as g where g.begins),
         (select count(*) from added),
         coalesce((select sum(g.events) from grown as g), 0)
-          + coalesce((select sum(f.events) from flows as f where f.is_wanted and f.id <> all(coalesce(known, '{}'))), 0),
+          + coalesce((
+            select sum(f.events)
+            from touched as f
+            where f.is_wanted
+              and f.id <> all(coalesce(known, '{}'))), 0),
         (select count(*) from grown as g where g.is_woken) + (select count(*) from added as a where a.open > 0),
         exists (select from grown as g where g.open = 0) or exists (select from added as a where a.open = 0)
       into queued, begun, made, counted, woken, is_idle;
     perform ~workflow_count(
-      'dispatcher', array['active', 'dispatched', 'events', 'workflows'], array[woken, queued, counted, made]);
+      p_owner => 'dispatcher',
+      p_names => array['active', 'dispatched', 'events', 'workflows'],
+      p_by => array[woken, queued, counted, made]);
     ${saveDispatched}
     is_paused := dispatcher.paused_at is not null;
     outcome := 'done';

@@ -192,14 +192,14 @@ async function admit(
   const rows = await tx.runArrays(sql`/* workflows.admit */
     select correlation_id, state, is_new
     from ${workflowNames(log).workflow_admit}(
-      ${owner}::text,
-      ${flows.map(({ id }) => id)}::text[],
-      ${flows.map(({ isWanted }) => isWanted)}::boolean[],
-      ${flows.map(({ count }) => count)}::integer[],
-      ${flows.map(({ first }) => first.position)}::bigint[],
-      ${flows.map(({ last }) => last.position)}::bigint[],
-      ${flows.map(({ last }) => last.type)}::text[],
-      ${parents.some(parent => parent !== null) ? parents : null}::text[])`)
+      p_owner => ${owner}::text,
+      p_ids => ${flows.map(({ id }) => id)}::text[],
+      p_wanted => ${flows.map(({ isWanted }) => isWanted)}::boolean[],
+      p_counts => ${flows.map(({ count }) => count)}::integer[],
+      p_firsts => ${flows.map(({ first }) => first.position)}::bigint[],
+      p_lasts => ${flows.map(({ last }) => last.position)}::bigint[],
+      p_types => ${flows.map(({ last }) => last.type)}::text[],
+      p_parents => ${parents.some(parent => parent !== null) ? parents : null}::text[])`)
   const found = rows as [string, string, boolean][]
   return {
     states: new Map(found.map(([id, state]) => [id, state])),

@@ -51,14 +51,14 @@ export const assign: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly 
     moment constant timestamptz := ~clock(p_ids);
   begin
     perform ~workflow_widen(
-        array_agg(x.route order by u.n),
-        array_agg(case when x.state = 'unkeyed' then u.lane end order by u.n),
-        array_agg(x.is_letter order by u.n))
+        p_routes => array_agg(x.route order by u.n),
+        p_lanes => array_agg(case when x.state = 'unkeyed' then u.lane end order by u.n),
+        p_letters => array_agg(x.is_letter order by u.n))
       from unnest(p_ids, p_lanes) with ordinality as u(id, lane, n)
       join ~workflow_executions as x on x.id = u.id;
     update ~workflow_executions as x
       set lane = g.lane,
-        rank = ~workflow_rank(moment, g.priority),
+        rank = ~workflow_rank(p_at => moment, p_priority => g.priority),
         run_at = case when g.delay_ms > 0 and g.is_active
           then x.queued_at + make_interval(secs => g.delay_ms / 1000.0) end,
         state = case
@@ -81,7 +81,7 @@ export const assign: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly 
           where k.state = 'unkeyed') as w) as g
       where x.id = g.id;
     get diagnostics assigned = row_count;
-    perform ~workflow_advance('', array_agg(l.lane), null, 0)
+    perform ~workflow_advance(p_owner => '', p_lanes => array_agg(l.lane), p_next => null, p_grace_ms => 0)
       from ~workflow_lanes as l
       where l.lane = any(p_lanes)
         and l.parked;
@@ -106,19 +106,23 @@ export const enqueue: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly
     woken integer;
   begin
     if p_lanes is not null then
-      perform ~workflow_widen(p_routes, array(
+      perform ~workflow_widen(
+        p_routes => p_routes,
+        p_lanes => array(
           select case when x.id is null then u.lane end
           from unnest(p_ids, p_lanes) with ordinality as u(id, lane, n)
           left join ~workflow_executions as x on x.id = u.id
-          order by u.n), p_letters);
+          order by u.n),
+        p_letters => p_letters);
     end if;
     perform ~workflow_announce();
     with added as (
       insert into ~workflow_executions as x (
-        id, position, route, correlation_id, lane, join_id, undo_id, is_letter, rank, queued_at, run_at, expires_at, state)
+        id, position, route, correlation_id, lane, join_id, undo_id, is_letter, rank, queued_at, run_at, expires_at,
+        state)
       select
         g.id, g.position, g.route, g.correlation_id, g.lane, g.join_id, g.undo_id, coalesce(g.is_letter, false),
-        ~workflow_rank(moment, g.priority),
+        ~workflow_rank(p_at => moment, p_priority => g.priority),
         moment,
         case when g.state = 'ready' and g.delay_ms > 0 and (g.lane is null or g.place <= g.granted)
           then moment + make_interval(secs => g.delay_ms / 1000.0) end,
@@ -144,7 +148,7 @@ export const enqueue: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly
           where known.id = u.id)) as g
       order by g.position
       returning x.id, x.position, x.route, x.correlation_id, x.join_id, x.is_letter),
-    told as (
+    recorded as (
       insert into ~workflow_activity (
         position, at, event_position, execution, version, attempt, kind, handler, correlation_id)
       select nextval('~workflow_activity_position'), moment, a.position, a.id, r.version, 0, 'dispatched',
@@ -168,9 +172,12 @@ export const enqueue: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly
       returning w.open = c.n as is_woken)
     select (select count(*) from added), (select count(*) from moved where is_woken)
       into enqueued, woken;
-    perform ~workflow_count(p_owner, array['active', 'dispatched'], array[woken, enqueued]);
+    perform ~workflow_count(
+      p_owner => p_owner,
+      p_names => array['active', 'dispatched'],
+      p_by => array[woken, enqueued]);
     if p_letters is not null then
-      perform ~workflow_advance('', array_agg(l.lane), null, 0)
+      perform ~workflow_advance(p_owner => '', p_lanes => array_agg(l.lane), p_next => null, p_grace_ms => 0)
         from ~workflow_lanes as l
         where l.lane = any(p_lanes)
           and l.parked;
@@ -225,7 +232,7 @@ export const wake: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly })
       update ~workflow_executions as x
       set state = case when due.keeps or due.lane is null or due.place <= due.free then 'ready' else 'blocked' end,
         run_at = null,
-        rank = ~workflow_rank(moment, r.priority)
+        rank = ~workflow_rank(p_at => moment, p_priority => r.priority)
       from due
       join locked on locked.id = due.id
       join ~workflow_routes as r on r.id = due.route

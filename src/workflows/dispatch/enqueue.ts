@@ -38,15 +38,15 @@ export async function enqueue(
   const [row] = await tx.runArrays(sql`/* workflows.enqueue */
     select enqueued
     from ${workflowNames(log).workflow_enqueue}(
-      ${owner}::text,
-      ${executions.map(each => each.id)}::uuid[],
-      ${executions.map(each => each.position)}::bigint[],
-      ${executions.map(each => each.route)}::integer[],
-      ${executions.map(each => each.correlationId)}::text[],
-      ${executions.map(each => (each.isUnkeyed === true ? 'unkeyed' : 'ready'))}::text[],
-      ${column(each => each.lane)}::text[],
-      ${column(each => each.joinId)}::uuid[],
-      ${column(each => each.undoId)}::bigint[],
-      ${column(each => each.isLetter)}::boolean[])`)
+      p_owner => ${owner}::text,
+      p_ids => ${executions.map(each => each.id)}::uuid[],
+      p_positions => ${executions.map(each => each.position)}::bigint[],
+      p_routes => ${executions.map(each => each.route)}::integer[],
+      p_correlations => ${executions.map(each => each.correlationId)}::text[],
+      p_states => ${executions.map(each => (each.isUnkeyed === true ? 'unkeyed' : 'ready'))}::text[],
+      p_lanes => ${column(each => each.lane)}::text[],
+      p_joins => ${column(each => each.joinId)}::uuid[],
+      p_undos => ${column(each => each.undoId)}::bigint[],
+      p_letters => ${column(each => each.isLetter)}::boolean[])`)
   return Number((row as [number])[0])
 }

@@ -207,9 +207,9 @@ export async function tellInline(log: Log, tx: Transaction, runs: readonly Inlin
     select ${workflowNames(log).workflow_announce}()`)
   await tx.run(sql`/* workflows.tell_inline */
     insert into ${workflowNames(log).workflow_activity} (
-      position, event_position, execution, version, attempt, queued_ms, running_ms, kind, outcome, handler,
+      position, at, event_position, execution, version, attempt, queued_ms, running_ms, kind, outcome, handler,
       correlation_id, result)
-    select nextval(${workflowNames(log).workflow_activity_position.quoted}::regclass), u.event_position, u.execution, u.version,
+    select nextval(${workflowNames(log).workflow_activity_position.quoted}::regclass), ${log.names.clock}(u.kind), u.event_position, u.execution, u.version,
       case when u.kind = 'dispatched' then 0 else 1 end, case when u.kind <> 'dispatched' then 0 end,
       case when u.kind = 'completed' then u.running_ms end, u.kind, case when u.kind = 'completed' then 'inline' end,
       u.handler, u.correlation_id, case when u.kind = 'completed' then u.result::jsonb end
@@ -224,6 +224,6 @@ export async function tellInline(log: Log, tx: Transaction, runs: readonly Inlin
       ${lines.map(({ run }) => JSON.stringify(resultOf(run.emitted)) ?? null)}::text[])
       as u(event_position, execution, version, running_ms, kind, handler, correlation_id, result)`)
   await tx.run(sql`/* workflows.count */
-    select ${workflowNames(log).workflow_count}('dispatcher', array['dispatched', 'completed'],
-      array[${runs.length}::bigint, ${runs.length}::bigint])`)
+    select ${workflowNames(log).workflow_count}(p_owner => 'dispatcher', p_names => array['dispatched', 'completed'],
+      p_by => array[${runs.length}::bigint, ${runs.length}::bigint])`)
 }

@@ -85,27 +85,27 @@ async function call(
   const [row] = await log.database.run<Row>(sql`/* workflows.dispatch */
     select outcome, is_paused, is_idle, queued, to_jsonb(begun) as begun, begun_at
     from ${workflowNames(log).workflow_dispatch}(
-      ${dispatcherName}::text,
-      ${fence}::bigint,
-      ${version}::integer,
-      ${reached}::bigint,
-      ${plans[0]!.event.position}::bigint,
-      ${checkpoint}::bigint,
-      ${flows.map(({ id }) => id)}::text[],
-      ${flows.map(({ isWanted }) => isWanted)}::boolean[],
-      ${flows.map(({ count }) => count)}::integer[],
-      ${flows.map(({ first }) => first.position)}::bigint[],
-      ${flows.map(({ last }) => last.position)}::bigint[],
-      ${flows.map(({ last }) => last.type)}::text[],
-      ${executions.map(({ id }) => id)}::uuid[],
-      ${executions.map(({ position }) => position)}::bigint[],
-      ${executions.map(({ route }) => route)}::integer[],
-      ${executions.map(({ correlationId }) => correlationId)}::text[],
-      ${offer?.owner ?? null}::text,
-      ${offer?.fence ?? null}::bigint,
-      ${offer?.routes ?? null}::integer[],
-      ${offer?.limit ?? 0}::integer,
-      ${offer?.graceMs ?? 0}::integer)`)
+      p_consumer => ${dispatcherName}::text,
+      p_fence => ${fence}::bigint,
+      p_version => ${version}::integer,
+      p_reached => ${reached}::bigint,
+      p_first => ${plans[0]!.event.position}::bigint,
+      p_checkpoint => ${checkpoint}::bigint,
+      p_workflows => ${flows.map(({ id }) => id)}::text[],
+      p_wanted => ${flows.map(({ isWanted }) => isWanted)}::boolean[],
+      p_counts => ${flows.map(({ count }) => count)}::integer[],
+      p_firsts => ${flows.map(({ first }) => first.position)}::bigint[],
+      p_lasts => ${flows.map(({ last }) => last.position)}::bigint[],
+      p_types => ${flows.map(({ last }) => last.type)}::text[],
+      p_ids => ${executions.map(({ id }) => id)}::uuid[],
+      p_positions => ${executions.map(({ position }) => position)}::bigint[],
+      p_routes => ${executions.map(({ route }) => route)}::integer[],
+      p_correlations => ${executions.map(({ correlationId }) => correlationId)}::text[],
+      p_worker => ${offer?.owner ?? null}::text,
+      p_worker_fence => ${offer?.fence ?? null}::bigint,
+      p_worker_routes => ${offer?.routes ?? null}::integer[],
+      p_limit => ${offer?.limit ?? 0}::integer,
+      p_grace_ms => ${offer?.graceMs ?? 0}::integer)`)
   return row!
 }
 

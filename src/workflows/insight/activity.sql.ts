@@ -21,8 +21,10 @@ export const count: SqlFunction = plpgsql({ revision: 1 })`
 
 /** How long an execution of this rank had been ready when it began. */
 export const queuedMs: SqlFunction = expression({ revision: 1, volatility: 'immutable' })`
-  create function ~workflow_queued_ms(p_at timestamptz, p_rank bigint, p_priority integer) returns integer
-  select least(2147483647, greatest(0, (extract(epoch from p_at at time zone 'UTC') * 1000)::bigint - p_rank + p_priority * 10000))::integer`
+  create function ~workflow_queued_ms(p_at timestamptz, p_rank bigint, p_priority integer)
+  returns integer
+  select least(2147483647, greatest(0,
+    (extract(epoch from p_at at time zone 'UTC') * 1000)::bigint - p_rank + p_priority * 10000))::integer`
 
 const ofActivity = orderedLog({
   announce: fragment`~workflow_announce`,

@@ -6,7 +6,7 @@
 import type { ErrorDescription } from '../../consumers/run/failure.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import { epochOf, type Settled } from '../../events/order/settle.ts'
+import { epochOf, type Settled } from '../../events/order/order.ts'
 import { workflowNames } from '../schema.ts'
 
 /**

@@ -20,7 +20,7 @@ export async function pauseHandler(log: Log, handler: string): Promise<void> {
     handler,
     sql`/* workflows.pause_handler */
       update ${workflowNames(log).workflow_routes}
-      set paused_at = coalesce(paused_at, clock_timestamp())
+      set paused_at = coalesce(paused_at, ${log.names.clock}(paused_at))
       where handler = ${handler}::text
       returning id`,
   )
@@ -51,7 +51,7 @@ export async function retireHandler(log: Log, handler: string, version?: number 
     handler,
     sql`/* workflows.retire_handler */
       update ${workflowNames(log).workflow_routes}
-      set retired_at = coalesce(retired_at, clock_timestamp())
+      set retired_at = coalesce(retired_at, ${log.names.clock}(retired_at))
       where handler = ${handler}::text
         and (${version ?? null}::integer is null or version = ${version ?? null}::integer)
       returning id`,

@@ -45,7 +45,7 @@ export async function listHandlers(log: Log): Promise<HandlerDescription[]> {
       (select count(*)
         from ${workflowNames(log).workflow_workers} as w
         where r.id = any(w.routes)
-          and w.heartbeat_at >= clock_timestamp() - make_interval(secs => w.lease_ms / 1000.0)
+          and w.heartbeat_at >= ${log.names.clock}(w.heartbeat_at) - make_interval(secs => w.lease_ms / 1000.0)
           and (${sign}::text is null or split_part(w.owner, '/', 1) = ${sign}::text)) as workers
     from ${workflowNames(log).workflow_routes} as r
     order by r.handler, r.version`)

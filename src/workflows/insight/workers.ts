@@ -31,6 +31,7 @@ interface WorkerRow {
 }
 
 export async function listWorkers(log: Log): Promise<WorkerDescription[]> {
+  const { clock } = log.names
   const { workflow_workers, workflow_routes, workflow_executions } = workflowNames(log)
   // Embedded, whoever came with another opening of the database is gone, whatever its last sign of life.
   const sign = log.database.soleUser ?? null
@@ -44,7 +45,7 @@ export async function listWorkers(log: Log): Promise<WorkerDescription[]> {
       group by x.worker)
     select
       w.owner, w.node, w.started_at, w.concurrency,
-      greatest(0, extract(epoch from clock_timestamp() - w.heartbeat_at) * 1000)::float8 as age_ms,
+      greatest(0, extract(epoch from ${clock}(w.heartbeat_at) - w.heartbeat_at) * 1000)::float8 as age_ms,
       (select jsonb_agg(jsonb_build_object('handler', r.handler, 'version', r.version) order by r.handler, r.version)
         from ${workflow_routes} as r
         where r.id = any(w.routes)) as handlers,
@@ -52,7 +53,7 @@ export async function listWorkers(log: Log): Promise<WorkerDescription[]> {
       coalesce(busy.held, 0) as held
     from ${workflow_workers} as w
     left join busy on busy.worker = w.owner
-    where w.heartbeat_at >= clock_timestamp() - make_interval(secs => w.lease_ms / 1000.0)
+    where w.heartbeat_at >= ${clock}(w.heartbeat_at) - make_interval(secs => w.lease_ms / 1000.0)
       and (${sign}::text is null or split_part(w.owner, '/', 1) = ${sign}::text)
     order by w.node nulls last, w.started_at, w.owner`)
   return rows.map(row => ({

@@ -16,7 +16,7 @@ export async function expireJoins(log: Log, owner: string): Promise<number> {
       select id, correlation_id
       from ${workflowNames(log).workflow_joins}
       where state = 'open'
-        and deadline_at <= clock_timestamp()
+        and deadline_at <= ${log.names.clock}(deadline_at)
       order by deadline_at
       limit ${mostAtOnce}::integer`)
     seen = due.length
@@ -45,12 +45,12 @@ async function expireSome(
     }>(sql`/* workflows.expire_joins */
       update ${workflowNames(log).workflow_joins} as j
       set state = case when r.definition->'join'->>'onTimeout' = 'partial' then 'closed' else 'expired' end,
-        closed_at = clock_timestamp()
+        closed_at = ${log.names.clock}(j.closed_at)
       from ${workflowNames(log).workflow_routes} as r
       where j.id = any(${due.map(({ id }) => id)}::uuid[])
         and r.id = j.route
         and j.state = 'open'
-        and j.deadline_at <= clock_timestamp()
+        and j.deadline_at <= ${log.names.clock}(j.deadline_at)
       returning j.id, j.route, j.correlation_id, coalesce((
         select max(e.position)
         from ${workflowNames(log).workflow_join_entries} as e

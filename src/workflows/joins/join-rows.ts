@@ -75,9 +75,9 @@ export async function openJoins(
   const rows = await tx.runArrays(sql`/* workflows.open_joins */
     with made as (
       insert into ${workflowNames(log).workflow_joins}
-        (id, batch_id, correlation_id, route, size, position, outer_batches, deadline_at)
+        (id, batch_id, correlation_id, route, size, position, outer_batches, deadline_at, opened_at)
       select u.id, u.batch_id, u.correlation_id, u.route, u.size, u.position, u.outer_batches::jsonb,
-        clock_timestamp() + make_interval(secs => u.timeout_ms / 1000.0)
+        ${log.names.clock}(u.position) + make_interval(secs => u.timeout_ms / 1000.0), ${log.names.clock}(u.position)
       from unnest(
         ${wanted.map(each => each.id)}::uuid[],
         ${wanted.map(each => each.batch.id)}::uuid[],
@@ -100,7 +100,7 @@ export async function openJoins(
     moved as (
       update ${workflowNames(log).workflows} as w
       set open = w.open + c.n,
-        updated_at = clock_timestamp()
+        updated_at = ${log.names.clock}(w.updated_at)
       from counted as c
       where w.correlation_id = c.correlation_id
       returning w.open = c.n as is_woken)
@@ -109,7 +109,10 @@ export async function openJoins(
   const woken = Number((rows[0]?.[1] as number | undefined) ?? 0)
   if (woken > 0)
     await tx.run(sql`/* workflows.count */
-      select ${workflowNames(log).workflow_count}(${owner}::text, array['active'], array[${woken}::bigint])`)
+      select ${workflowNames(log).workflow_count}(
+        p_owner => ${owner}::text,
+        p_names => array['active'],
+        p_by => array[${woken}::bigint])`)
   const made = new Set(rows.map(row => row[0] as string))
   return wanted.filter(({ id }) => made.has(id)).map(each => ({ ...each, join: newJoin(each) }))
 }
@@ -147,7 +150,7 @@ export async function storeJoins(log: Log, tx: Executor, joins: readonly Join[])
       failed = u.failed,
       empty = u.empty,
       state = u.state,
-      closed_at = case when u.state <> 'open' then clock_timestamp() end
+      closed_at = case when u.state <> 'open' then ${log.names.clock}(j.closed_at) end
     from unnest(
       ${moved.map(({ id }) => id)}::uuid[],
       ${moved.map(({ arrived }) => arrived)}::integer[],

@@ -68,7 +68,7 @@ export interface Joins<M extends EventMap> {
   ): void
 }
 
-export type AnyJoinOptions = JoinOptions<EventMap, string, string>
+export type AnyJoinOptions = JoinOptions<UntypedEvents, string, string>
 
 export function defineJoin(types: string | readonly string[], options: AnyJoinOptions, run: Run): Handler {
   const { of, policy = 'all', timeoutMs, onTimeout = 'dead-letter', attemptTimeoutMs, ...rest } = options

@@ -7,6 +7,7 @@
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
+import { eventColumnCount, eventColumnsOf } from '../../events/read/rows.ts'
 import type { Emitter } from '../emitted.ts'
 import { type BatchPlace, envelopeOf } from '../envelope.ts'
 import { EventGone, EventUndecodable, JoinFailed, JoinTimeout } from '../errors.ts'
@@ -68,8 +69,7 @@ export function joinedEvents(handler: Handler, { join, position, isLetter }: Cla
 async function loadJoin(log: Log, id: string): Promise<JoinedBatch | undefined> {
   const rows = await log.database.runArrays(sql`/* workflows.joined */
     select
-      e.position, e.stream, e.version, e.event_id, e.type, e.schema_version, e.data, e.headers, e.correlation_id,
-      e.causation_id, e.user_id, e.created_at,
+      ${eventColumnsOf('e')},
       n.index, n.outcome, n.position, j.state, j.batch_id, j.size, j.outer_batches
     from ${workflowNames(log).workflow_joins} as j
     left join ${workflowNames(log).workflow_join_entries} as n on n.join_id = j.id
@@ -84,14 +84,20 @@ async function loadJoin(log: Log, id: string): Promise<JoinedBatch | undefined> 
     order by n.index`)
   const [first] = rows
   if (first === undefined) return undefined
-  const [state, batchId, size, outer] = first.slice(15) as [JoinState, string, number, BatchPlace[]]
+  const [index, outcome, position, ofJoin] = [0, 1, 2, 3].map(at => eventColumnCount + at) as [
+    number,
+    number,
+    number,
+    number,
+  ]
+  const [state, batchId, size, outer] = first.slice(ofJoin) as [JoinState, string, number, BatchPlace[]]
   const ofOutcome = (...wanted: EntryOutcome[]): unknown[][] =>
-    rows.filter(row => wanted.includes(row[13] as EntryOutcome))
+    rows.filter(row => wanted.includes(row[outcome] as EntryOutcome))
   const present = state === 'closed' ? ofOutcome('arrived') : ofOutcome('arrived', 'late')
   const decoded = await decodeEvents(log, present)
-  const arrived = present.map((row, at) => ({ ...decoded[at]!, position: row[14] as number }))
-  const failed = ofOutcome('failed').map(row => row[12] as number)
-  const empty = ofOutcome('empty').map(row => row[12] as number)
+  const arrived = present.map((row, at) => ({ ...decoded[at]!, position: row[position] as number }))
+  const failed = ofOutcome('failed').map(row => row[index] as number)
+  const empty = ofOutcome('empty').map(row => row[index] as number)
   const isPartial = arrived.length + failed.length + empty.length < size
   return { id, state, outer, arrived, info: { batchId, size, failed, empty, isPartial } }
 }

@@ -41,9 +41,9 @@ export async function claimSchedules(log: Log, { owner, names, limit }: Schedule
       from ${workflowNames(log).workflow_schedules} as s
       where s.name = any(${names}::text[])
         and (cardinality(s.triggers) > 0
-          or (s.paused_at is null and s.next_at <= clock_timestamp()))
+          or (s.paused_at is null and s.next_at <= ${log.names.clock}(s.next_at)))
         and (s.claimed_until is null
-          or s.claimed_until <= clock_timestamp()
+          or s.claimed_until <= ${log.names.clock}(s.claimed_until)
           or s.owner = ${owner}::text
           or (s.owner is not null and not exists (
             select
@@ -56,14 +56,14 @@ export async function claimSchedules(log: Log, { owner, names, limit }: Schedule
     update ${workflowNames(log).workflow_schedules} as s
     set fence = nextval(${consumerNames(log).consumers_fence.quoted}::regclass),
       owner = ${owner}::text,
-      claimed_until = clock_timestamp()
+      claimed_until = ${log.names.clock}(s.claimed_until)
         + make_interval(secs => ((s.definition->>'timeoutMs')::float8 + ${graceMs}::float8) / 1000),
       -- As precise as a Date, so that a due time is the same wherever it is compared.
       next_at = date_trunc('milliseconds', s.next_at),
       begun_at = case when cardinality(s.triggers) > 0 then s.begun_at else date_trunc('milliseconds', s.next_at) end
     from due
     where s.name = due.name
-    returning s.name, s.fence, s.definition, s.next_at, s.triggers[1] as trigger_at, clock_timestamp() as now,
+    returning s.name, s.fence, s.definition, s.next_at, s.triggers[1] as trigger_at, ${log.names.clock}(s.name) as now,
       coalesce(due.begun_at = s.next_at, false) as begun,
       exists (
         select
@@ -113,7 +113,7 @@ export async function moveClaim(log: Log, claimed: ClaimedSchedule, dueAt: Date)
 export async function releaseClaim(log: Log, { name, fence }: ClaimedSchedule): Promise<void> {
   await log.database.run(sql`/* workflows.release_schedule */
     update ${workflowNames(log).workflow_schedules}
-    set claimed_until = clock_timestamp() + interval '500 milliseconds',
+    set claimed_until = ${log.names.clock}(claimed_until) + interval '500 milliseconds',
       owner = null
     where name = ${name}::text
       and fence = ${fence}::bigint

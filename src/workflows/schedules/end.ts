@@ -5,6 +5,7 @@
 
 import { sql } from '../../database/sql.ts'
 import { type AppendParts, appendIn } from '../../events/append/append.ts'
+import { moment } from '../../schema/clock.sql.ts'
 import { workflowNames } from '../schema.ts'
 import type { ClaimedSchedule } from './claim.ts'
 import { correlationOf, type EndedRun } from './run.ts'
@@ -37,7 +38,7 @@ export async function endRun(
         and fence = ${fence}::bigint
         and claimed_until is not null
       returning (extract(epoch from least(triggers[1], case when paused_at is null then next_at end)
-        - clock_timestamp()) * 1000)::float8 as next_in`)
+        - ${log.names.clock}(name)) * 1000)::float8 as next_in`)
     if (row === undefined) return false
     const eventIds = append?.parts.flatMap(part => part.events.map(({ id }) => id)) ?? []
     const recorded =
@@ -45,10 +46,12 @@ export async function endRun(
         ? []
         : await tx.run(sql`/* workflows.record_schedule */
       insert into ${workflowNames(log).workflow_schedule_runs}
-        (schedule, due_at, is_manual, started_at, outcome, correlation_id, event_ids, error)
-      values (${name}::text, ${dueAt}::timestamptz, ${isManual}::boolean, ${claimed.now.toISOString()}::timestamptz,
+        (schedule, due_at, is_manual, started_at, outcome, correlation_id, event_ids, error,
+          ended_at)
+      select ${name}::text, ${dueAt}::timestamptz, ${isManual}::boolean, ${claimed.now.toISOString()}::timestamptz,
         ${outcome}::text, ${correlationOf(claimed.definition, claimed)}::text, ${eventIds}::uuid[],
-        ${error === undefined ? null : JSON.stringify(error)}::jsonb)
+        ${error === undefined ? null : JSON.stringify(error)}::jsonb, moment.at
+      from ${moment(log.names.clock)}
       on conflict do nothing
       returning schedule`)
     // Last: from here on others wait for the end of this transaction to read on in the log.

@@ -76,7 +76,7 @@ export function openSchedules(parts: AppendParts, scheduler: Scheduler, register
       await register()
       const rows = await log.database.run(sql`/* workflows.pause_schedule */
         update ${workflowNames(log).workflow_schedules}
-        set paused_at = coalesce(paused_at, clock_timestamp())
+        set paused_at = coalesce(paused_at, ${log.names.clock}(paused_at))
         where name = ${name}::text
         returning name`)
       if (rows.length === 0) throw await notFound(log, name)
@@ -126,7 +126,7 @@ async function resume(log: Log, tx: Executor, name: string): Promise<void> {
     paused: boolean
     definition: ScheduleDefinition
   }>(sql`/* workflows.paused_schedule */
-    select next_at, clock_timestamp() as now, paused_at is not null as paused, definition
+    select next_at, ${log.names.clock}(name) as now, paused_at is not null as paused, definition
     from ${workflowNames(log).workflow_schedules}
     where name = ${name}::text
     for update`)
@@ -148,12 +148,12 @@ async function trigger(log: Log, name: string): Promise<TriggeredRun> {
   const [row] = await log.database.run<{ due_at: Date; definition: ScheduleDefinition }>(sql`/* workflows.trigger */
     update ${workflowNames(log).workflow_schedules} as s
     set triggers = s.triggers || greatest(
-      date_trunc('milliseconds', clock_timestamp()),
+      date_trunc('milliseconds', ${log.names.clock}(s.name)),
       s.triggers[cardinality(s.triggers)] + interval '1 millisecond',
       (select max(r.due_at) + interval '1 millisecond'
         from ${workflowNames(log).workflow_schedule_runs} as r
         where r.schedule = s.name
-          and r.due_at >= date_trunc('milliseconds', statement_timestamp())
+          and r.due_at >= date_trunc('milliseconds', ${log.names.clock}(r.due_at))
           and r.is_manual))
     where s.name = ${name}::text
       and cardinality(s.triggers) < ${mostTriggers}::integer

@@ -52,7 +52,7 @@ export async function readSchedules(log: Log, code: { has(name: string): boolean
   }>(sql`/* workflows.schedules */
     select
       s.name, s.definition, s.next_at, s.last_at, s.last_outcome, s.paused_at,
-      coalesce(s.claimed_until > clock_timestamp(), false)
+      coalesce(s.claimed_until > ${log.names.clock}(s.claimed_until), false)
         and exists (
           select
           from ${workflowNames(log).workflow_workers} as w

@@ -3,18 +3,20 @@
 import { sql } from '../../database/sql.ts'
 import { byBytes } from '../../events/append/send.ts'
 import type { Log } from '../../events/log.ts'
+import { moment } from '../../schema/clock.sql.ts'
 import { workflowNames } from '../schema.ts'
 import type { Schedule } from './schedule.ts'
 import { dueTimes } from './times.ts'
 
 export async function storeSchedules(log: Log, schedules: readonly Schedule[]): Promise<void> {
   const [row] = await log.database.run<{ now: Date }>(sql`/* workflows.now */
-    select date_trunc('milliseconds', clock_timestamp()) as now`)
+    select date_trunc('milliseconds', moment.at) as now
+    from ${moment(log.names.clock)}`)
   const sorted = [...schedules].sort((a, b) => byBytes(a.name, b.name))
   const firsts = sorted.map(({ definition }) => dueTimes(definition).first(row!.now)?.toISOString() ?? null)
   await log.database.run(sql`/* workflows.store_schedules */
-    insert into ${workflowNames(log).workflow_schedules} as s (name, digest, definition, next_at)
-    select u.name, u.digest, u.definition::jsonb, u.next_at
+    insert into ${workflowNames(log).workflow_schedules} as s (name, digest, definition, next_at, created_at)
+    select u.name, u.digest, u.definition::jsonb, u.next_at, ${log.names.clock}(u.n)
     from unnest(
       ${sorted.map(({ name }) => name)}::text[],
       ${sorted.map(({ digest }) => digest)}::text[],

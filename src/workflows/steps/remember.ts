@@ -8,6 +8,7 @@ import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
+import { eventColumns } from '../../events/read/rows.ts'
 import { EventGone, EventUndecodable } from '../errors.ts'
 import { workflowNames } from '../schema.ts'
 import { type Claimed, decodeEvents } from '../work/claim.ts'
@@ -38,7 +39,7 @@ export async function loadCalls(log: Log, execution: Claimed): Promise<Recorded[
   if (!mayRemember(execution)) return []
   const rows = await log.database.run<StepRow>(sql`/* workflows.load_steps */
     select kind, name, track, ordinal, turn, state, result, result is not null as has_result, position, at, due_at,
-      (extract(epoch from due_at - clock_timestamp()) * 1000)::float8 as due_in
+      (extract(epoch from due_at - ${log.names.clock}(due_at)) * 1000)::float8 as due_in
     from ${workflowNames(log).workflow_steps}
     where execution = ${execution.id}::uuid
     order by ordinal`)
@@ -53,9 +54,7 @@ export async function loadCalls(log: Log, execution: Claimed): Promise<Recorded[
 async function eventsAt(log: Log, positions: readonly number[]): Promise<ReadonlyMap<number, RecordedEvent>> {
   if (positions.length === 0) return new Map()
   const rows = await log.database.runArrays(sql`/* workflows.signals */
-    select
-      position, stream, version, event_id, type, schema_version, data, headers,
-      correlation_id, causation_id, user_id, created_at
+    select ${eventColumns}
     from ${log.names.events}
     where position = any(${positions}::bigint[])`)
   const events = new Map<number, RecordedEvent>()
@@ -147,7 +146,7 @@ export async function storeCalls(
       insert into ${workflowNames(log).workflow_steps} as s
         (execution, kind, name, track, ordinal, turn, state, result, position, at, due_at)
       select g.execution, g.kind, g.name, ${track}::integer, g.ordinal, g.turn, g.state, g.result::jsonb, g.position,
-        to_timestamp(g.at / 1000), clock_timestamp() + make_interval(secs => g.due_in / 1000)
+        to_timestamp(g.at / 1000), ${log.names.clock}(g.at) + make_interval(secs => g.due_in / 1000)
       from given as g
       where g.is_whole
       order by g.kind, g.name

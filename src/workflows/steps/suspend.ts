@@ -108,7 +108,7 @@ async function nextDue(log: Log, tx: Executor, execution: string, calls: readonl
   const [row] = await tx.run<{ ended: boolean; due_in: number | null }>(sql`/* workflows.next_due */
     select
       coalesce(bool_or(s.state <> 'waiting'), false) as ended,
-      (extract(epoch from min(s.due_at) - clock_timestamp()) * 1000)::float8 as due_in
+      (extract(epoch from min(s.due_at) - ${log.names.clock}(min(s.due_at))) * 1000)::float8 as due_in
     from ${workflowNames(log).workflow_steps} as s
     join unnest(
       ${calls.map(({ kind }) => kind)}::text[],

@@ -160,7 +160,7 @@ async function recordAnswers(log: Log, tx: Executor, answers: ReadonlyMap<Signal
 export async function wakeWaiting(log: Log, tx: Executor, executions: readonly string[]): Promise<number> {
   const [row] = await tx.runArrays(sql`/* workflows.wake */
     select woken
-    from ${workflowNames(log).workflow_wake}((
+    from ${workflowNames(log).workflow_wake}(p_ids => (
       select array_agg(x.id)
       from ${workflowNames(log).workflow_executions} as x
       where x.id = any(${[...new Set(executions)]}::uuid[])

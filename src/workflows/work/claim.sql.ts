@@ -9,7 +9,38 @@
  * attempt is refused. For that no two claims may ever have one fence, so the worker brings it: fences are drawn before,
  * and flushed.
  */
+import { type Fragment, fragment } from '../../database/sql.ts'
 import { byIndexOnly, plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'
+
+/**
+ * Begins executions that the caller holds, as the CTE `begun`, and records it. The caller has announced, and has the
+ * variable `moment` and the arguments `p_owner` and `p_grace_ms`: how much longer than its timeout an attempt may last
+ * before it counts as lost.
+ */
+export function beginExecutions({ set, where }: { set: Fragment; where: Fragment }): Fragment {
+  return fragment`
+    with begun as (
+      update ~workflow_executions as x
+      set state = 'running',
+        attempt = x.attempt + 1,
+        started_at = moment,
+        deadline_at = moment
+          + make_interval(secs => (greatest(0, r.timeout_ms - x.ran_ms)::bigint + p_grace_ms) / 1000.0),
+        ${set}
+      from ~workflow_routes as r
+      where r.id = x.route
+        and ${where}
+      returning x.id, x.lane, x.position, x.attempt, x.correlation_id, x.rank, r.handler, r.version, r.priority),
+    recorded as (
+      insert into ~workflow_activity (
+        position, at, event_position, execution, version, attempt, queued_ms, kind, handler, correlation_id, worker)
+      select nextval('~workflow_activity_position'), moment, b.position, b.id, b.version, b.attempt,
+        ~workflow_queued_ms(
+          p_at => moment,
+          p_rank => b.rank,
+          p_priority => b.priority), 'started', b.handler, b.correlation_id, p_owner
+      from begun as b)`
+}
 
 /**
  * p_ahead: how many of an ordered lane to hold together with its head. p_grace_ms: how much longer than its timeout an
@@ -27,17 +58,17 @@ export const claim: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly }
   returns table (execution ~workflow_executions, event ~events, edited jsonb)
   declare
     moment timestamptz;
-    offered_routes integer[];
-    offered_most integer[];
+    open_routes integer[];
+    max_counts integer[];
     limited ~workflow_routes;
     running integer;
     tokens double precision;
-    most integer;
+    max_count integer;
     taken integer;
     claimed uuid[];
     held uuid[];
   begin
-    -- One that others take for dead, or that has left, gets nothing: what it would have, nobody would ever miss.
+    -- A worker whose row is gone counts as dead and gets nothing: no other worker would ever take it over from it.
     perform
       from ~workflow_workers as w
       where w.owner = p_owner
@@ -46,7 +77,7 @@ export const claim: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly }
       return;
     end if;
     select array_agg(r.id), array_agg(p_limit * 2)
-      into offered_routes, offered_most
+      into open_routes, max_counts
       from ~workflow_routes as r
       where r.id = any(p_routes)
         and r.paused_at is null
@@ -61,50 +92,50 @@ export const claim: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly }
       order by r.id
       for update
     loop
-      most := p_limit;
+      max_count := p_limit;
       if limited.concurrency is not null then
         select count(*) into running
           from ~workflow_executions as x
           where x.route = limited.id
             and x.worker is not null;
-        most := least(most, limited.concurrency - running);
+        max_count := least(max_count, limited.concurrency - running);
       end if;
       if limited.rate_limit is not null then
         moment := ~clock(limited.id);
         tokens := least(limited.rate_limit, coalesce(limited.rate_tokens, limited.rate_limit)
           + extract(epoch from moment - coalesce(limited.rate_at, moment)) * 1000
             * limited.rate_limit / limited.rate_per_ms);
-        most := least(most, floor(tokens)::integer);
+        max_count := least(max_count, floor(tokens)::integer);
         update ~workflow_routes as r
           set rate_tokens = tokens,
             rate_at = moment
           where r.id = limited.id;
       end if;
-      if most > 0 then
-        offered_routes := offered_routes || limited.id;
-        offered_most := offered_most || most;
+      if max_count > 0 then
+        open_routes := open_routes || limited.id;
+        max_counts := max_counts || max_count;
       end if;
     end loop;
-    if offered_routes is null then
+    if open_routes is null then
       return;
     end if;
 
-    with offered as materialized (
+    with candidates as materialized (
       select c.id, c.rank
-      from unnest(offered_routes, offered_most) as o(route, most)
+      from unnest(open_routes, max_counts) as o(route, max_count)
       cross join lateral (
         select x.id, x.rank
         from ~workflow_executions as x
         where x.route = o.route
           and x.state = 'ready'
         order by x.rank, x.id
-        limit o.most) as c
+        limit o.max_count) as c
       order by c.rank, c.id
       limit p_limit * 2)
     select array_agg(l.id) into claimed
       from (
         select x.id
-        from offered as o
+        from candidates as o
         join ~workflow_executions as x on x.id = o.id
         where x.state = 'ready'
         order by o.rank, o.id
@@ -117,25 +148,11 @@ export const claim: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly }
     moment := ~clock(p_owner);
     perform set_config('synchronous_commit', 'off', true);
     perform ~workflow_announce();
-    with begun as (
-      update ~workflow_executions as x
-      set state = 'running',
-        fence = p_fence,
-        worker = p_owner,
-        attempt = x.attempt + 1,
-        started_at = moment,
-        deadline_at = moment
-          + make_interval(secs => (greatest(0, r.timeout_ms - x.ran_ms)::bigint + p_grace_ms) / 1000.0)
-      from ~workflow_routes as r
-      where x.id = any(claimed)
-        and r.id = x.route
-      returning x.id, x.position, x.attempt, x.correlation_id, x.rank, r.handler, r.version, r.priority)
-    insert into ~workflow_activity (
-      position, at, event_position, execution, version, attempt, queued_ms, kind, handler, correlation_id, worker)
-    select nextval('~workflow_activity_position'), moment, b.position, b.id, b.version, b.attempt,
-      ~workflow_queued_ms(moment, b.rank, b.priority),
-      'started', b.handler, b.correlation_id, p_owner
-    from begun as b;
+    ${beginExecutions({
+      set: fragment`fence = p_fence, worker = p_owner`,
+      where: fragment`x.id = any(claimed)`,
+    })}
+    select array_agg(b.id) into claimed from begun as b;
 
     if p_ahead > 0 then
       with follows as materialized (

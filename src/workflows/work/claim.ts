@@ -1,9 +1,8 @@
 /** Taking work: several executions in one call, each with its event. */
-
-import { sql } from '../../database/sql.ts'
+import { type Fragment, sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../../events/definition.ts'
 import type { Log } from '../../events/log.ts'
-import { eventsOfRows, rawEventOfRow } from '../../events/read/rows.ts'
+import { eventColumnCount, eventColumnsOf, eventsOfRows, rawEventOfRow } from '../../events/read/rows.ts'
 import type { JoinedBatch } from '../joins/joined.ts'
 import { workflowNames } from '../schema.ts'
 
@@ -59,28 +58,37 @@ export async function claim(
 ): Promise<Claimed[]> {
   const rows = await log.database.runArrays(sql`/* workflows.claim */
     select
-      (c.event).position, (c.event).stream, (c.event).version, (c.event).event_id,
-      coalesce(c.edited->>'type', (c.event).type),
-      coalesce((c.edited->>'schemaVersion')::integer, (c.event).schema_version),
-      coalesce(c.edited->'data', (c.event).data), (c.event).headers,
-      (c.event).correlation_id, (c.event).causation_id, (c.event).user_id, (c.event).created_at,
+      ${editedEventColumns},
       (c.execution).id, (c.execution).position, (c.execution).route, (c.execution).fence, (c.execution).attempt,
       (c.execution).crashes, (c.execution).ran_ms, (c.execution).correlation_id, (c.execution).lane,
       (c.execution).state, (c.execution).join_id, (c.execution).undo_id, (c.execution).is_letter,
-      (c.execution).queued_at, (extract(epoch from (c.execution).expires_at - clock_timestamp()) * 1000)::float8,
-      extract(epoch from clock_timestamp())::float8 * 1000 - (c.execution).rank
-    from ${workflowNames(log).workflow_claim}(${owner}::text, ${fence}::bigint, ${routes}::integer[], ${limit}::integer,
-      ${ahead}::integer, ${graceMs}::integer) as c
+      (c.execution).queued_at,
+      (extract(epoch from (c.execution).expires_at - ${log.names.clock}((c.execution).id)) * 1000)::float8,
+      extract(epoch from ${log.names.clock}((c.execution).id))::float8 * 1000 - (c.execution).rank
+    from ${workflowNames(log).workflow_claim}(
+      p_owner => ${owner}::text,
+      p_fence => ${fence}::bigint,
+      p_routes => ${routes}::integer[],
+      p_limit => ${limit}::integer,
+      p_ahead => ${ahead}::integer,
+      p_grace_ms => ${graceMs}::integer) as c
+    cross join lateral (
+      select (c.event).*) as e
     order by (c.execution).rank, (c.execution).position`)
   const events = await decodeEvents(log, rows)
   const claimedAt = performance.now()
   return rows.map((row, at) => claimedOf(row, events[at]!, claimedAt))
 }
 
-const eventColumns = 12
+/** The columns of an event `e`; `edited` is what a dead letter that is retried has in their place. */
+export const editedEventColumns: Fragment = eventColumnsOf('e', {
+  type: `coalesce(edited->>'type', e.type)`,
+  schema_version: `coalesce((edited->>'schemaVersion')::integer, e.schema_version)`,
+  data: `coalesce(edited->'data', e.data)`,
+})
 
 function claimedOf(row: readonly unknown[], { event, fault }: Decoded, claimedAt: number): Claimed {
-  const column = <T>(at: number): T => row[eventColumns + at] as T
+  const column = <T>(at: number): T => row[eventColumnCount + at] as T
   const isHeld = column<string>(9) === 'held'
   return {
     id: column(0),

@@ -1,7 +1,9 @@
 /**
  * The end of attempts, many in one call: each is accepted only if its fence is still the one it was claimed under.
  */
+import { fragment } from '../../database/sql.ts'
 import { byIndexOnly, plpgsql, type SqlFunction } from '../../schema/plpgsql.ts'
+import { beginExecutions } from './claim.sql.ts'
 
 /** Which of these attempts are still what they were claimed as. They are locked until the transaction ends. */
 export const hold: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly })`
@@ -40,20 +42,20 @@ export const hold: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly })
  * - p_kinds: done (the row is deleted), retry (delayed), suspend (until woken, or due), release (given back, perhaps for
  *   later), park (until an operator resumes it), crash (its worker is gone: given back). Suspended, released and parked
  *   attempts do not count.
- * - p_told, p_outcomes: the kind and outcome of the line in the activity. p_delays: in milliseconds, null for until woken.
+ * - p_recorded, p_outcomes: the kind and outcome of the line in the activity. p_delays: in milliseconds, null for until woken.
  *   p_results, p_errors: a JSON array each, or null.
  * - p_next: executions held behind one of these in its lane, which start with this call; `begun` has those that did: one
  *   may have been cancelled meanwhile, or its lane parked.
  */
-export const finish: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly })`
-  create function ~workflow_finish(
+export const complete: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly })`
+  create function ~workflow_complete(
     p_owner text,
     p_correlations text[],
     p_lanes text[],
     p_ids uuid[],
     p_fences bigint[],
     p_kinds text[],
-    p_told text[],
+    p_recorded text[],
     p_outcomes text[],
     p_delays integer[],
     p_running_ms integer[],
@@ -71,11 +73,15 @@ export const finish: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly 
     settled integer;
     failures integer;
   begin
-    accepted := ~workflow_hold(p_correlations, p_lanes, p_ids, p_fences);
+    accepted := ~workflow_hold(
+      p_correlations => p_correlations,
+      p_lanes => p_lanes,
+      p_ids => p_ids,
+      p_fences => p_fences);
     if accepted is null then
-      -- What is held behind one that is gone is not to wait for it.
+      -- What is held behind an execution that is gone must not wait for it.
       if p_lanes is not null then
-        perform ~workflow_advance(p_owner, p_lanes, null, p_grace_ms);
+        perform ~workflow_advance(p_owner => p_owner, p_lanes => p_lanes, p_next => null, p_grace_ms => p_grace_ms);
       end if;
       return;
     end if;
@@ -86,18 +92,21 @@ export const finish: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly 
       position, at, event_position, execution, version, attempt, queued_ms, running_ms, kind, outcome, handler,
       correlation_id, worker, result, error)
     select nextval('~workflow_activity_position'), moment, x.position, x.id, r.version, x.attempt,
-      ~workflow_queued_ms(x.started_at, x.rank, r.priority), u.running_ms, u.told, u.outcome, r.handler,
+      ~workflow_queued_ms(
+        p_at => x.started_at,
+        p_rank => x.rank,
+        p_priority => r.priority), u.running_ms, u.recorded, u.outcome, r.handler,
       x.correlation_id, p_owner, nullif(u.result, 'null'), nullif(u.error, 'null')
     from rows from (
-      unnest(p_ids, p_told, p_outcomes, p_running_ms),
+      unnest(p_ids, p_recorded, p_outcomes, p_running_ms),
       jsonb_array_elements(p_results),
-      jsonb_array_elements(p_errors)) with ordinality as u(id, told, outcome, running_ms, result, error, n)
+      jsonb_array_elements(p_errors)) with ordinality as u(id, recorded, outcome, running_ms, result, error, n)
     join ~workflow_executions as x on x.id = u.id
     join ~workflow_routes as r on r.id = x.route
     where u.id = any(accepted)
     order by u.n;
 
-    -- Lanes first: what is deleted is not there to be counted afterwards.
+    -- Lanes first: executions that are deleted cannot be counted afterwards.
     if p_lanes is not null then
       update ~workflow_lanes as l
         set open = l.open - c.done,
@@ -120,12 +129,12 @@ export const finish: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly 
         and u.id = any(accepted);
     if gone is not null then
       if p_clean then
-        -- What failed for good keeps what it came to, for a retry of its dead letter.
+        -- The steps of an execution that failed for good stay, for a retry of its dead letter.
         delete from ~workflow_steps as s
-          using unnest(p_ids, p_told) as u(id, told)
+          using unnest(p_ids, p_recorded) as u(id, recorded)
           where s.execution = u.id
             and u.id = any(gone)
-            and u.told <> 'failed';
+            and u.recorded <> 'failed';
         delete from ~workflow_waits as w
           where w.execution = any(gone);
       end if;
@@ -147,12 +156,14 @@ export const finish: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly 
       select (select count(*) from deleted), (select count(*) from moved where is_settled)
         into ended, settled;
       select count(*) into failures
-        from unnest(p_ids, p_kinds, p_told) as u(id, kind, told)
+        from unnest(p_ids, p_kinds, p_recorded) as u(id, kind, recorded)
         where u.kind = 'done'
-          and u.told = 'failed'
+          and u.recorded = 'failed'
           and u.id = any(accepted);
       perform ~workflow_count(
-        p_owner, array['active', 'completed', 'failed'], array[-settled, ended - failures, failures]);
+        p_owner => p_owner,
+        p_names => array['active', 'completed', 'failed'],
+        p_by => array[-settled, ended - failures, failures]);
     end if;
     if cardinality(accepted) > coalesce(cardinality(gone), 0) then
       update ~workflow_executions as x
@@ -168,7 +179,7 @@ export const finish: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly 
             then moment + make_interval(secs => u.delay_ms / 1000.0) end,
           attempt = x.attempt - case when u.kind in ('suspend', 'release', 'park') then 1 else 0 end,
           crashes = x.crashes + case when u.kind = 'crash' then 1 else 0 end,
-          -- Above zero, whoever goes on with this attempt looks for what it has left behind.
+          -- Above zero, the next run of this attempt looks for the steps it has left.
           ran_ms = case u.kind
             when 'suspend' then x.ran_ms + greatest(1, u.running_ms)
             when 'release' then greatest(1, x.ran_ms)
@@ -184,7 +195,7 @@ export const finish: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly 
     end if;
 
     if p_lanes is not null then
-      begun := ~workflow_advance(p_owner, p_lanes, p_next, p_grace_ms);
+      begun := ~workflow_advance(p_owner => p_owner, p_lanes => p_lanes, p_next => p_next, p_grace_ms => p_grace_ms);
     end if;
   end`
 
@@ -205,36 +216,26 @@ export const advance: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly
   begin
     if p_next is not null then
       perform ~workflow_announce();
-      with started as (
-        update ~workflow_executions as x
-        set state = 'running',
-          attempt = x.attempt + 1,
-          started_at = moment,
-          deadline_at = moment
-            + make_interval(secs => (greatest(0, r.timeout_ms - x.ran_ms)::bigint + p_grace_ms) / 1000.0)
-        from ~workflow_routes as r, ~workflow_lanes as l
-        where x.id = any(p_next)
-          and x.state = 'held'
-          and x.worker = p_owner
-          and r.id = x.route
-          and l.lane = x.lane
-          and l.active < l.width
-          and not l.parked
-          and r.paused_at is null
-        returning x.id, x.position, x.attempt, x.correlation_id, x.lane, x.started_at, x.rank, r.handler, r.version,
-          r.priority),
-      told as (
-        insert into ~workflow_activity (
-          position, at, event_position, execution, version, attempt, queued_ms, kind, handler, correlation_id, worker)
-        select nextval('~workflow_activity_position'), moment, s.position, s.id, s.version, s.attempt,
-          ~workflow_queued_ms(s.started_at, s.rank, s.priority), 'started', s.handler, s.correlation_id, p_owner
-        from started as s)
-      select array_agg(s.id), array_agg(s.lane) into begun, taken from started as s;
+      ${beginExecutions({
+        set: fragment`worker = p_owner`,
+        where: fragment`
+          x.id = any(p_next)
+            and x.state = 'held'
+            and x.worker = p_owner
+            and r.paused_at is null
+            and exists (
+              select
+              from ~workflow_lanes as l
+              where l.lane = x.lane
+                and l.active < l.width
+                and not l.parked)`,
+      })}
+      select array_agg(b.id), array_agg(b.lane) into begun, taken from begun as b;
       update ~workflow_lanes as l
         set active = l.active + 1
         where l.lane = any(taken);
     end if;
-    -- What is held behind one that is not done any more, or is not to be started here, queues again.
+    -- What is held behind an execution that no longer runs, or is not to be started here, queues again.
     update ~workflow_executions as x
       set state = 'blocked',
         worker = null
@@ -264,14 +265,14 @@ export const advance: SqlFunction = plpgsql({ revision: 1, settings: byIndexOnly
         limit free.places) as b
       join ~workflow_routes as r on r.id = b.route
       cross join lateral (
-        select b.id, case when not b.is_letter then b.queued_at + make_interval(secs => r.delay_ms / 1000.0) end as due_at)
-        as n),
+        select b.id,
+          case when not b.is_letter then b.queued_at + make_interval(secs => r.delay_ms / 1000.0) end as due_at) as n),
     promoted as (
       -- One whose time has not come keeps its place in the lane until then.
       update ~workflow_executions as x
       set state = case when next.is_early then 'delayed' else 'ready' end,
         run_at = case when next.is_early then next.due_at end,
-        rank = ~workflow_rank(moment, next.priority)
+        rank = ~workflow_rank(p_at => moment, p_priority => next.priority)
       from next
       where x.id = next.id
         and x.state = 'blocked'

@@ -232,10 +232,10 @@ async function hold(tx: Executor, log: DispatchParts['log'], entries: readonly E
   const [row] = await tx.runArrays(sql`/* workflows.hold */
     select accepted
     from ${workflowNames(log).workflow_hold}(
-      ${correlations}::text[],
-      ${lanes}::text[],
-      ${executions.map(({ id }) => id)}::uuid[],
-      ${executions.map(({ fence }) => fence)}::bigint[])`)
+      p_correlations => ${correlations}::text[],
+      p_lanes => ${lanes}::text[],
+      p_ids => ${executions.map(({ id }) => id)}::uuid[],
+      p_fences => ${executions.map(({ fence }) => fence)}::bigint[])`)
   return idsOf(row?.[0])
 }
 
@@ -258,22 +258,22 @@ async function storeOutcomes(
   const errors = outcomes.some(({ error }) => error !== undefined)
   const [row] = await executor.runArrays(sql`/* workflows.finish */
     select accepted, begun
-    from ${workflowNames(log).workflow_finish}(
-      ${owner}::text,
-      ${correlations}::text[],
-      ${lanes}::text[],
-      ${executions.map(({ id }) => id)}::uuid[],
-      ${executions.map(({ fence }) => fence)}::bigint[],
-      ${outcomes.map(({ kind }) => kind)}::text[],
-      ${outcomes.map(({ told }) => told)}::text[],
-      ${outcomes.map(({ detail }) => detail ?? null)}::text[],
-      ${outcomes.map(({ delayMs }) => (delayMs === undefined ? null : Math.ceil(delayMs)))}::integer[],
-      ${outcomes.map(({ runningMs }) => Math.round(runningMs))}::integer[],
-      ${results.some(result => result !== null) ? JSON.stringify(results) : null}::jsonb,
-      ${errors ? JSON.stringify(outcomes.map(({ error }) => error ?? null)) : null}::jsonb,
-      ${next.length === 0 ? null : next}::uuid[],
-      ${graceMs}::integer,
-      ${outcomes.some(({ hasSteps }) => hasSteps)}::boolean)`)
+    from ${workflowNames(log).workflow_complete}(
+      p_owner => ${owner}::text,
+      p_correlations => ${correlations}::text[],
+      p_lanes => ${lanes}::text[],
+      p_ids => ${executions.map(({ id }) => id)}::uuid[],
+      p_fences => ${executions.map(({ fence }) => fence)}::bigint[],
+      p_kinds => ${outcomes.map(({ kind }) => kind)}::text[],
+      p_recorded => ${outcomes.map(({ told }) => told)}::text[],
+      p_outcomes => ${outcomes.map(({ detail }) => detail ?? null)}::text[],
+      p_delays => ${outcomes.map(({ delayMs }) => (delayMs === undefined ? null : Math.ceil(delayMs)))}::integer[],
+      p_running_ms => ${outcomes.map(({ runningMs }) => Math.round(runningMs))}::integer[],
+      p_results => ${results.some(result => result !== null) ? JSON.stringify(results) : null}::jsonb,
+      p_errors => ${errors ? JSON.stringify(outcomes.map(({ error }) => error ?? null)) : null}::jsonb,
+      p_next => ${next.length === 0 ? null : next}::uuid[],
+      p_grace_ms => ${graceMs}::integer,
+      p_clean => ${outcomes.some(({ hasSteps }) => hasSteps)}::boolean)`)
   const [accepted, begun] = row ?? []
   return { accepted: idsOf(accepted), begun: idsOf(begun) }
 }

@@ -117,7 +117,11 @@ async function unpark(log: Log, handler: string, key: string | undefined): Promi
         parked_by = null
       where lane = any(${lanes}::text[])`)
     await tx.run(sql`/* workflows.advance */
-      select ${workflowNames(log).workflow_advance}('', ${lanes}::text[], null, 0)`)
+      select ${workflowNames(log).workflow_advance}(
+        p_owner => '',
+        p_lanes => ${lanes}::text[],
+        p_next => null,
+        p_grace_ms => 0)`)
     return lanes.length
   })
 }

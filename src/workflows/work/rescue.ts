@@ -8,6 +8,7 @@ import type { Transaction } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import { byBytes } from '../../events/append/send.ts'
 import type { Log } from '../../events/log.ts'
+import { moment } from '../../schema/clock.sql.ts'
 import { confirmStopped } from '../cancel/compensate.ts'
 import { WorkerCrashed } from '../errors.ts'
 import { workflowNames } from '../schema.ts'
@@ -22,9 +23,10 @@ export interface WorkerRow {
 
 export async function enterWorker(log: Log, { owner, node, leaseMs, concurrency, routes }: WorkerRow): Promise<void> {
   await log.database.run(sql`/* workflows.enter */
-    insert into ${workflowNames(log).workflow_workers} (owner, node, lease_ms, concurrency, routes, heartbeat_at)
-    values (${owner}::text, ${node ?? null}::text, ${leaseMs}::integer, ${concurrency}::integer, ${routes}::integer[],
-      clock_timestamp())
+    insert into ${workflowNames(log).workflow_workers} (owner, node, lease_ms, concurrency, routes, heartbeat_at, started_at)
+    select ${owner}::text, ${node ?? null}::text, ${leaseMs}::integer, ${concurrency}::integer, ${routes}::integer[],
+      moment.at, moment.at
+    from ${moment(log.names.clock)}
     on conflict (owner) do update
     set heartbeat_at = excluded.heartbeat_at,
       routes = excluded.routes`)
@@ -61,7 +63,7 @@ export async function rescueExpired(log: Log): Promise<number> {
     select id, fence, correlation_id, lane, state, worker
     from ${workflowNames(log).workflow_executions} as x
     where x.worker is not null
-      and (x.deadline_at < clock_timestamp()
+      and (x.deadline_at < ${log.names.clock}(x.deadline_at)
         or (x.state = 'stopping' and not exists (
           select
           from ${workflowNames(log).workflow_workers} as w
@@ -125,7 +127,7 @@ async function lockWorker(log: Log, tx: Transaction, owner: string, isOwn: boole
         select owner
         from ${workflowNames(log).workflow_workers}
         where owner = ${owner}::text
-          and (heartbeat_at < clock_timestamp() - make_interval(secs => lease_ms / 1000.0)
+          and (heartbeat_at < ${log.names.clock}(heartbeat_at) - make_interval(secs => lease_ms / 1000.0)
             or (${sign}::text is not null and split_part(owner, '/', 1) <> ${sign}::text))
         for update skip locked`)
   return rows.length > 0
@@ -166,7 +168,7 @@ async function remove(log: Pick<Log, 'schema'>, tx: Transaction, owner: string):
       delete from ${workflowNames(log).workflow_counters}
       where owner = ${owner}::text
       returning name, value)
-    select ${workflowNames(log).workflow_count}('total', array_agg(name), array_agg(value))
+    select ${workflowNames(log).workflow_count}(p_owner => 'total', p_names => array_agg(name), p_by => array_agg(value))
     from gone`)
   await tx.run(sql`/* workflows.leave */
     delete from ${workflowNames(log).workflow_workers}
@@ -182,25 +184,26 @@ async function giveBack(
 ): Promise<number> {
   const running = left.filter(({ state }) => state === 'running')
   const lanes = [...new Set(left.flatMap(({ lane }) => lane ?? []))].sort(byBytes)
-  const error = describeError(new WorkerCrashed({ handler: '', crashes: 1 }))
+  const { name, code } = describeError(new WorkerCrashed({ handler: '', crashes: 1 }))
+  const lost = { name, code, message: 'its worker was lost' }
   const told = isOrderly ? 'released' : 'failed'
   const [row] = await tx.runArrays(sql`/* workflows.give_back */
     select cardinality(accepted)
-    from ${workflowNames(log).workflow_finish}(
-      ${owner}::text,
-      ${[...new Set(running.map(each => each.correlation_id))].sort(byBytes)}::text[],
-      ${lanes.length === 0 ? null : lanes}::text[],
-      ${running.map(({ id }) => id)}::uuid[],
-      ${running.map(({ fence }) => fence)}::bigint[],
-      ${running.map(() => (isOrderly ? 'release' : 'crash'))}::text[],
-      ${running.map(() => told)}::text[],
-      ${running.map(() => (isOrderly ? 'stopped' : 'lost'))}::text[],
-      ${running.map(() => 0)}::integer[],
-      ${running.map(() => 0)}::integer[],
-      ${null}::jsonb,
-      ${isOrderly ? null : JSON.stringify(running.map(() => ({ name: error.name, code: error.code, message: 'its worker was lost' })))}::jsonb,
-      ${null}::uuid[],
-      ${0}::integer,
-      ${false}::boolean)`)
+    from ${workflowNames(log).workflow_complete}(
+      p_owner => ${owner}::text,
+      p_correlations => ${[...new Set(running.map(each => each.correlation_id))].sort(byBytes)}::text[],
+      p_lanes => ${lanes.length === 0 ? null : lanes}::text[],
+      p_ids => ${running.map(({ id }) => id)}::uuid[],
+      p_fences => ${running.map(({ fence }) => fence)}::bigint[],
+      p_kinds => ${running.map(() => (isOrderly ? 'release' : 'crash'))}::text[],
+      p_recorded => ${running.map(() => told)}::text[],
+      p_outcomes => ${running.map(() => (isOrderly ? 'stopped' : 'lost'))}::text[],
+      p_delays => ${running.map(() => 0)}::integer[],
+      p_running_ms => ${running.map(() => 0)}::integer[],
+      p_results => ${null}::jsonb,
+      p_errors => ${isOrderly ? null : JSON.stringify(running.map(() => lost))}::jsonb,
+      p_next => ${null}::uuid[],
+      p_grace_ms => ${0}::integer,
+      p_clean => ${false}::boolean)`)
   return (row as [number | null])[0] ?? 0
 }

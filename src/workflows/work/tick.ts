@@ -46,7 +46,7 @@ export async function tick(
   routes: readonly number[],
   schedules: readonly string[],
 ): Promise<Tick> {
-  const names = { ...consumerNames(log), ...workflowNames(log) }
+  const names = { clock: log.names.clock, ...consumerNames(log), ...workflowNames(log) }
   const sign = log.database.soleUser ?? null
   const [row] = await log.database.run<{
     known: boolean
@@ -68,27 +68,27 @@ export async function tick(
   }>(sql`/* workflows.tick */
     with beat as (
       update ${names.workflow_workers}
-      set heartbeat_at = clock_timestamp(),
+      set heartbeat_at = ${names.clock}(heartbeat_at),
         routes = ${routes}::integer[]
       where owner = ${owner}::text
       returning owner),
     due as (
       select id, run_at
       from ${names.workflow_executions}
-      where run_at <= clock_timestamp()
+      where run_at <= ${names.clock}(run_at)
         and state in ('delayed', 'suspended')
       order by run_at
       limit ${mostDue}::integer)
     select
       exists (select from beat) as known,
       (select jsonb_agg(due.id) from due) as due,
-      (select (extract(epoch from min(run_at) - clock_timestamp()) * 1000)::float8
+      (select (extract(epoch from min(run_at) - ${names.clock}(min(run_at))) * 1000)::float8
         from ${names.workflow_executions}
-        where run_at > clock_timestamp()) as next_in,
+        where run_at > ${names.clock}(run_at)) as next_in,
       (select jsonb_agg(w.owner)
         from ${names.workflow_workers} as w
         where w.owner <> ${owner}::text
-          and (w.heartbeat_at < clock_timestamp() - make_interval(secs => w.lease_ms / 1000.0)
+          and (w.heartbeat_at < ${names.clock}(w.heartbeat_at) - make_interval(secs => w.lease_ms / 1000.0)
             or (${sign}::text is not null and split_part(w.owner, '/', 1) <> ${sign}::text))) as dead,
       (select jsonb_object_agg(x.id, x.fence::text)
         from ${names.workflow_executions} as x
@@ -112,12 +112,12 @@ export async function tick(
         select
         from ${names.workflow_executions} as x
         where x.worker is not null
-          and (x.deadline_at < clock_timestamp()
+          and (x.deadline_at < ${names.clock}(x.deadline_at)
             or (x.state = 'stopping' and not exists (
               select
               from ${names.workflow_workers} as w
               where w.owner = x.worker)))) as expired,
-      (select (extract(epoch from min(j.deadline_at) - clock_timestamp()) * 1000)::float8
+      (select (extract(epoch from min(j.deadline_at) - ${names.clock}(min(j.deadline_at))) * 1000)::float8
         from ${names.workflow_joins} as j
         where j.state = 'open') as join_in,
       exists (
@@ -125,7 +125,7 @@ export async function tick(
         from ${names.workflow_routes} as r
         join ${names.dead_letters} as d on d.consumer = 'handler:' || r.handler
         where r.id = any(${routes}::integer[])
-          and d.retry_at <= clock_timestamp()
+          and d.retry_at <= ${names.clock}(d.retry_at)
           and d.state = 'open') as letters,
       exists (
         select
@@ -143,7 +143,7 @@ export async function tick(
                   and exists (select from ${names.workflow_workers} as w where w.owner = s.owner)
                   and split_part(s.owner, '/', 1) = coalesce(${sign}::text, split_part(s.owner, '/', 1)))
               then s.claimed_until
-            end)) - clock_timestamp()) * 1000)::float8
+            end)) - ${names.clock}(min(s.name))) * 1000)::float8
         from ${names.workflow_schedules} as s
         where s.name = any(${schedules}::text[])
           and (cardinality(s.triggers) > 0 or (s.paused_at is null and s.next_at is not null))) as schedule_in,
@@ -156,7 +156,7 @@ export async function tick(
         from ${names.workflow_routes} as r
         cross join lateral (
           select (r.rate_per_ms * greatest(0, 1 - r.rate_tokens) / r.rate_limit
-            - extract(epoch from clock_timestamp() - r.rate_at) * 1000)::float8 as in_ms) as f
+            - extract(epoch from ${names.clock}(r.rate_at) - r.rate_at) * 1000)::float8 as in_ms) as f
         where r.id = any(${routes}::integer[])
           and r.rate_limit is not null
           and f.in_ms > 0
@@ -191,6 +191,6 @@ export async function wakeDue(log: Log, ids: readonly string[]): Promise<number>
   if (ids.length === 0) return 0
   const [row] = await log.database.runArrays(sql`/* workflows.wake */
     select woken
-    from ${workflowNames(log).workflow_wake}(${ids}::uuid[], false)`)
+    from ${workflowNames(log).workflow_wake}(p_ids => ${ids}::uuid[], p_patient => false)`)
   return Number((row as [number])[0])
 }

@@ -69,12 +69,12 @@ export function pausableBatches(database: Database, { isUnfenced }: { readonly i
 function withoutFence(tx: Transaction): Transaction {
   return {
     ...tx,
-    run: statement => tx.run(statement.label === 'consumers.checkpoint' ? unfenced(statement) : statement),
+    run: statement => tx.run(statement.label === 'consumers.save' ? unfenced(statement) : statement),
   }
 }
 
 function unfenced(statement: Statement): Statement {
-  const text = statement.text.replace(/and fence = (\$\d+::bigint)/, 'and $1 is not null')
+  const text = statement.text.replace(/and c\.fence = (\$\d+::bigint)/, 'and $1 is not null')
   if (text === statement.text) throw new Error('the checkpoint statement has no fence to remove')
   return { ...statement, text }
 }

@@ -2,9 +2,9 @@
  * The program of a process that runs a projection with its own table, and rebuilds it on request. It reports when a
  * rebuild has begun to apply events, and when it has ended.
  */
+
 import { fileURLToPath } from 'node:url'
-import { projection } from '../../../src/projections/projection.ts'
-import { table } from '../../../src/projections/table.ts'
+import { defineProjection } from '../../../src/projections/projection.ts'
 import { openStore } from '../../../src/store.ts'
 
 export interface RebuilderOptions {
@@ -16,8 +16,8 @@ export interface RebuilderOptions {
 export type Message = 'ready' | 'begun' | 'rebuilt' | { readonly error: string }
 
 /** A row per event: one that is applied twice breaks the key, one that is not is missing. */
-export const sales = projection('sales', {
-  tables: [table('sales', { columns: { position: 'bigint', stream: 'text' }, primaryKey: ['position'] })],
+export const sales = defineProjection('sales', {
+  tables: { sales: { columns: { position: 'bigint', stream: 'text' }, primaryKey: ['position'] } },
   batchSize: 50,
   // Also the lease of its rebuilds: another process continues one only after it has expired.
   leaseMs: 5_000,

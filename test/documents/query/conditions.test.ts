@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { index } from '../../../src/documents/indexes.ts'
+import type { CollectionOptions } from '../../../src/documents/collection.ts'
 import {
   and,
   between,
@@ -21,7 +21,7 @@ import {
   startsWith,
 } from '../../../src/documents/query/condition.ts'
 import { at, lower } from '../../../src/documents/query/field.ts'
-import { openCustomers, strangers } from './customers.ts'
+import { type Customer, openCustomers, strangers } from './customers.ts'
 
 const people = {
   ada: {
@@ -45,8 +45,8 @@ const strange = Object.keys(strangers).sort()
 const everyone = [...Object.keys(people), ...strange].sort()
 const without = (...ids: string[]): string[] => everyone.filter(id => !ids.includes(id))
 
-const indexes = [index('name'), index('age', { as: 'number' }), index('address.city'), index('joined')]
-for (const [how, options] of Object.entries({
+const indexes = ['name', { path: 'age', as: 'number' }, 'address.city', 'joined'] as const
+for (const [how, options] of Object.entries<CollectionOptions<Customer>>({
   'with the index on the body': {},
   'without any index': { gin: false },
   'with an index on each field': { gin: false, indexes },
@@ -143,7 +143,7 @@ test('texts of any length are distinguished, also with an index on them', async 
   const long = 'x'.repeat(5000)
   const { ids } = await openCustomers(
     { a: { name: `${long}a` }, b: { name: `${long}b` }, c: { name: 'x' }, d: { name: '😀'.repeat(3000) } },
-    { indexes: [index('name', { unique: true })] },
+    { indexes: [{ path: 'name', unique: true }] },
   )
 
   expect(await ids(c => eq(c.name, `${long}a`))).toEqual(['a'])

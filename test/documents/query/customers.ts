@@ -2,7 +2,7 @@
 import type { Database } from '../../../src/database/database.ts'
 import type { Statement } from '../../../src/database/sql.ts'
 import type { CollectionOptions } from '../../../src/documents/collection.ts'
-import type { Collection } from '../../../src/documents/documents.ts'
+import type { Documents } from '../../../src/documents/documents.ts'
 import type { Condition } from '../../../src/documents/query/condition.ts'
 import type { Field, MetaFields } from '../../../src/documents/query/field.ts'
 import { openDatabase } from '../../support/engines.ts'
@@ -23,8 +23,8 @@ export interface Customer {
 }
 
 export interface Customers extends Shop {
-  readonly customers: Collection<Customer>
-  /** The statements of the collection since it was filled. */
+  readonly customers: Documents<Customer>
+  /** What the collection has sent since it was filled. */
   readonly sent: Statement[]
   /** The ids of the customers that meet a condition, sorted. */
   ids(condition: Condition | ((c: Field<Customer>, meta: MetaFields) => Condition)): Promise<string[]>

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { index } from '../../../src/documents/indexes.ts'
+import { defineCollection } from '../../../src/documents/collection.ts'
 import { and, eq, gt, startsWith } from '../../../src/documents/query/condition.ts'
 import { avg, count, max, min, sum } from '../../../src/documents/query/group.ts'
 import { openCustomers, strangers } from './customers.ts'
@@ -87,7 +87,7 @@ test('RB-38: a collection can be included into itself, without soft-deleted docu
 
 test('related documents are read in the same round trip: by a list of ids, and by a field of theirs', async () => {
   const { customers, store, sent } = await openCustomers(people)
-  const orders = store.documents<Order>('orders', { indexes: [index('customer')] })
+  const orders = store.documents<Order>('orders', { indexes: ['customer'] })
   const products = store.documents<{ title: string }>('products')
   await orders.putMany([
     { id: 'o1', data: { customer: 'ada', products: ['tea', 'cup', 'gone'], total: 5 } },
@@ -148,6 +148,6 @@ test('RB-42: names given for included documents, selections and groups never bec
       .groupBy({ [odd]: c => c.tier }, () => ({ [`${odd}2`]: count() }))
       .toArray(),
   ).toHaveLength(2)
-  expect(() => index(odd, { name: odd })).not.toThrow()
+  expect(() => defineCollection('odd', { indexes: [{ path: odd, name: odd }] })).not.toThrow()
   expect(await customers.count()).toBe(3)
 })

@@ -1,5 +1,4 @@
 import { expect, test } from 'vitest'
-import { index } from '../../../src/documents/indexes.ts'
 import { and, eq, exists, gt, gte, regex } from '../../../src/documents/query/condition.ts'
 import { at } from '../../../src/documents/query/field.ts'
 import { take } from '../../support/shop.ts'
@@ -99,11 +98,11 @@ test('a page includes the total count, also when it is past the end', async () =
   const { customers } = await openCustomers(people)
   const query = customers.query().orderBy(c => c.name)
 
-  const second = await query.page(2, 2)
-  expect({ ...second, rows: idsOf(second.rows) }).toEqual({ rows: ['cleo', 'dan'], total: 5, page: 2, pages: 3 })
-  expect(await query.page(3, 2)).toMatchObject({ rows: [{ id: 'eve' }], total: 5 })
-  expect(await query.page(4, 2)).toEqual({ rows: [], total: 5, page: 4, pages: 3 })
-  expect(await query.where(c => eq(c.name, 'Nobody')).page(1, 2)).toMatchObject({ rows: [], total: 0, pages: 0 })
+  const second = await query.pageNumber(2, 2)
+  expect({ ...second, items: idsOf(second.items) }).toEqual({ items: ['cleo', 'dan'], total: 5, page: 2, pages: 3 })
+  expect(await query.pageNumber(3, 2)).toMatchObject({ items: [{ id: 'eve' }], total: 5 })
+  expect(await query.pageNumber(4, 2)).toEqual({ items: [], total: 5, page: 4, pages: 3 })
+  expect(await query.where(c => eq(c.name, 'Nobody')).pageNumber(1, 2)).toMatchObject({ items: [], total: 0, pages: 0 })
   for (const [number, size] of [
     [0, 5],
     [1, 0],
@@ -111,13 +110,13 @@ test('a page includes the total count, also when it is past the end', async () =
     [1, Number.NaN],
     [-1, 5],
   ] as const)
-    await expect(query.page(number, size)).rejects.toMatchObject({ code: 'invalid_query' })
+    await expect(query.pageNumber(number, size)).rejects.toMatchObject({ code: 'invalid_query' })
 })
 
 test('pages after a cursor hold every document once, in every order', async () => {
   const { customers } = await openCustomers(
     { ...people, ...strangers, twin: { name: 'Ada', age: 36 } },
-    { indexes: [index('name'), index('age', { as: 'number' })] },
+    { indexes: ['name', { path: 'age', as: 'number' }] },
   )
   const query = customers.query()
   const orders = [
@@ -134,9 +133,9 @@ test('pages after a cursor hold every document once, in every order', async () =
     const paged: string[] = []
     let cursor: string | undefined
     do {
-      const page = await ordered.pageAfter(cursor, 2)
-      paged.push(...idsOf(page.rows))
-      cursor = page.cursor
+      const page = await ordered.page({ after: cursor, limit: 2 })
+      paged.push(...idsOf(page.items))
+      cursor = page.next
     } while (cursor !== undefined)
     expect(paged, `order ${i}`).toEqual(idsOf(await ordered.offset(0).toArray()))
   }
@@ -145,9 +144,9 @@ test('pages after a cursor hold every document once, in every order', async () =
 test('a cursor that was changed, invented, or belongs to another query is refused', async () => {
   const { customers } = await openCustomers(people)
   const byName = customers.query().orderBy(c => c.name)
-  const { cursor } = await byName.pageAfter(undefined, 2)
+  const { next: cursor } = await byName.page({ limit: 2 })
   const [head, sum] = cursor!.split('.') as [string, string]
-  const other = Buffer.from(JSON.stringify(['bob', `x' or true --`])).toString('base64url')
+  const other = Buffer.from(JSON.stringify([['bob'], `x' or true --`])).toString('base64url')
 
   const refused = { code: 'invalid_cursor' }
   for (const bad of [
@@ -160,10 +159,10 @@ test('a cursor that was changed, invented, or belongs to another query is refuse
     `${cursor}.x`,
     7,
   ])
-    await expect(byName.pageAfter(bad as string, 2), String(bad)).rejects.toMatchObject(refused)
-  await expect(customers.query().pageAfter(cursor, 2)).rejects.toMatchObject(refused)
-  await expect(byName.orderBy(c => c.email).pageAfter(cursor, 2)).rejects.toMatchObject(refused)
-  expect(idsOf((await byName.pageAfter(cursor, 2)).rows)).toEqual(['cleo', 'dan'])
+    await expect(byName.page({ after: bad as string, limit: 2 }), String(bad)).rejects.toMatchObject(refused)
+  await expect(customers.query().page({ after: cursor, limit: 2 })).rejects.toMatchObject(refused)
+  await expect(byName.orderBy(c => c.email).page({ after: cursor, limit: 2 })).rejects.toMatchObject(refused)
+  expect(idsOf((await byName.page({ after: cursor, limit: 2 })).items)).toEqual(['cleo', 'dan'])
 })
 
 test('iterating reads page after page, and stops where the loop stops', async () => {
@@ -215,7 +214,7 @@ test('select returns the requested fields, and null where there is none', async 
     .query()
     .orderBy(c => c.name)
     .select({ __proto__name: c => c.name })
-  expect((await names.pageAfter(undefined, 1)).rows).toEqual([{ __proto__name: 'Ada' }])
+  expect((await names.page({ limit: 1 })).items).toEqual([{ __proto__name: 'Ada' }])
 })
 
 test('a query inside a transaction sees its writes, and a query outside of it is refused there', async () => {

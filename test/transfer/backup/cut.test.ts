@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest'
 import type { RecordedEvent } from '../../../src/events/definition.ts'
-import { type Projection, type ProjectionContext, projection } from '../../../src/projections/projection.ts'
-import { table } from '../../../src/projections/table.ts'
+import { defineProjection, type Projection, type ProjectionContext } from '../../../src/projections/projection.ts'
 import type { Store } from '../../../src/store.ts'
 import { cutLog } from '../../../src/transfer/backup/cut.ts'
 import { emit } from '../../../src/workflows/emit.ts'
@@ -66,12 +65,12 @@ function register(store: Store<ShopMap>, { named }: Shop): Promise<void>[] {
     )
   const columns = { id: 'integer', total: 'bigint' } as const
   const owning = (name: string): Projection =>
-    projection(name, { tables: [table(name, { columns, primaryKey: ['id'] })], on: { OrderPlaced: add(name) } })
+    defineProjection(name, { tables: { [name]: { columns, primaryKey: ['id'] } }, on: { OrderPlaced: add(name) } })
   const reset = ({ tx }: ProjectionContext) => tx.query(named('delete from ~by_hand'))
   return [
     store.projections.register(owning('beside')),
-    store.projections.register(projection('in_place', { reset, on: { OrderPlaced: add('by_hand') } })),
-    store.projections.register(owning('inlined'), { lifecycle: 'inline' }),
+    store.projections.register(defineProjection('in_place', { reset, on: { OrderPlaced: add('by_hand') } })),
+    store.projections.register({ ...owning('inlined'), lifecycle: 'inline' }),
   ]
 }
 

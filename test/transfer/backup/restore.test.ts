@@ -1,14 +1,14 @@
 import { readdir } from 'node:fs/promises'
 import { expect, test } from 'vitest'
-import { documentProjection } from '../../../src/projections/document.ts'
+import { defineDocumentProjection } from '../../../src/projections/document-projection.ts'
 import { restoreBackup } from '../../../src/transfer/backup/restore.ts'
 import { copyStore } from '../../support/embedded.ts'
 import { paid, placed, take } from '../../support/shop.ts'
 import { openIn, scratch } from './folders.ts'
 
-const orders = documentProjection<{ total: number; isPaid: boolean }>('orders', {
+const orders = defineDocumentProjection('orders', {
   initial: () => ({ total: 0, isPaid: false }),
-  on: {
+  evolve: {
     OrderPlaced: (order, event) => ({ ...order, total: order.total + (event.data as { total: number }).total }),
     OrderPaid: order => ({ ...order, isPaid: true }),
   },
@@ -40,7 +40,7 @@ test('AB-22: a store restored to a position has its content of then, and is writ
   await using daemon = first.daemon()
   await daemon.start()
   await first.projections.waitFor('orders', position)
-  expect(await first.projections.get(orders, 'order-1')).toEqual({ total: 3, isPaid: false })
+  expect((await first.documents(orders).get('order-1'))?.data).toEqual({ total: 3, isPaid: false })
   const again = await first.events.append('order-1', [paid], { idempotencyKey: 'pay', expected: 2 })
   expect(again).toMatchObject({ version: 3, repeated: false, position: 4 })
   await first.projections.waitFor('orders', again.position)
@@ -51,7 +51,7 @@ test('AB-22: a store restored to a position has its content of then, and is writ
   const second = await openIn(path('restored'))
 
   await second.projections.register(orders)
-  expect(await second.projections.get(orders, 'order-1')).toEqual({ total: 3, isPaid: true })
+  expect((await second.documents(orders).get('order-1'))?.data).toEqual({ total: 3, isPaid: true })
   expect((await second.events.readAll().toArray()).map(event => event.position)).toEqual([1, 2, 4])
   expect(await second.schema.check()).toMatchObject({ ok: true })
 })

@@ -1,4 +1,5 @@
-/** A shop with data of every kind, places to import it into, and all rows of a place. */
+/** A shop with something of everything in it, places to bring it to, and a look at all rows of a place. */
+
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -6,8 +7,7 @@ import { afterAll, beforeAll, onTestFinished } from 'vitest'
 import type { Database } from '../../../src/database/database.ts'
 import { openPglite } from '../../../src/database/pglite/pglite.ts'
 import { identifier } from '../../../src/database/sql.ts'
-import { column, index } from '../../../src/documents/indexes.ts'
-import { tableProjection } from '../../../src/projections/flat-table.ts'
+import { defineTableProjection } from '../../../src/projections/table-projection.ts'
 import type { Store } from '../../../src/store.ts'
 import { linesOf, writeExactly } from '../../../src/transfer/export/lines.ts'
 import { readShapes } from '../../../src/transfer/export/tables.ts'
@@ -70,21 +70,18 @@ export interface Customer {
 
 export const customerOptions = {
   history: true,
-  indexes: [index('name', { unique: true })],
-  columns: [column('score', { as: 'number' })],
+  indexes: [{ path: 'name', unique: true }],
+  columns: [{ path: 'score', as: 'number' }],
 } as const
 
-export const totals = tableProjection('customer-totals', {
+export const totals = defineTableProjection('customer-totals', {
   events: shopEvents,
   columns: { customer: 'text', orders: 'bigint', total: 'numeric', ratio: 'double precision', at: 'timestamptz' },
   primaryKey: ['customer'],
   indexes: [['total']],
-  key: event => ({ customer: event.stream }),
   on: {
-    OrderPlaced: {
-      increment: { orders: 1, total: event => event.data.total },
-      set: { at: event => event.createdAt, ratio: 1 / 3 },
-    },
+    OrderPlaced: ({ stream, data, createdAt }, row) =>
+      row({ customer: stream }, { increment: { orders: 1, total: data.total }, set: { at: createdAt, ratio: 1 / 3 } }),
   },
 })
 

@@ -1,5 +1,4 @@
 import { expect, test } from 'vitest'
-import { index } from '../../../src/documents/indexes.ts'
 import { claimIncoming } from '../../../src/transfer/move/incoming.ts'
 import { livePass, newMover } from '../../../src/transfer/move/pass.ts'
 import type { Customer } from '../../documents/customers.ts'
@@ -10,7 +9,7 @@ import { type OpenMove, openMove } from './two-servers.ts'
 async function openLarge(customers: number, noteLength: number): Promise<OpenMove> {
   const opened = await openMove()
   const { store, source, move } = opened
-  store.documents<Customer>('customers', { indexes: [index('email', { unique: true })] })
+  store.documents<Customer>('customers', { indexes: [{ path: 'email', unique: true }] })
   await store.schema.sync()
   await source.query(
     move.source.schema,

@@ -1,5 +1,4 @@
 import { expect, test } from 'vitest'
-import { column, index } from '../../../src/documents/indexes.ts'
 import { dropRetired } from '../../../src/transfer/move/incoming.ts'
 import { copyInto } from '../../../src/transfer/move/moving.ts'
 import { stateOf } from '../../../src/transfer/move/state.ts'
@@ -115,8 +114,11 @@ test('tables that are created, dropped and changed during the copy are on the ta
   await fill(opened)
   await copyInto(move)
   const suppliers = store.documents<{ city: string; since: number; tags: string[] }>('suppliers', {
-    columns: [column('since', { as: 'number' })],
-    indexes: [index({ path: 'city', lower: true }, { unique: true }), index('tags', { method: 'gin' })],
+    columns: [{ path: 'since', as: 'number' }],
+    indexes: [
+      { path: 'city', lower: true, unique: true },
+      { path: 'tags', method: 'gin' },
+    ],
   })
   await store.schema.sync()
   await suppliers.put('tea', { city: 'Kandy', since: 1867, tags: ['hills'] })

@@ -7,7 +7,7 @@
  */
 import { type Config, defineConfig } from '../../../config.ts'
 import { defineEvents } from '../../../events/definition.ts'
-import { documentProjection } from '../../../projections/document.ts'
+import { defineDocumentProjection } from '../../../projections/document-projection.ts'
 import { batch, emit } from '../../../workflows/emit.ts'
 
 type ShopEvent =
@@ -20,10 +20,10 @@ type ShopEvent =
 
 const events = defineEvents<ShopEvent>()
 
-const orders = documentProjection('orders', {
+const orders = defineDocumentProjection('orders', {
   events,
   initial: () => ({ customer: '', cents: 0, status: 'placed' }),
-  on: {
+  evolve: {
     OrderPlaced: (order, { data }) => ({ ...order, customer: data.customer, cents: data.cents }),
     OrderCharged: order => ({ ...order, status: 'charged' }),
     OrderCleared: order => ({ ...order, status: 'cleared' }),

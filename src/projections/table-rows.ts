@@ -1,24 +1,29 @@
-/** The rows of a flat table: what a batch of events does to them, in three statements, or five where it has to lock. */
+/** The rows of a table projection: the changes of a batch, in three statements, or five where they are locked first. */
 import type { Executor } from '../database/database.ts'
-import { type Identifier, identifier, type Statement } from '../database/sql.ts'
-import type { FlatTypes, FlatValue } from './flat-table.ts'
+import { type Identifier, identifier, literal, type Statement } from '../database/sql.ts'
+import { InvalidProjectionValue } from './errors.ts'
+import type { WrittenValues } from './table-projection.ts'
 
-export interface FlatColumn {
+export interface TableColumn {
   readonly name: string
-  readonly type: keyof FlatTypes
+  readonly type: keyof WrittenValues
   readonly isKey: boolean
+  /** Whether it is a number that can be incremented. */
   readonly isNumber: boolean
 }
 
-/** What becomes of one row. */
-export interface FlatRow {
-  readonly key: readonly FlatValue[]
-  /** Whether what was there before goes. */
+/** A value as it is sent. */
+export type ColumnValue = string | number | boolean | null
+
+/** The changes of one row. */
+export interface ChangedRow {
+  readonly key: readonly ColumnValue[]
+  /** Whether the row that was there before is deleted. */
   isDeleted: boolean
   /** Whether there is a row afterwards. */
   isChanged: boolean
-  readonly sets: Map<string, FlatValue>
-  readonly adds: Map<string, FlatValue[]>
+  readonly sets: Map<string, ColumnValue>
+  readonly adds: Map<string, ColumnValue[]>
 }
 
 /**
@@ -28,23 +33,27 @@ export interface FlatRow {
 export async function writeRows(
   executor: Executor,
   table: Identifier,
-  columns: readonly FlatColumn[],
-  rows: readonly FlatRow[],
+  { projection, columns }: { readonly projection: string; readonly columns: readonly TableColumn[] },
+  rows: readonly ChangedRow[],
   isInline: boolean,
 ): Promise<void> {
   const keys = columns.filter(column => column.isKey)
   const gone = rows.filter(row => row.isDeleted)
-  const kept = rows.filter(row => row.isChanged)
-  if (isInline && kept.length > 0) await executor.run(makeRows(table, keys, kept))
+  const left = rows.filter(row => row.isChanged)
+  if (isInline && left.length > 0) await executor.run(makeRows(table, keys, left))
   if (isInline && rows.length > 0) await executor.run(lockRows(table, keys, rows))
   if (gone.length > 0) await executor.run(deleteRows(table, keys, gone))
-  if (kept.length === 0) return
-  if (!isInline || gone.length > 0) await executor.run(makeRows(table, keys, kept))
-  const changed = columns.filter(({ name }) => kept.some(row => row.sets.has(name) || row.adds.has(name)))
-  if (changed.length > 0) await executor.run(changeRows(table, keys, changed, kept))
+  if (left.length === 0) return
+  if (!isInline || gone.length > 0) await executor.run(makeRows(table, keys, left))
+  const changed = columns.filter(({ name }) => left.some(row => row.sets.has(name) || row.adds.has(name)))
+  if (changed.length === 0) return
+  const [inexact] = await executor.runArrays(changeRows(table, keys, changed, left))
+  if (inexact === undefined) return
+  const reason = `would be ${String(inexact[1])}, beyond ${Number.MAX_SAFE_INTEGER}: use the type numeric for such numbers`
+  throw new InvalidProjectionValue({ projection, path: `column ${String(inexact[0])}`, reason })
 }
 
-function lockRows(table: Identifier, keys: readonly FlatColumn[], rows: readonly FlatRow[]): Statement {
+function lockRows(table: Identifier, keys: readonly TableColumn[], rows: readonly ChangedRow[]): Statement {
   const values: unknown[] = []
   return {
     label: 'projections.lock_rows',
@@ -58,7 +67,7 @@ function lockRows(table: Identifier, keys: readonly FlatColumn[], rows: readonly
   }
 }
 
-function deleteRows(table: Identifier, keys: readonly FlatColumn[], rows: readonly FlatRow[]): Statement {
+function deleteRows(table: Identifier, keys: readonly TableColumn[], rows: readonly ChangedRow[]): Statement {
   const values: unknown[] = []
   return {
     label: 'projections.delete_rows',
@@ -70,7 +79,7 @@ function deleteRows(table: Identifier, keys: readonly FlatColumn[], rows: readon
   }
 }
 
-function makeRows(table: Identifier, keys: readonly FlatColumn[], rows: readonly FlatRow[]): Statement {
+function makeRows(table: Identifier, keys: readonly TableColumn[], rows: readonly ChangedRow[]): Statement {
   const values: unknown[] = []
   const list = keys.map(({ name }) => quoted(name)).join(', ')
   const order = keys.map(({ type }, i) => `k${i}${type.includes('text') ? ' collate "C"' : ''}`)
@@ -86,16 +95,19 @@ function makeRows(table: Identifier, keys: readonly FlatColumn[], rows: readonly
   }
 }
 
-/** One line per row and amount; what is set stands in the first line of its row. */
+/**
+ * One line per row and amount; a value that is set is in the first line of its row. Returns the name and value of a
+ * `bigint` column that can no longer be read exactly as a number, if there is one.
+ */
 function changeRows(
   table: Identifier,
-  keys: readonly FlatColumn[],
-  changed: readonly FlatColumn[],
-  rows: readonly FlatRow[],
+  keys: readonly TableColumn[],
+  changed: readonly TableColumn[],
+  rows: readonly ChangedRow[],
 ): Statement {
   const lines = rows.flatMap(row => {
-    const most = Math.max(1, ...[...row.adds.values()].map(amounts => amounts.length))
-    return Array.from({ length: most }, (_, i) => ({ row, i }))
+    const count = Math.max(1, ...[...row.adds.values()].map(amounts => amounts.length))
+    return Array.from({ length: count }, (_, i) => ({ row, i }))
   })
   const values: unknown[] = []
   const parameter = (given: unknown[], type: string): string => `$${values.push(given)}::${type}[]`
@@ -136,26 +148,39 @@ function changeRows(
     assignments.push(`${quoted(name)} = ${base} + change.a${c}`)
   }
   const grouped = keys.map((_, k) => `k${k}`).join(', ')
-  return {
-    label: 'projections.change_rows',
-    text: `/* projections.change_rows */
-      update ${table} as t
+  const update = `update ${table} as t
       set ${assignments.join(',\n        ')}
       from (
         select ${[grouped, ...sums].join(', ')}
         from unnest(${arrays.join(', ')}) as line(${names.join(', ')})
         group by ${grouped}) as change
-      where ${keys.map(({ name }, k) => `t.${quoted(name)} = change.k${k}`).join(' and ')}`,
+      where ${keys.map(({ name }, k) => `t.${quoted(name)} = change.k${k}`).join(' and ')}`
+  const label = 'projections.change_rows'
+  const bigints = changed.filter(({ type }) => type === 'bigint')
+  if (bigints.length === 0) return { label, text: `/* ${label} */\n      ${update}`, values }
+  const pairs = bigints.map(({ name }, i) => `(${literal(name)}, changed.b${i})`)
+  return {
+    label,
+    text: `/* ${label} */
+      with changed as (
+      ${update}
+      returning ${bigints.map(({ name }, i) => `t.${quoted(name)} as b${i}`).join(', ')}
+      )
+      select number.name, number.value::text
+      from changed
+      cross join lateral (values ${pairs.join(', ')}) as number(name, value)
+      where number.value not between -${Number.MAX_SAFE_INTEGER} and ${Number.MAX_SAFE_INTEGER}
+      limit 1`,
     values,
   }
 }
 
-function keySource(keys: readonly FlatColumn[], rows: readonly FlatRow[], values: unknown[]): string {
+function keySource(keys: readonly TableColumn[], rows: readonly ChangedRow[], values: unknown[]): string {
   const arrays = keys.map(({ type }, k) => `$${values.push(rows.map(row => row.key[k]))}::${plain(type)}[]`)
   return `unnest(${arrays.join(', ')}) as key(${keys.map((_, k) => `k${k}`).join(', ')})`
 }
 
-function sameKey(keys: readonly FlatColumn[]): string {
+function sameKey(keys: readonly TableColumn[]): string {
   return keys.map(({ name }, k) => `t.${quoted(name)} = key.k${k}`).join(' and ')
 }
 

@@ -1,27 +1,27 @@
-/** What a decider does, without a database: the same folding, deciding and validating that a commit does. */
+/** What an aggregate decides, without a database: the same folding, deciding and validating that a commit does. */
 import { isDeepStrictEqual } from 'node:util'
-import type { Aggregate } from '../aggregates/aggregate.ts'
-import type { AnyEvent } from '../aggregates/decider.ts'
+import type { Aggregate, AnyEvent } from '../aggregates/aggregate.ts'
 import { asRead } from '../aggregates/fold.ts'
 import { Loaded } from '../aggregates/loaded.ts'
 import { systemClock } from '../core/clock.ts'
+import type { EventMap, NewEventIn } from '../events/definition.ts'
 import { SpecificationFailed } from './failure.ts'
 
 /** An error by its class, by what its message matches, or by its name and message. */
 export type ExpectedError = (abstract new (...given: never[]) => Error) | RegExp | Error
 
-export type DeciderSpecification<State, Command, Event extends AnyEvent = AnyEvent> = (
-  events?: Event | readonly Event[],
+export type AggregateSpecification<State, Command, M extends EventMap = object> = (
+  events?: NewEventIn<M> | readonly NewEventIn<M>[],
 ) => {
   when(command: Command): {
     /** These events in this order, of which only what is named is compared; [] for none; or an error. */
-    then(expected: Event | readonly Event[] | ExpectedError): void
+    then(expected: NewEventIn<M> | readonly NewEventIn<M>[] | ExpectedError): void
     /** The state that the decision leads to. */
     thenState(expected: State): void
   }
 }
 
-export function specifyDecider(aggregate: Aggregate): DeciderSpecification<unknown, unknown> {
+export function specifyAggregate(aggregate: Aggregate): AggregateSpecification<unknown, unknown> {
   return (events = []) => ({
     when(command) {
       const what = `Given ${namesOf(listOf(events))}, when ${commandName(command)}`

@@ -1,14 +1,21 @@
 /**
- * How far the log is settled: every event at or below that position is visible now or will never exist. The function
- * that finds out, and why it is right, is in `order.sql.ts`. Here: calling it, and naming who holds
- * it back.
+ * The order of the log: how far it is settled, and how consumers wait for it to grow.
+ *
+ *     append ── announces a lower bound, draws positions, commits ──► [events]
+ *                                                                        │ wake: a hint, in this process and by pg_notify
+ *     reader ◄── events up to `settled` ◄── settle: head, then announced bounds, then a new snapshot ◄── watch
+ *
+ * Guarantee: every event at or below `settled` is visible now or will never exist, so a reader that takes the events up to
+ * it misses none. Why that is right is in `order.sql.ts`.
+ *
+ * What can fail: a server in recovery is refused. An append that stays open holds `settled` back; `heldBackBy` names it.
  */
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../log.ts'
 
 export interface Settled {
-  /** The last position drawn, by whomever. */
+  /** The last position that was drawn, in any process. */
   readonly head: number
   /** Everything up to here is final. */
   readonly settled: number
@@ -58,7 +65,7 @@ export function epochOf(log: Log, session: string): number {
 const sessionsOf = new WeakMap<Log, { epoch: number; sessions: Set<string> }>()
 const mostSessions = 1_000
 
-/** Who holds the log back, the lowest bound first. */
+/** The transactions that hold the log back, the lowest bound first. */
 export async function heldBackBy(log: Log): Promise<HeldBackBy[]> {
   const rows = await log.database.run<{
     pid: number | null

@@ -1,6 +1,10 @@
 /**
- * Reading one stream, in either direction, in pages: memory stays flat whatever its length. Each page is one keyset
- * query on (stream, version), so the cost of a page does not depend on where in the stream it lies.
+ * Reading: one stream (here), the whole log (`log`), and pages of the log for consumers (`page`, `copy-page`).
+ *
+ *     statement ──► rows ──► event, upcast to the shape its readers expect (`rows`, `upcast`) ──► sequence, page by page
+ *
+ * A stream is read in either direction, in pages: memory stays flat whatever its length. Each page is one keyset query on
+ * (stream, version), so its cost does not depend on where in the stream it lies.
  */
 import { InvalidOption } from '../../core/errors.ts'
 import { checkName } from '../../core/name.ts'
@@ -9,7 +13,7 @@ import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { RecordedEvent } from '../definition.ts'
 import type { Log } from '../log.ts'
-import { eventsOfRows } from './rows.ts'
+import { eventColumns, eventsOfRows } from './rows.ts'
 import { inPages } from './sequence.ts'
 
 export interface ReadOptions {
@@ -77,9 +81,7 @@ function pageOf(log: Log, stream: string, page: PageOptions): ReturnType<typeof 
   const times = { since: since?.toISOString() ?? null, until: until?.toISOString() ?? null }
   return page.backwards
     ? sql`/* events.read_backwards */
-        select
-          position, stream, version, event_id, type, schema_version, data, headers,
-          correlation_id, causation_id, user_id, created_at
+        select ${eventColumns}
         from ${log.names.events}
         where stream = ${stream}::text
           and version > ${low}::bigint
@@ -93,9 +95,7 @@ function pageOf(log: Log, stream: string, page: PageOptions): ReturnType<typeof 
         order by version desc
         limit ${limit}::integer`
     : sql`/* events.read */
-        select
-          position, stream, version, event_id, type, schema_version, data, headers,
-          correlation_id, causation_id, user_id, created_at
+        select ${eventColumns}
         from ${log.names.events}
         where stream = ${stream}::text
           and version > ${low}::bigint

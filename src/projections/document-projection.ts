@@ -1,0 +1,218 @@
+/**
+ * Document projections: events folded into documents, in memory, a batch at a time.
+ *
+ *     defineDocumentProjection('orders', {
+ *       events,
+ *       lifecycle: 'inline',
+ *       initial: () => ({ status: 'placed', cents: 0 }),
+ *       evolve: {
+ *         OrderPlaced: (order, { data }) => ({ ...order, cents: data.cents }),
+ *         OrderCancelled: () => null,                                             deletes it
+ *       },
+ *     })
+ *
+ * A document belongs to one stream, unless `identity` names other ids: then events of many streams meet in it. However
+ * many events a batch has, its documents are read once and written once, so the cost is that of the documents, not of
+ * the events. Its version is that of the stream, or with `identity` the number of events folded.
+ *
+ * A live one stores nothing: its stream is folded when it is read, so the answer is never behind.
+ */
+
+import type { ReadStored } from '../aggregates/projected.ts'
+import { isPromise } from '../core/core.ts'
+import { InvalidOption } from '../core/errors.ts'
+import { describe } from '../core/options.ts'
+import type { IndexingOptions } from '../documents/indexes.ts'
+import { collectionTable } from '../documents/table.ts'
+import { byBytes } from '../events/append/send.ts'
+import type {
+  EventKey,
+  EventMap,
+  EventsCarried,
+  RecordedEvent,
+  RecordedEventAt,
+  UntypedEvents,
+} from '../events/definition.ts'
+import { loadDocuments, type ProjectedDocument, readStored, writeDocuments } from './document-rows.ts'
+import { InvalidProjectionValue } from './errors.ts'
+import {
+  type ApplyContext,
+  checkLifecycle,
+  commonParts,
+  handlerFor,
+  handlersOf,
+  type Projection,
+  type ProjectionOptions,
+} from './projection.ts'
+import { tableNames, versionTables } from './table.ts'
+
+export interface DocumentProjection<Doc = unknown, M extends EventMap = never> extends Projection<M> {
+  /** Never there at run time: it carries the type to where documents are read. */
+  readonly '~document'?: Doc | undefined
+  /** What `ctx.table` calls its table. */
+  readonly documentTable: string
+  /** The indexes of its table, as its queries need to know them. */
+  readonly indexing: IndexingOptions
+  /** Reads the stored document of one stream; undefined where documents belong to many, or none is stored. */
+  readonly readStored: ReadStored | undefined
+}
+
+export interface DocumentProjectionDefinition<M extends EventMap, Doc, Type extends string>
+  extends ProjectionOptions<M>,
+    Pick<IndexingOptions<NonNullable<NoInfer<Doc>> & object>, 'gin' | 'indexes' | 'columns' | 'search'> {
+  /** A document before its first event. One that begins with nothing: `() => null as Order | null`. */
+  readonly initial: (id: string) => Doc
+  /** The document after an event, null to delete it: a function for each type of event, or one for all events. */
+  readonly evolve: EvolveDocument<NoInfer<M>, Doc, Type>
+  /** The ids of the documents an event is about; undefined for none. Default: the name of its stream. */
+  readonly identity?: ((event: RecordedEvent<NoInfer<M>>) => string | readonly string[] | undefined) | undefined
+  /** The most events folded at once. Default 2000. */
+  batchSize?: number | undefined
+  /** The table. Default: the name, with `_` for `-`. */
+  readonly table?: string | undefined
+}
+
+/**
+ * By type, where `'*'` is for types that have no function of their own; or one function for all. The function types are
+ * inside of a conditional: TypeScript would otherwise take a literal such as 'paid' for any text, while it still infers
+ * the document.
+ */
+export type EvolveDocument<M extends EventMap, Doc, Type extends string> = [Type] extends [never]
+  ? [Doc] extends [infer D]
+    ? (document: D, event: RecordedEvent<M>) => D | null
+    : never
+  : { readonly [T in Type]: [Doc] extends [infer D] ? (document: D, event: RecordedEventAt<M, T>) => D | null : never }
+
+export function defineDocumentProjection<
+  M extends EventMap = UntypedEvents,
+  Doc extends object | null = object,
+  Type extends EventKey<NoInfer<M>> = EventKey<NoInfer<M>>,
+>(
+  name: string,
+  definition: DocumentProjectionDefinition<M, Doc, Type>,
+): DocumentProjection<NonNullable<Doc>, EventsCarried<NoInfer<M>>> {
+  const { initial, version = 1, table = name.replaceAll('-', '_') } = definition
+  const identity = definition.identity as ((event: RecordedEvent) => string | readonly string[] | undefined) | undefined
+  if (typeof initial !== 'function') {
+    const reason = `Projection "${name}" needs a function as "initial", and has ${describe(initial)}. For documents that begin with nothing: initial: () => null.`
+    throw new InvalidOption({ option: 'initial', reason })
+  }
+  const evolve: object = typeof definition.evolve === 'function' ? { '*': definition.evolve } : definition.evolve
+  const handlers = handlersOf<Fold>(name, 'evolve', evolve)
+  const fold = checkedFold(name, initial, handlers)
+  const given = { ...definition, batchSize: definition.batchSize ?? defaultBatchSize }
+  const { gin = false, indexes, columns, search } = definition as IndexingOptions
+  const indexing: IndexingOptions = { gin, indexes, columns, search }
+  const tables = versionTables([collectionTable(table, indexing)], version)
+  const isStored = identity === undefined && definition.lifecycle !== 'live'
+  return Object.freeze(
+    checkLifecycle({
+      ...commonParts(name, given, handlers, [
+        'initial',
+        'evolve',
+        'identity',
+        'table',
+        'gin',
+        'indexes',
+        'columns',
+        'search',
+      ]),
+      tables,
+      documentTable: table,
+      indexing,
+      readStored: isStored ? readStored(schema => tableNames(schema, { name, tables })(table)) : undefined,
+      reset: undefined,
+      fold:
+        identity === undefined
+          ? (document: unknown, event: RecordedEvent) => fold(document, event, event.stream)
+          : undefined,
+      apply: (events: readonly RecordedEvent[], ctx: ApplyContext) =>
+        applyToDocuments({ name, table, idsOf: idsBy(identity), fold, counts: identity !== undefined }, events, ctx),
+    }),
+  )
+}
+
+/**
+ * More than other projections take at once: documents are read and written once a batch. Measured on 100,000 events, 10 a
+ * document, in three interleaved rounds on a busy machine: twice as fast as batches of 500; 4000 gained nothing measurable.
+ */
+const defaultBatchSize = 2_000
+
+type Fold = (document: unknown, event: RecordedEvent) => unknown
+
+function idsBy(
+  identity: ((event: RecordedEvent) => string | readonly string[] | undefined) | undefined,
+): (event: RecordedEvent) => readonly string[] {
+  if (identity === undefined) return event => [event.stream]
+  return event => {
+    const given = identity(event)
+    if (given === undefined) return []
+    return typeof given === 'string' ? [given] : [...new Set(given)]
+  }
+}
+
+/** Gives the document after the event, undefined if there is none then. */
+function checkedFold(
+  name: string,
+  initial: (id: string) => unknown,
+  handlers: ReadonlyMap<string, Fold>,
+): (document: unknown, event: RecordedEvent, id: string) => unknown {
+  return (document, event, id) => {
+    const after = handlerFor(handlers, name, event)(document ?? initial(id), event)
+    if (after === null) return undefined
+    if (typeof after === 'object' && !isPromise(after as object)) return after
+    const what = typeof after === 'object' ? 'a promise' : typeof after
+    const reason = `is ${what} after ${event.type}: return the document, or null to delete it`
+    throw new InvalidProjectionValue({ projection: name, path: `document ${JSON.stringify(id)}`, reason })
+  }
+}
+
+interface Folding {
+  readonly name: string
+  readonly table: string
+  readonly idsOf: (event: RecordedEvent) => readonly string[]
+  readonly fold: (document: unknown, event: RecordedEvent, id: string) => unknown
+  /** Whether the version counts the events, instead of being the stream's. */
+  readonly counts: boolean
+}
+
+async function applyToDocuments(folding: Folding, events: readonly RecordedEvent[], ctx: ApplyContext): Promise<void> {
+  const { name, idsOf, fold, counts } = folding
+  const work = events.map(event => {
+    ctx.at(event)
+    return { event, ids: idsOf(event) }
+  })
+  ctx.at(undefined)
+  const ids = [...new Set(work.flatMap(each => each.ids))].sort(byBytes)
+  if (ids.length === 0) return
+  const table = ctx.tables(folding.table)
+  const documents = await loadDocuments(ctx.tx, table, ids, ctx.isInline)
+
+  for (const { event, ids } of work) {
+    ctx.at(event)
+    for (const id of ids) {
+      const before = documents.get(id)
+      documents.set(id, after(before, fold(before?.body, event, id), event, counts))
+    }
+  }
+  ctx.at(undefined)
+  await writeDocuments(ctx.tx, table, name, documents)
+}
+
+/** A dead letter that is retried comes after newer events: the version does not go back. */
+export function after(
+  before: ProjectedDocument | undefined,
+  body: unknown,
+  event: RecordedEvent,
+  counts: boolean,
+): ProjectedDocument {
+  const known = before?.body === undefined ? undefined : before
+  return {
+    body,
+    version: counts ? (known?.version ?? 0) + 1 : Math.max(known?.version ?? 0, event.version),
+    createdAt: known?.createdAt ?? event.createdAt,
+    createdBy: known === undefined ? event.userId : known.createdBy,
+    updatedAt: event.createdAt,
+    updatedBy: event.userId,
+  }
+}
