@@ -147,7 +147,7 @@ test('projections that cannot be inline are refused', async () => {
   await store.projections.pause('order-totals')
 
   expect(() => store.projections.register({ ...chosen, lifecycle: 'inline' })).toThrow(/by types alone/)
-  await expect(store.projections.switch('order-totals', { lifecycle: 'inline' })).rejects.toThrow(/resume it first/)
+  await expect(store.projections.switch('order-totals', { lifecycle: 'inline' })).rejects.toThrow(/Resume it first/)
   await expect(store.projections.switch('order-totals', { lifecycle: 'live' as never })).rejects.toThrow(
     /cannot be switched to "live"/,
   )

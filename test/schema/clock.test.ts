@@ -7,7 +7,7 @@ import { readSources } from '../support/source-files.ts'
  * a store; and the manifest of an archive, which says when it was really written.
  */
 const others = [
-  'src/events/order/settle.ts',
+  'src/events/order/order.ts',
   'src/upkeep/doctor/transactions.ts',
   'src/tenants/directory.ts',
   'src/transfer/export/export.ts',
