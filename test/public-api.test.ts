@@ -14,7 +14,7 @@ test('users can import these names and no others', async () => {
     '.': words.sort(),
     './otel': ['connectOpenTelemetry'],
     './testing': [
-      ...['NotSettled', 'SpecificationFailed', 'countingIds', 'fakeClock', 'settle', 'specify', 'temporaryStore'],
+      ...['NotSettled', 'SpecificationFailed', 'countingIds', 'fakeClock', 'settle', 'specify', 'testStore'],
     ],
   })
 })

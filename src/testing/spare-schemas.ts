@@ -1,16 +1,16 @@
 /**
- * Schemas of closed temporary stores, emptied and used again: making one runs all migrations, emptying one is a few deletes.
- * Tables that were added are dropped; a schema that is changed in any other way is not kept.
+ * Schemas of closed test stores, emptied and used again: creating one runs all migrations, emptying one is a few deletes.
+ * Tables that were added are dropped; a schema that was changed in any other way is dropped, too.
  */
 import type { Database } from '../database/database.ts'
 import { identifier, literal, sql } from '../database/sql.ts'
 
 export interface SpareSchemas {
-  /** One that is empty, if there is one. */
+  /** An empty one, if there is one. */
   take(): string | undefined
-  /** Tells what a schema looks like that a store has just made. */
+  /** Remembers what a schema looks like that a store has just created. */
   learn(schema: string): Promise<void>
-  /** Empties a schema and keeps it, or drops it. */
+  /** Empties a schema for the next store, or drops it. */
   giveBack(schema: string): Promise<void>
 }
 
@@ -23,7 +23,7 @@ export function spareSchemas(database: Database): SpareSchemas {
       born ??= await describeNew(database, schema)
     },
     async giveBack(schema) {
-      if (born !== undefined && spare.length < mostSpare && (await restore(database, schema, born))) {
+      if (born !== undefined && spare.length < maxSpare && (await restore(database, schema, born))) {
         spare.push(schema)
         return
       }
@@ -33,9 +33,9 @@ export function spareSchemas(database: Database): SpareSchemas {
   }
 }
 
-const mostSpare = 8
-/** Of all tables: what was large is slow to empty, and stays slow to scan. */
-const mostBytes = 2 * 1024 * 1024
+const maxSpare = 8
+/** Of all tables: a large one is slow to empty, and stays slow to scan. */
+const maxBytes = 2 * 1024 * 1024
 
 interface Description {
   readonly objects: string
@@ -46,7 +46,7 @@ interface Description {
 interface NewSchema extends Description {
   /** Tables that migrations have put rows into. */
   readonly filled: readonly string[]
-  /** How much there is in those. */
+  /** The number of rows in those. */
   readonly content: string
 }
 
@@ -56,10 +56,10 @@ async function describeNew(database: Database, schema: string): Promise<NewSchem
   return { ...description, filled, content: await contentOf(database, schema, filled) }
 }
 
-/** Makes it what it was when it was new; false if there is more to undo than that. */
+/** Restores it to its new state; false if more than rows and tables was changed. */
 async function restore(database: Database, schema: string, born: NewSchema): Promise<boolean> {
   let now = await describe(database, schema)
-  if (now.bytes > mostBytes) return false
+  if (now.bytes > maxBytes) return false
   const added = now.tables.filter(name => !born.tables.includes(name))
   if (added.length > 0) {
     const drop = `drop table ${added.map(name => identifier(schema, name)).join(', ')} cascade`
@@ -119,7 +119,7 @@ async function contentOf(database: Database, schema: string, filled: readonly st
   return row!.content
 }
 
-/** What has rows is deleted, not truncated: a truncated table gets new files, which takes longer than a store lives. */
+/** Rows are deleted, not truncated: a truncated table gets new files, which takes longer than a store lives. */
 function emptying(schema: string, tables: readonly string[]): string {
   const deletes = tables.map(name => `delete from ${identifier(schema, name)};`)
   return `do ${literal(`begin

@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from 'vitest'
 import { deadLetter } from '../../src/consumers/run/policy.ts'
 import { defineProjection } from '../../src/projections/projection.ts'
-import { fakeClock } from '../../src/testing/fake-clock.ts'
+import { fakeClock } from '../../src/testing/fakes.ts'
 import { emit } from '../../src/workflows/emit.ts'
 import { quick } from '../support/consumer-parts.ts'
 import { openDatabase } from '../support/engines.ts'

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { deadLetter } from '../../src/consumers/run/policy.ts'
 import { defineProjection } from '../../src/projections/projection.ts'
-import { fakeClock } from '../../src/testing/fake-clock.ts'
+import { fakeClock } from '../../src/testing/fakes.ts'
 import { onServer, openShop, placed, type Shop, shopEvents, take } from '../support/shop.ts'
 import { waitUntil } from '../support/wait.ts'
 
