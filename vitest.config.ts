@@ -50,7 +50,7 @@ const ONLY_ON_A_SERVER = [
 
 /** Files about the embedded engine itself. */
 const ONLY_EMBEDDED = [
-  ...['folder-lock', 'line', 'pglite'].map(name => `test/database/${name}.test.ts`),
+  ...['folder-lock', 'turns', 'pglite'].map(name => `test/database/${name}.test.ts`),
   'test/chaos/{,consumers/,workflows/}embedded.test.ts',
   'test/transfer/backup/{backup,restore}.test.ts',
 ]
@@ -107,8 +107,8 @@ function engineProject(engine: EngineName, run: EngineRun): TestProjectInlineCon
         ...['test/support/program.ts', 'test/support/statement-recording-setup.ts'],
         ...(engine === 'pglite' ? [] : ['test/support/global-setup.ts']),
       ],
-      // The embedded engine computes, and a core is a worker's; tests on a server wait half of the time.
-      maxWorkers: engine === 'pglite' ? 2 : 3,
+      // For two cores: tests on the embedded engine wait half of their time, those on a server three quarters.
+      maxWorkers: engine === 'pglite' ? 3 : 4,
       sequence: { groupOrder: engine === 'pglite' ? 1 : 2 },
     },
   }
@@ -144,7 +144,11 @@ export default defineConfig({
     projects: [
       {
         extends: true,
-        test: { name: 'unit', include: ['test/*.test.ts', 'test/core/**/*.test.ts'], testTimeout: patienceMs },
+        test: {
+          name: 'unit',
+          include: ['test/*.test.ts', 'test/core/**/*.test.ts', 'test/types/*.test.ts'],
+          testTimeout: patienceMs,
+        },
       },
       ...engineProjects(),
       portabilityProject,

@@ -12,8 +12,12 @@ import { once, settledWithin } from './core/lifecycle.ts'
 import { newId } from './core/name.ts'
 import type { Database } from './database/database.ts'
 import { parsers } from './database/parse.ts'
-import { rememberingTransactions } from './database/remember.ts'
-import { type AnyTransaction, foreignExecutor, isOwnTransaction } from './database/transaction.ts'
+import {
+  type AnyTransaction,
+  foreignExecutor,
+  isOwnTransaction,
+  rememberingTransactions,
+} from './database/transaction.ts'
 import type { Collection, CollectionOptions } from './documents/collection.ts'
 import { openCollections } from './documents/documents.ts'
 import { defaultGroupLimits, groupCommit } from './events/append/group-commit.ts'
@@ -32,7 +36,7 @@ import type { OpenDocuments, OpenRows } from './projections/read.ts'
 import type { Step } from './schema/difference.ts'
 import { openSchema } from './schema/schema.ts'
 import { TableRegistry } from './schema/table.ts'
-import { storeServers } from './server/servers.ts'
+import { openServers } from './server/server.ts'
 import type { DecideOn, Handle } from './sessions/handle.ts'
 import type { Session } from './sessions/session.ts'
 import { openSessions } from './sessions/sessions.ts'
@@ -40,16 +44,16 @@ import type { Store, StoreOptions } from './store.ts'
 import { openSubscriptions } from './subscriptions/subscriptions.ts'
 import { watchStatements } from './telemetry/slow-statements.ts'
 import { channels, type Telemetry } from './telemetry/telemetry.ts'
-import type { TenantInstance } from './tenants/instance.ts'
+import type { TenantInstance } from './tenants/tenancy.ts'
 import { backUp } from './transfer/backup/backup.ts'
-import { exportArchive } from './transfer/export/export.ts'
-import { importArchive } from './transfer/export/import.ts'
+import { exportStore } from './transfer/export/export.ts'
+import { importStore } from './transfer/export/import.ts'
 import { examine } from './upkeep/doctor/doctor.ts'
 import { everyMs, openUpkeep } from './upkeep/upkeep.ts'
 import { openWorkflows } from './workflows/workflows.ts'
 
 export interface Assembled<M extends EventMap>
-  extends Omit<TenantInstance<Store<M>>, 'tenant' | 'gate' | 'registered'> {}
+  extends Omit<TenantInstance<Store<M>>, 'tenant' | 'tenantDatabase' | 'registered'> {}
 
 export function assemble<M extends EventMap>(
   opened: Database,
@@ -95,10 +99,10 @@ export function assemble<M extends EventMap>(
   const subscriptions = openSubscriptions<M>(parts)
   const consumers = openConsumers({ log, wake, watch })
   const upkeep = openUpkeep(log, options.retention)
-  const daemons = openDaemons(consumers, upkeep.tend)
+  const daemons = openDaemons(consumers, upkeep.start)
   const aggregates = openAggregates({ ...parts, consumers })
   const processors = openProcessors(consumers)
-  const workflows = openWorkflows<M>({ ...parts, consumers, pollMs, tend: upkeep.tend }, options.workflows)
+  const workflows = openWorkflows<M>({ ...parts, consumers, pollMs, tend: upkeep.start }, options.workflows)
   const documentParts = {
     ...{ database, schema, tables, clock, ids: log.ids, telemetry, executorOf },
     syncs: migrate === true,
@@ -115,7 +119,7 @@ export function assemble<M extends EventMap>(
   const sessionParts = { ...parts, cacheOf: aggregates.cacheOf, collectionOf: collections.find }
   const sessions = openSessions(sessionParts, options.sessionDefaults)
 
-  const servers = storeServers(() => [{ log, schema }])
+  const servers = openServers(() => [{ log, schema }])
   const close = once(async () => {
     const until = performance.now() + closeMs
     const left = (): number => Math.max(0, until - performance.now())
@@ -165,8 +169,8 @@ export function assemble<M extends EventMap>(
     deadLetters: openDeadLetters({ log, kinds: [workflows.deadLetterKind], onRequest: () => wake.changed() }),
     processor: processors.processor,
     transaction: transactions.transaction,
-    export: given => exportArchive({ database, schema: schemaName }, given),
-    import: given => importArchive({ database, schema: schemaName }, given),
+    export: given => exportStore({ database, schema: schemaName }, given),
+    import: given => importStore({ database, schema: schemaName }, given),
     upkeep: upkeep.run,
     doctor: given => examine({ log, schema }, given),
     backup: given => backUp(log, given),
@@ -179,7 +183,7 @@ export function assemble<M extends EventMap>(
     close,
     [Symbol.asyncDispose]: close,
   }
-  const run = { daemon: daemons.daemon, worker: workflows.worker, tend: () => upkeep.tend(everyMs) }
+  const run = { daemon: daemons.daemon, worker: workflows.worker, startUpkeep: () => upkeep.start(everyMs) }
   return { store, schema, tables, log, wake, consumers, ...run, close }
 }
 

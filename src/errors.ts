@@ -100,12 +100,12 @@ export {
 } from './tenants/errors.ts'
 export { BackupDamaged, BackupExists, BackupUnreadable, BackupUnsupported } from './transfer/backup/errors.ts'
 export {
-  ArchiveDamaged,
-  ArchiveExists,
-  ArchiveForeign,
-  ArchiveNewer,
+  ExportDamaged,
+  ExportExists,
+  ExportNewer,
+  ExportUnreadable,
   ImportDiffers,
-  NotArchivable,
+  NotExportable,
   SchemaNotEmpty,
 } from './transfer/export/errors.ts'
 export { MoveHeldUp, MoveNotEqual, MoveRefused, MoveTakenOver } from './transfer/move/errors.ts'

@@ -179,7 +179,7 @@ export type { Crumb, CrumbKind, Trace, TraceOptions } from './telemetry/breadcru
 export type { Counter } from './telemetry/metrics.ts'
 export type { Span, SpanCause, SpanEnd, SpanEvent, SpanName } from './telemetry/span.ts'
 export { channels, type Logger } from './telemetry/telemetry.ts'
-export type { MovedTenant, MoveTenantOptions } from './tenants/move.ts'
+export type { MovedTenant, MoveTenantOptions } from './tenants/move-tenant.ts'
 export type { Placement } from './tenants/placement.ts'
 export type { TenantStatus } from './tenants/status.ts'
 export type { DirectoryTenancy, Tenancy } from './tenants/tenancy.ts'
@@ -194,17 +194,20 @@ export type {
   TenantsDaemonOptions,
   TenantsProgress,
 } from './tenants/tenants.ts'
-export type { Backup, BackupOptions, BackupProgress } from './transfer/backup/backup.ts'
-export type { CutLog } from './transfer/backup/cut.ts'
-export { type Restored, type RestoreOptions, type RestoreProgress, restoreBackup } from './transfer/backup/restore.ts'
-export type { SelectedDocument } from './transfer/export/copy-documents.ts'
-export type { SelectedStream } from './transfer/export/copy-streams.ts'
+export type { BackupOptions, BackupProgress, BackupResult } from './transfer/backup/backup.ts'
+export type { CutResult } from './transfer/backup/cut-log.ts'
+export {
+  type RestoreOptions,
+  type RestoreProgress,
+  type RestoreResult,
+  restoreBackup,
+} from './transfer/backup/restore.ts'
+export type { SelectedDocument, SelectedStream } from './transfer/export/copy-selection.ts'
 export type { ExportOptions } from './transfer/export/export.ts'
-export type { Selection, SelectOptions, SelectProgress } from './transfer/export/from-schema.ts'
-export type { ImportOptions as ArchiveImportOptions } from './transfer/export/import.ts'
-export type { ArchivedFile, ArchivedTable, ArchiveProgress, Manifest } from './transfer/export/manifest.ts'
-export type { Copied, MoveProgress } from './transfer/move/move.ts'
-export type { Switched } from './transfer/move/switch.ts'
+export type { StoreImportOptions as ArchiveImportOptions } from './transfer/export/import.ts'
+export type { ExportedFile, ExportedTable, ExportManifest, ExportProgress } from './transfer/export/manifest.ts'
+export type { Selection, SelectionOptions, SelectionProgress } from './transfer/export/selection.ts'
+export type { CopiedRows, MoveProgress, MoveResult } from './transfer/move/move.ts'
 export type { Diagnosis, DoctorOptions, Finding } from './upkeep/doctor/doctor.ts'
 export type { RetentionOptions } from './upkeep/retention.ts'
 export type { UpkeepKind, UpkeepOptions, UpkeepProgress, UpkeepReport } from './upkeep/upkeep.ts'

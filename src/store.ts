@@ -20,7 +20,7 @@ import { InvalidOption, isRillflowError } from './core/errors.ts'
 import type { Ids } from './core/id.ts'
 import { once } from './core/lifecycle.ts'
 import type { Database, Transaction, TransactionOptions } from './database/database.ts'
-import { lendDatabase } from './database/lend.ts'
+import { lendDatabase } from './database/handle.ts'
 import type { PostgresOptions } from './database/postgres/postgres.ts'
 import type { Collection } from './documents/collection.ts'
 import type { AppendDefaults } from './events/append/prepare.ts'
@@ -33,8 +33,7 @@ import type { Projection } from './projections/projection.ts'
 import type { Projections } from './projections/projections.ts'
 import type { OpenDocuments, OpenRows } from './projections/read.ts'
 import { type MigrateMode, openSchema, type Schema } from './schema/schema.ts'
-import type { ServerOptions, StoreServer } from './server/server.ts'
-import { storeServers } from './server/servers.ts'
+import { openServers, type ServerOptions, type StoreServer } from './server/server.ts'
 import type { DecideOn, Handle } from './sessions/handle.ts'
 import type { Session, SessionOptions } from './sessions/session.ts'
 import type { Subscribe, Subscriptions } from './subscriptions/subscriptions.ts'
@@ -42,14 +41,13 @@ import type { Trace, TraceOptions } from './telemetry/breadcrumbs.ts'
 import type { Counter } from './telemetry/metrics.ts'
 import type { SlowStatementOptions } from './telemetry/slow-statements.ts'
 import { type Logger, openTelemetry } from './telemetry/telemetry.ts'
-import { boundStore } from './tenants/bound.ts'
 import { TenantRequired } from './tenants/errors.ts'
-import { openTenancy, type Tenancy } from './tenants/tenancy.ts'
+import { currentTenantStore, openTenancy, type Tenancy } from './tenants/tenancy.ts'
 import type { Tenants } from './tenants/tenants.ts'
-import type { Backup, BackupOptions } from './transfer/backup/backup.ts'
+import type { BackupOptions, BackupResult } from './transfer/backup/backup.ts'
 import type { ExportOptions } from './transfer/export/export.ts'
-import type { ImportOptions } from './transfer/export/import.ts'
-import type { Manifest } from './transfer/export/manifest.ts'
+import type { StoreImportOptions } from './transfer/export/import.ts'
+import type { ExportManifest } from './transfer/export/manifest.ts'
 import type { Diagnosis, DoctorOptions } from './upkeep/doctor/doctor.ts'
 import type { RetentionOptions } from './upkeep/retention.ts'
 import type { UpkeepOptions, UpkeepReport } from './upkeep/upkeep.ts'
@@ -146,15 +144,15 @@ export interface Store<M extends EventMap = UntypedEvents> extends AsyncDisposab
   /** Runs `work` in one transaction; pass its handle on as `{ tx }`. Rolled back if `work` throws. */
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
   /** Writes the whole store into a folder: a line for each row, a manifest with checksums. */
-  export(options: ExportOptions): Promise<Manifest>
+  export(options: ExportOptions): Promise<ExportManifest>
   /** Brings in what `export` has written, on any engine; this store must be empty. */
-  import(options: ImportOptions): Promise<Manifest>
+  import(options: StoreImportOptions): Promise<ExportManifest>
   /** Deletes what is older than `retention` says, now; or tells what would go. */
   upkeep(options?: UpkeepOptions): Promise<UpkeepReport>
   /** Looks for what is wrong or will be, and says what mends it. */
   doctor(options?: DoctorOptions): Promise<Diagnosis>
   /** Copies an embedded store into a new folder while it runs; writers wait for the copy. See `restoreBackup`. */
-  backup(options: BackupOptions): Promise<Backup>
+  backup(options: BackupOptions): Promise<BackupResult>
   /** The store's counters since it was opened. */
   metrics(): Record<Counter, number>
   /** Listens for whoever watches the store: `/health/live`, `/health/ready` and `/metrics`. It closes with the store. */
@@ -220,32 +218,34 @@ async function openTenanted<M extends EventMap>(tenancy: Tenancy, options: Store
   const telemetry = openTelemetry(options.logger)
   const pool = { maxUses: 10_000, ...options }
   const tenancies = await openTenancy<Store<M>>(tenancy, {
-    ...{ prefix: options.tenantPrefix ?? 'tenant_', makes: options.migrate === true, pool },
+    ...{ prefix: options.tenantPrefix ?? 'tenant_', create: options.migrate === true, pool },
     database: () =>
       options.database === undefined ? openDatabase(pool) : Promise.resolve(lendDatabase(options.database)),
-    assemble(tenant, schema, gateOf) {
-      const gate = gateOf(raw => makeUsable(openSchema(raw, { schema, tables, library }), migrateMode(raw, options)))
-      const parts = assemble(gate.database, schema, openTelemetry(options.logger, telemetry), options)
+    assemble(tenant, schema, openTenantDatabase) {
+      const tenantDatabase = openTenantDatabase(raw =>
+        makeUsable(openSchema(raw, { schema, tables, library }), migrateMode(raw, options)),
+      )
+      const parts = assemble(tenantDatabase.database, schema, openTelemetry(options.logger, telemetry), options)
       const { store, tables, close } = parts
-      // A tenant that is not there, say, is told to whoever calls; only who makes one waits for this.
+      // A tenant that does not exist fails the calls made for it; only `tenants.ensure` waits for this.
       const registered = Promise.resolve(options.register?.(store)).then(
         () => true,
         (error: unknown) => {
-          telemetry.log.error({ schema, error }, 'what is registered for a tenant could not be')
+          telemetry.log.error({ schema, error }, 'Registering projections and handlers for a tenant failed.')
           return false
         },
       )
-      return { ...parts, tenant, gate, registered, close }
+      return { ...parts, tenant, tenantDatabase, registered, close }
     },
   })
   const { tenant, tenants, engine } = tenancies
-  const servers = storeServers(tenancies.instances)
+  const servers = openServers(tenancies.instances)
   const close = once(async () => {
     await servers.close()
     await tenancies.close(options.closeMs ?? 5000)
   })
-  const bound = boundStore<Store<M>>(boundParts, options.tenant, tenant)
-  return Object.assign(bound, {
+  const current = currentTenantStore<Store<M>>(tenantMembers, options.tenant, tenant)
+  return Object.assign(current, {
     ...{ engine, tenant, tenants, close, [Symbol.asyncDispose]: close, metrics: () => telemetry.counters() },
     server: servers.start,
     session(given: SessionOptions & { tenant?: string | undefined } = {}) {
@@ -267,22 +267,10 @@ async function makeUsable(schema: Schema, mode: MigrateMode): Promise<void> {
   }
 }
 
-/** What a tenant has of its own. */
-const boundParts = [
-  ...([
-    'events',
-    'streams',
-    'documents',
-    'rows',
-    'newId',
-    'schema',
-    'register',
-    'projections',
-    'aggregates',
-    'snapshots',
-    'handle',
-    'decide',
-  ] as const),
+/** The members that act on the current tenant. */
+const tenantMembers = [
+  ...(['events', 'streams', 'documents', 'rows', 'newId', 'schema', 'register', 'projections'] as const),
+  ...(['aggregates', 'snapshots', 'handle', 'decide'] as const),
   ...(['subscribe', 'subscriptions', 'workflows', 'daemons', 'daemon', 'deadLetters', 'processor'] as const),
   ...(['transaction', 'export', 'import', 'upkeep', 'doctor', 'backup', 'trace'] as const),
 ] as const

@@ -134,6 +134,18 @@ const sentences: Record<string, Example> = {
     },
     passed: { 'test/a.test.ts': `test('test.only is detected', () => {})`, 'test/b.test.ts': `policy.skip()` },
   },
+  'every file that the bench imports exists': {
+    rule: rules.benchImportsExist,
+    caught: {
+      'bench/benches/append.ts': `import { compare } from '../rounds.ts'`,
+      'bench/rigs/claimer.ts': `const { claim } = await import('../../src/workflows/claim.ts')`,
+    },
+    passed: {
+      'bench/benches/bulk.ts': `import { compare } from '../harness/rounds.ts'\nimport pg from 'pg'`,
+      'bench/harness/rounds.ts': `// import a from './a.ts'`,
+      'bench/harness/rillflow.ts': `export * from '../../dist/index.js'`,
+    },
+  },
   'the lock file holds no download addresses': {
     rule: rules.lockFileHasNoAddresses,
     caught: { 'package-lock.json': '{ "node_modules/pg": { "resolved": "" } }' },

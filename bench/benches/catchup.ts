@@ -104,6 +104,6 @@ async function empty(admin: pg.Pool): Promise<void> {
 }
 
 async function headOf(admin: pg.Pool): Promise<number> {
-  const { rows } = await admin.query('select max(position)::text as head from rillflow.events')
-  return Number(rows[0].head)
+  const { rows } = await admin.query('select max(position)::float8 as head from rillflow.events')
+  return rows[0].head
 }

@@ -1,7 +1,7 @@
 /** Statements per second that an idle daemon sends, as the server's own log counts them. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import pg from 'pg'
 import type { Bench } from '../harness/bench.ts'
+import { openPool } from '../harness/pool.ts'
 import { compare, interleave, type Sample } from '../harness/rounds.ts'
 import { type BenchServer, startBenchServer } from '../harness/server.ts'
 import { statementsPerSecond } from '../harness/statement-rate.ts'
@@ -63,7 +63,7 @@ async function withDaemon(server: BenchServer, consumers: number, whileIdle: () 
 }
 
 async function withLoops(server: BenchServer, consumers: number, whileIdle: () => Promise<void>): Promise<void> {
-  const pool = new pg.Pool({ connectionString: server.url, max: 10 })
+  const pool = openPool(server.url, 10)
   let isOver = false
   const loop = async (): Promise<void> => {
     while (!isOver) {

@@ -8,7 +8,7 @@ import { compare, interleave, percentile, type Sample } from '../harness/rounds.
 import { type BenchServer, startBenchServer } from '../harness/server.ts'
 import { makeUpsertTables, upsertTables } from '../peers/upserts.ts'
 import type { Applied, FollowerInput } from '../programs/projection-follower.ts'
-import { onApplied, startOrders } from '../rigs/orders-projection.ts'
+import { machineMs, onApplied, startOrders } from '../rigs/orders-projection.ts'
 import { orderEvent, StreamCursor } from '../workloads/orders.ts'
 
 /** Low load: one append at a time. */
@@ -61,7 +61,7 @@ interface LatencySample extends Sample {
 async function inSameProcess(server: BenchServer, appends: number): Promise<LatencySample> {
   await using store = await server.openStore()
   const commits: Applied[] = []
-  const stop = onApplied((position, at) => commits.push({ position: position.toString(), at }))
+  const stop = onApplied((position, at) => commits.push({ position, at }))
   await using _daemon = await startOrders(store)
   const sample = await measure(store, commits, appends)
   stop()
@@ -92,18 +92,15 @@ async function measure(store: Store, commits: Applied[], appends: number): Promi
   const warmUp = 10
   for (let n = 0; n < appends + warmUp; n++) {
     const { stream, version } = cursor.next(1)
-    const called = process.hrtime.bigint()
+    const called = machineMs()
     const { position } = await store.events.append(stream, [orderEvent(n)], { expected: version })
-    const answered = process.hrtime.bigint()
+    const answered = machineMs()
     if (n >= warmUp) sent.push({ position, called, answered })
     await sleep(everyMs)
   }
   const last = sent.at(-1)!.position
-  while (commits.length === 0 || Number(commits.at(-1)!.position) < last) await sleep(10)
-  const ms = (from: number, position: number): number => {
-    const { at } = commits.find(each => Number(each.position) >= position)!
-    return Number(at - from) / 1e6
-  }
+  while (commits.length === 0 || commits.at(-1)!.position < last) await sleep(10)
+  const ms = (from: number, position: number): number => commits.find(each => each.position >= position)!.at - from
   const whole = sent.map(({ position, called }) => ms(called, position))
   const after = sent.map(({ position, answered }) => Math.max(0, ms(answered, position)))
   const p50 = percentile(whole, 0.5)

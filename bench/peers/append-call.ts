@@ -1,5 +1,5 @@
 /** Our `append_one` function, called directly through `pg`: one prepared call per append, without the store. */
-import pg from 'pg'
+import { openPool } from '../harness/pool.ts'
 import { type Appender, Conflict } from '../rigs/appender.ts'
 import { eventId, type OrderEvent } from '../workloads/orders.ts'
 import { storeTables } from './rillflow-append.ts'
@@ -35,7 +35,7 @@ export function appendOneValues(stream: string, version: number | 'any', events:
 
 /** The schema must exist. */
 export function openAppendCall(url: string, poolSize: number): Appender {
-  const pool = new pg.Pool({ connectionString: url, max: poolSize, idleTimeoutMillis: 0 })
+  const pool = openPool(url, poolSize)
   return {
     tables: storeTables,
     async append(stream, version, events) {

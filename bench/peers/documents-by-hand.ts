@@ -1,5 +1,6 @@
 /** Documents in hand-written SQL: prepared statements on a table like ours, with plain expression indexes. */
-import pg from 'pg'
+import type pg from 'pg'
+import { openPool } from '../harness/pool.ts'
 import type { CustomerStore } from '../workloads/customers.ts'
 
 const columns = 'id, body, version, created_at, updated_at, created_by, updated_by, deleted_at'
@@ -9,9 +10,7 @@ export async function openByHand(
   url: string,
   { table, like, gin, poolSize }: { table: string; like: string; gin: boolean; poolSize: number },
 ): Promise<CustomerStore & AsyncDisposable> {
-  const pool = new pg.Pool({ connectionString: url, max: poolSize, idleTimeoutMillis: 0 })
-  // The server may stop before the last idle connection does.
-  pool.on('error', () => {})
+  const pool = openPool(url, poolSize)
   await makeTable(pool, table, like, gin)
   await pool.query(`
     create index on ${table} ((body ->> 'email'));

@@ -1,16 +1,15 @@
 /** Emmett's PostgreSQL event store, through its public API, with its own pool or one of the given size. */
 import { type Event, STREAM_DOES_NOT_EXIST } from '@event-driven-io/emmett'
 import { getPostgreSQLEventStore } from '@event-driven-io/emmett-postgresql'
-import pg from 'pg'
+import { openPool } from '../harness/pool.ts'
 import type { Appender } from '../rigs/appender.ts'
 import { orderEvent } from '../workloads/orders.ts'
 
 export async function openEmmett(url: string, poolSize: 'default' | number): Promise<Appender> {
-  const pool =
-    poolSize === 'default' ? undefined : new pg.Pool({ connectionString: url, max: poolSize, idleTimeoutMillis: 0 })
+  const pool = poolSize === 'default' ? undefined : openPool(url, poolSize)
   const store = getPostgreSQLEventStore(url, pool === undefined ? {} : { connectionOptions: { pool } })
   const append: Appender['append'] = (stream, version, events) => {
-    const expected = version === 'any' ? undefined : version === 0 ? STREAM_DOES_NOT_EXIST : Number(version)
+    const expected = version === 'any' ? undefined : version === 0 ? STREAM_DOES_NOT_EXIST : BigInt(version)
     const messages = events.map(({ type, data, headers }) => ({ type, data, metadata: headers }) as unknown as Event)
     return store.appendToStream(stream, messages, expected === undefined ? {} : { expectedStreamVersion: expected })
   }

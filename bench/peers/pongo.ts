@@ -1,7 +1,7 @@
 /** Pongo, through its public API. The table is as it makes it, with the two indexes that its SQL filters can use. */
 import { type SQL, sql } from '@event-driven-io/dumbo'
 import { pongoClient } from '@event-driven-io/pongo'
-import pg from 'pg'
+import { openPool } from '../harness/pool.ts'
 import type { Customer, CustomerStore } from '../workloads/customers.ts'
 
 export const pongoTable = 'pongo_customers'
@@ -12,9 +12,7 @@ export interface Pongo extends CustomerStore, AsyncDisposable {
 }
 
 export async function openPongo(url: string, poolSize: number): Promise<Pongo> {
-  const pool = new pg.Pool({ connectionString: url, max: poolSize, idleTimeoutMillis: 0 })
-  // The server may stop before the last idle connection does.
-  pool.on('error', () => {})
+  const pool = openPool(url, poolSize)
   const client = pongoClient(url, { connectionOptions: { pool } })
   const collection = client.db().collection<Customer & { _id?: string }>(pongoTable)
   await collection.createCollection()

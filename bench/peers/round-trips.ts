@@ -1,11 +1,12 @@
 /** The naive append: begin, select the version, insert, commit; prepared, on a table with the shape of ours. */
-import pg from 'pg'
+import type pg from 'pg'
+import { openPool } from '../harness/pool.ts'
 import { type Appender, Conflict } from '../rigs/appender.ts'
 import { eventId, type OrderEvent } from '../workloads/orders.ts'
 
 /** Our schema must exist: the table is made like its events table, indexes included. */
 export async function openRoundTrips(url: string, poolSize: number): Promise<Appender> {
-  const pool = new pg.Pool({ connectionString: url, max: poolSize, idleTimeoutMillis: 0 })
+  const pool = openPool(url, poolSize)
   await pool.query('create schema if not exists naive')
   await pool.query('create sequence if not exists naive.events_position')
   await pool.query('create table if not exists naive.events (like rillflow.events including all)')

@@ -1,5 +1,6 @@
 /** A document and an event in one transaction by hand: in one flush on a pipelining connection, or in four round trips. */
 import pg from 'pg'
+import { openPool } from '../harness/pool.ts'
 import type { Customer } from '../workloads/customers.ts'
 import type { OrderEvent } from '../workloads/orders.ts'
 import { appendOne, appendOneValues } from './append-call.ts'
@@ -53,9 +54,7 @@ export async function openPipelined(url: string): Promise<Saver> {
 }
 
 export function openFourRoundTrips(url: string, poolSize: number): Saver {
-  const pool = new pg.Pool({ connectionString: url, max: poolSize, idleTimeoutMillis: 0 })
-  // The server may stop before the last idle connection does.
-  pool.on('error', () => {})
+  const pool = openPool(url, poolSize)
   return {
     async save(id, data, stream, version, event) {
       const client = await pool.connect()
@@ -72,5 +71,5 @@ export function openFourRoundTrips(url: string, poolSize: number): Saver {
 }
 
 function refuse(inserted: pg.QueryResult, appended: pg.QueryResult): void {
-  if (inserted.rows.length !== 1 || appended.rows[0].outcome !== 0) throw new Error('the save was refused')
+  if (inserted.rows.length !== 1 || appended.rows[0].outcome !== 'appended') throw new Error('the save was refused')
 }

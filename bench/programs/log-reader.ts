@@ -1,7 +1,8 @@
 /** One reader in its own process, so that time and memory are the reader's alone. */
-import pg from 'pg'
+
 import { closedLoop } from '../harness/closed-loop.ts'
 import { type MemoryPeak, watchMemory } from '../harness/memory-peak.ts'
+import { openPool } from '../harness/pool.ts'
 import { answer } from '../harness/program.ts'
 import { openStore } from '../harness/rillflow.ts'
 import type { Sample } from '../harness/rounds.ts'
@@ -37,7 +38,7 @@ async function readWithStore({ source, url, streams }: ReaderInput): Promise<Rea
 }
 
 async function readWithDriver({ source, url, streams }: ReaderInput): Promise<ReaderAnswer> {
-  const pool = new pg.Pool({ connectionString: url, max: 10 })
+  const pool = openPool(url, 10)
   const client = await pool.connect()
   const whole = (stream: string): Read => {
     return onEvent => readStreamPages(pool, stream, onEvent)

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { openStore } from '../harness/rillflow.ts'
 import { applyByHand } from '../peers/upserts.ts'
-import { onApplied, startOrders } from '../rigs/orders-projection.ts'
+import { machineMs, onApplied, startOrders } from '../rigs/orders-projection.ts'
 
 export interface FollowerInput {
   readonly contestant: 'ours' | 'by hand'
@@ -12,7 +12,8 @@ export interface FollowerInput {
 
 /** Sent after each batch: all events up to `position` are committed at this time of the machine's clock. */
 export interface Applied {
-  readonly position: string
+  readonly position: number
+  /** As `machineMs` gives it. */
   readonly at: number
 }
 
@@ -29,7 +30,7 @@ async function run({ contestant, url }: FollowerInput): Promise<void> {
 
 async function follow(url: string, stopped: Promise<void>): Promise<void> {
   await using store = await openStore({ url, migrate: true })
-  onApplied((position, at) => process.send!({ position: position.toString(), at } satisfies Applied))
+  onApplied((position, at) => process.send!({ position, at } satisfies Applied))
   await using _daemon = await startOrders(store)
   process.send!('ready')
   await stopped
@@ -45,7 +46,7 @@ async function poll(url: string, stopped: Promise<void>): Promise<void> {
   process.send!('ready')
   for (let last = '0'; !isOver; await sleep(pollMs)) {
     const reached = await applyByHand(client, last, () => {})
-    if (reached !== last) process.send!({ position: reached, at: process.hrtime.bigint() } satisfies Applied)
+    if (reached !== last) process.send!({ position: Number(reached), at: machineMs() } satisfies Applied)
     last = reached
   }
   await client.end()

@@ -4,6 +4,7 @@ import { sql } from '../../src/database/sql.ts'
 import { type Log, logNames } from '../../src/events/log.ts'
 import { upcasters } from '../../src/events/read/upcast.ts'
 import { openTelemetry } from '../../src/telemetry/telemetry.ts'
+import { workflowNames } from '../../src/workflows/schema.ts'
 import { claim } from '../../src/workflows/work/claim.ts'
 import { drawFences } from '../../src/workflows/work/fences.ts'
 
@@ -18,10 +19,11 @@ const owner = 'bench'
 
 export async function openClaimer(url: string, schema: string): Promise<Claimer> {
   const database = await openPostgres({ url })
-  const names = logNames(schema)
   // Only the parts that a claim uses, for events of the current schema version.
-  const log = { database, schema, names, telemetry: openTelemetry(), upcasters: upcasters([]), validateOnRead: false }
-  const nextFence = drawFences(log as unknown as Log)
+  const parts = { database, schema, names: logNames(schema), upcasters: upcasters([]), validateOnRead: false }
+  const log = { ...parts, telemetry: openTelemetry() } as unknown as Log
+  const names = workflowNames(log)
+  const nextFence = drawFences(log)
   // Only a registered worker can claim.
   await database.run(sql`
     insert into ${names.workflow_workers} (owner, heartbeat_at, lease_ms, concurrency, routes)
@@ -30,7 +32,7 @@ export async function openClaimer(url: string, schema: string): Promise<Claimer>
   return {
     async claim(route, limit) {
       const request = { owner, fence: await nextFence(), routes: [route], limit, ahead: 15, graceMs: 15_000 }
-      return (await claim(log as unknown as Log, request)).length
+      return (await claim(log, request)).length
     },
     release: () =>
       database.run(sql`

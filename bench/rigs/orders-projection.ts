@@ -25,10 +25,15 @@ export async function startOrders(store: Store): Promise<ReturnType<Store['daemo
   return daemon
 }
 
+/** Milliseconds of the machine's monotonic clock, which all processes share. */
+export function machineMs(): number {
+  return Number(process.hrtime.bigint()) / 1e6
+}
+
 /** Calls the listener after each commit of a consumer in this process, with the time of the machine's clock. Returns a stop. */
 export function onApplied(listener: (position: number, at: number) => void): () => void {
   const listen = (message: unknown): void => {
-    listener((message as { checkpoint: number }).checkpoint, process.hrtime.bigint())
+    listener((message as { checkpoint: number }).checkpoint, machineMs())
   }
   subscribe(channels.batch, listen)
   return () => unsubscribe(channels.batch, listen)

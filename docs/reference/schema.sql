@@ -706,6 +706,7 @@ language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
 -- revision 1
@@ -1024,6 +1025,7 @@ language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
 -- revision 1
@@ -1465,6 +1467,7 @@ language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
 -- revision 1
@@ -1536,6 +1539,7 @@ language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
 -- revision 1
@@ -1573,6 +1577,7 @@ language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
 -- revision 1
@@ -1635,6 +1640,7 @@ language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
 -- revision 1
@@ -1729,6 +1735,7 @@ language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
 -- revision 1
@@ -1829,6 +1836,7 @@ language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan
 set lock_timeout = '10s'
 set jit = off
 as $body$
@@ -2004,6 +2012,7 @@ language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
 -- revision 1
@@ -2207,6 +2216,7 @@ language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
 -- revision 1
@@ -2258,6 +2268,7 @@ language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
 -- revision 1
@@ -2407,6 +2418,7 @@ language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
 -- revision 1
@@ -2521,6 +2533,7 @@ language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
 -- revision 1
@@ -2651,6 +2664,7 @@ language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
 -- revision 1
@@ -2724,6 +2738,7 @@ language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
 -- revision 1
@@ -2761,6 +2776,7 @@ language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan
 set jit = off
 as $body$
 -- revision 2

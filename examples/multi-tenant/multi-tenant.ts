@@ -71,7 +71,7 @@ console.log(`The book shop has left with its log up to ${position}.`)
 console.log('Left:', (await store.tenants.list()).items.map(({ tenant }) => tenant).join(', '))
 
 // It comes back under another name.
-await store.tenants.import('book-cellar', { input: folder })
+await store.tenants.import({ input: folder, tenant: 'book-cellar' })
 const [order] = await store.tenant('book-cellar').events.readAll().toArray()
 console.log(`The book cellar still has its order: ${order?.data.product} for ${order?.data.cents} cents.`)
 await rm(place, { recursive: true })

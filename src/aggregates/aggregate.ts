@@ -138,10 +138,7 @@ export function defineAggregate<
   State = unknown,
   Type extends EventKey<NoInfer<M>> = EventKey<NoInfer<M>>,
   Command = never,
->(
-  name: string,
-  definition: AggregateDefinition<M, State, Type, Command>,
-): Aggregate<State, Command, EventsCarried<NoInfer<M>>> {
+>(name: string, definition: AggregateDefinition<M, State, Type, Command>): Aggregate<State, Command, EventsCarried<M>> {
   const { initial, evolve, decide, toSnapshot, fromSnapshot, ...options } = definition
   refuseUnknownOptions(`Aggregate "${name}"`, definition, [...definitionFields, ...optionFields])
   refuseMissing(name, { initial })

@@ -1,4 +1,4 @@
-/** Fields in COPY's text form: tabs between them, a line each, backslashes before what would look like either. */
+/** The text form of COPY: a row per line, tabs between fields, and a backslash before characters that would look like either. */
 import { parseTimestamp } from './parse.ts'
 
 /** A value as a field; undefined is null. */
@@ -8,8 +8,8 @@ export function copyField(value: string | undefined): string {
 }
 
 /**
- * Reads lines, field by field, straight from the bytes: numbers and nulls without making a string of them (a fifth of
- * the time a page takes). Each text is taken by itself: a slice of a page's text would keep the whole page in memory.
+ * Reads lines field by field from the bytes; numbers and nulls without making a string of them, which saves a fifth of the
+ * time of a page. Each text is a string of its own: a slice of the page's text would keep the whole page in memory.
  */
 export class CopiedLine {
   readonly #page: Buffer
@@ -21,7 +21,7 @@ export class CopiedLine {
     this.#at = at
   }
 
-  /** False at the end of the page. Call it only where a line is read to its end. */
+  /** False at the end of the page. To be called only at the end of a line. */
   next(): boolean {
     return this.#at < this.#page.length
   }
@@ -64,7 +64,7 @@ export class CopiedLine {
     return parseTimestamp(this.plain())
   }
 
-  /** Moves on to the next field and gives the start of this one; its end is in `#stop`. */
+  /** Moves to the next field and returns the start of this one. Its end is in `#stop`. */
   #field(): number {
     const page = this.#page
     const start = this.#at

@@ -1,24 +1,29 @@
 /**
  * The database: one small interface, two engines behind it.
  *
- *     events/ documents/ …  ──►  Database  ──►  postgres.ts   a pool of connections to a server
- *                                          ──►  pglite.ts     one connection, in this process, on this thread
+ *     events/ documents/ …  ──►  Database  ──►  postgres/   a pool of connections to a server
+ *                                          ──►  pglite/     one connection, in this process, on this thread
  *
- * Guarantees, held by one conformance suite on both engines:
- * - `run` sends one statement, which is a transaction of its own at read committed; `transaction` gives a handle that
- *   is revoked when it ends, fails or times out, before its connection is used again.
- * - A commit that did not commit rejects. (The server answers the commit of a failed transaction with the tag
- *   ROLLBACK and no error.)
- * - bigint, timestamptz and json come back as bigint, Date and parsed values, by parsers passed with each query; the
+ *     sql           the only way to write a statement              transaction   inside or outside of one; the user's own
+ *     parse         values from the database                       handle        lent, shared and foreign handles
+ *     copy-text     rows in the text form of COPY                  prune         deletes old rows in chunks
+ *     sqlstate      errors of the driver into errors of ours
+ *
+ * Guarantees, proven by one conformance suite on both engines:
+ * - `run` sends one statement, which is a transaction of its own at read committed. `transaction` gives a handle that is
+ *   revoked when it ends, fails or times out, before its connection is used again.
+ * - A commit that did not commit rejects. (The server answers the commit of a failed transaction with the tag ROLLBACK
+ *   and no error.)
+ * - bigint comes back as a number, timestamptz as a Date, and json parsed, by parsers that are passed with each query. The
  *   driver's global parsers are neither used for these types nor changed.
- * - A call on the database from inside its own open transaction fails at once (`InsideTransaction`): embedded it would
- *   wait for itself for ever, on a server it would silently run outside of the transaction.
+ * - A call on the database from inside its own open transaction fails at once (`InsideTransaction`): embedded it would wait
+ *   for itself for ever, and on a server it would silently run outside of the transaction.
  *
- * What can fail: every error of our own statements is one of `core/errors.ts`. A lost connection is `ConnectionLost`,
- * which says nothing about whether a statement took effect: who sends writes decides what to do then. Errors of users'
- * statements (`query`) are passed on as the driver made them.
+ * What can fail: every error of our own statements is one of `errors.ts`. A lost connection is `ConnectionLost`, which does
+ * not say whether a statement took effect: the sender of a write decides what to do then. Errors of users' statements
+ * (`query`) are passed on as the driver made them.
  *
- * No session state is relied on: no `set` survives a transaction, so a pooler in transaction mode may stand between.
+ * No session state is relied on: no `set` survives a transaction, so there may be a pooler in transaction mode.
  */
 import type { Statement } from './sql.ts'
 
@@ -28,27 +33,28 @@ export const oldestMajor = 15
 export interface Database extends Executor {
   readonly engine: 'postgres' | 'pglite'
   /**
-   * Set where nobody else can use this database: who left a lease under another sign is gone. A new one with each opening.
+   * An id of this opening, set where no other process can use the database: embedded. A lease under another id belongs to
+   * an earlier opening, whose process has ended.
    */
   readonly soleUser: string | undefined
-  /** Those of this process who share this database, by what they want to be told. */
+  /** Callbacks of the stores in this process that share the database. Each is called with the hints of the others. */
   readonly neighbours: Set<(channel: string, payload: string) => void>
-  /** How many statements can be under way at once. */
+  /** How many statements can run at the same time. */
   readonly maxConnections: number
-  /** The connections there are now, and the calls that wait for one. */
+  /** The present connections, and the calls that wait for one. */
   connections(): Connections
-  /** The folder that the data is in, where it is ours to copy: an embedded database that is not in memory. */
+  /** The folder of an embedded database that is not in memory, for a backup. */
   readonly files: DatabaseFiles | undefined
-  /** Work worth sending in one call: about 10 ms of the embedded engine's thread, more on a server. */
+  /** How much to send in one call: about 10 ms of the embedded engine's thread, more on a server. */
   readonly batch: { readonly appendEvents: number; readonly readEvents: number }
   transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
-  /** The rows of a query in COPY's text form. The statement takes no parameters: only numbers are ever put in. */
+  /** The rows of a query in the text form of COPY. It cannot have parameters, so only numbers are put into its text. */
   copyOut(text: string): Promise<Buffer>
-  /** Calls back for each notification until it is closed; reconnects by itself. */
+  /** Calls back for each notification until the listener is closed. It reconnects when its connection is lost. */
   listen(channel: string, onNotify: (payload: string) => void): Listener
-  /** Fails if called inside an open transaction of this database; `call` names the caller for people. */
+  /** Throws if it is called inside an open transaction of this database. `call` is named in the error. */
   refuseInsideTransaction(call: string): void
-  /** Waits for running work up to `closeMs`, then cuts it off. */
+  /** Waits for running work up to `closeMs`, then ends it. */
   close(closeMs: number): Promise<void>
 }
 
@@ -60,8 +66,8 @@ export interface Connections {
 
 export interface DatabaseFiles {
   /**
-   * Lets `work` copy the folder while nothing changes in it: all that is committed by then is in its files. Everybody else
-   * waits in line, for as long as it takes.
+   * Runs `work` while nothing changes in the folder: everything that was committed before is in its files. All other calls
+   * wait until it has ended.
    */
   hold<T>(work: (held: HeldFiles) => Promise<T>, signal?: AbortSignal): Promise<T>
 }
@@ -70,34 +76,34 @@ export interface HeldFiles extends Executor {
   readonly folder: string
 }
 
-/** What runs statements: the database itself, one of its transactions, or a user's own transaction. */
+/** What can run statements: the database, one of its transactions, or a transaction of the user. */
 export interface Executor {
   run<R extends object = Record<string, unknown>>(statement: Statement): Promise<R[]>
-  /** The same, each row as an array of its columns: cheaper for many rows. */
+  /** The same, with each row as an array of its columns: cheaper for many rows. */
   runArrays(statement: Statement): Promise<unknown[][]>
 }
 
-/** An open transaction. It ends with the function it was given to. */
+/** An open transaction. It ends when the function that received it has returned. */
 export interface Transaction extends Executor {
-  /** The transaction's own id, for telling transactions apart in memory. */
+  /** Identifies the transaction in memory. */
   readonly id: symbol
-  /** Runs SQL of yours; `$1`… are taken from `values`. */
+  /** Runs SQL of yours. `values` are its parameters `$1`, `$2`, …. */
   query<R extends object = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<R[]>
-  /** Undoes what `work` did if it fails, and lets the transaction go on. */
+  /** If `work` fails, undoes what it did; the transaction can continue. */
   savepoint<T>(work: () => Promise<T>): Promise<T>
-  /** Loads rows given in COPY's text form. */
+  /** Inserts rows given in the text form of COPY. */
   copyIn(table: string, columns: readonly string[], rows: string): Promise<void>
   /** Runs `hook` after the commit; never after a rollback. */
   afterCommit(hook: () => void): void
 }
 
 export interface TransactionOptions {
-  /** Rolled back after this long. Default 30 000, embedded 5 000. */
+  /** The transaction is rolled back after this time. Default 30 000, embedded 5 000. */
   timeoutMs?: number | undefined
   signal?: AbortSignal | undefined
-  /** How long the server lets it idle between two statements before it is cut off. Default: as long as it may take. */
+  /** How long it may be idle between two statements before the server ends it. Default: `timeoutMs`. */
   idleMs?: number | undefined
-  /** How long one of its statements may wait for a lock. Default: as long as it may take. */
+  /** How long one of its statements may wait for a lock. Default: `timeoutMs`. */
   lockTimeoutMs?: number | undefined
   isolation?: 'read committed' | 'repeatable read' | 'serializable' | undefined
 }

@@ -1,104 +1,104 @@
+/** The errors of the database: reaching it, its transactions, and the folder of an embedded one. */
 import { defineError, type ErrorKind } from '../core/errors.ts'
 
 export const DatabaseUnreachable: ErrorKind<'database_unreachable', { address: string; reason: string }> = defineError(
   'database_unreachable',
-  d => `No PostgreSQL server answers at ${d.address} (${d.reason}). Start it, or check host and port in the url.`,
+  d => `No PostgreSQL server answers at ${d.address} (${d.reason}). Start it, or check the host and port in the url.`,
   { retryable: true },
 )
 
 export const AuthenticationFailed: ErrorKind<'authentication_failed', { user: string; reason: string }> = defineError(
   'authentication_failed',
-  d => `The server refused user "${d.user}" (${d.reason}). Check user and password in the url.`,
+  d => `The server refused user "${d.user}" (${d.reason}). Check the user and password in the url.`,
 )
 
 export const DatabaseMissing: ErrorKind<'database_missing', { database: string }> = defineError(
   'database_missing',
-  d => `There is no database "${d.database}" on this server. Create it (createdb "${d.database}") or correct the url.`,
+  d => `The server has no database "${d.database}". Create it (createdb "${d.database}"), or correct the url.`,
 )
 
 export const ServerUnsupported: ErrorKind<'server_unsupported', { version: string; oldest: number }> = defineError(
   'server_unsupported',
-  d => `The server runs PostgreSQL ${d.version}; ${d.oldest} or newer is needed. Upgrade it or use another server.`,
+  d =>
+    `The server runs PostgreSQL ${d.version}, and ${d.oldest} or newer is needed. Upgrade the server, or use another one.`,
 )
 
 export const ServerInRecovery: ErrorKind<'server_in_recovery', object> = defineError(
   'server_in_recovery',
-  () => 'The server is a standby in recovery and cannot tell which events are settled. Connect to the primary.',
+  () =>
+    'The server is a standby in recovery, where the store cannot know which events are settled. Connect to the primary.',
   { retryable: true },
 )
 
 export const ConnectionLost: ErrorKind<'connection_lost', { reason: string }> = defineError(
   'connection_lost',
-  d => `The connection to the database was lost (${d.reason}). The store reconnects by itself: try the call again.`,
+  d =>
+    `The connection to the database was lost (${d.reason}). The store reconnects on the next call. Try this one again.`,
   { retryable: true },
 )
 
 export const SerializationFailed: ErrorKind<'serialization_failed', { reason: string }> = defineError(
   'serialization_failed',
-  d => `The transaction collided with another one (${d.reason}) and was rolled back. Run it again from its start.`,
+  d => `The transaction collided with another one (${d.reason}) and was rolled back. Run it again from its beginning.`,
   { retryable: true },
 )
 
 export const DatabaseFailed: ErrorKind<'database_failed', { sqlState: string; reason: string; statement: string }> =
   defineError(
     'database_failed',
-    d => `The database refused ${d.statement}: ${d.reason} (SQLSTATE ${d.sqlState}). See error.cause for its details.`,
+    d => `The database refused ${d.statement}: ${d.reason} (SQLSTATE ${d.sqlState}). error.cause has the details.`,
   )
+
 export const InsideTransaction: ErrorKind<'inside_transaction', { call: string }> = defineError(
   'inside_transaction',
   d =>
-    `${d.call} was called inside an open transaction of this store, where it would run outside of it or wait for it
-for ever. Pass the transaction along ({ tx }), or make the call after the transaction.`.replace('\n', ' '),
+    `${d.call} was called inside an open transaction of this store. There it would run outside of the transaction, or wait for it for ever. Pass the transaction to the call ({ tx }), or make the call after the transaction.`,
 )
 
 export const TransactionClosed: ErrorKind<'transaction_closed', object> = defineError(
   'transaction_closed',
   () =>
-    'This transaction has ended; its handle is of no more use. Do the work inside the function, and await it there.',
+    'This transaction has ended, so its handle can no longer be used. Do the work inside the function, and await it there.',
 )
 
 export const TransactionTimeout: ErrorKind<'transaction_timeout', { timeoutMs: number }> = defineError(
   'transaction_timeout',
   d =>
-    `The transaction was still open after ${d.timeoutMs} ms and was rolled back. Move slow work (network calls) out
-of it, or raise timeoutMs.`.replace('\n', ' '),
+    `The transaction was still open after ${d.timeoutMs} ms and was rolled back. Move slow work (network calls) out of it, or raise timeoutMs.`,
 )
 
 export const FolderLocked: ErrorKind<'folder_locked', { folder: string; pid: number; host: string; since: string }> =
   defineError(
     'folder_locked',
     d =>
-      `Folder ${d.folder} is in use by process ${d.pid} on ${d.host} since ${d.since}. Two processes in one folder
-lose data: stop the other one, give this one another folder, or use a server ({ url }).`.replace('\n', ' '),
+      `Folder ${d.folder} is in use by process ${d.pid} on ${d.host} since ${d.since}. Two processes in one folder would lose data. Stop the other process, give this one another folder, or use a server ({ url }).`,
     { retryable: true },
   )
+
 export const FolderNotEmpty: ErrorKind<'folder_not_empty', { folder: string }> = defineError(
   'folder_not_empty',
   d =>
-    `The folder ${d.folder} is not empty, and a restore replaces nothing. Give a new folder, or move the old one away.`,
+    `Folder ${d.folder} is not empty, and a restore never replaces anything. Give another folder, or move this one away.`,
 )
 
 export const FolderNotWritable: ErrorKind<'folder_not_writable', { folder: string; reason: string }> = defineError(
   'folder_not_writable',
-  d => `The embedded store cannot write to ${d.folder} (${d.reason}). Mend its permissions or give another folder.`,
+  d => `The embedded store cannot write to ${d.folder} (${d.reason}). Fix its permissions, or give another folder.`,
 )
 
 export const FolderVersionMismatch: ErrorKind<
   'folder_version_mismatch',
   { folder: string; found: string; expected: string }
-> = defineError('folder_version_mismatch', d =>
-  `Folder ${d.folder} was written by PostgreSQL ${d.found}; this version of the embedded engine is PostgreSQL
-${d.expected} and cannot read it. Export with the version that wrote it, then import into a new folder.`.replace(
-    '\n',
-    ' ',
-  ),
+> = defineError(
+  'folder_version_mismatch',
+  d =>
+    `Folder ${d.folder} was written by PostgreSQL ${d.found}, and the embedded engine is PostgreSQL ${d.expected}, which cannot read it. Export the store with the version of rillflow that wrote it, then import it into a new folder.`,
 )
 
 export const OutcomeUnknown: ErrorKind<'outcome_unknown', { eventIds: string[]; reason: string }> = defineError(
   'outcome_unknown',
   d =>
-    `Whether the events were stored is not known (${d.reason}). Ask store.events.has(id) for one of error.eventIds, or
-append again with the same ids: an event is never stored twice.`.replace('\n', ' '),
+    `It is not known whether the events were stored (${d.reason}). Call store.events.has(id) with one of error.eventIds, or append again with the same ids: an event is never stored twice.`,
 )
 
 export const IntegerTooLarge: ErrorKind<'integer_too_large', { value: string }> = defineError(

@@ -1,17 +1,78 @@
 /**
- * The transaction as an inline projection gets it: the append's own, whoever opened it, and taken away when the projection
- * has returned. What outlives it cannot write while positions are drawn, or into a transaction of somebody else.
+ * Databases and transactions as other code gets them: lent for a time, shared by many, or brought along by the user.
+ *
+ *     lendDatabase       a view for one of several stores on one database; it ends with that store
+ *     shareListeners     a view with one listening connection per channel, however many listeners there are
+ *     lendTransaction    a handle for user code, which is revoked when that code has returned
+ *     foreignHandle      a transaction of the user's client, as one of ours
  */
-import { InvalidOption } from '../core/errors.ts'
+import { InvalidOption, StoreClosed } from '../core/errors.ts'
 import { CopiedLine } from './copy-text.ts'
-import type { Executor, Transaction } from './database.ts'
+import type { Database, Executor, Listener, Transaction } from './database.ts'
 import { TransactionClosed } from './errors.ts'
 import { identifier, type Statement } from './sql.ts'
 import type { AnyTransaction } from './transaction.ts'
 
-const lent = Symbol('inline projection')
+/** Closing the view refuses further calls through it. The database itself stays open. */
+export function lendDatabase(database: Database): Database {
+  let isClosed = false
+  const ifOpen = <T>(call: () => Promise<T>): Promise<T> => (isClosed ? Promise.reject(new StoreClosed({})) : call())
+  return {
+    ...database,
+    run: statement => ifOpen(() => database.run(statement)),
+    runArrays: statement => ifOpen(() => database.runArrays(statement)),
+    transaction: (work, options) => ifOpen(() => database.transaction(work, options)),
+    copyOut: text => ifOpen(() => database.copyOut(text)),
+    async close() {
+      isClosed = true
+    },
+  }
+}
 
-/** The handle, and the function that shuts it. */
+interface SharedListener {
+  readonly listener: Listener
+  readonly callbacks: Set<(payload: string) => void>
+}
+
+/** So that the number of connections does not grow with the number of tenants. */
+export function shareListeners(database: Database): Database {
+  const channels = new Map<string, SharedListener>()
+
+  const open = (channel: string): SharedListener => {
+    const callbacks = new Set<(payload: string) => void>()
+    const listener = database.listen(channel, payload => {
+      for (const callback of [...callbacks]) callback(payload)
+    })
+    const shared = { listener, callbacks }
+    channels.set(channel, shared)
+    return shared
+  }
+
+  return {
+    ...database,
+    listen(channel, onNotify) {
+      const shared = channels.get(channel) ?? open(channel)
+      const callback = (payload: string): void => onNotify(payload)
+      shared.callbacks.add(callback)
+      return {
+        ready: shared.listener.ready,
+        async close() {
+          shared.callbacks.delete(callback)
+          if (shared.callbacks.size > 0 || channels.get(channel) !== shared) return
+          channels.delete(channel)
+          await shared.listener.close()
+        },
+      }
+    },
+  }
+}
+
+const lent = Symbol('lent transaction')
+
+/**
+ * The handle, and the function that revokes it. Code that outlives its call, such as an inline projection that did not
+ * await its writes, can then neither write while positions are drawn nor into a transaction of somebody else.
+ */
 export function lendTransaction(tx: Transaction): { handle: Transaction; shut: () => void } {
   let isOpen = true
   const ifOpen = async <T>(call: () => Promise<T>): Promise<T> => {
@@ -36,15 +97,15 @@ export function lendTransaction(tx: Transaction): { handle: Transaction; shut: (
   }
 }
 
-/** An append by an inline projection would draw positions while its code still runs, and before the append it is part of. */
+/** An append by an inline projection would draw positions while its code runs, and before the append it is part of. */
 export function refuseLent(tx: AnyTransaction): void {
   if (!(lent in tx)) return
   const reason =
-    'is lent to your code for its writes and cannot append: emit from a handler, or append from an async projection'
+    'is lent to your code for writes of its own and cannot append events. Emit them from a handler, or append them from an async projection'
   throw new InvalidOption({ option: 'tx', reason })
 }
 
-/** A transaction of the user's as one of ours, for the time of one append. */
+/** A transaction of the user as one of ours, for the time of one append. */
 export function foreignHandle(executor: Executor): Transaction {
   let savepoints = 0
   const send = <R extends object>(text: string, values: readonly unknown[] = []): Promise<R[]> =>
@@ -75,20 +136,20 @@ export function foreignHandle(executor: Executor): Transaction {
       }
     },
     afterCommit() {
-      const reason = 'the transaction is a client of yours, and nobody tells the store when it commits'
+      const reason = 'is a client of yours, so the store does not know when it commits and cannot run code after that'
       throw new InvalidOption({ option: 'tx', reason })
     },
   }
 }
 
-/** A statement takes 65 535 parameters. COPY itself cannot be sent through somebody else's client. */
+/** A statement has at most 65 535 parameters. COPY itself cannot be sent through a client of the user. */
 function* pagesOf(rows: string, width: number): Generator<(string | null)[][]> {
   const line = new CopiedLine(Buffer.from(rows))
-  const most = Math.floor(60_000 / width)
+  const maxRows = Math.floor(60_000 / width)
   let page: (string | null)[][] = []
   while (line.next()) {
     page.push(Array.from({ length: width }, () => line.textOrNull()))
-    if (page.length < most) continue
+    if (page.length < maxRows) continue
     yield page
     page = []
   }

@@ -1,6 +1,7 @@
 /**
- * How values come back, on both engines: PostgreSQL's text form in, JavaScript out. Keyed by type oid and passed
- * with each query, because changing the driver's global parsers would change the user's other queries.
+ * Turns PostgreSQL's text form of values into values of JavaScript, the same on both engines. The parsers have the oid of
+ * their type as key and are passed with each query, because changing the driver's global parsers would change the user's
+ * other queries.
  */
 import { IntegerTooLarge } from './errors.ts'
 
@@ -35,7 +36,7 @@ export function parseTimestamp(text: string): Date {
   return Number.isNaN(date.getTime()) ? parseLocalMeanTime(iso) : date
 }
 
-/** What one, two or three digits of a fraction are worth in milliseconds. */
+/** The milliseconds of a unit in a fraction of one, two or three digits. */
 const fractions = [0, 100, 10, 1]
 
 function digits(text: string, from: number, to: number): number {
@@ -44,7 +45,7 @@ function digits(text: string, from: number, to: number): number {
   return value
 }
 
-/** Before there were time zones, offsets had seconds (`+05:41:16`), which ISO does not know. */
+/** Before there were time zones, offsets had seconds (`+05:41:16`), which ISO 8601 does not have. */
 function parseLocalMeanTime(iso: string): Date {
   const [, local, sign, ...offset] = /^(.+)([+-])(\d\d):(\d\d):(\d\d)$/.exec(iso) ?? []
   const [hours, minutes, seconds] = offset.map(Number) as [number, number, number]
@@ -52,7 +53,7 @@ function parseLocalMeanTime(iso: string): Date {
   return new Date(new Date(`${local}Z`).getTime() - (sign === '-' ? -aheadMs : aheadMs))
 }
 
-/** Refused rather than rounded. Positions, versions and counters of the store never get there. */
+/** A number that cannot be exact is refused. Positions, versions and counters of the store are always exact. */
 function parseInteger(text: string): number {
   const value = Number(text)
   if (!Number.isSafeInteger(value)) throw new IntegerTooLarge({ value: text })

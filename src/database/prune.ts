@@ -1,97 +1,115 @@
 /**
- * Old rows, counted or deleted. What is counted is what a deletion would take, since both are made of the same conditions.
- * A deletion goes in chunks, each a transaction of its own, and passes over rows that others have locked: nobody waits long
- * for it, two at once share the work, and one that is interrupted has done what it has done.
+ * Counts or deletes old rows of one table.
+ *
+ *     count:   one statement
+ *     delete:  chunk ─► chunk ─► …, each a transaction of its own
+ *
+ * Both are made of the same conditions, so what is counted is what a deletion would delete. A deletion skips rows that
+ * others have locked: no statement waits long for it, two at the same time share the work, and one that is interrupted
+ * has deleted what it has deleted.
  */
 import type { Database, Executor } from './database.ts'
 import { type Identifier, identifier, type Statement } from './sql.ts'
 
-/** Rows of one table that are old. */
+/** The old rows of one table. */
 export interface OldRows {
-  /** As in a statement's leading comment. */
+  /** The name of the statement, as in its leading comment. */
   readonly label: string
   readonly table: Identifier
   readonly key: readonly string[]
-  /** The function that reads the time, over a column. */
+  /** The function of the schema that gives the time. */
   readonly clock: Identifier
-  /** Conditions, in SQL, on a row `t`; `$1` is the time before which it is old. */
+  /** Conditions in SQL on a row `t`; `$1` is the time before which a row is old. */
   readonly where: string
-  /** Rows come to be in the order of the key, so that a look at the oldest tells whether there is more. */
+  /** True if rows are made in the order of their key, so that the first ones show whether there are more. */
   readonly isInOrder?: boolean | undefined
-  /** Rows of another table that go with one of these: the column that has its key. They are not counted. */
+  /** Rows of another table that are deleted with them: `column` holds the key. They are not counted. */
   readonly dependents?: { readonly table: Identifier; readonly column: string } | undefined
 }
 
 export interface PruneOptions {
   readonly olderThanMs: number
-  /** Only tell how many would go. */
+  /** Only counts the rows that would be deleted. */
   readonly dryRun?: boolean | undefined
   readonly signal?: AbortSignal | undefined
-  /** Default: in a transaction of its own. */
+  /** Default: each chunk in a transaction of its own. */
   readonly inTurn?: InTurn | undefined
   readonly onChunk?: ((rows: number) => void) | undefined
 }
 
-/** Runs one chunk in a transaction; undefined means that it is not for us to do. */
+/** Runs one chunk in a transaction. Returns undefined if another process is doing this work. */
 export type InTurn = (work: (tx: Executor) => Promise<number>) => Promise<number | undefined>
 
-const chunk = 5_000
+const rowsPerChunk = 5_000
 
-/** Returns how many rows went, or would go. */
+/** Returns how many rows were deleted, or would be. */
 export async function prune(database: Database, old: OldRows, options: PruneOptions): Promise<number> {
   const { olderThanMs, dryRun = false, signal, inTurn = work => database.transaction(work), onChunk } = options
-  if (dryRun) return Number((await database.runArrays(countStatement(old, olderThanMs)))[0]![0])
+  if (dryRun) return countOf(await database.runArrays(countRows(old, olderThanMs)))
   let total = 0
   while (!signal?.aborted) {
-    const count = await inTurn(async tx => Number((await tx.runArrays(deleteStatement(old, olderThanMs)))[0]![0]))
+    const count = await inTurn(async tx => countOf(await tx.runArrays(deleteRows(old, olderThanMs))))
     if (count === undefined) break
     total += count
     if (count > 0) onChunk?.(count)
-    if (count < chunk) break
+    if (count < rowsPerChunk) break
   }
   return total
 }
 
-function countStatement(old: OldRows, olderThanMs: number): Statement {
-  const { label, table } = old
+function countOf([row]: readonly (readonly unknown[])[]): number {
+  return Number(row![0])
+}
+
+function countRows({ label, table, clock, where }: OldRows, olderThanMs: number): Statement {
   const text = `/* ${label} */
+    with ${momentOf(clock)}
     select count(*)
     from ${table} as t
-    where ${conditions(old)}`
+    where ${beforeMoment(where)}`
   return { label, text, values: [olderThanMs] }
 }
 
-function deleteStatement(old: OldRows, olderThanMs: number): Statement {
-  const { label, table, key, isInOrder, dependents } = old
+function deleteRows(old: OldRows, olderThanMs: number): Statement {
+  const { label, table, key, clock, where, isInOrder, dependents } = old
   const columns = key.map(column => identifier(column).quoted).join(', ')
   const source = isInOrder
-    ? `(select * from ${table} order by ${columns} limit ${chunk}) as t
-      where ${conditions(old)}`
+    ? `(select * from ${table} order by ${columns} limit ${rowsPerChunk}) as t
+      where ${beforeMoment(where)}`
     : `${table} as t
-      where ${conditions(old)}
-      limit ${chunk}
+      where ${beforeMoment(where)}
+      limit ${rowsPerChunk}
       for update skip locked`
   const others = dependents && identifier(dependents.column).quoted
-  const more = dependents
+  const deleteDependents = dependents
     ? `,
-    more as (
+    dependents as (
       delete from ${dependents.table}
-      where ${others} in (select ${columns} from gone))`
+      where ${others} in (select ${columns} from deleted))`
     : ''
   const text = `/* ${label} */
-    with old as materialized (
+    with ${momentOf(clock)},
+    old as materialized (
       select ${columns}
       from ${source}),
-    gone as (
+    deleted as (
       delete from ${table}
       where (${columns}) in (select ${columns} from old)
-      returning ${columns})${more}
+      returning ${columns})${deleteDependents}
     select count(*)
-    from gone`
+    from deleted`
   return { label, text, values: [olderThanMs] }
 }
 
-/** The age, given as `$1` in milliseconds, as the time that the conditions are about. */
-function conditions({ where, clock, key }: OldRows): string {
-  return where.replaceAll('$1', `(${clock}(t.${identifier(key[0]!)}) - make_interval(secs => $1::float8 / 1000))`)
+/** The time before which a row is old, computed once. `clock` has to be called over a column. */
+function momentOf(clock: Identifier): string {
+  return `given as materialized (
+      select $1::float8 as older_than_ms),
+    moment as materialized (
+      select ${clock}(older_than_ms) - make_interval(secs => older_than_ms / 1000) as at
+      from given)`
+}
+
+function beforeMoment(where: string): string {
+  return where.replaceAll('$1', '(select at from moment)')
 }

@@ -1,8 +1,7 @@
 /**
- * What a driver's error means. Classified by SQLSTATE (and Node's socket codes) only: messages are translated by
- * servers, and the fields for table and constraint are missing behind some of them.
+ * What an error of the driver means. Errors are classified only by their SQLSTATE and by Node's socket codes: servers
+ * translate messages, and some servers leave out the fields for table and constraint.
  */
-
 import { isRillflowError, type RillflowError } from '../core/errors.ts'
 import {
   AuthenticationFailed,
@@ -17,11 +16,11 @@ import {
 /** The five-character SQLSTATE of a driver's error, if it has one. */
 export function sqlStateOf(error: unknown): string | undefined {
   const code = (error as { code?: unknown } | null)?.code
-  // Every SQLSTATE has a digit; EPIPE, of a socket, has none.
+  // Every SQLSTATE has a digit. EPIPE, the code of a socket, has none.
   return typeof code === 'string' && /^(?=.*\d)[0-9A-Z]{5}$/.test(code) ? code : undefined
 }
 
-/** Turns an error of one of our own statements into one of the catalogue. */
+/** Turns an error of one of our own statements into one of `errors.ts`. */
 export function toRillflowError(error: unknown, statement: string): RillflowError {
   if (isRillflowError(error)) return error
   const sqlState = sqlStateOf(error)
@@ -43,7 +42,7 @@ export function toConnectError(error: unknown, to: { address: string; user: stri
   return new DatabaseUnreachable({ address: to.address, reason }, error)
 }
 
-/** Nothing is known of what was under way on the connection. */
+/** The outcome of a statement that was running on the connection is not known. */
 export function isConnectionLost(error: unknown): boolean {
   const sqlState = sqlStateOf(error)
   // 57P01…57P03: shut down, crashed, starting up. 57P05: idle too long. 25P03, 25P04: cut off inside a transaction.
@@ -53,7 +52,7 @@ export function isConnectionLost(error: unknown): boolean {
   return error instanceof Error && /connect|socket|not queryable|client was closed|read timeout/i.test(error.message)
 }
 
-/** Rolled back because of a neighbour: the same transaction can simply run again. */
+/** Rolled back because of another transaction: the same transaction can be run again. */
 export function isCollision(sqlState: string | undefined): boolean {
   return sqlState === '40001' || sqlState === '40P01'
 }
@@ -63,7 +62,7 @@ export const lockNotAvailable = '55P03'
 
 export const uniqueViolation = '23505'
 
-/** Raised by our own functions on a server in recovery (55000 is what PostgreSQL itself uses there). */
+/** Raised by our own functions on a server in recovery, where PostgreSQL itself raises 55000. */
 export const notPrimary = 'RF001'
 
 function reasonOf(error: unknown): string {

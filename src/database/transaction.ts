@@ -1,36 +1,36 @@
 /**
- * What both engines' transactions share: knowing that code runs inside one, and taking a handle away from code that
- * outlives its transaction.
+ * What the transactions of both engines share: whether code runs inside one, the end of a handle, transactions that the
+ * user brings along, and which events were appended in one.
  */
 import { AsyncLocalStorage } from 'node:async_hooks'
-import type { Database, Executor, Transaction } from './database.ts'
-import { InsideTransaction, TransactionClosed } from './errors.ts'
+import { isRillflowError } from '../core/errors.ts'
+import type { Database, Executor, Transaction, TransactionOptions } from './database.ts'
+import { InsideTransaction, OutcomeUnknown, TransactionClosed } from './errors.ts'
 import type { Statement } from './sql.ts'
 
-/** One open transaction, as the code inside it sees its surroundings. */
+/** One open transaction, for the code that runs inside it. */
 export interface OpenTransaction {
   readonly database: Database
   open: boolean
 }
 
-/** Which transactions the current code runs in. One per database at most, so a short list. */
+/** The transactions that the current code runs in. At most one per database, so a short list. */
 const surroundings = new AsyncLocalStorage<readonly OpenTransaction[]>()
+let openCount = 0
 
 /** Runs `work` marked as the inside of a transaction. */
 export async function runInside<T>(transaction: OpenTransaction, work: () => Promise<T>): Promise<T> {
-  open++
+  openCount++
   try {
     return await surroundings.run([...(surroundings.getStore() ?? []), transaction], work)
   } finally {
-    // Following contexts makes every promise of the process dearer (an append costs half as much again), so it is
-    // done only while there is something to follow.
-    if (--open === 0) surroundings.disable()
+    // Following contexts makes every promise of the process slower (an append costs half as much again), so it is done
+    // only while a transaction is open.
+    if (--openCount === 0) surroundings.disable()
   }
 }
 
-let open = 0
-
-/** Runs `work` as if outside of any transaction: for loops started from inside one that outlive it. */
+/** Runs `work` as if outside of any transaction: for loops that are started inside one and outlive it. */
 export function runOutside<T>(work: () => T): T {
   return surroundings.getStore() === undefined ? work() : surroundings.exit(work)
 }
@@ -41,20 +41,20 @@ export function refuseInside(database: Database, call: string): void {
     throw new InsideTransaction({ call })
 }
 
-/** Guards every use of a handle: after its end it throws instead of reaching a connection that others use by now. */
+/** Checked at every use of a handle: after its end it must not reach a connection that others use by now. */
 export function assertOpen(transaction: OpenTransaction): void {
   if (!transaction.open) throw new TransactionClosed({})
 }
 
 /**
- * A transaction that belongs to the user: anything with `query(text, values)` or the drivers' query object. Adapters
- * for other libraries implement `ForeignTransaction` in a few lines.
+ * A transaction that belongs to the user: anything with a `query` method that takes the query object of `pg`. Adapters for
+ * other libraries implement it in a few lines.
  */
 export interface ForeignTransaction {
   query(query: ForeignQuery): Promise<{ rows: unknown[] }>
 }
 
-/** The query object `pg` takes. `types` gives back bigint, Date and parsed json, whatever the driver's own settings. */
+/** The query object of `pg`. `types` makes values come back as ours do, whatever the settings of the driver. */
 export interface ForeignQuery {
   readonly text: string
   readonly values: unknown[]
@@ -68,7 +68,7 @@ export function isOwnTransaction(tx: AnyTransaction): tx is Transaction {
   return 'savepoint' in tx && 'runArrays' in tx
 }
 
-/** The statements of ours that a user's transaction is to run. */
+/** Runs our statements in a transaction of the user. */
 export function foreignExecutor(tx: ForeignTransaction, types: NonNullable<ForeignQuery['types']>): Executor {
   const send = async (statement: Statement, rowMode?: 'array'): Promise<unknown[]> => {
     const { text, values } = statement
@@ -78,5 +78,33 @@ export function foreignExecutor(tx: ForeignTransaction, types: NonNullable<Forei
   return {
     run: async <R extends object>(statement: Statement) => (await send(statement)) as R[],
     runArrays: async statement => (await send(statement, 'array')) as unknown[][],
+  }
+}
+
+/** Transactions that remember the ids of the events appended in them. */
+export interface RememberingTransactions {
+  /** A commit without an answer rejects with `OutcomeUnknown`, which has the ids. */
+  transaction<T>(work: (tx: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
+  rememberIds(tx: AnyTransaction, ids: readonly string[]): void
+}
+
+export function rememberingTransactions(database: Database): RememberingTransactions {
+  const appended = new WeakMap<AnyTransaction, string[]>()
+  return {
+    async transaction(work, options) {
+      const eventIds: string[] = []
+      try {
+        return await database.transaction(tx => {
+          appended.set(tx, eventIds)
+          return work(tx)
+        }, options)
+      } catch (error) {
+        if (!isRillflowError(error, 'outcome_unknown')) throw error
+        throw new OutcomeUnknown({ eventIds, reason: 'the connection was lost during the commit' }, error)
+      }
+    },
+    rememberIds(tx, ids) {
+      appended.get(tx)?.push(...ids)
+    },
   }
 }

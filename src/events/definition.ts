@@ -101,9 +101,13 @@ export type RecordedEventAt<M extends EventMap, T extends string> = T extends ke
 
 /**
  * The map that a definition carries. One without events carries `object`: it fits every store, and its events are of any
- * type.
+ * type. (`infer`, so that the map is inferred from the events that are given, never from where the definition is used.)
  */
-export type EventsCarried<M extends EventMap> = string extends keyof M ? object : M
+export type EventsCarried<M extends EventMap> = [M] extends [infer E extends EventMap]
+  ? string extends keyof E
+    ? object
+    : E
+  : never
 
 /** An event of a map that a definition carries. */
 export type NewEventIn<M extends EventMap> = [keyof M] extends [never] ? NewEvent : NewEvent<M>

@@ -90,7 +90,7 @@ export function defineDocumentProjection<
 >(
   name: string,
   definition: DocumentProjectionDefinition<M, Doc, Type>,
-): DocumentProjection<NonNullable<Doc>, EventsCarried<NoInfer<M>>> {
+): DocumentProjection<NonNullable<Doc>, EventsCarried<M>> {
   const { initial, version = 1, table = name.replaceAll('-', '_') } = definition
   const identity = definition.identity as ((event: RecordedEvent) => string | readonly string[] | undefined) | undefined
   if (typeof initial !== 'function') {

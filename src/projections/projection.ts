@@ -122,7 +122,7 @@ export function defineProjection<
   M extends EventMap = UntypedEvents,
   Type extends EventKey<NoInfer<M>> = EventKey<NoInfer<M>>,
   Tables extends Readonly<Record<string, ColumnDefinitions>> = Readonly<Record<string, ColumnDefinitions>>,
->(name: string, definition: ProjectionDefinition<M, Type, Tables>): Projection<EventsCarried<NoInfer<M>>> {
+>(name: string, definition: ProjectionDefinition<M, Type, Tables>): Projection<EventsCarried<M>> {
   const handlers = handlersOf<(event: RecordedEvent, ctx: ProjectionContext) => Awaitable<unknown>>(
     name,
     'on',

@@ -264,6 +264,7 @@ export function openProjections(parts: ProjectionParts): OpenedProjections {
 
   const activateIfNew = async (name: string): Promise<void> => {
     if ((await stateOf(log, name)) === undefined) await switchTo(name, 'inline')
+    else await runPending(find(name).projection)
   }
 
   const has = (name: string): boolean =>

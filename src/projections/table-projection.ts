@@ -148,7 +148,7 @@ export function defineTableProjection<
 >(
   name: string,
   definition: TableProjectionDefinition<M, Columns, Key, Type>,
-): TableProjection<RowOf<Columns, Key>, EventsCarried<NoInfer<M>>> {
+): TableProjection<RowOf<Columns, Key>, EventsCarried<M>> {
   const { version = 1, table = name.replaceAll('-', '_'), indexes } = definition
   const handlers = handlersOf<Handler>(name, 'on', definition.on)
   const common = commonParts(name, definition, handlers, ['columns', 'primaryKey', 'on', 'indexes', 'table'])

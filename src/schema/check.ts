@@ -21,7 +21,8 @@ import { planTables, type Target } from './plan.ts'
 import { bodyHashes, type FoundShape, readShape, type SchemaShape, shapeOf } from './shape.ts'
 
 export interface CheckResult {
-  readonly ok: boolean
+  /** Whether there are no problems. */
+  readonly isHealthy: boolean
   readonly problems: readonly Problem[]
   /**
    * Migrations and functions of a newer library that this one can work with. Such a function is not compared, and with
@@ -35,7 +36,7 @@ export async function checkSchema(executor: Executor, target: Target): Promise<C
   const history = await readHistory(executor, schema, library)
   if (!history.hasStore) {
     const told = history.hasSchema ? 'has no store in it' : 'does not exist'
-    return { ok: false, problems: [report('schema_missing', `schema ${schema}`, told, bySync)], newer: [] }
+    return { isHealthy: false, problems: [report('schema_missing', `schema ${schema}`, told, bySync)], newer: [] }
   }
   const problems = historyProblems(history)
   if (problems.length === 0 && history.unknown.length === 0) {
@@ -50,7 +51,7 @@ export async function checkSchema(executor: Executor, target: Target): Promise<C
   problems.push(...lacking.values(), ...declared.problems)
   const unknown = history.unknown.filter(each => !each.breaking).map(migrationName)
   const newer = [...unknown, ...history.newer.map(name => functionName({ name }))]
-  return { ok: problems.length === 0, problems, newer }
+  return { isHealthy: problems.length === 0, problems, newer }
 }
 
 /** What the positions are read from. */

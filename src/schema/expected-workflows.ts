@@ -303,40 +303,40 @@ export const expectedWorkflows: SchemaShape = {
   },
   functions: {
     workflow_admit:
-      '(p_owner text, p_ids text[], p_wanted boolean[], p_counts integer[], p_firsts bigint[], p_lasts bigint[], p_types text[], p_parents text[]) returns TABLE(correlation_id text, state text, is_new boolean) language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set jit=off',
+      '(p_owner text, p_ids text[], p_wanted boolean[], p_counts integer[], p_firsts bigint[], p_lasts bigint[], p_types text[], p_parents text[]) returns TABLE(correlation_id text, state text, is_new boolean) language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
     workflow_advance:
-      '(p_owner text, p_lanes text[], p_next uuid[], p_grace_ms integer, OUT begun uuid[]) returns uuid[] language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set jit=off',
+      '(p_owner text, p_lanes text[], p_next uuid[], p_grace_ms integer, OUT begun uuid[]) returns uuid[] language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
     workflow_announce: '() returns void language plpgsql volatile set jit=off',
     workflow_assign:
-      '(p_ids uuid[], p_lanes text[], OUT assigned integer) returns integer language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set jit=off',
+      '(p_ids uuid[], p_lanes text[], OUT assigned integer) returns integer language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
     workflow_cancel:
-      '(p_owner text, p_correlation text, p_dispatcher text, p_state text, p_reason text, p_except uuid, OUT cancelled boolean) returns boolean language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set jit=off',
+      '(p_owner text, p_correlation text, p_dispatcher text, p_state text, p_reason text, p_except uuid, OUT cancelled boolean) returns boolean language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
     workflow_claim:
-      '(p_owner text, p_fence bigint, p_routes integer[], p_limit integer, p_ahead integer, p_grace_ms integer) returns TABLE(execution workflow_executions, event events, edited jsonb) language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set jit=off',
+      '(p_owner text, p_fence bigint, p_routes integer[], p_limit integer, p_ahead integer, p_grace_ms integer) returns TABLE(execution workflow_executions, event events, edited jsonb) language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
     workflow_complete:
-      '(p_owner text, p_correlations text[], p_lanes text[], p_ids uuid[], p_fences bigint[], p_kinds text[], p_recorded text[], p_outcomes text[], p_delays integer[], p_running_ms integer[], p_results jsonb, p_errors jsonb, p_next uuid[], p_grace_ms integer, p_clean boolean, OUT accepted uuid[], OUT begun uuid[]) returns record language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set jit=off',
+      '(p_owner text, p_correlations text[], p_lanes text[], p_ids uuid[], p_fences bigint[], p_kinds text[], p_recorded text[], p_outcomes text[], p_delays integer[], p_running_ms integer[], p_results jsonb, p_errors jsonb, p_next uuid[], p_grace_ms integer, p_clean boolean, OUT accepted uuid[], OUT begun uuid[]) returns record language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
     workflow_count: '(p_owner text, p_names text[], p_by bigint[]) returns void language plpgsql volatile set jit=off',
     workflow_dispatch:
-      '(p_consumer text, p_fence bigint, p_version integer, p_reached bigint, p_first bigint, p_checkpoint bigint, p_workflows text[], p_wanted boolean[], p_counts integer[], p_firsts bigint[], p_lasts bigint[], p_types text[], p_ids uuid[], p_positions bigint[], p_routes integer[], p_correlations text[], p_worker text, p_worker_fence bigint, p_worker_routes integer[], p_limit integer, p_grace_ms integer, OUT outcome text, OUT is_paused boolean, OUT is_idle boolean, OUT queued integer, OUT begun uuid[], OUT begun_at timestamp with time zone) returns record language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set lock_timeout=10s set jit=off',
+      '(p_consumer text, p_fence bigint, p_version integer, p_reached bigint, p_first bigint, p_checkpoint bigint, p_workflows text[], p_wanted boolean[], p_counts integer[], p_firsts bigint[], p_lasts bigint[], p_types text[], p_ids uuid[], p_positions bigint[], p_routes integer[], p_correlations text[], p_worker text, p_worker_fence bigint, p_worker_routes integer[], p_limit integer, p_grace_ms integer, OUT outcome text, OUT is_paused boolean, OUT is_idle boolean, OUT queued integer, OUT begun uuid[], OUT begun_at timestamp with time zone) returns record language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set lock_timeout=10s set jit=off',
     workflow_enqueue:
-      '(p_owner text, p_ids uuid[], p_positions bigint[], p_routes integer[], p_correlations text[], p_states text[], p_lanes text[], p_joins uuid[], p_undos bigint[], p_letters boolean[], OUT enqueued integer) returns integer language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set jit=off',
+      '(p_owner text, p_ids uuid[], p_positions bigint[], p_routes integer[], p_correlations text[], p_states text[], p_lanes text[], p_joins uuid[], p_undos bigint[], p_letters boolean[], OUT enqueued integer) returns integer language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
     workflow_hold:
-      '(p_correlations text[], p_lanes text[], p_ids uuid[], p_fences bigint[], OUT accepted uuid[]) returns uuid[] language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set jit=off',
+      '(p_correlations text[], p_lanes text[], p_ids uuid[], p_fences bigint[], OUT accepted uuid[]) returns uuid[] language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
     workflow_hold_lanes:
-      '(p_correlation text, OUT lanes text[]) returns text[] language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set jit=off',
+      '(p_correlation text, OUT lanes text[]) returns text[] language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
     workflow_make: '(p_owner text, p_correlation text) returns void language plpgsql volatile set jit=off',
     workflow_queued_ms:
       '(p_at timestamp with time zone, p_rank bigint, p_priority integer) returns integer language sql immutable',
     workflow_rank: '(p_at timestamp with time zone, p_priority integer) returns bigint language sql immutable',
     workflow_remove:
-      '(p_owner text, p_correlation text, p_ids uuid[], p_lanes text[], p_joins integer) returns void language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set jit=off',
+      '(p_owner text, p_correlation text, p_ids uuid[], p_lanes text[], p_joins integer) returns void language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
     workflow_settle:
       '(OUT head bigint, OUT settled bigint, OUT timeline text, OUT session text) returns record language plpgsql volatile set jit=off',
     workflow_stopped:
-      '(p_owner text, p_correlation text, p_ids uuid[], OUT removed integer) returns integer language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set jit=off',
+      '(p_owner text, p_correlation text, p_ids uuid[], OUT removed integer) returns integer language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
     workflow_wake:
-      '(p_ids uuid[], p_patient boolean DEFAULT true, OUT woken integer) returns integer language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set jit=off',
+      '(p_ids uuid[], p_patient boolean DEFAULT true, OUT woken integer) returns integer language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
     workflow_widen:
-      '(p_routes integer[], p_lanes text[], p_letters boolean[]) returns void language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set jit=off',
+      '(p_routes integer[], p_lanes text[], p_letters boolean[]) returns void language plpgsql volatile set enable_seqscan=off set enable_hashjoin=off set enable_mergejoin=off set plan_cache_mode=force_generic_plan set jit=off',
   },
 }

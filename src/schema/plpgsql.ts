@@ -51,11 +51,15 @@ type Template = (strings: TemplateStringsArray, ...parts: readonly Fragment[]) =
  * For functions whose every statement has an index to use: the planner does not know how many rows an array of
  * parameters has, and takes a scan of the whole table for cheaper as soon as it guesses too many. And a connection
  * keeps its plans: made while the tables are small, they would be used when the tables are large.
+ *
+ * With the shape of the plan given, one plan fits all values. Without `force_generic_plan` a statement with arrays would be
+ * planned at every call: knowing their length always looks cheaper. (Publish to settled: 2.9 ms instead of 3.4.)
  */
 export const byIndexOnly: readonly string[] = [
   'enable_seqscan = off',
   'enable_hashjoin = off',
   'enable_mergejoin = off',
+  'plan_cache_mode = force_generic_plan',
 ]
 
 export interface FunctionOptions {

@@ -1,7 +1,7 @@
 /**
- * Who may see what. `/health/*` is for anybody. The rest needs the token if there is one, and there must be one beyond
- * loopback; on loopback without a token the request must also have been sent to this machine by a name of its own, or a
- * page in a browser could read it through a name that it makes point here.
+ * Which requests may pass. `/health/*` is open to all. Every other path needs the token if there is one, and beyond
+ * loopback there must be one. On loopback without a token, the request must also have been sent to a name of this machine:
+ * otherwise a page in a browser could read the answer through a name of its own that resolves to 127.0.0.1.
  */
 import { createHash, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
@@ -13,22 +13,22 @@ export interface AccessOptions {
   readonly token: string | undefined
 }
 
-/** Undefined if it may pass, else the status to refuse it with. */
+/** Returns undefined if the request may pass, otherwise the status to refuse it with. */
 export type Access = (request: IncomingMessage) => 401 | 403 | undefined
 
 export function openAccess({ host, token }: AccessOptions): Access {
   if (token === undefined) {
     if (isLoopback(host)) return ({ headers }) => (isLoopback(hostOf(headers.host)) ? undefined : 403)
-    const reason = `is needed to listen on ${host}: beyond this machine /metrics is only for those who know it`
+    const reason = `is needed to listen on ${host}: other machines may read /metrics only with it`
     throw new InvalidOption({ option: 'token', reason })
   }
   if (!/^[\x21-\x7e]+$/.test(token))
-    throw new InvalidOption({ option: 'token', reason: 'must be text without spaces that a header can carry' })
-  const wanted = digestOf(token)
+    throw new InvalidOption({ option: 'token', reason: 'must be printable ASCII text without spaces, for a header' })
+  const expected = digestOf(token)
   return ({ headers }) => {
     const given = /^Bearer ([\x21-\x7e]+)$/i.exec(headers.authorization ?? '')?.[1] ?? ''
-    // Of digests, which are equally long: neither its length nor its beginning can be found out by the time it takes.
-    return timingSafeEqual(digestOf(given), wanted) ? undefined : 401
+    // Digests have the same length, so the time it takes reveals neither the length nor the beginning of the token.
+    return timingSafeEqual(digestOf(given), expected) ? undefined : 401
   }
 }
 

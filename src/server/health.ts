@@ -1,18 +1,19 @@
 /**
- * Whether the store can be worked with: the database answers, the schema is what it should be, nobody is too far behind.
+ * Whether the store is ready: the database answers, the schema is as it should be, and no consumer is too far behind.
  *
- *     ready ─ database away, drift, lag ─► not ready ─ all is well ─► ready        each change is told to the logger
+ *     ready ── database away, drift, lag ──► not ready ── none of them ──► ready         each change is logged
  *
- * The answer has words and no data: it is given to anybody. What exactly is wrong, and with whom, is in the log, and the lag
- * of each consumer in the metrics. One that is paused, inline or being rebuilt is as far behind as somebody wants it.
+ * The answer has words and no data, because it is open to all. The log says exactly what is wrong, and the metrics have
+ * the lag of each consumer. A consumer that is paused, inline or being rebuilt is not considered to be behind.
  */
+import type { ConsumerMetrics } from '../consumers/insight.ts'
 import type { Clock } from '../core/clock.ts'
 import { isRillflowError } from '../core/errors.ts'
 import { abortable, type Deadline, deadline } from '../core/lifecycle.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
 import type { Schema } from '../schema/schema.ts'
-import type { ConsumerFigures, StoredFigures } from './figures.ts'
+import type { StoredMetrics } from './stored-metrics.ts'
 
 export interface LagLimits {
   /** How long the first event after a checkpoint may have been waiting. Default 300 000. */
@@ -22,7 +23,7 @@ export interface LagLimits {
 }
 
 export interface HealthOptions extends LagLimits {
-  /** Other limits for some consumers, by name. `Infinity` leaves one out. */
+  /** Other limits for some consumers, by name. `Infinity` exempts a consumer. */
   lagLimits?: Readonly<Record<string, LagLimits>> | undefined
 }
 
@@ -33,65 +34,65 @@ export interface HealthSource {
   readonly schema: Schema
 }
 
-interface Judgement {
+interface Assessment {
   readonly reasons: readonly Reason[]
   readonly details: object
 }
 
-/** A schema that was found right is looked at again after this long: the look costs a few dozen milliseconds. */
+/** A schema that was in order is checked again after this time: the check costs a few dozen milliseconds. */
 const driftEveryMs = 30_000
-/** A database that has not answered by then counts as gone. */
+/** A database that has not answered by then is considered unreachable. */
 const answerMs = 5_000
 
 /** Each call of the function returned looks again. */
-export function healthCheck(
+export function openHealthCheck(
   { log, schema }: HealthSource,
-  figures: () => Promise<StoredFigures>,
+  metrics: () => Promise<StoredMetrics>,
   options: HealthOptions,
 ): () => Promise<readonly Reason[]> {
-  let soundAt = Number.NEGATIVE_INFINITY
+  let inOrderAt = Number.NEGATIVE_INFINITY
   let before = ''
 
   return async () => {
-    const { reasons, details } = await look()
+    const { reasons, details } = await assess()
     const now = reasons.join(', ')
     if (now !== before && now !== '')
-      log.telemetry.log.warn({ schema: log.schema, reasons, ...details }, 'the store is not ready')
-    if (now !== before && now === '') log.telemetry.log.info({ schema: log.schema }, 'the store is ready again')
+      log.telemetry.log.warn({ schema: log.schema, reasons, ...details }, 'The store is not ready.')
+    if (now !== before && now === '') log.telemetry.log.info({ schema: log.schema }, 'The store is ready again.')
     before = now
     return reasons
   }
 
-  async function look(): Promise<Judgement> {
+  async function assess(): Promise<Assessment> {
     const { signal, dispose } = answerDeadline(log.clock)
     try {
-      return await abortable(judge(), signal)
+      return await abortable(look(), signal)
     } catch (error) {
-      return { reasons: [isMissing(error) ? 'schema_drift' : 'database_unreachable'], details: { error } }
+      return { reasons: [isMissingObject(error) ? 'schema_drift' : 'database_unreachable'], details: { error } }
     } finally {
       dispose()
     }
   }
 
-  async function judge(): Promise<Judgement> {
+  async function look(): Promise<Assessment> {
     await log.database.run(sql`/* server.ping */ select 1`)
-    const problems = await drift()
+    const problems = await readDrift()
     if (problems.length > 0) return { reasons: ['schema_drift'], details: { problems } }
-    const { consumers } = await figures()
+    const { consumers } = await metrics()
     const behind = consumers.filter(each => isBehind(each, options))
     return { reasons: behind.length > 0 ? ['consumer_lag'] : [], details: { consumers: behind } }
   }
 
-  async function drift(): Promise<readonly unknown[]> {
+  async function readDrift(): Promise<readonly unknown[]> {
     const now = log.clock.now().getTime()
-    if (now - soundAt < driftEveryMs) return []
-    const { ok, problems } = await schema.check()
-    if (ok) soundAt = now
+    if (now - inOrderAt < driftEveryMs) return []
+    const { isHealthy, problems } = await schema.check()
+    if (isHealthy) inOrderAt = now
     return problems
   }
 }
 
-function isBehind({ name, state, isPaused, lag, lagSeconds }: ConsumerFigures, options: HealthOptions): boolean {
+function isBehind({ name, state, isPaused, lag, lagSeconds }: ConsumerMetrics, options: HealthOptions): boolean {
   if (isPaused || state !== 'active') return false
   const own = options.lagLimits?.[name] ?? {}
   const maxLagMs = own.maxLagMs ?? options.maxLagMs ?? 300_000
@@ -99,13 +100,13 @@ function isBehind({ name, state, isPaused, lag, lagSeconds }: ConsumerFigures, o
   return lagSeconds * 1000 > maxLagMs || lag > maxLagEvents
 }
 
-/** A database that is silent must not keep whoever asks waiting for longer than they will. */
+/** Limits how long a request waits for a database that does not answer. */
 export function answerDeadline(clock: Clock | undefined): Deadline {
   return deadline(undefined, answerMs, { what: 'The answer of the database', clock })
 }
 
-/** No such schema, table, column or function: what a statement of ours does not find is not there. */
-function isMissing(error: unknown): boolean {
+/** A statement of ours has found no such schema, table, column or function. */
+function isMissingObject(error: unknown): boolean {
   const { sqlState = '' } = error as { sqlState?: string }
   return isRillflowError(error, 'database_failed') && /^(3F000|42P01|42703|42883)$/.test(sqlState)
 }

@@ -102,3 +102,33 @@ function statusOf(all: readonly { row: Row; status: ConsumerStatus }[]): GroupSt
     })),
   }
 }
+
+export interface DeliveryCounts {
+  readonly consumer: string
+  /** Acknowledged beyond the checkpoint. */
+  readonly acked: number
+  /** Given back, to be delivered again. */
+  readonly givenBack: number
+}
+
+/** The deliveries of each subscription beyond its checkpoint; the newest 10 000 of each are counted. */
+export async function countDeliveries(log: Log, consumers: readonly string[]): Promise<DeliveryCounts[]> {
+  const rows = await log.database.run<{
+    consumer: string
+    acked: number
+    given_back: number
+  }>(sql`/* subscriptions.count */
+    select c.name as consumer, d.acked, d.given_back
+    from unnest(${consumers}::text[]) as c(name)
+    cross join lateral (
+      select count(*) filter (where n.acked_at is not null) as acked,
+        count(*) filter (where n.acked_at is null) as given_back
+      from (
+        select acked_at
+        from ${subscriptionNames(log).deliveries}
+        where consumer = c.name
+        order by position desc
+        limit 10000) as n) as d
+    order by c.name`)
+  return rows.map(row => ({ consumer: row.consumer, acked: row.acked, givenBack: row.given_back }))
+}

@@ -1,30 +1,30 @@
 /**
- * Breadcrumbs, for development: what one request has touched, and what came of it.
+ * Breadcrumbs, for development: what one request has read and written, and what happened because of it.
  *
  *     const { value, crumbs, mermaid } = await store.trace(async () => {
  *       await placeOrder('order-42')
- *       await store.projections.waitFor('orders', …)      what runs in a daemon is seen as long as the function does
+ *       await store.consumers.waitFor(orders, …)      what a runner does is recorded until the function ends
  *     })
  *
  * What the function itself does is known by its asynchronous context. What follows from it, a projection or a handler,
- * runs elsewhere, and is known by the correlation id of the events: theirs are collected as they are written. Somebody
- * else's work on the same events, at the same time, is therefore in it; other events of the same batch are not.
+ * runs elsewhere and is known by the correlation ids of the events, which are collected as the events are written. So the
+ * trace has also what other code does with the same events at the same time; other events of the same batch are not in it.
  *
- * While nobody traces, nothing is subscribed, and contexts are not followed (which would make every promise dearer).
+ * Without a trace nothing is subscribed and contexts are not followed, which would make every promise slower.
  */
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { InvalidOption } from '../core/errors.ts'
-import { drawCrumbs } from './diagram.ts'
+import { drawCrumbs } from './mermaid.ts'
 import type { Span, SpanEvent } from './span.ts'
 import { channels } from './telemetry.ts'
 
 export interface Trace<T> {
-  /** What the function gave back. */
+  /** What the function returned. */
   readonly value: T
   /** In the order they began. */
   readonly crumbs: readonly Crumb[]
-  /** False if there were more than are kept. */
+  /** False if there were more than `maxCrumbs`. */
   readonly isWhole: boolean
   /** A sequence diagram of Mermaid. */
   mermaid(): string
@@ -37,7 +37,7 @@ export interface Crumb {
   readonly name: string
   /** What was done, in a word or two: `OrderPlaced`, `put customers`. */
   readonly what: string
-  /** The crumb it is because of, by its place among the crumbs; undefined if it is the request itself. */
+  /** The index of the crumb that caused it; undefined if the request itself did. */
   readonly from: number | undefined
   /** The events it wrote. */
   readonly events: readonly SpanEvent[]
@@ -58,7 +58,7 @@ export type CrumbKind =
   | 'schedule'
 
 export interface TraceOptions {
-  /** How many crumbs are kept. Default 1000. */
+  /** How many crumbs are recorded. Default 1000. */
   maxCrumbs?: number | undefined
 }
 
@@ -66,22 +66,22 @@ interface Recording {
   readonly schema: string
   readonly crumbs: Growing[]
   readonly maxCrumbs: number
-  /** The workflows that its events belong to. */
+  /** The correlation ids of its events. */
   readonly correlations: Set<string>
-  /** By event: the crumb that wrote it. */
+  /** The crumb that wrote each event, by the id of the event. */
   readonly writers: Map<string, number>
   isWhole: boolean
 }
 
 type Growing = { -readonly [K in keyof Crumb]: Crumb[K] }
 
-/** Where the code that runs now is: in whose recording, inside of which crumb. */
-interface Place {
+/** What the code that runs now belongs to: a recording, and a crumb in it. */
+interface TraceContext {
   readonly recording: Recording
   readonly crumb: number | undefined
 }
 
-const places = new AsyncLocalStorage<Place | undefined>()
+const contexts = new AsyncLocalStorage<TraceContext | undefined>()
 let tracing = 0
 
 export async function recordTrace<T>(
@@ -93,42 +93,45 @@ export async function recordTrace<T>(
     throw new InvalidOption({ option: 'maxCrumbs', reason: `must be a whole number from 1, not ${String(maxCrumbs)}` })
   const lists = { crumbs: [], correlations: new Set<string>(), writers: new Map<string, number>() }
   const recording: Recording = { schema, maxCrumbs, isWhole: true, ...lists }
-  const onSpan = (message: unknown): void => hearSpan(recording, message as Span)
-  const onDocuments = (message: unknown): void => hearDocuments(recording, message as DocumentsTouched)
+  const onSpan = (message: unknown): void => onSpanBegin(recording, message as Span)
+  const onDocuments = (message: unknown): void => onDocumentsTouched(recording, message as DocumentsTouched)
   subscribe(channels.span, onSpan)
   subscribe(channels.documents, onDocuments)
   tracing++
   try {
-    const value = await places.run({ recording, crumb: undefined }, work)
+    const value = await contexts.run({ recording, crumb: undefined }, work)
     const crumbs: readonly Crumb[] = [...recording.crumbs]
     return { value, crumbs, isWhole: recording.isWhole, mermaid: () => drawCrumbs(crumbs, recording.isWhole) }
   } finally {
     unsubscribe(channels.span, onSpan)
     unsubscribe(channels.documents, onDocuments)
-    if (--tracing === 0) places.disable()
+    if (--tracing === 0) contexts.disable()
   }
 }
 
-function hearSpan(recording: Recording, span: Span): void {
+function onSpanBegin(recording: Recording, span: Span): void {
   if (span.schema !== recording.schema) return
-  const place = places.getStore()
+  const context = contexts.getStore()
   if (span.causes.length === 0) {
-    if (place?.recording === recording) follow(recording, span, place.crumb, span.fields)
+    if (context?.recording === recording) follow(recording, span, context.crumb, span.fields)
+    // A schedule is run by a loop, which has no context, and no event causes it: it is recorded while the trace runs.
+    else if (context === undefined && span.name === 'workflows.schedule')
+      follow(recording, span, undefined, span.fields)
     return
   }
-  const own = span.causes.filter(cause => recording.correlations.has(cause.correlationId))
-  const isOurs = own.length > 0 && span.fields.kind !== 'dispatcher'
-  // What a daemon does for others is not ours, even if it was started inside of the request.
-  if (!isOurs && place?.recording === recording) span.enter(inside => places.run(undefined, inside))
-  if (isOurs)
-    follow(recording, span, recording.writers.get(own[0]!.id), { ...span.fields, types: own.map(({ type }) => type) })
+  const ours = span.causes.filter(cause => recording.correlations.has(cause.correlationId))
+  const isTraced = ours.length > 0 && span.fields.kind !== 'dispatcher'
+  // What a runner does for other events is not part of the trace, even if it was started inside the request.
+  if (!isTraced && context?.recording === recording) span.enter(inside => contexts.run(undefined, inside))
+  if (isTraced)
+    follow(recording, span, recording.writers.get(ours[0]!.id), { ...span.fields, types: ours.map(({ type }) => type) })
 }
 
 function follow(recording: Recording, span: Span, from: number | undefined, fields: Record<string, unknown>): void {
   const { kind, name, what } = describe(span.name, fields)
   const at = add(recording, { kind, name, what, from, events: [], durationMs: undefined, error: undefined })
   if (at === undefined) return
-  span.enter(inside => places.run({ recording, crumb: at }, inside))
+  span.enter(inside => contexts.run({ recording, crumb: at }, inside))
   span.onWrite(events => note(recording, at, events))
   span.onEnd(({ durationMs, error }) => {
     Object.assign(recording.crumbs[at]!, { durationMs, error })
@@ -184,19 +187,19 @@ interface DocumentsTouched {
   readonly documents: number
 }
 
-function hearDocuments(recording: Recording, touched: DocumentsTouched): void {
-  const place = places.getStore()
-  if (place?.recording !== recording || touched.schema !== recording.schema) return
+function onDocumentsTouched(recording: Recording, touched: DocumentsTouched): void {
+  const context = contexts.getStore()
+  if (context?.recording !== recording || touched.schema !== recording.schema) return
   const { collection, statement, documents } = touched
   const verb = statement.slice(statement.indexOf('.') + 1).replaceAll('_', ' ')
   const what = `${verb}, ${documents} ${documents === 1 ? 'document' : 'documents'}`
   add(recording, {
-    ...{ kind: 'document', name: collection, what, from: place.crumb },
+    ...{ kind: 'document', name: collection, what, from: context.crumb },
     ...{ events: [], durationMs: undefined, error: undefined },
   })
 }
 
-/** The place of the crumb; undefined if there is no room for it. */
+/** Returns the index of the crumb; undefined if there is no room for it. */
 function add(recording: Recording, crumb: Growing): number | undefined {
   if (recording.crumbs.length < recording.maxCrumbs) return recording.crumbs.push(crumb) - 1
   recording.isWhole = false

@@ -1,19 +1,22 @@
-/** Metrics in the text format of Prometheus (version 0.0.4): families one after the other, each under its HELP and TYPE. */
+/**
+ * Metrics in the text format of Prometheus (version 0.0.4): families one after the other, each under its HELP and TYPE.
+ * Sources are merged: a metric appears once, with the series of all sources.
+ */
 import { type Family, gauges, type Sample } from './metrics.ts'
 
 export const contentType = 'text/plain; version=0.0.4; charset=utf-8'
 
-/** Where numbers come from: a store, or one tenant of it. */
+/** Where metrics come from: a store, or one tenant of it. */
 export interface MetricSource {
   readonly tenant?: string | undefined
   readonly families: readonly Family[]
 }
 
 /**
- * Of a metric at most `mostSeries` series are shown; how many more there are is told by `series_dropped`. A histogram's
- * buckets are one series.
+ * At most `maxSeries` series of a metric are shown; `series_dropped` has the number of the others. The buckets of a
+ * histogram are one series.
  */
-export function renderMetrics(sources: readonly MetricSource[], mostSeries = 1000): string {
+export function renderMetrics(sources: readonly MetricSource[], maxSeries = 1000): string {
   const families = new Map<string, Family & { readonly samples: Sample[] }>()
   for (const { tenant, families: own } of sources) {
     for (const family of own) {
@@ -25,26 +28,26 @@ export function renderMetrics(sources: readonly MetricSource[], mostSeries = 100
   }
   const dropped: Sample[] = []
   const shown = [...families.values()].map(family => {
-    const samples = bounded(family.samples, mostSeries)
-    const left = seriesOf(family.samples) - seriesOf(samples)
+    const samples = firstSeries(family.samples, maxSeries)
+    const left = countSeries(family.samples) - countSeries(samples)
     if (left > 0) dropped.push({ labels: { metric: `rillflow_${family.name}` }, value: left })
     return { ...family, samples }
   })
   shown.push({ name: 'series_dropped', type: 'gauge', help: gauges.series_dropped.help, samples: dropped })
-  return shown.map(render).join('')
+  return shown.map(renderFamily).join('')
 }
 
-function bounded(samples: readonly Sample[], mostSeries: number): Sample[] {
+function firstSeries(samples: readonly Sample[], maxSeries: number): Sample[] {
   const series = new Set<string>()
   return samples.filter(sample => {
     const key = seriesKey(sample)
-    if (!series.has(key) && series.size >= mostSeries) return false
+    if (!series.has(key) && series.size >= maxSeries) return false
     series.add(key)
     return true
   })
 }
 
-function seriesOf(samples: readonly Sample[]): number {
+function countSeries(samples: readonly Sample[]): number {
   return new Set(samples.map(seriesKey)).size
 }
 
@@ -52,7 +55,7 @@ function seriesKey({ labels: { le: _, ...labels } }: Sample): string {
   return JSON.stringify(labels)
 }
 
-function render({ name, type, help, samples }: Family): string {
+function renderFamily({ name, type, help, samples }: Family): string {
   const full = `rillflow_${name}`
   const lines = samples.map(
     sample => `${full}${sample.suffix ?? ''}${labelsText(sample.labels)} ${numberText(sample.value)}\n`,
@@ -69,7 +72,7 @@ function escapeHelp(text: string): string {
   return text.replaceAll('\\', '\\\\').replaceAll('\n', '\\n')
 }
 
-/** Names come from anywhere: a line break or a quote in one must not begin another series. */
+/** Names can contain anything: a line break or a quote in one must not begin another series. */
 function escapeLabel(text: string): string {
   return text.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n')
 }

@@ -1,12 +1,13 @@
 /**
- * Spans: what takes its time, from its beginning to its end, and because of which events.
+ * Spans: work that takes time, from its beginning to its end, with the events that caused it.
  *
  *     events.append ─► [event, with the trace context in its headers] ─► consumers.batch, workflows.run ─► workflows.emit ─► …
  *     workflows.schedule ─► [event]                                       consumers.replay, subscriptions.deliver
  *
- * A span is published on one channel when it begins. Who listens may run it inside of something (`enter`), put headers
- * into the events that are written by it (`headers`), and hear of its end (`onEnd`). Nobody listening costs one look at a
- * property, 21 ns on a busy machine (load 19, best of seven runs of 5 million), and allocates nothing.
+ * A span is published on one channel when it begins. A subscriber may run the span inside a function of its own (`enter`),
+ * add headers to the events that the span writes (`headers`), and be called at its end (`onEnd`). Without a subscriber a
+ * span costs one look at a property, 21 ns on a busy machine (load 19, best of seven runs of 5 million), and allocates
+ * nothing.
  */
 import { type Channel, channel } from 'node:diagnostics_channel'
 
@@ -24,13 +25,13 @@ export type SpanName =
 export interface SpanStart {
   readonly name: SpanName
   readonly schema: string
-  /** The events it is because of. */
+  /** The events that caused it. */
   readonly causes?: readonly SpanCause[] | undefined
   /** What else is known of it. More may be known at its end. */
   readonly fields: Record<string, unknown>
 }
 
-/** An event, as far as a span tells of it. */
+/** An event that caused a span. */
 export interface SpanCause {
   readonly id: string
   readonly type: string
@@ -49,16 +50,16 @@ export interface SpanEvent {
 /** The message of the channel `span`. */
 export interface Span extends SpanStart {
   readonly causes: readonly SpanCause[]
-  /** Put here what the events written within it are to carry in their headers. */
+  /** Headers for the events that are written within the span. */
   readonly headers: Record<string, string>
-  /** These events are written within it: told before they are sent, so nobody can have read them. */
+  /** Reports the events that are written within it, before they are sent, so that no reader can have seen them. */
   wrote(events: readonly SpanEvent[]): void
-  onWrite(hear: (events: readonly SpanEvent[]) => void): void
-  /** Runs the work inside of `around`, which must call what it is given, once. */
+  onWrite(listener: (events: readonly SpanEvent[]) => void): void
+  /** Runs the work inside `around`, which must call the function it is given, once. */
   enter(around: <T>(work: () => T) => T): void
-  /** Calls back at its end; with an error if it has failed. */
-  onEnd(hear: (end: SpanEnd) => void): void
-  /** It has failed, though nothing is thrown. */
+  /** Calls the listener at the end, with an error if the span has failed. */
+  onEnd(listener: (end: SpanEnd) => void): void
+  /** Marks the span as failed although nothing is thrown. */
   fail(error: unknown): void
 }
 
@@ -69,22 +70,22 @@ export interface SpanEnd {
 
 export const spanChannel: Channel = channel('rillflow:telemetry.span')
 
-/** Runs `work` as a span. To be called only if somebody listens. */
+/** Runs `work` as a span. To be called only if there is a subscriber. */
 export async function runSpan<T>(start: SpanStart, work: (span: Span) => Promise<T>): Promise<T> {
   const arounds: (<R>(inside: () => R) => R)[] = []
-  const hearers: ((end: SpanEnd) => void)[] = []
-  const readers: ((events: readonly SpanEvent[]) => void)[] = []
+  const endListeners: ((end: SpanEnd) => void)[] = []
+  const writeListeners: ((events: readonly SpanEvent[]) => void)[] = []
   let failure: { readonly error: unknown } | undefined
   const span: Span = {
     ...start,
     causes: start.causes ?? [],
     headers: {},
     wrote: events => {
-      for (const hear of readers) hear(events)
+      for (const listener of writeListeners) listener(events)
     },
-    onWrite: hear => void readers.push(hear),
+    onWrite: listener => void writeListeners.push(listener),
     enter: around => void arounds.push(around),
-    onEnd: hear => void hearers.push(hear),
+    onEnd: listener => void endListeners.push(listener),
     fail(error) {
       failure = { error }
     },
@@ -102,13 +103,13 @@ export async function runSpan<T>(start: SpanStart, work: (span: Span) => Promise
     failure = { error }
     throw error
   } finally {
-    for (const hear of hearers) hear({ durationMs: performance.now() - started, ...failure })
+    for (const listener of endListeners) listener({ durationMs: performance.now() - started, ...failure })
   }
 }
 
 /**
- * The trace context of the event that is the cause goes on to what is emitted because of it, whether or not this process has
- * somebody who listens: the next one may.
+ * The trace context of the event that caused something, for the headers of what is emitted because of it. It is passed on
+ * also if this process has no subscriber: the next process may have one.
  */
 export function contextOf(headers: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const { traceparent, tracestate } = headers
@@ -116,7 +117,7 @@ export function contextOf(headers: Readonly<Record<string, unknown>>): Record<st
   return typeof tracestate === 'string' ? { traceparent, tracestate } : { traceparent }
 }
 
-/** Options of a write, with what listeners of its span put into the headers; the caller's own headers win. */
+/** Options of a write with the headers that subscribers of its span have added; the caller's own headers win. */
 export function carrying<O extends { headers?: Readonly<Record<string, unknown>> | undefined }>(
   options: O,
   span: Span | undefined,

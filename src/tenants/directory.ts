@@ -1,15 +1,23 @@
 /**
- * The directory: which tenant is on which of many servers. Two small tables in a database of their own, or of any.
+ * The directory: which of many servers has which tenant. It is two small tables in a database of their own, or in any
+ * other.
  *
- *     (none) ──place──► active ──begin──► moving ──end──► active, on the other server, or where it was
- *                                                         each step adds one to the epoch, and only who holds it can make it
+ *     (none) ──place──► active ──beginMove──► moving ──endMove──► active, on the other server or on the same
  *
- * It says who owns a tenant, and is asked only when a process does not know: a directory that is away stops nobody who
- * does. A row is there before the schema is, so that no two processes place one tenant on two servers.
+ * Guarantees:
+ * - A tenant has one row, and the row exists before the schema does: two processes never place one tenant on two servers.
+ * - Each step of a move raises the epoch, and only the mover that holds the row can make a step.
+ * - It is asked only by a process that does not know where a tenant is. So a directory that cannot be reached does not
+ *   affect tenants whose server is known.
+ *
+ * What can fail: it cannot be reached (`DirectoryUnreachable`), or was never made (`DirectoryMissing`). A server that
+ * cannot be reached affects only its own tenants; the next call tries to connect again.
  */
 import { isRillflowError, type RillflowError } from '../core/errors.ts'
 import { checkName } from '../core/name.ts'
 import type { Database, Executor } from '../database/database.ts'
+import { shareListeners } from '../database/handle.ts'
+import { openPostgres, type PostgresOptions } from '../database/postgres/postgres.ts'
 import { identifier, sql } from '../database/sql.ts'
 import {
   DirectoryMissing,
@@ -19,7 +27,7 @@ import {
   TenantMoving,
   TenantNotFound,
 } from './errors.ts'
-import type { Placement } from './placement.ts'
+import type { Placement, Placements } from './placement.ts'
 import { schemaOfTenant } from './tenant-name.ts'
 
 export interface Directory {
@@ -27,20 +35,24 @@ export interface Directory {
   list(): Promise<Placement[]>
   place(tenant: string, server: string | undefined): Promise<Placement>
   forget(tenant: string): Promise<void>
-  servers(): Promise<{ name: string; url: string }[]>
+  servers(): Promise<ListedServer[]>
   addServer(name: string, url: string): Promise<void>
-  /** Takes hold of a tenant, to move it; again by the same mover prolongs that. `TenantMoving` if another has it. */
-  hold(tenant: string, mover: string, holdMs: number): Promise<Journey>
-  /** Says where it is on its way to. */
-  begin(tenant: string, mover: string, to: string): Promise<Journey>
-  /** It is where it was on its way to, or, if it has not moved, stays where it is. */
-  end(tenant: string, mover: string, hasMoved: boolean): Promise<Journey>
-  /** Lets go of it. */
+  /** Holds a tenant for a mover; again by the same mover prolongs it. `TenantMoving` if another mover holds it. */
+  hold(tenant: string, mover: string, holdMs: number): Promise<MovablePlacement>
+  /** Records the server that the tenant is being moved to. */
+  beginMove(tenant: string, mover: string, to: string): Promise<MovablePlacement>
+  /** The move has ended: with `hasMoved` the tenant is on the new server, otherwise it stays where it was. */
+  endMove(tenant: string, mover: string, hasMoved: boolean): Promise<MovablePlacement>
   release(tenant: string, mover: string): Promise<void>
 }
 
-/** A tenant that may be on its way. */
-export interface Journey extends Placement {
+export interface ListedServer {
+  readonly name: string
+  readonly url: string
+}
+
+/** The placement of a tenant that may be on the way to another server. */
+export interface MovablePlacement extends Placement {
   readonly to: string | undefined
 }
 
@@ -53,29 +65,34 @@ interface Row {
   moving_to: string | null
 }
 
+export interface DirectoryOptions {
+  readonly schema: string
+  readonly prefix: string
+  /** Whether to make the tables if they are missing. */
+  readonly create: boolean
+}
+
 export async function openDirectory(
   database: Database,
-  { schema, prefix, makes }: { schema: string; prefix: string; makes: boolean },
+  { schema, prefix, create }: DirectoryOptions,
 ): Promise<Directory> {
   const servers = identifier(schema, 'servers')
   const tenants = identifier(schema, 'tenants')
-  if (makes) await makeTables(database, schema)
+  if (create) await makeTables(database, schema)
 
   const ask = async <T>(question: (executor: Executor) => Promise<T>): Promise<T> => {
     try {
       return await question(database)
     } catch (error) {
-      throw explained(error, schema)
+      throw toDirectoryError(error, schema)
     }
   }
-  const placed = ({ moving_to: _, ...row }: Row): Placement => row
-  const journey = (row: Row): Journey => ({ ...placed(row), to: row.moving_to ?? undefined })
 
   return {
     find: tenant =>
       ask(async executor => {
-        const row = await read(executor, tenant)
-        return row === undefined ? undefined : placed(row)
+        const row = await readRow(executor, tenant)
+        return row === undefined ? undefined : placementOf(row)
       }),
     list: () =>
       ask(async executor => {
@@ -83,13 +100,13 @@ export async function openDirectory(
           select tenant, server, schema, state, epoch, moving_to
           from ${tenants}
           order by tenant`)
-        return rows.map(placed)
+        return rows.map(placementOf)
       }),
     place: (tenant, asked) =>
       ask(async executor => {
         const name = schemaOfTenant(tenant, prefix)
-        if (asked !== undefined) await refuseUnknown(executor, asked)
-        // The server with the fewest, if none is asked for.
+        if (asked !== undefined) await refuseUnknownServer(executor, asked)
+        // On the server with the fewest tenants, if none is asked for.
         await executor.run(sql`/* tenants.place */
           insert into ${tenants} (tenant, server, schema)
           select ${tenant}::text, s.name, ${name}::text
@@ -100,11 +117,11 @@ export async function openDirectory(
             order by (select count(*) from ${tenants} as t where t.server = o.name), o.name
             limit 1))
           on conflict (tenant) do nothing`)
-        const row = await read(executor, tenant)
+        const row = await readRow(executor, tenant)
         if (row === undefined) throw new ServerNotFound({ server: asked ?? 'any', known: [] })
         if (asked !== undefined && row.server !== asked)
           throw new TenantElsewhere({ tenant, server: row.server, asked })
-        return placed(row)
+        return placementOf(row)
       }),
     forget: tenant =>
       ask(async executor => {
@@ -131,14 +148,14 @@ export async function openDirectory(
           where tenant = ${tenant}::text
             and (mover = ${mover}::text or mover_until is null or mover_until < clock_timestamp())
           returning tenant, server, schema, state, epoch, moving_to`)
-        if (row !== undefined) return journey(row)
-        if ((await read(executor, tenant)) === undefined) throw new TenantNotFound({ tenant })
-        throw new TenantMoving({ tenant, reason: 'somebody else is at it' })
+        if (row !== undefined) return movableOf(row)
+        if ((await readRow(executor, tenant)) === undefined) throw new TenantNotFound({ tenant })
+        throw new TenantMoving({ tenant, reason: 'another process is moving or dropping it' })
       }),
-    begin: (tenant, mover, to) =>
+    beginMove: (tenant, mover, to) =>
       ask(async executor => {
-        await refuseUnknown(executor, to)
-        const rows = await executor.run<Row>(sql`/* tenants.begin */
+        await refuseUnknownServer(executor, to)
+        const rows = await executor.run<Row>(sql`/* tenants.begin_move */
           update ${tenants}
           set state = 'moving',
             moving_to = ${to}::text,
@@ -146,11 +163,11 @@ export async function openDirectory(
           where tenant = ${tenant}::text
             and mover = ${mover}::text
           returning tenant, server, schema, state, epoch, moving_to`)
-        return held(tenant, rows)
+        return heldRow(tenant, rows)
       }),
-    end: (tenant, mover, hasMoved) =>
+    endMove: (tenant, mover, hasMoved) =>
       ask(async executor => {
-        const rows = await executor.run<Row>(sql`/* tenants.end */
+        const rows = await executor.run<Row>(sql`/* tenants.end_move */
           update ${tenants}
           set state = 'active',
             server = case when ${hasMoved}::boolean then moving_to else server end,
@@ -159,7 +176,7 @@ export async function openDirectory(
           where tenant = ${tenant}::text
             and mover = ${mover}::text
           returning tenant, server, schema, state, epoch, moving_to`)
-        return held(tenant, rows)
+        return heldRow(tenant, rows)
       }),
     release: (tenant, mover) =>
       ask(async executor => {
@@ -172,12 +189,7 @@ export async function openDirectory(
       }),
   }
 
-  function held(tenant: string, [row]: readonly Row[]): Journey {
-    if (row === undefined) throw new TenantMoving({ tenant, reason: 'somebody else has taken over its move' })
-    return journey(row)
-  }
-
-  async function read(executor: Executor, tenant: string): Promise<Row | undefined> {
+  async function readRow(executor: Executor, tenant: string): Promise<Row | undefined> {
     const [row] = await executor.run<Row>(sql`/* tenants.find */
       select tenant, server, schema, state, epoch, moving_to
       from ${tenants}
@@ -185,17 +197,30 @@ export async function openDirectory(
     return row
   }
 
-  async function readServers(executor: Executor): Promise<{ name: string; url: string }[]> {
-    return executor.run<{ name: string; url: string }>(sql`/* tenants.servers */
+  async function readServers(executor: Executor): Promise<ListedServer[]> {
+    return executor.run<ListedServer & object>(sql`/* tenants.servers */
       select name, url
       from ${servers}
       order by name`)
   }
 
-  async function refuseUnknown(executor: Executor, server: string): Promise<void> {
+  async function refuseUnknownServer(executor: Executor, server: string): Promise<void> {
     const known = (await readServers(executor)).map(({ name }) => name)
     if (!known.includes(server)) throw new ServerNotFound({ server, known })
   }
+}
+
+function placementOf({ moving_to: _, ...row }: Row): Placement {
+  return row
+}
+
+function movableOf(row: Row): MovablePlacement {
+  return { ...placementOf(row), to: row.moving_to ?? undefined }
+}
+
+function heldRow(tenant: string, [row]: readonly Row[]): MovablePlacement {
+  if (row === undefined) throw new TenantMoving({ tenant, reason: 'another process has taken over its move' })
+  return movableOf(row)
 }
 
 async function makeTables(database: Database, schema: string): Promise<void> {
@@ -215,20 +240,66 @@ async function makeTables(database: Database, schema: string): Promise<void> {
   mover_until timestamptz)`,
   ]
   await database.transaction(async tx => {
-    // `if not exists` alone fails when two do it at once.
+    // `if not exists` alone fails when two processes run it at the same time.
     await tx.run(sql`/* tenants.make_lock */
       select pg_advisory_xact_lock(hashtextextended(${`rillflow directory ${schema}`}::text, 0))`)
     for (const text of statements) await tx.run({ label: 'tenants.make', text, values: [] })
   })
 }
 
-function explained(error: unknown, schema: string): unknown {
+function toDirectoryError(error: unknown, schema: string): unknown {
   if (!isRillflowError(error)) return error
   if (isRillflowError(error, 'database_failed') && (error as { sqlState?: string }).sqlState === '42P01')
     return new DirectoryMissing({ schema }, error)
-  return awayCodes.has((error as RillflowError).code)
+  return unreachableCodes.has((error as RillflowError).code)
     ? new DirectoryUnreachable({ reason: (error as RillflowError).message }, error)
     : error
 }
 
-const awayCodes: ReadonlySet<string> = new Set(['database_unreachable', 'connection_lost', 'server_in_recovery'])
+const unreachableCodes: ReadonlySet<string> = new Set(['database_unreachable', 'connection_lost', 'server_in_recovery'])
+
+export interface DirectoryPlacementsOptions {
+  readonly prefix: string
+  /** Addresses that this process uses instead of those in the directory. */
+  readonly urls: Readonly<Record<string, string>>
+  readonly pool: PostgresOptions
+}
+
+/** Tenants on many servers. Each server has one pool, opened when it is first used. */
+export function directoryPlacements(
+  directory: Directory,
+  directoryDatabase: Database,
+  { prefix, urls, pool }: DirectoryPlacementsOptions,
+): Placements {
+  const opened = new Map<string, Promise<Database>>()
+
+  const connect = async (server: string): Promise<Database> => {
+    const listed = urls[server] === undefined ? await directory.servers() : []
+    const url = urls[server] ?? listed.find(({ name }) => name === server)?.url
+    if (url === undefined) throw new ServerNotFound({ server, known: listed.map(({ name }) => name) })
+    return shareListeners(await openPostgres({ ...pool, url }))
+  }
+
+  return {
+    traits: { ...directoryDatabase, neighbours: new Set(), maxConnections: pool.maxConnections ?? 10 },
+    prefix,
+    find: directory.find,
+    list: directory.list,
+    place: directory.place,
+    forget: directory.forget,
+    servers: async () => (await directory.servers()).map(({ name }) => name),
+    databaseOf(server) {
+      const known = opened.get(server)
+      if (known !== undefined) return known
+      const connecting = connect(server)
+      opened.set(server, connecting)
+      connecting.catch(() => opened.delete(server))
+      return connecting
+    },
+    async close(closeMs) {
+      const ends = await Promise.allSettled(opened.values())
+      const databases = ends.flatMap(each => (each.status === 'fulfilled' ? [each.value] : []))
+      await Promise.all([...databases, directoryDatabase].map(database => database.close(closeMs)))
+    },
+  }
+}

@@ -1,5 +1,18 @@
-/** Where a tenant is. Two things know it: the catalogue of one database, or a directory of many. */
+/**
+ * Placement: which server and schema a tenant has. There are two ways to know it.
+ *
+ *     tenancy: 'schema'         the catalogue of one database: every schema with the prefix that has a store is a tenant
+ *     tenancy: { directory }    the directory, for many servers (`directory.ts`)
+ *
+ * With one database there is no list that could disagree with the schemas. A tenant that is still being imported is
+ * listed, so that it can be looked at and dropped, but nothing opens it.
+ */
+import { InvalidOption } from '../core/errors.ts'
 import type { Database } from '../database/database.ts'
+import { shareListeners } from '../database/handle.ts'
+import { sql } from '../database/sql.ts'
+import { unfinishedMigrations } from '../transfer/export/selection.ts'
+import { schemaOfTenant, tenantOfSchema } from './tenant-name.ts'
 
 export interface Placement {
   readonly tenant: string
@@ -11,22 +24,75 @@ export interface Placement {
 }
 
 export interface Placements {
-  /** Of the servers; alike for all of them. */
+  /** The properties that the databases of all servers share. */
   readonly traits: Pick<
     Database,
     'engine' | 'soleUser' | 'neighbours' | 'maxConnections' | 'batch' | 'files' | 'refuseInsideTransaction'
   >
   readonly prefix: string
-  /** Asks, every time. */
+  /** Looks the tenant up, every time. */
   find(tenant: string): Promise<Placement | undefined>
   list(): Promise<Placement[]>
-  /** Says where a new tenant goes, before its schema is made; the place it has already if there is one. */
+  /** Decides where a new tenant goes, before its schema is made. Returns the placement of a tenant that has one. */
   place(tenant: string, server: string | undefined): Promise<Placement>
-  /** After its schema is gone. */
+  /** Forgets a tenant whose schema was dropped. */
   forget(tenant: string): Promise<void>
-  /** The servers there are. */
+  /** The names of all servers. */
   servers(): Promise<string[]>
   /** The database of a server, opened on first use and shared by all tenants on it. */
   databaseOf(server: string): Promise<Database>
   close(closeMs: number): Promise<void>
+}
+
+/** The name of the one server there is. */
+const onlyServer = 'default'
+
+/** All tenants in one database. */
+export function schemaPlacements(given: Database, prefix: string): Placements {
+  const database = shareListeners(given)
+  const placementOf = (tenant: string): Placement => ({
+    tenant,
+    server: onlyServer,
+    schema: schemaOfTenant(tenant, prefix),
+    state: 'active',
+    epoch: 0,
+  })
+  const readSchemas = async (schema: string | undefined): Promise<string[]> => {
+    const rows = await database.runArrays(sql`/* tenants.schemas */
+      select n.nspname::text
+      from pg_namespace as n
+      where starts_with(n.nspname, ${schema ?? prefix}::text)
+        and (${schema ?? null}::text is null or n.nspname = ${schema ?? null}::text)
+        and exists (
+          select
+          from pg_class as c
+          where c.relnamespace = n.oid
+            and c.relname in ('migrations', ${unfinishedMigrations}::text))
+      order by n.nspname`)
+    return rows.map(([name]) => name as string)
+  }
+  return {
+    traits: database,
+    prefix,
+    async find(tenant) {
+      const found = await readSchemas(schemaOfTenant(tenant, prefix))
+      return found.length > 0 ? placementOf(tenant) : undefined
+    },
+    async list() {
+      const tenants = (await readSchemas(undefined)).map(schema => tenantOfSchema(schema, prefix))
+      return tenants.filter(tenant => tenant !== undefined).map(placementOf)
+    },
+    async place(tenant, server) {
+      if (server !== undefined && server !== onlyServer)
+        throw new InvalidOption({
+          option: 'server',
+          reason: 'needs a directory: all tenants of this store are in one database',
+        })
+      return placementOf(tenant)
+    },
+    forget: async () => {},
+    servers: async () => [onlyServer],
+    databaseOf: async () => database,
+    close: closeMs => database.close(closeMs),
+  }
 }

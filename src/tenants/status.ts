@@ -1,4 +1,4 @@
-/** How tenants are: version, drift, size and lag of each. */
+/** The status of a tenant: its version, what differs from its declarations, its size, and how far its consumers are behind. */
 import { readStatus } from '../consumers/status.ts'
 import type { Database } from '../database/database.ts'
 import { identifier, sql } from '../database/sql.ts'
@@ -11,19 +11,19 @@ export interface TenantStatus extends Placement {
   readonly version: number
   /** What a sync would make. */
   readonly pending: readonly string[]
-  /** What is not as migrations and declarations made it. */
+  /** What differs from what migrations and declarations made. */
   readonly drift: readonly string[]
-  /** Of all its tables and indexes. */
+  /** The size of all its tables and indexes. */
   readonly bytes: number
-  /** About how many events, as the server estimates. */
+  /** The number of events, as the server estimates it. */
   readonly events: number
   /** The highest position drawn. */
   readonly head: number
-  /** Positions that the consumer furthest behind has to go; paused ones do not count. */
+  /** How many positions the slowest consumer is behind. Paused consumers do not count. */
   readonly lag: number
 }
 
-export async function readTenant(
+export async function readTenantStatus(
   placement: Placement,
   { database, schema, log }: { database: Database; schema: Schema; log: Log },
 ): Promise<TenantStatus> {
@@ -52,9 +52,9 @@ export async function readTenant(
     version: row!.version,
     pending,
     drift: problems.map(({ object, problem }) => `${object} ${problem}`),
-    bytes: Number(row!.bytes),
+    bytes: row!.bytes,
     events: row!.events,
     head: row!.head,
-    lag: lags.reduce((most, lag) => (lag > most ? lag : most), 0),
+    lag: Math.max(0, ...lags),
   }
 }

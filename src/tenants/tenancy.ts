@@ -1,13 +1,29 @@
-/** A store with tenants: which placements it has, an instance for each tenant that is asked for, and one door to all. */
+/**
+ * Tenancy: one store object for many tenants. It opens the placements, keeps a store for each tenant that is asked for,
+ * and gives a store whose members act on the current tenant.
+ *
+ *     openTenancy ─► placements (one database, or a directory)
+ *                 ─► instanceOf(tenant) ─► the tenant's store, assembled once per process
+ *     currentTenantStore ─► store.events ─► the store of the tenant that `tenant: () => …` returns
+ *
+ * The instance of a tenant that exists stays until the store is closed. From a thousand instances on, those of tenants
+ * that turned out not to exist are released, so that names invented by requests do not fill the memory.
+ */
+import type { Consumers } from '../consumers/consumers.ts'
+import type { Daemon, DaemonOptions } from '../consumers/runners/daemon.ts'
 import { InvalidOption } from '../core/errors.ts'
 import type { Database } from '../database/database.ts'
 import { openPostgres, type PostgresOptions } from '../database/postgres/postgres.ts'
-import { type Directory, openDirectory } from './directory.ts'
-import { openGate } from './gate.ts'
-import type { TenantInstance } from './instance.ts'
-import type { Placements } from './placement.ts'
-import { schemaPlacements } from './schemas.ts'
-import { serverPlacements } from './servers.ts'
+import type { Log } from '../events/log.ts'
+import type { Wake } from '../events/order/wake.ts'
+import type { Schema } from '../schema/schema.ts'
+import type { TableRegistry } from '../schema/table.ts'
+import type { Seats } from '../workflows/work/seats.ts'
+import type { Worker, WorkerOptions } from '../workflows/work/worker.ts'
+import { type Directory, directoryPlacements, openDirectory } from './directory.ts'
+import { TenantRequired } from './errors.ts'
+import { type Placements, schemaPlacements } from './placement.ts'
+import { openTenantDatabase, type TenantDatabase } from './tenant-database.ts'
 import { checkTenantName, checkTenantPrefix, schemaOfTenant } from './tenant-name.ts'
 import { openTenants, type Tenants } from './tenants.ts'
 
@@ -19,36 +35,54 @@ export interface DirectoryTenancy {
   readonly directory: string
   /** The directory's schema there. Default `rillflow_directory`. */
   readonly schema?: string | undefined
-  /** Addresses of servers by name, for this process; others are taken from the directory. */
+  /** Addresses of servers by name, for this process. Others are read from the directory. */
   readonly servers?: Readonly<Record<string, string>> | undefined
+}
+
+/** The store of one tenant in this process, with the parts that are needed to run it. */
+export interface TenantInstance<S> {
+  readonly tenant: string
+  readonly store: S
+  readonly tenantDatabase: TenantDatabase
+  readonly schema: Schema
+  readonly tables: TableRegistry
+  readonly log: Log
+  readonly wake: Wake
+  readonly consumers: Consumers
+  /** Resolves when everything that is registered for the tenant is active: to false if registering has failed. */
+  readonly registered: Promise<boolean>
+  daemon(options: DaemonOptions): Daemon
+  worker(options: WorkerOptions, seats?: Seats): Worker
+  /** Deletes old rows, a few times a day, until the function returned is called. */
+  startUpkeep(): () => void
+  close(): Promise<void>
 }
 
 export interface TenancyOptions<S> {
   /** Default `tenant_`. */
   readonly prefix: string
-  /** Whether the directory may be made. */
-  readonly makes: boolean
+  /** Whether the directory is made if it is missing. */
+  readonly create: boolean
   readonly pool: PostgresOptions
   /** Opens the database of a store that has all its tenants in one. */
   database(): Promise<Database>
-  /** Puts together the store of one tenant; `gate` is the way to its database. */
-  assemble(tenant: string, schema: string, gate: GateOf): TenantInstance<S>
+  /** Puts together the store of one tenant. */
+  assemble(tenant: string, schema: string, open: OpenTenantDatabase): TenantInstance<S>
 }
 
-/** Given what makes a place ready for use. */
-export type GateOf = (prepare: (database: Database) => Promise<void>) => ReturnType<typeof openGate>
+/** Opens the database of a tenant; `prepare` checks that its store can be used there. */
+export type OpenTenantDatabase = (prepare: (database: Database) => Promise<void>) => TenantDatabase
 
 export interface TenantStores<S> {
   readonly engine: Database['engine']
   readonly tenants: Tenants
   tenant(name: string): S
-  /** Those that this process has used so far. */
+  /** The tenants that this process has used so far. */
   instances(): readonly TenantInstance<S>[]
   close(closeMs: number): Promise<void>
 }
 
-/** Of tenants that were asked for; those that are there, or were never called, are never forgotten. */
-const mostInstances = 1_000
+const maxInstances = 1_000
 
 export async function openTenancy<S>(tenancy: Tenancy, options: TenancyOptions<S>): Promise<TenantStores<S>> {
   const { assemble } = options
@@ -59,15 +93,15 @@ export async function openTenancy<S>(tenancy: Tenancy, options: TenancyOptions<S
   const instanceOf = (tenant: string): TenantInstance<S> => {
     const known = instances.get(checkTenantName(tenant, prefix))
     if (known !== undefined) return known
-    if (instances.size >= mostInstances) forgetStrangers()
-    const gateOf: GateOf = prepare => openGate(placements, tenant, prepare)
-    const instance = assemble(tenant, schemaOfTenant(tenant, prefix), gateOf)
+    if (instances.size >= maxInstances) releaseMissing()
+    const instance = assemble(tenant, schemaOfTenant(tenant, prefix), prepare =>
+      openTenantDatabase(placements, tenant, prepare),
+    )
     instances.set(tenant, instance)
     return instance
   }
-  /** Names that requests have made up must not pile up. */
-  const forgetStrangers = (): void => {
-    for (const [tenant, { gate }] of instances) if (gate.isNowhere) release(tenant).catch(() => {})
+  const releaseMissing = (): void => {
+    for (const [tenant, { tenantDatabase }] of instances) if (tenantDatabase.isMissing) release(tenant).catch(() => {})
   }
   const release = async (tenant: string): Promise<void> => {
     const instance = instances.get(tenant)
@@ -91,19 +125,43 @@ export async function openTenancy<S>(tenancy: Tenancy, options: TenancyOptions<S
 
 async function openPlacements<S>(
   tenancy: Tenancy,
-  { prefix, makes, pool, database }: TenancyOptions<S>,
+  { prefix, create, pool, database }: TenancyOptions<S>,
 ): Promise<{ placements: Placements; directory: Directory | undefined }> {
   if (tenancy === 'schema') return { placements: schemaPlacements(await database(), prefix), directory: undefined }
   if (typeof tenancy !== 'object' || typeof tenancy.directory !== 'string')
     throw new InvalidOption({ option: 'tenancy', reason: `must be 'schema' or { directory: 'postgres://…' }` })
   const own = await openPostgres({ ...pool, url: tenancy.directory, maxConnections: 2 })
   try {
-    const directory = await openDirectory(own, { schema: tenancy.schema ?? 'rillflow_directory', prefix, makes })
+    const directory = await openDirectory(own, { schema: tenancy.schema ?? 'rillflow_directory', prefix, create })
     const urls = tenancy.servers ?? {}
-    if (makes) for (const [name, url] of Object.entries(urls)) await directory.addServer(name, url)
-    return { placements: serverPlacements(directory, own, { prefix, urls, pool }), directory }
+    if (create) for (const [name, url] of Object.entries(urls)) await directory.addServer(name, url)
+    return { placements: directoryPlacements(directory, own, { prefix, urls, pool }), directory }
   } catch (error) {
     await own.close(0)
     throw error
   }
+}
+
+/** Returns the tenant of the current call; undefined if it has none. */
+export type CurrentTenant = () => string | undefined
+
+/**
+ * A store whose members are those of the current tenant. The tenant is looked up whenever a member is read, so
+ * `store.events.append(…)` inside a request goes to the tenant of that request. Without a tenant it throws
+ * `TenantRequired`.
+ */
+export function currentTenantStore<S extends object>(
+  members: readonly (keyof S & string)[],
+  currentTenant: CurrentTenant | undefined,
+  storeOf: (tenant: string) => S,
+): S {
+  const current = (member: string): S => {
+    const tenant = currentTenant?.()
+    if (tenant === undefined) throw new TenantRequired({ call: member })
+    return storeOf(tenant)
+  }
+  const store = {} as S
+  for (const member of members)
+    Object.defineProperty(store, member, { enumerable: true, get: () => current(member)[member] })
+  return store
 }

@@ -1,74 +1,79 @@
 /**
- * Tenants: many stores that know nothing of each other, in one database or in many.
+ * Tenants: many stores that know nothing of each other, in one database or on many servers.
  *
- *     store.tenant('acme') ─► instance ─► gate ─► placements ─► the catalogue of one database   (tenancy: 'schema')
- *                                │                          └► directory ─► server ─► its pool  (tenancy: { directory })
- *                                └─ everything that a store has, on the schema `tenant_acme`
+ *     store.tenant('acme') ─► instance ─► tenantDatabase ─► placements ─┬► the catalogue of one database   tenancy: 'schema'
+ *                                │                                      └► directory ─► server ─► its pool  tenancy: { directory }
+ *                                └─ everything that a store has, in the schema `tenant_acme`
  *
- *     (none) ──ensure, import──► there ──drop──► (none)
- *                                  └──move──► there, on another server
+ *     (none) ──ensure, import──► exists ──drop──► (none)
+ *                                  └──move──► exists, on another server
+ *
+ *     tenancy          opens it all, and the store of the current tenant        tenantsRunner    runs those that have work
+ *     placement        one database: a schema per tenant                        moveTenant       from server to server
+ *     directory        many servers: a row per tenant                           status, tenantName
  *
  * Guarantees:
  * - Everything of a tenant lives in its schema, and every statement names that schema: no setting of a connection decides
- *   whose data it is. Names that could be taken for each other are refused.
- * - A call without a tenant is refused (`TenantRequired`), one of a tenant that is not there fails at once
- *   (`TenantNotFound`), in every process; one that was made elsewhere a moment ago is there.
- * - Connections, listeners and idle statements do not grow with the number of tenants of a server.
- * - A tenant has one owner: a move ends at one server, or does not happen.
+ *   whose data it is. Names that could be confused with each other are refused.
+ * - A call without a tenant is refused (`TenantRequired`). A call for a tenant that does not exist fails at once, in every
+ *   process (`TenantNotFound`); a tenant that another process has just made exists.
+ * - Connections, listeners and statements of idle tenants do not grow with the number of tenants on a server.
+ * - A tenant has one owner: a move ends on one server, or does not happen.
  *
- * What can fail: a server that is away fails the calls of its tenants only. A directory that is away fails those whose place
- * this process does not know.
+ * What can fail: a server that cannot be reached fails the calls of its own tenants. A directory that cannot be reached
+ * fails the calls of tenants whose server this process does not know yet.
  */
 import { randomUUID } from 'node:crypto'
 import type { DaemonOptions } from '../consumers/runners/daemon.ts'
 import { InvalidOption } from '../core/errors.ts'
 import { throwIfAborted } from '../core/lifecycle.ts'
+import { openServices, type Service, type Services } from '../core/service.ts'
 import { checkWhole } from '../core/whole.ts'
 import { identifier } from '../database/sql.ts'
 import { library } from '../parts.ts'
 import { openSchema } from '../schema/schema.ts'
 import { TableRegistry } from '../schema/table.ts'
-import { type ExportOptions, exportArchive } from '../transfer/export/export.ts'
-import { importFromSchema, type SelectOptions, type SelectProgress } from '../transfer/export/from-schema.ts'
-import { importArchive } from '../transfer/export/import.ts'
-import type { ArchiveProgress, Manifest } from '../transfer/export/manifest.ts'
-import { verifyArchive } from '../transfer/export/verify.ts'
-import { reopen } from '../transfer/move/incoming.ts'
-import type { Place } from '../transfer/place.ts'
+import { type ExportOptions, exportStore } from '../transfer/export/export.ts'
+import { importStore, type StoreImportOptions } from '../transfer/export/import.ts'
+import { type ExportManifest, verifyExport } from '../transfer/export/manifest.ts'
+import { importSelection, type SelectionOptions, type SelectionProgress } from '../transfer/export/selection.ts'
+import { freeMovedName } from '../transfer/move/moved-marker.ts'
+import type { StoreLocation } from '../transfer/transfer.ts'
 import { shareSeats } from '../workflows/work/seats.ts'
 import type { WorkerOptions } from '../workflows/work/worker.ts'
 import type { Directory } from './directory.ts'
 import { ForceRequired, TenancyRequired, TenantMoving, TenantNotFound } from './errors.ts'
-import type { TenantInstance } from './instance.ts'
-import { holdMs, type MovedTenant, type MoveTenantOptions, moveTenant } from './move.ts'
+import { holdMs, type MovedTenant, type MoveTenantOptions, moveTenant } from './move-tenant.ts'
 import type { Placement, Placements } from './placement.ts'
-import { openRoster, type Roster, type Running } from './roster.ts'
-import { readTenant, type TenantStatus } from './status.ts'
+import { readTenantStatus, type TenantStatus } from './status.ts'
+import type { TenantInstance } from './tenancy.ts'
 import { checkTenantName, tenantOfSchema } from './tenant-name.ts'
+import { openTenantsRunner, type StartedTenant, type TenantsRunner } from './tenants-runner.ts'
 
 export interface EnsureOptions {
-  /** The server of the directory. Default: the one with the fewest tenants. */
+  /** A server of the directory. Default: the one with the fewest tenants. */
   server?: string | undefined
   signal?: AbortSignal | undefined
 }
 
-export interface ImportTenantOptions extends EnsureOptions {
-  /** Default: the name of the one that was archived. */
-  tenant?: string | undefined
-  onProgress?: ((progress: ArchiveProgress) => void) | undefined
+export interface ImportTenantOptions extends StoreImportOptions {
+  /** Default: the name of the tenant that was exported. */
+  readonly tenant?: string | undefined
+  /** A server of the directory. Default: the one with the fewest tenants. */
+  readonly server?: string | undefined
 }
 
-export interface ImportFromOptions extends SelectOptions {
-  /** The schema to take from; it is only read. */
+export interface ImportFromOptions extends SelectionOptions {
+  /** The schema to copy from. It is only read. */
   readonly schema: string
-  /** The server of the directory. Default: the one with the fewest tenants. */
+  /** A server of the directory. Default: the one with the fewest tenants. */
   readonly server?: string | undefined
 }
 
 export interface SyncTenantsOptions {
   /** Default: all. */
   tenants?: readonly string[] | undefined
-  /** How many at once. Default 4. */
+  /** How many at the same time. Default 4. */
   concurrency?: number | undefined
   onProgress?: ((progress: TenantsProgress) => void) | undefined
   signal?: AbortSignal | undefined
@@ -89,53 +94,52 @@ export interface SyncedTenant {
 }
 
 export interface TenantsDaemonOptions extends Omit<DaemonOptions, 'onFailure'> {
-  /** Which tenants. Default 'all', also those that come later. */
+  /** Which tenants. Default 'all', also those that are made later. */
   tenants?: 'all' | readonly string[] | undefined
   /** Also runs handlers; `concurrency` is that of all tenants together, shared fairly. Default: it does not. */
   worker?: WorkerOptions | undefined
-  /** How often each server is asked who has something to do. Default 1000. */
+  /** How often each server is asked which tenants have work. Default 1000. */
   pollMs?: number | undefined
-  /** A tenant that has had nothing to do for so long costs nothing more. Default 5000. */
+  /** How long a tenant must have had nothing to do before it is stopped here. Default 5000. */
   restMs?: number | undefined
   onFailure?: ((tenant: string, error: unknown) => void) | undefined
 }
 
 export interface TenantsDaemon extends AsyncDisposable {
-  /** Resolves when it has begun with the tenants that there are. */
+  /** Resolves when it has begun with the tenants that exist. */
   start(): Promise<void>
   stop(): Promise<void>
   readonly isRunning: boolean
-  /** The tenants that have something to do, as far as is known here. */
+  /** The tenants that have something to do, as far as this process knows. */
   awake(): string[]
 }
 
 export interface Tenants {
-  /** Makes a tenant, and brings the schema of one that is there up to date. May be called by many at once. */
+  /** Makes a tenant, or brings the schema of an existing one up to date. Many processes may call it at the same time. */
   ensure(tenant: string, options?: EnsureOptions): Promise<Placement>
   exists(tenant: string): Promise<boolean>
   list(): Promise<Placement[]>
-  /** Of one. */
   status(tenant: string): Promise<TenantStatus>
-  /** Brings the schemas of all up to date; one that fails does not stop the others, and the next call goes on with it. */
+  /** Brings the schemas of all tenants up to date. A tenant that fails does not stop the others; the next call retries it. */
   sync(options?: SyncTenantsOptions): Promise<SyncedTenant[]>
-  /** Writes all a tenant has into a folder: a line for each row, a manifest with checksums. */
-  archive(tenant: string, options: ExportOptions): Promise<Manifest>
-  /** Makes a tenant of an archive, under the name it had or another; there must be none of that name, or an empty one. */
-  import(input: string, options?: ImportTenantOptions): Promise<Placement & { manifest: Manifest }>
-  /** Makes a tenant of some streams and documents of another schema in its database. Cut off, it goes on when called again. */
-  importFrom(tenant: string, options: ImportFromOptions): Promise<Placement & { copied: SelectProgress }>
-  /** Deletes a tenant with all it has. */
+  /** Exports everything of a tenant into a folder: a line for each row, and a manifest with checksums. */
+  export(tenant: string, options: ExportOptions): Promise<ExportManifest>
+  /** Makes a tenant from an export, under its own or another name. A tenant of that name must not exist, or be empty. */
+  import(options: ImportTenantOptions): Promise<Placement & { manifest: ExportManifest }>
+  /** Makes a tenant from streams and documents of another schema. After an interruption the next call continues. */
+  importFrom(tenant: string, options: ImportFromOptions): Promise<Placement & { copied: SelectionProgress }>
+  /** Deletes a tenant with everything it has. */
   drop(tenant: string, options: { force: true }): Promise<void>
-  /** Runs the consumers, and if asked the handlers, of all tenants: only those that have something to do cost anything. */
+  /** Runs the consumers, and if asked the handlers, of all tenants. Only tenants that have something to do cost anything. */
   daemon(options?: TenantsDaemonOptions): TenantsDaemon
   /**
-   * Moves a tenant to another server of the directory while it is used. Writers wait for a moment, or are told
-   * `TenantMoving`. Interrupted, it goes on when it is called again; for the server where the tenant is, it is undone.
+   * Moves a tenant to another server of the directory while it is in use. Writers wait for a moment, or get
+   * `TenantMoving`. After an interruption the next call continues; a call for the server that has the tenant undoes it.
    */
   move(tenant: string, to: { server: string }, options?: MoveTenantOptions): Promise<MovedTenant>
-  /** The servers of the directory. */
+  /** The names of the servers. */
   servers(): Promise<string[]>
-  /** Adds a server to the directory, or gives it another address. */
+  /** Adds a server to the directory, or changes its address. */
   addServer(name: string, options: { url: string }): Promise<void>
 }
 
@@ -143,20 +147,20 @@ export interface TenantsParts<S> {
   readonly placements: Placements
   readonly directory: Directory | undefined
   instanceOf(tenant: string): TenantInstance<S>
-  /** Takes an instance out, closed. */
+  /** Closes an instance and forgets it. */
   release(tenant: string): Promise<void>
 }
 
 export function openTenants<S>(parts: TenantsParts<S>): { tenants: Tenants; stopAll(): Promise<void> } {
   const { placements, directory, instanceOf } = parts
-  const running = new Set<Roster>()
+  const services = openServices()
 
   const syncOne = async (placement: Placement, signal?: AbortSignal): Promise<readonly string[]> => {
     const { tenant, server, schema } = placement
     const database = await placements.databaseOf(server)
-    // What is registered for a tenant may have to be stored: its schema comes first.
+    // First the schema itself, because registering may have to store something in it.
     const made = await openSchema(database, { schema, tables: new TableRegistry(), library }).sync({ signal })
-    // Who had asked for the tenant before it was there could not register anything for it.
+    // An instance from before the tenant existed could not register anything, so it is replaced.
     if (!(await instanceOf(tenant).registered)) await parts.release(tenant)
     const { tables, registered } = instanceOf(tenant)
     await registered
@@ -164,37 +168,37 @@ export function openTenants<S>(parts: TenantsParts<S>): { tenants: Tenants; stop
     return [...made.steps, ...added.steps].map(({ object }) => object)
   }
 
-  const placeOf = async ({ server, schema }: Placement): Promise<Place> => ({
+  const locationOf = async ({ server, schema }: Placement): Promise<StoreLocation> => ({
     database: await placements.databaseOf(server),
     schema,
   })
 
-  /** Where a tenant is, or is to be made: also where one of its name has moved away from before. */
-  const settleAt = async (tenant: string, server: string | undefined): Promise<Placement> => {
+  /** The placement of a tenant that exists or is about to be made, also where one of its name has moved away before. */
+  const placeFor = async (tenant: string, server: string | undefined): Promise<Placement> => {
     const placement = await placements.place(checkTenantName(tenant, placements.prefix), server)
     if (directory === undefined || placement.state !== 'active') return placement
-    await reopen(await placeOf(placement), async () => {
+    await freeMovedName(await locationOf(placement), async () => {
       const now = await placements.find(tenant)
       if (now?.server === placement.server && now.epoch === placement.epoch) return
-      throw new TenantMoving({ tenant, reason: 'it was taken to another server just now' })
+      throw new TenantMoving({ tenant, reason: 'it was just moved to another server' })
     })
     return placement
   }
 
-  const found = async (tenant: string): Promise<Placement> => {
+  const findExisting = async (tenant: string): Promise<Placement> => {
     const placement = await placements.find(checkTenantName(tenant, placements.prefix))
     if (placement === undefined) throw new TenantNotFound({ tenant })
     return placement
   }
 
-  /** Runs `work` while nobody can move the tenant: what it does to the schema would be done where it was. */
-  const held = async (tenant: string, work: (placement: Placement) => Promise<void>): Promise<void> => {
-    if (directory === undefined) return work(await found(tenant))
+  /** Runs `work` while no process can move the tenant: otherwise it would act on the server that the tenant has left. */
+  const whileHeld = async (tenant: string, work: (placement: Placement) => Promise<void>): Promise<void> => {
+    if (directory === undefined) return work(await findExisting(tenant))
     const holder = randomUUID()
     const placement = await directory.hold(tenant, holder, holdMs)
     try {
       if (placement.state === 'moving')
-        throw new TenantMoving({ tenant, reason: 'let the move end, or undo it, before it is dropped' })
+        throw new TenantMoving({ tenant, reason: 'complete or undo the move before you drop it' })
       await work(placement)
     } finally {
       await directory.release(tenant, holder).catch(() => {})
@@ -203,23 +207,23 @@ export function openTenants<S>(parts: TenantsParts<S>): { tenants: Tenants; stop
 
   const tenants: Tenants = {
     async ensure(tenant, { server, signal } = {}) {
-      const placement = await settleAt(tenant, server)
+      const placement = await placeFor(tenant, server)
       await syncOne(placement, signal)
       return placement
     },
     exists: async tenant => (await placements.find(checkTenantName(tenant, placements.prefix))) !== undefined,
     list: () => placements.list(),
     async status(tenant) {
-      const placement = await found(tenant)
+      const placement = await findExisting(tenant)
       const { tables, log } = instanceOf(tenant)
-      // Not by the tenant's own way, which is closed to one that is not ready for use.
+      // Not through the tenant's own database, which refuses a tenant that is not ready for use.
       const database = await placements.databaseOf(placement.server)
       const schema = openSchema(database, { schema: placement.schema, tables, library })
-      return readTenant(placement, { database, schema, log: { ...log, database } })
+      return readTenantStatus(placement, { database, schema, log: { ...log, database } })
     },
     async sync({ tenants: chosen, concurrency = 4, onProgress, signal } = {}) {
       checkWhole('concurrency', concurrency, 1, 100)
-      const all = chosen === undefined ? await placements.list() : await Promise.all(chosen.map(found))
+      const all = chosen === undefined ? await placements.list() : await Promise.all(chosen.map(findExisting))
       const synced: SyncedTenant[] = []
       const queue = [...all]
       const work = async (): Promise<void> => {
@@ -237,29 +241,32 @@ export function openTenants<S>(parts: TenantsParts<S>): { tenants: Tenants; stop
       await Promise.all(Array.from({ length: Math.min(concurrency, all.length) }, work))
       return synced.sort((a, b) => (a.tenant < b.tenant ? -1 : 1))
     },
-    async archive(tenant, options) {
-      return exportArchive(await placeOf(await found(tenant)), options)
+    async export(tenant, options) {
+      return exportStore(await locationOf(await findExisting(tenant)), options)
     },
-    async import(input, { tenant, server, onProgress, signal } = {}) {
-      const { schema } = await verifyArchive(input, { signal })
+    async import({ tenant, server, ...options }) {
+      const { schema } = await verifyExport(options.input, { signal: options.signal })
       const name = tenant ?? tenantOfSchema(schema, placements.prefix)
       if (name === undefined)
-        throw new InvalidOption({ option: 'tenant', reason: `is needed: the archive is of schema "${schema}"` })
-      const placement = await settleAt(name, server)
-      const manifest = await importArchive(await placeOf(placement), { input, onProgress, signal })
-      await syncOne(placement, signal)
+        throw new InvalidOption({
+          option: 'tenant',
+          reason: `is needed, because the export is of schema "${schema}", which is not that of a tenant`,
+        })
+      const placement = await placeFor(name, server)
+      const manifest = await importStore(await locationOf(placement), options)
+      await syncOne(placement, options.signal)
       return { ...placement, manifest }
     },
     async importFrom(tenant, { schema, server, ...options }) {
-      const placement = await settleAt(tenant, server)
-      const target = await placeOf(placement)
-      const copied = await importFromSchema({ ...target, schema }, target, options)
+      const placement = await placeFor(tenant, server)
+      const target = await locationOf(placement)
+      const copied = await importSelection({ ...target, schema }, target, options)
       await syncOne(placement, options.signal)
       return { ...placement, copied }
     },
     async drop(tenant, { force } = { force: false } as never) {
       if (force !== true) throw new ForceRequired({ what: `Dropping tenant "${tenant}"` })
-      await held(checkTenantName(tenant, placements.prefix), async placement => {
+      await whileHeld(checkTenantName(tenant, placements.prefix), async placement => {
         await parts.release(tenant)
         const database = await placements.databaseOf(placement.server)
         const text = `drop schema if exists ${identifier(placement.schema)} cascade`
@@ -267,7 +274,7 @@ export function openTenants<S>(parts: TenantsParts<S>): { tenants: Tenants; stop
         await placements.forget(tenant)
       })
     },
-    daemon: (options = {}) => openDaemon(parts, options, running),
+    daemon: (options = {}) => openDaemon(parts, options, services),
     async move(tenant, { server }, options) {
       if (directory === undefined) throw new TenancyRequired({ call: 'tenants.move' })
       const moved = await moveTenant(
@@ -276,7 +283,7 @@ export function openTenants<S>(parts: TenantsParts<S>): { tenants: Tenants; stop
         server,
         options,
       )
-      instanceOf(tenant).gate.forget()
+      instanceOf(tenant).tenantDatabase.forget()
       return moved
     },
     servers: () => placements.servers(),
@@ -285,18 +292,13 @@ export function openTenants<S>(parts: TenantsParts<S>): { tenants: Tenants; stop
       await directory.addServer(name, url)
     },
   }
-  return {
-    tenants,
-    async stopAll() {
-      await Promise.all([...running].map(roster => roster.stop()))
-    },
-  }
+  return { tenants, stopAll: () => services.close() }
 }
 
 function openDaemon<S>(
   { placements, instanceOf }: TenantsParts<S>,
   options: TenantsDaemonOptions,
-  running: Set<Roster>,
+  services: Services,
 ): TenantsDaemon {
   const { tenants = 'all', worker, pollMs = 1000, restMs = 5000, onFailure, ...daemonOptions } = options
   checkWhole('pollMs', pollMs, 1)
@@ -306,10 +308,10 @@ function openDaemon<S>(
   if (tenants !== 'all') for (const tenant of tenants) checkTenantName(tenant, placements.prefix)
   const seatsFor = shareSeats(worker?.concurrency ?? 16)
 
-  const start = async (instance: TenantInstance<S>): Promise<Running> => {
-    const told = { onFailure: (_: string, error: unknown) => onFailure?.(instance.tenant, error) }
+  const start = async (instance: TenantInstance<S>): Promise<StartedTenant> => {
+    const onTenantFailure = (_: string, error: unknown): void => onFailure?.(instance.tenant, error)
     const ours = [
-      instance.daemon({ ...daemonOptions, ...told }),
+      instance.daemon({ ...daemonOptions, onFailure: onTenantFailure }),
       ...(worker === undefined ? [] : [instance.worker(worker, seatsFor())]),
     ]
     const stop = async (): Promise<void> => void (await Promise.all(ours.map(each => each.stop())))
@@ -322,21 +324,39 @@ function openDaemon<S>(
     return { stop }
   }
 
-  const roster = openRoster(placements, { tenants, pollMs, restMs, instanceOf, start, onFailure })
+  let runner: TenantsRunner | undefined
+  let starting: Promise<void> | undefined
+  let service: Service | undefined
+  let cancelling = new AbortController()
   const stop = async (): Promise<void> => {
-    await roster.stop()
-    running.delete(roster)
+    cancelling.abort()
+    await starting?.catch(() => {})
+    await service?.stop()
   }
   return {
     async start() {
-      running.add(roster)
-      await roster.start()
+      if (service?.isRunning === true) return
+      starting ??= begin().finally(() => {
+        starting = undefined
+      })
+      await starting
     },
     stop,
     get isRunning() {
-      return roster.isRunning
+      return service?.isRunning === true
     },
-    awake: () => roster.awake(),
+    awake: () => runner?.active() ?? [],
     [Symbol.asyncDispose]: stop,
+  }
+
+  async function begin(): Promise<void> {
+    cancelling = new AbortController()
+    const { signal } = cancelling
+    const opened = openTenantsRunner(placements, { tenants, pollMs, idleMs: restMs, instanceOf, start, onFailure })
+    runner = opened
+    service = await services.start({
+      ...opened,
+      start: stopping => opened.start(AbortSignal.any([stopping, signal])),
+    })
   }
 }

@@ -1,39 +1,32 @@
 /**
- * Upkeep: what keeps a store healthy over the years, and what brings it back when it is not.
+ * Upkeep: deletes what is no longer needed, and finds what is wrong with a store.
  *
- *     retention   store.upkeep(), and a few times a day any process with a daemon or a worker
+ *     retention   store.upkeep(), and a few times a day every process with a runner
  *                 old rows ─► chunks, each a transaction ─► a report
- *     doctor      store.doctor(): looks, changes nothing, says what mends each finding
- *     backup      store.backup(): the folder of an embedded store, copied while nobody writes, with checksums
- *     restore     restoreBackup(): verified ─► copied beside ─► opened ─► cut at a position, if asked ─► put in its place
+ *     doctor/     store.doctor(): looks, changes nothing, and says how to fix each problem
  *
  * Guarantees:
- * - Nothing is deleted that a consumer has still to read, that is open, or that retention does not name.
- * - A dry run changes nothing and counts what a run would take.
- * - Chunks take turns among all processes under one advisory lock; a call waits for its turn, the round of a process
- *   that finds another one at work leaves it to that one. Rows that somebody else has locked are passed over.
- * - A backup has every event that was acknowledged before it was asked for. A backup that is damaged is refused before
- *   anything is written, and what is interrupted leaves nothing in the place it was meant for.
- * - Positions never go back: a log that is cut goes on above the highest position it ever had.
+ * - Nothing is deleted that a consumer has still to read, that is open, or that the retention does not name.
+ * - A dry run changes nothing and counts what a run would delete.
+ * - Chunks of all processes take turns under one advisory lock. A call of `store.upkeep()` waits for its turn; a background
+ *   round that finds another process at work leaves the work to that process. Rows that others have locked are skipped.
  *
- * What can fail: a chunk, which is then rolled back; the next round goes on from there. A process's own round tells the logger and
- * tries again hours later.
+ * What can fail: a chunk, which is then rolled back; the next round continues from there. A background round that fails
+ * is logged and tried again hours later.
  */
-
 import { throwIfAborted } from '../core/lifecycle.ts'
 import { openLoop } from '../core/loop.ts'
 import type { InTurn, PruneOptions } from '../database/prune.ts'
 import { sql } from '../database/sql.ts'
 import type { Log } from '../events/log.ts'
-import { pruneArchived } from './archived.ts'
-import { oldRowsOf, type RetentionOptions, retentionOf } from './retention.ts'
-import { type Slowest, slowest } from './slowest.ts'
+import { pruneArchivedStreams, readSlowest, type SlowestReader } from './archived-streams.ts'
+import { pruneKinds, type RetentionOptions, retentionOf } from './retention.ts'
 
 export interface UpkeepOptions {
-  /** Change nothing, and tell what would go. Default false. */
+  /** Changes nothing, and reports what would be deleted. Default false. */
   dryRun?: boolean | undefined
   signal?: AbortSignal | undefined
-  /** Told after each chunk: the kind, and how many rows of it have gone so far. */
+  /** Called after each chunk with the kind, and with how many rows of it were deleted so far. */
   onProgress?: ((progress: UpkeepProgress) => void) | undefined
 }
 
@@ -44,20 +37,20 @@ export interface UpkeepProgress {
 
 export type UpkeepKind = 'attempts' | 'idempotencyKeys' | 'deadLetters' | 'history' | 'archivedEvents'
 
-/** How many rows of each kind went, or would go. */
+/** How many rows of each kind were deleted, or would be. */
 export interface UpkeepReport extends Readonly<Record<UpkeepKind, number>> {
   readonly isDryRun: boolean
-  /** The streams that `archivedEvents` are of. */
+  /** The number of streams that `archivedEvents` belong to. */
   readonly archivedStreams: number
-  /** Who has read least of the log: events beyond its position stay. Undefined if nobody follows it. */
-  readonly slowest: Slowest | undefined
+  /** The reader that is furthest behind: events after its position are kept. Undefined if nothing follows the log. */
+  readonly slowest: SlowestReader | undefined
 }
 
 export interface Upkeep {
   run(options?: UpkeepOptions): Promise<UpkeepReport>
-  /** Keeps up by itself until the function returned is called; however many ask for it, once. */
-  tend(firstWithinMs?: number): () => void
-  /** Waits for a round that is under way, after telling it to end. */
+  /** Starts background rounds, until the function returned is called. They run once, however many callers ask for them. */
+  start(firstWithinMs?: number): () => void
+  /** Stops all background rounds, and waits for one that is running. */
   stop(): Promise<void>
 }
 
@@ -67,24 +60,28 @@ export const everyMs: number = 6 * hourMs
 
 export function openUpkeep(log: Log, options: RetentionOptions | undefined): Upkeep {
   const retention = retentionOf(options)
-  let tending = 0
+  let users = 0
   const loop = openLoop({
     look: async signal => {
       const report = await run({ signal }, false)
-      log.telemetry.log.info({ schema: log.schema, ...report }, 'old rows were deleted')
+      log.telemetry.log.info({ schema: log.schema, ...report }, 'Old rows were deleted.')
       return undefined
     },
     pollMs: everyMs,
     jitter: 0.5,
     backoff: { baseMs: everyMs, factor: 1, maxMs: everyMs, jitter: 0.5 },
-    onFailure: error => log.telemetry.log.warn({ schema: log.schema, error }, 'old rows could not be deleted'),
+    onFailure: error =>
+      log.telemetry.log.warn(
+        { schema: log.schema, error },
+        'Old rows could not be deleted. The next round is in hours.',
+      ),
     unref: true,
     clock: log.clock,
   })
 
-  const run = async (given: UpkeepOptions, isPatient: boolean): Promise<UpkeepReport> => {
+  const run = async (given: UpkeepOptions, waitsForTurn: boolean): Promise<UpkeepReport> => {
     const { dryRun = false, signal, onProgress } = given
-    const inTurn = turns(log, isPatient)
+    const inTurn = turnsOf(log, waitsForTurn)
     const optionsOf = (kind: UpkeepKind): Omit<PruneOptions, 'olderThanMs'> & { readonly inTurn: InTurn } => {
       let rows = 0
       const onChunk = (count: number): void => {
@@ -93,7 +90,7 @@ export function openUpkeep(log: Log, options: RetentionOptions | undefined): Upk
       }
       return { dryRun, signal, inTurn, onChunk }
     }
-    const { attempts, idempotencyKeys, deadLetters, history } = oldRowsOf(log, retention)
+    const { attempts, idempotencyKeys, deadLetters, history } = pruneKinds(log, retention)
     const report = {
       isDryRun: dryRun,
       attempts: await attempts(optionsOf('attempts')),
@@ -102,10 +99,10 @@ export function openUpkeep(log: Log, options: RetentionOptions | undefined): Upk
       history: await history(optionsOf('history')),
     }
     const olderThanMs = retention.archivedStreamsMs
-    const archived = await pruneArchived(log, { ...optionsOf('archivedEvents'), olderThanMs })
+    const archived = await pruneArchivedStreams(log, { ...optionsOf('archivedEvents'), olderThanMs })
     throwIfAborted(signal)
     const { streams, events } = archived
-    return { ...report, archivedStreams: streams, archivedEvents: events, slowest: await slowest(log) }
+    return { ...report, archivedStreams: streams, archivedEvents: events, slowest: await readSlowest(log) }
   }
 
   return {
@@ -114,29 +111,29 @@ export function openUpkeep(log: Log, options: RetentionOptions | undefined): Upk
       throwIfAborted(given.signal)
       return run(given, true)
     },
-    tend(firstWithinMs = hourMs) {
-      // Not all at once, when many processes were started together; and not among what a process does at its start.
-      if (tending++ === 0) loop.lookIn(firstWithinMs * (0.1 + 0.9 * Math.random()))
-      let isOver = false
+    start(firstWithinMs = hourMs) {
+      // At a random time, because many processes may start together, and not during the start of this one.
+      if (users++ === 0) loop.lookIn(firstWithinMs * (0.1 + 0.9 * Math.random()))
+      let hasEnded = false
       return () => {
-        if (isOver) return
-        isOver = true
-        if (tending > 0 && --tending === 0) loop.rest()
+        if (hasEnded) return
+        hasEnded = true
+        if (users > 0 && --users === 0) loop.rest()
       }
     },
     async stop() {
-      tending = 0
+      users = 0
       await loop.stop()
     },
   }
 }
 
-/** Runs chunks one after the other among all processes. One without patience gives up if it is another's turn. */
-function turns({ database, names }: Log, isPatient: boolean): InTurn {
+/** Runs the chunks of all processes one after the other. Without waiting, a chunk is not run while another has the turn. */
+function turnsOf({ database, names }: Log, waits: boolean): InTurn {
   const key = names.idempotency_keys.quoted
   return work =>
     database.transaction(async tx => {
-      if (isPatient)
+      if (waits)
         await tx.run(sql`/* upkeep.wait */
           select pg_advisory_xact_lock(${key}::regclass::oid::bigint)`)
       else {

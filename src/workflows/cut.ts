@@ -1,75 +1,67 @@
 /**
- * What becomes of workflows when their log is cut. What a handler has done cannot be taken back, and what it remembers of it
- * is deleted when it is done, so no workflow can be put into the state it was in at an earlier position. Therefore:
- * - One that began above the position is gone, as if it had never been.
- * - One that began before, and had events above, is cancelled if anything of it was open, with a reason that says so. If
- *   nothing was, it is settled with the events it has left: what its handlers did stays done, what they emitted above the
- *   position is gone and not emitted again.
- * - One that has started a workflow which is gone is cancelled if anything of it is open: it would wait for nothing.
- * - All others go on as they were. Schedules are as they were, too.
+ * What happens to workflows when the log is cut at a position (`transfer/backup/cut-log.ts`).
+ *
+ * What a handler has done cannot be undone, and its recorded steps are deleted when it completes. So no workflow can be
+ * put back into the state it had at an earlier position. Therefore:
+ * - A workflow that began after the position is deleted, as if it had never been.
+ * - A workflow that began before it, and had events after it, is cancelled if anything of it was open; the reason says
+ *   why. If nothing was open, it is settled with the events that are left: what its handlers did stays done, and the events
+ *   they emitted after the position are deleted and not emitted again.
+ * - A workflow that has started a workflow which is deleted is cancelled if anything of it is open: it would wait for ever.
+ * - All others continue. Schedules stay as they are.
  */
 import type { Database, Executor } from '../database/database.ts'
 import { sql } from '../database/sql.ts'
-import { logNames } from '../events/log.ts'
+import { type LogNames, logNames } from '../events/log.ts'
 import { dispatcherName } from './routes.ts'
 import { workflowNames } from './schema.ts'
 
 export interface CutWorkflows {
-  /** Workflows that began above the position. */
+  /** Workflows that began after the position. */
   readonly removedWorkflows: number
-  /** Workflows that were under way, and are cancelled. */
+  /** Workflows that were open and are cancelled. */
   readonly cancelledWorkflows: number
 }
 
-type CutNames = ReturnType<typeof namesIn>
+type Names = LogNames & ReturnType<typeof workflowNames>
 
-function namesIn(schema: string) {
-  return { ...logNames(schema), ...workflowNames({ schema }) }
-}
+const workflowsPerPage = 200
 
-const page = 200
+/** Runs `work` in a transaction of its own. */
+export type RunTransaction = <T>(work: (tx: Executor) => Promise<T>) => Promise<T>
 
+/** May be repeated. To be called before the events after the position are deleted. */
 export async function cutWorkflows(
   database: Database,
   schema: string,
   position: number,
-  inOne: <T>(work: (tx: Executor) => Promise<T>) => Promise<T>,
+  run: RunTransaction,
 ): Promise<CutWorkflows> {
-  const names = namesIn(schema)
+  const names = { ...logNames(schema), ...workflowNames({ schema }) }
   const reason = `the log was cut at position ${position}`
   let removedWorkflows = 0
   let cancelledWorkflows = 0
   for (let after: string | null = ''; after !== null; ) {
-    const flows: CutFlow[] = await database.run<CutFlow>(sql`/* upkeep.cut_workflows */
-      select w.correlation_id as id, w.first_position > ${position}::bigint as is_new
-      from ${names.workflows} as w
-      where w.correlation_id > ${after}::text
-        and exists (
-          select
-          from ${names.events} as e
-          where e.correlation_id = w.correlation_id
-            and e.position > ${position}::bigint)
-      order by w.correlation_id
-      limit ${page}::integer`)
-    for (const flow of flows)
-      await inOne(async tx => {
-        const wasOpen = await cancel(names, tx, flow.id, reason)
-        await removeExecutions(names, tx, flow, position)
-        if (flow.is_new) await forget(names, tx, flow.id)
-        if (flow.is_new) removedWorkflows++
+    const page: WorkflowRow[] = await readWorkflows(database, names, position, after)
+    for (const workflow of page)
+      await run(async tx => {
+        const wasOpen = await cancelIfOpen(names, tx, workflow.id, reason)
+        await removeExecutions(names, tx, workflow, position)
+        if (workflow.is_new) await deleteWorkflow(names, tx, workflow.id)
+        if (workflow.is_new) removedWorkflows++
         else if (wasOpen) cancelledWorkflows++
       })
-    after = flows.length < page ? null : flows.at(-1)!.id
+    after = page.length < workflowsPerPage ? null : page.at(-1)!.id
   }
-  for (const parent of await parentsOfGone(database, names, position))
-    await inOne(async tx => {
-      if (await cancel(names, tx, parent, reason)) cancelledWorkflows++
+  for (const parent of await readParentsOfRemoved(database, names, position))
+    await run(async tx => {
+      if (await cancelIfOpen(names, tx, parent, reason)) cancelledWorkflows++
     })
-  await inOne(async tx => {
-    await tx.run(sql`/* upkeep.cut_activity */
+  await run(async tx => {
+    await tx.run(sql`/* workflows.cut_activity */
       delete from ${names.workflow_activity}
       where event_position > ${position}::bigint`)
-    await tx.run(sql`/* upkeep.cut_routes */
+    await tx.run(sql`/* workflows.cut_routes */
       update ${names.workflow_routes}
       set start_position = least(start_position, ${position}::bigint),
         backfill_position = least(backfill_position, ${position}::bigint)
@@ -78,20 +70,36 @@ export async function cutWorkflows(
   return { removedWorkflows, cancelledWorkflows }
 }
 
-interface CutFlow {
+interface WorkflowRow {
   readonly id: string
+  /** Whether it began after the position. */
   readonly is_new: boolean
 }
 
+/** Workflows that have events after the position. */
+function readWorkflows(database: Database, names: Names, position: number, after: string): Promise<WorkflowRow[]> {
+  return database.run<WorkflowRow>(sql`/* workflows.cut_page */
+    select w.correlation_id as id, w.first_position > ${position}::bigint as is_new
+    from ${names.workflows} as w
+    where w.correlation_id > ${after}::text
+      and exists (
+        select
+        from ${names.events} as e
+        where e.correlation_id = w.correlation_id
+          and e.position > ${position}::bigint)
+    order by w.correlation_id
+    limit ${workflowsPerPage}::integer`)
+}
+
 /** Returns whether anything of it was open. */
-async function cancel(names: CutNames, tx: Executor, id: string, reason: string): Promise<boolean> {
-  const open = await tx.run(sql`/* upkeep.cut_open */
+async function cancelIfOpen(names: Names, tx: Executor, id: string, reason: string): Promise<boolean> {
+  const open = await tx.run(sql`/* workflows.cut_open */
     select
     from ${names.workflows}
     where correlation_id = ${id}::text
       and open > 0`)
   if (open.length === 0) return false
-  const [row] = await tx.run<{ cancelled: boolean }>(sql`/* upkeep.cut_cancel */
+  const [row] = await tx.run<{ cancelled: boolean }>(sql`/* workflows.cut_cancel */
     select cancelled
     from ${names.workflow_cancel}(
       p_owner => 'upkeep',
@@ -103,24 +111,23 @@ async function cancel(names: CutNames, tx: Executor, id: string, reason: string)
   return row!.cancelled
 }
 
-/** Those of events that go; of a workflow that goes, all. What runs in a compensation is not cancelled above. */
-async function removeExecutions(names: CutNames, tx: Executor, flow: CutFlow, position: number): Promise<void> {
-  await tx.run(sql`/* upkeep.cut_executions */
+/** Removes the executions of events that are deleted. A running compensation is not cancelled above, so it is removed here. */
+async function removeExecutions(names: Names, tx: Executor, workflow: WorkflowRow, position: number): Promise<void> {
+  await tx.run(sql`/* workflows.cut_executions */
     select ${names.workflow_remove}(
       p_owner => 'upkeep',
-      p_correlation => ${flow.id}::text,
+      p_correlation => ${workflow.id}::text,
       p_ids => (
         select array_agg(x.id)
         from ${names.workflow_executions} as x
-        where x.correlation_id = ${flow.id}::text
-          and (${flow.is_new}::boolean or x.position > ${position}::bigint)),
-      p_lanes => ${names.workflow_hold_lanes}(p_correlation => ${flow.id}::text),
+        where x.correlation_id = ${workflow.id}::text
+          and (${workflow.is_new}::boolean or x.position > ${position}::bigint)),
+      p_lanes => ${names.workflow_hold_lanes}(p_correlation => ${workflow.id}::text),
       p_joins => 0)`)
 }
 
-/** All that tells of it. */
-async function forget(names: CutNames, tx: Executor, id: string): Promise<void> {
-  await tx.run(sql`/* upkeep.cut_join_entries */
+async function deleteWorkflow(names: Names, tx: Executor, id: string): Promise<void> {
+  await tx.run(sql`/* workflows.cut_join_entries */
     delete from ${names.workflow_join_entries}
     where join_id in (
       select j.id
@@ -133,14 +140,14 @@ async function forget(names: CutNames, tx: Executor, id: string): Promise<void> 
     'workflow_activity',
     'workflows',
   ] as const)
-    await tx.run(sql`/* upkeep.cut_traces */
+    await tx.run(sql`/* workflows.cut_rows */
       delete from ${names[table]}
       where correlation_id = ${id}::text`)
 }
 
-/** Workflows that have started one of which nothing is left, whether it was dispatched or not. */
-async function parentsOfGone(database: Database, names: CutNames, position: number): Promise<string[]> {
-  const rows = await database.run<{ parent: string }>(sql`/* upkeep.cut_parents */
+/** Open workflows that have started one which is deleted, whether that was dispatched or not. */
+async function readParentsOfRemoved(database: Database, names: Names, position: number): Promise<string[]> {
+  const rows = await database.run<{ parent: string }>(sql`/* workflows.cut_parents */
     select distinct e.headers -> 'workflow' ->> 'parent' as parent
     from ${names.events} as e
     join ${names.workflows} as w on w.correlation_id = e.headers -> 'workflow' ->> 'parent'

@@ -52,9 +52,9 @@ test(
     await shop.shows('schema plan', { text: ['Nothing to do: schema'], json: { steps: [], problems: [] } })
     await shop.shows('schema check', {
       text: [/^ok +Schema \w+ is the one that this version/],
-      json: { ok: true, problems: [] },
+      json: { isHealthy: true, problems: [] },
     })
-    await shop.shows('health schema', { text: [/^ok /], json: { ok: true, newer: [] } })
+    await shop.shows('health schema', { text: [/^ok /], json: { isHealthy: true, newer: [] } })
 
     await writeFile(join(shop.path, 'rillflow.config.mjs'), 'export default { collections: { customers: {} } }')
     const lacking = await shop.run('schema check')

@@ -136,7 +136,7 @@ test('a tenant is exported, imported under another name, and dropped', patient, 
     stdout: expect.stringMatching(/^Exported tenant acme to exported: \d+ rows of/),
   })
   const again = await tenanted.run('tenants export acme --output exported --include-snapshots --json')
-  expect(JSON.parse(again.stderr)).toMatchObject({ error: { code: 'archive_exists' } })
+  expect(JSON.parse(again.stderr)).toMatchObject({ error: { code: 'export_exists' } })
   const imported = await tenanted.run('tenants import exported --as acme-copy --json')
   expect(JSON.parse(imported.stdout)).toMatchObject({ tenant: 'acme-copy', manifest: { position: 1 } })
 

@@ -55,7 +55,7 @@ test('a store is exported, and imported only into an empty store', patient, asyn
     code: 0,
     stdout: expect.stringMatching(/^Exported schema \w+ of .* position 2\.\n$/),
   })
-  expect(JSON.parse(imported.stdout)).toMatchObject({ format: 'rillflow-archive', position: 2 })
+  expect(JSON.parse(imported.stdout)).toMatchObject({ format: 'rillflow-export', position: 2 })
   expect(again).toMatchObject({ code: 1, stdout: '', stderr: expect.stringContaining('[schema_not_empty]') })
   await other.shows('documents get customers ada', { text: ['"name": "Ada"'], json: { data: { name: 'Ada' } } })
   expect(await shop.run('export')).toMatchObject({ code: 2, stderr: expect.stringContaining('needs --output') })

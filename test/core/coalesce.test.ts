@@ -44,7 +44,7 @@ function courier(options: Partial<CoalesceOptions<string, string>> = {}) {
 }
 
 describe('batches', () => {
-  test('what comes while a call is under way goes with the next, and each has its own outcome', async () => {
+  test('items submitted while a call runs go with the next call, and each has its own outcome', async () => {
     const { round, deliver, parcels, clock } = courier()
 
     const first = round.submit('oak')
@@ -59,7 +59,7 @@ describe('batches', () => {
     expect(parcels()).toEqual(['oak', 'elm ash'])
   })
 
-  test('what is submitted in one turn goes together, and one that comes alone goes at once', async () => {
+  test('items submitted in one turn go together, and a single item goes immediately', async () => {
     const { round, deliver, parcels, clock } = courier()
 
     void round.submit('oak')
@@ -84,7 +84,7 @@ describe('batches', () => {
     expect(parcels()).toEqual(['a b c', 'd eeeeeee', 'fffffffffffff'])
   })
 
-  test('as many calls are under way as the number of waiting items allows', async () => {
+  test('the number of waiting items decides how many calls run at once', async () => {
     const maxBatch = { count: 2, bytes: 1_000 }
     const { round, parcels, clock } = courier({ maxBatch, maxCalls: queued => (queued >= 3 ? 2 : 1) })
 
@@ -112,7 +112,7 @@ describe('keys', () => {
     expect(parcels()).toEqual(['a1', 'b1'])
   })
 
-  test('an item that goes on by itself keeps its keys, and holds up nobody else', async () => {
+  test('an item that continues alone keeps its keys, and holds up no other item', async () => {
     const { round, trips, deliver, parcels, clock, turnOfTheLoop } = courier({ keysOf })
     const doorbell = deferred<string>()
     const answers = [round.submit('a1'), round.submit('b1')]
@@ -131,7 +131,7 @@ describe('keys', () => {
     expect(await Promise.all(answers)).toEqual(['a1 handed over', 'b1 delivered', 'a2 delivered', 'b2 delivered'])
   })
 
-  test('what does not fit together goes in the next batch, and what follows it on its key waits for it', async () => {
+  test('items that do not fit together go in the next batch, and later items with their keys wait for them', async () => {
     const fits = (parcel: string, batch: readonly string[]) => parcel.endsWith('!') === batch[0]!.endsWith('!')
     const { round, deliver, parcels, clock } = courier({ keysOf, fits })
 
@@ -161,7 +161,7 @@ describe('failures', () => {
     expect(sent).toEqual(['a b bad c', 'a b', 'bad c', 'bad', 'c'])
   })
 
-  test('after a split, too, nothing overtakes an item of its key that goes on by itself', async () => {
+  test('also after a split nothing overtakes an item with the same key that continues alone', async () => {
     const doorbell = deferred<string>()
     const sent: string[] = []
     const { round, turnOfTheLoop } = courier({
@@ -183,7 +183,7 @@ describe('failures', () => {
     expect(statuses).toEqual(['fulfilled', 'fulfilled', 'fulfilled', 'rejected'])
   })
 
-  test('the same batch is sent again after a wait, if that can help, and given up if it cannot', async () => {
+  test('the same batch is sent again after a wait if that can help, and fails if it cannot', async () => {
     const lost = new Error('the road is closed')
     const { round, fail, parcels, clock } = courier({
       afterFailure: (_, __, attempt) => (attempt < 3 ? { sendAgainInMs: 50 * attempt } : 'fail'),
@@ -202,7 +202,7 @@ describe('failures', () => {
     expect((await outcomes).map(outcome => outcome.status === 'rejected' && outcome.reason)).toEqual([lost, lost])
   })
 
-  test('a full queue refuses, in number and in bytes, and what it refuses is never sent', async () => {
+  test('a full queue refuses items, by number and by bytes, and never sends a refused item', async () => {
     const sizeOf = (parcel: string) => ({ count: 1, bytes: parcel.length })
     const { round, parcels, clock } = courier({ sizeOf, maxQueued: { count: 2, bytes: 10 } })
     void round.submit('under way')
@@ -219,7 +219,7 @@ describe('failures', () => {
 })
 
 describe('the end', () => {
-  test('an abort takes back an item that was not sent; one that was sent keeps its keys', async () => {
+  test('an abort removes an item that was not sent; one that was sent keeps its keys', async () => {
     const change = new AbortController()
     const { round, deliver, parcels, clock } = courier({
       keysOf: () => ['one street'],
@@ -242,7 +242,7 @@ describe('the end', () => {
     expect(parcels()).toEqual(['a', 'c'])
   })
 
-  test('close refuses what comes and waits for what is there', async () => {
+  test('close refuses new items and waits for the others', async () => {
     const { round, deliver, clock } = courier()
     const last = round.submit('a')
     await clock.advance(0)
@@ -261,7 +261,7 @@ describe('the end', () => {
   })
 })
 
-test('a batch is sent in the context of no caller, whoever submitted it', async () => {
+test("a batch runs in no caller's context, whichever caller submitted its items", async () => {
   const transaction = new AsyncLocalStorage<string>()
   const seen: unknown[] = []
   const { round } = courier({

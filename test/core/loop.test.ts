@@ -27,7 +27,7 @@ function watchShelf(look: LoopOptions['look'], options: Partial<LoopOptions> = {
 }
 
 describe('when a loop looks', () => {
-  test('it looks at once when it is asked, and then with every poll', async () => {
+  test('it looks immediately when it is requested, and then with every poll', async () => {
     const shelf = watchShelf(() => {})
 
     shelf.loop.lookSoon()
@@ -54,7 +54,7 @@ describe('when a loop looks', () => {
     expect(shelf.looks).toBe(2)
   })
 
-  test('a look that asks for another one does not run inside itself', async () => {
+  test('a look that requests another one does not run inside itself', async () => {
     let depth = 0
     const depths: number[] = []
     const shelf = watchShelf(() => {
@@ -69,7 +69,7 @@ describe('when a loop looks', () => {
     expect(depths).toEqual([1, 1])
   })
 
-  test('a look that returns 0 is followed by another at once, one that returns 20 by one within 20 ms', async () => {
+  test('a look that returns 0 is followed by another immediately, one that returns 20 by one within 20 ms', async () => {
     const waits = [0, 0, 20, undefined]
     const shelf = watchShelf(() => waits.shift())
 
@@ -97,7 +97,7 @@ describe('when a loop looks', () => {
     expect(shelf.looks).toBe(2)
   })
 
-  test('polls differ by the jitter, so that many processes do not ask at the same moment', async () => {
+  test('polls differ by the jitter, so that many processes do not query at the same moment', async () => {
     const shelf = watchShelf(() => {}, { jitter: 0.2, random: () => 0.75 })
 
     shelf.loop.lookSoon()
@@ -106,7 +106,7 @@ describe('when a loop looks', () => {
     expect(shelf.clock.pending()).toEqual([1_100])
   })
 
-  test('a loop at rest asks nothing until somebody is interested again', async () => {
+  test('a loop at rest queries nothing until a caller is interested again', async () => {
     const shelf = watchShelf(() => {})
 
     shelf.loop.lookSoon()
@@ -132,7 +132,7 @@ describe('when a loop looks', () => {
 })
 
 describe('failures', () => {
-  test('each failure in a row waits longer, up to the limit; a success begins anew', async () => {
+  test('each failure in a row waits longer, up to the limit, and a success starts anew', async () => {
     let isAway = true
     const shelf = watchShelf(() => {
       if (isAway) throw new Error('the shelf is away')
@@ -151,7 +151,7 @@ describe('failures', () => {
     expect(shelf.clock.pending()).toEqual([1_000])
   })
 
-  test('a hint does not shorten the backoff, and is not forgotten', async () => {
+  test('a hint does not shorten the backoff, and is not lost', async () => {
     const shelf = watchShelf(() => {
       if (shelf.looks === 1) throw new Error('the shelf is away')
     })
@@ -167,7 +167,7 @@ describe('failures', () => {
     expect(shelf.looks).toBe(2)
   })
 
-  test('a caller who waits for an answer does shorten it, and gets the failure of its own look', async () => {
+  test('a caller that waits for an answer does shorten it, and gets the failure of its own look', async () => {
     const shelf = watchShelf(() => {
       if (shelf.looks <= 2) throw new Error(`failure ${shelf.looks}`)
     })
@@ -179,7 +179,7 @@ describe('failures', () => {
     expect(shelf.looks).toBe(3)
   })
 
-  test('a caller who comes during a look is answered by the next one', async () => {
+  test('a caller that comes during a look is answered by the next one', async () => {
     const first = deferred<undefined>()
     const shelf = watchShelf(() => (shelf.looks === 1 ? first.promise : undefined))
 
@@ -193,7 +193,7 @@ describe('failures', () => {
 })
 
 describe('the end', () => {
-  test('stop tells the look under way, waits for it, and no other begins', async () => {
+  test('stop aborts the running look, waits for it, and no other begins', async () => {
     const end = deferred<undefined>()
     let isToldToStop = false
     const shelf = watchShelf(async signal => {
@@ -220,7 +220,7 @@ describe('the end', () => {
     await expect(shelf.loop.lookNow()).rejects.toMatchObject({ code: 'aborted' })
   })
 
-  test('a failure because of the stop is not reported', async () => {
+  test('a failure caused by the stop is not reported', async () => {
     const shelf = watchShelf(
       signal =>
         new Promise<undefined>((_, reject) => signal.addEventListener('abort', () => reject(new Error('aborted')))),
@@ -233,7 +233,7 @@ describe('the end', () => {
   })
 })
 
-test('a look runs in the context of no caller, whoever asked for it', async () => {
+test("a look runs in no caller's context, whichever caller requested it", async () => {
   const transaction = new AsyncLocalStorage<string>()
   const seen: unknown[] = []
   const shelf = watchShelf(async () => {

@@ -38,7 +38,7 @@ test('a service runs from the end of its start to the end of its stop, and is st
   expect(notes).toEqual(['open', 'closing', 'sold the bread'])
 })
 
-test('work under way is cut off after timeoutMs; the shortest of all calls counts', async () => {
+test('running work is cut off after timeoutMs; the shortest of all calls counts', async () => {
   const clock = manualClock()
   const { notes, definition } = bakery()
   const service = await openServices(clock).start(definition)
@@ -83,7 +83,7 @@ test('closing the store stops every service, also one that is just starting, and
   await expect(services.start(bakery().definition)).rejects.toMatchObject({ code: 'store_closed' })
 })
 
-test('a service that fails to stop does not keep the others running, and the store says so', async () => {
+test('a service that fails to stop does not keep the others running, and the store reports it', async () => {
   const services = openServices(manualClock())
   const open = bakery()
   open.bread.resolve()

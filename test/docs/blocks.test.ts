@@ -7,7 +7,7 @@ import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { shortLived } from '../support/embedded.ts'
 import { postgresUrl } from '../support/engines.ts'
-import { compiledOf } from '../support/program.ts'
+import { builtFileOf } from '../support/program.ts'
 import { pages, root } from './pages.ts'
 
 const run = promisify(execFile)
@@ -43,7 +43,7 @@ describe('the blocks of the docs', () => {
     const all = blocks.map(({ name }) => `console.log('block ${name}')\nawait import('./compiled/${name}.js')\n`)
     writeFileSync(join(folder, 'all.js'), all.join(''))
     const env = { ...process.env, DATABASE_URL: postgresUrl(), OTHER_DATABASE_URL: await anotherDatabase() }
-    const flags = [...shortLived, '--import', compiledOf(new URL('one-cluster.ts', import.meta.url))]
+    const flags = [...shortLived, '--import', builtFileOf(new URL('one-cluster.ts', import.meta.url))]
     const { stdout } = await run(process.execPath, [...flags, 'all.js'], { cwd: folder, env, timeout: 590_000 })
 
     const printed = stdout.split(/^block \S+$/m).slice(1)

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import type { Expected } from '../../src/events/append/prepare.ts'
 import { openShop, outcome, paid, placed, shipped } from '../support/shop.ts'
 
-test('an append gives the version, the position and the ids of what it stored', async () => {
+test('an append returns the version, the position and the ids of the stored events', async () => {
   const { store } = await openShop()
 
   const first = await store.events.append('order-42', [placed(), paid])
@@ -18,7 +18,7 @@ test('an append gives the version, the position and the ids of what it stored', 
   expect(second.position).toBeGreaterThan(first.position)
 })
 
-test('an event is stored as it was said, with the time of the database', async () => {
+test('an event is stored as given, with the time of the database', async () => {
   const { store, query } = await openShop()
   const [before] = await query<{ now: Date }>('select clock_timestamp() as now')
 
@@ -89,7 +89,7 @@ for (const [what, { events, expected }] of Object.entries(conflicts)) {
   })
 }
 
-test('a refused append leaves no phantom of a stream behind, in a group and with a key neither', async () => {
+test('a refused append leaves no stream row behind, also in a group and with a key', async () => {
   const { store, query } = await openShop()
 
   const refused = await Promise.all([
@@ -110,7 +110,7 @@ test('a refused append leaves no phantom of a stream behind, in a group and with
   await expect(store.events.append('order-4', placed(), { expected: 'empty' })).resolves.toMatchObject({ version: 1 })
 })
 
-test('several streams are appended to in one call, with a result for each', async () => {
+test('one call appends to several streams, with a result for each', async () => {
   const { store } = await openShop()
   await store.events.append('stock-7', shipped())
 
@@ -134,7 +134,7 @@ test('several streams are appended to in one call, with a result for each', asyn
   expect(all[3]!.position).toBe(results[1]!.position)
 })
 
-test('of several streams none is stored if one is refused, and the error names that one', async () => {
+test('if one of several streams is refused nothing is stored, and the error names that stream', async () => {
   const { store } = await openShop()
   await store.events.append('stock-7', shipped())
 
@@ -166,7 +166,7 @@ test('a stream named twice in one append is refused, and so is one without event
   expect(await store.events.append([])).toEqual([])
 })
 
-test('the builder gathers an append step by step, and a half-built one can be used again', async () => {
+test('the builder collects an append step by step, and a partial one can be reused', async () => {
   const { store } = await openShop()
   const base = store.events
     .builder('order-42')
@@ -193,7 +193,7 @@ test('the builder gathers an append step by step, and a half-built one can be us
   ).rejects.toMatchObject({ code: 'idempotency_conflict' })
 })
 
-test('headers of the append and of the event are merged key by key, the event wins', async () => {
+test('headers of the append and of the event are merged key by key, and the event wins', async () => {
   const { store } = await openShop()
 
   await store.events.append('order-42', [placed(1, { headers: { shop: 'south', till: 3 } }), placed(2)], {
@@ -207,7 +207,7 @@ test('headers of the append and of the event are merged key by key, the event wi
   ])
 })
 
-test('an event without a correlation id gets its own id; those given are kept, the event before the append', async () => {
+test('an event without a correlation id gets its own id; given ids are kept, those of the event before those of the append', async () => {
   const { store } = await openShop()
 
   await store.events.append('order-1', [placed(), paid])
@@ -225,7 +225,7 @@ test('an event without a correlation id gets its own id; those given are kept, t
   ])
 })
 
-test('an append without events stores nothing and still looks at what was expected', async () => {
+test('an append without events stores nothing and still checks the expected version', async () => {
   const { store } = await openShop()
   const { position } = await store.events.append('order-42', [placed(), paid])
 
@@ -245,7 +245,7 @@ test('an append without events stores nothing and still looks at what was expect
   })
 })
 
-test('an expected version that is none is refused', async () => {
+test('an invalid expected version is refused', async () => {
   const { store } = await openShop()
 
   for (const expected of [-1, 1.5, Number.NaN, 'never', null, 2n]) {

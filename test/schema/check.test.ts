@@ -158,9 +158,9 @@ for (const [what, { byHand, kind, object, isMadeAgain }] of Object.entries(drift
     for (const statement of byHand.split(/;\s*(?=create view|create index|create trigger)/))
       await fixture.byHand(statement)
 
-    const { ok, problems } = await fixture.schema.check()
+    const { isHealthy, problems } = await fixture.schema.check()
 
-    expect(ok).toBe(false)
+    expect(isHealthy).toBe(false)
     expect(problems.map(each => [each.kind, each.object])).toEqual([[kind, object]])
     expect(problems[0]!.problem).not.toBe('')
     expect(problems[0]!.fix).not.toBe('')
@@ -168,11 +168,11 @@ for (const [what, { byHand, kind, object, isMadeAgain }] of Object.entries(drift
     expect(steps.map(step => step.object)).toEqual(isMadeAgain ? [object] : [])
     if (!isMadeAgain) return
     await fixture.schema.sync()
-    expect(await fixture.schema.check()).toMatchObject({ ok: true })
+    expect(await fixture.schema.check()).toMatchObject({ isHealthy: true })
   })
 }
 
-test('the fix for a sequence that is behind can be run as it stands', async () => {
+test('the fix for a sequence that is behind can be run as printed', async () => {
   const { schema, byHand } = make(`shop's "check" ${Date.now()}`)
   await schema.sync()
   await byHand(drifts['a sequence behind the last event']!.byHand)
@@ -180,10 +180,10 @@ test('the fix for a sequence that is behind can be run as it stands', async () =
 
   await byHand(problems[0]!.fix.split(': ')[1]!)
 
-  expect(await schema.check()).toMatchObject({ ok: true })
+  expect(await schema.check()).toMatchObject({ isHealthy: true })
 })
 
-test('several drifts are all told', async () => {
+test('several drifts are all reported', async () => {
   const { schema, byHand } = make()
   await schema.sync()
   await byHand('drop index ~events_correlation')
@@ -203,7 +203,7 @@ test('several drifts are all told', async () => {
   ])
 })
 
-test('what an administrator may add or tune is no drift', async () => {
+test('additions and tuning by an administrator are not drift', async () => {
   const { schema, byHand } = make()
   await schema.sync()
   await byHand('create index events_by_type on ~events (type)')
@@ -211,14 +211,14 @@ test('what an administrator may add or tune is no drift', async () => {
   await byHand('create table ~reports (id integer)')
   await byHand('alter table ~streams add column remark text')
 
-  expect(await schema.check()).toEqual({ ok: true, problems: [], newer: [] })
+  expect(await schema.check()).toEqual({ isHealthy: true, problems: [], newer: [] })
 })
 
-test('a schema that is missing, or lacks migrations, is told as such and not object by object', async () => {
+test('a schema that is missing, or lacks migrations, is reported as such and not object by object', async () => {
   const { schema, as, name } = make()
 
   expect(await schema.check()).toMatchObject({
-    ok: false,
+    isHealthy: false,
     problems: [{ kind: 'schema_missing', object: `schema ${name}` }],
   })
 
@@ -228,7 +228,7 @@ test('a schema that is missing, or lacks migrations, is told as such and not obj
   )
 })
 
-test('a check while others append never takes the sequence for being behind', async () => {
+test('a check during appends never reports the sequence as behind', async () => {
   const { schema, byHand } = make()
   await schema.sync()
   const append = (i: number): Promise<unknown> =>
@@ -240,5 +240,5 @@ test('a check while others append never takes the sequence for being behind', as
   const checks = await Promise.all(Array.from({ length: 20 }, () => schema.check()))
   await Promise.all(appends)
 
-  expect(checks.filter(check => !check.ok)).toEqual([])
+  expect(checks.filter(check => !check.isHealthy)).toEqual([])
 })

@@ -32,7 +32,7 @@ const declaration: fc.Arbitrary<DeclaredTable> = fc
     })
   })
 
-test('whatever is declared next, with rows or without: a sync succeeds, keeps all rows and leaves an empty plan', async () => {
+test('for any next declaration, with or without rows, a sync succeeds, keeps all rows and leaves an empty plan', async () => {
   const day = fc.record({ table: declaration, addsRow: fc.boolean() })
   await fc.assert(
     fc.asyncProperty(fc.array(day, { minLength: 2, maxLength: 5 }), async days => {
@@ -44,7 +44,7 @@ test('whatever is declared next, with rows or without: a sync succeeds, keeps al
         const done = await schema.sync()
 
         expect(await schema.plan()).toEqual({ steps: [], problems: done.problems })
-        expect(await schema.check()).toMatchObject({ ok: done.problems.length === 0, problems: done.problems })
+        expect(await schema.check()).toMatchObject({ isHealthy: done.problems.length === 0, problems: done.problems })
         if (addsRow) await addRow(fixture, ++rows)
         expect(await fixture.byHand('select count(*)::integer as n from ~orders')).toEqual([{ n: rows }])
       }

@@ -3,7 +3,7 @@ import { SchemaMissing } from '../../src/schema/errors.ts'
 import { openStore } from '../../src/store.ts'
 import { freshSchema, openDatabase } from '../support/engines.ts'
 
-test('dropping a store takes its schema with everything in it, and a second time there is nothing to drop', async () => {
+test('dropping a store drops its schema with everything in it, and a second drop finds nothing', async () => {
   const schema = freshSchema()
   await using store = await openStore({ database: await openDatabase(), schema, migrate: true })
   await store.events.append('order-1', { type: 'OrderPlaced', data: { total: 99 } })

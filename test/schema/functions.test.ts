@@ -43,7 +43,7 @@ test('a sync makes a function that is missing and replaces one of a lower revisi
 
   const later = as({ functions: [...functions, shout(2)] })
   expect(await later.state()).toEqual({ status: 'outdated', pending: ['function shout'] })
-  expect(await later.check()).toMatchObject({ ok: false, problems: [{ object: 'function shout' }] })
+  expect(await later.check()).toMatchObject({ isHealthy: false, problems: [{ object: 'function shout' }] })
   expect((await later.sync()).steps).toMatchObject([{ kind: 'function', object: 'function shout' }])
 
   expect(await later.sync()).toEqual({ steps: [], problems: [] })
@@ -60,7 +60,7 @@ test('a process that brings a lower revision leaves the higher one, so that two 
 
   expect(await older.sync()).toEqual({ steps: [], problems: [] })
   expect(await revisionIn(byHand, 'shout')).toBe(2)
-  expect(await older.check()).toEqual({ ok: true, problems: [], newer: ['function shout'] })
+  expect(await older.check()).toEqual({ isHealthy: true, problems: [], newer: ['function shout'] })
 })
 
 test('a body without a revision counts as lower than every revision', async () => {

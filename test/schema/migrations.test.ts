@@ -21,7 +21,7 @@ test('RB-54: a released migration never changes', () => {
   expect(checksums).toEqual(released)
 })
 
-test('migrations are numbered from 1 without a gap, and each has a name of its own', () => {
+test('migrations are numbered from 1 without a gap, and each has its own name', () => {
   expect(migrations.map(migration => migration.id)).toEqual(migrations.map((_, i) => i + 1))
   expect(new Set(migrations.map(migration => migration.name)).size).toBe(migrations.length)
 })
@@ -35,7 +35,7 @@ test('the checksum of a migration depends on every statement of it', () => {
   expect(checksum(longer)).not.toBe(checksum(first!))
 })
 
-test('docs/reference/schema.sql is what a sync of a new schema runs', () => {
+test('docs/reference/schema.sql is the SQL that a sync of a new schema runs', () => {
   const steps = historySteps(emptyHistory(library), 'rillflow')
   const parts = steps.map(({ object, sql }, i) => (object === steps[i - 1]?.object ? sql : `-- ${object}\n\n${sql}`))
 
@@ -45,7 +45,7 @@ test('docs/reference/schema.sql is what a sync of a new schema runs', () => {
 const head = `-- All that a new store in schema "rillflow" is made of; text to paste, generated from the folders of src.
 `
 
-test('what check() expects is what a sync makes', async () => {
+test('the schema that check() expects is the one that a sync creates', async () => {
   const fixture = make()
   await fixture.schema.sync()
 
@@ -85,7 +85,7 @@ import type { SchemaShape } from './shape.ts'
 
 export const expectedWorkflows: SchemaShape = `
 
-test('RB-53: every table has a primary key, and what must be unique is so by an index of the table itself', async () => {
+test('RB-53: every table has a primary key, and uniqueness is enforced by an index of the table itself', async () => {
   const fixture = make()
   await fixture.schema.sync()
   const { tables } = shapeOf(await readShape(fixture.database, fixture.name, await namesIn(fixture)))
@@ -98,7 +98,7 @@ test('RB-53: every table has a primary key, and what must be unique is so by an 
   )
 })
 
-test('no trigger, rule, foreign key, view or partition is made', async () => {
+test('no trigger, rule, foreign key, view or partition is created', async () => {
   const fixture = make()
   await fixture.schema.sync()
 
@@ -114,7 +114,7 @@ test('no trigger, rule, foreign key, view or partition is made', async () => {
   expect(found).toEqual([])
 })
 
-test('the body of every function is what the catalogue has, so that a change of it is found', async () => {
+test('the catalogue has the body of every function, so that a change of it is detected', async () => {
   const fixture = make(`bodies of "${freshSchema()}" \\ '$$'`)
   await fixture.schema.sync()
   const { objects } = await readShape(fixture.database, fixture.name, expected)

@@ -51,7 +51,7 @@ test('RB-56: after a sync the plan is empty, the state is current and the check 
   expect(done.steps.length).toBeGreaterThan(migrations.length)
   expect(await schema.plan()).toEqual({ steps: [], problems: [] })
   expect(await schema.state()).toEqual({ status: 'current', pending: [] })
-  expect(await schema.check()).toEqual({ ok: true, problems: [], newer: [] })
+  expect(await schema.check()).toEqual({ isHealthy: true, problems: [], newer: [] })
 })
 
 test('a second sync changes nothing', async () => {
@@ -65,16 +65,16 @@ test('a second sync changes nothing', async () => {
   expect(await byHand('select xmin::text, id, applied_at from ~migrations')).toEqual(before)
 })
 
-test('the SQL of a plan, run by hand, makes what a sync makes', async () => {
+test('the SQL of a plan, run by hand, creates the same as a sync', async () => {
   const { schema, byHand } = make()
 
   for (const { sql } of (await schema.plan()).steps) await byHand(sql)
 
   expect(await schema.plan()).toEqual({ steps: [], problems: [] })
-  expect(await schema.check()).toMatchObject({ ok: true })
+  expect(await schema.check()).toMatchObject({ isHealthy: true })
 })
 
-test('RB-50: what a sync makes enforces keys and ids by itself, without a trigger that could be forgotten', async () => {
+test('RB-50: the schema enforces keys and ids by itself, without a trigger that could be forgotten', async () => {
   const { schema, byHand } = make()
   await schema.sync()
   const key = `insert into ~idempotency_keys (key, digest, event_ids) values ('checkout-1', 'x', '{}')`
@@ -104,7 +104,7 @@ test('RB-54: a later migration keeps the data and every invariant of a schema in
     { position: 1, stream: 'order-1', version: 1, data: { total: 99 } },
   ])
   expect(await later.plan()).toEqual({ steps: [], problems: [] })
-  expect(await later.check()).toMatchObject({ ok: true })
+  expect(await later.check()).toMatchObject({ isHealthy: true })
 })
 
 const placeOrder = `select * from ~append_one(
@@ -124,7 +124,7 @@ const names = [
 ]
 
 for (const name of names) {
-  test(`RB-55: a schema called ${name} is made in one go, works, and the second sync plans nothing`, async () => {
+  test(`RB-55: a schema called ${name} is created in one sync, works, and the second sync plans nothing`, async () => {
     const { schema, byHand } = make(name)
     await byHand(`drop schema if exists "${name.replaceAll('"', '""')}" cascade`)
 
@@ -133,17 +133,17 @@ for (const name of names) {
 
     expect(await byHand('select head, settled from ~settle()')).toEqual([{ head: 1, settled: 1 }])
     expect(await schema.sync()).toEqual({ steps: [], problems: [] })
-    expect(await schema.check()).toMatchObject({ ok: true, problems: [] })
+    expect(await schema.check()).toMatchObject({ isHealthy: true, problems: [] })
     await byHand(`drop schema "${name.replaceAll('"', '""')}" cascade`)
   })
 }
 
-test('names that PostgreSQL cannot have or keeps for itself are refused at once', () => {
+test('names that PostgreSQL cannot store or reserves are refused immediately', () => {
   for (const name of ['', 'x'.repeat(64), 'nul\0', 'pg_store', 'information_schema'])
     expect(() => make(name)).toThrow(expect.objectContaining({ code: 'invalid_name' }))
 })
 
-test('two schemas of one database do not know of each other', async () => {
+test('two schemas of one database are independent', async () => {
   const [one, other] = [make(), make()]
 
   await one.schema.sync()
@@ -151,10 +151,10 @@ test('two schemas of one database do not know of each other', async () => {
   expect(await other.schema.state()).toMatchObject({ status: 'missing' })
   await other.schema.sync()
   await other.byHand('drop table ~events cascade')
-  expect(await one.schema.check()).toMatchObject({ ok: true })
+  expect(await one.schema.check()).toMatchObject({ isHealthy: true })
 })
 
-test('of eight syncs at once, one migrates and the others find nothing to do', async () => {
+test('of eight concurrent syncs one migrates and the others find nothing to do', async () => {
   const { database, name } = make()
 
   const all = await Promise.all(Array.from({ length: 8 }, () => makeFixture(database, name).schema.sync()))
@@ -162,7 +162,7 @@ test('of eight syncs at once, one migrates and the others find nothing to do', a
   expect(all.filter(plan => plan.steps.length > 0)).toHaveLength(1)
 })
 
-test('progress is told before each step', async () => {
+test('progress is reported before each step', async () => {
   const { schema } = make()
   const told: string[] = []
 
@@ -198,7 +198,7 @@ test('a sync that fails, is aborted, or whose onProgress throws has done nothing
   expect(await isGone()).toBe(true)
 })
 
-test('mode auto makes the schema, and costs one query when there is nothing to do', async () => {
+test('mode auto creates the schema, and costs one query when there is nothing to do', async () => {
   const { schema, database, name } = make()
   await schema.ensure('auto')
   expect(await schema.state()).toMatchObject({ status: 'current' })
@@ -213,7 +213,7 @@ test('mode auto makes the schema, and costs one query when there is nothing to d
   expect(sent).toEqual(['schema.migrations'])
 })
 
-test('mode check changes nothing, and says whether the schema is missing or outdated', async () => {
+test('mode check changes nothing, and reports whether the schema is missing or outdated', async () => {
   const { schema, as, name, byHand } = make()
 
   await expect(schema.ensure('check')).rejects.toMatchObject({ code: 'schema_missing', schema: name })
@@ -228,7 +228,7 @@ test('mode check changes nothing, and says whether the schema is missing or outd
   })
 })
 
-test('mode manual does not even look', async () => {
+test('mode manual sends no query', async () => {
   const { database, name } = make()
   const run = (): never => {
     throw new Error('looked')
@@ -237,7 +237,7 @@ test('mode manual does not even look', async () => {
   await makeFixture({ ...database, run, transaction: run }, name).schema.ensure('manual')
 })
 
-test('a schema with a breaking migration of a newer library is refused by every mode that looks', async () => {
+test('a schema with a breaking migration of a newer library is refused by every mode that checks', async () => {
   const { schema, byHand } = make()
   await schema.sync()
   await byHand(`insert into ~migrations (id, name, checksum, breaking) values (99, 'future', 'x', true)`)
@@ -247,20 +247,20 @@ test('a schema with a breaking migration of a newer library is refused by every 
   await expect(schema.ensure('check')).rejects.toMatchObject(newer)
   await expect(schema.sync()).rejects.toMatchObject(newer)
   await expect(schema.plan()).rejects.toMatchObject(newer)
-  expect(await schema.check()).toMatchObject({ ok: false, problems: [{ kind: 'schema_newer' }] })
+  expect(await schema.check()).toMatchObject({ isHealthy: false, problems: [{ kind: 'schema_newer' }] })
 })
 
-test('a migration of a newer library that is not breaking is worked with', async () => {
+test('a migration of a newer library that is not breaking is accepted', async () => {
   const { schema, as } = make()
   await as({ migrations: [...migrations, notes] }).sync()
 
   await schema.ensure('check')
 
   expect(await schema.plan()).toEqual({ steps: [], problems: [] })
-  expect(await schema.check()).toEqual({ ok: true, problems: [], newer: [`migration ${notes.id} (notes)`] })
+  expect(await schema.check()).toEqual({ isHealthy: true, problems: [], newer: [`migration ${notes.id} (notes)`] })
 })
 
-test('a migration that was applied with another text is refused', async () => {
+test('a migration that was applied with other text is refused', async () => {
   const { schema, as } = make()
   const changed = { ...notes, statements: ['select 1'] }
   await as({ migrations: [...migrations, changed] }).sync()
@@ -270,7 +270,7 @@ test('a migration that was applied with another text is refused', async () => {
   await expect(now.sync()).rejects.toMatchObject(drift)
   await expect(now.ensure('auto')).rejects.toMatchObject(drift)
   await expect(now.ensure('check')).rejects.toMatchObject(drift)
-  expect(await now.check()).toMatchObject({ ok: false, problems: [{ kind: 'migration_changed' }] })
+  expect(await now.check()).toMatchObject({ isHealthy: false, problems: [{ kind: 'migration_changed' }] })
   await schema.ensure('check')
 })
 
@@ -283,14 +283,14 @@ test('a schema whose table of migrations belongs to another program is refused',
   await expect(schema.sync()).rejects.toMatchObject({ code: 'schema_drift' })
 })
 
-test('inside a transaction of the same database, where it would wait for itself, a sync fails at once', async () => {
+test('inside a transaction of the same database, where it would wait for itself, a sync fails immediately', async () => {
   const { schema, database } = make()
 
   await expect(database.transaction(() => schema.sync())).rejects.toMatchObject({ code: 'inside_transaction' })
 })
 
 if (engine !== 'pglite') {
-  test('eight syncs through a pool of one connection all come to an end', async () => {
+  test('eight syncs through a pool of one connection all end', async () => {
     const database = await openPostgres({ url: postgresUrl(), maxConnections: 1 })
     const { schema } = makeFixture(database)
 
@@ -300,7 +300,7 @@ if (engine !== 'pglite') {
     expect(all.filter(plan => plan.steps.length > 0)).toHaveLength(1)
   })
 
-  test('of two processes that start at once, one migrates', async () => {
+  test('of two processes that start at once one migrates', async () => {
     const name = freshSchema()
 
     const steps = (await Promise.all([syncInProcess(name), syncInProcess(name)])).flat()
@@ -309,7 +309,7 @@ if (engine !== 'pglite') {
     expect(steps.filter(count => count > 0)).toHaveLength(1)
   })
 
-  test('a process waits while another one migrates, and only as long as it is told to', async () => {
+  test('a process waits while another one migrates, up to its limit', async () => {
     const { schema, database, name } = make()
     const held = deferred<void>()
     const release = deferred<void>()
@@ -332,7 +332,7 @@ if (engine !== 'pglite') {
     await other
   })
 
-  test('a user who may not create schemas can migrate one that is there', async () => {
+  test('a user without the right to create schemas can migrate an existing one', async () => {
     const { database, byHand, name } = make()
     const role = name.toLowerCase()
     await byHand(`create role "${role}" login password 'shop'`)
@@ -351,7 +351,7 @@ if (engine !== 'pglite') {
     await byHand(`drop schema "${name}" cascade`)
     await byHand(`drop role "${role}"`)
 
-    expect(checked).toMatchObject({ ok: true })
+    expect(checked).toMatchObject({ isHealthy: true })
     expect(isRillflowError(elsewhere, 'database_failed')).toBe(true)
     expect(elsewhere).toMatchObject({ sqlState: '42501' })
     await database.run({ label: 'alive', text: 'select 1', values: [] })

@@ -27,7 +27,7 @@ const customers: DeclaredTable = {
 const email: DeclaredColumn = { name: 'email', type: 'text', nullable: true }
 const addCustomer = `insert into ~customers (id, version, data) values ('ada', 1, '{"email": "ada@example.com"}')`
 
-test('a declared table is planned, made with its indexes, and then the plan is empty', async () => {
+test('a declared table is planned, created with its indexes, and then the plan is empty', async () => {
   const { as, byHand, name } = make()
   const schema = as({ tables: [customers] })
   await as({}).sync()
@@ -53,10 +53,10 @@ test('a declared table is planned, made with its indexes, and then the plan is e
   expect(await schema.plan()).toEqual({ steps: [], problems: [] })
   expect(await schema.sync()).toEqual({ steps: [], problems: [] })
   expect(await schema.state()).toEqual({ status: 'current', pending: [] })
-  expect(await schema.check()).toMatchObject({ ok: true })
+  expect(await schema.check()).toMatchObject({ isHealthy: true })
 })
 
-test('the first sync of an empty database makes migrations and declared tables together', async () => {
+test('the first sync of an empty database creates migrations and declared tables together', async () => {
   const { as, byHand } = make()
   const schema = as({ tables: [customers] })
 
@@ -66,7 +66,7 @@ test('the first sync of an empty database makes migrations and declared tables t
   expect(await schema.plan()).toEqual({ steps: [], problems: [] })
 })
 
-test('every type that can be declared comes back as the same type', async () => {
+test('every declared type is read back as the same type', async () => {
   const scalars = [
     'bigint',
     'integer',
@@ -87,10 +87,10 @@ test('every type that can be declared comes back as the same type', async () => 
   await schema.sync()
 
   expect(await schema.plan()).toEqual({ steps: [], problems: [] })
-  expect(await schema.check()).toMatchObject({ ok: true })
+  expect(await schema.check()).toMatchObject({ isHealthy: true })
 })
 
-test('a column is added later to a table with rows, and so is an index on it', async () => {
+test('a column can be added to a table with rows, and so can an index on it', async () => {
   const { as, byHand } = make()
   await as({ tables: [customers] }).sync()
   await byHand(addCustomer)
@@ -111,7 +111,7 @@ test('a column is added later to a table with rows, and so is an index on it', a
   expect(await schema.plan()).toEqual({ steps: [], problems: [] })
 })
 
-test('a column that every row must have is added to an empty table, and is a problem with rows in it', async () => {
+test('a required column is added to an empty table, and is a problem for a table with rows', async () => {
   const { as, byHand } = make()
   await as({ tables: [customers] }).sync()
   const withColumn = (name: string): DeclaredTable => ({
@@ -134,10 +134,10 @@ test('a column that every row must have is added to an empty table, and is a pro
     { kind: 'index_missing', object: 'index customers_street' },
   ])
   expect(await byHand('select city from ~customers')).toEqual([{ city: 'London' }])
-  expect((await schema.check()).ok).toBe(false)
+  expect((await schema.check()).isHealthy).toBe(false)
 })
 
-test('another type, nullability or default, a column that is not declared and another key are told and left alone', async () => {
+test('another type, nullability, default or key, and undeclared columns, are reported and not changed', async () => {
   const { as, byHand } = make()
   await as({ tables: [{ ...customers, columns: [...customers.columns, email] }] }).sync()
   await byHand(addCustomer)
@@ -167,10 +167,10 @@ test('another type, nullability or default, a column that is not declared and an
   expect(await byHand(`select pg_typeof(version)::text as type, email from ~customers`)).toEqual([
     { type: 'bigint', email: null },
   ])
-  expect(await schema.check()).toMatchObject({ ok: false, problems })
+  expect(await schema.check()).toMatchObject({ isHealthy: false, problems })
 })
 
-test('an index with another definition, or made by hand, is told and left alone', async () => {
+test('an index with another definition, or made by hand, is reported and not changed', async () => {
   const { as, byHand } = make()
   await as({ tables: [customers] }).sync()
   await byHand('drop index ~customers_recent')
@@ -189,7 +189,7 @@ test('an index with another definition, or made by hand, is told and left alone'
   expect(problems[1]!.problem).toContain('btree (id)')
 })
 
-test('an index that was not built to its end is built anew', async () => {
+test('an index whose build was interrupted is built again', async () => {
   const { as, byHand } = make()
   const schema = as({ tables: [customers] })
   await schema.sync()
@@ -201,7 +201,7 @@ test('an index that was not built to its end is built anew', async () => {
   expect(await schema.plan()).toEqual({ steps: [], problems: [] })
 })
 
-test('an index is not planned where its column has another type or its name is taken', async () => {
+test('an index is not planned if its column has another type or its name is taken', async () => {
   const { as, byHand } = make()
   await as({ tables: [customers] }).sync()
   await byHand('create table ~customers_version (id integer)')
@@ -221,7 +221,7 @@ test('an index is not planned where its column has another type or its name is t
   )
 })
 
-test('something else of the name of a declared table is told and left alone', async () => {
+test('another object with the name of a declared table is reported and not changed', async () => {
   const { as, byHand } = make()
   await as({}).sync()
   await byHand('create view ~customers as select 1 as id')
@@ -233,16 +233,16 @@ test('something else of the name of a declared table is told and left alone', as
   expect(problems).toMatchObject([{ kind: 'table_changed', object: 'table customers' }])
 })
 
-test('check tells what a declared table lacks', async () => {
+test('check reports what a declared table lacks', async () => {
   const { as } = make()
   await as({ tables: [{ ...customers, indexes: [] }] }).sync()
   const orders: DeclaredTable = { name: 'orders', columns: [{ name: 'id', type: 'uuid' }], primaryKey: ['id'] }
 
-  const { ok, problems } = await as({
+  const { isHealthy, problems } = await as({
     tables: [{ ...customers, columns: [...customers.columns, email] }, orders],
   }).check()
 
-  expect(ok).toBe(false)
+  expect(isHealthy).toBe(false)
   expect(problems.map(each => `${each.kind} ${each.object}`)).toEqual([
     'column_missing column customers.email',
     'index_missing index customers_data',
@@ -252,7 +252,7 @@ test('check tells what a declared table lacks', async () => {
   ])
 })
 
-test('names that users chose are quoted wherever they stand', async () => {
+test('names chosen by users are quoted everywhere', async () => {
   const odd = `o'dd "$$"; drop table x --`
   const table: DeclaredTable = {
     name: odd,
@@ -271,10 +271,10 @@ test('names that users chose are quoted wherever they stand', async () => {
   await schema.sync()
 
   expect(await schema.plan()).toEqual({ steps: [], problems: [] })
-  expect(await schema.check()).toMatchObject({ ok: true })
+  expect(await schema.check()).toMatchObject({ isHealthy: true })
 })
 
-test('declaring a table twice is fine, another one under its name is not, nor is a name of the store', () => {
+test('declaring a table twice is accepted; another table under its name, or a name of the store, is refused', () => {
   const registry = new TableRegistry()
   registry.register(customers)
   registry.register({ ...customers })
@@ -323,7 +323,7 @@ test('trusted SQL takes no values', () => {
 })
 
 if (engine !== 'pglite') {
-  test('a step that waits too long for a table in use gives up, and has changed nothing', async () => {
+  test('a step that waits too long for a table in use fails, and has changed nothing', async () => {
     const { as, database, name } = make()
     await as({ tables: [customers] }).sync()
     const schema = as({ tables: [{ ...customers, columns: [...customers.columns, email] }] })

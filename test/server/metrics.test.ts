@@ -38,7 +38,7 @@ test('a fresh store has every family, with a description, and zero values', asyn
 
   expect(families.get('rillflow_events_appended_total')).toEqual({
     type: 'counter',
-    help: 'Events that were appended.',
+    help: 'Number of events appended.',
   })
   expect(families.get('rillflow_event_append_seconds')?.type).toBe('histogram')
   expect(families.get('rillflow_consumer_lag_seconds')?.type).toBe('gauge')

@@ -1,6 +1,6 @@
 import { expect, onTestFinished, test } from 'vitest'
 import type { Database } from '../../src/database/database.ts'
-import { lendDatabase } from '../../src/database/lend.ts'
+import { lendDatabase } from '../../src/database/handle.ts'
 import { defineProjection } from '../../src/projections/projection.ts'
 import { openStore } from '../../src/store.ts'
 import { fakeClock } from '../../src/testing/fakes.ts'
@@ -59,7 +59,7 @@ test('it is not ready when the schema drifts, logs that, and is ready again when
   expect(drifted).toEqual([503, { status: 'not ready', reasons: ['schema_drift'] }])
   expect(fixed[0]).toBe(200)
   const problems = [expect.objectContaining({ kind: 'index_missing' })]
-  expect(warnings).toEqual([[{ schema, reasons: ['schema_drift'], problems }, 'the store is not ready']])
+  expect(warnings).toEqual([[{ schema, reasons: ['schema_drift'], problems }, 'The store is not ready.']])
 })
 
 test('it is not ready while a consumer is further behind than its limit, unless the consumer is paused', async () => {

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
-import { Order } from '../aggregates/orders.ts'
+import { defineAggregate } from '../../src/aggregates/aggregate.ts'
+import { Order, orderDecider } from '../aggregates/orders.ts'
 import { ada, type Customer } from '../documents/customers.ts'
 import { openShop, paid, placed } from '../support/shop.ts'
 
@@ -72,4 +73,40 @@ test('a command with a key is carried out once, whatever it would decide now', a
   expect(again.saved.streams[0]).toMatchObject({ version: 2, position: first.saved.position })
   const refused = store.handle(Order, 'order-1', { type: 'Pay' }, { idempotencyKey: 'pay-1', onRepeat: 'error' })
   await expect(refused).rejects.toMatchObject({ code: 'idempotency_conflict' })
+})
+
+test('a decision can be made on the spot, and is decided anew after a conflict', async () => {
+  const { store } = await openShop()
+  const id = store.newId('order')
+  await store.events.append(id, placed(2))
+  let attempts = 0
+
+  const { state, events, saved } = await store.decide(Order, id, order => {
+    if (attempts++ === 0) void store.events.append(id, placed(3))
+    return order.total < 10 ? { type: 'OrderPaid', data: { method: 'card' } } : []
+  })
+
+  expect(events).toMatchObject([{ type: 'OrderPaid' }])
+  expect(saved.streams).toMatchObject([{ stream: id }])
+  expect(state).toMatchObject({ status: 'paid' })
+  await expect(store.decide(Order, id, () => 'OrderPaid' as never)).rejects.toMatchObject({ code: 'invalid_decision' })
+})
+
+test('an aggregate without a decision takes no commands, and says what to do', async () => {
+  const { store } = await openShop()
+  const { decide: _, ...folding } = orderDecider
+  const Folded = defineAggregate('order', folding)
+
+  await expect(store.handle(Folded, 'order-1', undefined as never)).rejects.toThrow(/has no "decide"/)
+  await store.decide(Folded, 'order-1', () => placed(1))
+  expect((await store.aggregates(Folded).fetchLatest('order-1'))?.total).toBe(1)
+})
+
+test('new ids say what they are of and sort by time', async () => {
+  const { store } = await openShop()
+  const ids = Array.from({ length: 50 }, () => store.newId(Order))
+
+  expect(ids.every(id => /^order-[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]+$/.test(id))).toBe(true)
+  expect([...ids].sort()).toEqual(ids)
+  expect(() => store.newId('')).toThrow(expect.objectContaining({ code: 'invalid_name' }))
 })

@@ -124,6 +124,16 @@ export const everyTestRuns: Rule = sources =>
     'singles out or leaves out a test',
   )
 
+/** The compiler does not see the bench, which has packages of its own; what the build makes is not there yet. */
+export const benchImportsExist: Rule = sources => {
+  const known = new Set(sources.map(({ path }) => path))
+  return under('bench/', sources).flatMap(source =>
+    importsOf(source)
+      .filter(({ target }) => /^(src|test|bench)\/.*\.ts$/.test(target) && !known.has(target))
+      .map(({ target, line }) => `${source.path}:${line} imports ${target}, which does not exist`),
+  )
+}
+
 export const lockFileHasNoAddresses: Rule = sources => matches(/"resolved"/g, sources, 'holds a download address')
 
 function matches(pattern: RegExp, sources: readonly Source[], what: string): string[] {

@@ -1,6 +1,6 @@
 /** Records the statements of a store, and shows how the server would run them. */
 import type { Database, Transaction } from '../../src/database/database.ts'
-import { toText } from '../../src/database/pglite/messages.ts'
+import { toText } from '../../src/database/pglite/wire.ts'
 import { literal, type Statement } from '../../src/database/sql.ts'
 
 /** The same database, with each statement recorded before it is sent. Statements inside transactions are not recorded. */

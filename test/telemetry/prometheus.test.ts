@@ -1,12 +1,12 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
-import { openFigures } from '../../src/telemetry/figures.ts'
 import { counters, gauges, histograms, levels, totals } from '../../src/telemetry/metrics.ts'
 import { renderMetrics } from '../../src/telemetry/prometheus.ts'
+import { openRegistry } from '../../src/telemetry/registry.ts'
 import { parseMetrics } from '../support/parse-metrics.ts'
 
 test('a label has a limited number of values: further ones are counted together', () => {
-  const figures = openFigures()
+  const figures = openRegistry()
   for (let n = 0; n < 1_000; n++) figures.count('consumer_events_total', 2, `consumer-${n}`)
   for (let n = 0; n < 1_000; n++) figures.observe('consumer_batch_seconds', 0.01, `consumer-${n}`)
 
@@ -34,7 +34,7 @@ test('a metric shows a limited number of series, and the number of hidden ones',
 })
 
 test('tenants are a label of every series, in one family', () => {
-  const [acme, beta] = [openFigures(), openFigures()]
+  const [acme, beta] = [openRegistry(), openRegistry()]
   acme.count('events_appended_total', 1)
   beta.count('events_appended_total', 2)
   beta.observe('event_append_seconds', 0.3)
@@ -52,7 +52,7 @@ test('tenants are a label of every series, in one family', () => {
 })
 
 test('a value beyond all buckets is counted, and any text is allowed in a label', () => {
-  const figures = openFigures()
+  const figures = openRegistry()
   figures.observe('consumer_batch_seconds', 1e9, 'a\n"b"\\')
 
   const { value } = parseMetrics(renderMetrics([{ families: figures.families() }]))

@@ -17,7 +17,7 @@ interface Logged {
 function recordingLogger() {
   const reported: Logged[] = []
   const warn = (fields: object, message: string): void => {
-    if (message === 'a statement was slow') reported.push(fields as Logged)
+    if (message === 'A statement was slow.') reported.push(fields as Logged)
   }
   return { reported, logger: { debug() {}, info() {}, warn, error() {} } }
 }

@@ -6,7 +6,7 @@ import { openPostgres } from '../../src/database/postgres/postgres.ts'
 import { identifier } from '../../src/database/sql.ts'
 import { defineProjection } from '../../src/projections/projection.ts'
 import { openStore, type Store, type StoreOptions, type TenantedStore } from '../../src/store.ts'
-import { occupantOf } from '../../src/transfer/move/door.ts'
+import { readOccupant } from '../../src/transfer/move/moved-marker.ts'
 import { complete, emit } from '../../src/workflows/emit.ts'
 import { startProxy } from '../chaos/tcp-proxy.ts'
 import { freshSchema, postgresUrl } from '../support/engines.ts'
@@ -222,7 +222,7 @@ test('ensuring a tenant while it moves away does not create a second one at its 
   expect((await ensuring).error).toMatchObject({ code: 'tenant_moving', retryable: true })
   const door = await openPostgres({ url: servers['eu-1']!, maxConnections: 1 })
   onTestFinished(() => door.close(1_000))
-  expect(await occupantOf(door, `${tenantPrefix}acme`)).toBe('closed')
+  expect(await readOccupant(door, `${tenantPrefix}acme`)).toBe('moved')
   expect(await slow.tenants.ensure('acme')).toMatchObject({ server: 'eu-2' })
   expect(await totals(slow.tenant('acme'))).toEqual([1])
 })

@@ -20,9 +20,9 @@ test('an exported tenant is imported elsewhere, under its name or another, and c
   await store.tenant('acme').documents('customers').put('ada', { name: 'Ada' })
   const output = join(await folder(), 'acme')
 
-  await store.tenants.archive('acme', { output })
-  await store.tenants.import(output, { tenant: 'acme-copy' })
-  await other.tenants.import(output, { tenant: 'acme' })
+  await store.tenants.export('acme', { output })
+  await store.tenants.import({ input: output, tenant: 'acme-copy' })
+  await other.tenants.import({ input: output, tenant: 'acme' })
   await other.tenant('acme').events.append('order-1', placed(3), { expected: 2 })
 
   expect(await totals(store.tenant('acme-copy'))).toEqual([1, 2])
@@ -39,11 +39,11 @@ test('an imported tenant has everything registered for all tenants, also if it w
   const [store, other] = [await openTenantStore(), await openTenantStore({ register })]
   await store.tenants.ensure('acme')
   const output = join(await folder(), 'acme')
-  await store.tenants.archive('acme', { output })
+  await store.tenants.export('acme', { output })
   const early = other.tenant('acme').events.append('order-1', placed(7))
   await expect(early).rejects.toMatchObject({ code: 'tenant_not_found' })
 
-  await other.tenants.import(output, { tenant: 'acme' })
+  await other.tenants.import({ input: output, tenant: 'acme' })
   await other.tenant('acme').events.append('order-1', placed(7))
 
   expect((await other.tenant('acme').documents(orderTotals).get('order-1'))?.data).toEqual({ total: 7 })
@@ -54,12 +54,14 @@ test('a damaged archive, or a tenant with existing data, is refused and nothing 
   await store.tenants.ensure('acme')
   await store.tenant('acme').events.append('order-1', placed(1))
   const output = join(await folder(), 'acme')
-  await store.tenants.archive('acme', { output })
+  await store.tenants.export('acme', { output })
 
-  await expect(store.tenants.import(output, { tenant: 'acme' })).rejects.toMatchObject({ code: 'schema_not_empty' })
+  await expect(store.tenants.import({ input: output, tenant: 'acme' })).rejects.toMatchObject({
+    code: 'schema_not_empty',
+  })
   await writeFile(join(output, 'manifest.json'), '{}')
-  await expect(store.tenants.import(output, { tenant: 'globex' })).rejects.toMatchObject({
-    code: expect.stringMatching(/^archive_/),
+  await expect(store.tenants.import({ input: output, tenant: 'globex' })).rejects.toMatchObject({
+    code: expect.stringMatching(/^export_/),
   })
 
   expect((await store.tenants.list()).map(({ tenant }) => tenant)).toEqual(['acme'])

@@ -28,8 +28,8 @@ test('a healthy store is reported as healthy, with the list of checks', async ()
     ...['consumers.stopped', 'consumers.lag', 'consumers.leases', 'consumers.rebuilds', 'dead_letters'],
     ...['workflows.without_code', 'workflows.workers', 'workflows.lanes'],
   ])
-  for (const { level, mend, check } of findings)
-    if (level === 'ok') expect(mend).toBeUndefined()
+  for (const { level, fix, check } of findings)
+    if (level === 'ok') expect(fix).toBeUndefined()
     else expect(check).toBe('server.durability')
 })
 
@@ -42,7 +42,7 @@ test('it reports what the embedded database may lose, and what a server may', as
     expect(found.map(({ message }) => /setting (\w+)/.exec(message)?.[1])).toEqual(settings.map(each => each.name))
   } else {
     expect(await troubles(shop, 'server.durability')).toMatchObject([
-      { level: 'warning', message: expect.stringContaining('memory'), mend: expect.stringContaining('folder') },
+      { level: 'warning', message: expect.stringContaining('memory'), fix: expect.stringContaining('folder') },
     ])
   }
 })
@@ -91,7 +91,7 @@ test.runIf(onServer)('a transaction that holds back the log is named, with the s
   const [found] = await troubles(shop, 'log.held_back')
 
   await client.query('rollback')
-  expect(found).toMatchObject({ level: 'warning', mend: `select pg_terminate_backend(${pid}).` })
+  expect(found).toMatchObject({ level: 'warning', fix: `Run: select pg_terminate_backend(${pid}).` })
   expect(await troubles(shop, 'log.held_back')).toEqual([])
 })
 
@@ -116,11 +116,11 @@ test.runIf(onServer)('old transactions that hold back vacuum are named, also pre
   expect(old).toContainEqual(
     expect.objectContaining({
       message: expect.stringContaining(`process ${pid} (report)`),
-      mend: expect.stringContaining(`pg_terminate_backend(${pid})`),
+      fix: expect.stringContaining(`pg_terminate_backend(${pid})`),
     }),
   )
   expect(prepared).toContainEqual(
-    expect.objectContaining({ mend: `commit prepared '${gid}', or rollback prepared '${gid}'.` }),
+    expect.objectContaining({ fix: `Run: commit prepared '${gid}', or rollback prepared '${gid}'.` }),
   )
   expect(later).toEqual([])
 })
@@ -150,21 +150,21 @@ test('consumers that stopped, lag, or were abandoned are found, with the fix', a
     {
       level: 'warning',
       message: expect.stringContaining('"paused" is paused'),
-      mend: 'store.projections.resume("paused"), or rillflow projections resume paused.',
+      fix: 'Call store.consumers.resume("paused").',
     },
-    { level: 'error', message: expect.stringContaining('out of paper'), mend: expect.stringContaining('"stopped"') },
+    { level: 'error', message: expect.stringContaining('out of paper'), fix: expect.stringContaining('"stopped"') },
   ])
   expect(lag).toMatchObject([
     {
-      message: expect.stringMatching(/"mailer\/default" is 1 positions and 6\d\d s behind; nobody runs it/),
-      mend: expect.stringContaining('store.subscriptions.delete("mailer", "default")'),
+      message: expect.stringMatching(/"mailer\/default" is 1 positions and 6\d\d s behind, and no runner runs it/),
+      fix: expect.stringContaining('store.consumers.remove("mailer", { group: "default" })'),
     },
     {
       message: expect.stringContaining('"stopped" is 1 positions'),
-      mend: expect.stringContaining('store.consumers.remove("stopped")'),
+      fix: expect.stringContaining('store.consumers.remove("stopped")'),
     },
   ])
-  expect(leases).toMatchObject([{ message: expect.stringContaining('"paused" was left behind by somebody') }])
+  expect(leases).toMatchObject([{ message: expect.stringContaining('"paused" was abandoned by somebody') }])
   expect((await store.doctor()).isHealthy).toBe(false)
   await store.subscriptions.delete('mailer', 'default')
   await query(`delete from ~consumers where name = 'stopped'`)
@@ -187,8 +187,8 @@ test('open dead letters, executions without code and dead workers are found', as
   expect(await troubles(shop, 'dead_letters')).toMatchObject([
     {
       level: 'warning',
-      message: '1 events failed for good at "handler:pay".',
-      mend: expect.stringContaining('retryAll({ handler: "pay" }), or rillflow dead-letters retry handler:pay --all;'),
+      message: '"handler:pay" has 1 open dead letter.',
+      fix: expect.stringContaining('rillflow dead-letters retry handler:pay --all.'),
     },
   ])
   expect(await troubles(shop, 'workflows.without_code')).toMatchObject([
@@ -212,7 +212,7 @@ test('a table that vacuum does not keep up with is found', async () => {
   await shop.query('alter table ~stream_aliases reset (autovacuum_enabled)')
   expect(found).toMatchObject({
     level: 'warning',
-    mend: expect.stringContaining(shop.named('vacuum (analyze) ~stream_aliases')),
+    fix: expect.stringContaining(shop.named('vacuum (analyze) ~stream_aliases')),
   })
 })
 
@@ -225,7 +225,7 @@ test('a check that fails is a warning, and the other checks are made', async () 
   await shop.query('alter table ~hidden rename to workflow_lanes')
   expect(findings.find(({ check }) => check === 'workflows.lanes')).toMatchObject({
     level: 'warning',
-    message: expect.stringContaining('could not be looked at'),
+    message: expect.stringContaining('This check could not be made'),
   })
   expect(findings.find(({ check }) => check === 'workflows.workers')).toMatchObject({ level: 'ok' })
 })

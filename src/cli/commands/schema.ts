@@ -126,7 +126,7 @@ interface Problem {
   readonly fix: string
 }
 
-interface StoreCheck extends Pick<CheckResult, 'ok' | 'newer'> {
+interface StoreCheck extends Pick<CheckResult, 'isHealthy' | 'newer'> {
   readonly schema: string
   readonly problems: readonly (Problem & { readonly kind: string })[]
 }
@@ -160,17 +160,17 @@ async function checkStore(open: () => Promise<Store>, tenant: string | undefined
   } catch (error) {
     if (tenant === undefined || !isRillflowError(error)) throw error
     const problem = { kind: error.code, object: `tenant ${tenant}`, problem: error.message, fix: '' }
-    return { schema: '', ok: false, newer: [], problems: [problem] }
+    return { schema: '', isHealthy: false, newer: [], problems: [problem] }
   }
 }
 
-function checkText(style: Style, { schema, ok, problems, newer }: StoreCheck): string {
+function checkText(style: Style, { schema, isHealthy, problems, newer }: StoreCheck): string {
   const columns: Column<Problem>[] = [
     { title: 'OBJECT', of: ({ object }) => object, paint: (_, colour) => colour.red },
     { title: 'PROBLEM', of: ({ problem }) => problem, cut: true },
     { title: 'FIX', of: ({ fix }) => asCommand(fix), cut: true },
   ]
-  const result = ok
+  const result = isHealthy
     ? `${style.colour.green('ok')}  Schema ${schema} is the one that this version of rillflow needs.`
     : table(style, problems, columns, '')
   return newer.length === 0 ? result : `${result}\nAdded by a newer version, and harmless: ${newer.join(', ')}.`

@@ -5,7 +5,7 @@
  *     run-until-idle   all snapshots that are due
  *     metrics          how far streams are ahead of their snapshots
  *
- * What can fail: the configuration has no snapshotters (`NothingRegistered`).
+ * What can fail: no aggregate of the configuration has snapshots in the background (`NothingRegistered`).
  */
 import type { SnapshotOptions } from '../../aggregates/aggregate.ts'
 import type { Snapshotter } from '../../aggregates/snapshotter.ts'

@@ -13,7 +13,7 @@
 import { throwIfAborted } from '../../core/lifecycle.ts'
 import type { TenantStatus } from '../../tenants/status.ts'
 import type { Tenants } from '../../tenants/tenants.ts'
-import type { Selection } from '../../transfer/export/from-schema.ts'
+import type { Selection } from '../../transfer/export/selection.ts'
 import { type Argument, type Commands, defineCommand, defineVerbs, type Invocation } from '../command.ts'
 import { importDefault } from '../config.ts'
 import { openTenants } from '../every-tenant.ts'
@@ -152,7 +152,7 @@ const exportTenant = defineCommand({
     const { tenants } = await openTenants({ open })
     const bar = out.progress(`Exporting ${tenant}`)
     const manifest = await tenants
-      .archive(tenant, { output, includeSnapshots, signal, onProgress: showRows(bar) })
+      .export(tenant, { output, includeSnapshots, signal, onProgress: showRows(bar) })
       .finally(() => bar.end())
     out.print({ tenant, output, ...manifest }, style => exportText(style, `tenant ${tenant}`, output, manifest))
   },
@@ -192,7 +192,7 @@ async function importExport(
 ): Promise<void> {
   const bar = out.progress('Importing')
   const { manifest, ...placement } = await tenants
-    .import(input, { ...options, signal, onProgress: showRows(bar) })
+    .import({ input, ...options, signal, onProgress: showRows(bar) })
     .finally(() => bar.end())
   out.print({ ...placement, manifest }, style => importText(style, `tenant ${placement.tenant}`, manifest))
 }
@@ -244,7 +244,7 @@ const move = defineCommand({
     'Writes to the tenant pause only for the last step. A move that was interrupted is resumed by the next call. To undo it instead, move the tenant to the server where it is.',
   arguments: [tenant, { name: 'server', summary: 'The server to move to, as the directory names it' }],
   options: {
-    pauseMs: {
+    maxPauseMs: {
       kind: 'whole',
       value: 'MS',
       default: 10_000,
@@ -253,10 +253,10 @@ const move = defineCommand({
     keepSource: { kind: 'flag', summary: 'Keep the copy on the old server, under another name' },
   },
   examples: ['rillflow tenants move acme eu-2'],
-  async run({ out, open, arguments: { tenant, server }, options: { pauseMs, keepSource }, signal }) {
+  async run({ out, open, arguments: { tenant, server }, options: { maxPauseMs, keepSource }, signal }) {
     const { tenants } = await openTenants({ open })
     const bar = out.progress(`Moving ${tenant}`)
-    const options = { pauseMs, keepSource, signal, onProgress: showRows(bar) }
+    const options = { maxPauseMs, keepSource, signal, onProgress: showRows(bar) }
     const result = await tenants.move(tenant, { server }, options).finally(() => bar.end())
     out.print(result, style => {
       if (result.moved === undefined) return `Tenant ${tenant} is on server ${result.server}.`

@@ -10,7 +10,7 @@
  *
  * What can fail: the folder to write exists already, the store to import into is not empty, a checksum does not match.
  */
-import type { ArchiveProgress, Manifest } from '../../transfer/export/manifest.ts'
+import type { ExportManifest, ExportProgress } from '../../transfer/export/manifest.ts'
 import { type Command, defineCommand } from '../command.ts'
 import { bytes, count, duration } from '../output/amount.ts'
 import type { Style } from '../output/output.ts'
@@ -57,19 +57,19 @@ export const importStore: Command = defineCommand({
 })
 
 /** Updates a bar with the rows of an export, an import or a move. */
-export function showRows(bar: Progress): (progress: Pick<ArchiveProgress, 'rows' | 'totalRows'>) => void {
+export function showRows(bar: Progress): (progress: Pick<ExportProgress, 'rows' | 'totalRows'>) => void {
   return ({ rows, totalRows }) => bar.update(rows, totalRows, 'row')
 }
 
-export function exportText({ colour }: Style, source: string, output: string, manifest: Manifest): string {
+export function exportText({ colour }: Style, source: string, output: string, manifest: ExportManifest): string {
   return `${colour.green('Exported')} ${source} to ${output}: ${contentOf(manifest)}.`
 }
 
-export function importText({ colour }: Style, target: string, manifest: Manifest): string {
+export function importText({ colour }: Style, target: string, manifest: ExportManifest): string {
   return `${colour.green('Imported')} ${target}: ${contentOf(manifest)}.`
 }
 
-function contentOf({ tables, position }: Manifest): string {
+function contentOf({ tables, position }: ExportManifest): string {
   const rows = tables.reduce((sum, { file }) => sum + (file?.rows ?? 0), 0)
   return `${count(rows, 'row')} of ${count(tables.length, 'table')}, the log up to position ${position}`
 }
@@ -86,8 +86,8 @@ export const backup: Command = defineCommand({
       .backup({ output, signal, onProgress: ({ files, totalFiles }) => bar.update(files, totalFiles, 'file') })
       .finally(() => bar.end())
     out.print(result, style => {
-      const { position, files, heldMs } = result
-      const size = `${count(files, 'file')}, ${bytes(result.bytes)}, in ${duration(heldMs)}`
+      const { position, files, pausedMs } = result
+      const size = `${count(files, 'file')}, ${bytes(result.bytes)}, in ${duration(pausedMs)}`
       return `${style.colour.green('Backed up')} to ${result.output}: the log up to position ${position}, ${size}.`
     })
   },

@@ -60,7 +60,7 @@ function byTenant<T>(
 function diagnosisText({ colour }: Style, { findings }: Diagnosis): string {
   const width = Math.max(...findings.map(({ check }) => check.length))
   const paint = { ok: colour.green, warning: colour.yellow, error: colour.red }
-  const lines = findings.flatMap(({ check, level, message, mend: fix }) => {
+  const lines = findings.flatMap(({ check, level, message, fix }) => {
     const line = `${paint[level](level.padEnd(7))}  ${check.padEnd(width)}  ${message}`
     return fix === undefined ? [line] : [line, colour.dim(`${' '.repeat(width + 11)}fix: ${asCommand(fix)}`)]
   })

@@ -1,33 +1,34 @@
 /**
- * PGlite behind the few things we ask of it: one connection, one statement at a time, on this thread.
+ * The embedded engine: PGlite with one connection, one statement at a time, on this thread.
  *
- * - Each call is one message, and runs to its end without leaving the thread. Awaited queries alone starve the event
- *   loop (a 1 ms timer fired 0 times in 1.5 s), so before a statement, when it is `turnMs` since the loop last turned,
- *   we let it turn.
- * - Our statements are prepared once per text. Nothing analyzes tables by itself here, so a plan made for a small table
- *   would stay when the table has grown: cached plans, also those inside functions, are discarded once a second, and
- *   the next ones are made for the tables' real sizes.
- * - A crash inside the engine ends it; every later call then says so.
+ *     statement ─► let the event loop run, if it is time ─► discard plans, if it is time ─► one message ─► one reply
  *
- * Invariant: a call begins after the one before has ended. `line.ts` stands in front.
+ * - Each call is one message, and runs to its end without leaving the thread. Awaited queries alone starve the event loop
+ *   (a 1 ms timer fired 0 times in 1.5 s), so a statement first lets the loop run if that is `turnMs` ago.
+ * - Our statements are prepared once per text. Nothing analyzes tables in the background here, so a plan for a small table
+ *   would stay when the table has grown. So cached plans, also those inside functions, are discarded once a second, and
+ *   new plans are made for the tables' real sizes.
+ *
+ * Invariant: a call begins after the call before it has ended (`turns.ts`).
+ *
+ * What can fail: a crash inside the engine ends it, and every later call fails with an error that says so.
  */
 import { setImmediate } from 'node:timers'
 import type { PGlite } from '@electric-sql/pglite'
 import { parsers } from '../parse.ts'
 import { preparedName, type Statement } from '../sql.ts'
-import * as wire from './messages.ts'
-import { type Column, decodeReply, type Reply, type Status, statusAfter } from './reply.ts'
+import * as wire from './wire.ts'
 
 export interface Engine {
   run(statement: Statement, arrays: boolean): Promise<unknown[]>
-  /** A user's statement. It is not kept prepared. */
+  /** A user's statement. It is not prepared. */
   query(text: string, values: readonly unknown[]): Promise<unknown[]>
-  /** SQL without parameters or rows; gives its command tag. */
+  /** Runs SQL without parameters or rows, and returns its command tag. */
   command(text: string): Promise<string>
   copyOut(text: string): Promise<Buffer>
   copyIn(text: string, rows: string): Promise<void>
   readonly isInTransaction: boolean
-  /** What it has done so far: statements, and kilobytes sent with them. */
+  /** How much it has done so far: statements plus kilobytes sent with them. */
   readonly work: number
   stop(): Promise<void>
 }
@@ -40,7 +41,7 @@ export interface EngineOptions {
 
 interface Prepared {
   readonly name: string
-  readonly columns: readonly Column[]
+  readonly columns: readonly wire.Column[]
 }
 
 const turnMs = 5
@@ -49,7 +50,7 @@ const maxPrepared = 1_000
 
 const discardPlans = wire.query('discard plans')
 const deallocateAll = wire.query('deallocate all')
-const noCopyData = wire.copyFail('give the rows to copyIn instead')
+const noCopyData = wire.copyFail('COPY FROM STDIN needs rows: use copyIn')
 
 export async function startEngine({ dataDir, onNotify }: EngineOptions): Promise<Engine> {
   const { PGlite, messages } = await import('@electric-sql/pglite')
@@ -57,30 +58,31 @@ export async function startEngine({ dataDir, onNotify }: EngineOptions): Promise
     ...(dataDir === undefined ? {} : { dataDir: `file://${dataDir}` }),
     startParams: [...PGlite.defaultStartParams, ...settings(dataDir)],
   })
-  const parserOf = (oid: number) => parsers[oid] ?? (pglite.parsers[oid] as Column['parse'])
+  const parserOf = (oid: number) => parsers[oid] ?? (pglite.parsers[oid] as wire.Column['parse'])
   const makeError = (message: string, length: number) => new messages.DatabaseError(message, length, 'error')
   const prepared = new Map<string, Prepared>()
-  let status: Status | undefined = 'I'
+  let status: wire.Status | undefined = 'I'
   let turnedAt = performance.now()
   let plannedAt = turnedAt
   let hasOutdated = false
   let work = 0
 
-  const send = async (message: readonly Buffer[], arrays = false, columns?: readonly Column[]) => {
-    if (status === undefined) throw new Error('the embedded engine has stopped; close the store and open it again')
+  const send = async (message: readonly Buffer[], arrays = false, columns?: readonly wire.Column[]) => {
+    if (status === undefined) throw new Error('The embedded engine has stopped. Close the store and open it again.')
     const bytes = Buffer.concat(message)
     work += 1 + bytes.length / 1000
     const answer = await exchange(pglite, bytes)
-    // Before all else, since a parser may throw.
-    status = statusAfter(answer)
-    if (status === undefined) throw new Error('the embedded engine stopped in the middle of a statement')
-    const reply = decodeReply(answer, { arrays, columns, parserOf, makeError })
+    // First, because a parser may throw.
+    status = wire.statusAfter(answer)
+    if (status === undefined)
+      throw new Error('The embedded engine stopped in the middle of a statement. Close the store and open it again.')
+    const reply = wire.decodeReply(answer, { arrays, columns, parserOf, makeError })
     for (const { channel, payload } of reply.notifications) onNotify(channel, payload)
     return reply
   }
 
-  /** What comes before each statement. */
-  const prelude = async (): Promise<void> => {
+  /** Runs before each statement. */
+  const prepare = async (): Promise<void> => {
     const now = performance.now()
     if (now - turnedAt >= turnMs) {
       await new Promise(setImmediate)
@@ -99,14 +101,14 @@ export async function startEngine({ dataDir, onNotify }: EngineOptions): Promise
     hasOutdated = true
   }
 
-  const check = (reply: Reply): Reply => {
-    // What these commands change may be what a prepared statement gives back, or that it exists.
+  const check = (reply: wire.Reply): wire.Reply => {
+    // These commands can change the result of a prepared statement, or remove it.
     if (/^(ALTER|DROP|DISCARD|DEALLOCATE)/.test(reply.tag)) forgetPrepared()
     if (reply.error !== undefined) throw reply.error
     return reply
   }
 
-  const sendPrepared = async (statement: Statement, arrays: boolean): Promise<Reply> => {
+  const sendPrepared = async (statement: Statement, arrays: boolean): Promise<wire.Reply> => {
     const known = prepared.get(statement.text)
     const name = known?.name ?? preparedName(statement)
     const message = [wire.bind(name, statement.values), wire.execute, wire.sync]
@@ -121,30 +123,30 @@ export async function startEngine({ dataDir, onNotify }: EngineOptions): Promise
 
   return {
     async run(statement, arrays) {
-      await prelude()
+      await prepare()
       const wasIdle = status === 'I'
       const reply = await sendPrepared(statement, arrays)
       if (!isOutdated(reply.error?.code)) return check(reply).rows
       forgetPrepared()
       if (!wasIdle) return check(reply).rows
-      await prelude()
+      await prepare()
       return check(await sendPrepared(statement, arrays)).rows
     },
     async query(text, values) {
-      await prelude()
+      await prepare()
       const opening = [wire.parse('', text), wire.describe(''), wire.bind('', values)]
       return check(await send([...opening, wire.execute, noCopyData, wire.sync])).rows
     },
     async command(text) {
-      await prelude()
+      await prepare()
       return check(await send([wire.query(text)])).tag
     },
     async copyOut(text) {
-      await prelude()
+      await prepare()
       return Buffer.concat(check(await send([wire.query(text)])).copied)
     },
     async copyIn(text, rows) {
-      await prelude()
+      await prepare()
       check(await send([wire.query(text), wire.copyData(rows), wire.copyDone]))
     },
     get isInTransaction() {
@@ -162,15 +164,17 @@ export async function startEngine({ dataDir, onNotify }: EngineOptions): Promise
 
 /**
  * A new segment of the write-ahead log is not filled with zeros first: that stopped the thread for 60–100 ms, once per
- * 20,000 events. Freed segments are kept up to `max_wal_size`; `pglite-vacuum.ts` decides when they are freed.
+ * 20,000 events. Freed segments are kept up to `max_wal_size`; `vacuum.ts` decides when they are freed.
  *
  * Buffers are zeroed at every start. With 64 MB instead of 128 an engine starts with 215 ms of a core instead of 300, and
  * reads and appends of 51,000 events in 5000 streams cost the same; with 32 MB it starts with 180, but reading them all,
- * which then is reading files, takes twice as long. In memory there are no files.
+ * which then means reading files, takes twice as long. In memory there are no files.
  */
 function settings(dataDir: string | undefined): string[] {
   const given = [
-    ...['wal_init_zero=off', 'min_wal_size=32MB', 'max_wal_size=128MB'],
+    'wal_init_zero=off',
+    'min_wal_size=32MB',
+    'max_wal_size=128MB',
     `shared_buffers=${dataDir === undefined ? 32 : 64}MB`,
   ]
   return given.flatMap(setting => ['-c', setting])
@@ -184,7 +188,7 @@ async function exchange(pglite: PGlite, message: Buffer): Promise<Buffer> {
   return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)
 }
 
-/** The statement is not prepared any more, or what it gives back has changed: nothing of it has run. */
+/** The statement is no longer prepared, or its result has changed. Nothing of it has run. */
 function isOutdated(code: string | undefined): boolean {
   return code === '26000' || code === '0A000'
 }

@@ -1,16 +1,17 @@
 /**
- * Keeps a second process out of a data folder: two in one folder lose data that both have acknowledged.
+ * Keeps a second process out of a data folder: two processes in one folder lose data that both have acknowledged.
  *
- *     lock.7   { pid, host, since, token, … }      the highest number says who holds the folder
+ *     lock.7   { pid, host, since, token, … }      the file with the highest number names the holder
  *
- * To take the folder is to create the next number, which succeeds for one process only. So a takeover cannot hit any
- * lock but the one that was judged, as removing or renaming one file called "lock" could. The highest number is never
- * deleted, only marked as released; whoever was so slow that it made a number below the highest steps back.
+ * A process takes the folder by creating the file with the next number, which succeeds for one process only. So a takeover
+ * can only replace the lock that was examined, unlike removing or renaming one file called "lock". The file with the
+ * highest number is never deleted, only marked as released. A process that was so slow that its number is below the
+ * highest removes its file and tries again.
  *
- * A holder is judged by its process where we can see it (same host, boot and process namespace): it is dead if the
- * process is gone, is a zombie, or started at another time. Elsewhere it is judged by its heartbeat, a rewrite of the
- * file every few seconds, on the clock of the file system itself. A holder looks with each heartbeat whether the folder
- * is still its own; once it is not, it never is again.
+ * A holder is examined by its process where that is visible (same host, boot and process namespace): it is dead if the
+ * process does not exist, is a zombie, or started at another time. Elsewhere it is examined by its heartbeat, a rewrite of
+ * the file every few seconds, by the clock of the file system. With each heartbeat a holder checks that it still holds the
+ * folder; once it does not, it never does again.
  */
 import { randomUUID } from 'node:crypto'
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
@@ -27,16 +28,16 @@ export interface FolderLock {
 }
 
 export interface FolderLockOptions {
-  /** Called once, when the folder turns out to be somebody else's. */
+  /** Called once, when another process has taken the folder. */
   onLost?: ((error: RillflowError) => void) | undefined
   heartbeatMs?: number | undefined
-  /** After how long without a heartbeat a holder whose process we cannot see is dead. */
+  /** After how long without a heartbeat a holder whose process is not visible counts as dead. */
   staleMs?: number | undefined
 }
 
 const defaults = { heartbeatMs: 5_000, staleMs: 60_000 }
 
-/** What the file says. */
+/** The content of a lock file. */
 interface Holder {
   readonly pid: number
   readonly host: string
@@ -68,7 +69,7 @@ export async function lockFolder(folder: string, options: FolderLockOptions = {}
   }
 }
 
-/** The number that is now ours. */
+/** Returns the number of the lock file that this process has created. */
 async function takeNumber(path: string, draft: string, own: Holder, staleMs: number): Promise<number> {
   for (;;) {
     const before = highest(await readdir(path))
@@ -85,7 +86,7 @@ async function takeNumber(path: string, draft: string, own: Holder, staleMs: num
   }
 }
 
-/** True if it was this call that made the file, which appears with its whole content or not at all. */
+/** Returns whether this call has created the file. The file appears with its whole content or not at all. */
 async function createOnce(path: string, draft: string): Promise<boolean> {
   try {
     await link(draft, path)
@@ -95,7 +96,7 @@ async function createOnce(path: string, draft: string): Promise<boolean> {
     if (code === 'EEXIST') return false
     if (!['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK', 'EISDIR'].includes(code)) throw error
   }
-  // A file system without hard links. For a moment the file is empty, and judged by its age.
+  // A file system without hard links. For a moment the file is empty, and is examined by its age.
   try {
     await writeFile(path, await readFile(draft), { flag: 'wx' })
     return true
@@ -111,7 +112,7 @@ async function refuseIfAlive(path: string, number: number, draft: string, own: H
     const [holder, beat, now] = [parseHolder(await readFile(file, 'utf8')), await stat(file), await stat(draft)]
     if (isAlive(holder, own, now.mtimeMs - beat.mtimeMs < staleMs)) throw lockedBy(path, holder)
   } catch (error) {
-    // Gone in the meantime: a higher one has taken its place.
+    // Deleted meanwhile: a file with a higher number has replaced it.
     if (codeOf(error) !== 'ENOENT') throw error
   }
 }
@@ -123,7 +124,7 @@ function isAlive(holder: Holder | undefined, own: Holder, isFresh: boolean): boo
   const isVisible = holder.host === own.host && holder.boot === own.boot && holder.namespace === own.namespace
   if (!isVisible) return isFresh
   if (!processExists(holder.pid)) return false
-  const started = startOf(holder.pid)
+  const started = startTimeOf(holder.pid)
   return started === undefined || holder.started === undefined ? isFresh : started === holder.started
 }
 
@@ -146,7 +147,7 @@ function keepLock(
     if (loss !== undefined) onLost?.(loss)
   }
   const beat = async (): Promise<void> => {
-    // Through the open file, so that a late beat of ours can never touch another's lock.
+    // Through the open file, so that a late heartbeat can never touch the lock of another process.
     await file.write(JSON.stringify(own), 0).catch(() => {})
     check()
   }
@@ -157,7 +158,7 @@ function keepLock(
 
   return {
     lost() {
-      // The process may have been asleep, and others may have taken it for dead.
+      // The process may have been suspended, and others may have taken it for dead.
       if (Date.now() - checkedAt > 3 * heartbeatMs) check()
       return loss
     },
@@ -166,7 +167,7 @@ function keepLock(
       isReleased = true
       clearInterval(timer)
       await beating
-      // Longer than what stands there, so nothing of it is left.
+      // Longer than the present content, so nothing of that is left.
       await file.write(JSON.stringify({ ...own, isReleased }), 0).catch(() => {})
       await file.close()
     },
@@ -179,7 +180,7 @@ function findLoss(path: string, number: number, own: Holder): RillflowError | un
     const holder = parseHolder(readFileSync(lockPath(path, top), 'utf8'))
     return top === number && holder?.token === own.token ? undefined : lockedBy(path, holder)
   } catch (error) {
-    // Somebody may have taken the folder, released it and cleaned up: what we know of the data is no longer true.
+    // Another process may have taken the folder, released it and cleaned up, so the data may have changed.
     return codeOf(error) === 'ENOENT' ? lockedBy(path, undefined) : undefined
   }
 }
@@ -190,9 +191,9 @@ function describeSelf(): Holder {
     host: hostname(),
     since: new Date().toISOString(),
     token: randomUUID(),
-    started: startOf(process.pid),
-    boot: attempt(() => readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()),
-    namespace: attempt(() => readlinkSync('/proc/self/ns/pid')),
+    started: startTimeOf(process.pid),
+    boot: tryOrUndefined(() => readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()),
+    namespace: tryOrUndefined(() => readlinkSync('/proc/self/ns/pid')),
   }
 }
 
@@ -205,18 +206,18 @@ function processExists(pid: number): boolean {
   }
 }
 
-/** When a process started, `ended` for one that only its parent still remembers, undefined where the system is silent. */
-function startOf(pid: number): string | undefined {
-  return attempt(() => {
+/** When a process started; `ended` for a zombie, undefined where the system does not say. */
+function startTimeOf(pid: number): string | undefined {
+  return tryOrUndefined(() => {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
-    // The name, in parentheses, may itself contain any character. State is the field after it, the start the 22nd of all.
+    // The name, in parentheses, may contain any character. The state is the field after it, the start the 22nd of all.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
     return 'ZX'.includes(fields[0] as string) ? 'ended' : fields[19]
   })
 }
 
 function parseHolder(text: string): Holder | undefined {
-  const holder = attempt(() => JSON.parse(text) as Partial<Holder> | null)
+  const holder = tryOrUndefined(() => JSON.parse(text) as Partial<Holder> | null)
   return typeof holder?.pid === 'number' && typeof holder.host === 'string' ? (holder as Holder) : undefined
 }
 
@@ -242,7 +243,7 @@ function codeOf(error: unknown): string {
   return (error as NodeJS.ErrnoException).code ?? ''
 }
 
-function attempt<T>(fn: () => T): T | undefined {
+function tryOrUndefined<T>(fn: () => T): T | undefined {
   try {
     return fn()
   } catch {

@@ -1,6 +1,9 @@
 /**
- * The folder of an embedded store: `data` is PostgreSQL's own, beside it stand the lock and, while `data` is being
- * made for the first time, a mark that says so.
+ * The folder of an embedded store.
+ *
+ *     <folder>/data          PostgreSQL's own files
+ *     <folder>/lock.7        which process has the folder open (`folder-lock.ts`)
+ *     <folder>/unfinished    only while `data` is being made for the first time
  */
 import { access, constants, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
@@ -8,13 +11,13 @@ import { InvalidOption, isRillflowError, type RillflowError } from '../../core/e
 import { FolderNotWritable, FolderVersionMismatch } from '../errors.ts'
 import { type FolderLock, lockFolder } from './folder-lock.ts'
 
-/** The major version of PostgreSQL that PGlite is; it reads no folder of another one. */
+/** The major version of PostgreSQL that PGlite is. It cannot read a folder of another one. */
 export const pgliteMajor = '18'
 
 export interface Folder {
   readonly dataDir: string
   readonly lock: FolderLock
-  /** To be called when the engine has opened `data`. */
+  /** To be called after the engine has opened `data`. */
   opened(): Promise<void>
 }
 
@@ -24,9 +27,9 @@ export async function openFolder(folder: string, onLost: (error: RillflowError) 
   const mark = join(path, 'unfinished')
   const lock = await lockFolder(path, { onLost })
   try {
-    // Whoever made it was interrupted: there is no store in it yet, and no engine could open it.
-    if ((await readIfThere(mark)) !== undefined) await rm(dataDir, { recursive: true, force: true })
-    const found = await readIfThere(join(dataDir, 'PG_VERSION'))
+    // The process that made it was interrupted: there is no store in it yet, and no engine could open it.
+    if ((await readIfExists(mark)) !== undefined) await rm(dataDir, { recursive: true, force: true })
+    const found = await readIfExists(join(dataDir, 'PG_VERSION'))
     if (found === undefined) {
       await refuseForeign(path, dataDir)
       await writeFile(mark, '')
@@ -41,18 +44,18 @@ export async function openFolder(folder: string, onLost: (error: RillflowError) 
   }
 }
 
-/** Somebody's own files: with the mark beside them, whoever opens it after an interruption would remove them. */
+/** Refuses a folder with other files: with the mark next to them, an opening after an interruption would delete them. */
 async function refuseForeign(folder: string, dataDir: string): Promise<void> {
   const names = await readdir(dataDir).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return []
     throw error
   })
   if (names.length === 0) return
-  const reason = `${folder} has a folder "data" that is no store of ours; give one that is empty, or not there yet`
+  const reason = `is ${folder}, which has a folder "data" that is not a store. Give a folder that is empty or does not exist`
   throw new InvalidOption({ option: 'folder', reason })
 }
 
-async function readIfThere(path: string): Promise<string | undefined> {
+async function readIfExists(path: string): Promise<string | undefined> {
   try {
     return (await readFile(path, 'utf8')).trim()
   } catch (error) {

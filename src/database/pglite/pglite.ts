@@ -2,15 +2,15 @@
  * PGlite behind the `Database` interface: PostgreSQL compiled to WebAssembly, in this process and on this thread.
  *
  *     run, copyOut, listen ──┐
- *     transaction ───────────┼──► line (fair, bounded) ──► engine ──► PGlite ──► <folder>/data
- *     upkeep ────────────────┘
+ *     transaction ───────────┼──► turns (fair, bounded) ──► engine ──► PGlite ──► <folder>/data
+ *     vacuum ────────────────┘
  *
- * There is one connection, so calls take turns: a statement is one turn, a transaction is one turn from begin to end.
- * Between statements the event loop gets to run. A call from inside a transaction would wait for its own turn, so it
- * fails at once.
+ * There is one connection, so calls take turns: a statement is one turn, and a transaction is one turn from begin to end.
+ * Between statements the event loop can run. A call from inside a transaction would wait for its own turn, so it fails at
+ * once.
  *
- * The data survives the death of the process at any moment, but PGlite never syncs its files: a power cut or a crash
- * of the operating system may cost the last writes, or the folder.
+ * The data survives the end of the process at any moment, but PGlite never syncs its files to disk: a power cut or a crash
+ * of the operating system can cost the last writes or the whole folder.
  */
 import { randomUUID } from 'node:crypto'
 import { type Clock, systemClock } from '../../core/clock.ts'
@@ -22,10 +22,10 @@ import { refuseInside, runOutside } from '../transaction.ts'
 import { type Engine, startEngine } from './engine.ts'
 import { type Folder, openFolder } from './folder.ts'
 import { runPgliteTransaction } from './transaction.ts'
-import { formLine } from './turns.ts'
-import { keepUp } from './vacuum.ts'
+import { openTurns } from './turns.ts'
+import { startVacuum } from './vacuum.ts'
 
-/** Where the data lives: in a folder, or nowhere. */
+/** Where the data is: in a folder, or only in memory. */
 export type PgliteLocation = { folder: string } | { memory: true }
 
 export interface PgliteOptions {
@@ -38,29 +38,29 @@ export interface PgliteOptions {
 
 export async function openPglite(where: PgliteLocation, options: PgliteOptions = {}): Promise<Database> {
   const { maxQueued = 10_000, transactionTimeoutMs = 5_000, clock = systemClock } = options
-  const line = formLine('database', maxQueued)
+  const turns = openTurns('database', maxQueued)
   let revoke: ((error: Error) => void) | undefined
   const cutOff = (reason: () => Error): void => {
-    line.shut(reason)
-    line.dismiss(reason)
+    turns.refuseNew(reason)
+    turns.rejectWaiting(reason)
     revoke?.(reason())
   }
   const folder = 'folder' in where ? await openFolder(where.folder, error => cutOff(() => error)) : undefined
-  const board = noticeBoard()
-  const engine = await startIn(folder, board.post)
-  const upkeep = keepUp({ engine, line, clock })
+  const notifications = openNotifications()
+  const engine = await startIn(folder, notifications.notify)
+  const vacuum = startVacuum({ engine, turns, clock })
 
-  /** Runs `job` when nothing else runs. */
+  /** Runs `job` when no other call runs. */
   const inTurn = async <T>(call: string, job: () => Promise<T>, signal?: AbortSignal): Promise<T> => {
     refuseInside(database, call)
     const loss = folder?.lock.lost()
     if (loss !== undefined) throw loss
-    const leave = await line.enter(signal)
+    const endTurn = await turns.take(signal)
     try {
       return await job()
     } finally {
-      leave()
-      upkeep.noteWork()
+      endTurn()
+      vacuum.noteWork()
     }
   }
   const send = (statement: Statement, arrays: boolean): Promise<unknown[]> =>
@@ -87,12 +87,12 @@ export async function openPglite(where: PgliteLocation, options: PgliteOptions =
   })
 
   const close = async (closeMs: number): Promise<void> => {
-    upkeep.stop()
-    line.shut(() => new StoreClosed({}))
+    vacuum.stop()
+    turns.refuseNew(() => new StoreClosed({}))
     const timer = systemClock.setTimeout(() => cutOff(() => new StoreClosed({})), closeMs)
-    await line.empty()
+    await turns.whenFree()
     timer.cancel()
-    // Whoever took the folder from us must not find our last words in it: the engine is then left as it stands.
+    // If another process has taken the folder, the engine must not write to it, so it is not stopped.
     try {
       if (folder?.lock.lost() === undefined) await engine.stop()
     } finally {
@@ -106,7 +106,7 @@ export async function openPglite(where: PgliteLocation, options: PgliteOptions =
     soleUser: randomUUID(),
     neighbours: new Set(),
     maxConnections: 1,
-    connections: () => ({ busy: line.isFree ? 0 : 1, idle: line.isFree ? 1 : 0, waiting: line.waiting }),
+    connections: () => ({ busy: turns.isFree ? 0 : 1, idle: turns.isFree ? 1 : 0, waiting: turns.waiting }),
     files: folder && filesIn(folder),
     // Measured on the table of events with all its indexes: 200 appended 6–8 ms, 500 read 3 ms, of a kilobyte each 6 ms.
     batch: { appendEvents: 200, readEvents: 500 },
@@ -114,8 +114,8 @@ export async function openPglite(where: PgliteLocation, options: PgliteOptions =
     runArrays: async statement => (await run(statement, true)) as unknown[][],
     transaction<T>(work: (tx: Transaction) => Promise<T>, given: TransactionOptions = {}): Promise<T> {
       const timeoutMs = given.timeoutMs ?? transactionTimeoutMs
-      const onOpen = (take: (error: Error) => void): (() => void) => {
-        revoke = take
+      const onOpen = (revokeOpen: (error: Error) => void): (() => void) => {
+        revoke = revokeOpen
         return () => {
           revoke = undefined
         }
@@ -129,7 +129,7 @@ export async function openPglite(where: PgliteLocation, options: PgliteOptions =
       }),
     listen(channel, onNotify) {
       refuseInside(database, 'listen')
-      return board.listen(channel, onNotify, () =>
+      return notifications.listen(channel, onNotify, () =>
         inTurn('listen', () => engine.command(`listen ${identifier(channel).quoted}`)),
       )
     },
@@ -157,28 +157,28 @@ async function startIn(
   }
 }
 
-interface NoticeBoard {
-  post(channel: string, payload: string): void
+interface Notifications {
+  notify(channel: string, payload: string): void
   listen(channel: string, onNotify: (payload: string) => void, start: () => Promise<unknown>): Listener
 }
 
-/** Who listens to what. A channel once listened to stays so: what nobody wants is dropped here. */
-function noticeBoard(): NoticeBoard {
-  const readers = new Map<string, Set<(payload: string) => void>>()
+/** The listeners of each channel. The engine never stops listening to a channel; without listeners payloads are dropped. */
+function openNotifications(): Notifications {
+  const listeners = new Map<string, Set<(payload: string) => void>>()
   const started = new Map<string, Promise<unknown>>()
   return {
-    post(channel, payload) {
-      // Whoever notifies may be inside a transaction; whoever is told is not.
-      for (const tell of readers.get(channel) ?? []) queueMicrotask(() => runOutside(() => tell(payload)))
+    notify(channel, payload) {
+      // The sender may be inside a transaction, and the listener is not.
+      for (const listener of listeners.get(channel) ?? []) queueMicrotask(() => runOutside(() => listener(payload)))
     },
     listen(channel, onNotify, start) {
-      const tell = (payload: string): void => onNotify(payload)
-      readers.set(channel, (readers.get(channel) ?? new Set()).add(tell))
+      const listener = (payload: string): void => onNotify(payload)
+      listeners.set(channel, (listeners.get(channel) ?? new Set()).add(listener))
       const starting = started.get(channel) ?? start()
       started.set(channel, starting)
       const ready = starting.then(() => {})
       ready.catch(() => started.delete(channel))
-      return { ready, close: async () => void readers.get(channel)?.delete(tell) }
+      return { ready, close: async () => void listeners.get(channel)?.delete(listener) }
     },
   }
 }

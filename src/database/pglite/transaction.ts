@@ -1,9 +1,10 @@
 /**
- * One transaction on the one connection there is. It has the connection for itself from begin to end, so its limits are
- * kept: whoever waits behind it waits for user code.
+ * One transaction on the only connection. It has the connection for itself from begin to end, so its limits are enforced:
+ * the calls behind it wait for user code.
  *
- * Statements given without awaiting them run in the order they were given, and before the commit. At the end, a timeout
- * or an abort the handle is shut first; what still waits in it is sent away, and only then is the transaction ended.
+ * Statements that are not awaited run in the order in which they were given, and before the commit. At the end, at a
+ * timeout or an abort, the handle is revoked first; then statements that still wait in it are rejected, and only then the
+ * transaction is ended.
  */
 import type { Clock } from '../../core/clock.ts'
 import { InvalidOption } from '../../core/errors.ts'
@@ -14,20 +15,20 @@ import { identifier, type Statement } from '../sql.ts'
 import { toRillflowError } from '../sqlstate.ts'
 import { assertOpen, type OpenTransaction, runInside } from '../transaction.ts'
 import type { Engine } from './engine.ts'
-import { formLine, type Line } from './turns.ts'
+import { openTurns, type Turns } from './turns.ts'
 
 export interface TransactionParts {
   readonly database: Database
   readonly engine: Engine
   readonly clock: Clock
   readonly maxQueued: number
-  /** Tells how the transaction can be taken away from its user, and when it has ended. */
+  /** Called with the function that revokes the transaction; the function returned is called at its end. */
   onOpen(revoke: (error: Error) => void): () => void
 }
 
 interface Opened extends OpenTransaction {
-  /** The statements of this transaction, one after the other. */
-  readonly line: Line
+  /** For the statements of this transaction, one after the other. */
+  readonly turns: Turns
   readonly engine: Engine
   readonly hooks: (() => void)[]
   firstError: unknown
@@ -41,10 +42,13 @@ export async function runPgliteTransaction<T>(
   { timeoutMs, signal, isolation = 'read committed' }: TransactionOptions & { timeoutMs: number },
 ): Promise<T> {
   if (!isolations.includes(isolation))
-    throw new InvalidOption({ option: 'isolation', reason: `must be one of ${isolations.join(', ')}` })
+    throw new InvalidOption({
+      option: 'isolation',
+      reason: `must be one of ${isolations.join(', ')}, not ${String(isolation)}`,
+    })
   const { database, engine, clock, maxQueued } = parts
-  const line = formLine('transaction', maxQueued)
-  const opened: Opened = { database, engine, line, open: true, hooks: [], firstError: undefined }
+  const turns = openTurns('transaction', maxQueued)
+  const opened: Opened = { database, engine, turns, open: true, hooks: [], firstError: undefined }
   const revoked = deferred<never>()
   revoked.promise.catch(() => {})
   const revoke = (error: Error): void => {
@@ -59,7 +63,7 @@ export async function runPgliteTransaction<T>(
     if (!opened.open) return await revoked.promise
     const ended = runInside(opened, async () => work(transactionOn(opened))).then(async result => {
       opened.open = false
-      await line.empty()
+      await turns.whenFree()
       return result
     })
     const result = await Promise.race([ended, revoked.promise])
@@ -67,8 +71,8 @@ export async function runPgliteTransaction<T>(
     return result
   } catch (error) {
     opened.open = false
-    line.dismiss(() => new TransactionClosed({}))
-    await line.empty()
+    turns.rejectWaiting(() => new TransactionClosed({}))
+    await turns.whenFree()
     if (engine.isInTransaction) await engine.command('rollback').catch(() => {})
     throw error
   } finally {
@@ -117,16 +121,16 @@ function transactionOn(opened: Opened): Transaction {
 
 async function inTurn<T>(opened: Opened, job: () => Promise<T>): Promise<T> {
   assertOpen(opened)
-  const leave = await opened.line.enter()
+  const endTurn = await opened.turns.take()
   try {
     return await job()
   } catch (error) {
     opened.firstError ??= error
     throw error
   } finally {
-    // A user's own `commit` or `rollback` was the end of it: further statements would not be part of any transaction.
+    // A `commit` or `rollback` of the user has ended it: further statements would not be part of any transaction.
     if (!opened.engine.isInTransaction) opened.open = false
-    leave()
+    endTurn()
   }
 }
 
@@ -134,14 +138,14 @@ async function commit(opened: Opened): Promise<void> {
   if (!opened.engine.isInTransaction) throw new TransactionClosed({})
   const tag = await command(opened, 'commit', 'commit')
   if (tag !== 'COMMIT') {
-    const reason = 'a statement in the transaction had failed, so all of it was rolled back'
+    const reason = 'a statement of the transaction had failed, so all of it was rolled back'
     throw new DatabaseFailed({ sqlState: '25P02', reason, statement: 'commit' }, opened.firstError)
   }
   for (const hook of opened.hooks) {
     try {
       hook()
     } catch {
-      // What is committed must not look failed because of what comes after it.
+      // A committed transaction must not appear to have failed because of a hook.
     }
   }
 }

@@ -1,8 +1,8 @@
 /**
- * A fair line of bounded length in front of something only one may use at a time.
+ * Turns: a fair queue of bounded length in front of something that only one caller may use at a time.
  *
- *     const leave = await line.enter()
- *     try { … } finally { leave() }
+ *     const end = await turns.take()
+ *     try { … } finally { end() }
  *
  * It hands out turns instead of running functions, so that what a caller does in its turn stays in the caller's own
  * asynchronous context.
@@ -10,54 +10,54 @@
 import { Overloaded } from '../../core/errors.ts'
 import { abortError, deferred, onAbort, throwIfAborted } from '../../core/lifecycle.ts'
 
-export interface Line {
+export interface Turns {
   /** Resolves when it is the caller's turn, with the function that ends the turn. */
-  enter(signal?: AbortSignal): Promise<() => void>
-  /** How many wait, not counting the one whose turn it is. */
+  take(signal?: AbortSignal): Promise<() => void>
+  /** How many callers wait, without the one that has the turn. */
   readonly waiting: number
   readonly isFree: boolean
-  /** Lets nobody else in; those who wait keep their place. */
-  shut(refuse: () => Error): void
-  /** Sends away all who wait. */
-  dismiss(refuse: () => Error): void
-  /** Resolves when nobody waits and nobody is inside. */
-  empty(): Promise<void>
+  /** Refuses new callers from now on. Callers that wait keep their place. */
+  refuseNew(refuse: () => Error): void
+  /** Rejects all callers that wait. */
+  rejectWaiting(refuse: () => Error): void
+  /** Resolves when no caller waits and none has the turn. */
+  whenFree(): Promise<void>
 }
 
-export function formLine(name: string, limit: number, onFree: () => void = () => {}): Line {
-  // Insertion order is the order of turns, and who gives up is taken out wherever he stands.
+export function openTurns(name: string, limit: number, onFree: () => void = () => {}): Turns {
+  // Insertion order is the order of turns, and a caller that gives up is removed wherever it stands.
   const waiters = new Set<{ start(): void; refuse(error: Error): void }>()
-  const watchers: (() => void)[] = []
+  const freeListeners: (() => void)[] = []
   let isTaken = false
   let refusal: (() => Error) | undefined
 
-  const takeTurn = (): (() => void) => {
+  const takeNow = (): (() => void) => {
     isTaken = true
-    let hasLeft = false
+    let hasEnded = false
     return () => {
-      if (hasLeft) return
-      hasLeft = true
+      if (hasEnded) return
+      hasEnded = true
       isTaken = false
       const [next] = waiters
       if (next !== undefined) return next.start()
-      for (const tell of watchers.splice(0)) tell()
+      for (const listener of freeListeners.splice(0)) listener()
       onFree()
     }
   }
 
   const wait = (signal?: AbortSignal): Promise<() => void> => {
     const turn = deferred<() => void>()
-    const stepOut = (): void => {
+    const remove = (): void => {
       waiters.delete(waiter)
       release?.()
     }
     const waiter = {
       start() {
-        stepOut()
-        turn.resolve(takeTurn())
+        remove()
+        turn.resolve(takeNow())
       },
       refuse(error: Error) {
-        stepOut()
+        remove()
         turn.reject(error)
       },
     }
@@ -67,10 +67,10 @@ export function formLine(name: string, limit: number, onFree: () => void = () =>
   }
 
   return {
-    async enter(signal) {
+    async take(signal) {
       throwIfAborted(signal)
       if (refusal !== undefined) throw refusal()
-      if (!isTaken) return takeTurn()
+      if (!isTaken) return takeNow()
       if (waiters.size >= limit) throw new Overloaded({ queue: name, limit })
       return wait(signal)
     },
@@ -80,12 +80,12 @@ export function formLine(name: string, limit: number, onFree: () => void = () =>
     get isFree() {
       return !isTaken
     },
-    shut(refuse) {
+    refuseNew(refuse) {
       refusal ??= refuse
     },
-    dismiss(refuse) {
+    rejectWaiting(refuse) {
       for (const waiter of waiters) waiter.refuse(refuse())
     },
-    empty: () => (isTaken ? new Promise<void>(tell => void watchers.push(tell)) : Promise.resolve()),
+    whenFree: () => (isTaken ? new Promise<void>(resolve => void freeListeners.push(resolve)) : Promise.resolve()),
   }
 }

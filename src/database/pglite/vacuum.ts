@@ -1,35 +1,35 @@
 /**
- * The upkeep that a server does in the background and PGlite, having no background, does not.
+ * Vacuum, analyze and checkpoints for PGlite, which has no background processes that do them.
  *
  * - Checkpoints. Without them the write-ahead log grows for ever (measured: 288 MB after 400,000 events, with
- *   `max_wal_size` at 64 MB), and a restart after a crash replays all of it. When nobody waits, one per `idleWalBytes`;
- *   whoever waits or not, one per `forcedWalBytes` (100–200 ms on this thread).
- * - `vacuum` of small tables whose rows change much, `analyze` of any table that doubled: only when nobody waits.
- *   A large table is never vacuumed here, since that would stop the process for seconds.
- * - Once in two billion transactions PostgreSQL must freeze old rows, or it stops accepting writes. Long before that,
- *   one `vacuum (freeze)` of everything.
+ *   `max_wal_size` at 64 MB), and a restart after a crash replays all of it. One per `idleWalBytes` when no call waits; one
+ *   per `forcedWalBytes` in any case (100–200 ms on this thread).
+ * - `vacuum` of small tables whose rows change much, and `analyze` of any table that doubled: only when no call waits. A
+ *   large table is never vacuumed here, because that would stop the process for seconds.
+ * - Once in two billion transactions PostgreSQL must freeze old rows, or it refuses writes. Long before that, one
+ *   `vacuum (freeze)` of everything.
  *
- * It looks once a second at most, and only after work. What fails here is tried again at the next look.
+ * It looks at most once a second, and only after work. What fails here is tried again at the next look.
  */
 import type { Clock, Timer } from '../../core/clock.ts'
 import { identifier, sql } from '../sql.ts'
 import type { Engine } from './engine.ts'
-import type { Line } from './turns.ts'
+import type { Turns } from './turns.ts'
 
-export interface Upkeep {
+export interface Vacuum {
   /** To be called after each use of the engine. */
   noteWork(): void
   stop(): void
 }
 
-export interface UpkeepOptions {
+export interface VacuumOptions {
   readonly engine: Engine
-  readonly line: Line
+  readonly turns: Turns
   readonly clock: Clock
 }
 
 const lookMs = 1_000
-/** In statements, and kilobytes sent with them. */
+/** Counted as `engine.work` is. */
 const workPerLook = 500
 const idleWalBytes = 32 * 2 ** 20
 const forcedWalBytes = 128 * 2 ** 20
@@ -53,24 +53,25 @@ const selectTables = sql`/* pglite.tables */
     or stat.n_mod_since_analyze > 50 + greatest(class.reltuples, 0)
   order by stat.relid`
 
-export function keepUp({ engine, line, clock }: UpkeepOptions): Upkeep {
+export function startVacuum({ engine, turns, clock }: VacuumOptions): Vacuum {
   let timer: Timer | undefined
   let isStopped = false
-  let tended = engine.work
-  const isWanted = (): boolean => line.waiting > 0 || isStopped
+  let workAtLastLook = engine.work
+  /** Whether a call waits for the engine, or the store is closing. */
+  const mustYield = (): boolean => turns.waiting > 0 || isStopped
 
   const look = async (): Promise<void> => {
-    const leave = await line.enter()
+    const endTurn = await turns.take()
     try {
       const { walBytes, age } = await readState()
       if (walBytes > forcedWalBytes) await engine.command('checkpoint')
-      if (age > frozenAge && !isWanted()) await engine.command('vacuum (freeze)')
-      for (const command of isWanted() ? [] : await findUpkeep()) if (!isWanted()) await engine.command(command)
-      // Last, because vacuum and analyze write to the log too.
-      if (!isWanted() && (await readState()).walBytes > idleWalBytes) await engine.command('checkpoint')
-      if (!isWanted()) tended = engine.work
+      if (age > frozenAge && !mustYield()) await engine.command('vacuum (freeze)')
+      for (const command of mustYield() ? [] : await readCommands()) if (!mustYield()) await engine.command(command)
+      // Last, because vacuum and analyze write to the log as well.
+      if (!mustYield() && (await readState()).walBytes > idleWalBytes) await engine.command('checkpoint')
+      if (!mustYield()) workAtLastLook = engine.work
     } finally {
-      leave()
+      endTurn()
     }
   }
 
@@ -79,7 +80,7 @@ export function keepUp({ engine, line, clock }: UpkeepOptions): Upkeep {
     return { walBytes, age }
   }
 
-  const findUpkeep = async (): Promise<string[]> => {
+  const readCommands = async (): Promise<string[]> => {
     const tables = (await engine.run(selectTables, true)) as [string, string, boolean][]
     return tables.map(([schema, table, isChurning]) => {
       return `${isChurning ? 'vacuum (analyze)' : 'analyze'} ${identifier(schema, table).quoted}`
@@ -88,7 +89,7 @@ export function keepUp({ engine, line, clock }: UpkeepOptions): Upkeep {
 
   return {
     noteWork() {
-      if (isStopped || timer !== undefined || engine.work - tended < workPerLook) return
+      if (isStopped || timer !== undefined || engine.work - workAtLastLook < workPerLook) return
       timer = clock.setTimeout(() => {
         timer = undefined
         look().catch(() => {})

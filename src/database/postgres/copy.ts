@@ -1,4 +1,4 @@
-/** COPY through `pg-copy-streams`, a whole page at a time: a page is bounded, and no connection waits for a reader. */
+/** COPY through `pg-copy-streams`, a page at a time: a page is bounded, and no connection waits for a slow reader. */
 import { once } from 'node:events'
 import { finished } from 'node:stream/promises'
 import type pg from 'pg'
@@ -9,7 +9,7 @@ export async function copyToBuffer(pool: pg.Pool, text: string): Promise<Buffer>
   const client = await pool.connect().catch(error => {
     throw toRillflowError(error, 'copy')
   })
-  // The stream fails with the connection; the client's own event of it, unheard, would end the process.
+  // The stream fails with the connection. Without a listener the error of the client would end the process.
   client.on('error', ignore)
   try {
     const stream = client.query(to(`copy (${text}) to stdout`, { highWaterMark }))
@@ -27,7 +27,7 @@ export async function copyToBuffer(pool: pg.Pool, text: string): Promise<Buffer>
 
 const ignore = (): void => {}
 
-/** A page is bounded anyway; a smaller buffer would only make the socket wait for us. */
+/** A page is bounded anyway, and a smaller buffer would make the socket wait. */
 const highWaterMark = 1024 * 1024
 
 export async function copyFromText(client: pg.ClientBase, text: string, rows: string): Promise<void> {
@@ -35,7 +35,7 @@ export async function copyFromText(client: pg.ClientBase, text: string, rows: st
   const stream = client.query(from(text))
   const done = finished(stream)
   done.catch(() => {})
-  // Slices, so that the socket's buffer and not a copy of the whole page holds what the server has not taken yet.
+  // In slices, so that the socket's buffer does not hold a copy of the whole page.
   for (let at = 0; at < rows.length && !stream.destroyed; at += 65_536)
     if (!stream.write(rows.slice(at, at + 65_536))) await Promise.race([once(stream, 'drain'), done])
   stream.end()

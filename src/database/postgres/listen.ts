@@ -1,9 +1,11 @@
 /**
- * A connection of its own that listens on a channel and comes back by itself.
+ * A connection of its own that listens on a channel and reconnects.
  *
- * A half-open socket is silent, like a channel on which nothing happens. So the listener asks the server for a sign of
- * life every few seconds and gives the connection up when none comes. After each reconnect the callback runs once, with
- * an empty payload: notifications sent in between are lost, and whoever waits must look.
+ *     connect ─► listen ─► notifications, and a heartbeat every 5 s ─► lost, or no answer ─► backoff ─► connect
+ *
+ * A half-open socket is silent, like a channel on which nothing happens. So the listener sends a statement every few
+ * seconds and closes the connection if no answer comes. After each reconnect the callback runs once, with an empty
+ * payload: notifications that were sent in between are lost, so the receiver has to look.
  */
 import type pg from 'pg'
 import { type Deferred, deferred, sleep } from '../../core/lifecycle.ts'
@@ -50,24 +52,24 @@ export function listenPostgres(
     ready.resolve()
   }
 
-  /** Returns or throws when the connection is gone or the listener is stopped. */
+  /** Returns or throws when the connection is lost or the listener is stopped. */
   async function listenOnce(onListening: () => void): Promise<void> {
     const client = new driver.Client({ ...config, connectionTimeoutMillis: silenceMs })
-    const gone = deferred<void>()
-    client.on('error', gone.resolve as () => void)
-    client.on('end', gone.resolve as () => void)
+    const lost = deferred<void>()
+    client.on('error', lost.resolve as () => void)
+    client.on('end', lost.resolve as () => void)
     client.on('notification', message => onNotify(message.payload ?? ''))
-    const onStop = (): void => gone.resolve()
+    const onStop = (): void => lost.resolve()
     stop.signal.addEventListener('abort', onStop, { once: true })
     let heartbeat: NodeJS.Timeout | undefined
     try {
-      await Promise.race([client.connect(), gone.promise])
+      await Promise.race([client.connect(), lost.promise])
       if (stop.signal.aborted) return
-      if (await isSilent(client.query(`listen ${identifier(channel).quoted}`), gone)) return
+      if (await isSilent(client.query(`listen ${identifier(channel).quoted}`), lost)) return
       onListening()
-      heartbeat = setInterval(() => void isSilent(client.query('select 1'), gone).catch(() => {}), heartbeatMs)
+      heartbeat = setInterval(() => void isSilent(client.query('select 1'), lost).catch(() => {}), heartbeatMs)
       heartbeat.unref()
-      await gone.promise
+      await lost.promise
     } finally {
       clearInterval(heartbeat)
       stop.signal.removeEventListener('abort', onStop)
@@ -77,11 +79,11 @@ export function listenPostgres(
   }
 }
 
-/** Whether the connection is gone before the answer, or has to be given up because none comes. */
-async function isSilent(answer: Promise<unknown>, gone: Deferred<void>): Promise<boolean> {
-  const timer = setTimeout(() => gone.resolve(), silenceMs)
+/** Whether the connection is lost before the answer, or is given up because no answer comes. */
+async function isSilent(answer: Promise<unknown>, lost: Deferred<void>): Promise<boolean> {
+  const timer = setTimeout(() => lost.resolve(), silenceMs)
   try {
-    return await Promise.race([answer.then(() => false), gone.promise.then(() => true)])
+    return await Promise.race([answer.then(() => false), lost.promise.then(() => true)])
   } finally {
     clearTimeout(timer)
   }

@@ -1,9 +1,13 @@
 /**
- * A PostgreSQL server behind the `Database` interface, through `pg`: a pool of our own, or the user's.
+ * A PostgreSQL server behind the `Database` interface, through `pg`: with a pool of our own, or with the user's.
  *
- * Statements are prepared under a name once per connection (unnamed ones are about half as fast), unless
- * `prepare: false` says that a pooler in transaction mode stands between. A statement outside of a transaction runs at
- * the server's default isolation; where that is not read committed, each is wrapped in a transaction that is.
+ *     run, copyOut ──┐
+ *     transaction ───┼──► pool ──► connections ──► server
+ *     listen ────────┴──► a connection of its own
+ *
+ * Statements are prepared under a name once per connection (unnamed ones are about half as fast), unless `prepare: false`
+ * says that there is a pooler in transaction mode. A statement outside of a transaction runs at the server's default
+ * isolation; if that is not read committed, each is wrapped in a transaction that is.
  */
 import type pg from 'pg'
 import { InvalidOption, StoreClosed } from '../../core/errors.ts'
@@ -12,42 +16,41 @@ import { ServerUnsupported } from '../errors.ts'
 import type { Statement } from '../sql.ts'
 import { toConnectError, toRillflowError } from '../sqlstate.ts'
 import { refuseInside } from '../transaction.ts'
-import { trackCalls } from './calls.ts'
 import { copyToBuffer } from './copy.ts'
 import { listenPostgres } from './listen.ts'
-import { driverTypes, send } from './query.ts'
+import { driverTypes, openRunningCalls, send } from './query.ts'
 import { runPostgresTransaction } from './transaction.ts'
 
 export interface PostgresOptions {
   /** `postgres://user:password@host:port/database`. */
   url?: string | undefined
-  /** Your own `pg` pool instead of a url. It stays yours: the store does not end it. */
+  /** A `pg` pool of yours instead of a url. The store does not end it. */
   pool?: PgPool | undefined
-  /** Connections of the store's own pool. Default 10. */
+  /** The number of connections in the store's own pool. Default 10. */
   maxConnections?: number | undefined
-  /** A connection is replaced after so many uses: what the server keeps for one grows with the schemas it has seen. Default: never, with tenants 10 000. */
+  /** A connection is replaced after so many uses, because its memory on the server grows with the schemas it has used. Default: never, with tenants 10 000. */
   maxUses?: number | undefined
   /** How long to wait for a connection. Default 10 000. */
   connectTimeoutMs?: number | undefined
-  /** As `pg` takes it: true, or TLS options. */
+  /** The `ssl` option of `pg`: true, or TLS options. */
   ssl?: boolean | object | undefined
-  /** False behind a pooler in transaction mode, which cannot keep prepared statements. Default true. */
+  /** False behind a pooler in transaction mode, which does not support prepared statements. Default true. */
   prepare?: boolean | undefined
-  /** False to do without a listener connection: other processes' appends are then seen by polling. Default true. */
+  /** False: no listening connection, so that appends of other processes are found by polling. Default true. */
   listen?: boolean | undefined
-  /** How long a statement may go unanswered before its connection is given up as dead. Default 60 000. */
+  /** How long a statement may take before its connection counts as lost. Default 60 000. */
   answerTimeoutMs?: number | undefined
-  /** Default limit of a transaction. Default 30 000. */
+  /** The time limit of a transaction that has none of its own. Default 30 000. */
   transactionTimeoutMs?: number | undefined
 }
 
-/** A `pg.Pool`, as far as the store uses it. */
+/** The part of a `pg.Pool` that the store uses. */
 export interface PgPool {
   connect(): Promise<PgClient>
   readonly options?: { readonly max?: number | undefined } | undefined
 }
 
-/** A `pg.Client`, as far as the store uses it. */
+/** The part of a `pg.Client` that the store uses. */
 export interface PgClient {
   query(query: object): Promise<{ rows: unknown[]; command: string }>
   release(error?: Error | boolean): void
@@ -57,7 +60,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   const { default: driver } = await import('pg')
   const clients = new Set<pg.Client>()
   const pool = options.pool === undefined ? ownPool(driver, options, clients) : (options.pool as pg.Pool)
-  const owned = options.pool === undefined
+  const isOwnPool = options.pool === undefined
   const prepare = options.prepare ?? true
   const maxConnections = pool.options.max ?? 10
   const transactionTimeoutMs = options.transactionTimeoutMs ?? 30_000
@@ -65,19 +68,19 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   const types = driverTypes(driver)
 
   const server = await firstContact(pool, options.url).catch(async error => {
-    if (owned) await pool.end()
+    if (isOwnPool) await pool.end()
     throw error
   })
-  const implicit = server.isolation === 'read committed'
+  const isReadCommitted = server.isolation === 'read committed'
 
-  let closed = false
-  const calls = trackCalls()
+  let isClosed = false
+  const calls = openRunningCalls()
   const openTransactions = new Set<(error: Error) => void>()
 
   const runStatement = async (statement: Statement, arrays: boolean): Promise<unknown[]> => {
     database.refuseInsideTransaction(statement.label)
-    if (closed) throw new StoreClosed({})
-    if (!implicit && statement.alone === undefined)
+    if (isClosed) throw new StoreClosed({})
+    if (!isReadCommitted && statement.alone === undefined)
       return database.transaction(tx => (arrays ? tx.runArrays(statement) : tx.run(statement)))
     try {
       const limitMs = statement.alone?.timeoutMs ?? timeoutMs
@@ -94,7 +97,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
     neighbours: new Set(),
     maxConnections,
     connections: () => {
-      // Not every pool that users bring tells.
+      // Not every pool of a user has these counts.
       const { totalCount = 0, idleCount = 0, waitingCount = 0 } = pool as Partial<pg.Pool>
       return { busy: totalCount - idleCount, idle: idleCount, waiting: waitingCount }
     },
@@ -103,14 +106,14 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
     runArrays: async statement => (await runStatement(statement, true)) as unknown[][],
     async transaction<T>(work: (tx: Transaction) => Promise<T>, given: TransactionOptions = {}): Promise<T> {
       database.refuseInsideTransaction('transaction')
-      if (closed) throw new StoreClosed({})
+      if (isClosed) throw new StoreClosed({})
       const timeoutMs = given.timeoutMs ?? transactionTimeoutMs
       const parts = { database, pool, types, prepare, openTransactions }
       return calls.track(() => runPostgresTransaction(parts, work, { ...given, timeoutMs }))
     },
     async copyOut(text) {
       database.refuseInsideTransaction('copy')
-      if (closed) throw new StoreClosed({})
+      if (isClosed) throw new StoreClosed({})
       return calls.track(() => copyToBuffer(pool, text))
     },
     listen(channel, onNotify): Listener {
@@ -119,19 +122,20 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
     },
     refuseInsideTransaction: call => refuseInside(database, call),
     async close(closeMs) {
-      if (closed) return
-      closed = true
+      if (isClosed) return
+      isClosed = true
       const until = performance.now() + closeMs
-      await calls.quiet(closeMs)
-      await closePool(pool, owned, { openTransactions, clients }, Math.max(0, until - performance.now()))
-      calls.end(new StoreClosed({}))
+      await calls.whenIdle(closeMs)
+      await closePool(pool, isOwnPool, { openTransactions, clients }, Math.max(0, until - performance.now()))
+      calls.rejectAll(new StoreClosed({}))
     },
   }
   return database
 }
 
 function ownPool(driver: typeof pg, options: PostgresOptions, clients: Set<pg.Client>): pg.Pool {
-  if (options.url === undefined) throw new InvalidOption({ option: 'url', reason: 'is missing, and no pool was given' })
+  if (options.url === undefined)
+    throw new InvalidOption({ option: 'url', reason: 'is missing, and no pool was given instead' })
   const connectTimeoutMs = options.connectTimeoutMs ?? 10_000
   const pool = new driver.Pool({
     Client: trackedClient(driver, clients),
@@ -148,33 +152,33 @@ function ownPool(driver: typeof pg, options: PostgresOptions, clients: Set<pg.Cl
       ? {}
       : { onConnect: (client: pg.ClientBase) => noticeDeadClients(client, connectTimeoutMs) }),
   } as pg.PoolConfig)
-  // An idle connection that dies is replaced on next use; unheard, its error would end the process.
+  // An idle connection that is lost is replaced on the next use. Without a listener its error would end the process.
   pool.on('error', () => {})
   return pool
 }
 
-/** Adds each connection to `clients` from its first attempt to its end, whether the pool has given it out or not. */
+/** Adds each connection to `clients` from its first attempt to its end, whether the pool has handed it out or not. */
 function trackedClient(driver: typeof pg, clients: Set<pg.Client>): typeof pg.Client {
   return class extends driver.Client {
     constructor(config?: string | pg.ClientConfig) {
       super(config)
       clients.add(this)
       this.once('end', () => clients.delete(this))
-      // One that breaks between the pool's hands and ours has nobody else to hear of it, which would end the process; the
-      // next statement on it fails anyway.
+      // A connection that is lost while the pool hands it out has no other listener, and its error would end the
+      // process. The next statement on it fails anyway.
       this.on('error', () => {})
     }
   }
 }
 
-/** Lets the server notice within half a minute that this machine is gone, and free the locks of its sessions. */
+/** Makes the server notice within half a minute that this machine cannot be reached, and free the locks of its sessions. */
 async function noticeDeadClients(client: pg.ClientBase, timeoutMs: number): Promise<void> {
   const text = `
     select
       set_config('tcp_keepalives_idle', '10', false),
       set_config('tcp_keepalives_interval', '5', false),
       set_config('tcp_keepalives_count', '3', false)`
-  // The pool's own limit ends with the connecting.
+  // The pool's own limit covers only the connecting.
   await client.query({ text, query_timeout: timeoutMs } as pg.QueryConfig)
 }
 
@@ -205,7 +209,7 @@ function describeTarget(pool: pg.Pool, url: string | undefined): { address: stri
 }
 
 function listenerConfig(options: PostgresOptions, pool: pg.Pool): pg.ClientConfig {
-  // The pool hides its password from whoever copies its options.
+  // The password of the pool's options is not enumerable, so it is not copied with the others.
   const { max: _max, ...own } = { ...pool.options, password: pool.options.password }
   const config = options.url === undefined ? own : { connectionString: options.url }
   return { ...config, ...(options.ssl === undefined ? {} : { ssl: options.ssl }), keepAlive: true } as pg.ClientConfig
@@ -213,19 +217,19 @@ function listenerConfig(options: PostgresOptions, pool: pg.Pool): pg.ClientConfi
 
 async function closePool(
   pool: pg.Pool,
-  owned: boolean,
+  isOwnPool: boolean,
   running: { openTransactions: Set<(error: Error) => void>; clients: Set<pg.Client> },
   closeMs: number,
 ): Promise<void> {
   const cutOff = setTimeout(() => {
     for (const revoke of running.openTransactions) revoke(new StoreClosed({}))
-    // A statement under way ends with its connection, and the pool waits for both; a server that is silent never ends it.
-    // (Not by `end`: of a connection that is just being made the pool would then never hear again.)
+    // A running statement ends with its connection, and the pool waits for both; a server that does not answer would
+    // never end it. (Not with `end`: the pool would then wait for ever for a connection that is just being made.)
     for (const client of running.clients)
       (client as unknown as { connection: { stream: { destroy(): void } } }).connection.stream.destroy()
   }, closeMs)
   try {
-    if (owned) await pool.end()
+    if (isOwnPool) await pool.end()
   } finally {
     clearTimeout(cutOff)
   }

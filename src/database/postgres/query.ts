@@ -1,5 +1,6 @@
-/** Sending one statement through `pg`, with our own parsers, prepared under a name or not. */
+/** Sends statements through `pg`, with our own parsers, and keeps track of the calls that are running. */
 import type pg from 'pg'
+import { type Deferred, deferred } from '../../core/lifecycle.ts'
 import { parsers } from '../parse.ts'
 import { preparedName, type Statement } from '../sql.ts'
 
@@ -7,7 +8,7 @@ export interface DriverTypes {
   getTypeParser(oid: number, format?: string): (text: string) => unknown
 }
 
-/** Our parsers for the types we promise, the driver's (with whatever the user set there) for all others. */
+/** Our parsers for the types we define, and the driver's (with the user's settings) for all others. */
 export function driverTypes(driver: typeof pg): DriverTypes {
   return {
     getTypeParser: (oid, format) => {
@@ -24,7 +25,7 @@ export interface SendOptions {
   readonly timeoutMs?: number | undefined
 }
 
-/** Works on a pool and on a single connection alike. */
+/** Sends through a pool or a single connection, prepared under a name if `prepare` is true. */
 export function send(
   to: { query(query: pg.QueryConfig): Promise<pg.QueryResult> },
   statement: Statement,
@@ -35,4 +36,51 @@ export function send(
   if (arrays) query.rowMode = 'array'
   if (timeoutMs !== undefined) query.query_timeout = timeoutMs
   return to.query(query as unknown as pg.QueryConfig)
+}
+
+/**
+ * The calls that are running. Closing the database waits for them; those that take too long are rejected then, because a
+ * pool that ends forgets the callers that wait for a connection.
+ */
+export interface RunningCalls {
+  track<T>(call: () => Promise<T>): Promise<T>
+  /** Resolves when no call is running, or after `limitMs`. */
+  whenIdle(limitMs: number): Promise<void>
+  /** Rejects all calls that are still running. */
+  rejectAll(error: Error): void
+}
+
+export function openRunningCalls(): RunningCalls {
+  const running = new Set<(error: Error) => void>()
+  let idle: Deferred<void> | undefined
+  const remove = (reject: (error: Error) => void): void => {
+    running.delete(reject)
+    if (running.size === 0) idle?.resolve()
+  }
+  return {
+    track: call =>
+      new Promise((resolve, reject) => {
+        running.add(reject)
+        call().then(
+          value => {
+            remove(reject)
+            resolve(value)
+          },
+          error => {
+            remove(reject)
+            reject(error)
+          },
+        )
+      }),
+    async whenIdle(limitMs) {
+      if (running.size === 0) return
+      idle = deferred<void>()
+      const timer = setTimeout(idle.resolve, limitMs)
+      await idle.promise
+      clearTimeout(timer)
+    },
+    rejectAll(error) {
+      for (const reject of running) reject(error)
+    },
+  }
 }

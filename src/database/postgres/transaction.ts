@@ -1,13 +1,14 @@
 /**
  * One transaction on one connection of the pool.
  *
- * `begin` is not awaited: where the driver can pipeline, it travels with the first statement. The end is awaited, and
- * looked at: the server answers the commit of a failed transaction with the tag ROLLBACK and no error.
+ * `begin` is not awaited: if the driver can pipeline, it is sent with the first statement. The commit is awaited and its
+ * tag is checked: the server answers the commit of a failed transaction with the tag ROLLBACK and no error.
  *
- * The server is told the limits too (for this transaction only), so that a process that stops in the middle of it does
+ * The limits are also set on the server, for this transaction only, so that a process that stops in the middle of it does
  * not hold its locks for ever.
  */
 import type pg from 'pg'
+import { InvalidOption } from '../../core/errors.ts'
 import { abortable, abortError, deferred, onAbort } from '../../core/lifecycle.ts'
 import type { Database, Transaction, TransactionOptions } from '../database.ts'
 import { DatabaseFailed, OutcomeUnknown, TransactionTimeout } from '../errors.ts'
@@ -22,7 +23,7 @@ export interface TransactionParts {
   readonly pool: pg.Pool
   readonly types: DriverTypes
   readonly prepare: boolean
-  /** How to take each open transaction away from its user when the database closes. */
+  /** Revokes each open transaction when the database closes. */
   readonly openTransactions: Set<(error: Error) => void>
 }
 
@@ -48,14 +49,14 @@ export async function runPostgresTransaction<T>(
   const hooks: (() => void)[] = []
   try {
     const begun = begin(connection, options)
-    // Looked at before the commit; a transaction that ends another way does not need it.
+    // Awaited before the commit. A transaction that ends in another way does not need it.
     begun.catch(() => {})
     const tx = transactionOn(connection, parts, state, begun, hooks)
     const result = await Promise.race([runInside(state, () => work(tx)), revoked.promise])
     state.open = false
     await begun
     await commit(connection)
-    connection.giveBack()
+    connection.release()
     for (const hook of hooks) hook()
     return result
   } catch (error) {
@@ -69,7 +70,7 @@ export async function runPostgresTransaction<T>(
   }
 }
 
-/** A connection that comes after the caller has given up goes straight back. */
+/** A connection that comes after the caller was aborted is released at once. */
 async function connect(pool: pg.Pool, signal: AbortSignal | undefined): Promise<pg.PoolClient> {
   const connecting = pool.connect()
   try {
@@ -141,14 +142,19 @@ function transactionOn(
   }
 }
 
+const isolations: readonly string[] = ['read committed', 'repeatable read', 'serializable']
+
 async function begin(connection: Connection, options: TransactionOptions & { timeoutMs: number }): Promise<void> {
-  // Ours comes first, and leaves the connection whole; the server's is for a process that has stopped.
+  // Our own limit is shorter and keeps the connection usable; the server's is for a process that has stopped.
   const limit = `${options.timeoutMs + 1_000}ms`
   const idle = options.idleMs === undefined ? limit : `${Math.max(1, Math.ceil(options.idleMs))}ms`
   const lock = options.lockTimeoutMs === undefined ? null : `${Math.max(1, Math.ceil(options.lockTimeoutMs))}ms`
-  const isolation = { 'read committed': 0, 'repeatable read': 0, serializable: 0 }
   const level = options.isolation ?? 'read committed'
-  if (!(level in isolation)) throw new TypeError(`isolation ${level}`)
+  if (!isolations.includes(level))
+    throw new InvalidOption({
+      option: 'isolation',
+      reason: `must be one of ${isolations.join(', ')}, not ${String(level)}`,
+    })
   const opening = connection.track(connection.client.query(`begin isolation level ${level}`))
   const limits = sql`/* transaction.limits */
     select
@@ -174,7 +180,7 @@ async function commit(connection: Connection): Promise<void> {
     throw new OutcomeUnknown({ eventIds: [], reason: 'the connection was lost during the commit' }, error)
   }
   if (result.command === 'COMMIT') return
-  const reason = 'a statement in the transaction had failed, so the server rolled all of it back'
+  const reason = 'a statement of the transaction had failed, so all of it was rolled back'
   throw new DatabaseFailed({ sqlState: '25P02', reason, statement: 'commit' }, connection.firstError)
 }
 
@@ -185,20 +191,20 @@ interface Connection {
   track<T>(sent: Promise<T>): Promise<T>
   /** Custom queries such as COPY cannot share a pipelined connection. */
   unpipelined<T>(work: () => Promise<T>): Promise<T>
-  giveBack(): void
+  release(): void
   abandon(error: unknown): Promise<void>
 }
 
-/** Switches the connection to pipelining for the time of the transaction, where the driver knows it. */
+/** Switches the connection to pipelining for the time of the transaction, if the driver supports it. */
 function pipelinedConnection(client: pg.PoolClient, onLost: (error: Error) => void): Connection {
-  // What breaks between two statements is told by an event; unheard, it would end the process.
+  // A connection that is lost between two statements emits an error. Without a listener it would end the process.
   client.on('error', onLost)
   const switchable = client as unknown as { pipeline?: boolean }
   const pipelines = switchable.pipeline !== undefined
   const before = switchable.pipeline
   if (pipelines) switchable.pipeline = true
   const pending = new Set<Promise<unknown>>()
-  const giveBack = (error?: Error | boolean): void => {
+  const release = (error?: Error | boolean): void => {
     if (pipelines) switchable.pipeline = before as boolean
     if (error === undefined) client.off('error', onLost)
     client.release(error)
@@ -227,18 +233,18 @@ function pipelinedConnection(client: pg.PoolClient, onLost: (error: Error) => vo
         if (pipelines) switchable.pipeline = true
       }
     },
-    giveBack,
+    release,
     async abandon(error) {
-      // A statement still under way would keep the rollback waiting: the connection goes, and with it the transaction.
+      // A running statement would make the rollback wait, so the connection is closed, and the transaction with it.
       if (pending.size > 0 || isConnectionLost(error)) {
         if (pipelines) switchable.pipeline = false
-        return giveBack(error instanceof Error ? error : true)
+        return release(error instanceof Error ? error : true)
       }
       try {
         await client.query('rollback')
-        giveBack()
+        release()
       } catch (rollbackError) {
-        giveBack(rollbackError as Error)
+        release(rollbackError as Error)
       }
     },
   }

@@ -147,8 +147,10 @@ function compareColumn(
   operand: unknown,
   { binder }: Writing,
 ): string | undefined {
-  if (column === undefined || column.kind !== kind || place.isLower === true) return undefined
+  if (column === undefined || place.isLower === true) return undefined
   const { sql, type } = column
+  if (type === 'numeric' && kind === 'text') return `${sql} ${by} ${binder.bind(operand, type, decimalText)}`
+  if (column.kind !== kind) return undefined
   if (type === 'bigint')
     return !isOpen(operand) && isWholeNumber(operand)
       ? `${sql} ${by} ${binder.bind(operand, type, numberText)}`
@@ -165,6 +167,12 @@ function compareColumn(
 
 function isWholeNumber(operand: unknown): boolean {
   return typeof operand === 'bigint' ? operand === BigInt.asIntN(64, operand) : Number.isSafeInteger(operand)
+}
+
+/** A `numeric` is read as text, so it is compared with text, too. */
+function decimalText(operand: unknown): string {
+  if (typeof operand === 'string' && /^[+-]?\d+(\.\d+)?$/.test(operand)) return operand
+  throw new InvalidQuery({ reason: `an operand is ${JSON.stringify(operand)}, and the column holds decimal numbers` })
 }
 
 function isUuid(operand: unknown): boolean {
@@ -230,6 +238,9 @@ function renderTextIn(
   writing: Writing,
 ): string {
   const { binder } = writing
+  const column = columnIn(place, writing)
+  if (column?.type === 'numeric')
+    return `${column.sql} = any(${binder.bind(operands, 'numeric[]', given => textsIn(given).map(decimalText))})`
   const time = timeOf(place, writing)
   if (time !== undefined)
     return `${time} = any(${binder.bind(operands, 'text[]', given => textsIn(given).map(timeText))}::timestamptz[])`

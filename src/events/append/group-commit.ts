@@ -87,7 +87,6 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
   const queue = coalesce<Submission, Submitted>({
     name: 'append',
     send,
-    afterFailure: error => (isRillflowError(error, 'store_closed') ? 'fail' : 'split'),
     sizeOf: ({ append }) => ({ count: append.eventCount + (append.alongside?.count ?? 0), bytes: append.bytes }),
     keysOf: ({ names }) => names,
     fits: canShareCall,
@@ -210,10 +209,8 @@ export function groupCommit(log: Log, limits: GroupLimits): GroupCommit {
           await beforeResend(batch, error, attempt)
           const refused = afterLoss(batch, error)
           if (refused !== undefined) return refused
-        } else if (isRillflowError(error, 'store_closed')) {
-          throw error
-        } else if (isRillflowError(error, 'inline_projection_failed')) {
-          // Its cause may be a state that would mean something else if it came from a statement of ours.
+        } else if (isRillflowError(error, 'store_closed') || isRillflowError(error, 'inline_projection_failed')) {
+          // The cause of a projection's failure may be a state that would mean something else in a statement of ours.
           return batch.map(each => givenUp(each, error))
         } else if (state === documentsRefused) {
           return sendWithout(refusedBy(error as Error), batch, waits)

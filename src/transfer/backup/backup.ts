@@ -1,11 +1,25 @@
 /**
- * A copy of an embedded store while it runs.
+ * Backups: a copy of an embedded store's folder, made while the store is open.
  *
- *     hold the line ─► checkpoint ─► read the position ─► copy ─► let go ─► checksums ─► manifest ─► rename
+ *     backup:   hold the connection ─► checkpoint ─► read the position ─► copy ─► let go ─► checksums ─► manifest ─► rename
+ *     restore:  manifest ─► every checksum ─► copy to a draft ─► open it ─► cut it, if asked ─► close it ─► rename
  *
- * There is one connection, so whoever holds its line is alone with the files: what was acknowledged before is in them, and
- * writers wait only for the copy. All of it is made under another name and renamed at the end: what has the name that was
- * asked for is whole. The lock of the folder is beside the data and not part of it.
+ *     <output>/manifest.json     the version of PostgreSQL, the last position, each file with its bytes and SHA-256
+ *     <output>/data/…            the files of the data folder
+ *
+ * Guarantees:
+ * - A backup has every event that was acknowledged before it was asked for. An embedded store has one connection, so the
+ *   holder of that connection is alone with the files; writers wait only while they are copied.
+ * - A copy is made under another name and renamed at the end, so a folder with the requested name is complete.
+ * - A damaged backup is refused before anything is written (`BackupDamaged`). A restore only reads the backup, so it can be
+ *   restored again.
+ * - Positions never go back: a log that was cut continues above the highest position it ever had.
+ *
+ * What can fail: an output that exists (`BackupExists`); a store without a folder (`BackupUnsupported`); a folder that is
+ * not a backup, or is of another version of PostgreSQL (`BackupUnreadable`). A failure removes the unfinished copy; if
+ * the process dies, it stays, under a name that ends in `.unfinished`.
+ *
+ * The lock of a store's folder lies next to the data and is not part of a backup.
  */
 import { randomUUID } from 'node:crypto'
 import { mkdir, rename, rm, stat } from 'node:fs/promises'
@@ -13,12 +27,21 @@ import { join, resolve } from 'node:path'
 import { pgliteMajor } from '../../database/pglite/folder.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import { copyFiles, type FoundFile, forEachFile, listFiles } from './copy-files.ts'
 import { BackupExists, BackupUnsupported } from './errors.ts'
-import { type BackupManifest, checksum, writeManifest } from './manifest.ts'
+import {
+  type BackupManifest,
+  copyFiles,
+  type FolderFile,
+  fileProgress,
+  forEachFile,
+  listFiles,
+  sha256OfFile,
+  totalBytes,
+  writeManifest,
+} from './files.ts'
 
 export interface BackupOptions {
-  /** The folder to make. It must not be there yet. */
+  /** The folder to make. It must not exist yet. */
   output: string
   signal?: AbortSignal | undefined
   onProgress?: ((progress: BackupProgress) => void) | undefined
@@ -33,17 +56,17 @@ export interface BackupProgress {
   readonly totalBytes: number
 }
 
-export interface Backup {
+export interface BackupResult {
   readonly output: string
-  /** Every event up to this position is in it. */
+  /** Every event up to this position is in the backup. */
   readonly position: number
   readonly files: number
   readonly bytes: number
-  /** For how long writers had to wait. */
-  readonly heldMs: number
+  /** How long writers had to wait. */
+  readonly pausedMs: number
 }
 
-export async function backUp(log: Log, { output, signal, onProgress }: BackupOptions): Promise<Backup> {
+export async function backUp(log: Log, { output, signal, onProgress }: BackupOptions): Promise<BackupResult> {
   const { database, schema, names, clock } = log
   if (database.files === undefined)
     throw new BackupUnsupported({ place: database.engine === 'postgres' ? 'server' : 'memory' })
@@ -52,69 +75,60 @@ export async function backUp(log: Log, { output, signal, onProgress }: BackupOpt
   const draft = `${path}.${randomUUID()}.unfinished`
   await mkdir(join(draft, 'data'), { recursive: true, mode: 0o700 })
   try {
-    const copied = await database.files.hold(async held => {
+    const { position, folders, pausedMs } = await database.files.hold(async held => {
       const startedAt = performance.now()
-      const [row] = await held.run<{ position: number }>(sql`/* upkeep.backup_position */
+      const [row] = await held.run<{ position: number }>(sql`/* backup.position */
         select case when is_called then last_value else last_value - 1 end as position
         from ${names.events_position}`)
       const { files, folders } = await listFiles(held.folder)
-      const wanted = files.filter(file => !leftOut.has(file.path))
+      const wanted = files.filter(file => !ofProcess.has(file.path))
       for (const folder of folders) await mkdir(join(draft, 'data', folder), { recursive: true, mode: 0o700 })
-      const onFile = counted('copying', wanted, onProgress)
+      const onFile = fileProgress('copying', wanted, onProgress)
       await copyFiles(held.folder, join(draft, 'data'), wanted, { signal, onFile })
-      return { position: row!.position, folders, heldMs: performance.now() - startedAt }
+      return { position: row!.position, folders, pausedMs: performance.now() - startedAt }
     }, signal)
-    const { position, heldMs } = copied
     const { files } = await listFiles(draft)
-    const onFile = counted('verifying', files, onProgress)
-    const sums = new Map<string, string>()
-    await forEachFile(files, signal, async file => {
-      sums.set(file.path, await checksum(join(draft, file.path)))
-      onFile(file)
-    })
     const manifest: BackupManifest = {
-      ...{ format: 'rillflow-backup', formatVersion: 1, kind: 'folder' },
-      ...{ postgres: pgliteMajor, createdAt: clock.now().toISOString(), schema, position: position.toString() },
-      folders: copied.folders.map(folder => `data/${folder}`),
-      files: files.map(file => ({ ...file, sha256: sums.get(file.path)! })),
+      format: 'rillflow-backup',
+      formatVersion: 1,
+      kind: 'folder',
+      postgres: pgliteMajor,
+      createdAt: clock.now().toISOString(),
+      schema,
+      position: position.toString(),
+      folders: folders.map(folder => `data/${folder}`),
+      files: await withChecksums(draft, files, { signal, onFile: fileProgress('verifying', files, onProgress) }),
     }
     await writeManifest(draft, manifest)
     await refuseExisting(path)
     await rename(draft, path)
-    return { output: path, position, files: files.length, bytes: total(files), heldMs }
+    return { output: path, position, files: files.length, bytes: totalBytes(files), pausedMs }
   } catch (error) {
     await rm(draft, { recursive: true, force: true })
     throw error
   }
 }
 
-/** What belongs to the process that has the folder open. */
-const leftOut: ReadonlySet<string> = new Set(['postmaster.pid', 'postmaster.opts'])
+/** Files that belong to the process that has the folder open. */
+const ofProcess: ReadonlySet<string> = new Set(['postmaster.pid', 'postmaster.opts'])
 
 async function refuseExisting(output: string): Promise<void> {
-  const isThere = await stat(output).then(
+  const exists = await stat(output).then(
     () => true,
     () => false,
   )
-  if (isThere) throw new BackupExists({ output })
+  if (exists) throw new BackupExists({ output })
 }
 
-/** Tells how far it has come, file by file. */
-export function counted<P extends string>(
-  phase: P,
-  all: readonly FoundFile[],
-  onProgress: ((progress: Omit<BackupProgress, 'phase'> & { readonly phase: P }) => void) | undefined,
-): (file: FoundFile) => void {
-  const totals = { totalFiles: all.length, totalBytes: total(all) }
-  let files = 0
-  let bytes = 0
-  return file => {
-    files++
-    bytes += file.bytes
-    onProgress?.({ phase, files, bytes, ...totals })
-  }
-}
-
-function total(files: readonly FoundFile[]): number {
-  return files.reduce((sum, file) => sum + file.bytes, 0)
+async function withChecksums(
+  folder: string,
+  files: readonly FolderFile[],
+  { signal, onFile }: { signal: AbortSignal | undefined; onFile: (file: FolderFile) => void },
+): Promise<BackupManifest['files']> {
+  const sums = new Map<string, string>()
+  await forEachFile(files, signal, async file => {
+    sums.set(file.path, await sha256OfFile(join(folder, file.path)))
+    onFile(file)
+  })
+  return files.map(file => ({ ...file, sha256: sums.get(file.path)! }))
 }

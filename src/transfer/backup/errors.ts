@@ -5,18 +5,18 @@ export const BackupUnsupported: ErrorKind<'backup_unsupported', { place: 'server
   'backup_unsupported',
   d =>
     d.place === 'server'
-      ? 'store.backup() copies the folder of an embedded store, and this one is on a server. Use pg_dump or the backups of the server, or store.export() for an archive that any engine can import.'
-      : 'store.backup() copies the folder of an embedded store, and this one is in memory. Use store.export(), or open it with a folder.',
+      ? 'store.backup() copies the folder of an embedded store, and this store is on a server. Use pg_dump or the backups of the server, or store.export(), which any engine can import.'
+      : 'store.backup() copies the folder of an embedded store, and this store is in memory. Use store.export(), or open the store with a folder.',
 )
 export const BackupExists: ErrorKind<'backup_exists', { output: string }> = defineError(
   'backup_exists',
-  d => `There is something at ${d.output} already; a backup never replaces anything. Give a path that is free.`,
+  d => `${d.output} exists already, and a backup never replaces anything. Give another output, or remove it first.`,
 )
 export const BackupUnreadable: ErrorKind<'backup_unreadable', { input: string; reason: string }> = defineError(
   'backup_unreadable',
-  d => `${d.input} is no backup that can be restored here: ${d.reason}. Nothing was written.`,
+  d => `${d.input} is not a backup that can be restored here: ${d.reason}. Nothing was written. Check the path.`,
 )
 export const BackupDamaged: ErrorKind<'backup_damaged', { input: string; file: string; reason: string }> = defineError(
   'backup_damaged',
-  d => `The backup at ${d.input} is damaged: ${d.file} ${d.reason}. Nothing was written; restore from another copy.`,
+  d => `The backup ${d.input} is damaged: ${d.file} ${d.reason}. Nothing was written. Restore another copy of it.`,
 )

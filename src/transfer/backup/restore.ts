@@ -1,9 +1,9 @@
 /**
- * Bringing a backup back.
+ * Restores a backup into a folder.
  *
- *     every checksum ─► copied beside the folder ─► opened ─► cut, if asked ─► closed ─► renamed to the folder
+ *     manifest ─► every checksum ─► copied to a draft next to the folder ─► opened ─► cut, if asked ─► closed ─► renamed
  *
- * A damaged backup is found before anything is written, and the folder appears whole or not at all. The backup itself is only
+ * A damaged backup is found before anything is written, and the folder appears complete or not at all. The backup is only
  * read, so it can be restored again.
  */
 import { randomUUID } from 'node:crypto'
@@ -16,18 +16,17 @@ import { FolderNotEmpty } from '../../database/errors.ts'
 import { sql } from '../../database/sql.ts'
 import { logNames } from '../../events/log.ts'
 import { checkPosition } from '../../events/read/log.ts'
-import { type BackupProgress, counted } from './backup.ts'
-import { copyFiles, forEachFile } from './copy-files.ts'
-import { type CutLog, type CutOptions, cutLog } from './cut.ts'
+import type { BackupProgress } from './backup.ts'
+import { type CutOptions, type CutResult, cutLog } from './cut-log.ts'
 import { BackupUnreadable } from './errors.ts'
-import { type BackupManifest, readManifest, verifyFile } from './manifest.ts'
+import { type BackupManifest, copyFiles, fileProgress, forEachFile, readManifest, verifyFile } from './files.ts'
 
 export interface RestoreOptions {
-  /** The folder that `store.backup()` made. */
+  /** The folder that `store.backup()` has made. */
   input: string
-  /** Where the store is to be: a folder that is empty, or not there. */
+  /** The folder of the restored store. It must be empty or absent. */
   folder: string
-  /** Ends the log at this position. Default: all of it. */
+  /** Cuts the log at this position. Default: all of it stays. */
   toPosition?: number | undefined
   signal?: AbortSignal | undefined
   onProgress?: ((progress: RestoreProgress) => void) | undefined
@@ -37,24 +36,24 @@ export interface RestoreProgress extends Omit<BackupProgress, 'phase'> {
   readonly phase: 'verifying' | 'copying' | 'opening' | 'cutting'
 }
 
-export interface Restored {
+export interface RestoreResult {
   readonly folder: string
   /** The schema of the store that made the backup. */
   readonly schema: string
-  /** The last position of the log; new events come above the last one of the backup. */
+  /** The last position of the log. New events come after the last position of the backup. */
   readonly position: number
-  /** What was cut away. */
-  readonly cut: CutLog | undefined
+  /** What was deleted because of `toPosition`. */
+  readonly cut: CutResult | undefined
 }
 
-export async function restoreBackup(options: RestoreOptions): Promise<Restored> {
+export async function restoreBackup(options: RestoreOptions): Promise<RestoreResult> {
   const { toPosition, signal, onProgress } = options
   const [input, folder] = [resolve(options.input), resolve(options.folder)]
   await refuseFull(folder)
   const manifest = await readManifest(input)
-  if (toPosition !== undefined) checkTarget(toPosition, Number(manifest.position))
+  if (toPosition !== undefined) checkToPosition(toPosition, Number(manifest.position))
   const { files, folders } = manifest
-  const onVerified = counted('verifying', files, onProgress)
+  const onVerified = fileProgress('verifying', files, onProgress)
   await forEachFile(files, signal, async file => {
     await verifyFile(input, file)
     onVerified(file)
@@ -63,7 +62,7 @@ export async function restoreBackup(options: RestoreOptions): Promise<Restored> 
   await mkdir(draft, { recursive: true, mode: 0o700 })
   try {
     for (const each of folders) await mkdir(join(draft, each), { recursive: true, mode: 0o700 })
-    await copyFiles(input, draft, files, { signal, onFile: counted('copying', files, onProgress) })
+    await copyFiles(input, draft, files, { signal, onFile: fileProgress('copying', files, onProgress) })
     const totals = { files: files.length, totalFiles: files.length, bytes: 0, totalBytes: 0 }
     onProgress?.({ phase: 'opening', ...totals })
     const cut = await openAndCut(draft, input, manifest, toPosition, {
@@ -72,7 +71,7 @@ export async function restoreBackup(options: RestoreOptions): Promise<Restored> 
     })
     throwIfAborted(signal)
     await refuseFull(folder)
-    // Not every system puts a folder in the place of an empty one.
+    // Not every system can rename a folder to the name of an empty one.
     await rmdir(folder).catch(() => {})
     await rename(draft, folder)
     return { folder, schema: manifest.schema, position: toPosition ?? Number(manifest.position), cut }
@@ -82,7 +81,7 @@ export async function restoreBackup(options: RestoreOptions): Promise<Restored> 
   }
 }
 
-function checkTarget(toPosition: number, position: number): void {
+function checkToPosition(toPosition: number, position: number): void {
   checkPosition('toPosition', toPosition)
   if (toPosition > position)
     throw new InvalidOption({ option: 'toPosition', reason: `is ${toPosition}, but the backup ends at ${position}` })
@@ -96,25 +95,25 @@ async function refuseFull(folder: string): Promise<void> {
   if (found.length > 0) throw new FolderNotEmpty({ folder })
 }
 
-/** Proves that it opens and has the log it says it has. */
+/** Proves that the copy can be opened and has the log that its manifest describes. */
 async function openAndCut(
   draft: string,
   input: string,
   manifest: BackupManifest,
   toPosition: number | undefined,
   options: CutOptions,
-): Promise<CutLog | undefined> {
+): Promise<CutResult | undefined> {
   const { openPglite } = await import('../../database/pglite/pglite.ts')
   const database: Database = await openPglite({ folder: draft })
   try {
     const { schema, position } = manifest
-    const [row] = await database.run<{ position: number }>(sql`/* upkeep.restored_position */
+    const [row] = await database.run<{ position: number }>(sql`/* backup.restored_position */
       select case when is_called then last_value else last_value - 1 end as position
       from ${logNames(schema).events_position}`)
     if (row!.position !== Number(position))
-      throw new BackupUnreadable({ input, reason: `its log ends at ${row!.position}, and not at ${position}` })
+      throw new BackupUnreadable({ input, reason: `its log ends at position ${row!.position} instead of ${position}` })
     if (toPosition === undefined || toPosition >= row!.position) return undefined
-    return await cutLog(database, schema, toPosition, options)
+    return await cutLog({ database, schema }, toPosition, options)
   } finally {
     await database.close(0)
   }

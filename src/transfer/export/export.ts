@@ -1,5 +1,39 @@
-/** Writing an archive: one transaction that reads, one folder that gets its name when it is whole. */
-
+/**
+ * Exports: a whole store as a folder of text files, and back, on any engine.
+ *
+ *     export:  one snapshot ─► a cursor per table ─► <output>.unfinished-…/ ─► synced to disk ─► renamed to <output>/
+ *     import:  verify ─► one transaction: the migrations that the export had ─► rows ─► indexes ─► sequences ─► the
+ *              migrations since then ─► leases freed ─► commit
+ *
+ *     <output>/manifest.json          the version, and each file with its rows, bytes and SHA-256
+ *     <output>/001-events.ndjson      one line per row, as PostgreSQL writes and reads it, in the order of the key
+ *
+ * Included: every table of the schema, found in the catalogue and not in a list, so that none is forgotten; the shape of
+ * each, so that a table which no program declares at present comes back as well; the last number of each sequence.
+ * Not included: the table of migrations (the manifest names them, and the import runs them), generated columns, and what
+ * others have put into the schema: views, functions, triggers, grants. A table that an import could not make again is
+ * refused (`NotExportable`) and never left out in silence.
+ *
+ * Guarantees:
+ * - An export is one moment of the store: a transaction is in it as a whole or not at all. Under its final name it is
+ *   complete.
+ * - An import happens as a whole or not at all, into a schema that was absent or had no rows. Positions, ids, versions and
+ *   times are kept; the sequences stand at or above those of the source and every checkpoint.
+ * - Memory holds two pages, whatever the size of the store.
+ * - Processes do not travel with the data. An import treats every runner in the export as stopped in good order: leases
+ *   are free, and an execution that was running is ready again, at the same attempt.
+ *
+ * On a server others read and write during an export; vacuum cannot remove what they delete until it ends. An embedded
+ * store has one connection, so every other call waits for the end of an export or import; timers and sockets do not.
+ *
+ * What can fail: an output that exists is refused (`ExportExists`). An export that fails or is aborted leaves nothing; if
+ * its process dies, a folder named `….unfinished-…` stays. An import writes nothing if the folder is not an export
+ * (`ExportUnreadable`), is incomplete or was changed (`ExportDamaged`), comes from a newer library (`ExportNewer`), or if
+ * the schema has rows (`SchemaNotEmpty`). An export of an older library is imported as it was, then migrated.
+ *
+ * The manifest holds SQL (defaults, indexes) that an import runs: import only exports that you trust as you would trust a
+ * dump. `selection.ts` imports some streams and documents of one schema into another.
+ */
 import { createHash, type Hash } from 'node:crypto'
 import { type FileHandle, lstat, mkdir, mkdtemp, open, rename, rm } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
@@ -10,52 +44,51 @@ import { library } from '../../parts.ts'
 import { SchemaMissing } from '../../schema/errors.ts'
 import { expected } from '../../schema/expected.ts'
 import { readHistory, refuseForeignHistory } from '../../schema/history.ts'
-import type { Place } from '../place.ts'
-import { ArchiveExists, NotArchivable } from './errors.ts'
-import { linesOf, writeExactly } from './lines.ts'
+import { readShapes } from '../table-shape.ts'
+import { maxTransferMs, type StoreLocation } from '../transfer.ts'
+import { ExportExists, NotExportable } from './errors.ts'
 import {
-  type ArchivedFile,
-  type ArchivedTable,
-  type ArchiveProgress,
   digestOf,
+  type ExportedFile,
+  type ExportedTable,
+  type ExportManifest,
+  type ExportProgress,
   formatName,
   formatVersion,
-  longestMs,
-  type Manifest,
   manifestFile,
 } from './manifest.ts'
-import { readShapes } from './tables.ts'
+import { readAllRows, writeExactly } from './rows.ts'
 
 export interface ExportOptions {
-  /** The folder to make; nothing may be there. */
+  /** The folder to make. It must not exist yet. */
   readonly output: string
-  /** False leaves out what aggregates can be folded again from their events. Default true. */
+  /** False leaves out snapshots of aggregates, which can be made again from their events. Default true. */
   readonly includeSnapshots?: boolean | undefined
-  readonly onProgress?: ((progress: ArchiveProgress) => void) | undefined
+  readonly onProgress?: ((progress: ExportProgress) => void) | undefined
   readonly signal?: AbortSignal | undefined
 }
 
-export async function exportArchive(place: Place, options: ExportOptions): Promise<Manifest> {
+export async function exportStore(location: StoreLocation, options: ExportOptions): Promise<ExportManifest> {
   const output = resolve(options.output)
   await refuseExisting(output)
   await mkdir(dirname(output), { recursive: true })
   const folder = await mkdtemp(`${output}.unfinished-`)
-  let writing: Promise<Manifest> | undefined
+  let writing: Promise<ExportManifest> | undefined
   try {
-    const manifest = await place.database.transaction(
+    const manifest = await location.database.transaction(
       tx => {
-        writing = writeArchive(tx, place, folder, options)
+        writing = writeTables(tx, location, folder, options)
         return writing
       },
-      { timeoutMs: longestMs, signal: options.signal, isolation: 'repeatable read' },
+      { timeoutMs: maxTransferMs, signal: options.signal, isolation: 'repeatable read' },
     )
-    await sealArchive(folder, manifest)
+    await writeManifest(folder, manifest)
     await refuseExisting(output)
     await rename(folder, output)
     await syncFolder(dirname(output))
     return manifest
   } catch (error) {
-    // An abort takes the transaction away at once; the files are still being written then.
+    // An abort ends the transaction at once, while the files are still being written.
     await writing?.catch(() => {})
     await rm(folder, { recursive: true, force: true })
     throw error
@@ -66,11 +99,16 @@ async function refuseExisting(output: string): Promise<void> {
   const found = await lstat(output).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOENT') throw error
   })
-  if (found !== undefined) throw new ArchiveExists({ output })
+  if (found !== undefined) throw new ExportExists({ output })
 }
 
-async function writeArchive(tx: Transaction, place: Place, folder: string, options: ExportOptions): Promise<Manifest> {
-  const { schema, database } = place
+async function writeTables(
+  tx: Transaction,
+  location: StoreLocation,
+  folder: string,
+  options: ExportOptions,
+): Promise<ExportManifest> {
+  const { schema, database } = location
   await tx.query('set transaction read only')
   await writeExactly(tx)
   const history = await readHistory(tx, schema, library)
@@ -78,14 +116,14 @@ async function writeArchive(tx: Transaction, place: Place, folder: string, optio
   refuseForeignHistory(history, schema, library)
   const shapes = await readShapes(tx, schema)
   const total = { rows: 0, bytes: 0 }
-  const tables: ArchivedTable[] = []
+  const tables: ExportedTable[] = []
   for (const [at, shape] of shapes.entries()) {
     const isLeftOut = shape.name === 'snapshots' && options.includeSnapshots === false
     const fileName = `${String(at + 1).padStart(3, '0')}-${shape.name.replaceAll(/\W/g, '_')}.ndjson`
-    const file = isLeftOut ? null : await startFile(folder, fileName)
+    const file = isLeftOut ? null : await openFile(folder, fileName)
     if (file !== null) {
       try {
-        for await (const lines of linesOf(tx, { database, schema, signal: options.signal }, shape)) {
+        for await (const lines of readAllRows(tx, { database, schema, signal: options.signal }, shape)) {
           await file.add(lines, total)
           options.onProgress?.({ table: shape.name, ...total, totalRows: undefined })
         }
@@ -93,7 +131,7 @@ async function writeArchive(tx: Transaction, place: Place, folder: string, optio
         await file.close()
       }
     }
-    tables.push({ ...shape, file: file?.described() ?? null })
+    tables.push({ ...shape, file: file?.describe() ?? null })
   }
   return {
     format: formatName,
@@ -102,19 +140,19 @@ async function writeArchive(tx: Transaction, place: Place, folder: string, optio
     schema,
     migrations: await readMigrations(tx, schema),
     tables,
-    // Last, so that they are above all that the snapshot has.
+    // Last, so that they are above all numbers in the snapshot.
     sequences: await readSequences(tx, schema, history.unknown.length === 0),
     ...(await readMoment(tx, schema)),
   }
 }
 
-interface WrittenFile {
+interface FileWriter {
   add(lines: readonly string[], total: { rows: number; bytes: number }): Promise<void>
-  described(): ArchivedFile
+  describe(): ExportedFile
   close(): Promise<void>
 }
 
-async function startFile(folder: string, name: string): Promise<WrittenFile> {
+async function openFile(folder: string, name: string): Promise<FileWriter> {
   const handle: FileHandle = await open(join(folder, name), 'wx')
   const hash: Hash = createHash('sha256')
   let rows = 0
@@ -129,7 +167,7 @@ async function startFile(folder: string, name: string): Promise<WrittenFile> {
       total.rows += lines.length
       total.bytes += text.length
     },
-    described: () => ({ name, rows, bytes, sha256: hash.copy().digest('hex') }),
+    describe: () => ({ name, rows, bytes, sha256: hash.copy().digest('hex') }),
     async close() {
       await handle.sync()
       await handle.close()
@@ -137,35 +175,35 @@ async function startFile(folder: string, name: string): Promise<WrittenFile> {
   }
 }
 
-async function readMigrations(tx: Executor, schema: string): Promise<Manifest['migrations']> {
-  return tx.run<Manifest['migrations'][number]>(sql`/* archive.migrations */
+async function readMigrations(tx: Executor, schema: string): Promise<ExportManifest['migrations']> {
+  return tx.run<ExportManifest['migrations'][number]>(sql`/* export.migrations */
     select id, name, checksum
     from ${identifier(schema, 'migrations')}
     order by id`)
 }
 
-/** One that no migration has made belongs to something that an archive does not bring back. */
-async function readSequences(tx: Executor, schema: string, isKnown: boolean): Promise<Manifest['sequences']> {
-  const rows = await tx.run<{ name: string; drawn: number }>(sql`/* archive.sequences */
+/** A sequence that no migration has made belongs to an object that an import could not make again. */
+async function readSequences(tx: Executor, schema: string, isKnown: boolean): Promise<ExportManifest['sequences']> {
+  const rows = await tx.run<{ name: string; drawn: number }>(sql`/* export.sequences */
     select sequencename::text as name, coalesce(last_value, 0) as drawn
     from pg_sequences
     where schemaname = ${schema}::text
     order by sequencename collate "C"`)
-  const strange = rows.find(({ name }) => isKnown && !Object.hasOwn(expected.sequences, name))
-  if (strange !== undefined)
-    throw new NotArchivable({ schema, object: `sequence "${strange.name}"`, reason: 'is not one of the store' })
+  const unknown = rows.find(({ name }) => isKnown && !Object.hasOwn(expected.sequences, name))
+  if (unknown !== undefined)
+    throw new NotExportable({ schema, object: `sequence "${unknown.name}"`, reason: 'does not belong to the store' })
   return Object.fromEntries(rows.map(({ name, drawn }) => [name, `${drawn}`]))
 }
 
-async function readMoment(tx: Executor, schema: string): Promise<Pick<Manifest, 'position' | 'createdAt'>> {
-  const [row] = await tx.run<{ position: number; now: Date }>(sql`/* archive.moment */
+async function readMoment(tx: Executor, schema: string): Promise<Pick<ExportManifest, 'position' | 'createdAt'>> {
+  const [row] = await tx.run<{ position: number; now: Date }>(sql`/* export.moment */
     select coalesce(max(position), 0) as position, now() as now
     from ${logNames(schema).events}`)
   return { position: `${row!.position}`, createdAt: row!.now.toISOString() }
 }
 
-/** The manifest comes last, and with its digest; then all of it is on the disk. */
-async function sealArchive(folder: string, manifest: Manifest): Promise<void> {
+/** Written after all other files, with its own digest. Afterwards all of the folder is on the disk. */
+async function writeManifest(folder: string, manifest: ExportManifest): Promise<void> {
   const handle = await open(join(folder, manifestFile), 'wx')
   try {
     await handle.writeFile(`${JSON.stringify({ ...manifest, digest: digestOf(manifest) }, null, 2)}\n`)
@@ -177,7 +215,7 @@ async function sealArchive(folder: string, manifest: Manifest): Promise<void> {
 }
 
 async function syncFolder(folder: string): Promise<void> {
-  // Windows does not open folders; names are safe there without it.
+  // Windows cannot open folders, and stores their names safely without it.
   if (process.platform === 'win32') return
   const handle = await open(folder, 'r')
   try {

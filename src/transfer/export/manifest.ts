@@ -1,91 +1,161 @@
 /**
- * Archives: a whole store as a folder of text files, and back, on any engine.
+ * The manifest of an export: which tables it has, in which files, and how they can be verified.
  *
- *     export:  one snapshot ─► a cursor per table ─► <output>.unfinished-…/  ─► synced, renamed ─► <output>/
- *     import:  verify ─► one transaction: migrations up to the archive's ─► rows ─► indexes ─► sequences ─► the
- *              migrations since ─► processes end ─► commit
+ *     write:   files ──► manifest ──► digest of the manifest, in the manifest
+ *     verify:  manifest ──► its digest ──► version and migrations ──► bytes, rows and checksum of each file
  *
- *     <output>/manifest.json          what it is, of which version, each file with its rows, bytes and SHA-256
- *     <output>/001-events.ndjson      a row a line, as PostgreSQL itself writes and reads it, in the order of the key
- *
- * What is in it: every table of the schema, found in the catalogue and not in a list, so that none is forgotten; their
- * shapes, so that tables which no program declares now come back as well; where the sequences stand. A row never becomes
- * a JavaScript value, so a number keeps all its digits and a time its microseconds.
- * What is not: the table of migrations (the manifest names them, and import runs them), columns that are generated, and
- * what others have put into the schema: views, functions, triggers, grants. A table that could not be brought back is
- * refused (`NotArchivable`), never left out in silence.
- *
- * Guarantees:
- * - An archive is one moment of the store: a transaction is in it as a whole or not at all. Under its name it is complete.
- * - An import has happened as a whole or not at all, into a schema that was absent or without rows. Positions, ids,
- *   versions and times are kept; the sequences stand at or above the source's and every checkpoint.
- * - Memory is that of two pages, whatever the size of the store.
- * - Processes do not move with the data. Daemons and workers that are in the archive are taken for stopped in good order:
- *   leases are free, and what a worker was running is ready again, at the attempt it was at.
- *
- * On a server others read and write while an export runs; it keeps vacuum from what is deleted meanwhile. Embedded there is
- * one connection: whoever else wants it waits for the end, and the event loop goes on turning. The same holds for an import.
- *
- * What can fail: an output that exists is refused (`ArchiveExists`); an export that fails or is aborted leaves nothing, one
- * whose process dies leaves a folder named `….unfinished-…`. A folder that is no archive (`ArchiveForeign`), one that is
- * not whole or was changed (`ArchiveDamaged`), one of a newer library (`ArchiveNewer`) and a schema with rows
- * (`SchemaNotEmpty`) write nothing. One of an older library is imported as what it was, then migrated.
- *
- * Checksums find accidents, not intent: the manifest holds SQL (defaults, indexes) that an import runs. Import only what you
- * would restore a dump of. `from-schema.ts` is the way that chooses: some streams and documents of one schema into another.
+ * Verifying reads everything and writes nothing. The files are checked once more while an import reads them, since they
+ * may have changed in between. Checksums find accidents, not intent.
  */
-
 import { createHash } from 'node:crypto'
+import { createReadStream } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { basename, join, resolve } from 'node:path'
 import { canonicalJson } from '../../core/json.ts'
+import { throwIfAborted } from '../../core/lifecycle.ts'
+import { library } from '../../parts.ts'
+import { checksum, migrationName } from '../../schema/migration.ts'
 import type { TableShape } from '../table-shape.ts'
+import { ExportDamaged, ExportNewer, ExportUnreadable } from './errors.ts'
 
-export const formatName = 'rillflow-archive'
+export const formatName = 'rillflow-export'
 export const formatVersion = 1
-
 export const manifestFile = 'manifest.json'
 
-/** Numbers that may pass 2^53 are text. */
-export interface Manifest {
+/** Positions and numbers drawn from sequences are text. */
+export interface ExportManifest {
   readonly format: typeof formatName
   readonly version: number
   readonly createdAt: string
   readonly engine: 'postgres' | 'pglite'
-  /** The name of the schema it was made from. */
+  /** The name of the schema that was exported. */
   readonly schema: string
-  /** Those the schema has had; the last one is its version. */
+  /** The migrations that the schema had; the last one is its version. */
   readonly migrations: readonly { readonly id: number; readonly name: string; readonly checksum: string }[]
-  readonly tables: readonly ArchivedTable[]
-  /** The last value that was drawn of each, 0 for none. */
+  readonly tables: readonly ExportedTable[]
+  /** The last number drawn from each sequence, 0 if none was. */
   readonly sequences: Readonly<Record<string, string>>
-  /** Of the last event in it, 0 if there is none. */
+  /** The position of the last event in it, 0 if there is none. */
   readonly position: string
 }
 
-export interface ArchivedTable extends TableShape {
+export interface ExportedTable extends TableShape {
   /** Where its rows are; null if they were left out. */
-  readonly file: ArchivedFile | null
+  readonly file: ExportedFile | null
 }
 
-export interface ArchivedFile {
+export interface ExportedFile {
   readonly name: string
   readonly rows: number
   readonly bytes: number
   readonly sha256: string
 }
 
-export interface ArchiveProgress {
+export interface ExportProgress {
   readonly table: string
   /** Rows of all tables so far. */
   readonly rows: number
   readonly bytes: number
-  /** All there are; undefined while that is not known. */
+  /** The rows of all tables together; undefined during an export, which does not count them first. */
   readonly totalRows: number | undefined
 }
 
-/** What makes a change of the manifest seen. */
-export function digestOf(manifest: Manifest): string {
+/** The digest that shows whether a manifest was changed. */
+export function digestOf(manifest: ExportManifest): string {
   return createHash('sha256').update(canonicalJson(manifest)).digest('hex')
 }
 
-/** The time an export or an import may take. Both end with their signal, too. */
-export const longestMs: number = 24 * 3_600_000
+export interface VerifyOptions {
+  readonly signal?: AbortSignal | undefined
+}
+
+/** Returns the manifest of an export that is complete and can be imported by this version; throws otherwise. */
+export async function verifyExport(input: string, options: VerifyOptions = {}): Promise<ExportManifest> {
+  const manifest = await readManifest(input)
+  for (const { file } of manifest.tables) if (file !== null) await verifyFile(input, file, options.signal)
+  return manifest
+}
+
+async function readManifest(input: string): Promise<ExportManifest> {
+  const path = resolve(input, manifestFile)
+  const damaged = (reason: string, cause?: unknown): Error =>
+    new ExportDamaged({ input, file: manifestFile, reason }, cause)
+  const text = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOENT' && error.code !== 'ENOTDIR') throw damaged('cannot be read', error)
+    throw new ExportUnreadable({ input, reason: `it has no ${manifestFile}` }, error)
+  })
+  let parsed: (ExportManifest & { digest: string }) | null
+  try {
+    parsed = JSON.parse(text)
+  } catch (error) {
+    throw damaged('is not JSON', error)
+  }
+  if (parsed?.format !== formatName)
+    throw new ExportUnreadable({ input, reason: `its ${manifestFile} is not that of a ${formatName}` })
+  // Before the digest, which a newer format may compute in another way.
+  if (parsed.version > formatVersion)
+    throw new ExportNewer({ input, what: 'format', found: parsed.version, known: formatVersion })
+  const { digest, ...manifest } = parsed
+  if (digest !== digestOf(manifest)) throw damaged('was changed after it was written')
+  refuseOtherMigrations(input, manifest)
+  return manifest
+}
+
+function refuseOtherMigrations(input: string, manifest: ExportManifest): void {
+  const found = Math.max(...manifest.migrations.map(each => each.id))
+  const known = Math.max(...library.migrations.map(each => each.id))
+  if (found > known) throw new ExportNewer({ input, what: 'migration', found, known })
+  const changed = manifest.migrations.find(
+    each => !library.migrations.some(ours => ours.id === each.id && checksum(ours) === each.checksum),
+  )
+  if (changed === undefined) return
+  throw new ExportUnreadable({ input, reason: `its ${migrationName(changed)} differs from the one of this library` })
+}
+
+async function verifyFile(input: string, file: ExportedFile, signal: AbortSignal | undefined): Promise<void> {
+  const check = openFileCheck(input, file)
+  for await (const chunk of readExportedFile(input, file)) {
+    throwIfAborted(signal)
+    check.add(chunk)
+  }
+  check.end()
+}
+
+/** The bytes of one file of an export. */
+export async function* readExportedFile(input: string, file: ExportedFile): AsyncGenerator<Buffer, void, undefined> {
+  const damaged = (reason: string, cause?: unknown): Error =>
+    new ExportDamaged({ input, file: file.name, reason }, cause)
+  if (basename(file.name) !== file.name) throw damaged('is not a name inside the export')
+  try {
+    yield* createReadStream(join(resolve(input), file.name), { highWaterMark: 256 * 1024 })
+  } catch (error) {
+    throw damaged((error as NodeJS.ErrnoException).code === 'ENOENT' ? 'is missing' : 'cannot be read', error)
+  }
+}
+
+/** Compares the bytes of a file, as they are read, with what the manifest says about it. */
+export function openFileCheck(input: string, file: ExportedFile): { add(chunk: Buffer): void; end(): void } {
+  const hash = createHash('sha256')
+  let bytes = 0
+  let rows = 0
+  return {
+    add(chunk) {
+      hash.update(chunk)
+      bytes += chunk.length
+      for (let at = chunk.indexOf(lineBreak); at >= 0; at = chunk.indexOf(lineBreak, at + 1)) rows++
+    },
+    end() {
+      const reason = differenceOf({ bytes, rows, sha256: hash.digest('hex') }, file)
+      if (reason !== undefined) throw new ExportDamaged({ input, file: file.name, reason })
+    },
+  }
+}
+
+function differenceOf(found: Omit<ExportedFile, 'name'>, expected: ExportedFile): string | undefined {
+  if (found.bytes !== expected.bytes) return `has ${found.bytes} bytes instead of ${expected.bytes}`
+  if (found.rows !== expected.rows) return `has ${found.rows} rows instead of ${expected.rows}`
+  return found.sha256 === expected.sha256 ? undefined : 'was changed after it was written'
+}
+
+/** Ends each row of a file, as a byte. */
+export const lineBreak = 10

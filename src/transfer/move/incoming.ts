@@ -1,42 +1,53 @@
 /**
- * The schema that a store comes into: made, kept in step with the source's tables, put into use or thrown away.
+ * The incoming schema: where a store is copied to on the target, until it is put into use or discarded.
  *
- * The bodies of our functions name the schema they are for. So it is made under its last name and renamed to the incoming
- * one in the same transaction: its functions then name what is not there, and whoever writes by the last name reaches
- * nothing, until one statement gives that name back.
+ *     claimIncoming ─► made, or taken over from an earlier mover ─► shapeIncoming, before each pass ─► useIncoming
+ *
+ * The bodies of our functions name the schema they were made for. So the schema is made under its final name and renamed
+ * in the same transaction: its functions then name a schema that is not there, and a program that writes by the final
+ * name reaches nothing until one statement renames it back.
+ *
+ * One mover writes to it. The comment of the schema names that mover; each transaction that writes takes the lock of the
+ * schema and compares. So a mover that was taken for dead, and comes back while another continues in its place, changes
+ * nothing more; and a process that takes over, activates or discards waits for the one transaction that may be open.
  */
-
-import type { Executor, Transaction } from '../../database/database.ts'
-import { identifier, sql } from '../../database/sql.ts'
+import { randomUUID } from 'node:crypto'
+import type { Database, Executor, Transaction } from '../../database/database.ts'
+import { identifier, literal, sql } from '../../database/sql.ts'
 import { toRillflowError } from '../../database/sqlstate.ts'
 import { library } from '../../parts.ts'
 import { emptyHistory, functionName, historySteps, readHistory } from '../../schema/history.ts'
 import { lockKey } from '../../schema/migrate.ts'
 import { migrationName } from '../../schema/migration.ts'
-import type { Place } from '../place.ts'
-import { alone, type Claim, dayMs, isIncoming, newClaim, writeMark } from './claim.ts'
-import { closeDoor, isClosedNow, occupantOf, openDoor } from './door.ts'
+import { maxTransferMs } from '../transfer.ts'
 import { MoveRefused, MoveTakenOver } from './errors.ts'
 import type { Move } from './move.ts'
-import { markOf, stateOf } from './state.ts'
+import { readOccupant, removeMovedMarker, writeMovedMarker } from './moved-marker.ts'
 import { readStructure, type Structure } from './structure.ts'
 
-/** Makes the incoming schema, or takes over the one that a mover before left. */
+/** The right of one mover to write into the incoming schema. */
+export interface Claim {
+  /** The comment of the schema while the claim holds. */
+  readonly mark: string
+  readonly signal: AbortSignal | undefined
+}
+
+/** Makes the incoming schema, or takes over the one that an earlier mover has left. */
 export async function claimIncoming(move: Move, signal: AbortSignal | undefined): Promise<Claim> {
   await refuseUnfit(move)
-  const claim = newClaim(signal)
+  const claim: Claim = { mark: `${markPrefix}${randomUUID()}`, signal }
   const { target, incoming } = move
   const work = async (tx: Transaction, mark: string | undefined): Promise<void> => {
-    const there = await occupantOf(tx, target.schema)
+    const occupant = await readOccupant(tx, target.schema)
     const refuse = (schema: string): never => {
-      throw new MoveRefused({ schema, reason: 'there is a schema of that name on the target already' })
+      throw new MoveRefused({ schema, reason: 'the target already has a schema of that name' })
     }
-    if (there !== 'none' && there !== 'closed') refuse(target.schema)
+    if (occupant !== 'none' && occupant !== 'moved') refuse(target.schema)
     if (mark !== undefined && !isIncoming(mark)) refuse(incoming)
-    if (mark === undefined) await make(tx, move, there === 'closed')
-    await writeMark(tx, incoming, claim.mark)
+    if (mark === undefined) await makeIncoming(tx, move, occupant === 'moved')
+    await tx.query(`comment on schema ${identifier(incoming)} is ${literal(claim.mark)}`)
   }
-  await alone(move, work, signal)
+  await withIncomingLocked(move, work, signal)
   return claim
 }
 
@@ -44,41 +55,41 @@ async function refuseUnfit({ source, target }: Move): Promise<void> {
   const refuse = (reason: string): never => {
     throw new MoveRefused({ schema: source.schema, reason })
   }
-  const isServer = source.database.engine === 'postgres' && target.database.engine === 'postgres'
-  if (!isServer || source.database === target.database) refuse('only from one server to another')
-  if ((await occupantOf(source.database, source.schema)) !== 'live')
-    refuse('there is no store of that name on the source')
+  const areServers = source.database.engine === 'postgres' && target.database.engine === 'postgres'
+  if (!areServers || source.database === target.database) refuse('a move needs two different PostgreSQL servers')
+  if ((await readOccupant(source.database, source.schema)) !== 'store') refuse('the source has no store of that name')
   const history = await readHistory(source.database, source.schema, library)
-  const strange = [
+  const differing = [
     ...[...history.pending, ...history.changed, ...history.unknown].map(migrationName),
     ...[...history.outdated.map(each => each.name), ...history.newer].map(name => functionName({ name })),
   ]
-  if (strange.length > 0) refuse(`it is not of this library's version (${strange.join(', ')}): sync it first`)
+  if (differing.length > 0)
+    refuse(`its version is not the one of this library (${differing.join(', ')}), so sync the schema first`)
 }
 
-async function make(tx: Transaction, { target, incoming }: Move, isClosed: boolean): Promise<void> {
-  if (isClosed) await openDoor(tx, target.schema)
+async function makeIncoming(tx: Transaction, { target, incoming }: Move, hasMarker: boolean): Promise<void> {
+  if (hasMarker) await removeMovedMarker(tx, target.schema)
   for (const step of historySteps(emptyHistory(library), target.schema)) await tx.query(step.sql)
   await tx.query(`alter schema ${identifier(target.schema)} rename to ${identifier(incoming)}`)
-  if (isClosed) await closeDoor(tx, target.schema)
+  if (hasMarker) await writeMovedMarker(tx, target.schema)
 }
 
-/** Gives the incoming schema the tables that the source has now, and tells what those are. */
+/** Gives the incoming schema the tables that the source has now, and returns their structure. */
 export async function shapeIncoming(source: Executor, move: Move, tx: Transaction): Promise<Structure> {
   const [wanted, found] = await Promise.all([
     readStructure(source, move.source.schema),
     readStructure(tx, move.incoming),
   ])
-  const left = wanted.others.filter(each => !found.others.includes(each))
-  if (left.length > 0) {
-    const reason = `it would leave behind: ${left.join(', ')}. Move it out of the schema first`
+  const missing = wanted.others.filter(each => !found.others.includes(each))
+  if (missing.length > 0) {
+    const reason = `a move does not copy ${missing.join(', ')}, so move it out of the schema first`
     throw new MoveRefused({ schema: move.source.schema, reason })
   }
-  const isKept = (name: string): boolean => found.tables.get(name)?.signature === wanted.tables.get(name)?.signature
+  const isSame = (name: string): boolean => found.tables.get(name)?.signature === wanted.tables.get(name)?.signature
   for (const name of found.tables.keys())
-    if (!isKept(name)) await ddl(tx, `drop table ${identifier(move.incoming, name)}`, name)
+    if (!isSame(name)) await ddl(tx, `drop table ${identifier(move.incoming, name)}`, name)
   for (const table of wanted.tables.values())
-    if (!isKept(table.name)) for (const text of table.create(move.incoming)) await ddl(tx, text, table.name)
+    if (!isSame(table.name)) for (const text of table.create(move.incoming)) await ddl(tx, text, table.name)
   return wanted
 }
 
@@ -91,86 +102,68 @@ async function ddl(tx: Transaction, text: string, table: string): Promise<void> 
 }
 
 /**
- * Puts the incoming schema into use: the one with this mark, of which it is known that the source has given the store up.
- * Under another mark it may be that of a later move, while the source is in use again.
+ * Puts the incoming schema into use, if it has the mark of a move whose source has given the store up. Under another
+ * mark it may belong to a later move, while the source is in use again.
  */
-export function useIncoming(move: Move, known: string | undefined): Promise<void> {
-  return alone(move, async (tx, mark) => {
+export function useIncoming(move: Move, knownMark: string | undefined): Promise<void> {
+  return withIncomingLocked(move, async (tx, mark) => {
     if (mark === undefined) return
-    if (mark !== known) throw new MoveTakenOver({ schema: move.incoming })
+    if (mark !== knownMark) throw new MoveTakenOver({ schema: move.incoming })
     const { target, incoming } = move
-    if ((await occupantOf(tx, target.schema)) === 'closed') await openDoor(tx, target.schema)
+    if ((await readOccupant(tx, target.schema)) === 'moved') await removeMovedMarker(tx, target.schema)
     await tx.query(`comment on schema ${identifier(incoming)} is null`)
     await tx.query(`alter schema ${identifier(incoming)} rename to ${identifier(target.schema)}`)
   })
 }
 
-/** Finishes a move that was cut off after the source had given the store up. */
-export async function activate(move: Move): Promise<void> {
-  // Read before the source is asked: what has a mark by now was begun while the source had the store.
-  const mark = await markOf(move.target.database, move.incoming)
-  const state = await stateOf(move)
-  if (state === 'active') return
-  if (state !== 'switched')
-    throw new MoveRefused({ schema: move.source.schema, reason: 'the source has not given it up' })
-  await useIncoming(move, mark)
-}
-
-/** Takes a move back that has not switched; the source goes on as if there had been none. */
-export async function discard(move: Move): Promise<void> {
-  const { source } = move
-  const work = async (tx: Transaction): Promise<void> => {
-    await lockSchema(tx, source.schema)
-    if ((await occupantOf(tx, source.schema)) !== 'live')
-      throw new MoveRefused({
-        schema: source.schema,
-        reason: 'it has switched already; activate it, then move it back',
-      })
-    await alone(move, async (there, mark) => {
-      if (isIncoming(mark)) await there.query(`drop schema ${identifier(move.incoming)} cascade`)
-    })
-  }
-  await source.database.transaction(work, { timeoutMs: dayMs, isolation: 'read committed' })
-}
-
-/**
- * Frees the space that the store took on the source. The closed door stays: who looked the store up before it moved, and
- * has been asleep since, must not make it anew there.
- */
-export async function dropRetired(move: Move): Promise<void> {
-  const { source, retired } = move
-  if ((await stateOf(move)) !== 'active')
-    throw new MoveRefused({ schema: source.schema, reason: 'the target is not in use yet' })
-  await source.database.transaction(tx => tx.query(`drop schema if exists ${identifier(retired)} cascade`))
-}
-
-/** What an earlier move away from the source has left there; the name is needed again. */
-export async function dropEarlier({ source, retired }: Move, signal: AbortSignal | undefined): Promise<void> {
-  const work = async (tx: Transaction): Promise<void> => {
-    await lockSchema(tx, source.schema)
-    // Of a store that is here it is nothing but an old copy.
-    if ((await occupantOf(tx, source.schema)) === 'live')
-      await tx.query(`drop schema if exists ${identifier(retired)} cascade`)
-  }
-  await source.database.transaction(work, { timeoutMs: dayMs, signal, isolation: 'read committed' })
-}
-
-/**
- * Where a store that has moved away is to be made again: its name is free from then on. `confirm` throws if the store is
- * elsewhere. It is asked after the door was found closed: what was known before may be of a time before the move.
- */
-export async function reopen({ database, schema }: Place, confirm: () => Promise<void>): Promise<void> {
-  if (!(await isClosedNow(database, schema))) return
-  await database.transaction(async tx => {
-    await lockSchema(tx, schema)
-    if ((await occupantOf(tx, schema)) !== 'closed') return
-    await openDoor(tx, schema)
-    await confirm()
+/** Drops the incoming schema, if a move has made it. */
+export function dropIncoming(move: Move): Promise<void> {
+  return withIncomingLocked(move, async (tx, mark) => {
+    if (isIncoming(mark)) await tx.query(`drop schema ${identifier(move.incoming)} cascade`)
   })
 }
 
-/** Migrations hold it, and a switch until its commit has ended, also one whose process is gone. */
-async function lockSchema(tx: Transaction, schema: string): Promise<void> {
-  await tx.run(sql`/* moving.lock_source */
-    select pg_advisory_xact_lock(${lockKey(schema)}::bigint)`)
+/** Runs `work` in a transaction on the target, only while the claim on the incoming schema holds. */
+export function withClaim<T>(move: Move, claim: Claim, work: (tx: Transaction) => Promise<T>): Promise<T> {
+  const compare = (tx: Transaction, mark: string | undefined): Promise<T> => {
+    if (mark !== claim.mark) throw new MoveTakenOver({ schema: move.incoming })
+    return work(tx)
+  }
+  return withIncomingLocked(move, compare, claim.signal)
 }
+
+/** Runs `work` in a transaction on the target that holds the lock of the incoming schema, whatever mark it has. */
+function withIncomingLocked<T>(
+  { target, incoming }: Move,
+  work: (tx: Transaction, mark: string | undefined) => Promise<T>,
+  signal?: AbortSignal,
+): Promise<T> {
+  return target.database.transaction(
+    async tx => {
+      await tx.run(sql`/* move.lock_incoming */
+        select pg_advisory_xact_lock(${lockKey(incoming)}::bigint)`)
+      const [found] = await tx.run<{ mark: string | null }>(sql`/* move.mark */
+        select obj_description(oid, 'pg_namespace') as mark
+        from pg_namespace
+        where nspname = ${incoming}::text`)
+      return work(tx, found === undefined ? undefined : (found.mark ?? ''))
+    },
+    { timeoutMs: maxTransferMs, signal, isolation: 'read committed' },
+  )
+}
+
+/** The mark of a schema; undefined if there is no such schema, or it has no mark. */
+export async function readMark(database: Database, schema: string): Promise<string | undefined> {
+  const [found] = await database.run<{ mark: string | null }>(sql`/* move.read_mark */
+    select obj_description(oid, 'pg_namespace') as mark
+    from pg_namespace
+    where nspname = ${schema}::text`)
+  return found?.mark ?? undefined
+}
+
+/** Whether a mark says that its schema was made by a move and is not in use yet. */
+export function isIncoming(mark: string | undefined): boolean {
+  return mark?.startsWith(markPrefix) === true
+}
+
+const markPrefix = 'rillflow incoming '

@@ -1,168 +1,214 @@
-/** One pass over all tables: afterwards each is, on the target, what it was on the source when the pass came to it. */
-
-import type { Transaction } from '../../database/database.ts'
+/**
+ * One pass over all tables. Afterwards each table on the target equals what it was on the source when the pass read it.
+ *
+ *     livePass    while writers write: small tables share a snapshot, each large table has its own, events are copied in
+ *                 ranges that are committed one by one
+ *     lastPass    while writers are stopped: everything in one transaction on either side, then the sequences
+ *
+ * Small tables are compared as a whole (`copy-table.ts`), large ones by what changed since the last pass
+ * (`copy-changes.ts`), events by ranges of positions (`copy-events.ts`).
+ */
+import { consumerNames } from '../../consumers/schema.ts'
+import type { Executor, Transaction } from '../../database/database.ts'
 import { DatabaseFailed } from '../../database/errors.ts'
 import { identifier, sql } from '../../database/sql.ts'
 import { logNames } from '../../events/log.ts'
-import { plainText } from './buckets.ts'
-import { mirrorChanges, oldestOpen } from './changes.ts'
-import { type Claim, claimed, dayMs } from './claim.ts'
-import { shapeIncoming } from './incoming.ts'
+import { maxTransferMs } from '../transfer.ts'
+import { copyChanges, readOldestOpen } from './copy-changes.ts'
+import { copyEvents } from './copy-events.ts'
 import {
+  type Copied,
   compareTable,
+  copyDifferences,
   type Ends,
-  type Mirrored,
   type OnRows,
+  printExactly,
   readSizes,
-  repairTable,
-  type Size,
   type Sizes,
-} from './mirror.ts'
-import { mirrorEvents } from './mirror-events.ts'
+  type TableSize,
+} from './copy-table.ts'
+import { type Claim, shapeIncoming, withClaim } from './incoming.ts'
 import type { Move, MoveProgress } from './move.ts'
 import type { Structure, Table } from './structure.ts'
 
+/** One process that moves a store, with what it knows from its earlier passes. */
 export interface Mover {
   readonly move: Move
   readonly claim: Claim
   readonly onProgress: ((progress: MoveProgress) => void) | undefined
-  /** Up to here every event was compared. */
+  /** Every event up to this position was compared. */
   verifiedTo: number
-  /** The large tables that were the same on both sides, with the oldest transaction that was open then. */
-  readonly same: Map<string, { readonly signature: string; readonly since: string }>
+  /** The large tables that were equal on both sides, with the oldest transaction that was open then. */
+  readonly equal: Map<string, { readonly signature: string; readonly since: string }>
 }
 
 export function newMover(move: Move, claim: Claim, onProgress: Mover['onProgress']): Mover {
-  return { move, claim, onProgress, verifiedTo: 0, same: new Map() }
+  return { move, claim, onProgress, verifiedTo: 0, equal: new Map() }
 }
 
-export interface Passed {
+export interface PassResult {
   readonly rows: number
   readonly events: number
   readonly bytes: number
   /** The tables that rows were copied into. */
   readonly changed: readonly string[]
-  /** False if a table changed its shape meanwhile. */
+  /** False if a table changed its shape during the pass. */
   readonly isWhole: boolean
-}
-
-/** While writers write. Small tables share a snapshot, each large one has its own. */
-export async function livePass(mover: Mover): Promise<Passed> {
-  const { move, claim } = mover
-  const { database, schema } = move.source
-  const structure = await claimed(move, claim, tx => shapeIncoming(database, move, tx))
-  const upTo = await settled(mover)
-  const passed = tally()
-  for (const tables of groupsOf(structure, await readSizes(database, schema, [...structure.tables.keys()]))) {
-    try {
-      await database.transaction(
-        async source => {
-          await plainText(source)
-          const since = await oldestOpen(source)
-          await mirrorLive(mover, source, tables, { upTo, phase: 'copy', passed })
-          for (const { name, signature } of tables) mover.same.set(name, { signature, since })
-        },
-        { timeoutMs: dayMs, signal: claim.signal, isolation: 'repeatable read' },
-      )
-    } catch (error) {
-      // Dropped or altered since: the next pass sees the table as it is then.
-      if (!(error instanceof DatabaseFailed && /^(42P01|42703)$/.test(error.sqlState))) throw error
-      passed.isWhole = false
-    }
-  }
-  return passed
 }
 
 const smallBytes = 1024 * 1024
 
-function groupsOf({ tables }: Structure, sizes: Sizes): Table[][] {
+export async function livePass(mover: Mover): Promise<PassResult> {
+  const { move, claim } = mover
+  const { database, schema } = move.source
+  const structure = await withClaim(move, claim, tx => shapeIncoming(database, move, tx))
+  const upTo = await readSettled(mover)
+  const result = openResult()
+  for (const tables of groupTables(structure, await readSizes(database, schema, [...structure.tables.keys()]))) {
+    try {
+      await database.transaction(
+        async source => {
+          await printExactly(source)
+          const since = await readOldestOpen(source)
+          await copyLive(mover, source, tables, { upTo, phase: 'copying', result })
+          for (const { name, signature } of tables) mover.equal.set(name, { signature, since })
+        },
+        { timeoutMs: maxTransferMs, signal: claim.signal, isolation: 'repeatable read' },
+      )
+    } catch (error) {
+      // Dropped or altered meanwhile: the next pass sees the table as it is then.
+      if (!(error instanceof DatabaseFailed && /^(42P01|42703)$/.test(error.sqlState))) throw error
+      result.isWhole = false
+    }
+  }
+  return result
+}
+
+/** The tables that share a snapshot: all small ones, then each of the others alone. */
+function groupTables({ tables }: Structure, sizes: Sizes): Table[][] {
   const isAlone = ({ name }: Table): boolean => name === 'events' || (sizes.get(name)?.bytes ?? 0) > smallBytes
   const all = [...tables.values()]
   return [all.filter(table => !isAlone(table)), ...all.filter(isAlone).map(table => [table])]
 }
 
-/** The log is committed range by range, so that a copy that is cut off goes on where it was. */
-function mirrorLive(mover: Mover, source: Transaction, tables: Table[], mirroring: Mirroring): Promise<void> {
+/** Events are committed range by range, so that a copy that is interrupted continues where it was. */
+function copyLive(mover: Mover, source: Transaction, tables: Table[], pass: Pass): Promise<void> {
   const { move, claim } = mover
-  const open: Ends['target'] = work => claimed(move, claim, tx => plainText(tx).then(() => work(tx)))
-  if (tables[0]?.name === 'events') return mirror(mover, { move, source, target: open }, tables, mirroring)
-  return open(tx => mirror(mover, { move, source, target: work => work(tx) }, tables, mirroring))
+  const open: Ends['target'] = work => withClaim(move, claim, tx => printExactly(tx).then(() => work(tx)))
+  if (tables[0]?.name === 'events') return copyTables(mover, { move, source, target: open }, tables, pass)
+  return open(tx => copyTables(mover, { move, source, target: work => work(tx) }, tables, pass))
 }
 
-/** While nobody writes, and all in one transaction on either side. Afterwards both are equal. */
-export async function lastPass(mover: Mover, source: Transaction, tx: Transaction): Promise<Passed> {
+/** Afterwards both sides are equal, and the sequences of the target continue above those of the source. */
+export async function lastPass(mover: Mover, source: Transaction, target: Transaction): Promise<PassResult> {
   const { move } = mover
-  const { tables } = await shapeIncoming(source, move, tx)
-  await Promise.all([plainText(source), plainText(tx)])
-  const [row] = await source.run<{ head: number }>(sql`/* moving.head */
+  const { tables } = await shapeIncoming(source, move, target)
+  await Promise.all([printExactly(source), printExactly(target)])
+  const [row] = await source.run<{ head: number }>(sql`/* move.head */
     select coalesce(max(position), 0) as head
     from ${logNames(move.source.schema).events}`)
-  const passed = tally()
-  const ends: Ends = { move, source, target: work => work(tx) }
-  await mirror(mover, ends, [...tables.values()], { upTo: row!.head, phase: 'fence', passed })
-  return passed
+  const result = openResult()
+  const ends: Ends = { move, source, target: work => work(target) }
+  await copyTables(mover, ends, [...tables.values()], { upTo: row!.head, phase: 'switching', result })
+  await copySequences(source, move, target)
+  return result
 }
 
-interface Mirroring {
+interface Pass {
   readonly upTo: number
   readonly phase: MoveProgress['phase']
-  readonly passed: Tally
+  readonly result: OpenResult
 }
 
-/** Small tables are compared at once: what the pause of the writers takes must not grow with their number. */
-async function mirror(
-  mover: Mover,
-  ends: Ends,
-  tables: readonly Table[],
-  { upTo, phase, passed }: Mirroring,
-): Promise<void> {
-  const told = (table: Table): OnRows => {
+/** Small tables are compared at the same time: the pause of the writers must not grow with their number. */
+async function copyTables(mover: Mover, ends: Ends, tables: readonly Table[], pass: Pass): Promise<void> {
+  const { upTo, phase, result } = pass
+  const onRowsOf = (table: Table): OnRows => {
     return (rows, totalRows) => mover.onProgress?.({ phase, table: table.name, rows, totalRows })
   }
   const names = tables.map(table => table.name)
   const sizes = await readSizes(ends.source, ends.move.source.schema, names)
-  const sizeOf = ({ name }: Table): Size => sizes.get(name) ?? empty
-  const hashed = tables.filter(table => table.name !== 'events')
-  const whole: Table[] = []
-  for (const table of hashed) {
-    const [size, same] = [sizeOf(table), mover.same.get(table.name)]
-    const isKnown = size.bytes > smallBytes && same?.signature === table.signature
-    const mirrored = isKnown
-      ? await mirrorChanges(ends, { table, size, since: same.since, onRows: told(table) })
+  const sizeOf = ({ name }: Table): TableSize => sizes.get(name) ?? { pages: 0, bytes: 0 }
+  const toCompare: Table[] = []
+  for (const table of tables.filter(({ name }) => name !== 'events')) {
+    const [size, equal] = [sizeOf(table), mover.equal.get(table.name)]
+    const isKnown = size.bytes > smallBytes && equal?.signature === table.signature
+    const copied = isKnown
+      ? await copyChanges(ends, { table, size, since: equal.since, onRows: onRowsOf(table) })
       : undefined
-    if (mirrored === undefined) whole.push(table)
-    else passed.add(table, mirrored)
+    if (copied === undefined) toCompare.push(table)
+    else result.add(table, copied)
   }
-  const compared = await Promise.all(whole.map(table => compareTable(ends, table, sizeOf(table))))
-  for (const each of compared) passed.add(each.table, await repairTable(ends, each, told(each.table)))
-  for (const table of tables.filter(each => !hashed.includes(each))) {
+  const compared = await Promise.all(toCompare.map(table => compareTable(ends, table, sizeOf(table))))
+  for (const each of compared) result.add(each.table, await copyDifferences(ends, each, onRowsOf(each.table)))
+  for (const table of tables.filter(({ name }) => name === 'events')) {
     const { verifiedTo } = mover
-    const mirrored = await mirrorEvents({ ...ends, table, upTo, verifiedTo, onRows: told(table) })
+    const copied = await copyEvents({ ...ends, table, upTo, verifiedTo, onRows: onRowsOf(table) })
     mover.verifiedTo = upTo
-    passed.add(table, mirrored)
+    result.add(table, copied)
   }
 }
 
-const empty = { pages: 0, bytes: 0 }
-
-/** Read before any snapshot that events are read in: up to here it has all there will ever be. */
-async function settled({ move: { source } }: Mover): Promise<number> {
-  const [row] = await source.database.run<{ settled: number }>(sql`/* moving.settle */
+/** Read before any snapshot that events are read in: such a snapshot has every event that will ever be up to here. */
+async function readSettled({ move: { source } }: Mover): Promise<number> {
+  const [row] = await source.database.run<{ settled: number }>(sql`/* move.settle */
     select settled
     from ${identifier(source.schema, 'settle')}()`)
   return row!.settled
 }
 
-interface Tally {
+/**
+ * Sets the sequences of the target above everything that was ever drawn from those of the source: a position or a fence
+ * that came twice would be skipped by one reader and obeyed by another.
+ */
+async function copySequences(source: Transaction, move: Move, target: Transaction): Promise<void> {
+  const { schema } = move.source
+  const sequences = await source.run<{ name: string }>(sql`/* move.sequences */
+    select c.relname::text as name
+    from pg_class as c
+    join pg_namespace as n on n.oid = c.relnamespace
+    where n.nspname = ${schema}::text
+      and c.relkind = 'S'`)
+  const used = await readUsed(source, schema)
+  const copy = async ({ name }: { name: string }): Promise<void> => {
+    const [drawn, there] = await Promise.all([readDrawn(source, schema, name), readDrawn(target, move.incoming, name)])
+    const needed = Math.max(drawn, used[name] ?? 0)
+    if (needed <= there) return
+    await target.run(sql`/* move.set_sequence */
+      select setval(${identifier(move.incoming, name).quoted}::text::regclass, ${needed}::bigint)`)
+  }
+  await Promise.all(sequences.map(copy))
+}
+
+async function readDrawn(executor: Executor, schema: string, sequence: string): Promise<number> {
+  const [row] = await executor.run<{ drawn: number }>(sql`/* move.drawn */
+    select case when is_called then last_value else last_value - 1 end as drawn
+    from ${identifier(schema, sequence)}`)
+  return row!.drawn
+}
+
+/** The highest numbers that rows have, in case a sequence is behind them. */
+async function readUsed(source: Transaction, schema: string): Promise<Record<string, number>> {
+  const { consumers } = consumerNames({ schema })
+  const [row] = await source.run<Record<string, number>>(sql`/* move.used */
+    select
+      greatest(
+        (select coalesce(max(position), 0) from ${logNames(schema).events}),
+        (select coalesce(max(checkpoint), 0) from ${consumers})) as events_position,
+      (select coalesce(max(fence), 0) from ${consumers}) as consumers_fence`)
+  return row!
+}
+
+interface OpenResult {
   rows: number
   events: number
   bytes: number
   readonly changed: string[]
   isWhole: boolean
-  add(table: Table, mirrored: Mirrored): void
+  add(table: Table, copied: Copied): void
 }
 
-function tally(): Tally {
+function openResult(): OpenResult {
   const changed: string[] = []
   return {
     rows: 0,

@@ -1,11 +1,11 @@
 /**
- * What a schema is made of, read from the catalogue: its tables as they can be made again, and whatever else is in it.
+ * The structure of a schema, read from the catalogue: its tables as they can be made again, and the names of all its other
+ * objects.
  *
- * The library's own tables and functions are made by its migrations; of declared tables (documents, read models) the
- * source's catalogue is the only one who knows them all. What neither can make refuses the move: a view that is left
- * behind would be missed only after the switch.
+ * The library's own tables and functions are made by its migrations; of declared tables (documents, read models) only the
+ * catalogue of the source knows all. An object that neither can make refuses the move, because a view that is not copied
+ * would be missed only after the switch.
  */
-
 import type { Executor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import { type FoundTable, readTables } from '../../schema/catalogue.ts'
@@ -21,11 +21,11 @@ export interface Structure {
 
 export interface Table {
   readonly name: string
-  /** Those that are copied: what is generated is made anew. */
+  /** The columns that are copied: all that are not generated. */
   readonly columns: readonly string[]
   readonly key: readonly string[]
   readonly keyTypes: readonly string[]
-  /** The same for two tables if one can take the other's rows. */
+  /** The same for two tables if one can hold the other's rows. */
   readonly signature: string
   /** The statements that make it in another schema. */
   create(schema: string): string[]
@@ -33,7 +33,7 @@ export interface Table {
 
 export async function readStructure(executor: Executor, schema: string): Promise<Structure> {
   const relations = await executor.run<{ name: string; options: string[] | null; constraints: string[] | null }>(
-    sql`/* moving.tables */
+    sql`/* move.tables */
       select
         c.relname::text as name,
         to_jsonb(c.reloptions) as options,
@@ -51,7 +51,7 @@ export async function readStructure(executor: Executor, schema: string): Promise
   const found = await readTables(executor, schema, names)
   const tables = relations.flatMap(({ name, options, constraints }) => {
     const table = found.get(name)
-    return table === undefined ? [] : [describe(schema, table, options ?? [], constraints ?? [])]
+    return table === undefined ? [] : [toTable(schema, table, options ?? [], constraints ?? [])]
   })
   return {
     schema,
@@ -61,7 +61,7 @@ export async function readStructure(executor: Executor, schema: string): Promise
 }
 
 async function readOthers(executor: Executor, schema: string): Promise<string[]> {
-  const rows = await executor.run<{ what: string }>(sql`/* moving.others */
+  const rows = await executor.run<{ what: string }>(sql`/* move.others */
     with here as (
       select oid
       from pg_namespace
@@ -91,19 +91,14 @@ async function readOthers(executor: Executor, schema: string): Promise<string[]>
   return rows.map(row => row.what)
 }
 
-function describe(
-  schema: string,
-  table: FoundTable,
-  options: readonly string[],
-  constraints: readonly string[],
-): Table {
-  const { name, columns, triggers, rules } = table
+function toTable(schema: string, found: FoundTable, options: readonly string[], constraints: readonly string[]): Table {
+  const { name, columns, triggers, rules } = found
   const refuse = (reason: string): never => {
     throw new MoveRefused({ schema, reason: `table ${name} ${reason}` })
   }
-  const shape = shapeOf(table, options) ?? refuse('has no primary key')
-  const extra = [...triggers, ...rules, ...constraints]
-  if (extra.length > 0) refuse(`has ${extra.join(', ')}, which would be left behind: drop it first`)
+  const shape = shapeOf(found, options) ?? refuse('has no primary key')
+  const notCopied = [...triggers, ...rules, ...constraints]
+  if (notCopied.length > 0) refuse(`has ${notCopied.join(', ')}, which a move does not copy, so drop it first`)
   const { primaryKey, indexes } = shape
   return {
     name,

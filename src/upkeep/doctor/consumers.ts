@@ -1,141 +1,108 @@
-/** What follows the log: is somebody at it, how far behind is it, what has it set aside. */
-import { consumerNames } from '../../consumers/schema.ts'
+/** Checks what follows the log: whether it runs, how far it is behind, and what it has set aside. */
+import {
+  countOpenDeadLetters,
+  readAbandonedLeases,
+  readWaitingRebuilds,
+  type WaitingRebuild,
+} from '../../consumers/insight.ts'
 import { type ConsumerStatus, readStatus } from '../../consumers/status.ts'
-import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import type { Check, Limits, Trouble } from './doctor.ts'
+import type { Check, DoctorLimits, FoundProblem } from './doctor.ts'
 
-export function checkConsumers(log: Log, { lagMs }: Limits): Check[] {
+export function checkConsumers(log: Log, { lagMs }: DoctorLimits): Check[] {
   let statuses: Promise<ConsumerStatus[]> | undefined
-  const read = (): Promise<ConsumerStatus[]> => {
+  const readOnce = (): Promise<ConsumerStatus[]> => {
     statuses ??= readStatus(log)
     return statuses
   }
-  const each = (find: (status: ConsumerStatus) => Trouble | undefined) => async (): Promise<Trouble[]> =>
-    (await read()).flatMap(status => find(status) ?? [])
+  const ofEach = (find: (status: ConsumerStatus) => FoundProblem | undefined) => async (): Promise<FoundProblem[]> =>
+    (await readOnce()).flatMap(status => find(status) ?? [])
   return [
-    {
-      name: 'consumers.stopped',
-      ok: 'No consumer is stopped, paused or failing.',
-      find: each(status => {
-        const { name, isPaused, lastError, attempts, checkpoint } = status
-        const why = lastError === undefined ? '' : ` (${lastError.name}: ${lastError.message})`
-        if (isPaused && attempts > 0)
-          return {
-            level: 'error',
-            message: `Consumer "${name}" has stopped after ${checkpoint}: the event after it failed${why}.`,
-            mend: `Mend its handler, then ${resumeOf(status)}.`,
-          }
-        if (isPaused)
-          return { level: 'warning', message: `Consumer "${name}" is paused.`, mend: `${resumeOf(status)}.` }
-        if (attempts === 0) return undefined
-        return {
-          level: 'warning',
-          message: `Consumer "${name}" has failed ${attempts} times in a row at the event after ${checkpoint}${why}.`,
-          mend: 'Mend its handler; it is tried again by itself.',
-        }
-      }),
-    },
+    { name: 'consumers.stopped', ok: 'No consumer is stopped, paused or failing.', find: ofEach(findStopped) },
     {
       name: 'consumers.lag',
       ok: `No consumer is more than ${lagMs / 1000} s behind.`,
-      find: each(status => {
-        const { name, lag, lagSeconds, lease } = status
-        if (lagSeconds * 1000 <= lagMs) return undefined
-        const holder = lease === undefined ? 'nobody runs it' : `it is run by ${lease.owner}`
-        return {
-          level: 'warning',
-          message: `Consumer "${name}" is ${lag} positions and ${Math.round(lagSeconds)} s behind; ${holder}.`,
-          mend:
-            lease === undefined
-              ? `Start ${runnerOf(status)}; or, if it is not used any more, ${removalOf(status)}.`
-              : 'Look at how long its handler takes, raise its batchSize, or divide its work.',
-        }
-      }),
+      find: ofEach(status => findLag(status, lagMs)),
     },
-    { name: 'consumers.leases', ok: 'No lease was left behind.', find: () => expiredLeases(log) },
-    { name: 'consumers.rebuilds', ok: 'No read model waits to be rebuilt.', find: () => owedRebuilds(log) },
-    { name: 'dead_letters', ok: 'There are no open dead letters.', find: () => openLetters(log) },
+    { name: 'consumers.leases', ok: 'No lease was abandoned.', find: () => findAbandonedLeases(log) },
+    { name: 'consumers.rebuilds', ok: 'No read model has to be rebuilt.', find: () => findRebuilds(log) },
+    { name: 'dead_letters', ok: 'There are no open dead letters.', find: () => findDeadLetters(log) },
   ]
 }
 
-function runnerOf({ kind }: ConsumerStatus): string {
-  if (kind === 'subscription') return 'the program that subscribes to it'
-  return 'a daemon, or the program, that has its code (store.daemon().start(), or rillflow run)'
+function findStopped(status: ConsumerStatus): FoundProblem | undefined {
+  const { name, isPaused, lastError, attempts, checkpoint } = status
+  const error = lastError === undefined ? '' : ` (${lastError.name}: ${lastError.message})`
+  if (isPaused && attempts > 0)
+    return {
+      level: 'error',
+      message: `Consumer "${name}" has stopped at position ${checkpoint}, because the next event failed${error}.`,
+      fix: `Fix its code, then call ${callOf('resume', status)}.`,
+    }
+  if (isPaused)
+    return { level: 'warning', message: `Consumer "${name}" is paused.`, fix: `Call ${callOf('resume', status)}.` }
+  if (attempts === 0) return undefined
+  return {
+    level: 'warning',
+    message: `Consumer "${name}" has failed ${attempts} times in a row at the event after position ${checkpoint}${error}.`,
+    fix: 'Fix its code. The event is tried again without further action.',
+  }
 }
 
-/** As long as its row is there, retention keeps for it what it has not read. */
-function removalOf({ kind, name }: ConsumerStatus): string {
-  if (kind !== 'subscription') return `store.consumers.remove(${JSON.stringify(name)})`
-  const [subscription, group] = partsOf(name)
-  return `store.subscriptions.delete(${JSON.stringify(subscription)}, ${JSON.stringify(group)})`
+function findLag(status: ConsumerStatus, lagMs: number): FoundProblem | undefined {
+  const { name, lag, lagSeconds, lease } = status
+  if (lagSeconds * 1000 <= lagMs) return undefined
+  const holder = lease === undefined ? 'no runner runs it' : `${lease.owner} runs it`
+  return {
+    level: 'warning',
+    message: `Consumer "${name}" is ${lag} positions and ${Math.round(lagSeconds)} s behind, and ${holder}.`,
+    // As long as its row exists, retention keeps all events that it has not read.
+    fix:
+      lease === undefined
+        ? `Start a program that has its code (store.start(), or rillflow run). If it is no longer needed, call ${callOf('remove', status)}.`
+        : 'Look at how long its code takes, raise its batchSize, or divide its work.',
+  }
 }
 
-/** The subscription and the group in a consumer's name. */
-function partsOf(name: string): string[] {
-  return name.replace(/#\d+$/, '').split('/').map(decodeURIComponent)
+/** The call of `store.consumers` that names this consumer. */
+function callOf(verb: 'resume' | 'remove', { kind, name }: ConsumerStatus): string {
+  if (kind !== 'subscription') return `store.consumers.${verb}(${JSON.stringify(name)})`
+  const [subscription, group] = name.replace(/#\d+$/, '').split('/').map(decodeURIComponent)
+  return `store.consumers.${verb}(${JSON.stringify(subscription)}, { group: ${JSON.stringify(group)} })`
 }
 
-function resumeOf({ kind, name }: ConsumerStatus): string {
-  if (kind === 'projection')
-    return `store.projections.resume(${JSON.stringify(name)}), or rillflow projections resume ${name}`
-  if (kind !== 'subscription') return 'start the program that runs it again'
-  const [subscription, group] = partsOf(name)
-  const call = `store.subscriptions.resume(${JSON.stringify(subscription)}, ${JSON.stringify(group)})`
-  return `${call}, or rillflow subscriptions resume ${subscription} --group ${group}`
-}
-
-/** Whoever had it died or is stuck, and nobody has taken over for as long as the lease again. */
-async function expiredLeases(log: Log): Promise<Trouble[]> {
-  const sign = log.database.soleUser ?? null
-  const rows = await log.database.run<{ name: string; owner: string; expired_ms: number }>(sql`/* doctor.leases */
-    select c.name, c.owner, (extract(epoch from ${log.names.clock}(c.lease_until) - c.lease_until) * 1000)::float8 as expired_ms
-    from ${consumerNames(log).consumers} as c
-    where c.owner is not null
-      and (c.lease_until < ${log.names.clock}(c.lease_until)
-        or (${sign}::text is not null and split_part(c.owner, '/', 1) <> ${sign}::text))
-    order by c.name`)
-  return rows.map(({ name, owner, expired_ms }) => ({
+async function findAbandonedLeases(log: Log): Promise<FoundProblem[]> {
+  const leases = await readAbandonedLeases(log)
+  return leases.map(({ consumer, owner, expiredMs }) => ({
     level: 'warning' as const,
-    message: `The lease of consumer "${name}" was left behind by ${owner}${expired_ms > 0 ? ` ${Math.round(expired_ms / 1000)} s ago` : ''}, and nobody has taken it since.`,
-    mend: 'Start a daemon that has its code, or rillflow run: it takes the lease by itself.',
+    message: `The lease of consumer "${consumer}" was abandoned by ${owner}${expiredMs > 0 ? ` ${Math.round(expiredMs / 1000)} s ago` : ''}, and no runner has taken it since.`,
+    fix: 'Start a program that has its code (store.start(), or rillflow run). It takes the lease without further action.',
   }))
 }
 
-async function owedRebuilds(log: Log): Promise<Trouble[]> {
-  const rows = await log.database.run<{ name: string; is_cut: boolean }>(sql`/* doctor.rebuilds */
-    select name, definition ->> 'rebuild' = 'pending' as is_cut
-    from ${consumerNames(log).consumers}
-    where definition ->> 'rebuild' = 'pending'
-      or (state in ('emptying', 'rebuilding') and (owner is null or lease_until < ${log.names.clock}(lease_until)))
-    order by name`)
-  return rows.map(({ name, is_cut: isCut }) => ({
-    level: 'warning' as const,
-    message: isCut
-      ? `Projection "${name}" tells of events that were cut from the log.`
-      : `The rebuild of projection "${name}" was interrupted.`,
-    mend: isCut
-      ? 'Start a daemon that has its code, or rillflow run; or register it, if it is inline: it is rebuilt first.'
-      : `store.projections.rebuild(${JSON.stringify(name)}), or rillflow projections rebuild ${name}.`,
-  }))
+async function findRebuilds(log: Log): Promise<FoundProblem[]> {
+  return (await readWaitingRebuilds(log)).map(toRebuildProblem)
 }
 
-function retryOf(consumer: string): string {
-  return consumer.startsWith('handler:')
-    ? `store.workflows.deadLetters.retryAll({ handler: ${JSON.stringify(consumer.slice('handler:'.length))} })`
-    : `store.deadLetters.retry(${JSON.stringify(consumer)}, {})`
+function toRebuildProblem({ projection, reason }: WaitingRebuild): FoundProblem {
+  if (reason === 'cut')
+    return {
+      level: 'warning',
+      message: `Projection "${projection}" has applied events that were cut from the log, so it has to be rebuilt.`,
+      fix: 'Start a program that has its code (store.start(), or rillflow run). It rebuilds the projection before it applies anything new.',
+    }
+  return {
+    level: 'warning',
+    message: `The rebuild of projection "${projection}" was interrupted.`,
+    fix: `Call store.projections.rebuild(${JSON.stringify(projection)}), or run: rillflow projections rebuild ${projection}.`,
+  }
 }
 
-async function openLetters(log: Log): Promise<Trouble[]> {
-  const rows = await log.database.run<{ consumer: string; count: number }>(sql`/* doctor.letters */
-    select consumer, count(*) as count
-    from ${consumerNames(log).dead_letters}
-    where state in ('open', 'retrying')
-    group by consumer
-    order by consumer`)
-  return rows.map(({ consumer, count }) => ({
+async function findDeadLetters(log: Log): Promise<FoundProblem[]> {
+  const counts = await countOpenDeadLetters(log)
+  return counts.map(({ consumer, count }) => ({
     level: 'warning' as const,
-    message: `${count} events failed for good at "${consumer}".`,
-    mend: `Mend what failed, then ${retryOf(consumer)}, or rillflow dead-letters retry ${consumer} --all; or resolve them.`,
+    message: `"${consumer}" has ${count} open dead ${count === 1 ? 'letter' : 'letters'}.`,
+    fix: `Fix the cause, then retry them with store.deadLetters.retry, or run: rillflow dead-letters retry ${consumer} --all. Or resolve them.`,
   }))
 }

@@ -1,11 +1,12 @@
 /**
- * The doctor: looks at everything that may go wrong with a store before somebody notices, changes nothing, and says what mends
- * each thing it finds.
+ * The doctor: looks for everything that is wrong with a store, or will be, changes nothing, and says how to fix each
+ * problem it finds.
  *
- *     schema ─ server ─ tables ─ log ─ consumers ─ workflows ─ folder          each a list of checks, each its own finding
+ *     schema ─ server ─ transactions ─ tables ─ consumers ─ workflows          each a list of checks
  *
- * A check without anything wrong is a finding of level `ok`, so that a report shows what was looked at. One that cannot be
- * made, for want of a permission or because the schema is not what it should be, is a warning that says so.
+ * A check that finds no problem gives a finding of level `ok`, so that the report shows what was looked at. A check that
+ * cannot be made, because a permission is missing or because the schema is not as it should be, gives a warning that says
+ * so; the other checks are made.
  */
 import { isRillflowError } from '../../core/errors.ts'
 import { throwIfAborted } from '../../core/lifecycle.ts'
@@ -13,22 +14,21 @@ import { checkWhole } from '../../core/whole.ts'
 import type { Log } from '../../events/log.ts'
 import type { Schema } from '../../schema/schema.ts'
 import { checkConsumers } from './consumers.ts'
-import { checkSchema } from './schema.ts'
+import { checkSchema, checkTables } from './schema.ts'
 import { checkServer } from './server.ts'
-import { checkTables } from './tables.ts'
 import { checkTransactions } from './transactions.ts'
 import { checkWorkflows } from './workflows.ts'
 
 export interface DoctorOptions {
-  /** A transaction open for longer keeps others from their work: vacuum, above all. Default 300 000. */
+  /** From which age on an open transaction is reported: it keeps vacuum from removing rows. Default 300 000. */
   oldTransactionMs?: number | undefined
-  /** A consumer this far behind does not catch up by itself. Default 60 000. */
+  /** From which lag on a consumer is reported. Default 60 000. */
   lagMs?: number | undefined
   signal?: AbortSignal | undefined
 }
 
 export interface Diagnosis {
-  /** Whether there is no error; warnings are for when there is time. */
+  /** Whether there are no errors. There may be warnings. */
   readonly isHealthy: boolean
   readonly findings: readonly Finding[]
 }
@@ -38,8 +38,8 @@ export interface Finding {
   readonly check: string
   readonly level: 'ok' | 'warning' | 'error'
   readonly message: string
-  /** What to do about it: a call, a statement or a command. Undefined if nothing is to be done. */
-  readonly mend: string | undefined
+  /** What to do about it: a call, a statement or a command. Undefined if nothing has to be done. */
+  readonly fix: string | undefined
 }
 
 export interface DoctorParts {
@@ -47,18 +47,20 @@ export interface DoctorParts {
   readonly schema: Schema
 }
 
-/** From where on something is worth telling. */
-export type Limits = Required<{ readonly [K in 'oldTransactionMs' | 'lagMs']: number }>
+export type DoctorLimits = Required<{ readonly [K in 'oldTransactionMs' | 'lagMs']: number }>
 
-/** A check finds what is wrong; if it finds nothing, it is said to be well with `ok`. */
 export interface Check {
   readonly name: string
-  /** What is true if nothing is wrong. */
+  /** The message if no problem is found: what is true then. */
   readonly ok: string
-  find(): Promise<readonly Trouble[]>
+  find(): Promise<readonly FoundProblem[]>
 }
 
-export type Trouble = Omit<Finding, 'check' | 'level'> & { readonly level: 'warning' | 'error' }
+export interface FoundProblem {
+  readonly level: 'warning' | 'error'
+  readonly message: string
+  readonly fix: string
+}
 
 export async function examine(parts: DoctorParts, options: DoctorOptions = {}): Promise<Diagnosis> {
   const { oldTransactionMs = 300_000, lagMs = 60_000, signal } = options
@@ -68,14 +70,14 @@ export async function examine(parts: DoctorParts, options: DoctorOptions = {}): 
   const findings: Finding[] = []
   for (const { name, ok, find } of checksOf(parts, { oldTransactionMs, lagMs })) {
     throwIfAborted(signal)
-    const troubles = await find().catch((error: unknown) => [unable(error)])
-    if (troubles.length === 0) findings.push({ check: name, level: 'ok', message: ok, mend: undefined })
-    else findings.push(...troubles.map(trouble => ({ check: name, ...trouble })))
+    const problems = await find().catch((error: unknown) => [checkFailed(error)])
+    if (problems.length === 0) findings.push({ check: name, level: 'ok', message: ok, fix: undefined })
+    else findings.push(...problems.map(problem => ({ check: name, ...problem })))
   }
   return { isHealthy: !findings.some(finding => finding.level === 'error'), findings }
 }
 
-function checksOf(parts: DoctorParts, limits: Limits): Check[] {
+function checksOf(parts: DoctorParts, limits: DoctorLimits): Check[] {
   const { log } = parts
   return [
     ...checkSchema(parts),
@@ -87,14 +89,13 @@ function checksOf(parts: DoctorParts, limits: Limits): Check[] {
   ]
 }
 
-/** Nothing can be said: that is a warning of its own, and no reason to leave out the rest. */
-function unable(error: unknown): Trouble {
-  // The store itself is not there: then there is nothing to examine.
+function checkFailed(error: unknown): FoundProblem {
+  // Without the store itself there is nothing to examine.
   if (isRillflowError(error, 'store_closed')) throw error
   const reason = error instanceof Error ? error.message : String(error)
   return {
     level: 'warning',
-    message: `This could not be looked at: ${reason}`,
-    mend: 'Mend what the message says; on a server, grant pg_read_all_stats to the role of this program.',
+    message: `This check could not be made: ${reason}`,
+    fix: 'Do what the message says. On a server, grant pg_read_all_stats to the role of this program.',
   }
 }

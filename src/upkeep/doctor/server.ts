@@ -1,11 +1,12 @@
-/** What the database itself may lose, and whether it has room for us. */
+/** Checks the database itself: its version, what a crash may cost, and whether it has connections left. */
 import { oldestMajor } from '../../database/database.ts'
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
-import type { Check, Trouble } from './doctor.ts'
+import type { Check, FoundProblem } from './doctor.ts'
 
-/** Connections that others need: other programs, people, the server's own reserve. */
-const mostOfServer = 0.8
+/** The rest is for other programs, for people, and for the server's own reserve. */
+const maxShareOfServer = 0.8
+const maxShareInUse = 0.9
 
 export function checkServer({ database }: Log): Check[] {
   return [
@@ -19,8 +20,8 @@ export function checkServer({ database }: Log): Check[] {
         return [
           {
             level: 'error',
-            message: `The server is PostgreSQL ${row!.version}; the oldest supported is ${oldestMajor}.`,
-            mend: 'Upgrade the server with pg_upgrade.',
+            message: `The server is PostgreSQL ${row!.version}, and the oldest supported version is ${oldestMajor}.`,
+            fix: 'Upgrade the server with pg_upgrade.',
           },
         ]
       },
@@ -28,43 +29,43 @@ export function checkServer({ database }: Log): Check[] {
     database.engine === 'pglite' ? embeddedDurability(database.files !== undefined) : serverDurability({ database }),
     {
       name: 'server.connections',
-      ok: 'The server has room for the connections of this store.',
+      ok: 'The server has enough connections for this store.',
       async find() {
         if (database.engine === 'pglite') return []
-        const [row] = await database.run<{ most: number; used: number }>(sql`/* doctor.connections */
-          select current_setting('max_connections')::integer as most,
+        const [row] = await database.run<{ max: number; used: number }>(sql`/* doctor.connections */
+          select current_setting('max_connections')::integer as max,
             (select count(*)::integer from pg_stat_activity where backend_type = 'client backend') as used`)
-        const { most, used } = row!
-        const troubles: Trouble[] = []
-        if (database.maxConnections > most * mostOfServer)
-          troubles.push({
+        const { max, used } = row!
+        const problems: FoundProblem[] = []
+        if (database.maxConnections > max * maxShareOfServer)
+          problems.push({
             level: 'warning',
-            message: `This store may open ${database.maxConnections} connections, and the server takes ${most} in all.`,
-            mend: 'Lower maxConnections in openStore, or raise max_connections on the server and restart it.',
+            message: `This store may open ${database.maxConnections} connections, and the server accepts ${max} in total.`,
+            fix: 'Lower maxConnections in openStore, or raise max_connections on the server and restart it.',
           })
-        if (used > most * 0.9)
-          troubles.push({
+        if (used > max * maxShareInUse)
+          problems.push({
             level: 'warning',
-            message: `${used} of the server's ${most} connections are in use; soon it refuses more.`,
-            mend: 'Lower maxConnections of the programs, put a pooler before the server, or raise max_connections.',
+            message: `${used} of the server's ${max} connections are in use, so it will soon refuse new ones.`,
+            fix: 'Lower maxConnections in the programs, put a connection pooler in front of the server, or raise max_connections.',
           })
-        return troubles
+        return problems
       },
     },
   ]
 }
 
-/** Settings of which each trades acknowledged data for speed. */
+/** Settings that give up acknowledged data for speed when they are off. */
 const durability = {
-  fsync: ['error', 'a crash of the machine may destroy the whole database'],
-  full_page_writes: ['error', 'a crash of the machine may leave pages half written, which cannot be repaired'],
-  synchronous_commit: ['warning', 'a crash of the server loses the last commits, which were acknowledged'],
+  fsync: ['error', 'a crash of the machine can destroy the whole database'],
+  full_page_writes: ['error', 'a crash of the machine can leave half-written pages, which cannot be repaired'],
+  synchronous_commit: ['warning', 'a crash of the server loses the last commits, although they were acknowledged'],
 } as const
 
 function serverDurability({ database }: Pick<Log, 'database'>): Check {
   return {
     name: 'server.durability',
-    ok: 'What is acknowledged survives a crash: fsync, full_page_writes and synchronous_commit are on.',
+    ok: 'Acknowledged writes survive a crash: fsync, full_page_writes and synchronous_commit are on.',
     async find() {
       const rows = await database.run<{ name: keyof typeof durability }>(sql`/* doctor.durability */
         select name
@@ -75,7 +76,7 @@ function serverDurability({ database }: Pick<Log, 'database'>): Check {
       return rows.map(({ name }) => ({
         level: durability[name][0],
         message: `The setting ${name} is off: ${durability[name][1]}.`,
-        mend: `alter system set ${name} = on; select pg_reload_conf(). If a role or a database sets it: alter role … reset ${name}.`,
+        fix: `Run: alter system set ${name} = on; select pg_reload_conf(). If a role or a database sets it: alter role … reset ${name}.`,
       }))
     },
   }
@@ -90,11 +91,11 @@ function embeddedDurability(hasFolder: boolean): Check {
         {
           level: 'warning',
           message: hasFolder
-            ? 'The embedded database does not sync its files: what was acknowledged survives the death of the process, but a power cut or a crash of the system may cost the last writes, or the whole folder.'
-            : 'The store is in memory: it is gone when it is closed.',
-          mend: hasFolder
-            ? 'Call store.backup({ output }) regularly, or rillflow backup --output DIR; or open the store on a server ({ url }).'
-            : 'Open it with a folder, or on a server ({ url }), if it is to be kept.',
+            ? 'The embedded database does not sync its files to disk. Acknowledged writes survive the end of the process, but a power cut or a crash of the system can cost the last writes or the whole folder.'
+            : 'The store is in memory: its data is lost when it is closed.',
+          fix: hasFolder
+            ? 'Call store.backup({ output }) regularly, or run: rillflow backup --output DIR. Or open the store on a server ({ url }).'
+            : 'Open the store with a folder, or on a server ({ url }), if its data has to be kept.',
         },
       ]
     },

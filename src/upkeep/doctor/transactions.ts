@@ -1,21 +1,21 @@
-/** Who stands in the way: of vacuum, which cannot clean up behind an old snapshot, and of the log, which waits for appends. */
+/** Checks for transactions that are in the way: of vacuum, which cannot clean up behind an old one, and of the log. */
 import { sql } from '../../database/sql.ts'
 import type { Log } from '../../events/log.ts'
 import { heldBackBy } from '../../events/order/order.ts'
-import type { Check, Limits, Trouble } from './doctor.ts'
+import type { Check, DoctorLimits, FoundProblem } from './doctor.ts'
 
-/** An append is announced and committed within milliseconds; whoever holds back the log for longer has forgotten to. */
-const heldMs = 1_000
+/** An append is announced and committed within milliseconds, so a longer one is a problem. */
+const maxAppendMs = 1_000
 const forgottenMs = 30_000
-/** What a slot keeps is a file system's business from here on. */
-const keptBytes = 1024 ** 3
+/** How much of the server's log an unused slot may retain. */
+const maxRetainedBytes = 1024 ** 3
 
-export function checkTransactions(log: Log, { oldTransactionMs }: Limits): Check[] {
+export function checkTransactions(log: Log, { oldTransactionMs }: DoctorLimits): Check[] {
   const { database } = log
   return [
     {
       name: 'transactions.old',
-      ok: 'No old transaction keeps vacuum from cleaning up.',
+      ok: 'No old transaction keeps vacuum from removing rows.',
       async find() {
         const rows = await database.run<{
           pid: number
@@ -38,8 +38,8 @@ export function checkTransactions(log: Log, { oldTransactionMs }: Limits): Check
         )
         return rows.map(({ pid, age_ms, state, application, query }) => ({
           level: 'warning' as const,
-          message: `A transaction of process ${pid}${application && ` (${application})`} has been open for ${minutes(age_ms)}, ${state}: ${query}`,
-          mend: `select pg_terminate_backend(${pid}); and set idle_in_transaction_session_timeout for its role.`,
+          message: `A transaction of process ${pid}${application && ` (${application})`} has been open for ${ageText(age_ms)}, state ${state}: ${query}`,
+          fix: `Run: select pg_terminate_backend(${pid}). Then set idle_in_transaction_session_timeout for its role.`,
         }))
       },
     },
@@ -56,14 +56,14 @@ export function checkTransactions(log: Log, { oldTransactionMs }: Limits): Check
           limit 20`)
         return rows.map(({ gid, age_ms }) => ({
           level: 'warning' as const,
-          message: `The prepared transaction '${gid}' has been open for ${minutes(age_ms)}; it holds its locks and keeps vacuum from cleaning up.`,
-          mend: `commit prepared '${gid}', or rollback prepared '${gid}'.`,
+          message: `The prepared transaction '${gid}' has been open for ${ageText(age_ms)}. It holds its locks and keeps vacuum from removing rows.`,
+          fix: `Run: commit prepared '${gid}', or rollback prepared '${gid}'.`,
         }))
       },
     },
     {
       name: 'transactions.slots',
-      ok: 'No replication slot keeps more than it should.',
+      ok: 'No unused replication slot retains too much.',
       async find() {
         if (database.engine === 'pglite') return []
         const rows = await database.run<{ name: string; bytes: number }>(sql`/* doctor.slots */
@@ -72,32 +72,35 @@ export function checkTransactions(log: Log, { oldTransactionMs }: Limits): Check
           where not active
             and (xmin is not null
               or catalog_xmin is not null
-              or pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn) > ${keptBytes}::bigint)
+              or pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn) > ${maxRetainedBytes}::bigint)
           order by slot_name`)
         return rows.map(({ name, bytes }) => ({
           level: 'warning' as const,
-          message: `Nobody reads the replication slot "${name}"; it keeps ${Math.round(Number(bytes) / 2 ** 20)} MiB of log, and old rows.`,
-          mend: `Start who reads it, or: select pg_drop_replication_slot('${name}').`,
+          message: `The replication slot "${name}" is not in use and retains ${Math.round(bytes / 2 ** 20)} MiB of the server's log, and old rows.`,
+          fix: `Start its consumer, or drop the slot: select pg_drop_replication_slot('${name}').`,
         }))
       },
     },
     {
       name: 'log.held_back',
-      ok: 'Nothing holds the log back: all that is appended is being read.',
-      find: async () => (await heldBackBy(log)).filter(each => each.ageMs >= heldMs).map(toTrouble),
+      ok: 'Nothing holds the log back: consumers can read everything that was appended.',
+      find: async () => (await heldBackBy(log)).filter(each => each.ageMs >= maxAppendMs).map(toProblem),
     },
   ]
 }
 
-function toTrouble({ pid, gid, ageMs, state, query }: Awaited<ReturnType<typeof heldBackBy>>[number]): Trouble {
-  const who = gid === undefined ? `process ${pid} (${state}: ${query})` : `the prepared transaction '${gid}'`
+function toProblem({ pid, gid, ageMs, state, query }: Awaited<ReturnType<typeof heldBackBy>>[number]): FoundProblem {
+  const holder = gid === undefined ? `process ${pid} (${state}: ${query})` : `the prepared transaction '${gid}'`
   return {
     level: ageMs < forgottenMs ? 'warning' : 'error',
-    message: `Consumers see nothing new: ${who} has appended, and has not ended for ${minutes(ageMs)}.`,
-    mend: gid === undefined ? `select pg_terminate_backend(${pid}).` : `rollback prepared '${gid}', or commit it.`,
+    message: `Consumers cannot read new events, because ${holder} has appended events and has not ended its transaction for ${ageText(ageMs)}.`,
+    fix:
+      gid === undefined
+        ? `Run: select pg_terminate_backend(${pid}).`
+        : `Run: rollback prepared '${gid}', or commit prepared '${gid}'.`,
   }
 }
 
-function minutes(ms: number): string {
+function ageText(ms: number): string {
   return ms < 120_000 ? `${Math.round(ms / 1000)} s` : `${Math.round(ms / 60_000)} min`
 }

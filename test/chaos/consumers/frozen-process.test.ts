@@ -65,10 +65,10 @@ async function beginLate(scenario: Scenario, { isUnfenced }: { isUnfenced: boole
   // Before it starts: a consumer that follows the log during appends may read the first few events alone.
   await scenario.store.events.append('order-1', order)
   const frozen = scenario.start({ name: 'frozen', batchSize: 10, pauseAfterBatches: 0, isUnfenced })
-  await isAtGate(frozen)
+  await hasPausedBatch(frozen)
   frozen.freeze()
   const other = scenario.start({ name: 'other', batchSize: 5, pauseAfterBatches: 1 })
-  await isAtGate(other)
+  await hasPausedBatch(other)
   expect(await scenario.effects({ worker: 'other' })).toBe(5)
 
   // A message to a stopped process is the first that it receives when it continues.
@@ -87,7 +87,7 @@ async function beginLate(scenario: Scenario, { isUnfenced }: { isUnfenced: boole
   return ends
 }
 
-function isAtGate(worker: Worker): Promise<void> {
+function hasPausedBatch(worker: Worker): Promise<void> {
   const what = 'a paused batch'
   return waitUntil(async () => (await worker.ask({ kind: 'holds' })).paused === 1, { deadlineMs, what })
 }

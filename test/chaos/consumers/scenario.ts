@@ -32,7 +32,7 @@ export interface ScenarioOptions {
   /** Appends continuously. Default true. */
   readonly isBusy?: boolean
   /** How long each of two callers waits between its appends. Default 25. */
-  readonly pauseMs?: number
+  readonly maxPauseMs?: number
 }
 
 export interface Scenario extends AsyncDisposable {
@@ -52,7 +52,7 @@ export interface Scenario extends AsyncDisposable {
 }
 
 export async function openScenario(options: ScenarioOptions): Promise<Scenario> {
-  const { consumers, url = postgresUrl(), leaseMs = 1_200, isBusy = true, pauseMs = 25 } = options
+  const { consumers, url = postgresUrl(), leaseMs = 1_200, isBusy = true, maxPauseMs = 25 } = options
   const schema = freshSchema()
   const names = times(consumers, at => `totals-${String(at).padStart(2, '0')}`)
   const store = await openStore({ url, schema, channel: schema, migrate: true, maxConnections: 4 })
@@ -74,7 +74,7 @@ export async function openScenario(options: ScenarioOptions): Promise<Scenario> 
   }
   await query(effectsTable(schema))
   const workers: Worker[] = []
-  const load = isBusy ? appendAllTheTime(store, pauseMs) : { stop: async () => {} }
+  const load = isBusy ? appendAllTheTime(store, maxPauseMs) : { stop: async () => {} }
 
   const effects: Scenario['effects'] = async ({ consumer, worker } = {}) => {
     const [row] = await query<{ count: number }>(
@@ -158,14 +158,14 @@ function counts(names: readonly string[]): Record<string, number> {
   return counted
 }
 
-function appendAllTheTime(store: Store, pauseMs: number): { stop(): Promise<void> } {
+function appendAllTheTime(store: Store, maxPauseMs: number): { stop(): Promise<void> } {
   let going = true
   const callers = times(2, async caller => {
     for (let at = 0; going; at++) {
       const events = times(1 + (at % 3), total => ({ type: 'OrderPlaced', data: { total } }))
       // An unknown outcome is resolved by reading the log at the end.
       await store.events.append(`order-${caller}-${at % 5}`, events).catch(() => {})
-      await new Promise(resolve => setTimeout(resolve, pauseMs))
+      await new Promise(resolve => setTimeout(resolve, maxPauseMs))
     }
   })
   return {

@@ -7,7 +7,7 @@ import { holding, limitMs, openScenario } from './scenario.ts'
 test(
   'twelve consumers are spread evenly over three processes as processes leave and join',
   async () => {
-    await using scenario = await openScenario({ consumers: 12, pauseMs: 100 })
+    await using scenario = await openScenario({ consumers: 12, maxPauseMs: 100 })
     const workers = ['a', 'b', 'c'].map(name => scenario.start({ name }))
     await holding(workers, [4, 4, 4])
 

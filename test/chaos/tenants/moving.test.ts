@@ -6,13 +6,10 @@
 import { expect, test } from 'vitest'
 import { isRillflowError } from '../../../src/core/errors.ts'
 import { identifier } from '../../../src/database/sql.ts'
-import { closeDoor } from '../../../src/transfer/move/door.ts'
-import { fenced } from '../../../src/transfer/move/fence.ts'
-import { isGone } from '../../../src/transfer/move/gone.ts'
-import { activate } from '../../../src/transfer/move/incoming.ts'
 import type { Move } from '../../../src/transfer/move/move.ts'
-import { copyInto } from '../../../src/transfer/move/moving.ts'
-import { switchOver } from '../../../src/transfer/move/switch.ts'
+import { activate, copyInto, switchOver } from '../../../src/transfer/move/move.ts'
+import { isStoreMissing, writeMovedMarker } from '../../../src/transfer/move/moved-marker.ts'
+import { withWritersStopped } from '../../../src/transfer/move/stop-writers.ts'
 import { totals } from '../../projections/read-models.ts'
 import { paid, placed } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
@@ -67,7 +64,7 @@ async function renameUnfenced(move: Move): Promise<void> {
   await copyInto(move)
   await move.source.database.transaction(async tx => {
     await tx.query(`alter schema ${identifier(move.source.schema)} rename to ${identifier(move.retired)}`)
-    await closeDoor(tx, move.source.schema)
+    await writeMovedMarker(tx, move.source.schema)
   })
   await activate(move)
 }
@@ -75,9 +72,9 @@ async function renameUnfenced(move: Move): Promise<void> {
 /** With the lock, but without the final comparison. */
 async function skipLastPass(move: Move): Promise<void> {
   await copyInto(move)
-  await fenced(move.source, {}, async ({ tx }) => {
+  await withWritersStopped(move.source, {}, async ({ tx }) => {
     await tx.query(`alter schema ${identifier(move.source.schema)} rename to ${identifier(move.retired)}`)
-    await closeDoor(tx, move.source.schema)
+    await writeMovedMarker(tx, move.source.schema)
   })
   await activate(move)
 }
@@ -172,7 +169,7 @@ async function work(
       written.push(...(await act(turn)))
       await pause(random, 40)
     } catch (error) {
-      if (isGone(error)) return
+      if (isStoreMissing(error)) return
       if (isRillflowError(error) && error.retryable) continue
       surprises.push(error)
       return

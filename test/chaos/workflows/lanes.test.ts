@@ -60,12 +60,13 @@ test(
     const random = seeded(1)
     const shop = await openShop()
     await shop.query(effectsTable)
-    await shop.query(`create or replace function ~workflow_hold(
-        p_correlations text[], p_lanes text[], p_ids uuid[], p_fences bigint[], out accepted uuid[])
-      language plpgsql as 'begin accepted := p_ids; end'`)
     await using workers = await openWorkerProcesses(shop, handlers(shop, random, 0))
     const late = await workers.start()
     await workers.start()
+    // After they have opened their stores, which check the functions.
+    await shop.query(`create or replace function ~workflow_hold(
+        p_correlations text[], p_lanes text[], p_ids uuid[], p_fences bigint[], out accepted uuid[])
+      language plpgsql as 'begin accepted := p_ids; end'`)
     await using _load = publishAllTheTime(shop, random)
 
     // The first late outcome may be one that no other worker has reached yet: it does harm only when one does.

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import type { RecordedEvent } from '../../../src/events/definition.ts'
 import { defineProjection, type Projection, type ProjectionContext } from '../../../src/projections/projection.ts'
 import type { Store } from '../../../src/store.ts'
-import { cutLog } from '../../../src/transfer/backup/cut.ts'
+import { cutLog } from '../../../src/transfer/backup/cut-log.ts'
 import { emit } from '../../../src/workflows/emit.ts'
 import { openShop, paid, placed, type Shop, type ShopMap, shipped, take } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
@@ -10,7 +10,7 @@ import { waitUntil } from '../../support/wait.ts'
 /** Cuts the log while no store uses it, and opens it again. */
 async function cutAndReopen(shop: Shop, position: number) {
   await shop.store.close()
-  const cut = await cutLog(shop.database, shop.schema, position)
+  const cut = await cutLog(shop, position)
   return { cut, store: await shop.sibling() }
 }
 
@@ -33,7 +33,7 @@ test('streams get the versions of their events, keys and snapshots of removed ev
   expect(await after.streams.describe('order-3')).toBeUndefined()
   expect(await query('select version from ~snapshots')).toEqual([{ version: 2 }])
   expect(await query('select key from ~idempotency_keys')).toEqual([{ key: 'kept' }])
-  expect(await after.schema.check()).toMatchObject({ ok: true })
+  expect(await after.schema.check()).toMatchObject({ isHealthy: true })
   const again = await after.events.append('order-1', [paid], { idempotencyKey: 'cut', expected: 2 })
   expect(again).toMatchObject({ version: 3, position: 7, repeated: false })
   await after.events.append('order-2', [paid], { expected: 1 })
@@ -47,8 +47,8 @@ test('repeating a cut changes nothing, and a cut at the end changes nothing at a
   const { cut } = await cutAndReopen(shop, 2)
 
   expect(cut).toMatchObject({ events: 0, projections: [], removedWorkflows: 0, cancelledWorkflows: 0 })
-  expect(await cutLog(shop.database, shop.schema, 1)).toMatchObject({ events: 1 })
-  expect(await cutLog(shop.database, shop.schema, 1)).toMatchObject({ events: 0 })
+  expect(await cutLog(shop, 1)).toMatchObject({ events: 1 })
+  expect(await cutLog(shop, 1)).toMatchObject({ events: 0 })
 })
 
 async function totalOf({ query }: Shop, name: string): Promise<number | undefined> {

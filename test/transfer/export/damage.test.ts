@@ -7,17 +7,16 @@ import { library } from '../../../src/parts.ts'
 import { openSchema } from '../../../src/schema/schema.ts'
 import { TableRegistry } from '../../../src/schema/table.ts'
 import { openStore } from '../../../src/store.ts'
-import { exportArchive } from '../../../src/transfer/export/export.ts'
-import { importArchive } from '../../../src/transfer/export/import.ts'
-import { digestOf, type Manifest } from '../../../src/transfer/export/manifest.ts'
-import { verifyArchive } from '../../../src/transfer/export/verify.ts'
-import type { Place } from '../../../src/transfer/place.ts'
+import { exportStore } from '../../../src/transfer/export/export.ts'
+import { importStore } from '../../../src/transfer/export/import.ts'
+import { digestOf, type ExportManifest, verifyExport } from '../../../src/transfer/export/manifest.ts'
+import type { StoreLocation } from '../../../src/transfer/transfer.ts'
 import { freshSchema, openDatabase } from '../../support/engines.ts'
 import { openShop, outcome, placed } from '../../support/shop.ts'
 import { freshPath, freshPlace, rowsOf } from './full-shop.ts'
 
 let folder: string
-let original: { output: string; manifest: Manifest }
+let original: { output: string; manifest: ExportManifest }
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'rillflow-archive-'))
@@ -25,7 +24,7 @@ beforeAll(async () => {
   await using store = await openStore({ ...place, migrate: true })
   await store.events.append('order-1', [placed(1), placed(2)])
   const output = join(folder, 'original')
-  original = { output, manifest: await exportArchive(place, { output }) }
+  original = { output, manifest: await exportStore(place, { output }) }
   await place.database.transaction(tx => tx.query(`drop schema "${place.schema}" cascade`))
 })
 
@@ -33,7 +32,7 @@ afterAll(() => rm(folder, { recursive: true }))
 
 interface SmallArchive {
   readonly output: string
-  readonly manifest: Manifest
+  readonly manifest: ExportManifest
   /** The path of the file with the events. */
   readonly events: string
 }
@@ -46,50 +45,50 @@ async function smallArchive(): Promise<SmallArchive> {
   return { output, manifest: original.manifest, events: join(output, file!.name) }
 }
 
-async function isThere({ database, schema }: Place): Promise<boolean> {
+async function isThere({ database, schema }: StoreLocation): Promise<boolean> {
   const rows = await database.run(sql`/* test.schema */ select from pg_namespace where nspname = ${schema}::text`)
   return rows.length > 0
 }
 
 /** The same archive with another valid manifest. */
 async function rewrite(output: string, manifest: object): Promise<void> {
-  const written = { ...manifest, digest: digestOf(manifest as Manifest) }
+  const written = { ...manifest, digest: digestOf(manifest as ExportManifest) }
   await writeFile(join(output, 'manifest.json'), JSON.stringify(written))
 }
 
 const damages: Record<string, { code: string; damage(archive: SmallArchive): Promise<unknown> }> = {
   'a flipped byte': {
-    code: 'archive_damaged',
+    code: 'export_damaged',
     async damage({ events }) {
       const bytes = await readFile(events)
       bytes[20]! ^= 1
       await writeFile(events, bytes)
     },
   },
-  'a missing file': { code: 'archive_damaged', damage: ({ events }) => rm(events) },
+  'a missing file': { code: 'export_damaged', damage: ({ events }) => rm(events) },
   'a cut file': {
-    code: 'archive_damaged',
+    code: 'export_damaged',
     damage: async ({ events }) => truncate(events, (await stat(events)).size - 5),
   },
   'a row too many': {
-    code: 'archive_damaged',
+    code: 'export_damaged',
     async damage({ events }) {
       await writeFile(events, `${await readFile(events, 'utf8')}{}\n`)
     },
   },
   'a changed manifest': {
-    code: 'archive_damaged',
+    code: 'export_damaged',
     async damage({ output }) {
       const text = await readFile(join(output, 'manifest.json'), 'utf8')
       await writeFile(join(output, 'manifest.json'), text.replace('"position": "2"', '"position": "1"'))
     },
   },
   'half a manifest': {
-    code: 'archive_damaged',
+    code: 'export_damaged',
     damage: ({ output }) => truncate(join(output, 'manifest.json'), 100),
   },
   'a file outside of the folder': {
-    code: 'archive_damaged',
+    code: 'export_damaged',
     async damage({ output, manifest, events }) {
       await cp(events, join(dirname(output), 'outside.ndjson'))
       const tables = manifest.tables.map(table =>
@@ -99,25 +98,25 @@ const damages: Record<string, { code: string; damage(archive: SmallArchive): Pro
     },
   },
   'a newer format': {
-    code: 'archive_newer',
+    code: 'export_newer',
     damage: ({ output, manifest }) => rewrite(output, { ...manifest, version: 2 }),
   },
   'a newer schema': {
-    code: 'archive_newer',
+    code: 'export_newer',
     damage: ({ output, manifest }) =>
       rewrite(output, { ...manifest, migrations: [...manifest.migrations, { id: 999, name: 'later', checksum: '' }] }),
   },
   'migrations of another program': {
-    code: 'archive_foreign',
+    code: 'export_unreadable',
     damage: ({ output, manifest }) =>
       rewrite(output, { ...manifest, migrations: manifest.migrations.map(each => ({ ...each, checksum: 'other' })) }),
   },
   'a manifest of something else': {
-    code: 'archive_foreign',
+    code: 'export_unreadable',
     damage: ({ output }) => writeFile(join(output, 'manifest.json'), '{"name":"app"}'),
   },
   'a folder without a manifest': {
-    code: 'archive_foreign',
+    code: 'export_unreadable',
     damage: ({ output }) => rm(join(output, 'manifest.json')),
   },
 }
@@ -128,8 +127,8 @@ for (const [what, { code, damage }] of Object.entries(damages)) {
     const place = await freshPlace()
     await damage(archive)
 
-    const verified = await outcome(verifyArchive(archive.output))
-    const imported = await outcome(importArchive(place, { input: archive.output }))
+    const verified = await outcome(verifyExport(archive.output))
+    const imported = await outcome(importStore(place, { input: archive.output }))
 
     expect(verified.error).toMatchObject({ code, input: archive.output })
     expect(imported.error).toMatchObject({ code, input: archive.output })
@@ -144,8 +143,8 @@ test('a schema with rows is refused, and one without rows is accepted', async ()
   await full.store.events.append('order-9', placed())
   const before = await rowsOf(full)
 
-  const refused = await outcome(importArchive(full, { input: output }))
-  await importArchive(empty, { input: output })
+  const refused = await outcome(importStore(full, { input: output }))
+  await importStore(empty, { input: output })
 
   expect(refused.error).toMatchObject({ code: 'schema_not_empty', schema: full.schema })
   expect(await rowsOf(full)).toEqual(before)
@@ -160,7 +159,7 @@ test('a schema with foreign tables is refused', async () => {
     await tx.query(`create table "${place.schema}".things (id integer primary key)`)
   })
 
-  const refused = await outcome(importArchive(place, { input: output }))
+  const refused = await outcome(importStore(place, { input: output }))
 
   expect(refused.error).toMatchObject({ code: 'schema_not_empty' })
   expect(Object.keys(await rowsOf(place))).toEqual(['things'])
@@ -174,10 +173,10 @@ test('an export replaces nothing, and leaves nothing when it fails', async () =>
   await mkdir(empty)
   await shop.query('create table ~notes (words text)')
 
-  const results = [output, empty, odd].map(path => outcome(exportArchive(shop, { output: path })))
+  const results = [output, empty, odd].map(path => outcome(exportStore(shop, { output: path })))
   const codes = (await Promise.all(results)).map(({ error }) => (error as { code: string }).code)
 
-  expect(codes).toEqual(['archive_exists', 'archive_exists', 'not_archivable'])
+  expect(codes).toEqual(['export_exists', 'export_exists', 'not_exportable'])
   expect(await readdir(dirname(odd))).toEqual([])
   expect(await readdir(empty)).toEqual([])
 })
@@ -187,14 +186,14 @@ test('aborted in the middle, neither an export nor an import leaves anything', a
   await shop.store.events.append('order-1', placed())
   const [whole, cut] = [await freshPath(), await freshPath()]
   const place = await freshPlace()
-  await exportArchive(shop, { output: whole })
+  await exportStore(shop, { output: whole })
   const aborting = (): { signal: AbortSignal; onProgress: () => void } => {
     const controller = new AbortController()
     return { signal: controller.signal, onProgress: () => controller.abort() }
   }
 
-  const exported = await outcome(exportArchive(shop, { output: cut, ...aborting() }))
-  const imported = await outcome(importArchive(place, { input: whole, ...aborting() }))
+  const exported = await outcome(exportStore(shop, { output: cut, ...aborting() }))
+  const imported = await outcome(importStore(place, { input: whole, ...aborting() }))
 
   expect([exported.error, imported.error]).toMatchObject([{ code: 'aborted' }, { code: 'aborted' }])
   expect(await readdir(dirname(cut))).toEqual([])
@@ -213,11 +212,11 @@ test('an archive of an older version is imported as it was, and then migrated', 
   })
   const output = await freshPath()
 
-  const manifest = await exportArchive(old, { output })
-  await importArchive(place, { input: output })
+  const manifest = await exportStore(old, { output })
+  await importStore(place, { input: output })
 
   const { store } = await openShop(place)
   expect(manifest.migrations.at(-1)).toMatchObject({ id: library.migrations.length })
-  expect(await store.schema.check()).toMatchObject({ ok: true })
+  expect(await store.schema.check()).toMatchObject({ isHealthy: true })
   expect(await store.events.read('order-1').toArray()).toMatchObject([{ version: 1, data: null }])
 })

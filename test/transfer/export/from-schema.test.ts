@@ -1,14 +1,18 @@
 import { expect, test } from 'vitest'
 import type { Database } from '../../../src/database/database.ts'
 import { openStore } from '../../../src/store.ts'
-import { importFromSchema, type SelectOptions, type SelectProgress } from '../../../src/transfer/export/from-schema.ts'
+import {
+  importSelection,
+  type SelectionOptions,
+  type SelectionProgress,
+} from '../../../src/transfer/export/selection.ts'
 import { openShop, outcome, paid, placed, type Shop } from '../../support/shop.ts'
 import { type Customer, customerOptions, freshPlace, rowsOf, totals, useOtherEngine } from './full-shop.ts'
 
 const otherEngine = useOtherEngine()
 
 /** The data of the tenant acme, by the names of its streams and the ids of its documents. */
-const acmes: SelectOptions['select'] = {
+const acmes: SelectionOptions['select'] = {
   stream: ({ id }) => id.startsWith('acme-'),
   collections: ['customers'],
   document: (_, { id }) => id.startsWith('acme-'),
@@ -35,7 +39,7 @@ test('selected streams and documents become a store of their own, unchanged', as
   const shop = await openSharedShop()
   const place = await freshPlace(otherEngine())
 
-  const outcome = await importFromSchema(shop, place, { select: acmes })
+  const outcome = await importSelection(shop, place, { select: acmes })
 
   const [before, after] = [await rowsOf(shop), await rowsOf(place)]
   const ofAcme = (lines: readonly string[] = []): string[] => lines.filter(line => line.includes('"acme-'))
@@ -49,7 +53,7 @@ test('selected streams and documents become a store of their own, unchanged', as
 test('the new store continues above the old positions, and its read models are built from its events', async () => {
   const shop = await openSharedShop()
   const place = await freshPlace(otherEngine())
-  await importFromSchema(shop, place, { select: acmes })
+  await importSelection(shop, place, { select: acmes })
 
   await using store = await openStore(place)
   await store.projections.register(totals)
@@ -59,22 +63,22 @@ test('the new store continues above the old positions, and its read models are b
 
   expect(position).toBe(8)
   expect(repeated).toMatchObject({ version: 2, position: 2 })
-  expect(await store.schema.check()).toMatchObject({ ok: true })
+  expect(await store.schema.check()).toMatchObject({ isHealthy: true })
   expect((await rowsOf(place)).customer_totals).toHaveLength(2)
 })
 
 test('an interrupted run is not a store, and the next run continues it without duplicates', async () => {
   const shop = await openSharedShop()
   const [whole, cut] = [await freshPlace(), await freshPlace()]
-  await importFromSchema(shop, whole, { select: acmes })
+  await importSelection(shop, whole, { select: acmes })
   const asked: string[] = []
   const select = { ...acmes, stream: ({ id }: { id: string }) => asked.push(id) > 0 && id.startsWith('acme-') }
-  const run = (isEnd: (step: number, progress: SelectProgress) => boolean): Promise<{ error?: unknown }> => {
+  const run = (isEnd: (step: number, progress: SelectionProgress) => boolean): Promise<{ error?: unknown }> => {
     let steps = 0
-    const onProgress = (progress: SelectProgress): void => {
+    const onProgress = (progress: SelectionProgress): void => {
       if (isEnd(++steps, progress)) throw new Error('cut off')
     }
-    return outcome(importFromSchema(shop, cut, { select, onProgress }))
+    return outcome(importSelection(shop, cut, { select, onProgress }))
   }
 
   await run(step => step === 1)
@@ -82,14 +86,14 @@ test('an interrupted run is not a store, and the next run continues it without d
   await shop.store.events.append('acme-1', placed(5))
   let runs = 1
   for (let isOver = false; !isOver; runs++) {
-    const { error } = await run((step, { doing }) => {
-      isOver = doing === 'compare'
+    const { error } = await run((step, { phase }) => {
+      isOver = phase === 'comparing'
       return step === 2 || isOver
     })
     expect(error).toMatchObject({ message: 'cut off' })
   }
   const opened = await outcome(openStore({ ...cut, migrate: false }))
-  const last = await importFromSchema(shop, cut, { select })
+  const last = await importSelection(shop, cut, { select })
 
   expect(runs).toBeGreaterThan(6)
   expect(opened.error).toMatchObject({ code: 'schema_missing' })
@@ -102,7 +106,7 @@ test('streams can be selected by their first event', async () => {
   const shop = await openSharedShop()
   const place = await freshPlace()
 
-  const copied = await importFromSchema(shop, place, {
+  const copied = await importSelection(shop, place, {
     select: { stream: ({ first }) => (first.headers as { tenant?: string } | null)?.tenant === 'bolt' },
   })
 
@@ -114,8 +118,8 @@ test('a document that changes while it is copied is reported, and the target sta
   const shop = await openSharedShop()
   const place = await freshPlace()
   let changed: Promise<unknown> | undefined
-  const onProgress = ({ doing }: SelectProgress): void => {
-    if (doing === 'copy') return
+  const onProgress = ({ phase }: SelectionProgress): void => {
+    if (phase === 'copying') return
     changed ??= shop.store.documents<Customer>('customers', customerOptions).put('acme-ada', { name: 'Ada the Second' })
   }
 
@@ -137,7 +141,7 @@ test('a document that changes while it is copied is reported, and the target sta
     },
   }
 
-  const copied = await outcome(importFromSchema({ ...shop, database: source }, place, { select: acmes, onProgress }))
+  const copied = await outcome(importSelection({ ...shop, database: source }, place, { select: acmes, onProgress }))
 
   // Whether the document or its history is compared first after the change depends on the race.
   expect(copied.error).toMatchObject({
@@ -156,15 +160,15 @@ test('an invalid selection, and a target with other contents, are refused', asyn
   const cutOff = (): void => {
     throw new Error('cut off')
   }
-  await outcome(importFromSchema(shop, cut, { select: acmes, onProgress: cutOff }))
+  await outcome(importSelection(shop, cut, { select: acmes, onProgress: cutOff }))
 
   const results = await Promise.all([
-    outcome(importFromSchema(shop, await freshPlace(), { select: { collections: ['events'] } })),
-    outcome(importFromSchema(shop, await freshPlace(), { select: { document: () => true } })),
-    outcome(importFromSchema(shop, other, { select: acmes })),
-    outcome(importFromSchema(shop, shop, { select: acmes })),
-    outcome(importFromSchema(other, cut, { select: {} })),
-    outcome(importFromSchema(await freshPlace(), cut, { select: acmes })),
+    outcome(importSelection(shop, await freshPlace(), { select: { collections: ['events'] } })),
+    outcome(importSelection(shop, await freshPlace(), { select: { document: () => true } })),
+    outcome(importSelection(shop, other, { select: acmes })),
+    outcome(importSelection(shop, shop, { select: acmes })),
+    outcome(importSelection(other, cut, { select: {} })),
+    outcome(importSelection(await freshPlace(), cut, { select: acmes })),
   ])
 
   expect(results.map(({ error }) => (error as { code: string }).code)).toEqual([

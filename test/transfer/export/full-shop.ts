@@ -9,9 +9,9 @@ import { openPglite } from '../../../src/database/pglite/pglite.ts'
 import { identifier } from '../../../src/database/sql.ts'
 import { defineTableProjection } from '../../../src/projections/table-projection.ts'
 import type { Store } from '../../../src/store.ts'
-import { linesOf, writeExactly } from '../../../src/transfer/export/lines.ts'
-import { readShapes } from '../../../src/transfer/export/tables.ts'
-import type { Place } from '../../../src/transfer/place.ts'
+import { readAllRows, writeExactly } from '../../../src/transfer/export/rows.ts'
+import { readShapes } from '../../../src/transfer/table-shape.ts'
+import type { StoreLocation } from '../../../src/transfer/transfer.ts'
 import { freshSchema, openDatabase } from '../../support/engines.ts'
 import { onServer, openShop, paid, placed, type Shop, type ShopMap, shopEvents, take } from '../../support/shop.ts'
 
@@ -23,13 +23,13 @@ export async function freshPath(name = 'archive'): Promise<string> {
 }
 
 /** A schema that does not exist yet. */
-export async function freshPlace(database?: Database): Promise<Place> {
+export async function freshPlace(database?: Database): Promise<StoreLocation> {
   const place = { database: database ?? (await openDatabase()), schema: freshSchema() }
   onTestFinished(() => dropPlace(place))
   return place
 }
 
-async function dropPlace({ database, schema }: Place): Promise<void> {
+async function dropPlace({ database, schema }: StoreLocation): Promise<void> {
   await database.transaction(tx => tx.query(`drop schema if exists ${identifier(schema)} cascade`), {
     timeoutMs: 30_000,
   })
@@ -48,13 +48,13 @@ export function useOtherEngine(): () => Database {
 }
 
 /** Every row of every table, as PostgreSQL writes it. */
-export async function rowsOf({ database, schema }: Place): Promise<Record<string, string[]>> {
+export async function rowsOf({ database, schema }: StoreLocation): Promise<Record<string, string[]>> {
   const work = async (tx: Parameters<Parameters<Database['transaction']>[0]>[0]): Promise<Record<string, string[]>> => {
     await writeExactly(tx)
     const rows: Record<string, string[]> = {}
     for (const shape of await readShapes(tx, schema)) {
       rows[shape.name] = []
-      for await (const page of linesOf(tx, { database, schema, signal: undefined }, shape))
+      for await (const page of readAllRows(tx, { database, schema, signal: undefined }, shape))
         rows[shape.name]!.push(...page)
     }
     return rows

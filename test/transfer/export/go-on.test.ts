@@ -4,19 +4,19 @@ import { expect, test } from 'vitest'
 import { deferred } from '../../../src/core/lifecycle.ts'
 import type { Database, Transaction } from '../../../src/database/database.ts'
 import { openStore, type Store } from '../../../src/store.ts'
-import { exportArchive } from '../../../src/transfer/export/export.ts'
-import { importArchive } from '../../../src/transfer/export/import.ts'
-import type { Place } from '../../../src/transfer/place.ts'
+import { exportStore } from '../../../src/transfer/export/export.ts'
+import { importStore } from '../../../src/transfer/export/import.ts'
+import type { StoreLocation } from '../../../src/transfer/transfer.ts'
 import { onServer, openShop, paid, placed, type ShopMap, shopEvents, take } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { freshPath, freshPlace, openFullShop, rowsOf, totals, useOtherEngine } from './full-shop.ts'
 
 const otherEngine = useOtherEngine()
 
-async function bring(from: Place, to: Place): Promise<Store<ShopMap>> {
+async function bring(from: StoreLocation, to: StoreLocation): Promise<Store<ShopMap>> {
   const output = await freshPath()
-  await exportArchive(from, { output })
-  await importArchive(to, { input: output })
+  await exportStore(from, { output })
+  await importStore(to, { input: output })
   return openStore<ShopMap>({ ...to, events: shopEvents, migrate: false })
 }
 
@@ -106,14 +106,14 @@ test.runIf(onServer)('an append during an export is part of it as a whole or not
   })()
   await waitUntil(async () => (await shop.store.streams.list()).length > 3)
 
-  const manifest = await exportArchive(shop, { output })
+  const manifest = await exportStore(shop, { output })
   const later = await shop.store.events.append('order-0', placed())
   isWriting = false
   await writing
   const file = manifest.tables.find(table => table.name === 'events')!.file!.name
   const lines = (await readFile(join(output, file), 'utf8')).trimEnd().split('\n')
   const place = await freshPlace()
-  await importArchive(place, { input: output })
+  await importStore(place, { input: output })
 
   const counts = new Map<string, number>()
   for (const { stream } of lines.map(line => JSON.parse(line))) counts.set(stream, (counts.get(stream) ?? 0) + 1)
@@ -133,14 +133,17 @@ test('memory is limited to a few pages, whatever the size of a table, and its in
   await shop.store.events.import(orders)
   const [output, place] = [await freshPath(), await freshPlace()]
   const longest = { read: 0, sent: 0 }
-  const watched = ({ database, schema }: Place): Place => ({ database: watchPages(database, longest), schema })
+  const watched = ({ database, schema }: StoreLocation): StoreLocation => ({
+    database: watchPages(database, longest),
+    schema,
+  })
 
-  const manifest = await exportArchive(watched(shop), { output })
-  await importArchive(watched(place), { input: output })
+  const manifest = await exportStore(watched(shop), { output })
+  await importStore(watched(place), { input: output })
 
   await using store = await openStore(place)
   expect(manifest.tables.find(table => table.name === 'events')?.file?.rows).toBe(5_000)
-  expect(await store.schema.check()).toMatchObject({ ok: true, problems: [] })
+  expect(await store.schema.check()).toMatchObject({ isHealthy: true, problems: [] })
   expect(await store.events.read('order-4999').toArray()).toMatchObject([{ position: 5000, data: { note } }])
   expect(longest.read).toBeGreaterThan(100_000)
   expect(longest.read).toBeLessThan(2_000_000)

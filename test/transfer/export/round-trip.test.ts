@@ -2,8 +2,8 @@ import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { openStore } from '../../../src/store.ts'
-import { exportArchive } from '../../../src/transfer/export/export.ts'
-import { importArchive } from '../../../src/transfer/export/import.ts'
+import { exportStore } from '../../../src/transfer/export/export.ts'
+import { importStore } from '../../../src/transfer/export/import.ts'
 import { openShop } from '../../support/shop.ts'
 import {
   customerOptions,
@@ -24,10 +24,10 @@ test('a store exported to the other engine and back has the same rows in every t
   const elsewhere = await freshPlace(otherEngine())
   const home = await freshPlace()
 
-  await exportArchive(shop, { output: there })
-  await importArchive(elsewhere, { input: there })
-  await exportArchive(elsewhere, { output: back })
-  await importArchive(home, { input: back })
+  await exportStore(shop, { output: there })
+  await importStore(elsewhere, { input: there })
+  await exportStore(elsewhere, { output: back })
+  await importStore(home, { input: back })
 
   const rows = await rowsOf(shop)
   const filled = ['consumers', 'customer_totals', 'customers', 'customers__history', 'events', 'idempotency_keys']
@@ -48,12 +48,12 @@ test('an archive describes itself, and has a file of lines for each table', asyn
   const shop = await openFullShop()
   const output = await freshPath()
 
-  const manifest = await exportArchive(shop, { output })
+  const manifest = await exportStore(shop, { output })
 
   const events = manifest.tables.find(table => table.name === 'events')!
   const lines = (await readFile(join(output, events.file!.name), 'utf8')).trimEnd().split('\n')
   expect(JSON.parse(await readFile(join(output, 'manifest.json'), 'utf8'))).toMatchObject(manifest)
-  expect(manifest).toMatchObject({ format: 'rillflow-archive', version: 1, engine: shop.database.engine })
+  expect(manifest).toMatchObject({ format: 'rillflow-export', version: 1, engine: shop.database.engine })
   expect(lines.map(line => JSON.parse(line).position)).toEqual([1, 2, 3, 4, 5, 6])
   expect(manifest.tables.map(table => table.name)).toEqual(
     expect.arrayContaining(['streams', 'customers', 'customers__history', 'customer_totals', 'consumers', 'workflows']),
@@ -84,8 +84,8 @@ test('every character and digit is preserved', async () => {
     ids::text, times::text, data::text, verbatim::jsonb::text as verbatim, yes::text, bytes::text, vector::text
     from ~oddities order by id`
 
-  await exportArchive(shop, { output })
-  await importArchive(elsewhere, { input: output })
+  await exportStore(shop, { output })
+  await importStore(elsewhere, { input: output })
 
   const brought = await openShop({ ...elsewhere })
   expect(await brought.query(look)).toEqual(await shop.query(look))
@@ -97,14 +97,14 @@ test('undeclared tables are restored with their indexes, so that a later declara
   const place = await freshPlace(otherEngine())
   const output = await freshPath()
 
-  await exportArchive(shop, { output })
-  await importArchive(place, { input: output })
+  await exportStore(shop, { output })
+  await importStore(place, { input: output })
 
   const store = await openStore({ ...place, migrate: 'manual' })
   store.documents('customers', customerOptions)
   await store.projections.register(totals)
   expect(await store.schema.plan()).toEqual({ steps: [], problems: [] })
-  expect(await store.schema.check()).toEqual({ ok: true, problems: [], newer: [] })
+  expect(await store.schema.check()).toEqual({ isHealthy: true, problems: [], newer: [] })
   await store.close()
 })
 
@@ -115,8 +115,8 @@ test('snapshots can be excluded', async () => {
   const place = await freshPlace()
   const output = await freshPath()
 
-  const manifest = await exportArchive(shop, { output, includeSnapshots: false })
-  await importArchive(place, { input: output })
+  const manifest = await exportStore(shop, { output, includeSnapshots: false })
+  await importStore(place, { input: output })
 
   expect(manifest.tables.find(table => table.name === 'snapshots')).toMatchObject({ file: null })
   expect((await rowsOf(place)).snapshots).toEqual([])

@@ -20,7 +20,7 @@ export function crashingMove(
   let phase: 'live' | 'fenced' | 'switched' = begunAs
   let isDead = false
   const live = (name: string): void => {
-    if (name === 'source moving.fence') phase = 'fenced'
+    if (name === 'source move.lock_tables') phase = 'fenced'
     if (name === 'source committed' && phase === 'fenced') phase = 'switched'
     const step = `${phase} ${name}`
     isDead ||= crashesAt(step)

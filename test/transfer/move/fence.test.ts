@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../../src/core/lifecycle.ts'
-import { stateOf } from '../../../src/transfer/move/state.ts'
-import { switchOver } from '../../../src/transfer/move/switch.ts'
+import { readState, switchOver } from '../../../src/transfer/move/move.ts'
 import { connect, outcome, paid, placed } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
 import { waitersAt } from './late-writes.ts'
@@ -26,7 +25,7 @@ test('a slow writer delays the switch, and other writers continue between the tr
     await store.events.append(`order-${++written + 1}`, placed())
     await waitUntil(async () => (await waitersAt(watcher, schema)) === 0, { what: 'the end of a try' })
   }
-  const before = await stateOf(move)
+  const before = await readState(move)
   await slow.query('commit')
   await switching
 
@@ -44,7 +43,7 @@ test('a transaction that keeps the writers from being stopped is named, and all 
   await client.query(`update "${move.source.schema}".streams set reason = 'mine'`)
   await client.query(`prepare transaction '${move.retired}'`)
 
-  const { error } = await outcome(switchOver(move, { lockTimeoutMs: 50, fenceMs: 100 }))
+  const { error } = await outcome(switchOver(move, { lockTimeoutMs: 50, stopTimeoutMs: 100 }))
 
   await client.query(`rollback prepared '${move.retired}'`)
   expect(error).toMatchObject({
@@ -65,7 +64,7 @@ test('the move waits for a table that is being created by hand, and copies it', 
     await client.query(`create table "${schema}"."${table}" (id integer primary key)`)
   }
   await make('notes')
-  const { error } = await outcome(switchOver(move, { lockTimeoutMs: 50, fenceMs: 100 }))
+  const { error } = await outcome(switchOver(move, { lockTimeoutMs: 50, stopTimeoutMs: 100 }))
   await client.query('commit')
   let releases = 0
 
@@ -105,10 +104,10 @@ test('writers wait at most their limit: then the store stays on the source', asy
   const { move, store } = await openMove()
   const never = deferred<void>()
 
-  const { error } = await outcome(switchOver(move, { pauseMs: 100, beforeRelease: () => never.promise }))
+  const { error } = await outcome(switchOver(move, { maxPauseMs: 100, beforeRelease: () => never.promise }))
 
   // By our own limit; a process that does not reach it is cut off by the limits set on the server.
   expect(error).toMatchObject({ code: expect.stringMatching(/^(timed_out|connection_lost|database_failed)$/) })
-  expect(await stateOf(move)).toBe('copying')
+  expect(await readState(move)).toBe('copying')
   expect(await store.events.append('order-1', placed())).toMatchObject({ version: 1 })
 })

@@ -1,12 +1,9 @@
 import { expect, test } from 'vitest'
 import { deferred } from '../../../src/core/lifecycle.ts'
 import type { Database } from '../../../src/database/database.ts'
-import { occupantOf, openDoor } from '../../../src/transfer/move/door.ts'
-import { activate, discard, reopen } from '../../../src/transfer/move/incoming.ts'
 import type { Move } from '../../../src/transfer/move/move.ts'
-import { copyInto } from '../../../src/transfer/move/moving.ts'
-import { stateOf } from '../../../src/transfer/move/state.ts'
-import { switchOver } from '../../../src/transfer/move/switch.ts'
+import { activate, copyInto, discard, readState, switchOver } from '../../../src/transfer/move/move.ts'
+import { freeMovedName, readOccupant, removeMovedMarker } from '../../../src/transfer/move/moved-marker.ts'
 import { long } from '../../chaos/chaos.ts'
 import type { Customer } from '../../documents/customers.ts'
 import { connect, outcome, paid, placed } from '../../support/shop.ts'
@@ -18,8 +15,8 @@ import { openMove, secondServer } from './two-servers.ts'
 /** The side on which the store can be written to. */
 async function ownersOf({ source, target }: Move): Promise<string[]> {
   const places = Object.entries({ source, target })
-  const occupants = await Promise.all(places.map(([, place]) => occupantOf(place.database, place.schema)))
-  return places.map(([name]) => name).filter((_, at) => occupants[at] === 'live')
+  const occupants = await Promise.all(places.map(([, place]) => readOccupant(place.database, place.schema)))
+  return places.map(([name]) => name).filter((_, at) => occupants[at] === 'store')
 }
 
 /** The most important steps; in a long run all steps. */
@@ -37,18 +34,18 @@ test('a move that is interrupted at any step leaves one owner or none, and the n
   let appended = 1
 
   // Each mover gets one step further: it crashes at the first step at which none has crashed yet.
-  while ((await stateOf(move)) !== 'active') {
+  while ((await readState(move)) !== 'active') {
     const crashesAt = (step: string): boolean => {
       if (died.includes(step) || !isCrucial(step)) return false
       died.push(step)
       return true
     }
-    const hasSwitched = (await stateOf(move)) === 'switched'
+    const hasSwitched = (await readState(move)) === 'switched'
     const moving = hasSwitched
       ? activate(crashingMove(move, crashesAt, 'switched'))
       : switchOver(crashingMove(move, crashesAt))
     await outcome<unknown>(moving)
-    const state = await stateOf(move)
+    const state = await readState(move)
     expect(await ownersOf(move), died.at(-1)).toEqual(owners[state])
     if (owners[state].includes('source')) await store.events.append(`order-${appended++}`, placed())
   }
@@ -74,7 +71,7 @@ test('a discarded move leaves nothing behind, and can begin anew', async () => {
   await discard(move)
   await discard(move)
 
-  expect(await stateOf(move)).toBe('not begun')
+  expect(await readState(move)).toBe('not begun')
   expect(
     await target.query(move.incoming, `select 1 from pg_namespace where nspname like '${move.target.schema}%'`),
   ).toEqual([])
@@ -142,23 +139,25 @@ test('a mover that activates the target after the store has moved back creates n
   const { error } = await late
 
   expect(error).toMatchObject({ code: 'move_taken_over' })
-  expect([await stateOf(move), await ownersOf(move)]).toEqual(['copying', ['source']])
+  expect([await readState(move), await ownersOf(move)]).toEqual(['copying', ['source']])
 })
 
 test('a moved marker is removed only where nothing else is, and where the store is known to be nowhere else', async () => {
   const { move, store, source, target } = await openMove()
   await store.events.append('order-1', placed())
 
-  await expect(source.database.transaction(tx => openDoor(tx, move.source.schema))).rejects.toMatchObject({
+  await expect(source.database.transaction(tx => removeMovedMarker(tx, move.source.schema))).rejects.toMatchObject({
     code: '2BP01',
   })
   await store.events.append('order-1', paid)
   await switchOver(move)
-  await expect(reopen(move.source, () => Promise.reject(new Error('it is elsewhere')))).rejects.toThrow('elsewhere')
-  const before = await occupantOf(source.database, move.source.schema)
-  await Promise.all(Array.from({ length: 8 }, () => reopen(move.source, async () => {})))
+  await expect(freeMovedName(move.source, () => Promise.reject(new Error('it is elsewhere')))).rejects.toThrow(
+    'elsewhere',
+  )
+  const before = await readOccupant(source.database, move.source.schema)
+  await Promise.all(Array.from({ length: 8 }, () => freeMovedName(move.source, async () => {})))
 
-  expect([before, await occupantOf(source.database, move.source.schema)]).toEqual(['closed', 'none'])
+  expect([before, await readOccupant(source.database, move.source.schema)]).toEqual(['moved', 'none'])
   expect((await contentsOf(target, move.target.schema)).events).toHaveLength(2)
 })
 
@@ -173,7 +172,7 @@ test('an abort while rows are copied, or while writers wait, leaves the store wh
   const second = await outcome(switchOver(move, { signal: pausing.signal, beforeRelease }))
 
   expect([first.error, second.error]).toMatchObject([{ code: 'aborted' }, { code: 'aborted' }])
-  expect(await stateOf(move)).toBe('copying')
+  expect(await readState(move)).toBe('copying')
   expect(await store.events.append('order-1', paid)).toMatchObject({ version: 2 })
   await switchOver(move)
 })
@@ -215,7 +214,7 @@ test('a target that fails before the switch leaves the store on the source; afte
   const server = await secondServer()
   const stops: Promise<void>[] = []
   await store.events.append('order-1', placed())
-  const isUp = () => waitUntil(async () => (await stateOf(move)) !== undefined, { what: 'the target' })
+  const isUp = () => waitUntil(async () => (await readState(move)) !== undefined, { what: 'the target' })
 
   // Running work must not be faster than the stop of the server.
   const { database } = move.target
@@ -231,7 +230,7 @@ test('a target that fails before the switch leaves the store on the source; afte
   const { version } = await store.events.append('order-1', paid)
   await server.restart()
   await isUp()
-  const between = await stateOf(move)
+  const between = await readState(move)
   const after = await outcome(switchOver(move, { beforeRelease: () => server.stop() }))
   const late = await outcome(store.events.append('order-1', paid))
   await server.restart()
@@ -241,7 +240,7 @@ test('a target that fails before the switch leaves the store on the source; afte
   expect([version, between]).toEqual([2, 'copying'])
   expect(after.error).toBeDefined()
   expect(late.error).toBeDefined()
-  expect([await stateOf(move), await ownersOf(move)]).toEqual(['switched', []])
+  expect([await readState(move), await ownersOf(move)]).toEqual(['switched', []])
   await activate(move)
   expect(await ownersOf(move)).toEqual(['target'])
 })

@@ -4,8 +4,8 @@
  */
 import { expect, test } from 'vitest'
 import { isRillflowError } from '../../../src/core/errors.ts'
-import { isGone } from '../../../src/transfer/move/gone.ts'
-import { switchOver } from '../../../src/transfer/move/switch.ts'
+import { switchOver } from '../../../src/transfer/move/move.ts'
+import { isStoreMissing } from '../../../src/transfer/move/moved-marker.ts'
 import type { Customer } from '../../documents/customers.ts'
 import { connect, outcome, paid, placed } from '../../support/shop.ts'
 import { waitUntil } from '../../support/wait.ts'
@@ -33,7 +33,7 @@ test('every kind of write waits while the store leaves, then fails, and is store
   const sent: [string, ReturnType<typeof outcome>][] = []
 
   await switchOver(move, {
-    pauseMs: 600_000,
+    maxPauseMs: 600_000,
     beforeRelease: async () => {
       for (const [way, send] of late) {
         const before = await waitersAt(watcher, move.source.schema)
@@ -47,7 +47,7 @@ test('every kind of write waits while the store leaves, then fails, and is store
 
   for (const [way, outcome] of sent) {
     const { value, error } = await outcome
-    expect([way, value, isGone(error)], String(error)).toEqual([way, undefined, true])
+    expect([way, value, isStoreMissing(error)], String(error)).toEqual([way, undefined, true])
   }
   expect(await contentsOf(source, move.retired)).toEqual(await contentsOf(target, move.target.schema))
 })
@@ -61,7 +61,7 @@ test('every kind of write fails after the store has left, also a prepared one', 
   for (const [way, send] of late) {
     const { value, error } = await outcome(send())
     // A consumer that could not renew its lease reports that instead.
-    const isRefused = isGone(error) || isRillflowError(error, 'lease_lost')
+    const isRefused = isStoreMissing(error) || isRillflowError(error, 'lease_lost')
     expect([way, value, isRefused], String(error)).toEqual([way, undefined, true])
   }
 

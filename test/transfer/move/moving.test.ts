@@ -1,8 +1,5 @@
 import { expect, test } from 'vitest'
-import { dropRetired } from '../../../src/transfer/move/incoming.ts'
-import { copyInto } from '../../../src/transfer/move/moving.ts'
-import { stateOf } from '../../../src/transfer/move/state.ts'
-import { switchOver } from '../../../src/transfer/move/switch.ts'
+import { copyInto, dropRetired, readState, switchOver } from '../../../src/transfer/move/move.ts'
 import { ada, bob, type Customer } from '../../documents/customers.ts'
 import { orders, totals } from '../../projections/read-models.ts'
 import { paid, placed } from '../../support/shop.ts'
@@ -71,7 +68,7 @@ test('a moved store can be moved back, over the marker it left', async () => {
   for (const [name, last] of Object.entries(old)) expect(sequences[name], name).toBeGreaterThanOrEqual(last)
   const here = await open(source)
   await here.events.append('order-100', placed())
-  expect(await stateOf(back)).toBe('active')
+  expect(await readState(back)).toBe('active')
 })
 
 test('a store can be moved there, back and there again, whatever it left on the way', async () => {
@@ -80,7 +77,7 @@ test('a store can be moved there, back and there again, whatever it left on the 
 
   for (const each of [move, back, move]) await switchOver(each)
 
-  expect(await stateOf(move)).toBe('active')
+  expect(await readState(move)).toBe('active')
   expect(await contentsOf(target, move.target.schema)).toEqual(await contentsOf(source, move.retired))
   expect((await contentsOf(target, move.target.schema)).events).toHaveLength(1)
 })
@@ -101,10 +98,10 @@ test('copying can be repeated, copies only changes, and reports progress', async
 
   expect(first.events).toBe(62)
   expect(second).toMatchObject({ passes: 1 })
-  expect(reported).toContain('copy events 63')
-  expect(reported.some(each => each.startsWith('copy customers'))).toBe(true)
+  expect(reported).toContain('copying events 63')
+  expect(reported.some(each => each.startsWith('copying customers'))).toBe(true)
   expect(reported.some(each => each.includes('order_totals'))).toBe(false)
-  expect(await stateOf(move)).toBe('copying')
+  expect(await readState(move)).toBe('copying')
 })
 
 test('tables that are created, dropped and changed during the copy are on the target as they are at the end', async () => {

@@ -1,0 +1,121 @@
+/**
+ * What operators see of consumers beyond their status: the numbers behind `/metrics`, and what a doctor looks for. Each is
+ * one statement, bounded by the number of consumers and never by the number of events.
+ */
+import { sql } from '../database/sql.ts'
+import type { Log } from '../events/log.ts'
+import { consumerNames } from './schema.ts'
+
+export interface ConsumerMetrics {
+  readonly name: string
+  readonly kind: string
+  readonly state: string
+  readonly lag: number
+  readonly lagSeconds: number
+  readonly isPaused: boolean
+  readonly isLeased: boolean
+  /** Open ones; 10 000 stands for that many or more. */
+  readonly deadLetters: number
+}
+
+/** The first 5000 consumers by name. Of each, the newest 10 000 dead letters are counted. */
+export async function readConsumerMetrics(log: Log, settled: number): Promise<ConsumerMetrics[]> {
+  const { events, clock } = log.names
+  const { consumers, dead_letters } = consumerNames(log)
+  // Embedded, a lease of an earlier opening of the database belongs to a process that has ended.
+  const instanceId = log.database.soleUser ?? null
+  const rows = await log.database.run<{
+    name: string
+    kind: string
+    state: string
+    checkpoint: number
+    paused: boolean
+    leased: boolean
+    lag_seconds: number | null
+    dead_letters: number
+  }>(sql`/* consumers.metrics */
+    select
+      c.name, c.kind, c.state, c.checkpoint, c.paused_at is not null as paused,
+      coalesce(
+        c.lease_until > ${clock}(c.lease_until)
+          and (${instanceId}::text is null or split_part(c.owner, '/', 1) = ${instanceId}::text), false) as leased,
+      (select extract(epoch from ${clock}(e.created_at) - e.created_at)::float8
+        from ${events} as e
+        where e.position > c.checkpoint
+          and e.position <= ${settled}::bigint
+        order by e.position
+        limit 1) as lag_seconds,
+      (select count(*) filter (where l.state in ('open', 'retrying'))
+        from (
+          select state
+          from ${dead_letters}
+          where consumer = c.name
+          order by position desc
+          limit 10000) as l) as dead_letters
+    from ${consumers} as c
+    order by c.name
+    limit 5000`)
+  return rows.map(row => {
+    const isInline = row.state === 'inline'
+    return {
+      name: row.name,
+      kind: row.kind,
+      state: row.state,
+      isPaused: row.paused,
+      isLeased: row.leased,
+      lag: isInline ? 0 : Math.max(0, settled - row.checkpoint),
+      lagSeconds: isInline ? 0 : Math.max(0, row.lag_seconds ?? 0),
+      deadLetters: row.dead_letters,
+    }
+  })
+}
+
+export interface AbandonedLease {
+  readonly consumer: string
+  readonly owner: string
+  /** How long ago it has expired; negative if it has not yet, but its process has ended. */
+  readonly expiredMs: number
+}
+
+/** Leases that no runner has taken over since their holder died or got stuck. */
+export async function readAbandonedLeases(log: Log): Promise<AbandonedLease[]> {
+  const { database, names } = log
+  const instanceId = database.soleUser ?? null
+  const rows = await database.run<{ name: string; owner: string; expired_ms: number }>(sql`/* consumers.abandoned */
+    select c.name, c.owner,
+      (extract(epoch from ${names.clock}(c.lease_until) - c.lease_until) * 1000)::float8 as expired_ms
+    from ${consumerNames(log).consumers} as c
+    where c.owner is not null
+      and (c.lease_until < ${names.clock}(c.lease_until)
+        or (${instanceId}::text is not null and split_part(c.owner, '/', 1) <> ${instanceId}::text))
+    order by c.name`)
+  return rows.map(row => ({ consumer: row.name, owner: row.owner, expiredMs: row.expired_ms }))
+}
+
+export interface WaitingRebuild {
+  readonly projection: string
+  /** `cut`: events it has applied were cut from the log. `interrupted`: its rebuild was not completed. */
+  readonly reason: 'cut' | 'interrupted'
+}
+
+/** Read models that have to be rebuilt and are not being rebuilt now. */
+export async function readWaitingRebuilds(log: Log): Promise<WaitingRebuild[]> {
+  const { database, names } = log
+  const rows = await database.run<{ name: string; is_cut: boolean }>(sql`/* consumers.waiting_rebuilds */
+    select c.name, coalesce(c.definition ->> 'rebuild' = 'pending', false) as is_cut
+    from ${consumerNames(log).consumers} as c
+    where c.definition ->> 'rebuild' = 'pending'
+      or (c.state in ('emptying', 'rebuilding') and (c.owner is null or c.lease_until < ${names.clock}(c.lease_until)))
+    order by c.name`)
+  return rows.map(row => ({ projection: row.name, reason: row.is_cut ? 'cut' : 'interrupted' }))
+}
+
+/** How many dead letters each consumer has open. */
+export async function countOpenDeadLetters(log: Log): Promise<{ consumer: string; count: number }[]> {
+  return log.database.run<{ consumer: string; count: number }>(sql`/* dead_letters.count_open */
+    select consumer, count(*) as count
+    from ${consumerNames(log).dead_letters}
+    where state in ('open', 'retrying')
+    group by consumer
+    order by consumer`)
+}
